@@ -1,0 +1,123 @@
+//! `metric op quantity`: the one-line statements of `assert`, and of `gate --assert`.
+
+use crate::{
+    metrics::{self, Metric},
+    units::{self, QuantityError},
+};
+
+/// How the observed value is compared with the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+}
+
+impl Operator {
+    /// As it is written.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+        }
+    }
+
+    /// Whether `value op limit` holds.
+    #[must_use]
+    #[expect(clippy::float_cmp, reason = "`==` is for counts, which are exact")]
+    pub fn holds(self, value: f64, limit: f64) -> bool {
+        match self {
+            Self::Less => value < limit,
+            Self::LessOrEqual => value <= limit,
+            Self::Greater => value > limit,
+            Self::GreaterOrEqual => value >= limit,
+            Self::Equal => value == limit,
+            Self::NotEqual => value != limit,
+        }
+    }
+}
+
+/// A statement about a metric.
+#[derive(Clone, Debug)]
+pub struct Assertion {
+    /// What is judged.
+    pub metric: &'static Metric,
+    /// How.
+    pub operator: Operator,
+    /// Against which value, in the unit of the metric's column.
+    pub limit: f64,
+    /// As it was written.
+    pub text: String,
+}
+
+/// Why a statement was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssertionError {
+    /// No operator.
+    #[error(
+        "`{0}` is no assertion: write METRIC OP LIMIT, for example `throughput >= 9Gbit/s` or `latency.p99 < 80us`"
+    )]
+    NoOperator(String),
+    /// A metric that is not registered.
+    #[error("unknown metric `{0}`")]
+    UnknownMetric(String),
+    /// The limit.
+    #[error(transparent)]
+    Limit(#[from] QuantityError),
+}
+
+/// Reads one statement and checks its unit against the metric's.
+pub fn parse(text: &str) -> Result<Assertion, AssertionError> {
+    const OPERATORS: [Operator; 6] = [
+        Operator::LessOrEqual,
+        Operator::GreaterOrEqual,
+        Operator::Equal,
+        Operator::NotEqual,
+        Operator::Less,
+        Operator::Greater,
+    ];
+    let (at, operator) = text
+        .char_indices()
+        .find_map(|(at, _)| OPERATORS.iter().find(|o| text[at..].starts_with(o.symbol())).map(|o| (at, *o)))
+        .ok_or_else(|| AssertionError::NoOperator(text.trim().to_owned()))?;
+    let name = text[..at].trim();
+    let metric = metrics::find(name).ok_or_else(|| AssertionError::UnknownMetric(name.to_owned()))?;
+    let limit = units::parse_for(metric.unit, &text[at + operator.symbol().len()..])?;
+    Ok(Assertion { metric, operator, limit, text: text.trim().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_plans_say() {
+        let a = parse("throughput >= 9Gbit/s").unwrap();
+        assert_eq!((a.metric.column, a.operator, a.limit), ("throughput_bits_per_s", Operator::GreaterOrEqual, 9e9));
+        let a = parse("latency.p99<80us").unwrap();
+        assert_eq!((a.metric.name, a.operator), ("latency.p99", Operator::Less));
+        assert!((a.limit - 80.0).abs() < 1e-9);
+        assert_eq!(parse("retransmits == 0").unwrap().limit, 0.0);
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_judged() {
+        assert!(matches!(parse("avg=123"), Err(AssertionError::NoOperator(_))));
+        assert!(matches!(parse("thruput > 1Gbit/s"), Err(AssertionError::UnknownMetric(_))));
+        assert!(matches!(parse("latency.p99 < 80Mbit/s"), Err(AssertionError::Limit(_))));
+    }
+}
