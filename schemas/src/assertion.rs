@@ -111,7 +111,7 @@ mod tests {
         let a = parse("latency.p99<80us").unwrap();
         assert_eq!((a.metric.name, a.operator), ("latency.p99", Operator::Less));
         assert!((a.limit - 80.0).abs() < 1e-9);
-        assert_eq!(parse("retransmits == 0").unwrap().limit, 0.0);
+        assert!(parse("retransmits == 0").unwrap().limit.abs() < f64::EPSILON);
     }
 
     #[test]

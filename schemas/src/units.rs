@@ -170,7 +170,7 @@ pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
             let factor = size_factor(unit).unwrap_or(1.0) as u64;
             return whole
                 .checked_mul(factor)
-                .filter(|v| *v <= i64::MAX as u64)
+                .filter(|v| i64::try_from(*v).is_ok())
                 .ok_or_else(|| QuantityError::TooLarge { text: text.trim().to_owned(), limit: "8 EiB" });
         }
         _ => number(text, WANTED, "64KiB, 1MB or 1472")?,
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
         assert_eq!(parse_duration("150us"), Ok(Duration::from_micros(150)));
         assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_mins(2)));
         assert!(parse_duration("2 fortnights").is_err());
         assert!(matches!(parse_duration("9e99"), Err(QuantityError::TooLarge { .. })));
     }

@@ -1,0 +1,231 @@
+//! What an end saw: its own counters, cut on its own clock.
+//!
+//! All instants are nanoseconds relative to the start of the measure phase on the reporting end's monotonic clock
+//! (warm-up is negative); wall-clock instants are Unix nanoseconds. Counters of a phase or interval are differences
+//! between two readings, and `elapsed_ns` is the time between exactly these readings.
+
+use serde::{Deserialize, Serialize};
+
+/// Which end of the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The end that opens the data connections (`from`).
+    Near,
+    /// The end that accepts them (`to`).
+    Far,
+}
+
+/// What a flow does at this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Sends a stream.
+    Sender,
+    /// Receives a stream.
+    Receiver,
+    /// Sends and receives a stream on one connection.
+    Duplex,
+    /// Sends requests (or opens connections).
+    Requester,
+    /// Answers requests (or accepts connections).
+    Responder,
+}
+
+/// A phase of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Load, not counted.
+    Warmup,
+    /// The measurement.
+    Measure,
+    /// Load, not counted.
+    Cooldown,
+}
+
+impl Phase {
+    /// The phase's name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Warmup => "warmup",
+            Self::Measure => "measure",
+            Self::Cooldown => "cooldown",
+        }
+    }
+}
+
+/// The counters of a flow, or a difference of two readings of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Payload bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Payload bytes got from the kernel.
+    pub bytes_received: u64,
+    /// Send calls that moved data.
+    pub sends: u64,
+    /// Receive calls that moved data.
+    pub receives: u64,
+    /// Completed transactions (requests answered; connections made by the connect patterns).
+    pub transactions: u64,
+    /// Connections opened (near) or accepted (far).
+    pub connections: u64,
+    /// Operations that failed without ending the test.
+    pub errors: u64,
+    /// Messages sent (datagrams).
+    pub messages_sent: u64,
+    /// Messages received, duplicates not counted (datagrams).
+    pub messages_received: u64,
+    /// Messages that arrived after one with a higher sequence number.
+    pub reordered: u64,
+    /// Messages that arrived again.
+    pub duplicated: u64,
+}
+
+/// TCP_INFO, as far as results use it. Counters are since the connection began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpInfo {
+    /// Segments retransmitted since the connection began.
+    pub retransmits: u64,
+    /// Smoothed round-trip time, microseconds.
+    pub rtt_us: u32,
+    /// Its variation, microseconds.
+    pub rtt_var_us: u32,
+    /// Smallest round-trip time, microseconds.
+    pub min_rtt_us: u32,
+    /// Congestion window, segments.
+    pub cwnd_segments: u32,
+    /// Sending maximum segment size, bytes.
+    pub mss_bytes: u32,
+    /// Path MTU, bytes.
+    pub pmtu_bytes: u32,
+    /// Delivery rate, bytes per second.
+    pub delivery_rate_bytes_per_s: u64,
+    /// Time limited by the receiver's window, microseconds.
+    pub rwnd_limited_us: u64,
+    /// Time limited by the send buffer, microseconds.
+    pub sndbuf_limited_us: u64,
+}
+
+/// Latencies of one kind: an HdrHistogram of nanoseconds (three significant digits) in its V2 form, base64.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// What was timed: `round_trip`, `response`, `connect`, `send` or `receive`.
+    pub kind: String,
+    /// The histogram.
+    pub histogram: String,
+}
+
+/// What one flow did in one phase or interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowWindow {
+    /// Number of the flow, from 0, the same at both ends.
+    pub flow: u32,
+    /// What it does at this end.
+    pub role: Role,
+    /// Counters over the window.
+    pub counts: Counts,
+    /// Latencies over the window, where they are taken.
+    pub latencies: Vec<Latencies>,
+    /// TCP_INFO at the end of the window.
+    pub tcp_info: Option<TcpInfo>,
+    /// Segments retransmitted in the window.
+    pub retransmits: Option<u64>,
+}
+
+/// CPU use over a window: shares of the elapsed time, 0 … 1, over all online CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuUse {
+    /// Online CPUs.
+    pub cpus: u32,
+    /// Everything but idle and iowait.
+    pub busy: f64,
+    /// User and nice.
+    pub user: f64,
+    /// System.
+    pub system: f64,
+    /// Iowait.
+    pub iowait: f64,
+    /// Hard interrupts.
+    pub irq: f64,
+    /// Soft interrupts.
+    pub softirq: f64,
+    /// Stolen by the hypervisor.
+    pub steal: f64,
+    /// Busy share of the busiest CPU.
+    pub peak: f64,
+    /// Its number.
+    pub peak_id: u32,
+    /// Busy share per CPU, by number, where it was asked for.
+    pub per_cpu: Vec<(u32, f64)>,
+}
+
+/// A phase or an interval at one end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The phase it lies in.
+    pub phase: Phase,
+    /// Its start, nanoseconds after the measure phase's start at this end.
+    pub start_ns: i64,
+    /// Its length between the two readings, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Its end on the wall clock, Unix nanoseconds.
+    pub wall_end_ns: i64,
+    /// Every flow of this end.
+    pub flows: Vec<FlowWindow>,
+    /// CPU use, where it was asked for.
+    pub cpu: Option<CpuUse>,
+}
+
+/// A socket option: what was asked for and what the kernel says. Values as text, since they are of many kinds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// Number of the flow.
+    pub flow: u32,
+    /// Name of the option as in the plan (`send_buffer`).
+    pub option: String,
+    /// What was asked for; `None`: the system's default.
+    pub requested: Option<String>,
+    /// What the kernel reported when the test started.
+    pub at_start: Option<String>,
+    /// What the kernel reported when the test ended.
+    pub at_end: Option<String>,
+}
+
+/// How the measurement at one end came to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// By its stop rule.
+    Complete,
+    /// Earlier, on request; what was measured until then is whole.
+    Stopped,
+    /// By an error; the sentence says which. What was measured until then is reported but does not count.
+    Failed(String),
+}
+
+/// Everything one end has to say about one iteration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SideReport {
+    /// Which end.
+    pub side: Side,
+    /// The io method that was used.
+    pub io: String,
+    /// Threads that moved data.
+    pub threads: u32,
+    /// Warm-up, measure and cool-down, as far as they took place.
+    pub phases: Vec<Window>,
+    /// Interim intervals in order of time; each lies in one phase.
+    pub intervals: Vec<Window>,
+    /// Payload counters from the first byte to the last, per flow: the two ends' totals of a flow must agree.
+    pub totals: Vec<FlowWindow>,
+    /// Socket options, asked for and granted.
+    pub options: Vec<Granted>,
+    /// Wall clock at the measure phase's start, Unix nanoseconds.
+    pub wall_start_ns: i64,
+    /// How it ended.
+    pub ending: Ending,
+    /// Facts a reader of the numbers should know (an option without effect, a clamp, …).
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,67 @@
+//! The words for patterns, transports, io methods and directions, as they stand in plans and results.
+
+use super::{Direction, Io, Transport};
+
+impl Transport {
+    /// The transport's name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Mptcp => "mptcp",
+            Self::Udp => "udp",
+            Self::UdpLite => "udplite",
+            Self::Sctp => "sctp",
+            Self::Dccp => "dccp",
+            Self::UnixStream => "unix",
+            Self::UnixSeqpacket => "unix_seqpacket",
+            Self::UnixDatagram => "unix_dgram",
+            Self::Vsock => "vsock",
+            Self::Link => "link",
+            Self::Icmp => "icmp",
+            Self::Pipe => "pipe",
+        }
+    }
+
+    /// Whether it keeps message boundaries and may lose messages.
+    #[must_use]
+    pub fn is_datagram(self) -> bool {
+        matches!(self, Self::Udp | Self::UdpLite | Self::UnixDatagram | Self::Dccp | Self::Link | Self::Icmp)
+    }
+
+    /// Whether its options and TCP_INFO are TCP's.
+    #[must_use]
+    pub fn is_tcp(self) -> bool {
+        matches!(self, Self::Tcp | Self::Mptcp)
+    }
+}
+
+impl Io {
+    /// The io method's name in plans and results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Blocking => "blocking",
+            Self::Nonblocking => "nonblocking",
+            Self::Spin => "spin",
+            Self::Sendfile => "sendfile",
+            Self::Batch => "batch",
+            Self::Uring => "uring",
+            Self::Splice => "splice",
+            Self::Zerocopy => "zerocopy",
+        }
+    }
+}
+
+impl Direction {
+    /// The direction's name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Reverse => "reverse",
+            Self::Bidirectional | Self::Duplex => "both",
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Which combinations of pattern, transport, io, direction and options exist, and a sentence for each that does not.
+//!
+//! The plan's check and the daemon's admission both ask here, so a test that passes is one that the engines can run.
+
+use super::{Direction, Io, Pattern, Stop, TestSpec, Transport};
+
+/// Why a test cannot be run by these engines, whatever the machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unsupported {
+    /// The key of the plan's test body that is to blame: `workload`, `io`, `rate`, `socket.mss`, ….
+    pub key: &'static str,
+    /// The sentence.
+    pub reason: String,
+}
+
+fn no(key: &'static str, reason: impl Into<String>) -> Result<(), Unsupported> {
+    Err(Unsupported { key, reason: reason.into() })
+}
+
+/// Checks that the engines can run the test.
+pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
+    let transport = spec.transport.name();
+    match (spec.pattern, spec.transport) {
+        (Pattern::Stream | Pattern::RequestResponse, Transport::Tcp) => {}
+        _ => return no("workload", format!("this pattern over {transport} is not available yet")),
+    }
+    if !matches!(spec.io, Io::Auto | Io::Blocking) {
+        return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
+    }
+    if spec.direction == Direction::Duplex {
+        return no("workload", "both directions on one connection are not available yet");
+    }
+    if spec.pattern != Pattern::Stream && spec.direction != Direction::Forward {
+        return no("direction", "requests go from the near end to the far end: exchange `from` and `to` instead");
+    }
+    if spec.phases.cooldown_ns > 0 && !matches!(spec.phases.stop, Stop::AfterNs(_)) {
+        return no("cooldown", "a cool-down needs `duration`: after a count of bytes or transactions the load is over");
+    }
+    if matches!(spec.phases.stop, Stop::AfterTransactions(_)) && spec.pattern == Pattern::Stream {
+        return no("transactions", "a stream has no transactions: stop it by `duration` or `bytes`");
+    }
+    Ok(())
+}
