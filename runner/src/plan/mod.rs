@@ -1,0 +1,1 @@
+//! Plans: YAML text in, checked cases out.
