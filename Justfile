@@ -18,7 +18,7 @@ bench:
 
 # Write the published schemas anew from the types.
 schemas:
-    cargo run --release -- schema plan > schemas/plan.schema.json && cargo run --release -- schema results > schemas/results.schema.json
+    cargo run --release -- schema plan > schemas/plan.schema.json && cargo run --release -- schema results > schemas/results.schema.json && cargo run -p schemas --example dictionary
 
 # Protocols that this kernel may lack (SCTP, DCCP, vsock), in a virtual machine.
 test-vm:

@@ -1,5 +1,7 @@
 //! The published form of the results contract: a Frictionless Table Schema made from the registry.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value, json};
 
 use crate::columns::{COLUMNS, ColumnType};
@@ -46,4 +48,55 @@ pub fn results_schema() -> Value {
         "missingValues": [""],
         "fields": fields,
     })
+}
+
+/// The data dictionary of `docs/results.md`: one Markdown table per group of columns.
+#[must_use]
+pub fn dictionary() -> String {
+    let mut text = String::new();
+    let mut group = "";
+    for column in COLUMNS {
+        if column.group != group {
+            group = column.group;
+            let _ = write!(
+                text,
+                "\n### {group}\n\n| column | type | metric | better | meaning |\n| --- | --- | --- | --- | --- |\n"
+            );
+        }
+        let ty = match column.ty {
+            ColumnType::Text => "text",
+            ColumnType::Integer => "integer",
+            ColumnType::Number => "number",
+            ColumnType::Boolean => "boolean",
+            ColumnType::Time => "time",
+        };
+        let metric = METRICS.iter().find(|m| m.column == column.name);
+        let name = metric.map(|m| format!("`{}`", m.name)).unwrap_or_default();
+        let better = metric.map_or("", |m| m.better.name());
+        // A `|` inside code would end the cell.
+        let description = column.description.replace('|', "\\|");
+        let _ = writeln!(text, "| `{}` | {ty} | {name} | {better} | {description} |", column.name);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_dictionary_is_the_registry() {
+        let page = include_str!("../../docs/results.md");
+        let (_, rest) = page.split_once("<!-- dictionary -->\n").expect("docs/results.md has its marks");
+        let (written, _) = rest.split_once("<!-- end -->").expect("docs/results.md has its marks");
+        assert!(written.trim() == dictionary().trim(), "docs/results.md is stale: `just schemas` writes it anew");
+    }
+
+    #[test]
+    fn every_column_is_published() {
+        let schema = results_schema();
+        let fields = schema["fields"].as_array().expect("a list");
+        assert_eq!(fields.len(), COLUMNS.len());
+        assert!(fields.iter().all(|f| f["name"].is_string() && f["type"].is_string()));
+    }
 }
