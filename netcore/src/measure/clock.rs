@@ -1,0 +1,34 @@
+//! The two clocks: monotonic for everything that is measured, wall for what is shown.
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`. Only differences have a meaning, and only on one host.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    now(ClockId::CLOCK_MONOTONIC).cast_unsigned()
+}
+
+/// Nanoseconds since the Unix epoch.
+#[must_use]
+pub fn wall_ns() -> i64 {
+    now(ClockId::CLOCK_REALTIME)
+}
+
+fn now(clock: ClockId) -> i64 {
+    // Both clocks exist on every Linux, so the call cannot fail.
+    let time = clock_gettime(clock).expect("the system clock can be read");
+    time.tv_sec() * 1_000_000_000 + time.tv_nsec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on() {
+        let (monotonic, wall) = (monotonic_ns(), wall_ns());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(monotonic_ns() - monotonic >= 2_000_000);
+        assert!(wall_ns() > wall);
+    }
+}

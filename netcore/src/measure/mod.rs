@@ -1,0 +1,3 @@
+//! Where numbers come from.
+
+pub mod clock;
