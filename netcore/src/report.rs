@@ -92,20 +92,23 @@ pub struct TcpInfo {
     pub rtt_us: u32,
     /// Its variation, microseconds.
     pub rtt_var_us: u32,
-    /// Smallest round-trip time, microseconds.
-    pub min_rtt_us: u32,
+    /// Smallest round-trip time, microseconds; `None` before the first acknowledgement, and on kernels without it, as
+    /// with every `None` here.
+    pub min_rtt_us: Option<u32>,
     /// Congestion window, segments.
     pub cwnd_segments: u32,
     /// Sending maximum segment size, bytes.
     pub mss_bytes: u32,
     /// Path MTU, bytes.
     pub pmtu_bytes: u32,
-    /// Delivery rate, bytes per second.
-    pub delivery_rate_bytes_per_s: u64,
+    /// Bytes acknowledged by the other end, the SYN counted as one.
+    pub bytes_acked: Option<u64>,
+    /// Delivery rate, bytes per second; `None` before it was sampled.
+    pub delivery_rate_bytes_per_s: Option<u64>,
     /// Time limited by the receiver's window, microseconds.
-    pub rwnd_limited_us: u64,
+    pub rwnd_limited_us: Option<u64>,
     /// Time limited by the send buffer, microseconds.
-    pub sndbuf_limited_us: u64,
+    pub sndbuf_limited_us: Option<u64>,
 }
 
 /// Latencies of one kind: an HdrHistogram of nanoseconds (three significant digits) in its V2 form, base64.
@@ -178,6 +181,48 @@ pub struct Window {
     pub cpu: Option<CpuUse>,
 }
 
+/// The stretch of time that [`CounterWindow`] covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Span {
+    /// The machine at rest before the load began.
+    Before,
+    /// One interval of the measurement.
+    Interval,
+    /// The measure phase.
+    Measure,
+    /// The machine at rest after the load ended.
+    After,
+}
+
+/// Counters of the kernel and of its interfaces over a stretch of time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterWindow {
+    /// What it covers.
+    pub span: Span,
+    /// Its start, nanoseconds after the measure phase's start at this end.
+    pub start_ns: i64,
+    /// Its length between the two readings, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Its end on the wall clock, Unix nanoseconds.
+    pub wall_end_ns: i64,
+    /// The counters, by source and key.
+    pub values: Vec<CounterChange>,
+}
+
+/// One counter at both ends of a [`CounterWindow`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterChange {
+    /// Where it was read: `cpu`, `memory`, `nic:eth0`, `interrupts`, `snmp`, …
+    pub source: String,
+    /// Its name there (`Tcp.RetransSegs`).
+    pub key: String,
+    /// At the start.
+    pub before: u64,
+    /// At the end; smaller than `before` for a gauge, or where the counter began again.
+    pub after: u64,
+}
+
 /// A socket option: what was asked for and what the kernel says. Values as text, since they are of many kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
@@ -222,6 +267,8 @@ pub struct SideReport {
     pub totals: Vec<FlowWindow>,
     /// Socket options, asked for and granted.
     pub options: Vec<Granted>,
+    /// Counters of the kernel and its interfaces, as far as they were asked for.
+    pub counters: Vec<CounterWindow>,
     /// Wall clock at the measure phase's start, Unix nanoseconds.
     pub wall_start_ns: i64,
     /// How it ended.

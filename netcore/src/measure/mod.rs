@@ -1,3 +1,14 @@
-//! Where numbers come from.
+//! Where the numbers beside the byte counters come from. Nothing here runs inside the data path's loops: readings are
+//! taken at the edges of phases and intervals.
+//!
+//! | module | answers |
+//! | --- | --- |
+//! | [`clock`] | what time it is, on the clock that both ends cut their counters by |
+//! | [`cpu`] | how busy the machine's CPUs were between two edges |
+//! | [`host`] | what kind of machine this is |
+//! | [`tcp_info`] | what the kernel knows about a TCP connection |
 
 pub mod clock;
+pub mod cpu;
+pub mod host;
+pub mod tcp_info;

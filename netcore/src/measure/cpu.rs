@@ -1,0 +1,306 @@
+//! CPU use of the whole machine, from `/proc/stat`.
+//!
+//! A reading is cheap enough for every edge of every interval: one `pread` into a buffer that is kept, and numbers parsed
+//! in place. Only the per-CPU lines are used. They carry their CPU's number, so that a machine with CPUs offline (the
+//! line after `cpu0` may be `cpu2`) is not shifted, and a CPU that comes or goes during the window is left out of it.
+//!
+//! Three things differ from netperf's method on purpose: iowait is **not** busy (the CPU could have run anything), guest
+//! time is not counted twice (`user` already contains it), and a share is a share of the ticks that the kernel accounted
+//! in the window, without a correction that can make it exceed one.
+
+use std::{fs::File, io, os::unix::fs::FileExt};
+
+use crate::report::CpuUse;
+
+/// Time of one CPU by state, in ticks (USER_HZ, a hundredth of a second on every Linux architecture in use), since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// User code; contains guest time.
+    pub user: u64,
+    /// User code at lowered priority; contains niced guest time.
+    pub nice: u64,
+    /// Kernel code.
+    pub system: u64,
+    /// Nothing to do.
+    pub idle: u64,
+    /// Nothing to do, with a disk request of this CPU outstanding.
+    pub iowait: u64,
+    /// Hard interrupts.
+    pub irq: u64,
+    /// Soft interrupts.
+    pub softirq: u64,
+    /// The hypervisor ran something else.
+    pub steal: u64,
+}
+
+impl Ticks {
+    /// The difference of two readings. A state that ran backwards counts as nothing: the kernel documents that iowait
+    /// does, and idle does so with it on some machines.
+    fn since(self, before: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(before.user),
+            nice: self.nice.saturating_sub(before.nice),
+            system: self.system.saturating_sub(before.system),
+            idle: self.idle.saturating_sub(before.idle),
+            iowait: self.iowait.saturating_sub(before.iowait),
+            irq: self.irq.saturating_sub(before.irq),
+            softirq: self.softirq.saturating_sub(before.softirq),
+            steal: self.steal.saturating_sub(before.steal),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.user += other.user;
+        self.nice += other.nice;
+        self.system += other.system;
+        self.idle += other.idle;
+        self.iowait += other.iowait;
+        self.irq += other.irq;
+        self.softirq += other.softirq;
+        self.steal += other.steal;
+    }
+
+    /// Everything but idle and iowait.
+    #[must_use]
+    pub fn busy(self) -> u64 {
+        self.user + self.nice + self.system + self.irq + self.softirq + self.steal
+    }
+
+    /// All states together.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.busy() + self.idle + self.iowait
+    }
+}
+
+/// One reading: the online CPUs in ascending order of their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuSnapshot {
+    /// Number and ticks of each online CPU.
+    pub cpus: Vec<(u32, Ticks)>,
+}
+
+impl CpuSnapshot {
+    /// The CPU use between an earlier reading and this one; per CPU where asked for. `None` when the kernel accounted no
+    /// tick in between: the window was shorter than the clock that it would have to be measured with.
+    #[must_use]
+    pub fn since(&self, before: &Self, per_cpu: bool) -> Option<CpuUse> {
+        let mut sum = Ticks::default();
+        let mut result = CpuUse::default();
+        let mut earlier = before.cpus.iter().peekable();
+        for (id, after) in &self.cpus {
+            while earlier.next_if(|(e, _)| e < id).is_some() {}
+            let Some((_, start)) = earlier.next_if(|(e, _)| e == id) else { continue };
+            let ticks = after.since(*start);
+            sum.add(ticks);
+            result.cpus += 1;
+            let share = ratio(ticks.busy(), ticks.total());
+            if share > result.peak || result.cpus == 1 {
+                (result.peak, result.peak_id) = (share, *id);
+            }
+            if per_cpu {
+                result.per_cpu.push((*id, share));
+            }
+        }
+        let total = sum.total();
+        if total == 0 {
+            return None;
+        }
+        result.busy = ratio(sum.busy(), total);
+        result.user = ratio(sum.user + sum.nice, total);
+        result.system = ratio(sum.system, total);
+        result.iowait = ratio(sum.iowait, total);
+        result.irq = ratio(sum.irq, total);
+        result.softirq = ratio(sum.softirq, total);
+        result.steal = ratio(sum.steal, total);
+        Some(result)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Reads `/proc/stat` again and again through one descriptor and one buffer.
+#[derive(Debug)]
+pub struct CpuReader {
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl CpuReader {
+    /// Opens `/proc/stat`.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self { file: File::open("/proc/stat")?, buffer: vec![0; 8192] })
+    }
+
+    /// Takes a reading into `snapshot`, whose memory is used again.
+    pub fn read(&mut self, snapshot: &mut CpuSnapshot) -> io::Result<()> {
+        loop {
+            let length = self.file.read_at(&mut self.buffer, 0)?;
+            let text = &self.buffer[..length];
+            // The CPU lines come first; the `intr` line behind them can be very long and is of no use here. So a full
+            // buffer is enough as soon as it reaches past the CPU lines.
+            if parse(text, snapshot) || length < self.buffer.len() {
+                return if snapshot.cpus.is_empty() {
+                    Err(io::Error::new(io::ErrorKind::InvalidData, "/proc/stat names no CPU"))
+                } else {
+                    Ok(())
+                };
+            }
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+    }
+}
+
+/// Reads the CPU lines of a `/proc/stat` text; says whether the text went on behind them.
+fn parse(text: &[u8], snapshot: &mut CpuSnapshot) -> bool {
+    snapshot.cpus.clear();
+    for line in text.split_inclusive(|b| *b == b'\n') {
+        let Some(rest) = line.strip_prefix(b"cpu") else { return true };
+        if !line.ends_with(b"\n") {
+            return false;
+        }
+        let mut words = rest.split(u8::is_ascii_whitespace);
+        let Some(id) = words.next().and_then(number) else { continue };
+        let Ok(id) = u32::try_from(id) else { continue };
+        // Kernels older than a field leave it out; later fields (guest, guest_nice) are contained in earlier ones.
+        let mut next = || words.find(|w| !w.is_empty()).and_then(number).unwrap_or(0);
+        let ticks = Ticks {
+            user: next(),
+            nice: next(),
+            system: next(),
+            idle: next(),
+            iowait: next(),
+            irq: next(),
+            softirq: next(),
+            steal: next(),
+        };
+        snapshot.cpus.push((id, ticks));
+    }
+    false
+}
+
+/// A decimal number, nothing else.
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// CPU time spent per unit of work, microseconds: `busy share × CPUs × elapsed time ÷ units`, where the units are KiB
+/// (1024 bytes) for bulk tests and transactions otherwise. This is netperf's *service demand* (its manual, "CPU
+/// Utilization and Service Demand"). `None` where no work was done.
+#[must_use]
+pub fn service_demand_us(cpu: &CpuUse, elapsed_ns: u64, units: f64) -> Option<f64> {
+    let spent_us = cpu.busy * f64::from(cpu.cpus) * (elapsed_ns as f64 / 1e3);
+    (units > 0.0).then_some(spent_us / units)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    fn snapshot(text: &str) -> CpuSnapshot {
+        let mut result = CpuSnapshot::default();
+        parse(text.as_bytes(), &mut result);
+        result
+    }
+
+    #[test]
+    fn states_become_shares_and_guest_time_counts_once() {
+        let before =
+            snapshot("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 100 0 0 0 0 0 0 0 90 0\nintr 5\n");
+        // cpu0: 40 user of which 40 guest, 10 system, 30 idle, 20 iowait; cpu1: 100 idle.
+        let after = snapshot(
+            "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 40 0 10 30 20 0 0 0 40 0\ncpu1 100 0 0 100 0 0 0 0 90 0\nintr 9\n",
+        );
+        let cpu = after.since(&before, true).unwrap();
+        assert_eq!(cpu.cpus, 2);
+        assert_eq!((cpu.busy, cpu.user, cpu.system, cpu.iowait), (0.25, 0.2, 0.05, 0.1));
+        assert_eq!((cpu.peak, cpu.peak_id), (0.5, 0));
+        assert_eq!(cpu.per_cpu, vec![(0, 0.5), (1, 0.0)]);
+    }
+
+    #[test]
+    fn a_hole_left_by_an_offline_cpu_shifts_nothing() {
+        let before = snapshot("cpu0 0 0 0 0\ncpu2 0 0 0 0\ncpu3 7 0 0 0\nintr 0\n");
+        // CPU 3 went away and CPU 5 came: neither belongs to the window.
+        let after = snapshot("cpu0 0 0 0 10\ncpu2 9 0 0 1\ncpu5 999 0 0 0\nintr 0\n");
+        let cpu = after.since(&before, true).unwrap();
+        assert_eq!((cpu.cpus, cpu.peak_id), (2, 2));
+        assert_eq!(cpu.per_cpu, vec![(0, 0.0), (2, 0.9)]);
+        assert!((cpu.busy - 0.45).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_runs_backwards_counts_as_nothing() {
+        let before = snapshot("cpu0 0 0 0 100 50\nintr 0\n");
+        let after = snapshot("cpu0 10 0 0 110 40\nintr 0\n");
+        let cpu = after.since(&before, false).unwrap();
+        assert_eq!((cpu.busy, cpu.iowait), (0.5, 0.0));
+        assert!(cpu.per_cpu.is_empty());
+    }
+
+    #[test]
+    fn a_window_without_a_tick_has_no_cpu_use() {
+        let same = snapshot("cpu0 1 2 3 4 5 6 7 8 9 10\nintr 0\n");
+        assert_eq!(same.since(&same, true), None);
+    }
+
+    #[test]
+    fn a_text_cut_off_within_the_cpu_lines_asks_for_more() {
+        let mut s = CpuSnapshot::default();
+        assert!(!parse(b"cpu  1 2 3 4\ncpu0 1 2 3 4\ncpu1 1 2", &mut s));
+        assert!(!parse(b"cpu  1 2 3 4\ncpu0 1 2 3 4\n", &mut s));
+        assert!(parse(b"cpu  1 2 3 4\ncpu0 1 2 3 4\nintr", &mut s));
+        assert_eq!(s.cpus.len(), 1);
+    }
+
+    #[test]
+    fn service_demand_is_cpu_time_per_unit() {
+        // Half of two CPUs for one second is one CPU second: a million microseconds over 1000 units.
+        let cpu = CpuUse { cpus: 2, busy: 0.5, ..CpuUse::default() };
+        assert_eq!(service_demand_us(&cpu, 1_000_000_000, 1000.0), Some(1000.0));
+        assert_eq!(service_demand_us(&cpu, 1_000_000_000, 0.0), None);
+    }
+
+    #[test]
+    fn a_thread_that_spins_on_a_cpu_shows_there() {
+        use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+        use nix::unistd::Pid;
+
+        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let target = (0..CpuSet::count()).rev().find(|c| allowed.is_set(*c).unwrap_or(false)).unwrap();
+        let stop = AtomicBool::new(false);
+        let spun = std::thread::scope(|scope| {
+            let spinner = scope.spawn(|| {
+                let mut only = CpuSet::new();
+                only.set(target).unwrap();
+                sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let mut reader = CpuReader::open().unwrap();
+            let (mut before, mut after) = (CpuSnapshot::default(), CpuSnapshot::default());
+            std::thread::sleep(Duration::from_millis(50));
+            reader.read(&mut before).unwrap();
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(500) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            reader.read(&mut after).unwrap();
+            stop.store(true, Ordering::Relaxed);
+            spinner.join().unwrap();
+            after.since(&before, true).unwrap()
+        });
+        let share = spun.per_cpu.iter().find(|(id, _)| *id as usize == target).unwrap().1;
+        assert!(share > 0.9, "CPU {target} was busy for {share} of the time although a thread spun there: {spun:?}");
+        assert!(spun.peak >= share);
+        assert!(spun.user > 0.0);
+    }
+}

@@ -1,0 +1,271 @@
+//! What kind of machine an end runs on: the facts that decide whether two results may be compared.
+//!
+//! Everything is read from the kernel's files at the moment of asking. What cannot be read (a container without sysfs, no
+//! permission, a machine without that property) is absent; nothing is guessed.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of the kernel that change what a network measurement finds, by their names below `/proc/sys`.
+const SYSCTLS: &[&str] = &[
+    "net.core.busy_poll",
+    "net.core.busy_read",
+    "net.core.default_qdisc",
+    "net.core.dev_weight",
+    "net.core.netdev_budget",
+    "net.core.netdev_budget_usecs",
+    "net.core.netdev_max_backlog",
+    "net.core.optmem_max",
+    "net.core.rmem_default",
+    "net.core.rmem_max",
+    "net.core.somaxconn",
+    "net.core.wmem_default",
+    "net.core.wmem_max",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.tcp_autocorking",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_fastopen",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_max_tw_buckets",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_tso_win_divisor",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.udp_mem",
+    "net.ipv4.udp_rmem_min",
+    "net.ipv4.udp_wmem_min",
+];
+
+/// A machine as an end saw it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// Its name for itself.
+    pub hostname: Option<String>,
+    /// Identity of this boot: two ends with the same one share a machine.
+    pub boot_id: Option<String>,
+    /// The distribution, as it calls itself.
+    pub os: Option<String>,
+    /// Release of the kernel (`6.12.0`).
+    pub kernel_release: Option<String>,
+    /// Build of the kernel.
+    pub kernel_version: Option<String>,
+    /// Machine type of the kernel (`x86_64`).
+    pub arch: Option<String>,
+    /// Maker and model of the system, as its firmware says.
+    pub system_model: Option<String>,
+    /// The hypervisor, or `yes` where the CPU says that there is one and nothing names it.
+    pub hypervisor: Option<String>,
+    /// Model of the CPU.
+    pub cpu_model: Option<String>,
+    /// CPUs online.
+    pub cpus: Option<u32>,
+    /// Which of them are online (`0-7`).
+    pub cpus_online: Option<String>,
+    /// Clock rate of the first CPU now, MHz.
+    pub cpu_mhz: Option<f64>,
+    /// Highest clock rate of the first CPU, MHz.
+    pub cpu_max_mhz: Option<f64>,
+    /// Frequency governors in use; several where CPUs differ.
+    pub governor: Option<String>,
+    /// NUMA nodes.
+    pub numa_nodes: Option<u32>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// The clock source behind CLOCK_MONOTONIC.
+    pub clocksource: Option<String>,
+    /// Security modules in force, in the kernel's order.
+    pub security_modules: Option<String>,
+    /// Whether SELinux enforces its policy, where it is there.
+    pub selinux_enforcing: Option<bool>,
+    /// Whether AppArmor is enabled, where it is there.
+    pub apparmor_enabled: Option<bool>,
+    /// Mitigations of CPU faults, by fault (they are most of what a system call costs on some machines).
+    pub cpu_mitigations: BTreeMap<String, String>,
+    /// Default congestion control.
+    pub congestion_control: Option<String>,
+    /// Congestion controls that are loaded.
+    pub congestion_controls: Vec<String>,
+    /// Kernel settings that change what a network measurement finds.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+impl HostFacts {
+    /// Reads them. This takes a few milliseconds and belongs before a measurement, never into it.
+    #[must_use]
+    pub fn collect() -> Self {
+        let uname = nix::sys::utsname::uname().ok();
+        let text = |value: &std::ffi::OsStr| value.to_str().map(str::to_owned);
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let online = line("/sys/devices/system/cpu/online");
+        let sysctls = sysctls();
+        Self {
+            hostname: uname.as_ref().and_then(|u| text(u.nodename())),
+            boot_id: line("/proc/sys/kernel/random/boot_id"),
+            os: os_name(),
+            kernel_release: uname.as_ref().and_then(|u| text(u.release())),
+            kernel_version: uname.as_ref().and_then(|u| text(u.version())),
+            arch: uname.as_ref().and_then(|u| text(u.machine())),
+            system_model: system_model(),
+            hypervisor: hypervisor(&cpuinfo),
+            cpu_model: cpuinfo_value(&cpuinfo, &["model name", "Model", "cpu model", "cpu"]),
+            cpus: online.as_deref().and_then(count_cpus),
+            cpus_online: online,
+            cpu_mhz: kilohertz("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+                .or_else(|| cpuinfo_value(&cpuinfo, &["cpu MHz"])?.parse().ok()),
+            cpu_max_mhz: kilohertz("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"),
+            governor: governors(),
+            numa_nodes: line("/sys/devices/system/node/online").as_deref().and_then(count_cpus),
+            memory_bytes: memory_bytes(),
+            clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            security_modules: line("/sys/kernel/security/lsm"),
+            selinux_enforcing: line("/sys/fs/selinux/enforce").map(|v| v == "1"),
+            apparmor_enabled: line("/sys/module/apparmor/parameters/enabled").map(|v| v == "Y"),
+            cpu_mitigations: directory_values("/sys/devices/system/cpu/vulnerabilities")
+                .into_iter()
+                .filter(|(_, v)| v != "Not affected")
+                .collect(),
+            congestion_control: sysctls.get("net.ipv4.tcp_congestion_control").cloned(),
+            congestion_controls: super::tcp_info::available_congestion_controls().unwrap_or_default(),
+            sysctls,
+        }
+    }
+}
+
+/// The first line of a file, trimmed; `None` where it cannot be read or says nothing.
+pub(super) fn line(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let first = text.lines().next()?.trim();
+    (!first.is_empty()).then(|| first.to_owned())
+}
+
+/// Every readable file of a folder with its first line.
+fn directory_values(path: &str) -> BTreeMap<String, String> {
+    let Ok(entries) = fs::read_dir(path) else { return BTreeMap::new() };
+    entries.flatten().filter_map(|entry| Some((entry.file_name().to_str()?.to_owned(), line(entry.path())?))).collect()
+}
+
+fn sysctls() -> BTreeMap<String, String> {
+    SYSCTLS
+        .iter()
+        .filter_map(|name| {
+            let value = line(format!("/proc/sys/{}", name.replace('.', "/")))?;
+            // Triples such as tcp_rmem come with tabs between them.
+            Some(((*name).to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" ")))
+        })
+        .collect()
+}
+
+fn os_name() -> Option<String> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    let value = text.lines().find_map(|l| l.strip_prefix("PRETTY_NAME="))?;
+    Some(value.trim_matches('"').to_owned())
+}
+
+fn system_model() -> Option<String> {
+    let dmi = |name: &str| line(format!("/sys/class/dmi/id/{name}"));
+    let words: Vec<String> = [dmi("sys_vendor"), dmi("product_name")].into_iter().flatten().collect();
+    if words.is_empty() {
+        // Boards without DMI describe themselves in the device tree, with a zero byte at the end.
+        return line("/proc/device-tree/model").map(|m| m.trim_end_matches('\0').to_owned());
+    }
+    Some(words.join(" "))
+}
+
+fn hypervisor(cpuinfo: &str) -> Option<String> {
+    if let Some(kind) = line("/sys/hypervisor/type") {
+        return Some(kind);
+    }
+    let flags = cpuinfo_value(cpuinfo, &["flags"])?;
+    flags.split_whitespace().any(|f| f == "hypervisor").then(|| "yes".to_owned())
+}
+
+/// The value of the first of these keys that `/proc/cpuinfo` has, from its first CPU.
+fn cpuinfo_value(cpuinfo: &str, keys: &[&str]) -> Option<String> {
+    keys.iter().find_map(|key| {
+        cpuinfo.lines().find_map(|l| {
+            let (name, value) = l.split_once(':')?;
+            (name.trim() == *key && !value.trim().is_empty()).then(|| value.trim().to_owned())
+        })
+    })
+}
+
+fn kilohertz(path: &str) -> Option<f64> {
+    Some(line(path)?.parse::<f64>().ok()? / 1000.0)
+}
+
+/// How many numbers a kernel list such as `0-3,8` holds.
+fn count_cpus(list: &str) -> Option<u32> {
+    list.split(',').try_fold(0_u32, |sum, part| {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let (low, high): (u32, u32) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+        sum.checked_add(high.checked_sub(low)?.checked_add(1)?)
+    })
+}
+
+fn governors() -> Option<String> {
+    let mut names: Vec<String> = fs::read_dir("/sys/devices/system/cpu/cpufreq")
+        .ok()?
+        .flatten()
+        .filter_map(|policy| line(policy.path().join("scaling_governor")))
+        .collect();
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
+fn memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim();
+    kib.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_described() {
+        let facts = HostFacts::collect();
+        assert!(facts.kernel_release.as_deref().is_some_and(|r| r.contains('.')));
+        assert_eq!(facts.hostname, fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|h| h.trim().to_owned()));
+        let online = std::thread::available_parallelism().unwrap().get();
+        assert!(facts.cpus.unwrap() as usize >= online);
+        assert!(facts.memory_bytes.unwrap() > 1 << 24);
+        assert_eq!(facts.congestion_control.as_ref(), facts.sysctls.get("net.ipv4.tcp_congestion_control"));
+        assert!(facts.congestion_controls.contains(facts.congestion_control.as_ref().unwrap()));
+        assert!(!facts.sysctls["net.ipv4.tcp_rmem"].contains('\t'));
+        let text = serde_json::to_string(&facts).unwrap();
+        assert_eq!(serde_json::from_str::<HostFacts>(&text).unwrap(), facts);
+    }
+
+    #[test]
+    fn kernel_lists_are_counted() {
+        assert_eq!(count_cpus("0-3,8"), Some(5));
+        assert_eq!(count_cpus("0"), Some(1));
+        assert_eq!(count_cpus("3-1"), None);
+        assert_eq!(count_cpus(""), None);
+    }
+
+    #[test]
+    fn a_cpus_model_is_found_under_each_architectures_name() {
+        let x86 = "processor\t: 0\nmodel\t\t: 106\nmodel name\t: Xeon\nflags\t\t: fpu hypervisor\n";
+        assert_eq!(cpuinfo_value(x86, &["model name", "Model"]).as_deref(), Some("Xeon"));
+        let power = "processor\t: 0\ncpu\t\t: POWER9\n";
+        assert_eq!(cpuinfo_value(power, &["model name", "Model", "cpu"]).as_deref(), Some("POWER9"));
+        assert_eq!(cpuinfo_value("", &["model name"]), None);
+    }
+}

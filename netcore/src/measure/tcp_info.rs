@@ -1,0 +1,169 @@
+//! TCP_INFO, and which congestion controls there are.
+//!
+//! The kernel's structure has grown for two decades and only ever at its end: fields are read by their offset, and one
+//! that lies beyond the length which the kernel returned is `None`, not zero.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
+
+use crate::report::TcpInfo;
+
+/// Longer than the structure of any kernel known today (248 bytes in Linux 6.12); a longer one is cut off here.
+const LENGTH: u16 = 320;
+
+/// What the kernel returned, as bytes: `struct tcp_info` of `linux/tcp.h`.
+struct Raw {
+    bytes: [u8; LENGTH as usize],
+    length: usize,
+}
+
+impl Raw {
+    fn read(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut bytes = [0_u8; LENGTH as usize];
+        let mut length = libc::socklen_t::from(LENGTH);
+        // SAFETY: the kernel writes at most `length` bytes, which is the size of the buffer, and sets `length` to how
+        // many it wrote; both live until the call returns. The descriptor is borrowed, so it is open.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                bytes.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { bytes, length: (length as usize).min(LENGTH.into()) })
+    }
+
+    fn u32_at(&self, offset: usize) -> Option<u32> {
+        let field = self.bytes[..self.length].get(offset..offset + size_of::<u32>())?;
+        Some(u32::from_ne_bytes(field.try_into().ok()?))
+    }
+
+    fn u64_at(&self, offset: usize) -> Option<u64> {
+        let field = self.bytes[..self.length].get(offset..offset + size_of::<u64>())?;
+        Some(u64::from_ne_bytes(field.try_into().ok()?))
+    }
+
+    fn info(&self) -> Option<TcpInfo> {
+        Some(TcpInfo {
+            mss_bytes: self.u32_at(16)?,
+            pmtu_bytes: self.u32_at(60)?,
+            rtt_us: self.u32_at(68)?,
+            rtt_var_us: self.u32_at(72)?,
+            cwnd_segments: self.u32_at(80)?,
+            retransmits: u64::from(self.u32_at(100)?),
+            bytes_acked: self.u64_at(120),
+            // All bits set: nothing was acknowledged yet, so there is no smallest round trip.
+            min_rtt_us: self.u32_at(148).filter(|v| *v != u32::MAX),
+            delivery_rate_bytes_per_s: self.u64_at(160).filter(|v| *v != 0),
+            rwnd_limited_us: self.u64_at(176),
+            sndbuf_limited_us: self.u64_at(184),
+        })
+    }
+}
+
+/// The connection's TCP_INFO now. `None` where the socket is not TCP's (or MPTCP's) or not connected any more.
+#[must_use]
+pub fn read(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
+    Raw::read(socket).ok()?.info()
+}
+
+/// The congestion control that a TCP socket uses; `None` where it is no TCP socket.
+#[must_use]
+pub fn congestion_control(socket: BorrowedFd<'_>) -> Option<String> {
+    let name = getsockopt(&socket, TcpCongestion).ok()?;
+    // The kernel returns the whole fixed-size field; the name ends at its first zero byte.
+    let name = name.into_string().ok()?;
+    Some(name.trim_end_matches('\0').to_owned()).filter(|n| !n.is_empty())
+}
+
+/// Makes a TCP socket use a congestion control. The kernel loads its module where it may; `ENOENT` means that there is
+/// none of that name, `EPERM` that this user may not choose it (see [`available_congestion_controls`]).
+pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    setsockopt(&socket, TcpCongestion, &std::ffi::OsString::from(name)).map_err(io::Error::from)
+}
+
+/// The congestion controls that the kernel has loaded, in its order (the default one first).
+pub fn available_congestion_controls() -> io::Result<Vec<String>> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream, UdpSocket},
+        os::fd::AsFd,
+    };
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn acknowledged_bytes_are_those_that_were_sent() {
+        let (mut near, mut far) = pair();
+        let mut got = vec![0; 100_000];
+        near.write_all(&got.clone()).unwrap();
+        far.read_exact(&mut got).unwrap();
+        // An answer carries the acknowledgement of everything before it.
+        far.write_all(b"x").unwrap();
+        near.read_exact(&mut got[..1]).unwrap();
+        let info = read(near.as_fd()).unwrap();
+        // The kernel counts the SYN as one byte.
+        assert_eq!(info.bytes_acked, Some(100_001));
+        assert!(info.rtt_us > 0 && info.cwnd_segments > 0 && info.mss_bytes > 500);
+        assert!(info.pmtu_bytes >= info.mss_bytes);
+        assert!(info.min_rtt_us.unwrap() <= info.rtt_us + 4 * info.rtt_var_us);
+        assert!(info.delivery_rate_bytes_per_s.unwrap() > 0);
+        assert!(info.rwnd_limited_us.is_some() && info.sndbuf_limited_us.is_some());
+    }
+
+    #[test]
+    fn an_older_kernels_shorter_answer_lacks_fields_instead_of_being_zero() {
+        let (near, _far) = pair();
+        let mut raw = Raw::read(near.as_fd()).unwrap();
+        assert!(raw.length >= 192);
+        // Linux 2.6.39 ended behind the total of retransmissions.
+        raw.length = 104;
+        let info = raw.info().unwrap();
+        assert!(info.mss_bytes > 0);
+        assert_eq!((info.bytes_acked, info.min_rtt_us, info.delivery_rate_bytes_per_s), (None, None, None));
+        assert_eq!((info.rwnd_limited_us, info.sndbuf_limited_us), (None, None));
+        raw.length = 60;
+        assert_eq!(raw.info(), None);
+    }
+
+    #[test]
+    fn other_sockets_have_none() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(read(udp.as_fd()), None);
+        assert_eq!(congestion_control(udp.as_fd()), None);
+    }
+
+    #[test]
+    fn a_congestion_control_that_was_set_is_in_use() {
+        let (near, _far) = pair();
+        let names = available_congestion_controls().unwrap();
+        let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
+        let name = names.iter().rev().find(|n| allowed.split_whitespace().any(|a| a == *n)).unwrap();
+        set_congestion_control(near.as_fd(), name).unwrap();
+        assert_eq!(congestion_control(near.as_fd()).as_deref(), Some(name.as_str()));
+        let error = set_congestion_control(near.as_fd(), "nosuchcc").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(congestion_control(near.as_fd()).as_deref(), Some(name.as_str()));
+    }
+}
