@@ -71,12 +71,36 @@ macro_rules! columns {
                     write(axis);
                 }
             }
+
+            /// The cell of that fixed column as a number; `None` where it is empty or holds no number.
+            #[must_use]
+            pub fn number(&self, column: &str) -> Option<f64> {
+                match column {
+                    $( $( stringify!($name) => self.$name.as_ref().and_then(Cell::number), )* )*
+                    _ => None,
+                }
+            }
+
+            /// Sets the cell of that fixed column to a number, whole where the column is, or empties it. Cells that hold
+            /// no numbers are left alone.
+            pub fn set_number(&mut self, column: &str, value: Option<f64>) {
+                match column {
+                    $( $( stringify!($name) => Cell::set_number(&mut self.$name, value), )* )*
+                    _ => {}
+                }
+            }
         }
     };
 }
 
-trait Cell {
+trait Cell: Sized {
     fn text(&self) -> String;
+
+    fn number(&self) -> Option<f64> {
+        None
+    }
+
+    fn set_number(_cell: &mut Option<Self>, _value: Option<f64>) {}
 }
 
 impl Cell for String {
@@ -89,6 +113,15 @@ impl Cell for u64 {
     fn text(&self) -> String {
         self.to_string()
     }
+
+    fn number(&self) -> Option<f64> {
+        Some(*self as f64)
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, as a count may")]
+    fn set_number(cell: &mut Option<Self>, value: Option<f64>) {
+        *cell = value.filter(|v| v.is_finite()).map(|v| v.round() as Self);
+    }
 }
 
 impl Cell for bool {
@@ -100,6 +133,14 @@ impl Cell for bool {
 impl Cell for f64 {
     fn text(&self) -> String {
         number(*self)
+    }
+
+    fn number(&self) -> Option<f64> {
+        self.is_finite().then_some(*self)
+    }
+
+    fn set_number(cell: &mut Option<Self>, value: Option<f64>) {
+        *cell = value;
     }
 }
 
@@ -290,6 +331,19 @@ mod tests {
         let mut cells = 0;
         row.for_each_cell(|_| cells += 1);
         assert_eq!(cells, header(&["socket.no_delay".into()]).len());
+    }
+
+    #[test]
+    fn cells_are_read_and_set_by_name() {
+        let mut row = Row { io: Some("blocking".into()), ..Row::default() };
+        row.set_number("bytes_sent", Some(41.6));
+        row.set_number("sent_bits_per_s", Some(0.5));
+        row.set_number("io", Some(1.0));
+        assert_eq!((row.bytes_sent, row.number("bytes_sent")), (Some(42), Some(42.0)));
+        assert_eq!((row.number("sent_bits_per_s"), row.number("io")), (Some(0.5), None));
+        assert_eq!(row.io.as_deref(), Some("blocking"));
+        row.set_number("bytes_sent", None);
+        assert_eq!(row.bytes_sent, None);
     }
 
     #[test]
