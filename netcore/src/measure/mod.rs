@@ -6,9 +6,12 @@
 //! | [`clock`] | what time it is, on the clock that both ends cut their counters by |
 //! | [`cpu`] | how busy the machine's CPUs were between two edges |
 //! | [`host`] | what kind of machine this is |
+//! | [`nic`] | which interface the packets use, and what it is like |
 //! | [`tcp_info`] | what the kernel knows about a TCP connection |
 
 pub mod clock;
 pub mod cpu;
 pub mod host;
+mod netlink;
+pub mod nic;
 pub mod tcp_info;

@@ -91,7 +91,7 @@ pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<
     setsockopt(&socket, TcpCongestion, &std::ffi::OsString::from(name)).map_err(io::Error::from)
 }
 
-/// The congestion controls that the kernel has loaded, in its order (the default one first).
+/// The congestion controls that the kernel has loaded, in its order.
 pub fn available_congestion_controls() -> io::Result<Vec<String>> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
     Ok(text.split_whitespace().map(str::to_owned).collect())

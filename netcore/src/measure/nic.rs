@@ -1,0 +1,326 @@
+//! The network interface that a test's packets really use, and what its driver says about it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::IpAddr,
+    os::fd::{AsRawFd, OwnedFd},
+};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use serde::{Deserialize, Serialize};
+
+use super::{host::line, netlink};
+
+/// Commands of `linux/ethtool.h`.
+const GSET: u32 = 0x01;
+const GDRVINFO: u32 = 0x03;
+const GCOALESCE: u32 = 0x0e;
+const GRINGPARAM: u32 = 0x10;
+const GSTRINGS: u32 = 0x1b;
+const GSTATS: u32 = 0x1d;
+/// Switches that have a command of their own.
+const OFFLOADS: [(&str, u32); 6] = [
+    ("generic_receive_offload", 0x2b),
+    ("generic_segmentation_offload", 0x23),
+    ("rx_checksum", 0x14),
+    ("scatter_gather", 0x18),
+    ("tcp_segmentation_offload", 0x1e),
+    ("tx_checksum", 0x16),
+];
+const GFLAGS: u32 = 0x25;
+/// Bit of large receive offload in what GFLAGS answers.
+const FLAG_LRO: u32 = 1 << 15;
+/// Set of names: the driver's statistics.
+const SS_STATS: u32 = 1;
+const NAME_LENGTH: usize = 32;
+/// A driver with more counters than this is asked for none.
+const MOST_STATS: usize = 8192;
+
+/// A network interface. What its driver does not tell is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicFacts {
+    /// Its name.
+    pub name: String,
+    /// Kind of a virtual interface (`veth`, `bridge`, `vlan`, …).
+    pub kind: Option<String>,
+    /// Driver.
+    pub driver: Option<String>,
+    /// Version of the driver (for drivers in the kernel's tree: the kernel's).
+    pub driver_version: Option<String>,
+    /// Version of the firmware.
+    pub firmware: Option<String>,
+    /// Place on its bus (`0000:3b:00.0`).
+    pub bus: Option<String>,
+    /// PCI vendor (`0x15b3`).
+    pub pci_vendor: Option<String>,
+    /// PCI device.
+    pub pci_device: Option<String>,
+    /// PCI vendor of the card.
+    pub pci_subvendor: Option<String>,
+    /// PCI device of the card.
+    pub pci_subdevice: Option<String>,
+    /// Speed and width of the PCI link (`8.0 GT/s PCIe x16`).
+    pub pci_link: Option<String>,
+    /// NUMA node that the device belongs to.
+    pub numa_node: Option<u32>,
+    /// Speed of the link, Mbit/s.
+    pub speed_mbit_per_s: Option<u32>,
+    /// `full` or `half`.
+    pub duplex: Option<String>,
+    /// MTU, bytes.
+    pub mtu_bytes: Option<u32>,
+    /// Root queueing discipline.
+    pub qdisc: Option<String>,
+    /// Receive queues.
+    pub rx_queues: Option<u32>,
+    /// Transmit queues.
+    pub tx_queues: Option<u32>,
+    /// Descriptors in each receive ring.
+    pub rx_ring: Option<u32>,
+    /// Descriptors in each transmit ring.
+    pub tx_ring: Option<u32>,
+    /// Receive interrupts are delayed by this long, microseconds.
+    pub rx_coalesce_us: Option<u32>,
+    /// Transmit interrupts are delayed by this long, microseconds.
+    pub tx_coalesce_us: Option<u32>,
+    /// Offloads, and whether they are on.
+    pub offloads: BTreeMap<String, bool>,
+}
+
+impl NicFacts {
+    /// The interface by which packets to `peer` leave in the calling thread's network namespace: what `ip route get`
+    /// says. `None` where there is no route.
+    #[must_use]
+    pub fn towards(peer: IpAddr) -> Option<Self> {
+        let index = netlink::interface_towards(peer).ok()?;
+        let link = netlink::links(Some(index)).ok()?.into_iter().next()?;
+        Some(Self::of(link))
+    }
+
+    /// The interface of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        netlink::links(None).ok()?.into_iter().find(|l| l.name == name).map(Self::of)
+    }
+
+    fn of(link: netlink::Link) -> Self {
+        let mut facts = Self {
+            kind: link.kind,
+            mtu_bytes: link.mtu_bytes,
+            qdisc: link.qdisc,
+            rx_queues: link.rx_queues,
+            tx_queues: link.tx_queues,
+            name: link.name,
+            ..Self::default()
+        };
+        if let Ok(ethtool) = Ethtool::open(&facts.name) {
+            ethtool.fill(&mut facts);
+        }
+        if let Some(bus) = &facts.bus {
+            let pci = |name: &str| line(format!("/sys/bus/pci/devices/{bus}/{name}"));
+            facts.pci_vendor = pci("vendor");
+            facts.pci_device = pci("device");
+            facts.pci_subvendor = pci("subsystem_vendor");
+            facts.pci_subdevice = pci("subsystem_device");
+            facts.pci_link = match (pci("current_link_speed"), pci("current_link_width")) {
+                (Some(speed), Some(width)) => Some(format!("{speed} x{width}")),
+                _ => None,
+            };
+            // -1: none.
+            facts.numa_node = pci("numa_node").and_then(|n| n.parse().ok());
+        }
+        facts
+    }
+}
+
+/// The driver's own counters by name (what `ethtool -S` shows); empty where it has none.
+#[must_use]
+pub fn driver_counters(name: &str) -> BTreeMap<String, u64> {
+    Ethtool::open(name).ok().and_then(|e| e.counters()).unwrap_or_default()
+}
+
+/// An interface that answers ethtool's questions.
+struct Ethtool {
+    socket: OwnedFd,
+    name: [libc::c_char; libc::IFNAMSIZ],
+}
+
+impl Ethtool {
+    fn open(interface: &str) -> io::Result<Self> {
+        if interface.len() >= libc::IFNAMSIZ {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        let mut name = [0; libc::IFNAMSIZ];
+        for (to, from) in name.iter_mut().zip(interface.bytes()) {
+            *to = from.cast_signed();
+        }
+        Ok(Self { socket: socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?, name })
+    }
+
+    /// Asks one question: `words` are the 32-bit words of the question behind the command, `length` is the size of the
+    /// answer (and of the command's structure), bytes.
+    fn ask(&self, command: u32, words: &[u32], length: usize) -> io::Result<Answer> {
+        let mut block = vec![0_u8; length.max(4 + 4 * words.len())];
+        for (to, word) in block.as_chunks_mut::<4>().0.iter_mut().zip([command].iter().chain(words)) {
+            *to = word.to_ne_bytes();
+        }
+        let mut request = libc::ifreq {
+            ifr_name: self.name,
+            ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: block.as_mut_ptr().cast() },
+        };
+        // SAFETY: SIOCETHTOOL reads an `ifreq` whose data pointer leads to the structure of the command in its first
+        // word, and writes that structure. `block` is at least as large as that structure: each caller names the size,
+        // and for the two commands of variable size leaves room for more than can be there. Both live until the call
+        // returns, and the kernel keeps no pointer.
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Answer(block))
+    }
+
+    fn fill(&self, facts: &mut NicFacts) {
+        if let Ok(info) = self.ask(GDRVINFO, &[], 196) {
+            facts.driver = info.text(4);
+            facts.driver_version = info.text(36);
+            facts.firmware = info.text(68).filter(|f| f != "N/A");
+            facts.bus = info.text(100).filter(|b| b != "N/A");
+        }
+        if let Ok(link) = self.ask(GSET, &[], 44) {
+            let speed = u32::from(link.u16(12)) | (u32::from(link.u16(28)) << 16);
+            // A link that is down, or has no speed, says 0 or all ones (the lower half alone on old drivers).
+            facts.speed_mbit_per_s = Some(speed).filter(|s| ![0, 0xffff, u32::MAX].contains(s));
+            facts.duplex = match link.0[14] {
+                0 => Some("half".to_owned()),
+                1 => Some("full".to_owned()),
+                _ => None,
+            };
+        }
+        if let Ok(rings) = self.ask(GRINGPARAM, &[], 36) {
+            (facts.rx_ring, facts.tx_ring) = (Some(rings.u32(20)), Some(rings.u32(32)));
+        }
+        if let Ok(delay) = self.ask(GCOALESCE, &[], 92) {
+            (facts.rx_coalesce_us, facts.tx_coalesce_us) = (Some(delay.u32(4)), Some(delay.u32(20)));
+        }
+        for (name, command) in OFFLOADS {
+            if let Ok(answer) = self.ask(command, &[], 8) {
+                facts.offloads.insert(name.to_owned(), answer.u32(4) != 0);
+            }
+        }
+        if let Ok(flags) = self.ask(GFLAGS, &[], 8) {
+            facts.offloads.insert("large_receive_offload".to_owned(), flags.u32(4) & FLAG_LRO != 0);
+        }
+    }
+
+    fn counters(&self) -> Option<BTreeMap<String, u64>> {
+        let count = self.ask(GDRVINFO, &[], 196).ok()?.u32(180) as usize;
+        if count == 0 || count > MOST_STATS {
+            return None;
+        }
+        // The kernel writes as many as the driver has by then, whatever is asked for: someone may be adding queues to
+        // the card right now, so there is room for as many as are accepted at all, and more.
+        let room = 4 * MOST_STATS;
+        let names = self.ask(GSTRINGS, &[SS_STATS, u32::try_from(count).ok()?], 12 + room * NAME_LENGTH).ok()?;
+        let values = self.ask(GSTATS, &[u32::try_from(count).ok()?], 8 + room * size_of::<u64>()).ok()?;
+        if names.u32(8) as usize != count || values.u32(4) as usize != count {
+            return None;
+        }
+        Some((0..count).filter_map(|i| Some((names.text(12 + i * NAME_LENGTH)?, values.u64(8 + i * 8)))).collect())
+    }
+}
+
+/// What came back, as the bytes of the command's structure. Offsets are those of `linux/ethtool.h` and lie within it.
+struct Answer(Vec<u8>);
+
+impl Answer {
+    fn bytes<const N: usize>(&self, offset: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.0[offset..offset + N]);
+        bytes
+    }
+
+    fn u16(&self, offset: usize) -> u16 {
+        u16::from_ne_bytes(self.bytes(offset))
+    }
+
+    fn u32(&self, offset: usize) -> u32 {
+        u32::from_ne_bytes(self.bytes(offset))
+    }
+
+    fn u64(&self, offset: usize) -> u64 {
+        u64::from_ne_bytes(self.bytes(offset))
+    }
+
+    fn text(&self, offset: usize) -> Option<String> {
+        let field = &self.0[offset..offset + NAME_LENGTH];
+        let end = field.iter().position(|b| *b == 0).unwrap_or(field.len());
+        let text = std::str::from_utf8(&field[..end]).ok()?.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::UdpSocket, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn loopback_traffic_uses_lo_which_has_no_hardware() {
+        let lo = NicFacts::towards("127.0.0.1".parse().unwrap()).unwrap();
+        assert_eq!(lo.name, "lo");
+        assert_eq!(lo.mtu_bytes.unwrap().to_string(), line("/sys/class/net/lo/mtu").unwrap());
+        assert_eq!((&lo.bus, &lo.pci_vendor, lo.speed_mbit_per_s), (&None, &None, None));
+        assert!(lo.offloads["tcp_segmentation_offload"]);
+        assert_eq!(NicFacts::named("lo"), Some(lo));
+        assert_eq!(NicFacts::named("no-such-nic"), None);
+        assert!(driver_counters("a-name-that-is-too-long-for-one").is_empty());
+    }
+
+    #[test]
+    fn an_own_address_is_reached_over_lo_whatever_interface_bears_it() {
+        // A documentation address: connecting a datagram socket sends nothing.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.1:9").is_err() {
+            println!("skipped: this machine has no default route");
+            return;
+        }
+        let own = socket.local_addr().unwrap().ip();
+        assert_eq!(NicFacts::towards(own).unwrap().name, "lo");
+        let outward = NicFacts::towards("192.0.2.1".parse().unwrap()).unwrap();
+        assert_ne!(outward.name, "lo");
+        assert_eq!(
+            outward.mtu_bytes.unwrap().to_string(),
+            line(format!("/sys/class/net/{}/mtu", outward.name)).unwrap()
+        );
+        let device = format!("/sys/class/net/{}/device", outward.name);
+        if std::path::Path::new(&device).exists() {
+            let driver = std::fs::read_link(format!("{device}/driver")).unwrap();
+            assert_eq!(outward.driver.as_deref(), driver.file_name().and_then(|n| n.to_str()));
+        }
+    }
+
+    #[test]
+    fn ethtool_the_program_agrees() {
+        let Ok(links) = netlink::links(None) else { return };
+        let mut compared = 0;
+        for name in links.iter().map(|l| l.name.as_str()) {
+            let Ok(output) = Command::new("ethtool").args(["-S", name]).output() else {
+                println!("skipped: ethtool is not installed");
+                return;
+            };
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let theirs: Vec<&str> =
+                text.lines().skip(1).filter_map(|l| l.trim().rsplit_once(": ")).map(|(name, _)| name).collect();
+            let ours = driver_counters(name);
+            if output.status.success() {
+                for key in &theirs {
+                    assert!(ours.contains_key(*key), "{name}: ethtool -S has {key}, we have {ours:?}");
+                }
+                compared += theirs.len();
+            }
+        }
+        println!("{compared} counters compared");
+    }
+}
