@@ -140,6 +140,13 @@ pub fn driver_counters(name: &str) -> BTreeMap<String, u64> {
     Ethtool::open(name).ok().and_then(|e| e.counters()).unwrap_or_default()
 }
 
+/// The place of an interface's hardware on its bus; `None` where it has none.
+pub(super) fn bus(name: &str) -> Option<String> {
+    let mut facts = NicFacts::default();
+    Ethtool::open(name).ok()?.fill_driver(&mut facts);
+    facts.bus
+}
+
 /// An interface that answers ethtool's questions.
 struct Ethtool {
     socket: OwnedFd,
@@ -180,13 +187,17 @@ impl Ethtool {
         Ok(Answer(block))
     }
 
-    fn fill(&self, facts: &mut NicFacts) {
+    fn fill_driver(&self, facts: &mut NicFacts) {
         if let Ok(info) = self.ask(GDRVINFO, &[], 196) {
             facts.driver = info.text(4);
             facts.driver_version = info.text(36);
             facts.firmware = info.text(68).filter(|f| f != "N/A");
             facts.bus = info.text(100).filter(|b| b != "N/A");
         }
+    }
+
+    fn fill(&self, facts: &mut NicFacts) {
+        self.fill_driver(facts);
         if let Ok(link) = self.ask(GSET, &[], 44) {
             let speed = u32::from(link.u16(12)) | (u32::from(link.u16(28)) << 16);
             // A link that is down, or has no speed, says 0 or all ones (the lower half alone on old drivers).

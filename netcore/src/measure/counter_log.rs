@@ -1,0 +1,278 @@
+//! Counters of the kernel and of its interfaces, read at the edges of phases and intervals.
+//!
+//! Where [`Collect::system`] is asked for, each interval gets a window, the measure phase gets one, and so do two
+//! stretches of one second before and after the load: what the machine does when the test does nothing. The other
+//! switches ([`Collect::nic`], [`Collect::interrupts`], [`Collect::snmp`]) give windows of the measure phase.
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use super::{clock, interrupts, snmp, system};
+use crate::{
+    report::{CounterChange, CounterWindow, Span},
+    spec::Collect,
+};
+
+/// How long the machine is watched before and after the load.
+const REST: Duration = Duration::from_secs(1);
+
+/// Sources whose counters are reported even if they did not change: that nothing happened is what one wants to see there.
+const WHOLE: [&str; 5] = ["cpu", "memory", "paging", "sockstat", "system"];
+
+/// One reading: values by source and key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reading(BTreeMap<(String, String), u64>);
+
+impl Reading {
+    pub(super) fn put(&mut self, source: &str, key: String, value: u64) {
+        self.0.insert((source.to_owned(), key), value);
+    }
+
+    pub(super) fn add(&mut self, source: &str, key: String, value: u64) {
+        *self.0.entry((source.to_owned(), key)).or_default() += value;
+    }
+
+    #[cfg(test)]
+    pub(super) fn get(&self, source: &str, key: &str) -> Option<u64> {
+        self.0.get(&(source.to_owned(), key.to_owned())).copied()
+    }
+
+    #[cfg(test)]
+    pub(super) fn sources(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|(source, _)| source.as_str())
+    }
+
+    /// What happened since an earlier reading. A counter that one of them lacks (an interface came or went) is left out:
+    /// it has no difference.
+    fn since(&self, before: &Self) -> Vec<CounterChange> {
+        self.0
+            .iter()
+            .filter_map(|((source, key), after)| {
+                let before = *before.0.get(&(source.clone(), key.clone()))?;
+                let whole = WHOLE.contains(&source.as_str())
+                    || (source.starts_with("nic:") && (key.ends_with("_bytes") || key.ends_with("_packets")));
+                (whole || before != *after).then(|| CounterChange {
+                    source: source.clone(),
+                    key: key.clone(),
+                    before,
+                    after: *after,
+                })
+            })
+            .collect()
+    }
+}
+
+/// A reading and when it was taken.
+#[derive(Clone, Debug)]
+struct Edge {
+    monotonic_ns: u64,
+    wall_ns: i64,
+    reading: Reading,
+}
+
+/// A window on this host's monotonic clock.
+#[derive(Debug)]
+struct Piece {
+    span: Span,
+    from_ns: u64,
+    to_ns: u64,
+    wall_end_ns: i64,
+    values: Vec<CounterChange>,
+}
+
+/// The log of one end and one iteration. It belongs to the thread that samples: every method reads files and must not be
+/// called by a thread that moves data.
+#[derive(Debug)]
+pub struct CounterLog {
+    collect: Collect,
+    interface: Option<String>,
+    interfaces: system::Interfaces,
+    measure: Option<Edge>,
+    interval: Option<Edge>,
+    pieces: Vec<Piece>,
+}
+
+impl CounterLog {
+    /// A log of what `collect` asks for; `None` where that is nothing. `interface`: the one that the route uses, for
+    /// [`Collect::nic`].
+    #[must_use]
+    pub fn new(collect: &Collect, interface: Option<String>) -> Option<Self> {
+        (collect.system || collect.nic || collect.interrupts || collect.snmp).then(|| Self {
+            collect: *collect,
+            interface,
+            interfaces: system::Interfaces::up(),
+            measure: None,
+            interval: None,
+            pieces: Vec::new(),
+        })
+    }
+
+    /// Watches the machine for one second without load (`span`: [`Span::Before`] or [`Span::After`]); blocks for that
+    /// second. Does nothing unless the system log is asked for.
+    pub fn rest(&mut self, span: Span) {
+        if self.collect.system {
+            let start = self.edge(false);
+            thread::sleep(REST);
+            self.push(span, &start, &self.edge(false));
+        }
+    }
+
+    /// The measure phase begins.
+    pub fn measure_begins(&mut self) {
+        let edge = self.edge(true);
+        self.interval = Some(edge.clone());
+        self.measure = Some(edge);
+    }
+
+    /// An interval of the measure phase ends, and the next one begins.
+    pub fn interval_ends(&mut self) {
+        if self.collect.system {
+            let edge = self.edge(false);
+            if let Some(start) = self.interval.replace(edge.clone()) {
+                self.push(Span::Interval, &start, &edge);
+            }
+        }
+    }
+
+    /// The measure phase ends.
+    pub fn measure_ends(&mut self) {
+        if let Some(start) = self.measure.take() {
+            let edge = self.edge(true);
+            self.push(Span::Measure, &start, &edge);
+        }
+    }
+
+    /// Everything that was collected, in the order in which the windows ended, with times relative to `measure_start_ns`
+    /// on this host's monotonic clock.
+    #[must_use]
+    pub fn into_windows(self, measure_start_ns: u64) -> Vec<CounterWindow> {
+        self.pieces
+            .into_iter()
+            .map(|piece| CounterWindow {
+                span: piece.span,
+                start_ns: piece.from_ns.wrapping_sub(measure_start_ns).cast_signed(),
+                elapsed_ns: piece.to_ns - piece.from_ns,
+                wall_end_ns: piece.wall_end_ns,
+                values: piece.values,
+            })
+            .collect()
+    }
+
+    fn push(&mut self, span: Span, start: &Edge, end: &Edge) {
+        self.pieces.push(Piece {
+            span,
+            from_ns: start.monotonic_ns,
+            to_ns: end.monotonic_ns,
+            wall_end_ns: end.wall_ns,
+            values: end.reading.since(&start.reading),
+        });
+    }
+
+    /// Takes a reading: of the system log, and at the measure phase's edges of everything else that is asked for. The
+    /// time is taken before the files are read, at every edge alike, so that a window is as long as the distance of the
+    /// readings that it is made of.
+    fn edge(&self, whole: bool) -> Edge {
+        let (monotonic_ns, wall_ns) = (clock::monotonic_ns(), clock::wall_ns());
+        let mut reading = Reading::default();
+        if self.collect.system {
+            system::read(&self.interfaces, &mut reading);
+        }
+        if whole && self.collect.interrupts {
+            interrupts::read(&mut reading);
+        }
+        if whole && self.collect.snmp {
+            snmp::read(&mut reading);
+        }
+        if let (true, true, Some(name)) = (whole, self.collect.nic, &self.interface) {
+            system::read_interface(name, &mut reading);
+        }
+        Edge { monotonic_ns, wall_ns, reading }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    fn change<'a>(window: &'a CounterWindow, source: &str, key: &str) -> &'a CounterChange {
+        window.values.iter().find(|c| c.source == source && c.key == key).unwrap_or_else(|| panic!("{source} {key}"))
+    }
+
+    fn send(count: usize) {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..count {
+            sender.send_to(&[0; 1000], receiver.local_addr().unwrap()).unwrap();
+            receiver.recv(&mut [0; 1000]).unwrap();
+        }
+    }
+
+    #[test]
+    fn nothing_asked_for_is_no_log() {
+        assert!(CounterLog::new(&Collect::default(), None).is_none());
+    }
+
+    #[test]
+    fn the_system_log_has_an_entry_before_one_per_interval_and_one_after() {
+        let collect = Collect { system: true, ..Collect::default() };
+        let mut log = CounterLog::new(&collect, None).unwrap();
+        log.rest(Span::Before);
+        let origin = clock::monotonic_ns();
+        log.measure_begins();
+        for _ in 0..2 {
+            send(100);
+            log.interval_ends();
+        }
+        log.measure_ends();
+        log.rest(Span::After);
+        let windows = log.into_windows(origin);
+        let spans: Vec<Span> = windows.iter().map(|w| w.span).collect();
+        assert_eq!(spans, [Span::Before, Span::Interval, Span::Interval, Span::Measure, Span::After]);
+        assert!(windows[0].start_ns <= -1_000_000_000 && windows[0].elapsed_ns >= 1_000_000_000);
+        assert!(windows[4].start_ns > 0);
+        assert_eq!(windows[2].start_ns, windows[1].start_ns + windows[1].elapsed_ns.cast_signed());
+        for window in &windows[1..=3] {
+            let sent = change(window, "nic:lo", "tx_bytes");
+            assert!(sent.after - sent.before >= 100 * 1028, "{sent:?}");
+            change(window, "cpu", "cpu0.user_ticks");
+            change(window, "memory", "available_bytes");
+            change(window, "system", "context_switches");
+            change(window, "paging", "swapped_out_pages");
+        }
+        let whole = change(&windows[3], "nic:lo", "tx_packets");
+        assert!(whole.after - whole.before >= 200);
+    }
+
+    #[test]
+    fn the_other_sources_cover_the_measure_phase() {
+        let collect = Collect { nic: true, interrupts: true, snmp: true, ..Collect::default() };
+        let mut log = CounterLog::new(&collect, Some("lo".to_owned())).unwrap();
+        log.rest(Span::Before);
+        log.measure_begins();
+        send(50);
+        log.interval_ends();
+        log.measure_ends();
+        let windows = log.into_windows(0);
+        assert_eq!(windows.len(), 1);
+        assert_eq!(windows[0].span, Span::Measure);
+        let datagrams = change(&windows[0], "snmp", "Udp.InDatagrams");
+        assert!(datagrams.after - datagrams.before >= 50);
+        change(&windows[0], "nic:lo", "rx_packets");
+        change(&windows[0], "sockstat", "TCP.tw");
+        assert!(windows[0].values.iter().any(|c| c.source == "softirqs" && c.key.starts_with("NET_RX.")));
+        // Hundreds of protocol counters stand still in such a test; they would drown the others.
+        assert!(windows[0].values.iter().filter(|c| c.source == "snmp").all(|c| c.before != c.after));
+    }
+
+    #[test]
+    fn a_counter_that_came_or_went_has_no_difference() {
+        let (mut before, mut after) = (Reading::default(), Reading::default());
+        before.put("nic:gone", "rx_bytes".to_owned(), 5);
+        after.put("nic:new", "rx_bytes".to_owned(), 5);
+        before.put("snmp", "same".to_owned(), 1);
+        after.put("snmp", "same".to_owned(), 1);
+        after.add("memory", "x".to_owned(), 1);
+        assert_eq!(after.since(&before), vec![]);
+    }
+}

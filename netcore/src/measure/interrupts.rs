@@ -1,0 +1,134 @@
+//! Interrupts, soft interrupts and the receive path's queues, per CPU.
+
+use std::fs;
+
+use super::counter_log::Reading;
+
+/// Reads `/proc/interrupts` (keys `38.virtio2-input.0.cpu1`, `LOC.cpu0`), `/proc/softirqs` (`NET_RX.cpu0`) and
+/// `softnet_stat` (`cpu0.processed`).
+pub(super) fn read(into: &mut Reading) {
+    for line in lines(&text("/proc/interrupts")) {
+        // Only numbered interrupts say after their counts what they belong to in words of their own.
+        let prefix = match (line.id.bytes().all(|b| b.is_ascii_digit()), line.action) {
+            (true, action) if !action.is_empty() => format!("{}.{action}", line.id),
+            _ => line.id.to_owned(),
+        };
+        for (cpu, count) in &line.counts {
+            into.put("interrupts", format!("{prefix}.cpu{cpu}"), *count);
+        }
+    }
+    softirqs(into, |_| true);
+    softnet(&text("/proc/thread-self/net/softnet_stat"), into);
+}
+
+/// The network's soft interrupts, per CPU.
+pub(super) fn read_network_softirqs(into: &mut Reading) {
+    softirqs(into, |name| name.starts_with("NET_"));
+}
+
+/// Interrupts of an interface per CPU: those of the PCI device behind it, however many queues it has. Nothing for an
+/// interface without hardware.
+pub(super) fn read_of_interface(interface: &str, bus: &str, into: &mut Reading) {
+    let Ok(entries) = fs::read_dir(format!("/sys/bus/pci/devices/{bus}/msi_irqs")) else { return };
+    let irqs: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    let source = format!("nic_interrupts:{interface}");
+    for line in lines(&text("/proc/interrupts")).filter(|l| irqs.iter().any(|i| i == l.id)) {
+        for (cpu, count) in &line.counts {
+            into.add(&source, format!("cpu{cpu}"), *count);
+        }
+    }
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn softirqs(into: &mut Reading, wanted: impl Fn(&str) -> bool) {
+    for line in lines(&text("/proc/softirqs")).filter(|l| wanted(l.id)) {
+        for (cpu, count) in &line.counts {
+            into.put("softirqs", format!("{}.cpu{cpu}", line.id), *count);
+        }
+    }
+}
+
+/// One line of a table with a column per online CPU.
+struct Line<'a> {
+    id: &'a str,
+    counts: Vec<(u32, u64)>,
+    /// The last word behind the counts: who registered the interrupt.
+    action: &'a str,
+}
+
+/// The lines of a table whose first line names the CPUs (`CPU0 CPU2`). Lines with fewer counts than CPUs (`ERR`, which
+/// belongs to none) are left out.
+fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    let mut rows = text.lines();
+    let cpus: Vec<u32> = rows
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|w| w.strip_prefix("CPU")?.parse().ok())
+        .collect();
+    rows.filter_map(move |row| {
+        let (id, rest) = row.split_once(':')?;
+        let mut words = rest.split_whitespace();
+        let counts: Vec<(u32, u64)> = cpus.iter().map_while(|cpu| Some((*cpu, words.next()?.parse().ok()?))).collect();
+        (counts.len() == cpus.len()).then(|| Line { id: id.trim(), counts, action: words.last().unwrap_or_default() })
+    })
+}
+
+/// `softnet_stat`: a line per online CPU, hexadecimal; the thirteenth column is the CPU's number where the kernel gives it.
+fn softnet(text: &str, into: &mut Reading) {
+    for (row, line) in text.lines().enumerate() {
+        let columns: Vec<u64> = line.split_whitespace().map_while(|w| u64::from_str_radix(w, 16).ok()).collect();
+        let cpu = columns.get(12).copied().unwrap_or(row as u64);
+        for (name, column) in [("processed", 0), ("dropped", 1), ("time_squeezed", 2), ("received_rps", 9)] {
+            if let Some(value) = columns.get(column) {
+                into.put("softnet", format!("cpu{cpu}.{name}"), *value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "            CPU0       CPU2
+ 38:          5      6487 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0
+ 39:       6214          0 PCI-MSIX-0000:00:03.0   2-edge      virtio2-output.0
+LOC:     239222     274965   Local timer interrupts
+ERR:          0
+";
+
+    #[test]
+    fn counts_belong_to_the_cpu_that_the_heading_names() {
+        let lines: Vec<_> = lines(TABLE).collect();
+        assert_eq!(lines.len(), 3, "ERR belongs to no CPU");
+        assert_eq!((lines[0].id, lines[0].action), ("38", "virtio2-input.0"));
+        assert_eq!(lines[0].counts, vec![(0, 5), (2, 6487)]);
+    }
+
+    #[test]
+    fn softnet_lines_carry_their_cpu_where_the_kernel_says_it() {
+        let mut reading = Reading::default();
+        softnet("0000000a 1 2 0 0 0 0 0 0 0 0 0 00000003 0 0\n", &mut reading);
+        assert_eq!(reading.get("softnet", "cpu3.processed"), Some(10));
+        assert_eq!(reading.get("softnet", "cpu3.dropped"), Some(1));
+        softnet("ff 0 0 0 0 0 0 0 0 0\n", &mut reading);
+        assert_eq!(reading.get("softnet", "cpu0.processed"), Some(255));
+    }
+
+    #[test]
+    fn this_machine_has_timers_and_network_softirqs() {
+        let mut reading = Reading::default();
+        read(&mut reading);
+        assert!(reading.get("softirqs", "NET_RX.cpu0").is_some());
+        assert!(reading.get("softirqs", "TIMER.cpu0").is_some_and(|n| n > 0));
+        assert!(reading.sources().any(|s| s == "interrupts"));
+        let mut network = Reading::default();
+        read_network_softirqs(&mut network);
+        assert!(network.get("softirqs", "NET_TX.cpu0").is_some());
+        assert_eq!(network.get("softirqs", "TIMER.cpu0"), None);
+    }
+}
