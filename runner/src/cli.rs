@@ -1,0 +1,113 @@
+//! The command line: every subcommand with its arguments, and the way to the part that does the work.
+
+mod schema;
+
+use std::{ffi::OsString, io::Write, process::ExitCode};
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::error::{Error, Exit};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    all well
+  1    an assertion failed or a comparison found a regression
+  2    the command line or the plan is wrong
+  3    a measurement could not be made (unreachable, timed out, no data), or output could not be written
+  4    inconclusive only, and the gate says that this fails
+  130  interrupted (SIGINT), with everything that was measured written
+  143  terminated (SIGTERM), likewise
+
+Examples:
+  plumb run plans/quick.yaml
+  plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
+  plumb check --list plans/message-size.yaml
+  plumb serve --key-file lab.key";
+
+/// Measure networks from plans that are checked into git.
+#[derive(Debug, Parser)]
+#[command(name = "plumb", version, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the published schema of plans or of results.
+    #[command(after_help = schema::EXAMPLES)]
+    Schema(schema::Args),
+    /// The filters.
+    #[command(flatten)]
+    Filter(analyze::Filter),
+}
+
+/// Runs the program with these arguments (the first is its name) and says how it ended.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help and version end up here too; a reader that went away does not make them an error.
+            let _ = e.print();
+            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+        }
+    };
+    let exit = match cli.command.run() {
+        Ok(exit) => exit,
+        Err(e) => {
+            e.print();
+            e.exit()
+        }
+    };
+    ExitCode::from(exit.code())
+}
+
+impl Command {
+    fn run(self) -> Result<Exit, Error> {
+        match self {
+            Self::Schema(args) => schema::run(&args),
+            Self::Filter(filter) => {
+                let verdict = filter.run(&mut std::io::stdout().lock())?;
+                Ok(match verdict {
+                    analyze::Verdict::Ok => Exit::Success,
+                    analyze::Verdict::Failed => Exit::Failed,
+                    analyze::Verdict::Inconclusive => Exit::Inconclusive,
+                })
+            }
+        }
+    }
+}
+
+/// The command line as clap knows it, for tests and for documentation made from it.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Writes a text to standard output.
+fn print(text: &str) -> Result<(), Error> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output("standard output"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_has_examples() {
+        for sub in command().get_subcommands() {
+            if sub.get_name() == "help" {
+                continue;
+            }
+            let help = sub.clone().render_long_help().to_string();
+            assert!(help.contains("Examples:"), "plumb {} --help has no examples:\n{help}", sub.get_name());
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `plumb schema`: the published contracts, printed.
+
+use clap::ValueEnum;
+
+use crate::error::{Error, Exit};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  plumb schema results | jq -r '.fields[].name'";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which contract.
+    which: Which,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Which {
+    /// The Table Schema of the results table.
+    Results,
+}
+
+pub fn run(args: &Args) -> Result<Exit, Error> {
+    let schema = match args.which {
+        Which::Results => schemas::publish::results_schema(),
+    };
+    super::print(&format!("{schema:#}\n"))?;
+    Ok(Exit::Success)
+}
