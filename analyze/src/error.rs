@@ -81,3 +81,13 @@ impl Error {
         matches!(self, Self::Output(e) if e.kind() == std::io::ErrorKind::BrokenPipe)
     }
 }
+
+/// The `csv` crate's writer fails only because of what it writes to.
+impl From<csv::Error> for Error {
+    fn from(error: csv::Error) -> Self {
+        match error.into_kind() {
+            csv::ErrorKind::Io(error) => Self::Output(error),
+            other => Self::Output(std::io::Error::other(format!("{other:?}"))),
+        }
+    }
+}

@@ -1,23 +1,43 @@
 //! Filters over the results contract: CSV in; CSV, a table for people, or a picture out.
 //!
 //! Each filter is one file in [`filters`] of one shape: a doc comment that is also its help, `Args`, and
-//! `run(&Args, &mut dyn Write)`. They share [`error`] and know columns by name; none has ever heard of a socket.
+//! `run(&Args, &mut dyn Write)`. They share the reader in [`table`], the pure functions in [`stats`] and [`error`], and
+//! know columns by name; none has ever heard of a socket.
 #![forbid(unsafe_code)]
 
 pub mod error;
 pub mod filters;
+pub mod stats;
+pub mod table;
 
 pub use error::{Error, Verdict};
 
 use std::io::Write;
 
-/// The filters, as the program's subcommands.
+/// The filters, as the program's subcommands. Each one's help is the doc comment of its `Args`.
 #[derive(Debug, clap::Subcommand)]
-pub enum Filter {}
+#[expect(missing_docs, reason = "a doc comment here would replace the filter's own help")]
+pub enum Filter {
+    Aggregate(filters::aggregate::Args),
+    Table(filters::table::Args),
+}
 
 impl Filter {
     /// Runs the filter with `output` as its standard output. A closed pipe is success.
-    pub fn run(&self, _output: &mut dyn Write) -> Result<Verdict, Error> {
-        match *self {}
+    pub fn run(&self, output: &mut dyn Write) -> Result<Verdict, Error> {
+        let result = match self {
+            Self::Aggregate(args) => filters::aggregate::run(args, output),
+            Self::Table(args) => filters::table::run(args, output),
+        };
+        match result {
+            Err(error) if error.is_closed_pipe() => Ok(Verdict::Ok),
+            other => other,
+        }
     }
+}
+
+/// Tells the user something that is no result and no error.
+pub(crate) fn warn(message: &str) {
+    // Standard error may be closed; a warning nobody can read is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "note: {message}");
 }

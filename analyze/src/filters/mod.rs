@@ -1,1 +1,4 @@
 //! One file per filter.
+
+pub mod aggregate;
+pub mod table;

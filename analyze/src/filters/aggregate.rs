@@ -1,0 +1,237 @@
+//! `plumb aggregate`: group rows, condense columns. The help text is [`Args`]'s.
+
+mod group;
+mod statistic;
+
+use std::io::Write;
+
+use schemas::columns::{self, AXIS_PREFIX, number};
+use schemas::metrics::{self, Kind};
+use schemas::units;
+
+use group::{Columns, Groups};
+pub use statistic::Method;
+use statistic::Statistic;
+
+use crate::error::{Error, Verdict};
+use crate::table::select::Preferred;
+use crate::table::{Header, InputArgs, OutputArgs, Picker, RecordKind, Selection, Table};
+
+/// Statistics per group of rows: mean and confidence interval over the iterations of each case, and others.
+///
+/// plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
+///
+/// Each metric M becomes columns M_count, M_mean, and so on. -a ci becomes M_ci_low, M_ci_high and M_margin_ratio (half
+/// the interval over its centre). Groups stand in the order of their first rows.
+///
+/// Memory is bounded by the number of groups: up to 4096 values of a group are kept and give exact medians and
+/// percentiles (interpolated between neighbours, as R and NumPy do); past that they are counted in buckets, and a
+/// percentile is within 0.05 % of the true one. A latency percentile over several rows is only true when it comes from
+/// their merged histograms: that is -a pooled; -a mean is the mean of the rows' own percentiles, -a ci its interval.
+#[derive(Debug, Clone, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Group rows by these columns [default: case, and member and direction where they are used]
+    #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
+    group: Vec<String>,
+    /// Columns or metrics to condense, for example throughput,latency.p99 [default: those that have values of
+    /// throughput, transaction_rate, latency.p50 and latency.p99]
+    #[arg(short, long, value_name = "METRIC,…", value_delimiter = ',')]
+    metrics: Vec<String>,
+    /// Statistics: count, sum, mean, median, stddev, cv (stddev over mean), min, max, best (the metric's better end),
+    /// trimmed (mean without a tenth at each end), p99 and its like, ci, pooled (from merged histograms)
+    #[arg(short = 'a', long, value_name = "STATISTIC,…", value_delimiter = ',', default_value = "count,mean,ci")]
+    statistics: Vec<String>,
+    /// Confidence level of ci
+    #[arg(long, value_name = "LEVEL", default_value = "95%", value_parser = parse_level)]
+    level: f64,
+    /// How ci is made
+    #[arg(long, value_name = "METHOD", default_value = "t")]
+    ci: Method,
+    /// Do not warn when these columns differ within a group
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    ignore: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+/// A confidence level as people write it: `95%` or `0.95`.
+pub(crate) fn parse_level(text: &str) -> Result<f64, String> {
+    let level = units::parse_ratio(text).map_err(|e| e.to_string())?;
+    if level > 0.0 && level < 1.0 { Ok(level) } else { Err("it lies between 0 and 100 %".to_owned()) }
+}
+
+/// Runs the filter.
+pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    let mut table = Table::open(&args.input)?;
+    let plan = Plan::new(args, &table)?;
+    let (kind, groups) = read(args, &mut table, &plan)?;
+    plan.check_kind(kind, table.header())?;
+    for warning in groups.warnings(table.header(), &plan.columns) {
+        crate::warn(&warning);
+    }
+    args.output.write(output, |w| plan.write(args, table.header(), groups, w))?;
+    Ok(Verdict::Ok)
+}
+
+fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(RecordKind, Groups), Error> {
+    let mut picker = Picker::new(&args.selection, table)?;
+    let mut kept: Preferred<Groups> = Preferred::default();
+    while let Some(row) = table.next_row()? {
+        if let Some(groups) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) {
+            groups.add(&row, &plan.columns)?;
+        }
+    }
+    if let Some(note) = picker.note() {
+        crate::warn(&note);
+    }
+    Ok(kept.into_kept().unwrap_or((RecordKind::Iteration, Groups::default())))
+}
+
+/// The arguments made ready for a table.
+struct Plan {
+    columns: Columns,
+    statistics: Vec<(String, Statistic)>,
+    /// Whether columns that turn out empty are left out, because nobody asked for them by name.
+    chosen_group: bool,
+    chosen_metrics: bool,
+}
+
+impl Plan {
+    fn new(args: &Args, table: &Table) -> Result<Self, Error> {
+        let header = table.header();
+        let require = |names: &[String]| names.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>();
+        let present = |names: &[&str]| names.iter().filter_map(|n| header.find(n)).collect::<Vec<_>>();
+        let group = match args.group.as_slice() {
+            [] => {
+                table.require("case")?;
+                present(&["case", "member", "direction"])
+            }
+            names => require(names)?,
+        };
+        let metrics = match args.metrics.as_slice() {
+            [] => {
+                let headline = present(&["throughput", "transaction_rate", "latency.p50", "latency.p99"]);
+                if headline.is_empty() {
+                    return Err(Error::Usage("say which columns to condense: -m COLUMN,…".to_owned()));
+                }
+                headline
+            }
+            names => require(names)?,
+        };
+        let statistics: Vec<_> =
+            args.statistics.iter().map(|n| Ok((n.clone(), Statistic::parse(n)?))).collect::<Result<_, Error>>()?;
+        let pooled = statistics.iter().any(|(_, s)| *s == Statistic::Pooled);
+        let histogram = if pooled {
+            let wanted = metrics.iter().map(|c| header.names()[*c].starts_with("latency_")).collect();
+            Some((table.require("latency_histogram")?, wanted))
+        } else {
+            None
+        };
+        let watched = watched(header)
+            .filter(|c| !group.contains(c) && !metrics.contains(c) && !args.ignore.contains(&header.names()[*c]))
+            .collect();
+        Ok(Self {
+            columns: Columns { group, metrics, histogram, watched },
+            statistics,
+            chosen_group: !args.group.is_empty(),
+            chosen_metrics: !args.metrics.is_empty(),
+        })
+    }
+
+    /// Intervals and streams are parts of an observation, not observations: what would treat them so is refused.
+    fn check_kind(&self, kind: RecordKind, header: &Header) -> Result<(), Error> {
+        if !matches!(kind, RecordKind::Interval | RecordKind::Stream) {
+            return Ok(());
+        }
+        let uses = |wanted: Statistic| self.statistics.iter().any(|(_, s)| *s == wanted);
+        if uses(Statistic::Interval) {
+            return Err(Error::Usage(format!(
+                "the rows are {0}s, which are not independent observations: -a ci would be too narrow. Count iterations \
+                 (--record iteration), or leave ci out: -a count,median,min,max",
+                kind.name()
+            )));
+        }
+        let averaged = self
+            .columns
+            .metrics
+            .iter()
+            .map(|c| header.names()[*c].as_str())
+            .find(|name| metrics::find(name).is_some_and(|m| matches!(m.kind, Kind::Rate | Kind::Distribution)));
+        match averaged {
+            Some(name) if uses(Statistic::Mean) => Err(Error::Usage(format!(
+                "{name} of {0}s is not averaged: the mean of parts is not the whole's. Count iterations (--record iteration), \
+                 pipe intervals through plumb window first, or leave mean out: -a count,median,min,max",
+                kind.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&self, args: &Args, header: &Header, groups: Groups, output: &mut dyn Write) -> Result<(), Error> {
+        let names = header.names();
+        let mut groups = groups.list;
+        for values in groups.iter_mut().flat_map(|g| &mut g.values) {
+            values.sketch.sort();
+        }
+        let used_keys: Vec<usize> = (0..self.columns.group.len())
+            .filter(|k| self.chosen_group || *k == 0 || groups.iter().any(|g| !g.key[*k].is_empty()))
+            .collect();
+        let used_metrics: Vec<usize> = (0..self.columns.metrics.len())
+            .filter(|m| self.chosen_metrics || groups.iter().any(|g| g.values[*m].moments.count() > 0))
+            .collect();
+        let with_level = self.statistics.iter().any(|(_, s)| *s == Statistic::Interval);
+
+        let mut writer = csv::Writer::from_writer(output);
+        let mut titles: Vec<String> = used_keys.iter().map(|k| names[self.columns.group[*k]].clone()).collect();
+        for m in &used_metrics {
+            let column = &names[self.columns.metrics[*m]];
+            for (name, statistic) in &self.statistics {
+                titles.extend(statistic.suffixes(name).into_iter().map(|suffix| format!("{column}_{suffix}")));
+            }
+        }
+        if with_level {
+            titles.push("confidence_level".to_owned());
+        }
+        writer.write_record(&titles)?;
+        let mut cells: Vec<String> = Vec::with_capacity(titles.len());
+        for group in &groups {
+            cells.clear();
+            cells.extend(used_keys.iter().map(|k| group.key[*k].to_string()));
+            for m in &used_metrics {
+                let column = &names[self.columns.metrics[*m]];
+                let metric = metrics::find(column);
+                for (_, statistic) in &self.statistics {
+                    let values = statistic.values(&group.values[*m], column, metric, args.level, args.ci);
+                    cells.extend(values.into_iter().map(|v| v.map(number).unwrap_or_default()));
+                }
+            }
+            if with_level {
+                cells.push(number(args.level));
+            }
+            writer.write_record(&cells)?;
+        }
+        writer.flush()?;
+        Ok(())
+    }
+}
+
+/// The columns that describe what ran: rows that differ in one of them measure different things. What the kernel reports
+/// at the end (buffers, MSS) is a result although it stands among them.
+fn watched(header: &Header) -> impl Iterator<Item = usize> + '_ {
+    let watched = |name: &str| {
+        if name.starts_with(AXIS_PREFIX)
+            || matches!(name, "member" | "from" | "to" | "direction" | "latency_kind" | "service_demand_unit")
+        {
+            return true;
+        }
+        columns::find(name).is_some_and(|c| c.group == "what ran")
+            && !name.ends_with("_buffer_bytes")
+            && name != "mss_bytes"
+    };
+    header.names().iter().enumerate().filter(move |(_, name)| watched(name)).map(|(i, _)| i)
+}

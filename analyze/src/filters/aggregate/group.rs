@@ -1,0 +1,128 @@
+//! Rows put into groups, and what is kept of each.
+
+use std::collections::HashMap;
+
+use crate::error::Error;
+use crate::stats::{histogram::Latencies, moments::Moments, sketch::Sketch};
+use crate::table::{Header, Row};
+
+/// What is kept of one metric in one group.
+#[derive(Clone, Debug, Default)]
+pub struct Values {
+    pub moments: Moments,
+    pub sketch: Sketch,
+    /// Merged histograms, where a pooled latency is asked for.
+    pub latencies: Option<Latencies>,
+}
+
+/// One group.
+#[derive(Debug)]
+pub struct Group {
+    /// The cells it was grouped by.
+    pub key: Vec<Box<str>>,
+    /// Per metric.
+    pub values: Vec<Values>,
+    rows: u64,
+    /// The watched parameters of its first row.
+    parameters: Vec<Box<str>>,
+}
+
+/// What to look at in each row.
+#[derive(Debug, Clone)]
+pub struct Columns {
+    pub group: Vec<usize>,
+    pub metrics: Vec<usize>,
+    /// Where histograms are, and for which metrics they are wanted.
+    pub histogram: Option<(usize, Vec<bool>)>,
+    /// Parameters that should not differ within a group.
+    pub watched: Vec<usize>,
+}
+
+/// All groups, in the order of first appearance.
+#[derive(Debug, Default)]
+pub struct Groups {
+    index: HashMap<Box<str>, usize>,
+    pub list: Vec<Group>,
+    /// Per watched parameter, the group in which it was first seen to differ.
+    differs: Vec<Option<usize>>,
+    key: String,
+}
+
+impl Groups {
+    pub fn add(&mut self, row: &Row<'_>, columns: &Columns) -> Result<(), Error> {
+        self.key.clear();
+        for column in &columns.group {
+            self.key.push_str(row.get(*column));
+            // A unit separator cannot be confused with what people name things.
+            self.key.push('\u{1f}');
+        }
+        let i = match self.index.get(self.key.as_str()) {
+            Some(i) => *i,
+            None => self.new_group(row, columns),
+        };
+        let group = &mut self.list[i];
+        group.rows += 1;
+        for (w, column) in columns.watched.iter().enumerate() {
+            if *group.parameters[w] != *row.get(*column) {
+                self.differs[w].get_or_insert(i);
+            }
+        }
+        for (values, column) in group.values.iter_mut().zip(&columns.metrics) {
+            if let Some(value) = row.number(*column)? {
+                values.moments.push(value);
+                values.sketch.push(value);
+            }
+        }
+        if let Some((column, wanted)) = &columns.histogram
+            && !row.get(*column).is_empty()
+        {
+            let error = |reason| row.error(Some(*column), reason);
+            let latencies = Latencies::decode(row.get(*column)).map_err(error)?;
+            for (values, _) in group.values.iter_mut().zip(wanted).filter(|(_, wanted)| **wanted) {
+                values.latencies.get_or_insert_default().merge(&latencies).map_err(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn new_group(&mut self, row: &Row<'_>, columns: &Columns) -> usize {
+        self.differs.resize(columns.watched.len(), None);
+        let i = self.list.len();
+        self.index.insert(self.key.as_str().into(), i);
+        let cells = |list: &[usize]| list.iter().map(|c| row.get(*c).into()).collect::<Vec<Box<str>>>();
+        self.list.push(Group {
+            key: cells(&columns.group),
+            values: columns.metrics.iter().map(|_| Values::default()).collect(),
+            rows: 0,
+            parameters: cells(&columns.watched),
+        });
+        i
+    }
+
+    /// Warnings for the user: parameters that differ within a group, and metrics that some rows lack.
+    pub fn warnings(&self, header: &Header, columns: &Columns) -> Vec<String> {
+        let names = header.names();
+        let mut warnings = Vec::new();
+        let differing: Vec<(&str, usize)> =
+            columns.watched.iter().zip(&self.differs).filter_map(|(c, d)| d.map(|g| (names[*c].as_str(), g))).collect();
+        if let Some((_, group)) = differing.first() {
+            let list: Vec<&str> = differing.iter().map(|(name, _)| *name).collect();
+            let key: Vec<&str> = self.list[*group].key.iter().map(AsRef::as_ref).collect();
+            warnings.push(format!(
+                "rows within a group differ in {0} (first in group {1}): add it to -g, choose with --where, or accept it with --ignore {2}",
+                list.join(", "),
+                key.join(" "),
+                list.join(","),
+            ));
+        }
+        for (m, column) in columns.metrics.iter().enumerate() {
+            let rows: u64 = self.list.iter().map(|g| g.rows).sum();
+            let lacking: u64 = self.list.iter().map(|g| g.rows - g.values[m].moments.count()).filter(|n| *n > 0).sum();
+            let partly = self.list.iter().any(|g| (1..g.rows).contains(&g.values[m].moments.count()));
+            if partly {
+                warnings.push(format!("{lacking} of {rows} rows have no {}", names[*column]));
+            }
+        }
+        warnings
+    }
+}

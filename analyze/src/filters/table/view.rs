@@ -1,0 +1,244 @@
+//! Which columns a person wants to see, under which titles and in which units.
+
+use schemas::columns::{self, ColumnType};
+use schemas::metrics::{self, Metric};
+use schemas::units::{self, Unit};
+
+use super::layout::Column;
+use crate::error::Error;
+use crate::table::{RecordKind, Rows, Selection, Table, parse_number};
+
+/// What is shown of a raw results file: what was measured, and what came out.
+const FIRST_SIGHT: &[&str] = &[
+    "case",
+    "member",
+    "tag",
+    "record",
+    "iteration",
+    "phase",
+    "stream",
+    "start_s",
+    "direction",
+    "throughput_bits_per_s",
+    "transactions_per_s",
+    "latency_p50_us",
+    "latency_p99_us",
+    "latency_max_us",
+    "loss_ratio",
+    "local_cpu_ratio",
+    "remote_cpu_ratio",
+    "retransmits",
+    "status",
+    "error",
+];
+
+/// Columns of words that say the same in every row of a raw file are left out, except these.
+const ALWAYS: &[&str] = &["case", "throughput_bits_per_s", "transactions_per_s"];
+
+/// The rows and columns to be shown.
+pub struct View {
+    names: Vec<String>,
+    /// Row by row.
+    cells: Vec<Vec<String>>,
+    /// A sentence for the user.
+    pub note: Option<String>,
+    /// Whether nothing may be left out or renamed because it says little.
+    verbatim: bool,
+}
+
+impl View {
+    /// Reads what is to be shown.
+    pub fn read(table: &mut Table, chosen: &[String], all: bool) -> Result<Self, Error> {
+        let header = table.header();
+        let is_results = header.find("record").is_some() && header.find("run_id").is_some();
+        if is_results && !all {
+            return Self::read_results(table, chosen);
+        }
+        let wanted = match chosen {
+            [] => (0..header.names().len()).collect(),
+            names => names.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>()?,
+        };
+        let names = wanted.iter().map(|c| table.header().names()[*c].clone()).collect();
+        let mut cells = Vec::new();
+        while let Some(row) = table.next_row()? {
+            cells.push(wanted.iter().map(|c| row.get(*c).to_owned()).collect());
+        }
+        Ok(Self { names, cells, note: None, verbatim: all || !chosen.is_empty() })
+    }
+
+    /// Of a raw results file: its iterations (or whatever of that there is), failed ones too.
+    fn read_results(table: &mut Table, chosen: &[String]) -> Result<Self, Error> {
+        let header = table.header();
+        let axes = |name: &String| name.starts_with(columns::AXIS_PREFIX);
+        let wanted: Vec<usize> = match chosen {
+            [] => FIRST_SIGHT.iter().filter_map(|n| header.find(n)).collect(),
+            names => names.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?,
+        };
+        let axis: Vec<usize> = (0..header.names().len()).filter(|i| axes(&header.names()[*i])).collect();
+        let wanted = if chosen.is_empty() { [&wanted[..1], &axis, &wanted[1..]].concat() } else { wanted };
+        let rows = Rows::read_any_status(table, &Selection::default(), &wanted)?;
+        let hidden = rows.passed_over;
+        let note = (hidden > 0 && chosen.is_empty()).then(|| {
+            let kind = match rows.kind {
+                RecordKind::Iteration => "iterations",
+                RecordKind::Summary => "summaries",
+                RecordKind::Stream => "streams",
+                RecordKind::Interval => "intervals",
+            };
+            format!("shown are the {kind}; {hidden} other rows (--all shows them)")
+        });
+        let mut view = Self {
+            names: rows.columns.clone(),
+            cells: rows.rows.iter().map(|r| (0..wanted.len()).map(|i| r.get(i).to_owned()).collect()).collect(),
+            note,
+            verbatim: !chosen.is_empty(),
+        };
+        if chosen.is_empty() {
+            view.drop_constant_words();
+        }
+        Ok(view)
+    }
+
+    fn drop_constant_words(&mut self) {
+        let constant = |i: usize| self.cells.len() > 1 && self.cells.iter().all(|r| r[i] == self.cells[0][i]);
+        let keep: Vec<bool> = (0..self.names.len())
+            .map(|i| {
+                let name = self.names[i].as_str();
+                let measured = metrics::find(name).is_some() && name != "start_s";
+                let fine = name == "status" && self.cells.iter().all(|r| r[i] == "ok");
+                !fine && name != "record" && (ALWAYS.contains(&name) || measured || !constant(i))
+            })
+            .collect();
+        let mut kept = keep.iter();
+        self.names.retain(|_| *kept.next().unwrap_or(&true));
+        for row in &mut self.cells {
+            let mut kept = keep.iter();
+            row.retain(|_| *kept.next().unwrap_or(&true));
+        }
+    }
+
+    /// The columns as they are printed: those that have a value, with titles and units for people unless `raw`.
+    pub fn columns(&self, raw: bool) -> Vec<Column> {
+        let level = self.level();
+        let hidden = self.hidden();
+        let used = |i: usize| self.verbatim || self.cells.is_empty() || self.cells.iter().any(|r| !r[i].is_empty());
+        (0..self.names.len())
+            .filter(|i| used(*i) && !hidden[*i])
+            .map(|i| {
+                let name = &self.names[i];
+                let cells = || self.cells.iter().map(move |r| r[i].as_str());
+                let numeric = cells().all(|c| parse_number(c).is_ok()) && cells().any(|c| !c.is_empty());
+                let about = Meaning::of(name);
+                let title = if raw || self.verbatim { name.clone() } else { about.title(name, level.as_deref(), self) };
+                let unit = about.unit.filter(|_| !raw && numeric);
+                let text = |cell: &str| match (unit, parse_number(cell)) {
+                    (Some(unit), Ok(Some(value))) => units::human(unit, value),
+                    _ => cell.replace(['\n', '\r', '\t'], " "),
+                };
+                Column { title, right: numeric, cells: cells().map(text).collect() }
+            })
+            .collect()
+    }
+
+    /// The confidence level as a title says it, if it is the same everywhere.
+    fn level(&self) -> Option<String> {
+        let i = self.names.iter().position(|n| n == "confidence_level")?;
+        let first = &self.cells.first()?[i];
+        let level = parse_number(first).ok().flatten()?;
+        // 99.9 stays 99.9, 95 is 95.
+        self.cells.iter().all(|r| &r[i] == first).then(|| format!("{} %", (level * 1e6).round() / 1e4))
+    }
+
+    /// Columns whose content another one already says, better.
+    fn hidden(&self) -> Vec<bool> {
+        let mut hidden = vec![false; self.names.len()];
+        if self.verbatim {
+            return hidden;
+        }
+        let filled = |name: &str| {
+            self.names.iter().position(|n| n == name).is_some_and(|i| self.cells.iter().all(|r| !r[i].is_empty()))
+        };
+        let level = self.level().is_some();
+        let mut counts = self.names.iter().enumerate().filter(|(_, n)| n.ends_with("_count"));
+        let first_count = counts.next().map(|(i, _)| i);
+        for (i, name) in self.names.iter().enumerate() {
+            let ends = ["_ci_low", "_ci_high"].iter().find_map(|e| name.strip_suffix(e));
+            hidden[i] = match ends {
+                // Where a margin is missing (one iteration, a mean of 0) the ends are, too, or they say more.
+                Some(stem) => filled(&format!("{stem}_margin_ratio")) || self.all_empty(i),
+                None if name == "confidence_level" => level,
+                None if name.ends_with("_count") => {
+                    first_count.is_some_and(|f| f != i && self.cells.iter().all(|r| r[f] == r[i]))
+                }
+                None => false,
+            };
+        }
+        hidden
+    }
+
+    fn all_empty(&self, i: usize) -> bool {
+        self.cells.iter().all(|r| r[i].is_empty())
+    }
+}
+
+/// What a column's name says about it.
+struct Meaning {
+    metric: Option<&'static Metric>,
+    /// The statistic behind the metric's column, `mean` in `throughput_bits_per_s_mean`.
+    statistic: Option<String>,
+    unit: Option<Unit>,
+}
+
+impl Meaning {
+    fn of(name: &str) -> Self {
+        if let Some(metric) = metrics::METRICS.iter().find(|m| m.column == name) {
+            return Self { metric: Some(metric), statistic: None, unit: Some(metric.unit) };
+        }
+        let longest = metrics::METRICS
+            .iter()
+            .filter(|m| name.strip_prefix(m.column).is_some_and(|rest| rest.starts_with('_')))
+            .max_by_key(|m| m.column.len());
+        if let Some(metric) = longest {
+            let statistic = name[metric.column.len() + 1..].to_owned();
+            let unit = match statistic.as_str() {
+                s if s.ends_with("_ratio") => Some(Unit::Ratio),
+                "count" => None,
+                _ => Some(metric.unit),
+            };
+            return Self { metric: Some(metric), statistic: Some(statistic), unit };
+        }
+        let fixed = columns::find(name);
+        let number = fixed.is_none_or(|c| matches!(c.ty, ColumnType::Number | ColumnType::Integer));
+        let unit = [
+            ("_bits_per_s", Unit::BitsPerSecond),
+            ("_per_s", Unit::PerSecond),
+            ("_bytes", Unit::Bytes),
+            ("_us", Unit::Microseconds),
+            ("_s", Unit::Seconds),
+            ("_ratio", Unit::Ratio),
+        ]
+        .iter()
+        .find(|(suffix, _)| number && name.ends_with(suffix))
+        .map(|(_, unit)| *unit);
+        Self { metric: None, statistic: None, unit }
+    }
+
+    fn title(&self, name: &str, level: Option<&str>, view: &View) -> String {
+        let Some(metric) = self.metric else { return name.to_owned() };
+        let Some(statistic) = &self.statistic else {
+            return if self.unit == Some(Unit::Bytes) { name.to_owned() } else { metric.label.to_owned() };
+        };
+        // With a single metric its name need not be said again beside the interval and the count.
+        let stems = |n: &String| Self::of(n).metric.filter(|_| Self::of(n).statistic.is_some()).map(|m| m.column);
+        let alone = view.names.iter().filter_map(stems).all(|column| column == metric.column);
+        match statistic.as_str() {
+            "count" => "n".to_owned(),
+            "margin_ratio" => {
+                let title = level.map_or("±".to_owned(), |l| format!("± {l}"));
+                if alone { title } else { format!("{title} {}", metric.label) }
+            }
+            "cv_ratio" => format!("{} cv", metric.label),
+            other => format!("{} {}", metric.label, other.replace('_', " ")),
+        }
+    }
+}

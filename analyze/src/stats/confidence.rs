@@ -1,0 +1,162 @@
+//! Confidence intervals, and how many observations one would need.
+
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
+
+use super::moments::Moments;
+
+/// An interval around an estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The estimate in the middle: the mean for [`t_interval`], the median for [`median_interval`].
+    pub centre: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Confidence level, 0 … 1: what was asked for, or for order statistics what was reached.
+    pub level: f64,
+    /// Observations.
+    pub n: u64,
+}
+
+impl Interval {
+    /// Half the interval's length.
+    #[must_use]
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// Half-width over the centre's magnitude; `None` around 0.
+    #[must_use]
+    pub fn margin_ratio(&self) -> Option<f64> {
+        let ratio = self.half_width() / self.centre.abs();
+        ratio.is_finite().then_some(ratio)
+    }
+}
+
+/// The quantile of Student's t with `df` degrees of freedom; `None` where `df` is not positive or `p` not in (0, 1).
+#[must_use]
+pub fn t_quantile(p: f64, df: f64) -> Option<f64> {
+    if !(p > 0.0 && p < 1.0) {
+        return None;
+    }
+    StudentsT::new(0.0, 1.0, df).ok().map(|t| t.inverse_cdf(p))
+}
+
+/// Student's interval for the mean: x̄ ± t(1 − α/2, n − 1) · s / √n (Student 1908). It supposes independent observations.
+/// `None` for fewer than two values or a level outside (0, 1).
+#[must_use]
+pub fn t_interval(values: &[f64], level: f64) -> Option<Interval> {
+    t_interval_of(&values.iter().copied().collect(), level)
+}
+
+/// [`t_interval`] from moments that are already there.
+#[must_use]
+pub fn t_interval_of(moments: &Moments, level: f64) -> Option<Interval> {
+    if !(level > 0.0 && level < 1.0) {
+        return None;
+    }
+    let n = moments.count();
+    let s = moments.stddev()?;
+    let t = t_quantile(f64::midpoint(1.0, level), n as f64 - 1.0)?;
+    let half = t * s / (n as f64).sqrt();
+    let mean = moments.mean()?;
+    Some(Interval { centre: mean, low: mean - half, high: mean + half, level, n })
+}
+
+/// How many observations with the standard deviation seen so far would bring the half-width of the interval of the mean
+/// down to `margin` × the mean: the smallest n with t(1 − α/2, n − 1) · s / √n ≤ margin · |x̄|. `None` if that cannot be
+/// told (fewer than two values, a mean of 0) or takes more than a million.
+#[must_use]
+pub fn needed_for_margin(moments: &Moments, level: f64, margin: f64) -> Option<u64> {
+    needed_for_half_width(moments.stddev()?, level, margin * moments.mean()?.abs())
+}
+
+/// The smallest n ≥ 2 for which t(1 − α/2, n − 1) · s / √n ≤ `half_width`; `None` past a million.
+#[must_use]
+pub fn needed_for_half_width(stddev: f64, level: f64, half_width: f64) -> Option<u64> {
+    const LIMIT: u64 = 1_000_000;
+    let enough = |n: u64| -> Option<bool> {
+        let t = t_quantile(f64::midpoint(1.0, level), n as f64 - 1.0)?;
+        Some(t * stddev / (n as f64).sqrt() <= half_width)
+    };
+    if half_width.is_nan() || half_width <= 0.0 || !enough(LIMIT)? {
+        return None;
+    }
+    // t(n) · √(1/n) falls with n, so bisection finds the first n that is enough.
+    let (mut low, mut high) = (1, LIMIT);
+    while high - low > 1 {
+        let middle = u64::midpoint(low, high);
+        if enough(middle)? { high = middle } else { low = middle }
+    }
+    Some(high)
+}
+
+/// The distribution-free interval of the median between two order statistics x₍ₖ₎ and x₍ₙ₊₁₋ₖ₎, with the largest k whose
+/// coverage 1 − 2·P(B ≤ k − 1), B ~ Binomial(n, ½), is at least `level` (David & Nagaraja, Order Statistics, 7.1).
+/// Its `level` is that coverage. `None` where even the extremes do not reach `level`: 95 % takes six values, 99 % eight.
+#[must_use]
+pub fn median_interval(sorted: &[f64], level: f64) -> Option<Interval> {
+    let n = sorted.len();
+    let binomial = Binomial::new(0.5, n as u64).ok()?;
+    let coverage = |k: usize| 1.0 - 2.0 * binomial.cdf(k as u64 - 1);
+    // The number of usable ks grows with n: bisect, since n may be large.
+    let (mut low, mut high) = (0, n / 2 + 1);
+    while high - low > 1 {
+        let middle = usize::midpoint(low, high);
+        if coverage(middle) >= level { low = middle } else { high = middle }
+    }
+    let k = (low > 0).then_some(low)?;
+    Some(Interval {
+        centre: super::quantiles::median(sorted)?,
+        low: sorted[k - 1],
+        high: sorted[n - k],
+        level: coverage(k),
+        n: n as u64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: [f64; 10] = [41.2, 42.3, 40.8, 41.9, 42.8, 41.1, 41.7, 42.0, 41.5, 39.9];
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-9 * b.abs().max(1e-300), "{a} is not {b}");
+    }
+
+    #[test]
+    fn needs_two_values() {
+        assert!(t_interval(&[1.0], 0.95).is_none());
+        assert!(t_interval(&[1.0, 2.0], 1.0).is_none());
+        let i = t_interval(&[3.0, 3.0], 0.95).unwrap();
+        close(i.low, 3.0);
+        assert_eq!(i.margin_ratio(), Some(0.0));
+        assert_eq!(t_interval(&[-1.0, 1.0], 0.95).unwrap().margin_ratio(), None);
+    }
+
+    #[test]
+    fn needed_is_the_smallest_that_is_enough() {
+        let moments: Moments = SAMPLE.into_iter().collect();
+        let n = needed_for_margin(&moments, 0.95, 0.01).unwrap();
+        let half = |n: u64| t_quantile(0.975, n as f64 - 1.0).unwrap() * moments.stddev().unwrap() / (n as f64).sqrt();
+        let goal = 0.01 * moments.mean().unwrap();
+        assert!(half(n) <= goal && half(n - 1) > goal, "{n}");
+        assert_eq!(needed_for_margin(&moments, 0.95, 0.0), None);
+        assert_eq!(needed_for_half_width(0.0, 0.95, 1.0), Some(2));
+    }
+
+    #[test]
+    fn medians_need_six_values_for_95_percent() {
+        let sorted: Vec<f64> = (1..=5).map(f64::from).collect();
+        assert!(median_interval(&sorted, 0.95).is_none());
+        let sorted: Vec<f64> = (1..=6).map(f64::from).collect();
+        let i = median_interval(&sorted, 0.95).unwrap();
+        assert_eq!((i.low, i.high, i.centre), (1.0, 6.0, 3.5));
+        close(i.level, 0.96875);
+        let sorted: Vec<f64> = (1..=8).map(f64::from).collect();
+        assert!(median_interval(&sorted[..7], 0.99).is_none());
+        assert!(median_interval(&sorted, 0.99).is_some());
+    }
+}

@@ -1,0 +1,178 @@
+//! HdrHistograms as the results table holds them: V2, base64, nanoseconds. Merging adds buckets, so percentiles of many
+//! rows are those of all their observations, which no averaging of percentiles would give.
+
+use base64::Engine as _;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+
+/// Writers differ in whether they pad.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Observations of a latency, in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    histogram: Histogram<u64>,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let mut histogram = Histogram::new(3).expect("3 is a valid number of digits");
+        histogram.auto(true);
+        Self { histogram }
+    }
+}
+
+impl Latencies {
+    /// From a cell of `latency_histogram`. The error is a reason without a place.
+    pub fn decode(cell: &str) -> Result<Self, String> {
+        let bytes = BASE64.decode(cell).map_err(|e| format!("the histogram is no base64: {e}"))?;
+        let mut histogram: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|e| format!("the histogram is corrupt, or not HdrHistogram V2: {e}"))?;
+        histogram.auto(true);
+        Ok(Self { histogram })
+    }
+
+    /// Adds all observations of another one. The error is a reason without a place.
+    pub fn merge(&mut self, other: &Self) -> Result<(), String> {
+        self.histogram.add(&other.histogram).map_err(|e| format!("the histogram cannot be merged: {e:?}"))
+    }
+
+    /// How many observations.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The smallest value, in microseconds, that at least the share `q` (0 … 1) of the observations does not exceed.
+    /// `None` without observations.
+    #[must_use]
+    pub fn quantile_us(&self, q: f64) -> Option<f64> {
+        (self.count() > 0).then(|| self.histogram.value_at_quantile(q) as f64 / 1e3)
+    }
+
+    /// The smallest observation, in microseconds.
+    #[must_use]
+    pub fn min_us(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.histogram.min() as f64 / 1e3)
+    }
+
+    /// The largest observation, in microseconds.
+    #[must_use]
+    pub fn max_us(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.histogram.max() as f64 / 1e3)
+    }
+
+    /// The mean of the observations, in microseconds.
+    #[must_use]
+    pub fn mean_us(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.histogram.mean() / 1e3)
+    }
+
+    /// The standard deviation of the observations, in microseconds.
+    #[must_use]
+    pub fn stddev_us(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.histogram.stdev() / 1e3)
+    }
+
+    /// What a latency column of the results table would hold for these observations; `None` for other columns too.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<f64> {
+        match name {
+            "latency_min_us" => self.min_us(),
+            "latency_max_us" => self.max_us(),
+            "latency_mean_us" => self.mean_us(),
+            "latency_stddev_us" => self.stddev_us(),
+            _ => self.quantile_us(column_quantile(name)?),
+        }
+    }
+
+    /// The recorded buckets in rising order: upper value in microseconds and observations.
+    pub fn buckets_us(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        self.histogram.iter_recorded().map(|b| (b.value_iterated_to() as f64 / 1e3, b.count_since_last_iteration()))
+    }
+}
+
+/// The quantile that a percentile column holds: `latency_p999_us` → 0.999.
+#[must_use]
+pub fn column_quantile(name: &str) -> Option<f64> {
+    percentile_name(name.strip_prefix("latency_")?.strip_suffix("_us")?)
+}
+
+/// The quantile that `p50`, `p99`, `p999` or `p99.9` names: digits after the second are decimals.
+#[must_use]
+pub fn percentile_name(name: &str) -> Option<f64> {
+    let digits = name.strip_prefix('p')?;
+    let (whole, decimals) = match digits.split_once('.') {
+        Some(parts) => parts,
+        None => digits.split_at_checked(2).unwrap_or((digits, "")),
+    };
+    let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 2 || decimals.len() > 6 || !all_digits(whole) || !all_digits(decimals) {
+        return None;
+    }
+    // Written as a fraction before it is parsed: 99.9 / 100 is not 0.999.
+    format!("0.{whole:0>2}{decimals}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hdrhistogram::serialization::{Serializer, V2Serializer};
+    use proptest::prelude::*;
+
+    fn encode(values: &[u64]) -> String {
+        let mut histogram: Histogram<u64> = Histogram::new(3).unwrap();
+        values.iter().for_each(|v| histogram.record(*v).unwrap());
+        let mut bytes = Vec::new();
+        V2Serializer::new().serialize(&histogram, &mut bytes).unwrap();
+        base64::engine::general_purpose::STANDARD.encode(bytes)
+    }
+
+    #[test]
+    fn merged_percentiles_are_those_of_all_observations() {
+        let mut all = Latencies::decode(&encode(&[1000; 99])).unwrap();
+        all.merge(&Latencies::decode(&encode(&[50_000; 1])).unwrap()).unwrap();
+        assert_eq!(all.count(), 100);
+        assert_eq!(all.column("latency_p50_us"), Some(1.0));
+        assert_eq!(all.column("latency_p99_us"), Some(1.0));
+        assert!((all.column("latency_max_us").unwrap() - 50.0).abs() < 0.05);
+        assert_eq!(all.column("throughput_bits_per_s"), None);
+    }
+
+    #[test]
+    fn percentiles_by_name() {
+        assert_eq!(percentile_name("p50"), Some(0.5));
+        assert_eq!(percentile_name("p999"), Some(0.999));
+        assert_eq!(percentile_name("p99.9"), Some(0.999));
+        assert_eq!(percentile_name("p5"), Some(0.05));
+        assert_eq!(percentile_name("p"), None);
+        assert_eq!(percentile_name("px"), None);
+        assert_eq!(percentile_name("p100.5"), None);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(Latencies::decode("???").unwrap_err().contains("no base64"));
+        assert!(Latencies::decode("AAAA").unwrap_err().contains("corrupt"));
+    }
+
+    proptest! {
+        #[test]
+        fn corrupt_histograms_do_not_panic(values in prop::collection::vec(1u64..1_000_000, 1..20), at in 0usize..400, byte: u8) {
+            let mut bytes = base64::engine::general_purpose::STANDARD.decode(encode(&values)).unwrap();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            let cell = base64::engine::general_purpose::STANDARD.encode(bytes);
+            if let Ok(one) = Latencies::decode(&cell) {
+                let mut sum = Latencies::default();
+                let _ = sum.merge(&one);
+                let _ = (sum.quantile_us(0.5), sum.max_us(), sum.stddev_us());
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Statistics as pure functions on slices, each with its source. The runner decides with the same code when a case is
+//! known well enough, so its numbers and the filters' are the same numbers.
+//!
+//! Checked against SciPy and R in the tests; `docs/statistics.md` says why these and not others.
+
+pub mod confidence;
+pub mod histogram;
+pub mod moments;
+pub mod quantiles;
+pub mod sketch;

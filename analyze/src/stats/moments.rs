@@ -1,0 +1,188 @@
+//! Count, mean, variance, minimum and maximum in one pass, and mergeable.
+
+/// Running moments by Welford's recurrence (Technometrics 4, 1962); merged by the pairwise formula of Chan, Golub and
+/// LeVeque (1979). Both keep their precision where Σx² − (Σx)²/n loses it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moments {
+    count: u64,
+    mean: f64,
+    /// Σ (x − x̄)².
+    squares: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Default for Moments {
+    fn default() -> Self {
+        Self { count: 0, mean: 0.0, squares: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }
+    }
+}
+
+impl Moments {
+    /// Adds one value.
+    #[inline]
+    pub fn push(&mut self, value: f64) {
+        self.count += 1;
+        let delta = value - self.mean;
+        self.mean += delta / self.count as f64;
+        self.squares += delta * (value - self.mean);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    /// Adds the values that another one has seen.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = *other;
+            return;
+        }
+        let (a, b) = (self.count as f64, other.count as f64);
+        let delta = other.mean - self.mean;
+        self.mean += delta * (b / (a + b));
+        self.squares += other.squares + delta * delta * (a * b / (a + b));
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// How many values.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their arithmetic mean; `None` without values.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.mean)
+    }
+
+    /// Their sum; `None` without values.
+    #[must_use]
+    pub fn sum(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.mean * self.count as f64)
+    }
+
+    /// The sample variance Σ(x − x̄)² ÷ (n − 1); `None` for fewer than two values.
+    #[must_use]
+    pub fn variance(&self) -> Option<f64> {
+        (self.count > 1).then(|| self.squares / (self.count - 1) as f64)
+    }
+
+    /// The square root of [`Self::variance`].
+    #[must_use]
+    pub fn stddev(&self) -> Option<f64> {
+        self.variance().map(f64::sqrt)
+    }
+
+    /// Standard deviation over the mean's magnitude; `None` around 0.
+    #[must_use]
+    pub fn variation(&self) -> Option<f64> {
+        let ratio = self.stddev()? / self.mean.abs();
+        ratio.is_finite().then_some(ratio)
+    }
+
+    /// The smallest value.
+    #[must_use]
+    pub fn min(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    /// The largest value.
+    #[must_use]
+    pub fn max(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.max)
+    }
+}
+
+impl FromIterator<f64> for Moments {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
+        let mut moments = Self::default();
+        values.into_iter().for_each(|v| moments.push(v));
+        moments
+    }
+}
+
+/// The arithmetic mean; `None` without values.
+#[must_use]
+pub fn mean(values: &[f64]) -> Option<f64> {
+    values.iter().copied().collect::<Moments>().mean()
+}
+
+/// The sample standard deviation (n − 1); `None` for fewer than two values.
+#[must_use]
+pub fn stddev(values: &[f64]) -> Option<f64> {
+    values.iter().copied().collect::<Moments>().stddev()
+}
+
+/// The geometric mean; `None` without values or where one is not positive.
+#[must_use]
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    values
+        .iter()
+        .all(|v| *v > 0.0)
+        .then(|| mean(&values.iter().map(|v| v.ln()).collect::<Vec<_>>()))
+        .flatten()
+        .map(f64::exp)
+}
+
+/// Jain's fairness index (Σx)² ÷ (n · Σx²): 1 where all get the same, 1/n where one gets everything (Jain, Chiu and Hawe,
+/// DEC-TR-301, 1984). `None` without values, where one is negative, or where all are 0.
+#[must_use]
+pub fn jain_index(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|v| v * v).sum();
+    (squares > 0.0 && values.iter().all(|v| *v >= 0.0)).then(|| sum * sum / (values.len() as f64 * squares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn small_cases() {
+        let none = Moments::default();
+        assert_eq!((none.mean(), none.variance(), none.min(), none.sum()), (None, None, None, None));
+        let one: Moments = [5.0].into_iter().collect();
+        assert_eq!((one.mean(), one.variance(), one.max()), (Some(5.0), None, Some(5.0)));
+        let m: Moments = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0].into_iter().collect();
+        assert_eq!((m.mean(), m.variance()), (Some(5.0), Some(32.0 / 7.0)));
+    }
+
+    #[test]
+    fn large_offsets_lose_nothing() {
+        let m: Moments = [1e9 + 4.0, 1e9 + 7.0, 1e9 + 13.0, 1e9 + 16.0].into_iter().collect();
+        assert_eq!(m.variance(), Some(30.0));
+    }
+
+    #[test]
+    fn fairness() {
+        assert_eq!(jain_index(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(jain_index(&[1.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(jain_index(&[0.0]), None);
+        assert_eq!(jain_index(&[]), None);
+    }
+
+    #[test]
+    fn geometric() {
+        assert!((geometric_mean(&[1.0, 4.0, 16.0]).unwrap() - 4.0).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_like_pushing(a in prop::collection::vec(-1e6..1e6f64, 0..40), b in prop::collection::vec(-1e6..1e6f64, 0..40)) {
+            let mut merged: Moments = a.iter().copied().collect();
+            merged.merge(&b.iter().copied().collect());
+            let whole: Moments = a.iter().chain(&b).copied().collect();
+            prop_assert_eq!(merged.count(), whole.count());
+            if let (Some(x), Some(y)) = (merged.variance(), whole.variance()) {
+                prop_assert!((x - y).abs() <= 1e-9 * y.abs().max(1.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Order statistics of values that are in memory and sorted.
+
+/// Sorts numbers; there are no NaNs behind the table reader, and if there were they would stand last.
+pub fn sort(values: &mut [f64]) {
+    values.sort_unstable_by(f64::total_cmp);
+}
+
+/// The quantile q (0 … 1) with linear interpolation between neighbours: definition 7 of Hyndman and Fan (The American
+/// Statistician 50, 1996), the default of R, NumPy and DuckDB's `quantile_cont`. `None` without values.
+#[must_use]
+pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let at = q.clamp(0.0, 1.0) * last as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the last index")]
+    let below = at.floor() as usize;
+    let above = (below + 1).min(last);
+    let (a, b) = (sorted[below], sorted[above]);
+    Some(a + (b - a) * (at - below as f64))
+}
+
+/// The middle value, or the mean of the two in the middle. `None` without values.
+#[must_use]
+pub fn median(sorted: &[f64]) -> Option<f64> {
+    quantile(sorted, 0.5)
+}
+
+/// The mean of what is left when the share `cut` (0 … 0.5) of the values is taken off at each end, rounded down to whole
+/// values. `None` where nothing is left.
+#[must_use]
+pub fn trimmed_mean(sorted: &[f64], cut: f64) -> Option<f64> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
+    let off = (sorted.len() as f64 * cut.clamp(0.0, 0.5)).floor() as usize;
+    super::moments::mean(sorted.get(off..sorted.len() - off)?)
+}
+
+/// How far from the bulk a value lies, by Tukey's fences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlier {
+    /// Within 1.5 interquartile ranges of the quartiles.
+    None,
+    /// Beyond 1.5.
+    Mild,
+    /// Beyond 3.
+    Severe,
+}
+
+/// Tukey's fences (Exploratory Data Analysis, 1977): Q1 − k·IQR and Q3 + k·IQR with k 1.5 and 3.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fences {
+    q1: f64,
+    q3: f64,
+}
+
+impl Fences {
+    /// From at least four sorted values; fewer have no quartiles worth the name.
+    #[must_use]
+    pub fn new(sorted: &[f64]) -> Option<Self> {
+        (sorted.len() >= 4).then_some(())?;
+        Some(Self { q1: quantile(sorted, 0.25)?, q3: quantile(sorted, 0.75)? })
+    }
+
+    /// The label of a value. Outliers are labelled, never removed.
+    #[must_use]
+    pub fn label(&self, value: f64) -> Outlier {
+        let range = self.q3 - self.q1;
+        let beyond = |k: f64| value < self.q1 - k * range || value > self.q3 + k * range;
+        if beyond(3.0) {
+            Outlier::Severe
+        } else if beyond(1.5) {
+            Outlier::Mild
+        } else {
+            Outlier::None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges() {
+        assert_eq!(quantile(&[], 0.5), None);
+        assert_eq!(quantile(&[7.0], 0.99), Some(7.0));
+        assert_eq!(median(&[1.0, 2.0, 3.0, 10.0]), Some(2.5));
+        assert_eq!(trimmed_mean(&[1.0, 2.0, 3.0, 100.0], 0.25), Some(2.5));
+        assert_eq!(trimmed_mean(&[1.0, 2.0], 0.5), None);
+    }
+
+    #[test]
+    fn fences_label() {
+        let sorted = [10.0, 11.0, 12.0, 13.0, 14.0];
+        let fences = Fences::new(&sorted).unwrap();
+        assert_eq!(fences.label(15.9), Outlier::None);
+        assert_eq!(fences.label(18.0), Outlier::Mild);
+        assert_eq!(fences.label(4.0), Outlier::Severe);
+        assert!(Fences::new(&sorted[..3]).is_none());
+    }
+}

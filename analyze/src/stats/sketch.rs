@@ -1,0 +1,195 @@
+//! Quantiles in bounded memory: exact for as many values as fit, then counts in narrow buckets.
+//!
+//! Up to [`EXACT_LIMIT`] values are kept and every quantile is exact (interpolated, see [`super::quantiles`]). Past that
+//! they are counted in buckets of which there are 1024 per factor of two (the leading ten bits of a double's fraction),
+//! so a quantile is off by at most 0.05 % of itself. What a sketch answers depends only on which values it has seen, not
+//! on their order nor on how it was put together: merged parts and a single pass give the same numbers.
+
+use super::quantiles;
+
+/// Values kept exactly per sketch.
+pub const EXACT_LIMIT: usize = 4096;
+
+/// Bits of a double that are dropped to make a bucket's number: 52 − 10.
+const SHIFT: u32 = 42;
+
+/// Any number of values, of which quantiles can be asked.
+#[derive(Clone, Debug, Default)]
+pub struct Sketch {
+    exact: Vec<f64>,
+    buckets: Option<Buckets>,
+}
+
+/// A stretch of consecutive buckets and their counts.
+#[derive(Clone, Debug, Default)]
+struct Buckets {
+    first: i64,
+    counts: Vec<u64>,
+    total: u64,
+}
+
+/// The number of a value's bucket; order is kept across zero.
+fn bucket(value: f64) -> i64 {
+    let magnitude = ((value.abs().to_bits()) >> SHIFT).cast_signed();
+    if value < 0.0 { -magnitude - 1 } else { magnitude }
+}
+
+/// The middle of a bucket.
+fn middle(bucket: i64) -> f64 {
+    let (magnitude, sign) = if bucket < 0 { (-(bucket + 1), -1.0) } else { (bucket, 1.0) };
+    if magnitude == 0 {
+        return 0.0;
+    }
+    let low = f64::from_bits(magnitude.cast_unsigned() << SHIFT);
+    let high = f64::from_bits((magnitude + 1).cast_unsigned() << SHIFT);
+    sign * f64::midpoint(low, high)
+}
+
+impl Buckets {
+    fn add(&mut self, value: f64) {
+        self.add_count(bucket(value), 1);
+    }
+
+    fn add_count(&mut self, bucket: i64, count: u64) {
+        let i = self.reach(bucket);
+        self.counts[i] += count;
+        self.total += count;
+    }
+
+    /// The index of a bucket, making room for it.
+    fn reach(&mut self, bucket: i64) -> usize {
+        if self.counts.is_empty() {
+            self.first = bucket;
+        }
+        if bucket < self.first {
+            let more = usize::try_from(self.first - bucket).unwrap_or(0);
+            self.counts.splice(0..0, std::iter::repeat_n(0, more));
+            self.first = bucket;
+        }
+        // At most 2^22 buckets exist.
+        let i = usize::try_from(bucket - self.first).unwrap_or(0);
+        if i >= self.counts.len() {
+            self.counts.resize(i + 1, 0);
+        }
+        i
+    }
+}
+
+impl Sketch {
+    /// Adds one value.
+    #[inline]
+    pub fn push(&mut self, value: f64) {
+        match &mut self.buckets {
+            Some(buckets) => buckets.add(value),
+            None => {
+                self.exact.push(value);
+                if self.exact.len() > EXACT_LIMIT {
+                    self.condense();
+                }
+            }
+        }
+    }
+
+    fn condense(&mut self) {
+        let buckets = self.buckets.get_or_insert_default();
+        for value in std::mem::take(&mut self.exact) {
+            buckets.add(value);
+        }
+    }
+
+    /// Adds what another sketch has seen.
+    pub fn merge(&mut self, other: &Self) {
+        for value in &other.exact {
+            self.push(*value);
+        }
+        if let Some(theirs) = &other.buckets {
+            self.condense();
+            let ours = self.buckets.get_or_insert_default();
+            for (i, count) in theirs.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                ours.add_count(theirs.first + i as i64, *count);
+            }
+        }
+    }
+
+    /// The values, while they are all known.
+    #[must_use]
+    pub fn exact(&self) -> Option<&[f64]> {
+        self.buckets.is_none().then_some(&self.exact)
+    }
+
+    /// Makes quantiles of exact values cheap to ask for; call it once when everything has been pushed.
+    pub fn sort(&mut self) {
+        quantiles::sort(&mut self.exact);
+    }
+
+    /// The quantile q, 0 … 1: interpolated while exact, else by nearest rank. Sort first.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        match &self.buckets {
+            None => quantiles::quantile(&self.exact, q),
+            Some(buckets) => {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count")]
+                let rank = ((q.clamp(0.0, 1.0) * buckets.total as f64).ceil() as u64).max(1);
+                let mut seen = 0;
+                for (i, count) in buckets.counts.iter().enumerate() {
+                    seen += count;
+                    if seen >= rank {
+                        return Some(middle(buckets.first + i as i64));
+                    }
+                }
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn buckets_keep_the_order_and_are_narrow() {
+        let values = [-1e300, -5.0, -1e-9, 0.0, 1e-300, 1.0, 1.0009, 1.001, 41.8e9, 1e300];
+        for pair in values.windows(2) {
+            assert!(bucket(pair[0]) <= bucket(pair[1]), "{pair:?}");
+        }
+        for value in values {
+            assert!((middle(bucket(value)) - value).abs() <= value.abs() * 0.0005, "{value}");
+        }
+    }
+
+    #[test]
+    fn long_runs_are_within_the_promise() {
+        let mut sketch = Sketch::default();
+        let n = 50_000;
+        (0..n).for_each(|i| sketch.push(f64::from((i * 7919) % n) + 1.0));
+        assert!(sketch.exact().is_none());
+        for q in [0.01, 0.5, 0.99] {
+            let exact = q * f64::from(n);
+            assert!((sketch.quantile(q).unwrap() / exact - 1.0).abs() < 0.0006, "{q}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_way_it_was_put_together_does_not_matter(
+            values in prop::collection::vec(-1e3..1e6f64, 1..50), copies in prop::sample::select(vec![1usize, 200]), cut in 0.0..1.0f64,
+        ) {
+            let values: Vec<f64> = values.iter().copied().cycle().take(values.len() * copies).collect();
+            let at = (values.len() as f64 * cut) as usize;
+            let (mut whole, mut parts) = (Sketch::default(), Sketch::default());
+            values.iter().for_each(|v| whole.push(*v));
+            for part in [&values[at..], &values[..at]] {
+                let mut sketch = Sketch::default();
+                part.iter().for_each(|v| sketch.push(*v));
+                parts.merge(&sketch);
+            }
+            whole.sort();
+            parts.sort();
+            for q in [0.0, 0.3, 0.5, 0.99, 1.0] {
+                prop_assert_eq!(whole.quantile(q), parts.quantile(q));
+            }
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The reader that all filters share: streaming CSV by column name, from files or standard input.
+//!
+//! A [`Table`] is one or more inputs seen as one table. Its header is the union of theirs by name, in the order of first
+//! appearance: the same column may stand elsewhere in another file, and a column that a file lacks reads as empty there,
+//! unless the filter asked for it with [`Table::require`]. Rows keep the text of their cells; numbers are only parsed
+//! when asked for, so what passes through is copied byte for byte.
+//!
+//! Nothing is skipped in silence: a ragged row, a second header in the middle, a cell that is no number, bytes that are
+//! not UTF-8 are errors that name file, line and column. (An empty line carries no cells and is passed over.)
+//!
+//! Which rows count is one decision, taken by [`select`] for every filter alike.
+
+mod blocks;
+pub mod output;
+pub mod select;
+
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use memchr::memchr_iter;
+
+pub use blocks::RECORD_LIMIT;
+pub(crate) use blocks::{Block, Blocks};
+pub use output::{OutputArgs, write_whole};
+pub use select::{Picker, RecordKind, Rows, Selection};
+
+use crate::error::{Error, Place};
+
+/// `FILE…`, shared by the filters.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct InputArgs {
+    /// Results files (CSV); `-` or none: standard input
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// Column names of a table, and where each is.
+#[derive(Debug, Clone, Default)]
+pub struct Header {
+    names: Vec<String>,
+}
+
+impl Header {
+    /// The names in order.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The index of a column. A metric's name (`throughput`) stands for its column unless a column is called so itself.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<usize> {
+        let exact = |name: &str| self.names.iter().position(|n| n == name);
+        exact(name).or_else(|| schemas::metrics::find(name).and_then(|m| exact(m.column)))
+    }
+
+    /// A sentence about a column that is not there, with the nearest name if one is near.
+    #[must_use]
+    pub fn missing(&self, name: &str) -> String {
+        let near = self
+            .names
+            .iter()
+            .map(|n| (strsim::jaro_winkler(n, name), n))
+            .filter(|(score, _)| *score > 0.84)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        let known = schemas::metrics::find(name)
+            .map(|m| m.column)
+            .or_else(|| schemas::columns::find(name).map(|c| c.name))
+            .filter(|c| !self.names.iter().any(|n| n == c));
+        match (known, near) {
+            (Some(column), _) if column != name => format!("there is no column `{column}` (for `{name}`)"),
+            (_, Some((_, near))) => format!("there is no column `{name}`; did you mean `{near}`?"),
+            (Some(_), None) => {
+                format!("there is no column `{name}`: written by an older version, or another filter left it out")
+            }
+            (None, None) if self.names.len() <= 12 => {
+                format!("there is no column `{name}`; there are: {}", self.names.join(", "))
+            }
+            (None, None) => format!("there is no column `{name}`"),
+        }
+    }
+}
+
+/// One input of a table.
+pub(crate) struct Source {
+    /// As given; `-` for standard input.
+    pub name: Arc<str>,
+    pub blocks: Blocks,
+    /// Its header line without the line end, to recognise it when it comes again.
+    pub header_line: String,
+    /// Its own number of columns.
+    pub width: usize,
+    /// For each column of the table, where it stands in this input.
+    pub map: Vec<Option<u32>>,
+}
+
+impl Source {
+    /// Reads the header and gives it with the source, whose `map` is still to be made.
+    fn open(name: &str, input: Box<dyn Read + Send>) -> Result<(Self, Vec<String>), Error> {
+        let name: Arc<str> = name.into();
+        let mut blocks = Blocks::new(name.clone(), input);
+        let error = |column: Option<&str>, reason: String| Error::Data {
+            place: Place { file: name.to_string(), line: 1, column: column.map(str::to_owned) },
+            reason,
+        };
+        let Some(first) = blocks.first_record()? else {
+            let place = Place { file: name.to_string(), line: 0, column: None };
+            return Err(Error::Data { place, reason: "is empty: there is not even a header".to_owned() });
+        };
+        let text = first.text.strip_prefix('\u{feff}').unwrap_or(&first.text);
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+        let mut names = csv::StringRecord::new();
+        let some = reader.read_record(&mut names).map_err(|e| error(None, e.to_string()))?;
+        if !some {
+            return Err(error(None, "the first line is empty; it must hold the column names".to_owned()));
+        }
+        let names: Vec<String> = names.iter().map(str::to_owned).collect();
+        for (i, column) in names.iter().enumerate() {
+            if column.is_empty() {
+                return Err(error(None, format!("column {} of the header has no name", i + 1)));
+            }
+            if names[..i].contains(column) {
+                return Err(error(Some(column), "the header names this column twice".to_owned()));
+            }
+        }
+        let header_line = text.trim_end_matches(['\n', '\r']).to_owned();
+        let width = names.len();
+        Ok((Self { name: name.clone(), blocks, header_line, width, map: Vec::new() }, names))
+    }
+}
+
+/// One or more CSV inputs as one table.
+pub struct Table {
+    header: Header,
+    pub(crate) sources: Vec<Source>,
+    at: usize,
+    block: Option<BlockRows>,
+}
+
+impl Table {
+    /// Opens the inputs and reads their headers. Every file is opened before any row is read.
+    pub fn open(inputs: &InputArgs) -> Result<Self, Error> {
+        let standard_input = PathBuf::from("-");
+        let files = if inputs.files.is_empty() { std::slice::from_ref(&standard_input) } else { &inputs.files };
+        let mut opened: Vec<(String, Box<dyn Read + Send>)> = Vec::new();
+        for path in files {
+            if path.as_os_str() == "-" {
+                if opened.iter().any(|(name, _)| name == "-") {
+                    return Err(Error::Usage("standard input (`-`) can be read only once".to_owned()));
+                }
+                let stdin = std::io::stdin();
+                if stdin.is_terminal() {
+                    return Err(Error::Usage(
+                        "nothing to read: name a results file, or pipe one in (plumb run PLAN | plumb …)".to_owned(),
+                    ));
+                }
+                opened.push(("-".to_owned(), Box::new(stdin)));
+            } else {
+                let file_error = |source| Error::File { path: path.clone(), source };
+                let file = File::open(path).map_err(file_error)?;
+                if file.metadata().map_err(file_error)?.is_dir() {
+                    return Err(file_error(std::io::ErrorKind::IsADirectory.into()));
+                }
+                opened.push((path.display().to_string(), Box::new(file)));
+            }
+        }
+        Self::from_readers(opened)
+    }
+
+    /// One table from readers, each with the name that errors give it.
+    pub fn from_readers(inputs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, Error> {
+        let mut header = Header::default();
+        let mut sources = Vec::new();
+        let mut headers = Vec::new();
+        for (name, input) in inputs {
+            let (source, names) = Source::open(&name, input)?;
+            for name in &names {
+                if !header.names.contains(name) {
+                    header.names.push(name.clone());
+                }
+            }
+            sources.push(source);
+            headers.push(names);
+        }
+        for (source, names) in sources.iter_mut().zip(&headers) {
+            source.map = header
+                .names
+                .iter()
+                .map(|column| names.iter().position(|n| n == column).and_then(|i| u32::try_from(i).ok()))
+                .collect();
+        }
+        Ok(Self { header, sources, at: 0, block: None })
+    }
+
+    /// One table from text that is already in memory.
+    pub fn from_text(name: &str, text: impl Into<Vec<u8>>) -> Result<Self, Error> {
+        Self::from_readers(vec![(name.to_owned(), Box::new(std::io::Cursor::new(text.into())))])
+    }
+
+    /// The columns.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The index of a column that every input must have.
+    pub fn require(&self, name: &str) -> Result<usize, Error> {
+        let place = |source: &Source| Place { file: source.name.to_string(), line: 1, column: None };
+        let index = self
+            .header
+            .find(name)
+            .ok_or_else(|| Error::Data { place: place(&self.sources[0]), reason: self.header.missing(name) })?;
+        match self.sources.iter().find(|s| s.map[index].is_none()) {
+            None => Ok(index),
+            Some(source) => Err(Error::Data {
+                place: place(source),
+                reason: format!(
+                    "there is no column `{}`, which the other files have: written by an older version, or another filter left it out",
+                    self.header.names[index]
+                ),
+            }),
+        }
+    }
+
+    /// The next row, or `None` after the last one of the last input.
+    pub fn next_row(&mut self) -> Result<Option<Row<'_>>, Error> {
+        loop {
+            if let Some(block) = &mut self.block {
+                // Asking twice keeps the borrow checker content: a row that is returned must be the last thing borrowed.
+                if block.advance(&self.sources[self.at])? {
+                    break;
+                }
+                self.block = None;
+            }
+            let Some(source) = self.sources.get_mut(self.at) else { return Ok(None) };
+            match source.blocks.next(0)? {
+                Some(block) => self.block = Some(BlockRows::new(block)),
+                None => self.at += 1,
+            }
+        }
+        let source = &self.sources[self.at];
+        Ok(self.block.as_ref().map(|block| block.row(source, &self.header)))
+    }
+}
+
+/// The rows of one block, one at a time.
+pub(crate) struct BlockRows {
+    block: Block,
+    /// Where the next record starts, for blocks without quotes.
+    at: usize,
+    line: u64,
+    /// The next row's line, or for quoted blocks the current row's.
+    next_line: u64,
+    /// The `csv` crate's reader over the same text, for blocks with quotes.
+    quoted: Option<csv::Reader<std::io::Cursor<Vec<u8>>>>,
+    record: csv::StringRecord,
+    start: usize,
+    end: usize,
+    bounds: Vec<(u32, u32)>,
+}
+
+impl BlockRows {
+    pub(crate) fn new(block: Block) -> Self {
+        let quoted = block.quoted.then(|| {
+            csv::ReaderBuilder::new()
+                .has_headers(false)
+                .flexible(true)
+                .from_reader(std::io::Cursor::new(block.text.clone().into_bytes()))
+        });
+        let line = block.line;
+        Self {
+            block,
+            at: 0,
+            line,
+            next_line: line,
+            quoted,
+            record: csv::StringRecord::new(),
+            start: 0,
+            end: 0,
+            bounds: Vec::new(),
+        }
+    }
+
+    /// Moves to the next row; `false` after the last.
+    pub(crate) fn advance(&mut self, source: &Source) -> Result<bool, Error> {
+        let found = match &mut self.quoted {
+            None => self.advance_plain(),
+            Some(reader) => {
+                let found = reader.read_record(&mut self.record).map_err(|e| Error::Data {
+                    place: Place { file: source.name.to_string(), line: self.line, column: None },
+                    reason: e.to_string(),
+                })?;
+                self.line = self.block.line + self.record.position().map_or(1, csv::Position::line) - 1;
+                found
+            }
+        };
+        if !found {
+            return Ok(false);
+        }
+        let cells = if self.quoted.is_some() { self.record.len() } else { self.bounds.len() };
+        let again = match self.quoted {
+            None => self.block.text[self.start..self.end] == source.header_line,
+            Some(_) => {
+                cells == source.width
+                    && source.header_line.len() >= self.record.as_slice().len()
+                    && source.header_line.split(',').eq(self.record.iter())
+            }
+        };
+        let error = |reason| Error::Data {
+            place: Place { file: source.name.to_string(), line: self.line, column: None },
+            reason,
+        };
+        if again {
+            return Err(error(
+                "a second header: two tables in one stream. Give the files as arguments instead of joining them with cat"
+                    .to_owned(),
+            ));
+        }
+        if cells != source.width {
+            let s = if cells == 1 { "" } else { "s" };
+            return Err(error(format!("the row has {cells} cell{s}, the header {}", source.width)));
+        }
+        Ok(true)
+    }
+
+    fn advance_plain(&mut self) -> bool {
+        let text = self.block.text.as_bytes();
+        loop {
+            if self.at >= text.len() {
+                return false;
+            }
+            self.line = self.next_line;
+            self.start = self.at;
+            let newline = memchr::memchr(b'\n', &text[self.at..]).map_or(text.len(), |i| self.at + i);
+            self.at = newline + 1;
+            self.next_line += 1;
+            self.end = newline;
+            if self.end > self.start && text[self.end - 1] == b'\r' {
+                self.end -= 1;
+            }
+            if self.end > self.start {
+                break;
+            }
+        }
+        self.bounds.clear();
+        let mut from = self.start;
+        // A block is far below 4 GiB (RECORD_LIMIT).
+        #[expect(clippy::cast_possible_truncation, reason = "offsets are below RECORD_LIMIT")]
+        {
+            for comma in memchr_iter(b',', &text[self.start..self.end]) {
+                self.bounds.push((from as u32, (self.start + comma) as u32));
+                from = self.start + comma + 1;
+            }
+            self.bounds.push((from as u32, self.end as u32));
+        }
+        true
+    }
+
+    pub(crate) fn row<'a>(&'a self, source: &'a Source, header: &'a Header) -> Row<'a> {
+        Row { block: self, source, header }
+    }
+}
+
+/// One row. Cells are addressed by the index that [`Header::find`] or [`Table::require`] gave.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    block: &'a BlockRows,
+    source: &'a Source,
+    header: &'a Header,
+}
+
+impl<'a> Row<'a> {
+    /// The text of a cell; empty where it is undefined or this input lacks the column.
+    #[must_use]
+    pub fn get(&self, column: usize) -> &'a str {
+        let Some(own) = self.source.map[column] else { return "" };
+        if self.block.quoted.is_some() {
+            self.block.record.get(own as usize).unwrap_or_default()
+        } else {
+            let (start, end) = self.block.bounds[own as usize];
+            &self.block.block.text[start as usize..end as usize]
+        }
+    }
+
+    /// All cells in the order of the table's header.
+    pub fn cells(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let row = *self;
+        (0..self.source.map.len()).map(move |column| row.get(column))
+    }
+
+    /// The number in a cell, `None` where it is empty. What is neither is an error; so are `nan` and `inf`.
+    pub fn number(&self, column: usize) -> Result<Option<f64>, Error> {
+        parse_number(self.get(column)).map_err(|reason| self.error(Some(column), reason))
+    }
+
+    /// The line the row starts at, from 1.
+    #[must_use]
+    pub fn line(&self) -> u64 {
+        self.block.line
+    }
+
+    /// The input it comes from, `-` for standard input.
+    #[must_use]
+    pub fn file(&self) -> &'a str {
+        &self.source.name
+    }
+
+    /// An error about this row, or about one of its cells.
+    #[must_use]
+    pub fn error(&self, column: Option<usize>, reason: impl Into<String>) -> Error {
+        Error::Data {
+            place: Place {
+                file: self.source.name.to_string(),
+                line: self.block.line,
+                column: column.map(|c| self.header.names[c].clone()),
+            },
+            reason: reason.into(),
+        }
+    }
+}
+
+/// The number in a cell's text: `Ok(None)` for an empty one, a reason for what is no finite number.
+pub fn parse_number(text: &str) -> Result<Option<f64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(Some(value)),
+        Ok(_) => Err(format!("`{text}` is no finite number; undefined values are empty cells")),
+        Err(_) => {
+            let shown: String = text.chars().take(40).collect();
+            Err(format!("`{shown}` is not a number"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Bytes in, blocks of whole records out: where a record ends is decided here and nowhere else.
+//!
+//! A block never cuts a record, so blocks can be parsed in any order and on any thread. Given a size, the cuts depend
+//! on the bytes alone and not on how a pipe happened to deliver them: that keeps parallel results the same on every run.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use memchr::{memchr, memchr_iter, memrchr};
+
+use crate::error::{Error, Place};
+
+/// The longest record that is read, in bytes. A row of the contract with its histogram is a few kilobytes; what is longer
+/// than this is no table, and reading on would only fill the memory.
+pub const RECORD_LIMIT: usize = 16 << 20;
+
+/// Some whole records of one input.
+pub(crate) struct Block {
+    /// The records with their line ends; the last one of an input may lack its own.
+    pub text: String,
+    /// The line number of the first of them, from 1.
+    pub line: u64,
+    /// Whether a `"` occurs, that is whether lines and records may differ.
+    pub quoted: bool,
+}
+
+/// Cuts one input into blocks.
+pub(crate) struct Blocks {
+    input: Box<dyn Read + Send>,
+    name: Arc<str>,
+    /// Read and not yet handed out: starts at a record's start.
+    pending: Vec<u8>,
+    line: u64,
+    ended: bool,
+}
+
+impl Blocks {
+    pub(crate) fn new(name: Arc<str>, input: Box<dyn Read + Send>) -> Self {
+        Self { input, name, pending: Vec::new(), line: 1, ended: false }
+    }
+
+    /// The next block of about `size` bytes, or `None` at the end. With `size` 0 it is whatever one read brings.
+    pub(crate) fn next(&mut self, size: usize) -> Result<Option<Block>, Error> {
+        let mut wanted = size;
+        // How far `pending` has been searched for record ends.
+        let mut scan = Scan::default();
+        loop {
+            if !self.ended {
+                self.fill(wanted)?;
+            }
+            scan.run(&self.pending);
+            if self.ended {
+                scan.end(&self.pending);
+            }
+            let end = if self.ended { self.pending.len() } else { scan.record_end };
+            if end > 0 {
+                if self.ended && scan.open_quote.is_some() {
+                    return Err(self.error(
+                        self.line + lines(&self.pending[..scan.open_quote.unwrap_or(0)]),
+                        "a quoted cell starts here and never ends".to_owned(),
+                    ));
+                }
+                return self.cut(end, scan.quoted).map(Some);
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            if self.pending.len() >= RECORD_LIMIT {
+                return Err(self.error(
+                    self.line,
+                    format!("the row that starts here is longer than {} MiB, the limit", RECORD_LIMIT >> 20),
+                ));
+            }
+            wanted = (self.pending.len() * 2).clamp(1, RECORD_LIMIT);
+        }
+    }
+
+    /// The first record alone, and nothing but what one read needs to bring it: the header.
+    pub(crate) fn first_record(&mut self) -> Result<Option<Block>, Error> {
+        let Some(mut block) = self.next(0)? else { return Ok(None) };
+        let mut scan = Scan::default();
+        let end = scan.first(block.text.as_bytes());
+        let mut rest = block.text.split_off(end).into_bytes();
+        self.line = block.line + lines(block.text.as_bytes());
+        rest.append(&mut self.pending);
+        self.pending = rest;
+        block.quoted = memchr(b'"', block.text.as_bytes()).is_some();
+        Ok(Some(block))
+    }
+
+    fn cut(&mut self, end: usize, quoted: bool) -> Result<Block, Error> {
+        let mut rest = Vec::with_capacity(self.pending.capacity());
+        rest.extend_from_slice(&self.pending[end..]);
+        let mut bytes = std::mem::replace(&mut self.pending, rest);
+        bytes.truncate(end);
+        let line = self.line;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let at = e.utf8_error().valid_up_to();
+            let line = line + lines(&e.as_bytes()[..at]);
+            let byte = e.as_bytes()[at];
+            self.error(line, format!("byte 0x{byte:02x} is not UTF-8; tables are UTF-8 (convert with iconv)"))
+        })?;
+        self.line += lines(text.as_bytes());
+        Ok(Block { text, line, quoted })
+    }
+
+    /// Reads until `pending` holds `wanted` bytes and no more, or the input ends. 0 is one read of whatever is there.
+    fn fill(&mut self, wanted: usize) -> Result<(), Error> {
+        let start = self.pending.len();
+        let got = if wanted == 0 {
+            self.pending.resize(start + (64 << 10), 0);
+            let got = loop {
+                match self.input.read(&mut self.pending[start..]) {
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                    other => break other,
+                }
+            };
+            self.pending.truncate(start + got.as_ref().copied().unwrap_or(0));
+            self.ended = matches!(got, Ok(0));
+            got
+        } else if wanted > start {
+            let got = self.input.by_ref().take((wanted - start) as u64).read_to_end(&mut self.pending);
+            self.ended = self.pending.len() < wanted;
+            got
+        } else {
+            return Ok(());
+        };
+        got.map(|_| ()).map_err(|source| Error::File { path: self.name.as_ref().into(), source })
+    }
+
+    fn error(&self, line: u64, reason: String) -> Error {
+        Error::Data { place: Place { file: self.name.to_string(), line, column: None }, reason }
+    }
+}
+
+fn lines(bytes: &[u8]) -> u64 {
+    memchr_iter(b'\n', bytes).count() as u64
+}
+
+/// Finds record ends by RFC 4180: a line end counts unless it stands inside a quoted cell, and a quote opens a cell only
+/// at the cell's start.
+#[derive(Default)]
+struct Scan {
+    /// Everything before this has been looked at.
+    at: usize,
+    /// Where the last whole record found so far ends.
+    record_end: usize,
+    /// Where the quoted cell that is still open starts.
+    open_quote: Option<usize>,
+    quoted: bool,
+}
+
+impl Scan {
+    fn run(&mut self, bytes: &[u8]) {
+        while let Some(quote) = memchr(b'"', &bytes[self.at..]).map(|i| self.at + i) {
+            self.quoted = true;
+            if self.open_quote.is_some() {
+                match bytes.get(quote + 1) {
+                    Some(b'"') => self.at = quote + 2,
+                    // The byte that decides between `""` and the end is not here yet.
+                    None => {
+                        self.at = quote;
+                        return;
+                    }
+                    Some(_) => {
+                        self.open_quote = None;
+                        self.at = quote + 1;
+                    }
+                }
+            } else {
+                self.lines_before(bytes, quote);
+                if quote == 0 || matches!(bytes[quote - 1], b',' | b'\n') {
+                    self.open_quote = Some(quote);
+                }
+                self.at = quote + 1;
+            }
+        }
+        if self.open_quote.is_none() {
+            self.lines_before(bytes, bytes.len());
+        }
+        self.at = bytes.len();
+    }
+
+    /// No more bytes come: a quote that was the last one ends its cell.
+    fn end(&mut self, bytes: &[u8]) {
+        if self.at < bytes.len() {
+            self.open_quote = None;
+        }
+    }
+
+    fn lines_before(&mut self, bytes: &[u8], end: usize) {
+        if let Some(i) = memrchr(b'\n', &bytes[self.at..end]) {
+            self.record_end = self.at + i + 1;
+        }
+    }
+
+    /// Where the first record of `bytes`, which end with a whole record, ends.
+    fn first(&mut self, bytes: &[u8]) -> usize {
+        for newline in memchr_iter(b'\n', bytes) {
+            self.run(&bytes[..=newline]);
+            if self.record_end > 0 {
+                return newline + 1;
+            }
+        }
+        bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Gives out the bytes in pieces of a chosen size, as a pipe may.
+    struct Pieces(Vec<u8>, usize, usize);
+
+    impl Read for Pieces {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let n = self.2.min(out.len()).min(self.0.len() - self.1);
+            out[..n].copy_from_slice(&self.0[self.1..self.1 + n]);
+            self.1 += n;
+            Ok(n)
+        }
+    }
+
+    fn blocks(text: &str, piece: usize, size: usize) -> Result<Vec<(u64, String)>, Error> {
+        let mut blocks = Blocks::new("t".into(), Box::new(Pieces(text.into(), 0, piece)));
+        let mut all = Vec::new();
+        while let Some(block) = blocks.next(size)? {
+            all.push((block.line, block.text));
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn a_quoted_line_end_does_not_end_a_record() {
+        let all = blocks("a,\"b\n\"\"c\"\nd,e\n", 1, 12).unwrap();
+        assert_eq!(all, [(1, "a,\"b\n\"\"c\"\n".to_owned()), (3, "d,e\n".to_owned())]);
+    }
+
+    #[test]
+    fn an_endless_quote_names_its_line() {
+        let error = blocks("a,b\nc,\"d\ne,f\n", 100, 100).unwrap_err();
+        assert_eq!(error.to_string(), "t:2: a quoted cell starts here and never ends");
+    }
+
+    #[test]
+    fn an_endless_line_is_given_up() {
+        let error = Blocks::new("t".into(), Box::new(std::io::repeat(b'x'))).next(0).err().expect("refused");
+        assert_eq!(error.to_string(), "t:1: the row that starts here is longer than 16 MiB, the limit");
+    }
+
+    #[test]
+    fn invalid_utf8_names_its_line() {
+        let mut blocks = Blocks::new("t".into(), Box::new(&b"a\nb\n\xff\n"[..]));
+        let error = blocks.next(0).err().expect("refused");
+        assert!(error.to_string().starts_with("t:3: byte 0xff is not UTF-8"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_put_together_are_the_input(text in "[a,\"\n]{0,60}", piece in 1usize..9, size in 0usize..20) {
+            if let Ok(all) = blocks(&text, piece, size) {
+                let joined: String = all.iter().map(|(_, t)| t.as_str()).collect();
+                prop_assert_eq!(&joined, &text);
+                let mut line = 1;
+                for (at, text) in all {
+                    prop_assert_eq!(at, line);
+                    line += lines(text.as_bytes());
+                }
+            }
+        }
+
+        #[test]
+        fn cuts_do_not_depend_on_the_pipe(text in "[a,\"\n]{0,60}", piece in 1usize..9, size in 1usize..20) {
+            let whole = blocks(&text, 1000, size).map_err(|e| e.to_string());
+            let pieces = blocks(&text, piece, size).map_err(|e| e.to_string());
+            if let (Ok(whole), Ok(pieces)) = (whole, pieces) {
+                prop_assert_eq!(whole, pieces);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Where results go: standard output, or a file that appears only when it is whole.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// `-o FILE`, shared by the filters.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct OutputArgs {
+    /// Write to FILE instead of standard output; it is replaced only when the result is complete
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// Runs `write` on FILE if one was named, else on `stdout`, and flushes.
+    pub fn write<T>(
+        &self,
+        stdout: &mut dyn Write,
+        write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match &self.output {
+            Some(path) => write_whole(path, write),
+            None => {
+                let mut buffered = BufWriter::with_capacity(64 << 10, stdout);
+                let value = write(&mut buffered)?;
+                buffered.flush()?;
+                Ok(value)
+            }
+        }
+    }
+}
+
+/// Writes a file through a temporary one in the same folder, renamed when complete: nobody ever sees half of it. What is
+/// no regular file (`/dev/null`, a FIFO) is written directly.
+pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
+    let file_error = |source| Error::File { path: path.to_owned(), source };
+    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        let mut file = BufWriter::new(std::fs::OpenOptions::new().write(true).open(path).map_err(file_error)?);
+        let value = write(&mut file)?;
+        file.flush().map_err(file_error)?;
+        return Ok(value);
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        // Like any file a program creates: the umask decides, not the caution that suits secrets.
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut temporary = BufWriter::new(builder.tempfile_in(folder).map_err(file_error)?);
+    let value = write(&mut temporary).map_err(|e| match e {
+        Error::Output(source) => file_error(source),
+        other => other,
+    })?;
+    temporary.into_inner().map_err(|e| file_error(e.into_error()))?.persist(path).map_err(|e| file_error(e.error))?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.csv");
+        std::fs::write(&path, "old").unwrap();
+        let result: Result<(), Error> = write_whole(&path, |w| {
+            w.write_all(b"half")?;
+            Err(Error::Usage("no".into()))
+        });
+        assert!(result.is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        write_whole(&path, |w| Ok(w.write_all(b"new")?)).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_missing_folder_is_an_error_with_its_path() {
+        let error = write_whole(Path::new("/nonexistent/x.csv"), |_| Ok(())).unwrap_err();
+        assert!(error.to_string().starts_with("/nonexistent/x.csv: "), "{error}");
+        assert_eq!(error.exit_code(), 3);
+    }
+}

@@ -1,0 +1,423 @@
+//! Which rows of a results table count. One table holds the same traffic several times over: an iteration's row, one row
+//! per stream and one per interval, the summary of its iterations, and warm-up beside measurement. Counting all of them
+//! would count everything twice and more, so every filter counts
+//!
+//! - only `phase=measure` (or rows without a phase), unless `--phase` says otherwise;
+//! - only one kind of record: `--record`, or by itself the first of these that occurs in the input:
+//!   `iteration`, `summary`, `stream`, `interval`. Rows without a `record` (other people's tables, and what filters
+//!   write) count like iterations;
+//! - only rows that were measured: what has a status other than `ok` (`failed`, `timeout`, `skipped`, `discarded`) is
+//!   left out and said so;
+//! - of those, what `--where` lets through.
+
+use std::sync::Arc;
+
+use schemas::units;
+
+use super::{Row, Table, parse_number};
+use crate::error::{Error, Place};
+
+/// What a row of the results table is, from the one that is preferred to the last resort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordKind {
+    /// One iteration of a case: the independent observation. Rows without a `record` count as these.
+    Iteration,
+    /// A case's iterations condensed.
+    Summary,
+    /// One stream of an iteration.
+    Stream,
+    /// One interval of an iteration.
+    Interval,
+}
+
+impl RecordKind {
+    /// All of them, the preferred first.
+    pub const ALL: [Self; 4] = [Self::Iteration, Self::Summary, Self::Stream, Self::Interval];
+
+    /// As the `record` column says it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Iteration => "iteration",
+            Self::Summary => "summary",
+            Self::Stream => "stream",
+            Self::Interval => "interval",
+        }
+    }
+
+    /// From the text of a `record` cell.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() { Some(Self::Iteration) } else { Self::ALL.into_iter().find(|k| k.name() == text) }
+    }
+}
+
+/// `--phase`, `--record`, `--where`, shared by the filters that count rows.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Selection {
+    /// Count the rows of this phase: warmup, measure, cooldown or all
+    #[arg(long, value_name = "PHASE", default_value = "measure", help_heading = "Which rows count")]
+    pub phase: String,
+    /// Count this kind of row: iteration, summary, stream or interval [default: the first of these that occurs]
+    #[arg(long, value_name = "KIND", help_heading = "Which rows count")]
+    pub record: Option<String>,
+    /// Count only rows where this holds: COLUMN=VALUE, !=, <, <=, >, >= (numbers may have units), or COLUMN~TEXT
+    /// (contains). May be repeated; all must hold
+    #[arg(long = "where", value_name = "CONDITION", help_heading = "Which rows count")]
+    pub conditions: Vec<String>,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { phase: "measure".to_owned(), record: None, conditions: Vec::new() }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Condition {
+    column: usize,
+    test: Test,
+    text: String,
+    number: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Test {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Contains,
+}
+
+impl Condition {
+    fn parse(text: &str, table: &Table) -> Result<Self, Error> {
+        const TESTS: [(&str, Test); 8] = [
+            ("==", Test::Equal),
+            ("!=", Test::NotEqual),
+            ("<=", Test::LessOrEqual),
+            (">=", Test::GreaterOrEqual),
+            ("=", Test::Equal),
+            ("<", Test::Less),
+            (">", Test::Greater),
+            ("~", Test::Contains),
+        ];
+        let (at, symbol, test) = text
+            .char_indices()
+            .find_map(|(at, _)| TESTS.iter().find(|t| text[at..].starts_with(t.0)).map(|t| (at, t.0, t.1)))
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "--where `{text}` is no condition: write COLUMN=VALUE, for example streams=4 or message_bytes>=64KiB"
+                ))
+            })?;
+        let name = text[..at].trim();
+        let value = text[at + symbol.len()..].trim();
+        let column = table.require(name)?;
+        let metric = schemas::metrics::find(&table.header().names()[column]);
+        let number = value
+            .parse()
+            .ok()
+            .or_else(|| metric.and_then(|m| units::parse_for(m.unit, value).ok()))
+            .filter(|v: &f64| v.is_finite());
+        let ordered = matches!(test, Test::Less | Test::LessOrEqual | Test::Greater | Test::GreaterOrEqual);
+        if ordered && number.is_none() {
+            return Err(Error::Usage(format!(
+                "--where `{text}`: `{value}` is not a number (or not in the column's unit)"
+            )));
+        }
+        Ok(Self { column, test, text: value.to_owned(), number })
+    }
+
+    fn holds(&self, row: &Row<'_>) -> Result<bool, Error> {
+        let cell = row.get(self.column);
+        Ok(match (self.test, self.number) {
+            (Test::Contains, _) => cell.contains(&self.text),
+            #[expect(clippy::float_cmp, reason = "a written value is looked up, nothing is computed")]
+            (Test::Equal | Test::NotEqual, Some(limit)) => {
+                let equal = cell == self.text || parse_number(cell).ok().flatten().is_some_and(|v| v == limit);
+                equal == (self.test == Test::Equal)
+            }
+            (Test::Equal, None) => cell == self.text,
+            (Test::NotEqual, None) => cell != self.text,
+            (test, limit) => match (row.number(self.column)?, limit) {
+                (Some(value), Some(limit)) => match test {
+                    Test::Less => value < limit,
+                    Test::LessOrEqual => value <= limit,
+                    Test::Greater => value > limit,
+                    _ => value >= limit,
+                },
+                _ => false,
+            },
+        })
+    }
+}
+
+/// A [`Selection`] made ready for one table.
+#[derive(Debug, Clone)]
+pub struct Picker {
+    phase: Option<(usize, String)>,
+    record: Option<usize>,
+    wanted: Option<RecordKind>,
+    status: Option<usize>,
+    conditions: Vec<Condition>,
+    /// How many rows were left out because of each status.
+    left_out: Vec<(String, u64)>,
+}
+
+impl Picker {
+    /// Checks the selection's words and finds its columns.
+    pub fn new(selection: &Selection, table: &Table) -> Result<Self, Error> {
+        if !["warmup", "measure", "cooldown", "all"].contains(&selection.phase.as_str()) {
+            return Err(Error::Usage(format!(
+                "--phase `{}` does not exist: it is warmup, measure, cooldown or all",
+                selection.phase
+            )));
+        }
+        let wanted = match selection.record.as_deref() {
+            None => None,
+            Some(word) => Some(RecordKind::parse(word).filter(|_| !word.is_empty()).ok_or_else(|| {
+                Error::Usage(format!("--record `{word}` does not exist: it is iteration, summary, stream or interval"))
+            })?),
+        };
+        let header = table.header();
+        let phase = header.find("phase").filter(|_| selection.phase != "all").map(|c| (c, selection.phase.clone()));
+        let conditions = selection.conditions.iter().map(|c| Condition::parse(c, table)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            phase,
+            record: header.find("record"),
+            wanted,
+            status: header.find("status"),
+            conditions,
+            left_out: Vec::new(),
+        })
+    }
+
+    /// Whether the row counts, and as what; `None` where it does not.
+    pub fn pick(&mut self, row: &Row<'_>) -> Result<Option<RecordKind>, Error> {
+        let kind = match self.record {
+            None => RecordKind::Iteration,
+            Some(column) => {
+                let word = row.get(column);
+                RecordKind::parse(word).ok_or_else(|| {
+                    row.error(
+                        Some(column),
+                        format!("`{word}` is no kind of record: iteration, summary, stream or interval"),
+                    )
+                })?
+            }
+        };
+        if self.wanted.is_some_and(|w| w != kind) {
+            return Ok(None);
+        }
+        if let Some((column, wanted)) = &self.phase {
+            let phase = row.get(*column);
+            // A row without a phase is about the measurement (a summary, another program's table).
+            if phase != wanted && !(phase.is_empty() && wanted == "measure") {
+                return Ok(None);
+            }
+        }
+        for condition in &self.conditions {
+            if !condition.holds(row)? {
+                return Ok(None);
+            }
+        }
+        if let Some(column) = self.status {
+            let status = row.get(column);
+            if !matches!(status, "" | "ok") {
+                self.leave_out(status, 1);
+                return Ok(None);
+            }
+        }
+        Ok(Some(kind))
+    }
+
+    fn leave_out(&mut self, status: &str, rows: u64) {
+        match self.left_out.iter_mut().find(|(s, _)| s == status) {
+            Some((_, n)) => *n += rows,
+            None => self.left_out.push((status.to_owned(), rows)),
+        }
+    }
+
+    /// Adds the rows that another picker, for another part of the same input, left out.
+    pub fn merge(&mut self, other: &Self) {
+        for (status, rows) in &other.left_out {
+            self.leave_out(status, *rows);
+        }
+    }
+
+    /// A sentence about rows that were left out because of their status, if there were any.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let total: u64 = self.left_out.iter().map(|(_, n)| n).sum();
+        let list: Vec<String> = self.left_out.iter().map(|(status, n)| format!("{n} {status}")).collect();
+        let (rows, are) = if total == 1 { ("row", "is") } else { ("rows", "are") };
+        (total > 0).then(|| format!("{total} {rows} without a measurement {are} not counted ({})", list.join(", ")))
+    }
+}
+
+/// Something per kind of record, of which only the preferred kind is kept.
+#[derive(Debug, Clone)]
+pub struct Preferred<T> {
+    kept: Option<(RecordKind, T)>,
+}
+
+impl<T> Default for Preferred<T> {
+    fn default() -> Self {
+        Self { kept: None }
+    }
+}
+
+impl<T: Default> Preferred<T> {
+    /// Where rows of this kind go: `None` if a better kind has been seen. A better kind throws away what a worse one
+    /// had gathered.
+    pub fn slot(&mut self, kind: RecordKind) -> Option<&mut T> {
+        if self.kept.as_ref().is_none_or(|(k, _)| kind < *k) {
+            self.kept = Some((kind, T::default()));
+        }
+        self.kept.as_mut().filter(|(k, _)| *k == kind).map(|(_, t)| t)
+    }
+
+    /// What was gathered, and of which kind.
+    #[must_use]
+    pub fn into_kept(self) -> Option<(RecordKind, T)> {
+        self.kept
+    }
+}
+
+/// A row that outlives its table, holding the chosen columns.
+#[derive(Debug, Clone)]
+pub struct OwnedRow {
+    file: Arc<str>,
+    line: u64,
+    cells: Box<[Box<str>]>,
+}
+
+impl OwnedRow {
+    /// The text of the i-th chosen column.
+    #[must_use]
+    pub fn get(&self, i: usize) -> &str {
+        &self.cells[i]
+    }
+}
+
+/// The rows that count, in memory: for filters whose output needs all of them at once.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// What the rows are.
+    pub kind: RecordKind,
+    /// Names of the chosen columns.
+    pub columns: Vec<String>,
+    /// In the order of the input.
+    pub rows: Vec<OwnedRow>,
+    /// A sentence for the user about rows that were left out because of their status.
+    pub note: Option<String>,
+    /// How many rows were passed over because of their kind, their phase or a condition.
+    pub passed_over: u64,
+}
+
+impl Rows {
+    /// Reads a table to its end and keeps the given columns of the rows that count.
+    pub fn read(table: &mut Table, selection: &Selection, columns: &[usize]) -> Result<Self, Error> {
+        Self::read_with(table, Picker::new(selection, table)?, columns)
+    }
+
+    /// The same with rows of any status: for showing, not for counting.
+    pub fn read_any_status(table: &mut Table, selection: &Selection, columns: &[usize]) -> Result<Self, Error> {
+        let picker = Picker { status: None, ..Picker::new(selection, table)? };
+        Self::read_with(table, picker, columns)
+    }
+
+    fn read_with(table: &mut Table, mut picker: Picker, columns: &[usize]) -> Result<Self, Error> {
+        let names = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
+        let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
+        let mut file: Arc<str> = "".into();
+        let mut all: u64 = 0;
+        while let Some(row) = table.next_row()? {
+            all += 1;
+            let Some(slot) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
+            if *file != *row.file() {
+                file = row.file().into();
+            }
+            let cells = columns.iter().map(|c| row.get(*c).into()).collect();
+            slot.push(OwnedRow { file: file.clone(), line: row.line(), cells });
+        }
+        let (kind, rows) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
+        let passed_over = all - rows.len() as u64 - picker.left_out.iter().map(|(_, n)| n).sum::<u64>();
+        Ok(Self { kind, columns: names, rows, note: picker.note(), passed_over })
+    }
+
+    /// The number in the i-th chosen column of a row.
+    pub fn number(&self, row: &OwnedRow, i: usize) -> Result<Option<f64>, Error> {
+        parse_number(row.get(i)).map_err(|reason| self.error(row, i, reason))
+    }
+
+    /// An error about the i-th chosen column of a row.
+    #[must_use]
+    pub fn error(&self, row: &OwnedRow, i: usize, reason: impl Into<String>) -> Error {
+        Error::Data {
+            place: Place { file: row.file.to_string(), line: row.line, column: Some(self.columns[i].clone()) },
+            reason: reason.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "record,phase,status,streams,throughput_bits_per_s\n\
+        interval,warmup,ok,1,1\ninterval,measure,ok,1,2\ninterval,measure,ok,1,3\nstream,measure,ok,1,5\n\
+        iteration,measure,ok,1,5\niteration,measure,failed,4,\niteration,measure,discarded,4,9\nsummary,,ok,1,5\n";
+
+    fn picked(selection: &Selection) -> (RecordKind, Vec<String>, Option<String>) {
+        let mut table = Table::from_text("t", TABLE).unwrap();
+        let column = table.require("throughput").unwrap();
+        let rows = Rows::read(&mut table, selection, &[column]).unwrap();
+        (rows.kind, rows.rows.iter().map(|r| r.get(0).to_owned()).collect(), rows.note)
+    }
+
+    fn with(record: Option<&str>, phase: &str, conditions: &[&str]) -> Selection {
+        Selection {
+            phase: phase.into(),
+            record: record.map(str::to_owned),
+            conditions: conditions.iter().map(|s| (*s).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn nothing_is_counted_twice() {
+        let (kind, rows, note) = picked(&Selection::default());
+        assert_eq!((kind, rows), (RecordKind::Iteration, vec!["5".to_owned()]));
+        assert_eq!(note.unwrap(), "2 rows without a measurement are not counted (1 failed, 1 discarded)");
+    }
+
+    #[test]
+    fn other_rows_count_when_asked_for() {
+        assert_eq!(picked(&with(Some("interval"), "measure", &[])).1, ["2", "3"]);
+        assert_eq!(picked(&with(Some("interval"), "all", &[])).1, ["1", "2", "3"]);
+        assert_eq!(picked(&with(Some("summary"), "measure", &[])).1, ["5"]);
+        assert_eq!(picked(&with(None, "warmup", &[])).1, ["1"]);
+    }
+
+    #[test]
+    fn conditions() {
+        let rows = |condition: &str| picked(&with(Some("interval"), "all", &[condition])).1;
+        assert_eq!(rows("throughput>2bit/s"), ["3"]);
+        assert_eq!(rows("throughput <= 2"), ["1", "2"]);
+        assert_eq!(rows("phase!=warmup"), ["2", "3"]);
+        assert_eq!(rows("throughput_bits_per_s=2.0"), ["2"]);
+        assert_eq!(rows("phase~arm"), ["1"]);
+    }
+
+    #[test]
+    fn wrong_words_are_refused() {
+        let table = Table::from_text("t", TABLE).unwrap();
+        let message = |s: &Selection| Picker::new(s, &table).unwrap_err().to_string();
+        assert!(message(&with(None, "main", &[])).contains("--phase `main` does not exist"));
+        assert!(message(&with(Some("row"), "all", &[])).contains("--record `row` does not exist"));
+        assert!(message(&with(None, "all", &["streams"])).contains("is no condition"));
+        assert!(message(&with(None, "all", &["throughput>fast"])).contains("is not a number"));
+    }
+}
