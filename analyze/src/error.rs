@@ -11,6 +11,8 @@ pub enum Verdict {
     Failed,
     /// Nothing failed, something could not be decided, and the caller asked that this counts: exit code 4.
     Inconclusive,
+    /// The exit code of a command that the filter ran.
+    Exit(u8),
 }
 
 /// Where in the input something was found.

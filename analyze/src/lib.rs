@@ -5,6 +5,7 @@
 //! know columns by name; none has ever heard of a socket.
 #![forbid(unsafe_code)]
 
+pub mod counters;
 pub mod error;
 pub mod filters;
 pub mod stats;
@@ -19,6 +20,7 @@ use std::io::Write;
 #[expect(missing_docs, reason = "a doc comment here would replace the filter's own help")]
 pub enum Filter {
     Aggregate(filters::aggregate::Args),
+    Beforeafter(Box<filters::beforeafter::Args>),
     Table(filters::table::Args),
 }
 
@@ -27,6 +29,7 @@ impl Filter {
     pub fn run(&self, output: &mut dyn Write) -> Result<Verdict, Error> {
         let result = match self {
             Self::Aggregate(args) => filters::aggregate::run(args, output),
+            Self::Beforeafter(args) => filters::beforeafter::run(args, output),
             Self::Table(args) => filters::table::run(args, output),
         };
         match result {

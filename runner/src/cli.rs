@@ -73,6 +73,7 @@ impl Command {
                     analyze::Verdict::Ok => Exit::Success,
                     analyze::Verdict::Failed => Exit::Failed,
                     analyze::Verdict::Inconclusive => Exit::Inconclusive,
+                    analyze::Verdict::Exit(code) => Exit::Command(code),
                 })
             }
         }

@@ -17,6 +17,8 @@ pub enum Exit {
     Inconclusive,
     /// Ended by this signal, with everything that was measured written: 128 + its number.
     Signal(u8),
+    /// As a command that was run for the caller ended: its own code.
+    Command(u8),
 }
 
 impl Exit {
@@ -30,6 +32,7 @@ impl Exit {
             Self::Measurement => 3,
             Self::Inconclusive => 4,
             Self::Signal(number) => 128 + number,
+            Self::Command(code) => code,
         }
     }
 }

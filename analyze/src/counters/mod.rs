@@ -1,0 +1,369 @@
+//! Counters out of what kernels and programs print, and the differences between two readings.
+//!
+//! Every format is read into the same thing: a [`Snapshot`], whose counters know their key and the place of their number
+//! in the text. Pairing ([`diff`]) and printing ([`render`]) then need no format of their own, and the differences can be
+//! put into the AFTER text where the numbers stood.
+
+pub mod collect;
+pub mod diagnose;
+pub mod diff;
+pub mod render;
+
+mod columns;
+mod csv;
+mod detect;
+mod json;
+mod lines;
+mod openmetrics;
+mod percpu;
+mod prose;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use crate::error::{Error, Place};
+
+/// The formats that are told apart, by content or by `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// `netstat -s`
+    NetstatS,
+    /// `/proc/net/snmp`, `/proc/net/netstat`: a line of names, then a line of values
+    Snmp,
+    /// `/proc/net/snmp6`
+    Snmp6,
+    /// `/proc/net/dev`
+    Dev,
+    /// `/proc/net/softnet_stat`: hexadecimal, a line per CPU
+    Softnet,
+    /// `nstat -as`
+    Nstat,
+    /// `nstat -asj`
+    NstatJson,
+    /// `ethtool -S`
+    Ethtool,
+    /// `ethtool --json -S`
+    EthtoolJson,
+    /// `ip -s -j link`
+    IpJson,
+    /// `/proc/interrupts`: a column per CPU
+    Interrupts,
+    /// `/proc/softirqs`: a column per CPU
+    Softirqs,
+    /// `/proc/vmstat` and other files of `key value` lines
+    KeyValue,
+    /// Any JSON: numbers by their path
+    Json,
+    /// OpenMetrics or Prometheus text
+    Openmetrics,
+    /// CSV with a header: numeric columns, rows by their other columns
+    Csv,
+    /// Any text: lines by their words
+    Text,
+}
+
+impl Format {
+    /// The name, as `--format` takes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NetstatS => "netstat-s",
+            Self::Snmp => "snmp",
+            Self::Snmp6 => "snmp6",
+            Self::Dev => "dev",
+            Self::Softnet => "softnet",
+            Self::Nstat => "nstat",
+            Self::NstatJson => "nstat-json",
+            Self::Ethtool => "ethtool",
+            Self::EthtoolJson => "ethtool-json",
+            Self::IpJson => "ip-json",
+            Self::Interrupts => "interrupts",
+            Self::Softirqs => "softirqs",
+            Self::KeyValue => "key-value",
+            Self::Json => "json",
+            Self::Openmetrics => "openmetrics",
+            Self::Csv => "csv",
+            Self::Text => "text",
+        }
+    }
+
+    /// Whether what prints this format leaves out counters that are zero, so that a new line started at zero.
+    #[must_use]
+    pub fn hides_zeros(self) -> bool {
+        matches!(self, Self::NetstatS | Self::Nstat | Self::NstatJson | Self::Snmp)
+    }
+
+    /// Whether keys are made of sentences, in which the plural changes with the number and lines may repeat.
+    fn is_prose(self) -> bool {
+        matches!(self, Self::NetstatS | Self::Text)
+    }
+
+    /// Whether the numbers stand in columns that must stay aligned whatever they become.
+    fn is_table(self) -> bool {
+        matches!(self, Self::Dev | Self::Softnet | Self::Interrupts | Self::Softirqs | Self::Nstat)
+    }
+}
+
+/// A number as it stands in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number from zero.
+    Whole(u64),
+    /// A whole number below zero.
+    Below(i64),
+    /// A number with this many digits after its point.
+    Real(f64, u8),
+}
+
+impl Value {
+    /// Reads a decimal number. `None` where it is none, is not finite, or does not fit 64 bits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+        if !digits.first()?.is_ascii_digit() {
+            return None;
+        }
+        if digits.iter().all(u8::is_ascii_digit) {
+            return match text.parse::<u64>() {
+                Ok(v) => Some(Self::Whole(v)),
+                Err(_) => text.parse::<i64>().ok().map(Self::signed),
+            };
+        }
+        if !digits.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-')) {
+            return None;
+        }
+        let value: f64 = text.parse().ok().filter(|v: &f64| v.is_finite())?;
+        let fraction = text.split(['e', 'E']).next().and_then(|m| m.split_once('.')).map_or(0, |(_, f)| f.len());
+        Some(Self::Real(value, u8::try_from(fraction).unwrap_or(u8::MAX)))
+    }
+
+    fn signed(v: i64) -> Self {
+        u64::try_from(v).map_or(Self::Below(v), Self::Whole)
+    }
+
+    /// As a whole number, where it is one.
+    #[must_use]
+    pub fn whole(self) -> Option<i128> {
+        match self {
+            Self::Whole(v) => Some(v.into()),
+            Self::Below(v) => Some(v.into()),
+            Self::Real(..) => None,
+        }
+    }
+
+    /// As the nearest double.
+    #[must_use]
+    pub fn real(self) -> f64 {
+        match self {
+            Self::Whole(v) => v as f64,
+            Self::Below(v) => v as f64,
+            Self::Real(v, _) => v,
+        }
+    }
+}
+
+/// How a counter comes round to zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    /// At 2^32.
+    ThirtyTwo,
+    /// At 2^64, which does not happen: if it fell, it was set back.
+    SixtyFour,
+    /// The format does not say.
+    Unknown,
+}
+
+/// What a number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows: a difference means something.
+    Counter(Bits),
+    /// Any number of a format that does not say what it counts: the difference is plain arithmetic, and may be below zero.
+    Number,
+    /// A state or a setting: it is told, not subtracted.
+    Gauge,
+}
+
+/// One number of a snapshot.
+#[derive(Clone, Debug)]
+pub struct Counter<'a> {
+    /// Index into [`Snapshot::sources`].
+    pub source: u32,
+    /// The CPU whose part of the counter it is.
+    pub cpu: Option<u32>,
+    /// Its name within the source.
+    pub key: Cow<'a, str>,
+    /// Its value.
+    pub value: Value,
+    /// What it is.
+    pub kind: Kind,
+    /// Where it stands in the text: first byte, length.
+    pub at: usize,
+    /// Length of its digits in bytes.
+    pub len: u32,
+}
+
+/// One reading.
+#[derive(Clone, Debug)]
+pub struct Snapshot<'a> {
+    /// The file it came from, for messages; `-` for standard input.
+    pub file: String,
+    /// Its format.
+    pub format: Format,
+    /// The text itself.
+    pub text: &'a str,
+    /// Where counters come from: `snmp`, `dev:eth0`, `softirqs`, …
+    pub sources: Vec<String>,
+    /// The numbers, in the order of the text.
+    pub counters: Vec<Counter<'a>>,
+}
+
+/// What a format's reader needs besides the text.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--format`.
+    pub format: Option<Format>,
+    /// `--key`: the columns that identify a CSV row; empty: those that are not numeric.
+    pub key_columns: Vec<String>,
+    /// The source's name where the text does not say it (`ethtool:eth0`); the format's name otherwise.
+    pub source: Option<String>,
+}
+
+/// What is wrong with a text, before its file's name is known.
+#[derive(Debug, PartialEq, Eq)]
+struct Fault {
+    line: u64,
+    column: Option<String>,
+    reason: String,
+}
+
+impl Fault {
+    fn new(line: u64, reason: impl Into<String>) -> Self {
+        Self { line, column: None, reason: reason.into() }
+    }
+}
+
+/// The snapshot while it is being read.
+struct Builder<'a> {
+    text: &'a str,
+    default_source: String,
+    sources: Vec<String>,
+    counters: Vec<Counter<'a>>,
+}
+
+impl<'a> Builder<'a> {
+    /// The index of a source, made where it is new. Sources come in runs, so the last is looked at first.
+    fn source(&mut self, name: &str) -> u32 {
+        let at = if self.sources.last().is_some_and(|s| s == name) {
+            self.sources.len() - 1
+        } else if let Some(at) = self.sources.iter().position(|s| s == name) {
+            at
+        } else {
+            self.sources.push(name.to_owned());
+            self.sources.len() - 1
+        };
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+
+    fn default_source(&mut self) -> u32 {
+        let name = std::mem::take(&mut self.default_source);
+        let at = self.source(&name);
+        self.default_source = name;
+        at
+    }
+
+    /// Adds the number that `digits`, a slice of the text, spells in decimal.
+    fn decimal(&mut self, source: u32, key: Cow<'a, str>, digits: &'a str, kind: Kind) -> Result<(), Fault> {
+        let Some(value) = Value::parse(digits) else {
+            return Err(Fault::new(self.line_of(digits), not_a_number(&key, digits)));
+        };
+        self.push(source, None, key, digits, value, kind);
+        Ok(())
+    }
+
+    fn push(&mut self, source: u32, cpu: Option<u32>, key: Cow<'a, str>, digits: &'a str, value: Value, kind: Kind) {
+        let at = self.offset(digits);
+        let len = u32::try_from(digits.len()).unwrap_or(u32::MAX);
+        self.counters.push(Counter { source, cpu, key, value, kind, at, len });
+    }
+
+    /// Where a slice of the text starts in it.
+    fn offset(&self, slice: &str) -> usize {
+        (slice.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
+    }
+
+    /// The line, from 1, in which a slice of the text starts.
+    fn line_of(&self, slice: &str) -> u64 {
+        line_at(self.text, self.offset(slice))
+    }
+}
+
+fn not_a_number(key: &str, cell: &str) -> String {
+    let cell = clip(cell);
+    if cell.bytes().all(|b| b.is_ascii_digit()) && !cell.is_empty() {
+        format!("the value `{cell}` of `{key}` does not fit 64 bits")
+    } else {
+        format!("the value `{cell}` of `{key}` is not a number")
+    }
+}
+
+/// The start of a cell, short enough for a message.
+fn clip(cell: &str) -> Cow<'_, str> {
+    match cell.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", &cell[..end]).into(),
+        None => cell.into(),
+    }
+}
+
+/// The line, from 1, of a byte of a text.
+fn line_at(text: &str, at: usize) -> u64 {
+    memchr::memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64 + 1
+}
+
+impl<'a> Snapshot<'a> {
+    /// Reads a text. `file` is for messages.
+    pub fn read(file: &str, text: &'a str, options: &Options) -> Result<Self, Error> {
+        let fail = |fault: Fault| Error::Data {
+            place: Place { file: file.to_owned(), line: fault.line, column: fault.column },
+            reason: fault.reason,
+        };
+        if text.trim().is_empty() {
+            return Err(fail(Fault::new(0, "the snapshot is empty")));
+        }
+        let format = options.format.unwrap_or_else(|| detect::detect(text));
+        let default_source = options.source.clone().unwrap_or_else(|| format.name().to_owned());
+        let mut b = Builder { text, default_source, sources: Vec::new(), counters: Vec::new() };
+        match format {
+            Format::NetstatS | Format::Text => {
+                prose::read(&mut b, format == Format::NetstatS);
+                Ok(())
+            }
+            Format::Snmp => columns::snmp(&mut b),
+            Format::Dev => columns::dev(&mut b),
+            Format::Softnet => percpu::softnet(&mut b),
+            Format::Interrupts | Format::Softirqs => percpu::interrupts(&mut b),
+            Format::Snmp6 | Format::KeyValue | Format::Nstat => lines::key_value(&mut b, format),
+            Format::Ethtool => lines::ethtool(&mut b),
+            Format::NstatJson | Format::EthtoolJson | Format::IpJson | Format::Json => json::read(&mut b, format),
+            Format::Openmetrics => openmetrics::read(&mut b),
+            Format::Csv => csv::read(&mut b, &options.key_columns),
+        }
+        .map_err(fail)?;
+        Ok(Self { file: file.to_owned(), format, text, sources: b.sources, counters: b.counters })
+    }
+
+    /// The line, from 1, of a byte of the text.
+    #[must_use]
+    pub fn line(&self, at: usize) -> u64 {
+        line_at(self.text, at)
+    }
+
+    /// The source of a counter.
+    #[must_use]
+    pub fn source_of(&self, counter: &Counter<'_>) -> &str {
+        self.sources.get(counter.source as usize).map_or("", String::as_str)
+    }
+}

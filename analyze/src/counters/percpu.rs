@@ -1,0 +1,85 @@
+//! `/proc/net/softnet_stat`, `/proc/interrupts`, `/proc/softirqs`: a line or a column per CPU.
+
+use std::borrow::Cow;
+
+use super::{Bits, Builder, Fault, Kind, Value, not_a_number};
+
+/// The columns of `softnet_stat` that have names; the others are always zero.
+const SOFTNET: &[(usize, &str, Kind)] = &[
+    (0, "processed", Kind::Counter(Bits::ThirtyTwo)),
+    (1, "dropped", Kind::Counter(Bits::ThirtyTwo)),
+    (2, "time_squeeze", Kind::Counter(Bits::ThirtyTwo)),
+    (8, "cpu_collision", Kind::Counter(Bits::ThirtyTwo)),
+    (9, "received_rps", Kind::Counter(Bits::ThirtyTwo)),
+    (10, "flow_limit_count", Kind::Counter(Bits::ThirtyTwo)),
+    (11, "backlog_length", Kind::Gauge),
+    (13, "input_queue_length", Kind::Gauge),
+    (14, "process_queue_length", Kind::Gauge),
+];
+
+/// Where kernels from 5.10 on put the line's CPU; before that, lines were numbered.
+const SOFTNET_CPU: usize = 12;
+
+/// `/proc/net/softnet_stat`.
+pub fn softnet(b: &mut Builder<'_>) -> Result<(), Fault> {
+    let source = b.default_source();
+    for (at, line) in b.text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+        let number = at as u64 + 1;
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let hex = |index: usize| -> Result<Option<(&str, u64)>, Fault> {
+            let Some(cell) = cells.get(index) else { return Ok(None) };
+            match u64::from_str_radix(cell, 16) {
+                Ok(value) if cell.bytes().all(|c| c.is_ascii_hexdigit()) => Ok(Some((cell, value))),
+                _ => Err(Fault::new(number, format!("`{}` is not a hexadecimal number", super::clip(cell)))),
+            }
+        };
+        let row = u32::try_from(at).unwrap_or(u32::MAX);
+        let cpu = hex(SOFTNET_CPU)?.map_or(row, |(_, cpu)| u32::try_from(cpu).unwrap_or(u32::MAX));
+        for &(index, name, kind) in SOFTNET {
+            if let Some((cell, value)) = hex(index)? {
+                b.push(source, Some(cpu), Cow::Borrowed(name), cell, Value::Whole(value), kind);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `/proc/interrupts` and `/proc/softirqs`. The CPUs are those of the header: offline ones have no column.
+pub fn interrupts<'a>(b: &mut Builder<'a>) -> Result<(), Fault> {
+    let source = b.default_source();
+    let mut lines = b.text.lines().enumerate();
+    let cpus: Vec<u32> = (lines.next().map_or("", |(_, l)| l).split_whitespace())
+        .map(|word| word.strip_prefix("CPU").and_then(|n| n.parse().ok()))
+        .collect::<Option<_>>()
+        .ok_or_else(|| Fault::new(1, "expected a header of CPUs, `CPU0 CPU1 …`"))?;
+    for (at, line) in lines.filter(|(_, l)| !l.trim().is_empty()) {
+        let number = at as u64 + 1;
+        let Some((label, rest)) = line.split_once(':') else {
+            return Err(Fault::new(number, "expected `name: counts`"));
+        };
+        let label = label.trim();
+        let mut words = rest.split_whitespace();
+        // Errors are counted for the whole machine.
+        let per_cpu = !matches!(label, "ERR" | "MIS" | "Err");
+        let wanted = if per_cpu { cpus.len() } else { 1 };
+        let cells: Vec<&'a str> =
+            words.by_ref().take(wanted).take_while(|w| w.bytes().all(|c| c.is_ascii_digit())).collect();
+        // The number of a line can go to another device after a reload: the device's own name belongs to the key.
+        let device = if label.bytes().all(|c| c.is_ascii_digit()) { rest.split_whitespace().last() } else { None };
+        let key: Cow<'a, str> = match device.filter(|d| !d.bytes().all(|c| c.is_ascii_digit())) {
+            Some(device) => Cow::Owned(format!("{label} {device}")),
+            None => Cow::Borrowed(label),
+        };
+        if cells.len() != wanted {
+            return Err(Fault::new(number, format!("`{label}` has {} counts for {} CPUs", cells.len(), cpus.len())));
+        }
+        for (cell, cpu) in cells.into_iter().zip(&cpus) {
+            let Some(value) = Value::parse(cell) else {
+                return Err(Fault::new(number, not_a_number(&key, cell)));
+            };
+            let cpu = per_cpu.then_some(*cpu);
+            b.push(source, cpu, key.clone(), cell, value, Kind::Counter(Bits::ThirtyTwo));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! `netstat -s` and any other text: a number is known by the words around it and by the headings above it.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::{Bits, Builder, Kind, Value};
+
+/// Levels and settings of `netstat -s`, by heading and words.
+const GAUGES: &[&str] = &[
+    "Ip: Forwarding",
+    "Ip: DefaultTTL",
+    "Ip: Default TTL is",
+    "Ip6: Forwarding",
+    "Tcp: connections established",
+    "Tcp: RtoMin",
+    "Tcp: RtoMax",
+    "Tcp: MaxConn",
+    "Sctp: Current Associations",
+];
+
+/// Reads every number that stands by itself. Its key is the path of headings by indentation, then its line's words.
+pub fn read<'a>(b: &mut Builder<'a>, netstat: bool) {
+    let source = b.default_source();
+    let plain = if netstat { Kind::Counter(Bits::SixtyFour) } else { Kind::Number };
+    // Headings that are still open: how far they are indented, and how much of `path` they need.
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    let mut path = String::new();
+    let mut numbers: Vec<Number<'a>> = Vec::new();
+    for line in b.text.lines() {
+        let words = line.trim();
+        if words.is_empty() {
+            continue;
+        }
+        numbers.clear();
+        find_numbers(words, &mut numbers);
+        // A line of nothing but numbers stands under its heading, however wide the numbers have become.
+        let bare = words.bytes().all(|c| c.is_ascii_digit() || c == b' ' || c == b'.');
+        let indent = match open.last() {
+            Some((above, _)) if bare => above + 1,
+            _ => indent(line),
+        };
+        while open.last().is_some_and(|(i, _)| *i >= indent) {
+            open.pop();
+        }
+        path.truncate(open.last().map_or(0, |(_, len)| *len));
+        let own: Cow<'a, str> = match numbers.as_slice() {
+            [] => one_blank(words.trim_end_matches(':')),
+            [one] if one.unit == 0 => around(words, one),
+            several => Cow::Owned(skeleton(words, several)),
+        };
+        for (index, number) in numbers.iter().enumerate() {
+            let mut key = String::with_capacity(path.len() + own.len() + 4);
+            key.push_str(&path);
+            key.push_str(&own);
+            if numbers.len() > 1 {
+                let _ = write!(key, " [{}]", index + 1);
+            }
+            let gauge = number.level || (netstat && GAUGES.contains(&key.as_str()));
+            let kind = if gauge { Kind::Gauge } else { plain };
+            b.push(source, None, Cow::Owned(key), number.digits, number.value, kind);
+        }
+        if !bare {
+            path.push_str(&own);
+            path.push_str(": ");
+            open.push((indent, path.len()));
+        }
+    }
+}
+
+/// A number of a line.
+struct Number<'a> {
+    start: usize,
+    digits: &'a str,
+    value: Value,
+    /// It is a share, a setting, or another number made readable: nothing to subtract.
+    level: bool,
+    /// Bytes of the unit after it, which changes with its size (`3.1 KiB`, later `3.9 GiB`) and is not part of the key.
+    unit: usize,
+}
+
+fn indent(line: &str) -> usize {
+    let mut columns = 0;
+    for c in line.bytes() {
+        match c {
+            b' ' => columns += 1,
+            b'\t' => columns = (columns / 8 + 1) * 8,
+            _ => break,
+        }
+    }
+    columns
+}
+
+/// The line without its only number; its place is marked where words stand on both sides.
+fn around<'a>(line: &'a str, number: &Number<'a>) -> Cow<'a, str> {
+    let (head, tail) = (line[..number.start].trim(), line[number.start + number.digits.len()..].trim());
+    match (head, tail) {
+        ("", tail) => one_blank(tail),
+        (head, "") => one_blank(head.trim_end_matches([':', '=']).trim_end()),
+        (head, tail) => Cow::Owned(format!("{} {{}} {}", one_blank(head), one_blank(tail))),
+    }
+}
+
+/// The words with one blank between them: columns shift with their numbers.
+fn one_blank(words: &str) -> Cow<'_, str> {
+    if !words.contains("  ") && !words.contains('\t') {
+        return Cow::Borrowed(words);
+    }
+    let mut out = String::with_capacity(words.len());
+    push_words(&mut out, words);
+    Cow::Owned(out)
+}
+
+fn skeleton(line: &str, numbers: &[Number<'_>]) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut from = 0;
+    for number in numbers {
+        push_words(&mut out, &line[from..number.start]);
+        out.push_str("{}");
+        from = number.start + number.digits.len() + number.unit;
+    }
+    push_words(&mut out, &line[from..]);
+    out.trim().to_owned()
+}
+
+fn push_words(out: &mut String, text: &str) {
+    let mut blank = false;
+    for c in text.chars() {
+        if c.is_whitespace() {
+            blank = true;
+            continue;
+        }
+        if std::mem::take(&mut blank) {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    if blank {
+        out.push(' ');
+    }
+}
+
+/// Finds the numbers that stand by themselves or after `name:`; never inside words, addresses, times, dates or `0x…`.
+fn find_numbers<'a>(line: &'a str, out: &mut Vec<Number<'a>>) {
+    let bytes = line.as_bytes();
+    let is_word = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b':' | b'-' | b'+') || c >= 0x80;
+    let mut at = 0;
+    let mut last_was_number = false;
+    while at < bytes.len() {
+        if !is_word(bytes[at]) {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len() && is_word(bytes[at]) {
+            at += 1;
+        }
+        let mut end = at;
+        while end > start && matches!(bytes[end - 1], b'.' | b':' | b'-' | b'+') {
+            end -= 1;
+        }
+        let mut from = start;
+        // `bytes:123` counts; `12:30:01`, `fe80::1` and `00:11:22` do not.
+        if let Some(colon) = memchr::memrchr(b':', &bytes[start..end]) {
+            let name = &bytes[start..start + colon];
+            let short_hex = name.len() <= 2 && name.iter().all(u8::is_ascii_hexdigit);
+            let words = name.first().is_some_and(u8::is_ascii_alphabetic);
+            let is_name = words && !short_hex && !name.contains(&b':') && !name.contains(&b'.');
+            if is_name {
+                from = start + colon + 1;
+            }
+        }
+        // A prefix length (`10.0.0.0/24`) or a path is not a share of two numbers.
+        let after_slash = start > 0 && bytes[start - 1] == b'/' && !last_was_number;
+        let candidate = &line[from..end];
+        // `2: eth0` is a label.
+        let label = start == 0 && from == 0 && bytes.get(end) == Some(&b':');
+        match Value::parse(candidate).filter(|_| !after_slash && !label) {
+            Some(value) => {
+                let unit = if from > 0 && bytes[from - 1] == b'(' { readable_unit(&line[end..]) } else { 0 };
+                let level = unit > 0 || bytes.get(end) == Some(&b'%') || is_setting(&line[..from]);
+                out.push(Number { start: from, digits: candidate, value, level, unit });
+                last_was_number = true;
+            }
+            None => last_was_number = false,
+        }
+    }
+}
+
+/// Length of ` KiB)` and its like, which says the number before it once more for people.
+fn readable_unit(rest: &str) -> usize {
+    let unit = rest.split(')').next().unwrap_or_default();
+    let prefix = unit.trim_start().strip_suffix("iB").or_else(|| unit.trim_start().strip_suffix('B'));
+    if prefix.is_some_and(|p| matches!(p, "" | "K" | "k" | "M" | "G" | "T" | "P")) { unit.len() } else { 0 }
+}
+
+/// Whether what stands before a number calls it a setting of an interface.
+fn is_setting(before: &str) -> bool {
+    const SETTINGS: &[&str] = &["mtu", "qlen", "txqueuelen", "prefixlen", "scopeid", "metric", "flags"];
+    let word = before.trim_end_matches([' ', '=', ':']).rsplit([' ', '\t', ',']).next().unwrap_or_default();
+    SETTINGS.iter().any(|s| word.eq_ignore_ascii_case(s))
+}
+
+/// A key in the form in which keys are paired: one number's plural is another's singular.
+pub fn without_plurals(key: &str) -> String {
+    let mut out = String::with_capacity(key.len());
+    for (index, word) in key.split(' ').enumerate() {
+        if index > 0 {
+            out.push(' ');
+        }
+        let (stem, mark) = match word.find(|c: char| !c.is_alphanumeric()) {
+            Some(at) if at > 0 => word.split_at(at),
+            _ => (word, ""),
+        };
+        match stem {
+            "was" | "were" => out.push_str("was"),
+            "has" | "have" => out.push_str("has"),
+            _ if stem.len() > 4 && stem.ends_with("ies") => {
+                out.push_str(&stem[..stem.len() - 3]);
+                out.push('y');
+            }
+            _ if stem.len() > 3 && stem.ends_with('s') && !stem.ends_with("ss") => {
+                out.push_str(&stem[..stem.len() - 1]);
+            }
+            _ => out.push_str(stem),
+        }
+        out.push_str(mark);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(line: &str) -> Vec<&str> {
+        let mut out = Vec::new();
+        find_numbers(line, &mut out);
+        out.into_iter().map(|n| n.digits).collect()
+    }
+
+    #[test]
+    fn only_numbers_that_stand_by_themselves() {
+        assert_eq!(numbers("5910 total packets received"), ["5910"]);
+        assert_eq!(numbers("rx0_drops InType3: 7"), ["7"]);
+        assert_eq!(numbers("RX packets:12 errors:0"), ["12", "0"]);
+        assert_eq!(numbers("inet 10.0.0.1/24 at 00:11:22:33:44:55, 12:30:01 on 2024-01-02, fe80::1"), [] as [&str; 0]);
+        assert_eq!(numbers("0x1f 3ms v2 1.2.3"), [] as [&str; 0]);
+        assert_eq!(numbers("(12) 45% -3 1.50, 7."), ["12", "45", "-3", "1.50", "7"]);
+        assert_eq!(numbers("done 3/17"), ["3", "17"]);
+    }
+
+    #[test]
+    fn singular_and_plural_pair() {
+        for (one, many) in [
+            ("packet received", "packets received"),
+            ("query sent", "queries sent"),
+            ("Tcp: ACK was sent", "Tcp: ACKs were sent"),
+            ("address, lost", "address, lost"),
+        ] {
+            assert_eq!(without_plurals(one), without_plurals(many));
+        }
+        assert_ne!(without_plurals("segments received"), without_plurals("segments sent"));
+    }
+}

@@ -1,0 +1,254 @@
+//! Differences as text, CSV and JSON.
+
+use std::io::Write;
+
+use schemas::{columns::number, units::three_digits};
+use serde_json::{Value as Json, json};
+
+use super::diff::{Change, Delta, Note};
+use super::{Format, Snapshot};
+use crate::error::Error;
+
+/// The header of the `counters` table.
+pub const HEADER: [&str; 9] = ["host", "source", "key", "before", "after", "delta", "elapsed_s", "rate_per_s", "note"];
+
+/// Which differences are wanted.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// Leave out what did not change.
+    pub nonzero: bool,
+    /// Only these keys.
+    pub keys: Option<regex::Regex>,
+    /// Not these keys.
+    pub ignore: Option<regex::Regex>,
+}
+
+impl Wanted {
+    fn filters(&self) -> bool {
+        self.nonzero || self.keys.is_some() || self.ignore.is_some()
+    }
+
+    /// Whether a difference is wanted.
+    #[must_use]
+    pub fn wants(&self, change: &Change<'_>) -> bool {
+        let matches = |r: &regex::Regex| r.is_match(&change.key) || r.is_match(change.source);
+        self.keys.as_ref().is_none_or(matches)
+            && !self.ignore.as_ref().is_some_and(matches)
+            && !(self.nonzero && is_quiet(change))
+    }
+}
+
+/// Whether a change tells nothing: no difference, or a level that stayed.
+fn is_quiet(change: &Change<'_>) -> bool {
+    match (change.delta, change.note) {
+        (Some(delta), _) => delta.is_zero(),
+        (None, Note::Gauge) => change.before == change.after,
+        (None, _) => false,
+    }
+}
+
+/// Writes AFTER's text with the differences where the numbers stood; with `per_s`, rates over that many seconds.
+pub fn text(
+    out: &mut dyn Write,
+    after: &Snapshot<'_>,
+    changes: &[Change<'_>],
+    wanted: &Wanted,
+    per_s: Option<f64>,
+) -> Result<(), Error> {
+    let text = String::with_capacity(after.text.len());
+    let mut page = Page { text, after, filters: wanted.filters(), line: 0, numbers: 0, kept: 0, was: String::new() };
+    let mut from = 0;
+    for change in changes {
+        let Some((at, len)) = change.at else { continue };
+        page.gap(&after.text[from..at]);
+        page.number(change, &after.text[at..at + len], &after.text[at + len..], wanted.wants(change), per_s);
+        from = at + len;
+    }
+    page.gap(&after.text[from..]);
+    page.finish();
+    if !page.text.is_empty() && !page.text.ends_with('\n') {
+        page.text.push('\n');
+    }
+    out.write_all(page.text.as_bytes())?;
+    Ok(())
+}
+
+/// The page that is being written, a line of which can still be withdrawn.
+struct Page<'p> {
+    text: String,
+    after: &'p Snapshot<'p>,
+    filters: bool,
+    /// Where the current line starts, and with it a line of names that waits for its values.
+    line: usize,
+    numbers: usize,
+    kept: usize,
+    was: String,
+}
+
+impl Page<'_> {
+    fn gap(&mut self, gap: &str) {
+        if !self.filters && self.was.is_empty() {
+            self.text.push_str(gap);
+            return;
+        }
+        let mut rest = gap;
+        while let Some(end) = memchr::memchr(b'\n', rest.as_bytes()) {
+            self.text.push_str(&rest[..end]);
+            // The names above the values of `/proc/net/snmp` share the fate of their values.
+            let names = self.after.format == Format::Snmp && self.numbers == 0;
+            if self.finish() {
+                self.text.push('\n');
+            }
+            if !names {
+                self.line = self.text.len();
+            }
+            (self.numbers, self.kept) = (0, 0);
+            rest = &rest[end + 1..];
+        }
+        self.text.push_str(rest);
+    }
+
+    /// Ends the current line. `false` where it goes, because all its numbers are unwanted.
+    fn finish(&mut self) -> bool {
+        self.text.push_str(&std::mem::take(&mut self.was));
+        let stays = !self.filters || self.numbers == 0 || self.kept > 0;
+        if !stays {
+            self.text.truncate(self.line);
+        }
+        stays
+    }
+
+    fn number(&mut self, change: &Change<'_>, digits: &str, rest: &str, wanted: bool, per_s: Option<f64>) {
+        self.numbers += 1;
+        self.kept += usize::from(wanted);
+        let format = self.after.format;
+        let shown = match (change.note, change.delta) {
+            (Note::Gauge, _) => {
+                if let (Some(before), Some(after)) = (change.before, change.after)
+                    && before != after
+                    && (format.is_prose() || matches!(format, Format::KeyValue | Format::Ethtool))
+                    && rest.lines().next().is_none_or(|l| !l.bytes().any(|b| b.is_ascii_digit()))
+                {
+                    self.was = format!(" (was {before})");
+                }
+                self.text.push_str(digits);
+                return;
+            }
+            (note, None) => placeholder(format, note).to_owned(),
+            (_, Some(delta)) => match (per_s, delta) {
+                (Some(seconds), _) => three_digits(delta.real() / seconds),
+                (None, Delta::Whole(v)) if format == Format::Softnet && v >= 0 => format!("{v:0w$x}", w = digits.len()),
+                (None, delta) => delta.to_string(),
+            },
+        };
+        let blanks = self.text.len() - self.text.trim_end_matches(' ').len();
+        let line_start = self.text.len() == blanks || self.text.as_bytes()[self.text.len() - blanks - 1] == b'\n';
+        let in_column = format.is_table() || (blanks >= 2 && !line_start);
+        if shown.len() < digits.len() && in_column {
+            self.text.extend(std::iter::repeat_n(' ', digits.len() - shown.len()));
+        } else if shown.len() > digits.len() && in_column {
+            // A sign or a word may be wider: it takes the blanks before it, but never the last one.
+            let take = (shown.len() - digits.len()).min(blanks.saturating_sub(1));
+            self.text.truncate(self.text.len() - take);
+        }
+        self.text.push_str(&shown);
+    }
+}
+
+/// What stands where there is no difference: never a number, and nothing that breaks the format.
+fn placeholder(format: Format, note: Note) -> &'static str {
+    match format {
+        Format::Json | Format::IpJson | Format::EthtoolJson | Format::NstatJson => "null",
+        Format::Openmetrics => "NaN",
+        Format::Csv => "",
+        _ => note.word(),
+    }
+}
+
+fn cell(value: Option<Delta>) -> String {
+    value.map(|v| v.to_string()).unwrap_or_default()
+}
+
+fn key_of(change: &Change<'_>, seen: &mut std::collections::HashMap<String, u32>) -> String {
+    let key = match change.cpu {
+        Some(cpu) => format!("{}[cpu{cpu}]", change.key),
+        None => change.key.clone().into_owned(),
+    };
+    // Sentences may repeat: a key is still one row's.
+    let times = seen.entry(format!("{}\n{key}", change.source)).or_default();
+    *times += 1;
+    if *times > 1 { format!("{key} ({times})") } else { key }
+}
+
+/// Writes rows of the `counters` table, without its header.
+pub fn csv(
+    out: &mut dyn Write,
+    host: &str,
+    changes: &[Change<'_>],
+    wanted: &Wanted,
+    elapsed: Option<f64>,
+) -> Result<(), Error> {
+    let mut writer = csv::WriterBuilder::new().from_writer(out);
+    let mut seen = std::collections::HashMap::new();
+    let seconds = elapsed.map(number).unwrap_or_default();
+    for change in changes {
+        let key = key_of(change, &mut seen);
+        if !wanted.wants(change) {
+            continue;
+        }
+        let rate = rate(change, elapsed).map(number).unwrap_or_default();
+        let (before, after, delta) = (cell(change.before), cell(change.after), cell(change.delta));
+        writer
+            .write_record([host, change.source, &key, &before, &after, &delta, &seconds, &rate, change.note.word()])
+            .map_err(output)?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+/// The CSV writer's error as ours: writing to memory or a pipe has no other kind.
+fn output(error: csv::Error) -> Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(e) => Error::Output(e),
+        other => Error::Output(std::io::Error::other(format!("{other:?}"))),
+    }
+}
+
+fn rate(change: &Change<'_>, elapsed: Option<f64>) -> Option<f64> {
+    let seconds = elapsed.filter(|s| *s > 0.0)?;
+    (change.note != Note::Ambiguous).then_some(())?;
+    change.delta.map(|d| d.real() / seconds)
+}
+
+/// The rows of the `counters` table as JSON objects.
+#[must_use]
+pub fn objects(host: &str, changes: &[Change<'_>], wanted: &Wanted, elapsed: Option<f64>) -> Vec<Json> {
+    let mut seen = std::collections::HashMap::new();
+    let exact = |value: Option<Delta>| match value {
+        None => Json::Null,
+        Some(Delta::Whole(v)) => match (u64::try_from(v), i64::try_from(v)) {
+            (Ok(v), _) => json!(v),
+            (_, Ok(v)) => json!(v),
+            _ => json!(v as f64),
+        },
+        Some(delta @ Delta::Real(..)) => json!(delta.to_string().parse::<f64>().unwrap_or(delta.real())),
+    };
+    changes
+        .iter()
+        .map(|change| (key_of(change, &mut seen), change))
+        .filter(|(_, change)| wanted.wants(change))
+        .map(|(key, change)| {
+            json!({
+                "host": host,
+                "source": change.source,
+                "key": key,
+                "before": exact(change.before),
+                "after": exact(change.after),
+                "delta": exact(change.delta),
+                "elapsed_s": elapsed,
+                "rate_per_s": rate(change, elapsed),
+                "note": change.note.word(),
+            })
+        })
+        .collect()
+}
