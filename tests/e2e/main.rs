@@ -1,1 +1,3 @@
 //! end to end
+
+mod selectors;
