@@ -8,6 +8,7 @@
 pub mod counters;
 pub mod error;
 pub mod filters;
+pub mod plot;
 pub mod stats;
 pub mod table;
 
@@ -21,6 +22,7 @@ use std::io::Write;
 pub enum Filter {
     Aggregate(filters::aggregate::Args),
     Beforeafter(Box<filters::beforeafter::Args>),
+    Plot(Box<filters::plot::Args>),
     Table(filters::table::Args),
 }
 
@@ -30,6 +32,7 @@ impl Filter {
         let result = match self {
             Self::Aggregate(args) => filters::aggregate::run(args, output),
             Self::Beforeafter(args) => filters::beforeafter::run(args, output),
+            Self::Plot(args) => filters::plot::run(args, output),
             Self::Table(args) => filters::table::run(args, output),
         };
         match result {

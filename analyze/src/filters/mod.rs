@@ -2,4 +2,5 @@
 
 pub mod aggregate;
 pub mod beforeafter;
+pub mod plot;
 pub mod table;

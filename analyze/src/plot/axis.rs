@@ -1,0 +1,535 @@
+//! Axes: what a quantity is called, in which unit a figure says it, and where its ticks are.
+
+use schemas::{
+    metrics,
+    units::{Unit, human, three_digits},
+};
+
+/// What an axis shows: the words and the unit of its column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantity {
+    /// What a person calls it.
+    pub label: String,
+    /// Its unit, where one is known.
+    pub unit: Option<Unit>,
+    /// What service demand is counted per (`KiB` or `transaction`), where that is the unit.
+    pub per: Option<String>,
+}
+
+impl Quantity {
+    /// The quantity that a column holds: from the registry, or from the unit at the end of the column's name.
+    #[must_use]
+    pub fn of_column(name: &str) -> Self {
+        const SUFFIXES: [(&str, Unit); 7] = [
+            ("_bits_per_s", Unit::BitsPerSecond),
+            ("_per_s", Unit::PerSecond),
+            ("_bytes", Unit::Bytes),
+            ("_us", Unit::Microseconds),
+            ("_s", Unit::Seconds),
+            ("_ratio", Unit::Ratio),
+            ("_service_demand", Unit::ServiceDemand),
+        ];
+        if let Some(metric) = metrics::find(name) {
+            return Self { label: metric.label.to_owned(), unit: Some(metric.unit), per: None };
+        }
+        let (stem, unit) = SUFFIXES
+            .iter()
+            .find_map(|(suffix, unit)| name.strip_suffix(suffix).map(|stem| (stem, Some(*unit))))
+            .unwrap_or((name, None));
+        let stem = stem.strip_prefix(schemas::columns::AXIS_PREFIX).unwrap_or(stem);
+        Self { label: stem.replace('_', " "), unit, per: None }
+    }
+
+    /// A quantity with its own words.
+    #[must_use]
+    pub fn new(label: impl Into<String>, unit: Option<Unit>) -> Self {
+        Self { label: label.into(), unit, per: None }
+    }
+}
+
+/// How values are laid out along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    /// Evenly.
+    Linear,
+    /// By their decimal logarithm.
+    Log10,
+    /// By their logarithm to base two, with ticks at powers of two: sizes.
+    Log2,
+    /// Shares of a distribution by the logarithm of how many are beyond: 90 %, 99 %, 99.9 % are equally far apart. Values
+    /// are 1 ÷ (1 − share).
+    Nines,
+    /// Names, one per whole number from 0.
+    Names,
+}
+
+impl Spacing {
+    /// Whether only positive values have a place.
+    #[must_use]
+    pub fn is_logarithmic(self) -> bool {
+        matches!(self, Self::Log10 | Self::Log2 | Self::Nines)
+    }
+}
+
+/// A tick: where, and what stands beside it (nothing at minor ticks).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tick {
+    /// In the unit of the data.
+    pub value: f64,
+    /// Empty for a minor tick.
+    pub label: String,
+}
+
+/// An axis with its range, in the unit of the data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What it shows.
+    pub quantity: Quantity,
+    /// How values are laid out.
+    pub spacing: Spacing,
+    /// The value at its start.
+    pub min: f64,
+    /// The value at its end.
+    pub max: f64,
+    /// The names along an axis of [`Spacing::Names`].
+    pub names: Vec<String>,
+    /// Whether zero would belong on it and was left out, which the figure then says.
+    pub truncated: bool,
+    format: Format,
+}
+
+/// How the axis writes its values: one scale for all of them, or each tick with its own prefix.
+#[derive(Clone, Debug, PartialEq)]
+enum Format {
+    /// Divided by the factor; the unit stands in the axis' title.
+    Scaled { factor: f64, unit: String },
+    /// Each with its prefix; the title names the plain unit.
+    Prefixed { unit: String },
+    /// Times from nanoseconds to seconds: each tick has its unit.
+    Times { per_second: f64, range: String },
+}
+
+impl Axis {
+    /// An axis for values between `low` and `high` (in any order of magnitude; equal values get room around them). A linear
+    /// axis starts at zero unless `zoom`.
+    #[must_use]
+    pub fn new(quantity: Quantity, spacing: Spacing, low: f64, high: f64, zoom: bool) -> Self {
+        let (low, high) = if low.is_finite() && high.is_finite() { (low.min(high), high.max(low)) } else { (0.0, 1.0) };
+        let mut truncated = false;
+        let (min, max) = match spacing {
+            Spacing::Names => (-0.5, high + 0.5),
+            Spacing::Linear => {
+                let (mut min, mut max) = if zoom { (low, high) } else { (low.min(0.0), high.max(0.0)) };
+                if max - min <= 0.0 {
+                    let around = if min == 0.0 { 1.0 } else { min.abs() * 0.5 };
+                    (min, max) = (min - around, max + around);
+                }
+                let margin = (max - min) * 0.06;
+                // A margin below zero would show values that cannot be.
+                min = if min == 0.0 || (min > 0.0 && min < margin) { 0.0 } else { min - margin };
+                max = if max == 0.0 { 0.0 } else { max + margin };
+                truncated = min > 0.0;
+                (min, max)
+            }
+            Spacing::Log10 | Spacing::Log2 | Spacing::Nines => {
+                // Without a positive value there is nothing to show; the axis still has to be one.
+                let high = if high > 0.0 { high } else { 10.0 };
+                let low = if low > 0.0 { low } else { high / 1000.0 };
+                if spacing == Spacing::Nines {
+                    (low.min(1.0), high.max(10.0))
+                } else if high <= low {
+                    (low / 2.0, high * 2.0)
+                } else {
+                    let margin = (high / low).powf(0.03);
+                    (low / margin, high * margin)
+                }
+            }
+        };
+        let format = Format::choose(&quantity, spacing, min, max);
+        Self { quantity, spacing, min, max, names: Vec::new(), truncated, format }
+    }
+
+    /// An axis of names.
+    #[must_use]
+    pub fn of_names(label: impl Into<String>, names: Vec<String>) -> Self {
+        let last = names.len().saturating_sub(1) as f64;
+        let mut axis = Self::new(Quantity::new(label, None), Spacing::Names, 0.0, last, true);
+        axis.names = names;
+        axis.truncated = false;
+        axis
+    }
+
+    /// An axis that begins and ends exactly at these values: time, where the ends are those of the measurement.
+    #[must_use]
+    pub fn exact(quantity: Quantity, spacing: Spacing, min: f64, max: f64) -> Self {
+        let mut axis = Self::new(quantity, spacing, min, max, true);
+        if min < max {
+            (axis.min, axis.max) = (min, max);
+            axis.format = Format::choose(&axis.quantity, spacing, min, max);
+        }
+        axis.truncated = false;
+        axis
+    }
+
+    /// The title: what and in which unit.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let label = &self.quantity.label;
+        let unit = match &self.format {
+            Format::Scaled { unit, .. } | Format::Prefixed { unit } => unit,
+            Format::Times { range, .. } => range,
+        };
+        if unit.is_empty() { label.clone() } else { format!("{label} ({unit})") }
+    }
+
+    /// Where a value is along the axis: 0 at its start, 1 at its end. `None` where it has no place (zero on a logarithmic
+    /// axis, not a number).
+    #[must_use]
+    pub fn position(&self, value: f64) -> Option<f64> {
+        let share = if self.spacing.is_logarithmic() {
+            if value <= 0.0 {
+                return None;
+            }
+            (value.ln() - self.min.ln()) / (self.max.ln() - self.min.ln())
+        } else {
+            (value - self.min) / (self.max - self.min)
+        };
+        share.is_finite().then_some(share)
+    }
+
+    /// A value in words, with its unit.
+    #[must_use]
+    pub fn words(&self, value: f64) -> String {
+        self.quantity.unit.map_or_else(|| three_digits(value), |unit| human(unit, value))
+    }
+
+    /// The densest ticks that fit; `fits` sees the labelled ones.
+    #[must_use]
+    pub fn ticks(&self, fits: impl Fn(&[Tick]) -> bool) -> Vec<Tick> {
+        let candidates = match self.spacing {
+            Spacing::Names => {
+                return self
+                    .names
+                    .iter()
+                    .enumerate()
+                    .map(|(at, name)| Tick { value: at as f64, label: name.clone() })
+                    .collect();
+            }
+            Spacing::Nines => return self.nines(),
+            Spacing::Linear => self.linear(),
+            Spacing::Log10 => self.decades(),
+            Spacing::Log2 => self.doublings(),
+        };
+        let mut last = Vec::new();
+        for values in candidates {
+            let ticks: Vec<Tick> = values.iter().map(|v| Tick { value: *v, label: self.label(*v, &values) }).collect();
+            if !ticks.is_empty() && fits(&ticks) {
+                return self.with_minor(ticks);
+            }
+            if !ticks.is_empty() {
+                last = ticks;
+            }
+        }
+        last.truncate(1);
+        last
+    }
+
+    /// Minor ticks make a logarithmic axis recognisable: 2 … 9 between decades, where not too many.
+    fn with_minor(&self, mut ticks: Vec<Tick>) -> Vec<Tick> {
+        let decades = (self.max / self.min).log10();
+        if self.spacing == Spacing::Log10 && decades <= 8.0 {
+            let mut decade = 10_f64.powf(self.min.log10().floor());
+            while decade < self.max {
+                for step in 2..10 {
+                    let value = decade * f64::from(step);
+                    let known = ticks.iter().any(|t| (t.value / value - 1.0).abs() < 1e-9);
+                    if value >= self.min && value <= self.max && !known {
+                        ticks.push(Tick { value, label: String::new() });
+                    }
+                }
+                decade *= 10.0;
+            }
+        }
+        ticks
+    }
+
+    /// Steps of 1, 2 or 5 times a power of ten (of two, for bytes), densest first.
+    fn linear(&self) -> Vec<Vec<f64>> {
+        let factor = match &self.format {
+            Format::Scaled { factor, .. } => *factor,
+            _ => 1.0,
+        };
+        let (min, max) = (self.min / factor, self.max / factor);
+        let span = max - min;
+        let mut sets = Vec::new();
+        let whole_only = self.quantity.unit == Some(Unit::Count) || self.names_whole_numbers();
+        for count in (1..=8).rev() {
+            let rough = span / f64::from(count);
+            let power = 10_f64.powf(rough.log10().floor());
+            let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough * 0.999_999);
+            let Some(step) = step.filter(|s| !whole_only || *s >= 1.0 / factor) else { continue };
+            let first = (min / step - 1e-9).ceil();
+            let values: Vec<f64> = (0..=40)
+                .map(|i| (first + f64::from(i)) * step)
+                .take_while(|v| *v <= max + step * 1e-9)
+                // Through text and back: 3 × 0.1 is not 0.3.
+                .map(|v| format!("{v:.12}").parse::<f64>().unwrap_or(v))
+                .map(|v| if v == 0.0 { 0.0 } else { v * factor })
+                .collect();
+            if values.len() >= 2 && sets.last() != Some(&values) {
+                sets.push(values);
+            }
+        }
+        sets
+    }
+
+    fn names_whole_numbers(&self) -> bool {
+        matches!(self.quantity.label.as_str(), "streams" | "threads" | "inflight" | "iteration")
+    }
+
+    fn decades(&self) -> Vec<Vec<f64>> {
+        let (low, high) = (self.min.log10(), self.max.log10());
+        let mut sets = Vec::new();
+        let powers = |every: i32| -> Vec<f64> {
+            #[expect(clippy::cast_possible_truncation, reason = "decimal exponents of f64 are small")]
+            let (first, last) = ((low - 1e-9).ceil() as i32, (high + 1e-9).floor() as i32);
+            (first..=last).filter(|e| e.rem_euclid(every) == 0).map(|e| 10_f64.powi(e)).collect()
+        };
+        if high - low < 1.2 {
+            // Within about a decade the powers of ten say too little.
+            sets.extend(self.linear().into_iter().map(|set| set.into_iter().filter(|v| *v > 0.0).collect()));
+        }
+        if high - low < 4.0 {
+            for steps in [&[1.0, 2.0, 5.0][..], &[1.0, 3.0]] {
+                #[expect(clippy::cast_possible_truncation, reason = "decimal exponents of f64 are small")]
+                let (first, last) = (low.floor() as i32, high.ceil() as i32);
+                let values: Vec<f64> = (first..=last)
+                    .flat_map(|e| steps.iter().map(move |s| s * 10_f64.powi(e)))
+                    .filter(|v| *v >= self.min * 0.999_999 && *v <= self.max * 1.000_001)
+                    .collect();
+                sets.push(values);
+            }
+        }
+        sets.extend([1, 2, 3, 4, 6].map(powers));
+        sets.retain(|set| set.len() > 1 || high - low < 1.0);
+        sets
+    }
+
+    fn doublings(&self) -> Vec<Vec<f64>> {
+        let (low, high) = ((self.min.log2() - 1e-9).ceil(), (self.max.log2() + 1e-9).floor());
+        #[expect(clippy::cast_possible_truncation, reason = "binary exponents of f64 are small")]
+        let (low, high) = (low as i32, high as i32);
+        [1, 2, 3, 4, 5, 6, 8, 10, 20]
+            .map(|every| (low..=high).filter(|e| e.rem_euclid(every) == 0).map(|e| 2_f64.powi(e)).collect())
+            .to_vec()
+    }
+
+    fn nines(&self) -> Vec<Tick> {
+        let mut ticks = vec![Tick { value: 1.0, label: "0 %".into() }, Tick { value: 2.0, label: "50 %".into() }];
+        let mut value = 10.0;
+        let mut decimals = 0_usize;
+        while value <= self.max * 1.000_001 {
+            let share = 100.0 - 100.0 / value;
+            ticks.push(Tick { value, label: format!("{share:.decimals$} %") });
+            value *= 10.0;
+            // 90, 99, 99.9, 99.99
+            decimals = if value < 999.0 { 0 } else { decimals + 1 };
+        }
+        ticks
+    }
+
+    fn label(&self, value: f64, all: &[f64]) -> String {
+        match &self.format {
+            Format::Scaled { factor, .. } => {
+                let step = all.windows(2).map(|w| (w[1] - w[0]).abs()).fold(f64::INFINITY, f64::min) / factor;
+                if self.spacing.is_logarithmic() || !step.is_finite() {
+                    plain(value / factor)
+                } else {
+                    // Ticks of one axis have the same number of decimals: 0.5, 1.0, 1.5.
+                    let decimals = (0..=9).find(|d| is_whole(step * 10_f64.powi(*d))).unwrap_or(9);
+                    #[expect(clippy::cast_sign_loss, reason = "0 to 9")]
+                    let decimals = decimals as usize;
+                    format!("{:.decimals$}", value / factor)
+                }
+            }
+            Format::Prefixed { .. } if self.quantity.unit == Some(Unit::Bytes) => {
+                const PREFIXES: [&str; 6] = ["", " Ki", " Mi", " Gi", " Ti", " Pi"];
+                prefixed(value, 1024.0, &PREFIXES)
+            }
+            Format::Prefixed { .. } => {
+                if value.abs() < 0.9995 {
+                    return plain(value);
+                }
+                prefixed(value, 1000.0, &["", " k", " M", " G", " T", " P"])
+            }
+            Format::Times { per_second, .. } => {
+                let seconds = value / per_second;
+                let (factor, unit) = time_unit(seconds);
+                format!("{} {unit}", plain(seconds / factor))
+            }
+        }
+    }
+}
+
+fn is_whole(value: f64) -> bool {
+    (value - value.round()).abs() < 1e-6
+}
+
+/// Up to four significant digits, no trailing zeros.
+fn plain(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if value.abs() >= 1e6 || value.abs() < 1e-6 {
+        return format!("{value:.0e}");
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 9")]
+    let decimals = (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn prefixed(value: f64, step: f64, prefixes: &[&str]) -> String {
+    let mut scaled = value;
+    let mut index = 0;
+    while scaled.abs() >= step * 0.9995 && index + 1 < prefixes.len() {
+        scaled /= step;
+        index += 1;
+    }
+    format!("{}{}", plain(scaled), prefixes[index])
+}
+
+/// The unit in which a time is said, and its length in seconds.
+fn time_unit(seconds: f64) -> (f64, &'static str) {
+    const UNITS: [(f64, &str); 3] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")];
+    UNITS.into_iter().find(|(length, _)| seconds.abs() >= length * 0.9995).unwrap_or((1e-9, "ns"))
+}
+
+impl Format {
+    fn choose(quantity: &Quantity, spacing: Spacing, min: f64, max: f64) -> Self {
+        let largest = min.abs().max(max.abs());
+        // On a logarithmic axis the middle decides, and more than three decades do not fit under one unit.
+        let wide = spacing.is_logarithmic() && max / min > 1e4;
+        let typical = if spacing.is_logarithmic() { (min * max).sqrt() } else { largest };
+        let scaled = |factor: f64, unit: String| Self::Scaled { factor, unit };
+        let si = |base: &str| {
+            if wide {
+                return Self::Prefixed { unit: base.to_owned() };
+            }
+            let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+            let (factor, prefix) = prefixes.into_iter().find(|(f, _)| typical >= *f).unwrap_or((1.0, ""));
+            scaled(factor, format!("{prefix}{base}"))
+        };
+        let time = |per_second: f64| {
+            let unit = time_unit(typical / per_second);
+            if wide {
+                let range = format!("{} … {}", time_unit(min / per_second).1, time_unit(max / per_second).1);
+                return Self::Times { per_second, range };
+            }
+            scaled(unit.0 * per_second, unit.1.to_owned())
+        };
+        if matches!(spacing, Spacing::Names | Spacing::Nines) {
+            return scaled(1.0, String::new());
+        }
+        match quantity.unit {
+            Some(Unit::BitsPerSecond) => si("bit/s"),
+            Some(Unit::PerSecond) => si("1/s"),
+            Some(Unit::Bytes) if spacing.is_logarithmic() => Self::Prefixed { unit: "bytes".to_owned() },
+            Some(Unit::Bytes) => {
+                let units =
+                    [(1_099_511_627_776.0, "TiB"), (1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB")];
+                let (factor, unit) = units.into_iter().find(|(f, _)| typical >= *f).unwrap_or((1.0, "bytes"));
+                scaled(factor, unit.to_owned())
+            }
+            // Time along an axis is said in seconds as long as there are some: 0.5 s, not 500 ms, beside 10 s.
+            Some(Unit::Seconds) => time(1.0),
+            Some(Unit::Microseconds) => time(1e6),
+            Some(Unit::Ratio) => scaled(0.01, "%".to_owned()),
+            Some(Unit::ServiceDemand) => {
+                scaled(1.0, quantity.per.as_ref().map_or_else(|| "µs".to_owned(), |per| format!("µs/{per}")))
+            }
+            Some(Unit::Count) | None if largest >= 1e5 || (wide && max >= 1e4) => si(""),
+            Some(Unit::Count) | None => scaled(1.0, String::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis, at_most: usize) -> Vec<String> {
+        let ticks = axis.ticks(|t| t.len() <= at_most);
+        ticks.into_iter().map(|t| t.label).filter(|l| !l.is_empty()).collect()
+    }
+
+    #[test]
+    fn throughput_is_said_in_one_unit_from_zero() {
+        let axis = Axis::new(Quantity::of_column("throughput_bits_per_s"), Spacing::Linear, 9e9, 41e9, false);
+        assert_eq!(axis.title(), "throughput (Gbit/s)");
+        assert_eq!(labels(&axis, 6), ["0", "10", "20", "30", "40"]);
+        assert!(!axis.truncated);
+    }
+
+    #[test]
+    fn sizes_have_binary_ticks() {
+        let axis = Axis::new(Quantity::of_column("message_bytes"), Spacing::Log2, 1.0, 1_048_576.0, false);
+        assert_eq!(axis.title(), "message size (bytes)");
+        assert_eq!(labels(&axis, 8), ["1", "8", "64", "512", "4 Ki", "32 Ki", "256 Ki"]);
+        assert_eq!(labels(&axis, 6), ["1", "16", "256", "4 Ki", "64 Ki", "1 Mi"]);
+    }
+
+    #[test]
+    fn wide_logarithmic_axes_prefix_each_tick() {
+        let axis = Axis::new(Quantity::of_column("throughput_bits_per_s"), Spacing::Log10, 1e6, 5e10, false);
+        assert_eq!(axis.title(), "throughput (bit/s)");
+        assert_eq!(labels(&axis, 6), ["1 M", "10 M", "100 M", "1 G", "10 G"]);
+        let axis = Axis::new(Quantity::of_column("latency_p99_us"), Spacing::Log10, 2.0, 3e6, false);
+        assert_eq!(axis.title(), "latency, 99th percentile (µs … s)");
+        assert_eq!(labels(&axis, 7), ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
+    }
+
+    #[test]
+    fn latency_is_said_in_the_unit_that_fits() {
+        let axis = Axis::new(Quantity::of_column("latency_p99_us"), Spacing::Linear, 12.0, 91.0, false);
+        assert_eq!(axis.title(), "latency, 99th percentile (µs)");
+        let axis = Axis::new(Quantity::of_column("latency_p99_us"), Spacing::Linear, 1.2e4, 9.1e4, false);
+        assert_eq!(axis.title(), "latency, 99th percentile (ms)");
+        assert_eq!(labels(&axis, 6), ["0", "20", "40", "60", "80"]);
+    }
+
+    #[test]
+    fn a_single_value_gets_room_and_a_small_range_equal_decimals() {
+        let axis = Axis::new(Quantity::new("x", None), Spacing::Linear, 5.0, 5.0, true);
+        assert!(axis.min < 5.0 && axis.max > 5.0 && axis.truncated);
+        let axis = Axis::new(Quantity::new("x", None), Spacing::Linear, 0.97, 1.06, true);
+        assert_eq!(labels(&axis, 6), ["0.98", "1.00", "1.02", "1.04", "1.06"]);
+        let axis = Axis::new(Quantity::new("x", None), Spacing::Log2, 64.0, 64.0, false);
+        assert_eq!(labels(&axis, 3), ["32", "64", "128"]);
+    }
+
+    #[test]
+    fn percentiles_count_their_nines() {
+        let axis = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, 1e4, false);
+        assert_eq!(labels(&axis, 9), ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.99 %"]);
+    }
+
+    #[test]
+    fn columns_outside_the_registry_take_the_unit_of_their_name() {
+        assert_eq!(Quantity::of_column("axis_socket_mss").label, "socket mss");
+        assert_eq!(Quantity::of_column("queue_bytes"), Quantity::new("queue", Some(Unit::Bytes)));
+        assert_eq!(Quantity::of_column("streams"), Quantity::new("streams", None));
+    }
+
+    #[test]
+    fn extreme_values_still_have_ticks() {
+        for (low, high) in [(1e-9, 2e-9), (1e15, 3e15), (0.0, 0.0), (-5.0, 5.0), (f64::NAN, 1.0)] {
+            for spacing in [Spacing::Linear, Spacing::Log10, Spacing::Log2] {
+                let axis = Axis::new(Quantity::new("x", None), spacing, low, high, false);
+                let labels = labels(&axis, 8);
+                assert!(!labels.is_empty(), "{low} {high} {spacing:?}");
+                assert!(labels.iter().all(|l| l.chars().count() < 10), "{labels:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A picture as a list of shapes in logical pixels: what every kind of figure draws on, and what PNG, SVG and the
+//! terminal are painted from.
+//!
+//! Nothing here knows about files or backends, so a figure can be looked at in a test: which texts stand where, and
+//! whether any of them leaves the picture.
+
+use super::font::Metrics;
+
+/// An opaque colour: red, green, blue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Colour(pub u8, pub u8, pub u8);
+
+impl Colour {
+    /// Black as ink is.
+    pub const INK: Self = Self(0x22, 0x22, 0x22);
+    /// For notes and footers: dark enough to be read in print.
+    pub const MUTED: Self = Self(0x5f, 0x5f, 0x5f);
+    /// Axes.
+    pub const AXIS: Self = Self(0x44, 0x44, 0x44);
+    /// Grid lines.
+    pub const GRID: Self = Self(0xe3, 0xe3, 0xe3);
+    /// Paper.
+    pub const PAPER: Self = Self(0xff, 0xff, 0xff);
+
+    /// Mixed with paper: 1 is the colour itself, 0 is white. Used instead of transparency, so that what overlaps never
+    /// makes a third colour that no legend explains.
+    #[must_use]
+    pub fn tint(self, share: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and 255 by construction"
+        )]
+        let mix = |c: u8| (255.0 - (255.0 - f64::from(c)) * share.clamp(0.0, 1.0)).round() as u8;
+        Self(mix(self.0), mix(self.1), mix(self.2))
+    }
+}
+
+/// A position in logical pixels from the upper left corner.
+pub type Point = (f64, f64);
+
+/// Which end of a text its position names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// The text begins there.
+    Start,
+    /// The text is centred there.
+    Middle,
+    /// The text ends there.
+    End,
+}
+
+/// A text on one line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Text {
+    /// Where, on the base line.
+    pub at: Point,
+    /// Which end of the text `at` is.
+    pub anchor: Anchor,
+    /// Font size: pixels per em.
+    pub em: f64,
+    /// Bold.
+    pub bold: bool,
+    /// Colour.
+    pub colour: Colour,
+    /// The text.
+    pub text: String,
+}
+
+/// The sign of a data point; the shapes are told apart without their colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A filled circle.
+    Circle,
+    /// A filled square.
+    Square,
+    /// A filled triangle, point up.
+    Up,
+    /// A filled diamond.
+    Diamond,
+    /// A filled triangle, point down.
+    Down,
+    /// An X.
+    Cross,
+    /// A plus.
+    Plus,
+    /// An open circle.
+    Ring,
+}
+
+/// One thing drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// A line through points.
+    Line {
+        /// The points.
+        points: Vec<Point>,
+        /// Width in pixels.
+        width: f64,
+        /// Colour.
+        colour: Colour,
+    },
+    /// A filled polygon.
+    Area {
+        /// Its corners.
+        points: Vec<Point>,
+        /// Colour.
+        colour: Colour,
+    },
+    /// A data point.
+    Mark {
+        /// Its centre.
+        at: Point,
+        /// Half its extent in pixels.
+        radius: f64,
+        /// Its shape.
+        sign: Sign,
+        /// Colour.
+        colour: Colour,
+    },
+    /// A text.
+    Text(Text),
+}
+
+/// A picture: shapes in the order in which they are painted.
+#[derive(Clone, Debug)]
+pub struct Canvas {
+    /// Width in logical pixels.
+    pub width: f64,
+    /// Height in logical pixels.
+    pub height: f64,
+    /// How texts are measured.
+    pub metrics: Metrics,
+    /// What is drawn.
+    pub shapes: Vec<Shape>,
+}
+
+impl Canvas {
+    /// An empty picture.
+    #[must_use]
+    pub fn new(width: f64, height: f64, metrics: Metrics) -> Self {
+        Self { width, height, metrics, shapes: Vec::new() }
+    }
+
+    /// A line through points; fewer than two draw nothing.
+    pub fn line(&mut self, points: Vec<Point>, width: f64, colour: Colour) {
+        if points.len() > 1 {
+            self.shapes.push(Shape::Line { points, width, colour });
+        }
+    }
+
+    /// A dashed line through points: `on` pixels drawn, `off` pixels left out.
+    pub fn dashed(&mut self, points: &[Point], width: f64, colour: Colour, (on, off): (f64, f64)) {
+        let mut left = on;
+        let mut drawing = true;
+        let mut dash: Vec<Point> = points.first().copied().into_iter().collect();
+        for pair in points.windows(2) {
+            let (mut from, to) = (pair[0], pair[1]);
+            loop {
+                let length = (to.0 - from.0).hypot(to.1 - from.1);
+                if length <= left {
+                    left -= length;
+                    dash.push(to);
+                    break;
+                }
+                let share = left / length;
+                from = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
+                dash.push(from);
+                if drawing {
+                    self.line(std::mem::take(&mut dash), width, colour);
+                }
+                dash = vec![from];
+                drawing = !drawing;
+                left = if drawing { on } else { off };
+            }
+        }
+        if drawing {
+            self.line(dash, width, colour);
+        }
+    }
+
+    /// A filled rectangle between two corners.
+    pub fn rectangle(&mut self, (x0, y0): Point, (x1, y1): Point, colour: Colour) {
+        self.area(vec![(x0, y0), (x1, y0), (x1, y1), (x0, y1)], colour);
+    }
+
+    /// A filled polygon.
+    pub fn area(&mut self, points: Vec<Point>, colour: Colour) {
+        if points.len() > 2 {
+            self.shapes.push(Shape::Area { points, colour });
+        }
+    }
+
+    /// A data point.
+    pub fn mark(&mut self, at: Point, radius: f64, sign: Sign, colour: Colour) {
+        self.shapes.push(Shape::Mark { at, radius, sign, colour });
+    }
+
+    /// A text in the normal weight.
+    pub fn text(&mut self, at: Point, anchor: Anchor, em: f64, colour: Colour, text: impl Into<String>) {
+        self.shapes.push(Shape::Text(Text { at, anchor, em, bold: false, colour, text: text.into() }));
+    }
+
+    /// Every text with its box (left, top, right, bottom): what must neither leave the picture nor overlap.
+    #[must_use]
+    pub fn text_boxes(&self) -> Vec<(&str, [f64; 4])> {
+        let texts = self.shapes.iter().filter_map(|shape| match shape {
+            Shape::Text(text) => Some(text),
+            _ => None,
+        });
+        texts
+            .map(|t| {
+                let width = self.metrics.width(&t.text, t.em);
+                let left = match t.anchor {
+                    Anchor::Start => t.at.0,
+                    Anchor::Middle => t.at.0 - width / 2.0,
+                    Anchor::End => t.at.0 - width,
+                };
+                (t.text.as_str(), [left, t.at.1 - t.em * 0.76, left + width, t.at.1 + t.em * 0.2])
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dashes_cover_on_over_on_plus_off_of_the_line() {
+        let mut canvas = Canvas::new(100.0, 100.0, Metrics::font(12.0));
+        canvas.dashed(&[(0.0, 0.0), (45.0, 0.0), (90.0, 0.0)], 1.0, Colour::INK, (6.0, 3.0));
+        let drawn: f64 = canvas
+            .shapes
+            .iter()
+            .map(|s| match s {
+                Shape::Line { points, .. } => points.windows(2).map(|p| p[1].0 - p[0].0).sum(),
+                _ => 0.0,
+            })
+            .sum();
+        assert!((drawn - 60.0).abs() < 1e-6, "{drawn}");
+    }
+
+    #[test]
+    fn a_tint_is_opaque_and_lighter() {
+        assert_eq!(Colour(0, 0, 0).tint(1.0), Colour(0, 0, 0));
+        assert_eq!(Colour(0, 0, 0).tint(0.0), Colour::PAPER);
+        assert_eq!(Colour(0, 100, 200).tint(0.5), Colour(128, 178, 228));
+    }
+}

@@ -1,0 +1,429 @@
+//! A figure: title, axes, legend, footer around panels of layers, laid out so that no text leaves the picture or covers
+//! another.
+
+use super::{
+    axis::{Axis, Spacing, Tick},
+    canvas::{Anchor, Canvas, Colour, Shape, Sign, Text},
+    font::Metrics,
+    layer::{Frame, Layer},
+    palette,
+};
+
+/// How a legend shows a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Key {
+    /// A line with a sign on it.
+    Series {
+        /// Colour.
+        colour: Colour,
+        /// Sign, where points are marked.
+        sign: Option<Sign>,
+        /// Dash.
+        dash: Option<(f64, f64)>,
+    },
+    /// A patch of colour.
+    Patch(Colour),
+}
+
+/// One line of a legend.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The name.
+    pub label: String,
+    /// How it looks.
+    pub key: Key,
+}
+
+/// A pair of axes with what is inside; panels of one figure share the x axis.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// The vertical axis.
+    pub y: Axis,
+    /// What is drawn, in this order.
+    pub layers: Vec<Layer>,
+}
+
+/// Everything that is on the paper.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// The title.
+    pub title: String,
+    /// What the reader must know to read it: what intervals are, what was left out.
+    pub notes: Vec<String>,
+    /// The horizontal axis of every panel.
+    pub x: Axis,
+    /// From the top down.
+    pub panels: Vec<Panel>,
+    /// One entry says nothing that the title does not, and is not drawn.
+    pub legend: Vec<Entry>,
+    /// The scale of a heat map's colours.
+    pub colours: Option<Axis>,
+    /// Where the numbers come from.
+    pub footer: Vec<String>,
+}
+
+/// From how many series on the legend stands beside the panels rather than above them.
+const LEGEND_BESIDE: usize = 6;
+
+impl Figure {
+    /// Lays the figure out on a picture of that size.
+    #[must_use]
+    pub fn draw(&self, width: f64, height: f64, metrics: Metrics) -> Canvas {
+        let mut canvas = Canvas::new(width, height, metrics);
+        let margin = if metrics.cells { 0.0 } else { metrics.em * 0.9 };
+        let mut top = self.heading(&mut canvas, margin);
+        let mut bottom = self.foot(&mut canvas, margin);
+        let beside = self.legend.len() >= LEGEND_BESIDE;
+        if !beside {
+            top = self.legend_above(&mut canvas, margin, top);
+        }
+        let tick = metrics.size(0.86);
+        let tick_length = if metrics.cells { 0.0 } else { metrics.em * 0.35 };
+        // In a terminal the axis has the lowest dots of the row above its labels.
+        bottom -= 2.0 * metrics.line(tick) + tick_length + if metrics.cells { 1.0 } else { metrics.em * 0.45 };
+
+        let mut right = width - margin;
+        if beside {
+            right -= self.legend_beside(&mut canvas, right, top, bottom);
+        } else if let Some(colours) = &self.colours {
+            right -= colour_bar(&mut canvas, colours, right, top + metrics.line(tick), bottom);
+        }
+
+        // Panels: each with its title above it.
+        let above = metrics.line(metrics.size(0.92));
+        let each = (bottom - top) / self.panels.len().max(1) as f64;
+        let frames: Vec<(f64, f64)> = (0..self.panels.len())
+            .map(|i| {
+                let from = top + each * i as f64 + above + if metrics.cells { 0.0 } else { metrics.em * 0.25 };
+                let to = if i + 1 == self.panels.len() { bottom } else { top + each * (i + 1) as f64 - above * 0.35 };
+                (from, to.max(from + 1.0))
+            })
+            .collect();
+        let y_ticks: Vec<Vec<Tick>> = self
+            .panels
+            .iter()
+            .zip(&frames)
+            .map(|(panel, (from, to))| vertical_ticks(&panel.y, to - from, metrics.line(tick) * 1.15))
+            .collect();
+        let names_room = width * 0.36;
+        let labels = y_ticks.iter().flatten().map(|t| metrics.width(&t.label, tick).min(names_room));
+        let left = margin + labels.fold(0.0, f64::max) + tick_length + metrics.gap();
+
+        let mut x_ticks = horizontal_ticks(&self.x, right - left, &metrics, tick);
+        let last = x_ticks.iter().filter(|t| !t.label.is_empty()).max_by(|a, b| a.value.total_cmp(&b.value));
+        if let Some(last) = last {
+            // The last label may reach beyond the axis; the axis gives way.
+            let half = metrics.width(&last.label, tick) / 2.0;
+            let share = self.x.position(last.value).unwrap_or(0.0);
+            let reach = left + (right - left) * share + half;
+            let edge = if beside || self.colours.is_some() { right + metrics.gap() } else { width - margin * 0.5 };
+            if reach > edge {
+                right -= reach - edge;
+                x_ticks = horizontal_ticks(&self.x, right - left, &metrics, tick);
+            }
+        }
+
+        for ((panel, (from, to)), ticks) in self.panels.iter().zip(&frames).zip(&y_ticks) {
+            let frame = Frame { x: &self.x, y: &panel.y, left, top: *from, right, bottom: *to };
+            let is_last = (*to - bottom).abs() < 0.5;
+            let style = TickStyle { em: tick, length: tick_length, names_room };
+            for layer in panel.layers.iter().filter(|l| l.is_background()) {
+                frame.paint(&mut canvas, layer);
+            }
+            grid(&mut canvas, &frame, &x_ticks, ticks);
+            for layer in panel.layers.iter().filter(|l| !l.is_background()) {
+                frame.paint(&mut canvas, layer);
+            }
+            edges(&mut canvas, &frame, &x_ticks, ticks, style, is_last);
+            let title = metrics.shorten(&panel.y.title(), metrics.size(0.92), right - margin);
+            let at = (margin, from - if metrics.cells { 2.0 } else { metrics.em * 0.55 });
+            canvas.text(at, Anchor::Start, metrics.size(0.92), Colour::INK, title);
+        }
+        let title = metrics.shorten(&self.x.title(), metrics.size(0.92), width - margin * 2.0);
+        let half = metrics.width(&title, metrics.size(0.92)) / 2.0;
+        let middle = f64::midpoint(left, right).min(width - margin - half).max(margin + half);
+        let down = tick_length + if metrics.cells { 7.0 } else { metrics.line(tick) * 1.92 };
+        canvas.text((middle, bottom + down), Anchor::Middle, metrics.size(0.92), Colour::INK, title);
+        canvas
+    }
+
+    /// Title and notes; returns where they end.
+    fn heading(&self, canvas: &mut Canvas, margin: f64) -> f64 {
+        let metrics = canvas.metrics;
+        let room = canvas.width - 2.0 * margin;
+        let mut top = margin;
+        let size = metrics.size(1.15);
+        if !self.title.is_empty() {
+            // Bold letters are about a tenth wider than those that were measured.
+            let text = metrics.shorten(&self.title, size, room * if metrics.cells { 1.0 } else { 0.88 });
+            top += metrics.line(size);
+            let at = (margin, top - metrics.line(size) * 0.3);
+            canvas.shapes.push(Shape::Text(Text {
+                at,
+                anchor: Anchor::Start,
+                em: size,
+                bold: true,
+                colour: Colour::INK,
+                text,
+            }));
+        }
+        let size = metrics.size(0.84);
+        let truncated = std::iter::once(&self.x)
+            .chain(self.panels.iter().map(|p| &p.y))
+            .filter(|axis| axis.truncated)
+            .map(|axis| format!("the axis of {} does not start at zero", axis.quantity.label));
+        let notes: Vec<String> = self.notes.iter().cloned().chain(truncated).collect();
+        if !notes.is_empty() {
+            for line in metrics.wrap(&notes.join(" · "), size, room) {
+                top += metrics.line(size);
+                canvas.text((margin, top - metrics.line(size) * 0.25), Anchor::Start, size, Colour::MUTED, line);
+            }
+        }
+        top + if metrics.cells { 0.0 } else { metrics.em * 0.45 }
+    }
+
+    /// The footer; returns where it begins.
+    fn foot(&self, canvas: &mut Canvas, margin: f64) -> f64 {
+        let metrics = canvas.metrics;
+        let mut bottom = canvas.height - if metrics.cells { 0.0 } else { margin * 0.7 };
+        if self.footer.is_empty() {
+            return bottom;
+        }
+        let size = metrics.size(0.72).max(if metrics.cells { 0.0 } else { 9.0 });
+        for line in metrics.wrap(&self.footer.join(" · "), size, canvas.width - 2.0 * margin).iter().rev() {
+            canvas.text((margin, bottom - metrics.line(size) * 0.25), Anchor::Start, size, Colour::MUTED, line);
+            bottom -= metrics.line(size);
+        }
+        bottom
+    }
+
+    /// A legend in rows above the panels; returns where it ends.
+    fn legend_above(&self, canvas: &mut Canvas, margin: f64, top: f64) -> f64 {
+        if self.legend.len() < 2 {
+            return top;
+        }
+        let metrics = canvas.metrics;
+        let size = metrics.size(0.9);
+        let room = canvas.width - 2.0 * margin;
+        let key = key_width(&metrics);
+        let (mut x, mut y) = (margin, top + metrics.line(size));
+        for entry in &self.legend {
+            let label = metrics.shorten(&entry.label, size, room - key);
+            let width = key + metrics.width(&label, size) + metrics.gap() * 3.5;
+            if x > margin && x + width - metrics.gap() * 3.5 > canvas.width - margin {
+                x = margin;
+                y += metrics.line(size);
+            }
+            let base = y - metrics.line(size) * 0.28;
+            draw_entry(canvas, entry.key, label, (x, base), size);
+            x += width;
+        }
+        y + if metrics.cells { 0.0 } else { metrics.em * 0.35 }
+    }
+
+    /// A legend at the right; returns the width it took.
+    fn legend_beside(&self, canvas: &mut Canvas, right: f64, top: f64, bottom: f64) -> f64 {
+        let metrics = canvas.metrics;
+        let size = metrics.size(0.86);
+        let key = key_width(&metrics);
+        let room = canvas.width * 0.3;
+        let labels: Vec<String> = self.legend.iter().map(|e| metrics.shorten(&e.label, size, room - key)).collect();
+        let widest = labels.iter().map(|l| metrics.width(l, size)).fold(0.0, f64::max);
+        let left = right - key - widest;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of lines")]
+        let lines = (((bottom - top) / metrics.line(size)).floor().max(1.0)) as usize;
+        let shown = if self.legend.len() > lines { lines.saturating_sub(1) } else { self.legend.len() };
+        let mut y = top;
+        for (entry, label) in self.legend.iter().zip(labels).take(shown) {
+            y += metrics.line(size);
+            draw_entry(canvas, entry.key, label, (left, y - metrics.line(size) * 0.28), size);
+        }
+        if shown < self.legend.len() {
+            let rest = format!("… and {} more", self.legend.len() - shown);
+            let at = (left, y + metrics.line(size) * 0.72);
+            canvas.text(at, Anchor::Start, size, Colour::MUTED, metrics.shorten(&rest, size, key + widest));
+        }
+        key + widest + metrics.gap() * 2.0
+    }
+}
+
+fn key_width(metrics: &Metrics) -> f64 {
+    if metrics.cells { 6.0 } else { metrics.em * 2.1 }
+}
+
+fn draw_entry(canvas: &mut Canvas, key: Key, label: String, (x, base): (f64, f64), size: f64) {
+    let metrics = canvas.metrics;
+    let width = key_width(&metrics) - metrics.gap();
+    let middle = base - if metrics.cells { 0.0 } else { size * 0.3 };
+    let thin = if metrics.cells { 1.0 } else { (metrics.em * 0.075).max(1.0) };
+    match key {
+        Key::Series { colour, sign, dash } => {
+            let line = [(x, middle), (x + width, middle)];
+            match dash {
+                Some((on, off)) => canvas.dashed(&line, thin * 1.8, colour, (on * thin * 1.5, off * thin * 1.5)),
+                None => canvas.line(line.to_vec(), thin * 1.8, colour),
+            }
+            if let Some(sign) = sign {
+                canvas.mark((x + width / 2.0, middle), metrics.em * 0.27, sign, colour);
+            }
+        }
+        Key::Patch(colour) => {
+            let half = if metrics.cells { 1.5 } else { size * 0.36 };
+            canvas.rectangle((x, middle - half), (x + width, middle + half), colour);
+        }
+    }
+    canvas.text((x + key_width(&metrics), base), Anchor::Start, size, Colour::INK, label);
+}
+
+fn vertical_ticks(axis: &Axis, length: f64, line: f64) -> Vec<Tick> {
+    let place = |value: f64| axis.position(value).unwrap_or(0.0) * length;
+    if axis.spacing == Spacing::Names {
+        return thinned(axis, |ticks| {
+            ticks.windows(2).all(|w| (place(w[1].value) - place(w[0].value)).abs() >= line * 0.85)
+        });
+    }
+    axis.ticks(|ticks| ticks.windows(2).all(|w| (place(w[1].value) - place(w[0].value)).abs() >= line * 1.35))
+}
+
+fn horizontal_ticks(axis: &Axis, length: f64, metrics: &Metrics, em: f64) -> Vec<Tick> {
+    let place = |tick: &Tick| axis.position(tick.value).unwrap_or(0.0) * length;
+    let gap = metrics.gap() * 1.6;
+    let fits = |ticks: &[Tick]| {
+        ticks.windows(2).all(|w| {
+            let halves = f64::midpoint(metrics.width(&w[0].label, em), metrics.width(&w[1].label, em));
+            place(&w[1]) - place(&w[0]) >= halves + gap
+        })
+    };
+    match axis.spacing {
+        Spacing::Names => thinned(axis, fits),
+        Spacing::Nines => {
+            // Fixed ticks: leave out labels that would touch the one before.
+            let mut kept: Vec<Tick> = Vec::new();
+            for tick in axis.ticks(|_| true) {
+                if kept.last().is_none_or(|last| fits(&[last.clone(), tick.clone()])) {
+                    kept.push(tick);
+                }
+            }
+            kept
+        }
+        _ => axis.ticks(fits),
+    }
+}
+
+/// Every name, or every second, third …, so that they fit.
+fn thinned(axis: &Axis, fits: impl Fn(&[Tick]) -> bool) -> Vec<Tick> {
+    let all = axis.ticks(|_| true);
+    (1..=all.len().max(1))
+        .map(|every| all.iter().step_by(every).cloned().collect::<Vec<_>>())
+        .find(|ticks| fits(ticks))
+        .unwrap_or_default()
+}
+
+fn grid(canvas: &mut Canvas, frame: &Frame<'_>, x_ticks: &[Tick], y_ticks: &[Tick]) {
+    if canvas.metrics.cells {
+        return;
+    }
+    let thin = (canvas.metrics.em * 0.055).max(0.75);
+    for y in labelled(y_ticks).filter(|_| frame.y.names.is_empty()).filter_map(|t| frame.at_y(t.value)) {
+        canvas.line(vec![(frame.left, y), (frame.right, y)], thin, Colour::GRID);
+    }
+    for x in labelled(x_ticks).filter(|_| frame.x.names.is_empty()).filter_map(|t| frame.at_x(t.value)) {
+        canvas.line(vec![(x, frame.top), (x, frame.bottom)], thin, Colour::GRID);
+    }
+}
+
+fn labelled(ticks: &[Tick]) -> impl Iterator<Item = &Tick> {
+    ticks.iter().filter(|t| !t.label.is_empty())
+}
+
+#[derive(Clone, Copy)]
+struct TickStyle {
+    em: f64,
+    length: f64,
+    names_room: f64,
+}
+
+/// The axes themselves with their ticks and labels.
+fn edges(
+    canvas: &mut Canvas,
+    frame: &Frame<'_>,
+    x_ticks: &[Tick],
+    y_ticks: &[Tick],
+    style: TickStyle,
+    with_x_labels: bool,
+) {
+    let metrics = canvas.metrics;
+    let thin = if metrics.cells { 1.0 } else { (metrics.em * 0.07).max(1.0) };
+    canvas.line(
+        vec![(frame.left, frame.top), (frame.left, frame.bottom), (frame.right, frame.bottom)],
+        thin,
+        Colour::AXIS,
+    );
+    for tick in y_ticks {
+        let Some(y) = frame.at_y(tick.value) else { continue };
+        let length = if tick.label.is_empty() { style.length * 0.5 } else { style.length };
+        canvas.line(vec![(frame.left - length, y), (frame.left, y)], thin, Colour::AXIS);
+        if !tick.label.is_empty() {
+            let label = metrics.shorten(&tick.label, style.em, style.names_room);
+            let base = y + if metrics.cells { 0.0 } else { style.em * 0.36 };
+            let at = (frame.left - style.length - metrics.gap() * 0.7, base);
+            canvas.text(at, Anchor::End, style.em, Colour::INK, label);
+        }
+    }
+    for tick in x_ticks {
+        let Some(x) = frame.at_x(tick.value) else { continue };
+        let length = if tick.label.is_empty() { style.length * 0.5 } else { style.length };
+        canvas.line(vec![(x, frame.bottom), (x, frame.bottom + length)], thin, Colour::AXIS);
+        if with_x_labels && !tick.label.is_empty() {
+            let down = style.length + if metrics.cells { 3.0 } else { metrics.line(style.em) * 0.8 };
+            canvas.text((x, frame.bottom + down), Anchor::Middle, style.em, Colour::INK, tick.label.clone());
+        }
+    }
+    if frame.y.truncated {
+        broken(canvas, (frame.left, frame.bottom - metrics.em * 0.75), false);
+    }
+    if frame.x.truncated {
+        broken(canvas, (frame.left + metrics.em * 0.75, frame.bottom), true);
+    }
+}
+
+/// The sign of an axis that does not start at zero: two strokes through it.
+fn broken(canvas: &mut Canvas, (x, y): (f64, f64), sideways: bool) {
+    if canvas.metrics.cells {
+        return;
+    }
+    let em = canvas.metrics.em;
+    let thin = (em * 0.07).max(1.0);
+    for step in [-0.14, 0.14] {
+        let (x, y) = if sideways { (x + step * em, y) } else { (x, y + step * em) };
+        let (dx, dy) = if sideways { (0.16 * em, -0.34 * em) } else { (0.34 * em, -0.16 * em) };
+        canvas.line(vec![(x - dx, y - dy), (x + dx, y + dy)], thin, Colour::AXIS);
+    }
+}
+
+/// The scale of colours at the right; returns the width it took.
+fn colour_bar(canvas: &mut Canvas, axis: &Axis, right: f64, top: f64, bottom: f64) -> f64 {
+    let metrics = canvas.metrics;
+    let em = metrics.size(0.86);
+    let bar = if metrics.cells { 4.0 } else { metrics.em };
+    let height = bottom - top;
+    let ticks = vertical_ticks(axis, height, metrics.line(em) * 1.15);
+    let widest = labelled(&ticks).map(|t| metrics.width(&t.label, em)).fold(0.0, f64::max);
+    let title = metrics.shorten(&axis.title(), em, canvas.width * 0.3);
+    let left = right - (bar + metrics.gap() + widest).max(metrics.width(&title, em) * 0.5);
+    let steps = 64;
+    for step in 0..steps {
+        let share = |s: i32| bottom - height * f64::from(s) / f64::from(steps);
+        // A hair of overlap: no seams where the steps meet.
+        let colour = palette::scale((f64::from(step) + 0.5) / f64::from(steps));
+        canvas.rectangle((left, share(step) + 0.3), (left + bar, share(step + 1)), colour);
+    }
+    for tick in labelled(&ticks) {
+        let Some(y) = axis.position(tick.value).map(|share| bottom - height * share) else { continue };
+        let base = y + if metrics.cells { 0.0 } else { em * 0.36 };
+        canvas.text((left + bar + metrics.gap(), base), Anchor::Start, em, Colour::INK, tick.label.clone());
+    }
+    let above = top - if metrics.cells { 2.0 } else { metrics.em * 0.55 };
+    canvas.text((right, above), Anchor::End, em, Colour::INK, title);
+    right - left + metrics.gap() * 3.0
+}

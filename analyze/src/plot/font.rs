@@ -1,0 +1,167 @@
+//! How wide a text is, and its outlines: DejaVu Sans from the `dejavu` crate, so that no picture depends on which fonts
+//! a machine has. SVG readers may put another font in its place; DejaVu is wide, so what fits in it fits in theirs.
+
+use ab_glyph::{Font, FontRef, PxScale, ScaleFont};
+use std::sync::OnceLock;
+use unicode_width::UnicodeWidthStr;
+
+/// The families an SVG asks for, the one it was measured with first.
+pub const FAMILIES: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
+
+fn face(bold: bool) -> &'static FontRef<'static> {
+    static FACES: OnceLock<[FontRef<'static>; 2]> = OnceLock::new();
+    let faces = FACES.get_or_init(|| {
+        // Both fonts are compiled in: a failure would be a broken build, which every test would show.
+        [dejavu::sans::regular(), dejavu::sans::bold()]
+            .map(|bytes| FontRef::try_from_slice(bytes).expect("the built-in font is a font"))
+    });
+    &faces[usize::from(bold)]
+}
+
+/// The scale at which the font's em is `em` pixels (ab_glyph counts ascent to descent instead).
+fn scale(face: &FontRef<'_>, em: f64) -> PxScale {
+    let units = face.units_per_em().unwrap_or(2048.0);
+    #[expect(clippy::cast_possible_truncation, reason = "font sizes are small")]
+    PxScale::from(em as f32 * face.height_unscaled() / units)
+}
+
+/// How texts are measured: in the built-in font's pixels, or in a terminal's cells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metrics {
+    /// The size of normal text: pixels per em.
+    pub em: f64,
+    /// Whether the picture is for a terminal: a cell is two logical pixels wide and four high (the dots of a braille
+    /// character), and every text has the same size.
+    pub cells: bool,
+}
+
+impl Metrics {
+    /// For PNG and SVG.
+    #[must_use]
+    pub fn font(em: f64) -> Self {
+        Self { em, cells: false }
+    }
+
+    /// For a terminal.
+    #[must_use]
+    pub fn terminal() -> Self {
+        Self { em: 4.0, cells: true }
+    }
+
+    /// A font size of that share of the normal one.
+    #[must_use]
+    pub fn size(&self, share: f64) -> f64 {
+        if self.cells { self.em } else { self.em * share }
+    }
+
+    /// The width of a text at `em` pixels per em.
+    #[must_use]
+    pub fn width(&self, text: &str, em: f64) -> f64 {
+        if self.cells {
+            return 2.0 * text.width() as f64;
+        }
+        let face = face(false);
+        let scaled = face.as_scaled(scale(face, em));
+        text.chars().map(|c| f64::from(scaled.h_advance(face.glyph_id(c)))).sum()
+    }
+
+    /// The distance between the base lines of two lines of text.
+    #[must_use]
+    pub fn line(&self, em: f64) -> f64 {
+        if self.cells { 4.0 } else { em * 1.38 }
+    }
+
+    /// A small gap: between a tick and its label, between a key and its name.
+    #[must_use]
+    pub fn gap(&self) -> f64 {
+        if self.cells { 2.0 } else { self.em * 0.45 }
+    }
+
+    /// `text`, shortened in its middle so that it is at most `room` wide: both ends of a name tell names apart.
+    #[must_use]
+    pub fn shorten(&self, text: &str, em: f64, room: f64) -> String {
+        if self.width(text, em) <= room {
+            return text.to_owned();
+        }
+        let chars: Vec<char> = text.chars().collect();
+        for keep in (2..chars.len()).rev() {
+            let head = keep.div_ceil(2);
+            let short: String =
+                chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - (keep - head)..]).collect();
+            if self.width(&short, em) <= room {
+                return short;
+            }
+        }
+        "…".to_owned()
+    }
+
+    /// `text` on as many lines as `room` asks for, broken between words.
+    #[must_use]
+    pub fn wrap(&self, text: &str, em: f64, room: f64) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for word in text.split(' ') {
+            match lines.last_mut() {
+                Some(line) if self.width(&format!("{line} {word}"), em) <= room => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                _ => lines.push(self.shorten(word, em, room)),
+            }
+        }
+        lines
+    }
+}
+
+/// Calls `pixel(x, y, coverage)` for every pixel a text covers, `y` counted from the base line down.
+pub fn rasterise(text: &str, em: f64, bold: bool, mut pixel: impl FnMut(i32, i32, f64)) {
+    let face = face(bold);
+    let scale = scale(face, em);
+    let scaled = face.as_scaled(scale);
+    let mut pen = 0.0_f32;
+    for c in text.chars() {
+        let glyph = face.glyph_id(c);
+        if let Some(outline) = face.outline_glyph(glyph.with_scale_and_position(scale, ab_glyph::point(pen, 0.0))) {
+            let bounds = outline.px_bounds();
+            outline.draw(|x, y, coverage| {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_possible_wrap,
+                    reason = "positions in a picture are small"
+                )]
+                pixel(bounds.min.x as i32 + x as i32, bounds.min.y as i32 + y as i32, f64::from(coverage.min(1.0)));
+            });
+        }
+        pen += scaled.h_advance(glyph);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_grow_with_text_and_size() {
+        let m = Metrics::font(12.0);
+        assert!(m.width("mm", 12.0) > m.width("m", 12.0));
+        assert!((m.width("abc", 24.0) - 2.0 * m.width("abc", 12.0)).abs() < 1e-3);
+        // DejaVu Sans' digits are 1303 of 2048 units wide.
+        assert!((m.width("0", 2048.0) - 1303.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn shortening_keeps_both_ends_and_the_room() {
+        let m = Metrics::font(12.0);
+        let name = "bulk[message_size=65536,streams=4]";
+        let short = m.shorten(name, 12.0, 120.0);
+        assert!(m.width(&short, 12.0) <= 120.0 && short.starts_with("bulk") && short.ends_with("4]"), "{short}");
+        assert_eq!(m.shorten(name, 12.0, 1e4), name);
+        assert_eq!(m.shorten(name, 12.0, 1.0), "…");
+    }
+
+    #[test]
+    fn the_font_has_what_labels_need() {
+        for c in "µ± ½–…−×→▲ΔΣ³".chars().filter(|c| *c != ' ') {
+            assert_ne!(face(false).glyph_id(c).0, 0, "{c}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What stands inside the axes, in the unit of the data, and how it gets onto a canvas.
+
+use super::{
+    axis::Axis,
+    canvas::{Anchor, Canvas, Colour, Point, Sign},
+};
+
+/// One thing inside a panel. Layers are painted in their order.
+#[derive(Clone, Debug)]
+pub enum Layer {
+    /// A line through points; a point without a place on the axes interrupts it.
+    Line {
+        /// x and y.
+        points: Vec<Point>,
+        /// Colour.
+        colour: Colour,
+        /// Width, as a share of the normal one.
+        weight: f64,
+        /// Dash: drawn and left out, in line widths.
+        dash: Option<(f64, f64)>,
+    },
+    /// Data points.
+    Marks {
+        /// x and y.
+        points: Vec<Point>,
+        /// Their sign.
+        sign: Sign,
+        /// Colour.
+        colour: Colour,
+        /// Size, as a share of the normal one.
+        weight: f64,
+    },
+    /// Intervals with caps: along y at an x, or along x at a y.
+    Intervals {
+        /// Position, low end, high end.
+        ranges: Vec<(f64, f64, f64)>,
+        /// Whether the interval lies along x.
+        sideways: bool,
+        /// Colour.
+        colour: Colour,
+    },
+    /// A rectangle between two corners; with `outline`, in that colour.
+    Box {
+        /// One corner.
+        from: Point,
+        /// The other.
+        to: Point,
+        /// Colour.
+        colour: Colour,
+        /// Colour of its outline.
+        outline: Option<Colour>,
+    },
+    /// The area between two curves: x, low, high.
+    Area {
+        /// x, low and high.
+        points: Vec<(f64, f64, f64)>,
+        /// Colour.
+        colour: Colour,
+    },
+    /// A stretch of x over the whole height, with its name at the top.
+    Shade {
+        /// From x.
+        from: f64,
+        /// To x.
+        to: f64,
+        /// What it is; empty where the name stands elsewhere already.
+        label: String,
+    },
+    /// A line across the panel at one x (`upright`) or one y, with its name.
+    Rule {
+        /// Where.
+        at: f64,
+        /// Whether it stands at an x.
+        upright: bool,
+        /// What it is.
+        label: String,
+    },
+    /// A text at a point.
+    Label {
+        /// Where.
+        at: Point,
+        /// Which end of the text is there.
+        anchor: Anchor,
+        /// Distance from there in em, to the right and down.
+        offset: (f64, f64),
+        /// Colour.
+        colour: Colour,
+        /// The text.
+        text: String,
+    },
+}
+
+impl Layer {
+    /// The colour behind a shaded stretch.
+    pub const SHADE: Colour = Colour(0xf0, 0xf0, 0xf0);
+
+    /// Whether it belongs under the grid lines.
+    #[must_use]
+    pub fn is_background(&self) -> bool {
+        matches!(self, Self::Shade { .. })
+    }
+}
+
+/// The inside of the axes on a canvas.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The horizontal axis.
+    pub x: &'a Axis,
+    /// The vertical axis.
+    pub y: &'a Axis,
+    /// Left edge, pixels.
+    pub left: f64,
+    /// Upper edge.
+    pub top: f64,
+    /// Right edge.
+    pub right: f64,
+    /// Lower edge.
+    pub bottom: f64,
+}
+
+impl Frame<'_> {
+    /// Where an x is; `None` where the axis has no place for it.
+    #[must_use]
+    pub fn at_x(&self, x: f64) -> Option<f64> {
+        self.x.position(x).map(|share| self.left + (self.right - self.left) * share)
+    }
+
+    /// Where a y is. Names run from the top down, as one reads them.
+    #[must_use]
+    pub fn at_y(&self, y: f64) -> Option<f64> {
+        let share = self.y.position(y)?;
+        let height = self.bottom - self.top;
+        Some(if self.y.names.is_empty() { self.bottom - height * share } else { self.top + height * share })
+    }
+
+    fn at(&self, (x, y): Point) -> Option<Point> {
+        let point = (self.at_x(x)?, self.at_y(y)?);
+        // Half a pixel outside is rounding.
+        let inside = point.0 >= self.left - 0.5
+            && point.0 <= self.right + 0.5
+            && point.1 >= self.top - 0.5
+            && point.1 <= self.bottom + 0.5;
+        inside.then_some(point)
+    }
+
+    /// An end of an interval: what lies beyond the axis ends at its edge (an interval may reach below zero where the axis
+    /// is logarithmic).
+    fn edge_y(&self, y: f64) -> f64 {
+        self.at_y(y).unwrap_or(self.bottom).clamp(self.top, self.bottom)
+    }
+
+    fn edge_x(&self, x: f64) -> f64 {
+        self.at_x(x).unwrap_or(self.left).clamp(self.left, self.right)
+    }
+
+    /// Paints one layer.
+    pub fn paint(&self, canvas: &mut Canvas, layer: &Layer) {
+        let metrics = canvas.metrics;
+        let thin = if metrics.cells { 1.0 } else { (metrics.em * 0.075).max(1.0) };
+        let small = metrics.size(0.8);
+        match layer {
+            Layer::Line { points, colour, weight, dash } => {
+                let width = thin * 1.8 * weight;
+                for piece in self.pieces(points) {
+                    match dash {
+                        Some((on, off)) => canvas.dashed(&piece, width, *colour, (on * thin * 1.5, off * thin * 1.5)),
+                        None => canvas.line(piece, width, *colour),
+                    }
+                }
+            }
+            Layer::Marks { points, sign, colour, weight } => {
+                let radius = metrics.em * 0.27 * weight;
+                for at in points.iter().filter_map(|p| self.at(*p)) {
+                    canvas.mark(at, radius, *sign, *colour);
+                }
+            }
+            Layer::Intervals { ranges, sideways, colour } => {
+                let cap = metrics.em * 0.26;
+                for (at, low, high) in ranges {
+                    if *sideways {
+                        let (Some(y), low, high) = (self.at_y(*at), self.edge_x(*low), self.edge_x(*high)) else {
+                            continue;
+                        };
+                        canvas.line(vec![(low, y), (high, y)], thin * 1.2, *colour);
+                        for x in [low, high] {
+                            canvas.line(vec![(x, y - cap), (x, y + cap)], thin * 1.2, *colour);
+                        }
+                    } else {
+                        let (Some(x), low, high) = (self.at_x(*at), self.edge_y(*low), self.edge_y(*high)) else {
+                            continue;
+                        };
+                        canvas.line(vec![(x, low), (x, high)], thin * 1.2, *colour);
+                        for y in [low, high] {
+                            canvas.line(vec![(x - cap, y), (x + cap, y)], thin * 1.2, *colour);
+                        }
+                    }
+                }
+            }
+            Layer::Box { from, to, colour, outline } => {
+                let corners = [(from.0, from.1), (to.0, from.1), (to.0, to.1), (from.0, to.1)]
+                    .map(|(x, y)| (self.edge_x(x), self.edge_y(y)));
+                canvas.area(corners.to_vec(), *colour);
+                if let Some(outline) = outline {
+                    let mut around = corners.to_vec();
+                    around.push(corners[0]);
+                    canvas.line(around, thin, *outline);
+                }
+            }
+            Layer::Area { points, colour } => {
+                let upper = points.iter().filter_map(|(x, _, high)| Some((self.at_x(*x)?, self.edge_y(*high))));
+                let lower = points.iter().rev().filter_map(|(x, low, _)| Some((self.at_x(*x)?, self.edge_y(*low))));
+                canvas.area(upper.chain(lower).collect(), *colour);
+            }
+            Layer::Shade { from, to, label } => {
+                let (from, to) = (self.edge_x(*from), self.edge_x(*to));
+                canvas.rectangle((from, self.top), (to, self.bottom), Layer::SHADE);
+                if metrics.width(label, small) < to - from {
+                    let at = (f64::midpoint(from, to), self.top + metrics.line(small) * 0.85);
+                    canvas.text(at, Anchor::Middle, small, Colour::MUTED, label.clone());
+                }
+            }
+            Layer::Rule { at, upright, label } => self.rule(canvas, *at, *upright, label, thin, small),
+            Layer::Label { at, anchor, offset, colour, text } => {
+                if let Some((x, y)) = self.at(*at) {
+                    let (dx, dy) = (offset.0 * metrics.em, offset.1 * metrics.em);
+                    canvas.text((x + dx, y + dy), *anchor, small, *colour, text.clone());
+                }
+            }
+        }
+    }
+
+    fn rule(&self, canvas: &mut Canvas, at: f64, upright: bool, label: &str, thin: f64, small: f64) {
+        let metrics = canvas.metrics;
+        let (from, to) = if upright {
+            let Some(x) = self.at_x(at).filter(|x| (self.left..=self.right).contains(x)) else { return };
+            ((x, self.top), (x, self.bottom))
+        } else {
+            let Some(y) = self.at_y(at).filter(|y| (self.top..=self.bottom).contains(y)) else { return };
+            ((self.left, y), (self.right, y))
+        };
+        canvas.dashed(&[from, to], thin, Colour::MUTED, (thin * 4.0, thin * 3.0));
+        if upright {
+            let width = metrics.width(label, small);
+            let fits = from.0 + metrics.gap() + width <= self.right;
+            let (x, anchor) = if fits {
+                (from.0 + metrics.gap() * 0.7, Anchor::Start)
+            } else {
+                (from.0 - metrics.gap() * 0.7, Anchor::End)
+            };
+            canvas.text((x, self.top + metrics.line(small) * 0.85), anchor, small, Colour::MUTED, label);
+        } else {
+            let above = from.1 - metrics.line(small) > self.top;
+            let y = if above { from.1 - metrics.gap() * 0.5 } else { from.1 + metrics.line(small) * 0.85 };
+            canvas.text((self.right - metrics.gap(), y), Anchor::End, small, Colour::MUTED, label);
+        }
+    }
+
+    /// The stretches of a line that have a place on the axes.
+    fn pieces(&self, points: &[Point]) -> Vec<Vec<Point>> {
+        points
+            .split(|p| self.at(*p).is_none())
+            .map(|piece| piece.iter().filter_map(|p| self.at(*p)).collect::<Vec<_>>())
+            .filter(|piece| piece.len() > 1)
+            .collect()
+    }
+}

@@ -1,0 +1,138 @@
+//! Pictures: one file per kind, and what they stand on.
+//!
+//! A kind reads rows ([`reading`]), condenses them ([`series`]) and says what is on the paper ([`figure`], made of
+//! [`axis`] and [`layer`]); the figure lays itself out as shapes ([`canvas`]), which [`paint`] turns into PNG or SVG and
+//! [`term`] into characters. Only [`draw`] touches files, and only once the picture is whole.
+
+pub mod axis;
+pub mod canvas;
+pub mod figure;
+pub mod font;
+pub mod layer;
+pub mod options;
+pub mod paint;
+pub mod palette;
+pub mod reading;
+pub mod series;
+pub mod term;
+
+mod sweep;
+mod timeseries;
+
+pub use options::Options;
+
+use crate::{error::Error, table::write_whole};
+use figure::Figure;
+use font::Metrics;
+use schemas::columns::number;
+use series::Series;
+use std::{io::Write, path::Path};
+
+/// What kind of picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// A metric against a parameter, one line per series: throughput against message size
+    Sweep,
+    /// Interval results over time, warm-up and cool-down shaded
+    Timeseries,
+}
+
+/// A figure with the points it shows.
+#[derive(Debug, Default)]
+pub struct Drawing {
+    /// The figure.
+    pub figure: Option<Figure>,
+    /// Names of the columns of `rows`.
+    pub header: Vec<String>,
+    /// What was drawn, for `--data`.
+    pub rows: Vec<Vec<String>>,
+    /// Sentences for the user.
+    pub warnings: Vec<String>,
+}
+
+impl Drawing {
+    /// The points of series, as the table that `--data` writes.
+    #[must_use]
+    pub fn of_points(series: &[Series], x: &str, y: &str) -> Self {
+        let end = |value: Option<f64>| value.map(number).unwrap_or_default();
+        let rows = series.iter().flat_map(|s| {
+            s.points
+                .iter()
+                .map(|p| vec![s.name.clone(), number(p.x), number(p.y), end(p.low), end(p.high), p.n.to_string()])
+        });
+        Self {
+            header: ["series", x, y, "low", "high", "n"].map(str::to_owned).to_vec(),
+            rows: rows.collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Reads the files and makes the figure, without drawing it.
+pub fn drawing(kind: Kind, options: &Options) -> Result<Drawing, Error> {
+    match kind {
+        Kind::Sweep => sweep::draw(options),
+        Kind::Timeseries => timeseries::draw(options),
+    }
+}
+
+/// The size of normal text in a picture of that size: readable in half a column, not shouting on a slide.
+#[must_use]
+pub fn text_size(width: f64, height: f64) -> f64 {
+    (width.min(height * 1.7) / 68.0).clamp(11.0, 30.0)
+}
+
+/// A figure as the bytes of a PNG.
+pub fn to_png(figure: &Figure, options: &Options) -> Result<Vec<u8>, Error> {
+    let (width, height) = (f64::from(options.size.width), f64::from(options.size.height));
+    let canvas = figure.draw(width, height, Metrics::font(text_size(width, height)));
+    paint::png(&canvas, options.density).map_err(Error::Usage)
+}
+
+/// A figure as an SVG document.
+pub fn to_svg(figure: &Figure, options: &Options) -> Result<String, Error> {
+    let (width, height) = (f64::from(options.size.width), f64::from(options.size.height));
+    paint::svg(&figure.draw(width, height, Metrics::font(text_size(width, height)))).map_err(Error::Usage)
+}
+
+/// Draws the picture that the options ask for: into its file, and into `stdout` where it is for the terminal. Returns
+/// sentences for the user. Nothing is written unless everything could be drawn.
+pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec<String>, Error> {
+    if options.output.is_none() && !options.term && options.data.is_none() {
+        return Err(Error::Usage(
+            "say where the picture goes: -o FILE.png, -o FILE.svg, or --term for this terminal".to_owned(),
+        ));
+    }
+    let extension = |path: &Path| path.extension().map(|e| e.to_ascii_lowercase().to_string_lossy().into_owned());
+    if let Some(path) = &options.output
+        && !matches!(extension(path).as_deref(), Some("png" | "svg"))
+    {
+        return Err(Error::Usage(format!("{}: pictures are PNG or SVG: end the name in .png or .svg", path.display())));
+    }
+    let drawing = drawing(kind, options)?;
+    let Some(figure) = &drawing.figure else {
+        return Err(Error::Usage("nothing to draw".to_owned()));
+    };
+    if let Some(path) = &options.output {
+        let bytes = match extension(path).as_deref() {
+            Some("svg") => to_svg(figure, options)?.into_bytes(),
+            _ => to_png(figure, options)?,
+        };
+        write_whole(path, |file| Ok(file.write_all(&bytes)?))?;
+    }
+    if let Some(path) = &options.data {
+        write_whole(path, |file| {
+            let mut csv = csv::Writer::from_writer(file);
+            let failed = |e: csv::Error| Error::Output(std::io::Error::other(e));
+            csv.write_record(&drawing.header).map_err(failed)?;
+            for row in &drawing.rows {
+                csv.write_record(row).map_err(failed)?;
+            }
+            Ok(csv.flush()?)
+        })?;
+    }
+    if options.term {
+        stdout.write_all(term::draw(figure).as_bytes())?;
+    }
+    Ok(drawing.warnings)
+}

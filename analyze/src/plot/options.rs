@@ -1,0 +1,299 @@
+//! What can be asked of every kind of picture, and the answers they share.
+
+use super::{
+    axis::{Axis, Quantity, Spacing},
+    reading::Reading,
+    series::{self, Point, Series, Spread},
+};
+use crate::{
+    error::{Error, Place},
+    table::{
+        InputArgs,
+        select::{RecordKind, Selection},
+    },
+};
+use schemas::units::{self, Unit};
+use std::path::PathBuf;
+
+/// Which axes are logarithmic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Log {
+    /// The horizontal one
+    X,
+    /// The vertical one
+    Y,
+    /// Both
+    Xy,
+    /// None, not even that of sizes
+    None,
+}
+
+/// Width and height in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Width.
+    pub width: u32,
+    /// Height.
+    pub height: u32,
+}
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no size: write WIDTHxHEIGHT in pixels, for example 1200x700");
+        let (width, height) = text.split_once(['x', '×']).ok_or_else(wrong)?;
+        let side = |t: &str| t.trim().parse::<u32>().ok();
+        let (width, height) = side(width).zip(side(height)).ok_or_else(wrong)?;
+        if !(200..=8000).contains(&width) || !(120..=8000).contains(&height) {
+            return Err(format!("`{text}` is no size for a picture: it may be 200x120 to 8000x8000"));
+        }
+        Ok(Self { width, height })
+    }
+}
+
+fn level(text: &str) -> Result<f64, String> {
+    let level = units::parse_ratio(text).map_err(|e| e.to_string())?;
+    if level > 0.0 && level < 1.0 {
+        Ok(level)
+    } else {
+        Err(format!("`{text}` is no confidence level: write 95% or 99%"))
+    }
+}
+
+fn density(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|d| (0.5..=4.0).contains(d)).ok_or_else(|| format!("`{text}` is not between 0.5 and 4"))
+}
+
+/// The options of `plumb plot`, whatever the kind.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Which files.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// The picture: FILE.png or FILE.svg
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Column (or metric) along the horizontal axis [default: by kind]
+    #[arg(short, value_name = "COLUMN")]
+    pub x: Option<String>,
+    /// Column (or metric) along the vertical axis [default: by kind]
+    #[arg(short, value_name = "COLUMN")]
+    pub y: Option<String>,
+    /// Column (or metric) that a heat map's colours show [default: throughput]
+    #[arg(long, value_name = "COLUMN")]
+    pub value: Option<String>,
+    /// One series per value of these columns (`file` is one) [default: what the rows differ in]
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub by: Vec<String>,
+    /// Logarithmic axes [default: x where it is a size]
+    #[arg(long, value_name = "AXES", value_enum)]
+    pub log: Option<Log>,
+    /// What the interval around a point is
+    #[arg(long = "interval", value_name = "KIND", value_enum, default_value = "ci")]
+    pub spread: Spread,
+    /// Confidence level of intervals
+    #[arg(long, value_name = "LEVEL", value_parser = level, default_value = "95%")]
+    pub confidence: f64,
+    /// Let the value axis cover the data only, not zero; the picture says so
+    #[arg(long)]
+    pub zoom: bool,
+    /// Draw a reference line on x: VALUE or VALUE=NAME (9000=MTU, 64KiB=L2). May be repeated
+    #[arg(long = "mark", value_name = "VALUE[=NAME]")]
+    pub marks: Vec<String>,
+    /// Axes that also have room for this file's values, so that two pictures can be compared. May be repeated
+    #[arg(long, value_name = "FILE")]
+    pub same_scale: Vec<PathBuf>,
+    /// The title [default: what is drawn]
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Leave out the footer with run, hosts, date and iterations
+    #[arg(long)]
+    pub no_annotation: bool,
+    /// Size in pixels
+    #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "1200x700")]
+    pub size: Size,
+    /// Pixels of a PNG per pixel of the size: 2 for print and fine screens
+    #[arg(long, value_name = "FACTOR", value_parser = density, default_value = "1")]
+    pub density: f64,
+    /// Also write the drawn points to FILE, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// Draw in the terminal
+    #[arg(long)]
+    pub term: bool,
+    /// Which rows count.
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            input: InputArgs::default(),
+            output: None,
+            x: None,
+            y: None,
+            value: None,
+            by: Vec::new(),
+            log: None,
+            spread: Spread::Ci,
+            confidence: 0.95,
+            zoom: false,
+            marks: Vec::new(),
+            same_scale: Vec::new(),
+            title: None,
+            no_annotation: false,
+            size: Size { width: 1200, height: 700 },
+            density: 1.0,
+            data: None,
+            term: false,
+            selection: Selection::default(),
+        }
+    }
+}
+
+impl Options {
+    /// The files of `--same-scale`, where there are some.
+    #[must_use]
+    pub fn same_scale_input(&self) -> Option<InputArgs> {
+        (!self.same_scale.is_empty()).then(|| InputArgs { files: self.same_scale.clone() })
+    }
+
+    /// Whether the vertical axis is logarithmic.
+    #[must_use]
+    pub fn log_y(&self) -> bool {
+        matches!(self.log, Some(Log::Y | Log::Xy))
+    }
+
+    /// Whether the horizontal axis was asked to be logarithmic.
+    #[must_use]
+    pub fn log_x(&self) -> bool {
+        matches!(self.log, Some(Log::X | Log::Xy))
+    }
+
+    /// How x is laid out: sizes by powers of two unless told otherwise.
+    #[must_use]
+    pub fn spacing_x(&self, quantity: &Quantity) -> Spacing {
+        let size = quantity.unit == Some(Unit::Bytes);
+        match self.log {
+            None | Some(Log::X | Log::Xy) if size => Spacing::Log2,
+            Some(Log::X | Log::Xy) => Spacing::Log10,
+            _ => Spacing::Linear,
+        }
+    }
+
+    /// The quantity of a column; service demand takes its unit from the rows.
+    #[must_use]
+    pub fn quantity(&self, column: &str, reading: &Reading) -> Quantity {
+        let mut quantity = Quantity::of_column(column);
+        if quantity.unit == Some(Unit::ServiceDemand)
+            && let [per] = reading.distinct("service_demand_unit")[..]
+        {
+            quantity.per = match per {
+                "us_per_kib" => Some("KiB".to_owned()),
+                "us_per_transaction" => Some("transaction".to_owned()),
+                _ => None,
+            };
+        }
+        quantity
+    }
+
+    /// The title: the user's, or the subject and what is drawn.
+    #[must_use]
+    pub fn title(&self, reading: &Reading, what: &str) -> String {
+        self.title.clone().unwrap_or_else(|| {
+            if let Some(subject) = reading.subject() {
+                return format!("{subject}: {what}");
+            }
+            let mut letters = what.chars();
+            letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+        })
+    }
+
+    /// The footer, unless it is not wanted.
+    #[must_use]
+    pub fn footer(&self, reading: &Reading) -> Vec<String> {
+        if self.no_annotation { Vec::new() } else { reading.footer() }
+    }
+
+    /// The reference lines of `--mark`.
+    pub fn rules(&self) -> Result<Vec<(f64, String)>, Error> {
+        let rule = |text: &String| {
+            let (value, name) = text.split_once('=').map_or((text.as_str(), text.as_str()), |(v, n)| (v, n));
+            let parsed = value.trim().parse().ok().or_else(|| units::parse_size(value).ok().map(|v| v as f64));
+            parsed.filter(|v: &f64| v.is_finite()).map(|v| (v, name.trim().to_owned())).ok_or_else(|| {
+                Error::Usage(format!("--mark `{text}`: `{value}` is no number and no size; write 1500=MTU or 64KiB"))
+            })
+        };
+        self.marks.iter().map(rule).collect()
+    }
+
+    /// The sentence about points and intervals.
+    #[must_use]
+    pub fn explain<'a>(&self, points: &(impl Iterator<Item = &'a Point> + Clone), reading: &Reading) -> String {
+        let of = match reading.kind {
+            None | Some(RecordKind::Iteration) => {
+                if reading.has("record") {
+                    "iteration"
+                } else {
+                    "row"
+                }
+            }
+            Some(RecordKind::Summary) => "summary row",
+            Some(RecordKind::Stream) => "stream",
+            Some(RecordKind::Interval) => "interval",
+        };
+        series::explain(points, self.spread, self.confidence, of)
+    }
+
+    /// A sentence about points that a logarithmic axis has no place for, if there are any.
+    #[must_use]
+    pub fn unplaced(&self, series: &[Series], x: &Axis, y: &Axis) -> Option<String> {
+        let points = series.iter().flat_map(|s| &s.points);
+        let lost = points.filter(|p| x.position(p.x).is_none() || y.position(p.y).is_none()).count();
+        let points = if lost == 1 { "point" } else { "points" };
+        (lost > 0).then(|| format!("{lost} {points} at or below zero not shown: the axis is logarithmic"))
+    }
+
+    /// An error that says why there is nothing to draw, if there is nothing.
+    pub fn nothing_to_draw(&self, empty: bool, reading: &Reading, columns: &[&str]) -> Result<(), Error> {
+        if !empty {
+            return Ok(());
+        }
+        let file = self.input.files.first().map_or_else(|| "-".to_owned(), |p| p.display().to_string());
+        let columns = columns.iter().map(|c| format!("`{c}`")).collect::<Vec<_>>().join(" and ");
+        let mut reason = format!("nothing to draw: no row that counts has {columns}");
+        for warning in &reading.warnings {
+            reason.push_str("; ");
+            reason.push_str(warning);
+        }
+        Err(Error::Data { place: Place { file, line: 0, column: None }, reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_marks_are_read() {
+        assert_eq!("600x350".parse::<Size>().unwrap(), Size { width: 600, height: 350 });
+        assert!("600".parse::<Size>().unwrap_err().contains("WIDTHxHEIGHT"));
+        assert!("10x10".parse::<Size>().is_err());
+        let options = Options { marks: vec!["64KiB=L2".into(), "1500".into()], ..Options::default() };
+        assert_eq!(options.rules().unwrap(), [(65_536.0, "L2".to_owned()), (1500.0, "1500".to_owned())]);
+        let options = Options { marks: vec!["L2".into()], ..Options::default() };
+        assert!(options.rules().unwrap_err().to_string().contains("`L2` is no number"));
+    }
+
+    #[test]
+    fn sizes_are_logarithmic_by_themselves() {
+        let size = Quantity::of_column("message_bytes");
+        assert_eq!(Options::default().spacing_x(&size), Spacing::Log2);
+        assert_eq!(Options { log: Some(Log::None), ..Options::default() }.spacing_x(&size), Spacing::Linear);
+        assert_eq!(Options { log: Some(Log::Y), ..Options::default() }.spacing_x(&size), Spacing::Linear);
+        let count = Quantity::of_column("streams");
+        assert_eq!(Options { log: Some(Log::X), ..Options::default() }.spacing_x(&count), Spacing::Log10);
+    }
+}

@@ -1,0 +1,90 @@
+//! Colours and signs by which series are told apart, also by people who do not see some colours and on a black and
+//! white printer.
+
+use super::canvas::{Colour, Sign};
+
+/// The palette of Okabe and Ito (2008) without its yellow, which is hardly seen on white; the black comes last.
+const COLOURS: [Colour; 7] = [
+    Colour(0x00, 0x72, 0xb2),
+    Colour(0xd5, 0x5e, 0x00),
+    Colour(0x00, 0x9e, 0x73),
+    Colour(0xcc, 0x79, 0xa7),
+    Colour(0xe6, 0x9f, 0x00),
+    Colour(0x56, 0xb4, 0xe9),
+    Colour(0x00, 0x00, 0x00),
+];
+
+/// Eight signs for seven colours: the pair repeats only after 56 series.
+const SIGNS: [Sign; 8] =
+    [Sign::Circle, Sign::Square, Sign::Up, Sign::Diamond, Sign::Down, Sign::Cross, Sign::Plus, Sign::Ring];
+
+/// The look of the series with that index.
+#[must_use]
+pub fn look(index: usize) -> (Colour, Sign) {
+    (COLOURS[index % COLOURS.len()], SIGNS[index % SIGNS.len()])
+}
+
+/// The dash of the series with that index: solid for the first seven, then ever other dashes, since colours repeat.
+#[must_use]
+pub fn dash(index: usize) -> Option<(f64, f64)> {
+    match (index / COLOURS.len()) % 4 {
+        0 => None,
+        1 => Some((6.0, 3.0)),
+        2 => Some((2.0, 2.0)),
+        _ => Some((10.0, 3.0)),
+    }
+}
+
+/// A colour for a share from 0 to 1, from dark blue to yellow: lightness grows evenly, and the scale reads the same with
+/// any colour vision (the stops are those of the "cividis" scale, Nuñez, Anderton and Renslow 2018).
+#[must_use]
+pub fn scale(share: f64) -> Colour {
+    const STOPS: [(u8, u8, u8); 9] = [
+        (0, 32, 77),
+        (0, 52, 110),
+        (58, 71, 107),
+        (87, 92, 109),
+        (112, 113, 115),
+        (138, 134, 120),
+        (166, 157, 117),
+        (201, 186, 103),
+        (255, 234, 70),
+    ];
+    let at = share.clamp(0.0, 1.0) * (STOPS.len() - 1) as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8")]
+    let low = (at as usize).min(STOPS.len() - 2);
+    let rest = at - low as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
+    let mix = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * rest).round() as u8;
+    let (a, b) = (STOPS[low], STOPS[low + 1]);
+    Colour(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
+}
+
+/// Ink or paper: which of them can be read on that colour.
+#[must_use]
+pub fn readable_on(colour: Colour) -> Colour {
+    let luminance = 0.299 * f64::from(colour.0) + 0.587 * f64::from(colour.1) + 0.114 * f64::from(colour.2);
+    if luminance > 130.0 { Colour::INK } else { Colour::PAPER }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fifty_six_series_look_different() {
+        for a in 0..56 {
+            for b in 0..a {
+                assert_ne!(look(a), look(b), "{a} and {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_scale_gets_lighter_all_the_way() {
+        let light = |c: Colour| 0.299 * f64::from(c.0) + 0.587 * f64::from(c.1) + 0.114 * f64::from(c.2);
+        for step in 0..100 {
+            assert!(light(scale(f64::from(step + 1) / 100.0)) >= light(scale(f64::from(step) / 100.0)) - 0.6);
+        }
+    }
+}

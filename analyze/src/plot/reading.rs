@@ -1,0 +1,352 @@
+//! From results files to the rows of a picture: which columns, which rows count, and which series each belongs to.
+
+use crate::{
+    error::Error,
+    table::{
+        InputArgs, Table,
+        select::{Picker, Preferred, RecordKind, Selection},
+    },
+};
+use std::collections::HashMap;
+
+/// What distinguishes rows by name.
+const NAMES: [&str; 5] = ["file", "plan", "test", "member", "direction"];
+
+/// Parameters that make rows incomparable where they differ, beside the `axis_` columns. What a kernel reports rather than
+/// a plan sets (buffers, MSS) is not among them.
+const PARAMETERS: [&str; 14] = [
+    "workload",
+    "transport",
+    "io",
+    "streams",
+    "threads",
+    "message_bytes",
+    "receive_bytes",
+    "request_bytes",
+    "response_bytes",
+    "inflight",
+    "coalesce",
+    "offered_per_s",
+    "congestion_control",
+    "no_delay",
+];
+
+/// Where rows come from, for footers.
+const FACTS: [&str; 6] = ["run_id", "from", "to", "time", "iteration", "record"];
+
+/// One row that counts.
+#[derive(Clone, Debug)]
+pub struct Record {
+    cells: Vec<Box<str>>,
+    numbers: Vec<Option<f64>>,
+}
+
+/// The rows of a picture.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// The rows that count, in the order of the input.
+    pub records: Vec<Record>,
+    /// What they are.
+    pub kind: Option<RecordKind>,
+    /// The columns by which series are told apart.
+    pub by: Vec<String>,
+    /// Sentences for the user.
+    pub warnings: Vec<String>,
+    texts: HashMap<String, usize>,
+    numbers: HashMap<String, usize>,
+}
+
+/// What a picture asks of its input.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Columns of numbers that every file must have.
+    pub numbers: &'a [&'a str],
+    /// Columns of numbers that are used where there are.
+    pub optional: &'a [&'a str],
+    /// Columns of text that are used where there are.
+    pub texts: &'a [&'a str],
+    /// Columns of text that every file must have.
+    pub required_texts: &'a [&'a str],
+    /// Columns along an axis: they do not make another series.
+    pub along: &'a [&'a str],
+}
+
+impl Reading {
+    /// Reads the files. `by` are the columns the user asked for; without, they are found: the fewest columns by which rows
+    /// at the same place on the axes are alike in everything that was set. A row counts if it has all `wanted.numbers`.
+    pub fn new(input: &InputArgs, selection: &Selection, wanted: &Wanted<'_>, by: &[String]) -> Result<Self, Error> {
+        Self::of_table(&mut Table::open(input)?, selection, wanted, by)
+    }
+
+    /// [`Reading::new`] of a table that is already open.
+    pub fn of_table(
+        table: &mut Table,
+        selection: &Selection,
+        wanted: &Wanted<'_>,
+        by: &[String],
+    ) -> Result<Self, Error> {
+        let mut reading = Self::default();
+        // (column in the table, index here): `file` is no column, but rows are told apart by it like by one.
+        let mut text_columns: Vec<Option<usize>> = Vec::new();
+        let mut number_columns = Vec::new();
+        for name in wanted.numbers {
+            reading.numbers.insert((*name).to_owned(), number_columns.len());
+            number_columns.push(table.require(name)?);
+        }
+        for name in wanted.optional {
+            if let Some(column) = table.header().find(name) {
+                reading.numbers.insert((*name).to_owned(), number_columns.len());
+                number_columns.push(column);
+            }
+        }
+        let required = wanted.required_texts.iter().copied().chain(by.iter().map(String::as_str));
+        for name in required {
+            if !reading.texts.contains_key(name) {
+                let column = if name == "file" { None } else { Some(table.require(name)?) };
+                reading.texts.insert(name.to_owned(), text_columns.len());
+                text_columns.push(column);
+            }
+        }
+        let axes: Vec<String> = table
+            .header()
+            .names()
+            .iter()
+            .filter(|name| name.starts_with(schemas::columns::AXIS_PREFIX))
+            .cloned()
+            .collect();
+        let optional = wanted.texts.iter().copied().chain(NAMES).chain(PARAMETERS).chain(FACTS);
+        for name in optional.chain(wanted.along.iter().copied()).chain(axes.iter().map(String::as_str)) {
+            let column = if name == "file" { Some(None) } else { table.header().find(name).map(Some) };
+            if let Some(column) = column
+                && !reading.texts.contains_key(name)
+            {
+                reading.texts.insert(name.to_owned(), text_columns.len());
+                text_columns.push(column);
+            }
+        }
+        let mut picker = Picker::new(selection, table)?;
+        let mut kept: Preferred<Vec<Record>> = Preferred::default();
+        while let Some(row) = table.next_row()? {
+            let Some(kind) = picker.pick(&row)? else { continue };
+            let numbers: Vec<Option<f64>> = number_columns.iter().map(|c| row.number(*c)).collect::<Result<_, _>>()?;
+            if numbers[..wanted.numbers.len()].iter().any(Option::is_none) {
+                continue;
+            }
+            let Some(slot) = kept.slot(kind) else { continue };
+            let cells = text_columns.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect();
+            slot.push(Record { cells, numbers });
+        }
+        reading.warnings.extend(picker.note());
+        if let Some((kind, records)) = kept.into_kept() {
+            reading.kind = Some(kind);
+            reading.records = records;
+        }
+        let found = reading.distinguishing(by, wanted.along, &axes);
+        if by.is_empty() {
+            reading.by = found;
+        } else {
+            reading.by = by.to_vec();
+            if !found.is_empty() {
+                let names: Vec<String> = found.iter().map(|name| format!("`{name}`")).collect();
+                reading.warnings.push(format!(
+                    "rows drawn as one differ in {}; --by {} tells them apart",
+                    names.join(" and "),
+                    by.iter().chain(&found).cloned().collect::<Vec<_>>().join(",")
+                ));
+            }
+        }
+        Ok(reading)
+    }
+
+    /// The fewest columns, beside those given, by which rows at the same place on the axes are alike.
+    fn distinguishing(&self, given: &[String], along: &[&str], axes: &[String]) -> Vec<String> {
+        let candidates = NAMES.into_iter().chain(PARAMETERS).chain(axes.iter().map(String::as_str));
+        let mut keys: Vec<&str> = along.iter().copied().chain(given.iter().map(String::as_str)).collect();
+        let mut found = Vec::new();
+        for name in candidates.filter(|name| self.texts.contains_key(*name)) {
+            if keys.contains(&name) {
+                continue;
+            }
+            let mut first: HashMap<Vec<&str>, &str> = HashMap::new();
+            let differs = self.records.iter().any(|record| {
+                let key = keys.iter().map(|k| self.text(record, k)).collect();
+                *first.entry(key).or_insert_with(|| self.text(record, name)) != self.text(record, name)
+            });
+            if differs {
+                keys.push(name);
+                found.push(name.to_owned());
+            }
+        }
+        found
+    }
+
+    /// The text of a column; empty where it is undefined or no file has it.
+    #[must_use]
+    pub fn text<'a>(&self, record: &'a Record, column: &str) -> &'a str {
+        self.texts.get(column).map_or("", |i| &record.cells[*i])
+    }
+
+    /// Whether some file has that column of text.
+    #[must_use]
+    pub fn has(&self, column: &str) -> bool {
+        self.texts.contains_key(column)
+    }
+
+    /// The number of a column; `None` where it is undefined or no file has it.
+    #[must_use]
+    pub fn number(&self, record: &Record, column: &str) -> Option<f64> {
+        self.numbers.get(column).and_then(|i| record.numbers[*i])
+    }
+
+    /// The name of the series a row belongs to.
+    #[must_use]
+    pub fn series(&self, record: &Record) -> String {
+        self.named(record, &self.by)
+    }
+
+    /// A row's values in some columns, as one name: `bulk · streams=4`.
+    #[must_use]
+    pub fn named(&self, record: &Record, columns: &[String]) -> String {
+        let parts = columns.iter().filter_map(|column| {
+            let value = self.text(record, column);
+            match column.as_str() {
+                "member" if value.is_empty() => Some("total".to_owned()),
+                _ if value.is_empty() => None,
+                "file" => Some(stem(value).to_owned()),
+                "plan" | "test" | "member" | "direction" | "case" | "tag" | "workload" | "from" | "to"
+                | "congestion_control" | "transport" | "io" => Some(value.to_owned()),
+                _ => Some(match column.strip_prefix(schemas::columns::AXIS_PREFIX) {
+                    Some(path) => format!("{path}={value}"),
+                    None => parameter(column, value),
+                }),
+            }
+        });
+        parts.collect::<Vec<_>>().join(" · ")
+    }
+
+    /// The distinct values of a column, in the order of their appearance.
+    #[must_use]
+    pub fn distinct(&self, column: &str) -> Vec<&str> {
+        let mut seen = Vec::new();
+        for record in &self.records {
+            let value = self.text(record, column);
+            if !value.is_empty() && !seen.contains(&value) {
+                seen.push(value);
+            }
+        }
+        seen
+    }
+
+    /// Where the numbers come from, for the footer: run, hosts, date, iterations.
+    #[must_use]
+    pub fn footer(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        match self.distinct("run_id")[..] {
+            [] => {}
+            [run] => parts.push(format!("run {run}")),
+            ref runs => parts.push(format!("{} runs", runs.len())),
+        }
+        let mut hosts: Vec<String> = Vec::new();
+        for record in &self.records {
+            let pair = format!("{} → {}", self.text(record, "from"), self.text(record, "to"));
+            if pair.chars().count() > 3 && !hosts.contains(&pair) {
+                hosts.push(pair);
+            }
+        }
+        match hosts.len() {
+            0 => {}
+            1..=3 => parts.push(hosts.join(", ")),
+            more => parts.push(format!("{} and {} more pairs of hosts", hosts[0], more - 1)),
+        }
+        let mut days: Vec<&str> = self.distinct("time").into_iter().map(|t| t.split('T').next().unwrap_or(t)).collect();
+        days.sort_unstable();
+        match (days.first(), days.last()) {
+            (Some(first), Some(last)) if first == last => parts.push((*first).to_owned()),
+            (Some(first), Some(last)) => parts.push(format!("{first} … {last}")),
+            _ => {}
+        }
+        match self.distinct("iteration").len() {
+            0 => {}
+            1 => parts.push("1 iteration".to_owned()),
+            n => parts.push(format!("{n} iterations")),
+        }
+        parts
+    }
+
+    /// What the picture is about: the plan's name, or the test's where there is only one.
+    #[must_use]
+    pub fn subject(&self) -> Option<String> {
+        let plans = self.distinct("plan");
+        let tests = self.distinct("test");
+        match (&plans[..], &tests[..]) {
+            ([plan], [test]) if plan == test => Some((*plan).to_owned()),
+            ([plan], [test]) => Some(format!("{plan}, {test}")),
+            ([plan], _) => Some((*plan).to_owned()),
+            (_, [test]) => Some((*test).to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// `results/main.csv` → `main`.
+fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+}
+
+/// A parameter in words: `message_bytes`, `65536` → `message size 64 KiB`.
+fn parameter(column: &str, value: &str) -> String {
+    match (schemas::metrics::find(column), value.parse::<f64>()) {
+        (Some(metric), Ok(number)) => format!("{} {}", metric.label, schemas::units::human(metric.unit, number)),
+        _ => format!("{column}={value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "run_id,plan,test,record,phase,iteration,status,from,to,time,streams,message_bytes,throughput_bits_per_s\n\
+        r1,p,bulk,iteration,measure,1,ok,a,b,2026-11-20T10:00:00Z,1,64,5\n\
+        r1,p,bulk,iteration,measure,1,ok,a,b,2026-11-21T10:00:00Z,4,64,7\n\
+        r1,p,bulk,iteration,measure,2,failed,a,b,2026-11-21T10:00:00Z,4,64,\n\
+        r1,p,bulk,iteration,measure,2,ok,a,b,2026-11-21T10:00:00Z,4,128,9\n";
+
+    fn reading(by: &[&str]) -> Reading {
+        let by: Vec<String> = by.iter().map(|b| (*b).to_owned()).collect();
+        let wanted =
+            Wanted { numbers: &["message_bytes", "throughput"], along: &["message_bytes"], ..Wanted::default() };
+        Reading::of_table(&mut Table::from_text("x/t.csv", TABLE).unwrap(), &Selection::default(), &wanted, &by)
+            .unwrap()
+    }
+
+    #[test]
+    fn series_are_told_apart_by_what_differs_and_nothing_else() {
+        let r = reading(&[]);
+        assert_eq!(r.by, ["streams"]);
+        let names: Vec<String> = r.records.iter().map(|record| r.series(record)).collect();
+        assert_eq!(names, ["streams=1", "streams=4", "streams=4"]);
+        assert_eq!(r.number(&r.records[2], "throughput"), Some(9.0));
+    }
+
+    #[test]
+    fn what_by_leaves_out_is_said() {
+        let r = reading(&["test"]);
+        assert_eq!(r.by, ["test"]);
+        assert!(r.warnings.iter().any(|w| w.contains("differ in `streams`") && w.contains("--by test,streams")));
+        assert!(r.warnings.iter().any(|w| w.contains("1 failed")));
+    }
+
+    #[test]
+    fn the_footer_says_where_numbers_come_from() {
+        assert_eq!(reading(&[]).footer(), ["run r1", "a → b", "2026-11-20 … 2026-11-21", "2 iterations"]);
+        assert_eq!(reading(&[]).subject().as_deref(), Some("p, bulk"));
+    }
+
+    #[test]
+    fn files_are_series_too() {
+        assert_eq!(stem("results/main.csv"), "main");
+        assert_eq!(stem(".csv"), ".csv");
+        assert_eq!(reading(&["file"]).series(&reading(&["file"]).records[0]), "t");
+    }
+}

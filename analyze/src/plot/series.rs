@@ -1,0 +1,161 @@
+//! Series of points with intervals: what most kinds of picture draw.
+
+use super::reading::{Reading, Record};
+use crate::stats::{confidence, moments::Moments};
+
+/// What the interval around a point is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Spread {
+    /// The confidence interval of the mean (Student's t)
+    Ci,
+    /// From the smallest to the largest value
+    Range,
+    /// One standard deviation around the mean
+    Stddev,
+    /// None
+    None,
+}
+
+/// The values at one place of a series, condensed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Where.
+    pub x: f64,
+    /// The mean.
+    pub y: f64,
+    /// The interval's ends, where there is one: [`Spread`] says which.
+    pub low: Option<f64>,
+    /// See `low`.
+    pub high: Option<f64>,
+    /// How many values.
+    pub n: u64,
+}
+
+impl Point {
+    /// Condenses values.
+    #[must_use]
+    pub fn of(x: f64, values: &[f64], spread: Spread, level: f64) -> Option<Self> {
+        let moments: Moments = values.iter().copied().collect();
+        let y = moments.mean()?;
+        let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let ends = match spread {
+            Spread::Ci => confidence::t_interval(values, level).map(|i| (i.low, i.high)),
+            Spread::Range => (values.len() > 1).then_some((smallest, largest)),
+            Spread::Stddev => moments.stddev().map(|s| (y - s, y + s)),
+            Spread::None => None,
+        };
+        Some(Self { x, y, low: ends.map(|e| e.0), high: ends.map(|e| e.1), n: moments.count() })
+    }
+
+    /// The smallest and largest value that the picture must have room for.
+    #[must_use]
+    pub fn extent(&self) -> (f64, f64) {
+        (self.low.unwrap_or(self.y).min(self.y), self.high.unwrap_or(self.y).max(self.y))
+    }
+}
+
+/// Points under one name, by rising x.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// The name in the legend; empty where there is only one.
+    pub name: String,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// Groups rows into series and places, and condenses each place.
+pub fn gather(
+    reading: &Reading,
+    x: impl Fn(&Record) -> Option<f64>,
+    y: impl Fn(&Record) -> Option<f64>,
+    spread: Spread,
+    level: f64,
+) -> Vec<Series> {
+    type Places = Vec<(f64, Vec<f64>)>;
+    let mut groups: Vec<(String, Places)> = Vec::new();
+    for record in &reading.records {
+        let (Some(x), Some(y)) = (x(record), y(record)) else { continue };
+        let name = reading.series(record);
+        let at = groups.iter().position(|g| g.0 == name).unwrap_or_else(|| {
+            groups.push((name, Vec::new()));
+            groups.len() - 1
+        });
+        let places = &mut groups[at].1;
+        #[expect(clippy::float_cmp, reason = "the same written value is the same place")]
+        match places.iter_mut().find(|p| p.0 == x) {
+            Some(place) => place.1.push(y),
+            None => places.push((x, vec![y])),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(name, mut places)| {
+            places.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let points = places.iter().filter_map(|(x, values)| Point::of(*x, values, spread, level)).collect();
+            Series { name, points }
+        })
+        .collect()
+}
+
+/// Smallest and largest of some values; not finite where there are none.
+#[must_use]
+pub fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+}
+
+/// The sentence that says what points and intervals are, with how many values are behind them.
+#[must_use]
+pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), spread: Spread, level: f64, of: &str) -> String {
+    let counts = extent(points.clone().map(|p| p.n as f64));
+    let n = if counts.0 < counts.1 {
+        format!("n = {} … {}", counts.0, counts.1)
+    } else {
+        format!("n = {}", if counts.0.is_finite() { counts.0 } else { 0.0 })
+    };
+    if counts.1 <= 1.0 {
+        return format!("one {of} per point, {n}: no interval");
+    }
+    if !points.clone().any(|p| p.low.is_some()) {
+        return format!("mean of {of}s, {n}");
+    }
+    match spread {
+        Spread::Ci => format!(
+            "mean of {of}s with {} % confidence interval (Student's t), {n}",
+            schemas::columns::number(level * 100.0)
+        ),
+        Spread::Range => format!("mean of {of}s with smallest and largest, {n}"),
+        Spread::Stddev => format!("mean of {of}s ± one standard deviation, {n}"),
+        Spread::None => format!("mean of {of}s, {n}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_its_mean_and_interval() {
+        let p = Point::of(1.0, &[9.0, 10.0, 11.0], Spread::Ci, 0.95).unwrap();
+        // t(0.975, 2) = 4.3027, s = 1
+        assert!((p.high.unwrap() - (10.0 + 4.302_652_7 / 3.0_f64.sqrt())).abs() < 1e-6);
+        assert_eq!((p.y, p.n), (10.0, 3));
+        assert_eq!(Point::of(1.0, &[5.0], Spread::Ci, 0.95).unwrap().low, None);
+        assert_eq!(Point::of(1.0, &[], Spread::Ci, 0.95), None);
+        let p = Point::of(1.0, &[9.0, 12.0], Spread::Range, 0.95).unwrap();
+        assert_eq!(p.extent(), (9.0, 12.0));
+    }
+
+    #[test]
+    fn the_interval_is_named() {
+        let points = [
+            Point::of(1.0, &[9.0, 10.0], Spread::Ci, 0.95).unwrap(),
+            Point::of(2.0, &[9.0, 10.0, 11.0], Spread::Ci, 0.95).unwrap(),
+        ];
+        assert_eq!(
+            explain(&points.iter(), Spread::Ci, 0.95, "iteration"),
+            "mean of iterations with 95 % confidence interval (Student's t), n = 2 … 3"
+        );
+        assert!(explain(&points[..0].iter(), Spread::Ci, 0.95, "iteration").contains("n = 0"));
+    }
+}

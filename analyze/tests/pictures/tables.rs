@@ -1,0 +1,122 @@
+//! Results tables to draw: rows as the runner writes them, with numbers from a fixed sequence, so that the same picture
+//! comes out every time.
+
+use schemas::columns::{Row, header};
+
+/// Numbers that look random and are always the same (Knuth's MMIX generator).
+pub struct Noise(u64);
+
+impl Noise {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Between 0 and 1.
+    pub fn share(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// `value`, give or take that share of it.
+    pub fn around(&mut self, value: f64, share: f64) -> f64 {
+        value * (1.0 + share * (self.share() + self.share() - 1.0))
+    }
+}
+
+pub fn csv(rows: &[Row]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(header(&[])).unwrap();
+    for row in rows {
+        let mut cells = Vec::new();
+        row.for_each_cell(|cell| cells.push(cell.to_owned()));
+        writer.write_record(&cells).unwrap();
+    }
+    String::from_utf8(writer.into_inner().unwrap()).unwrap()
+}
+
+pub fn row(test: &str, record: &str, iteration: u64) -> Row {
+    Row {
+        run_id: Some("019aa2d1-7c3e-7b4f-9d52-3f6e8a1c0b77".into()),
+        plan: Some("message-size".into()),
+        test: Some(test.into()),
+        case: Some(test.into()),
+        record: Some(record.into()),
+        iteration: Some(iteration),
+        phase: Some("measure".into()),
+        status: Some("ok".into()),
+        from: Some("a".into()),
+        to: Some("b".into()),
+        direction: Some("forward".into()),
+        time: Some("2026-11-21T01:02:03.456Z".into()),
+        ..Row::default()
+    }
+}
+
+/// Throughput against message size: t = t0 + n/r, of so many series and iterations, sizes 1 B to 2^exponents.
+pub fn sizes(series: &[&str], iterations: u64, exponents: std::ops::RangeInclusive<u32>) -> Vec<Row> {
+    let mut noise = Noise::new(7);
+    let mut rows = Vec::new();
+    for (index, name) in series.iter().enumerate() {
+        let (t0, rate) = (6e-6 * (1.0 + index as f64 * 0.6), 42e9 / (1.0 + index as f64 * 0.25));
+        for exponent in exponents.clone() {
+            let bytes = 1_u64 << exponent;
+            for iteration in 1..=iterations {
+                let time = noise.around(t0 + bytes as f64 * 8.0 / rate, 0.12);
+                rows.push(Row {
+                    message_bytes: Some(bytes),
+                    workload: Some("tcp_stream".into()),
+                    throughput_bits_per_s: Some(bytes as f64 * 8.0 / time),
+                    elapsed_s: Some(1.0),
+                    latency_mean_us: Some(time * 2e6),
+                    ..row(name, "iteration", iteration)
+                });
+            }
+        }
+    }
+    rows
+}
+
+/// Intervals of a tenth of a second with warm-up and cool-down.
+pub fn intervals(series: &[&str], iterations: u64) -> Vec<Row> {
+    let mut noise = Noise::new(11);
+    let mut rows = Vec::new();
+    for (index, name) in series.iter().enumerate() {
+        for iteration in 1..=iterations {
+            for step in -10..60_i32 {
+                let start = f64::from(step) * 0.1;
+                let phase = if step < 0 {
+                    "warmup"
+                } else if step < 50 {
+                    "measure"
+                } else {
+                    "cooldown"
+                };
+                let level = 20e9 / (1.0 + index as f64 * 0.3) * (1.0 - (-(start + 1.0) * 3.0).exp());
+                rows.push(Row {
+                    phase: Some(phase.into()),
+                    start_s: Some(start),
+                    elapsed_s: Some(0.1),
+                    throughput_bits_per_s: Some(noise.around(level, 0.15)),
+                    ..row(name, "interval", iteration)
+                });
+            }
+        }
+    }
+    rows
+}
+
+/// Twelve names, some of them long.
+pub const TWELVE: [&str; 12] = [
+    "bulk",
+    "bulk-reverse",
+    "bulk[socket.congestion_control=cubic,streams=16,message_size=65536]",
+    "d",
+    "upload while downloading",
+    "f",
+    "g",
+    "h",
+    "roundtrip",
+    "j",
+    "k",
+    "twelve",
+];
