@@ -109,7 +109,7 @@ mod tests {
             }
             // Rendered by itself, a subcommand's usage line does not begin with the program's name: examples do.
             let help = sub.clone().render_long_help().to_string();
-            assert!(help.contains(&format!("plumb {} ", sub.get_name())), "no example in:\n{help}");
+            assert!(help.contains(&format!("plumb {}", sub.get_name())), "no example in:\n{help}");
         }
     }
 }
