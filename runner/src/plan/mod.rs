@@ -1,1 +1,33 @@
 //! Plans: YAML text in, checked cases out.
+//!
+//! - [`load`]: the way in: [`load::load`] gives a [`case::Plan`] or everything that is wrong with the text
+//! - [`case`]: a checked plan, as the schedule runs it
+//! - [`source`], [`diagnostics`]: texts, places, and messages that point at them
+//! - [`tree`]: YAML as a tree that knows where each word stands
+//! - [`decode`]: from the tree to typed values, finding every mistake
+//! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
+//! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
+//! - [`expand`], [`spec`], [`measures`], [`check`]: what it means
+
+pub mod case;
+pub mod check;
+pub mod condition;
+pub mod decode;
+pub mod diagnostics;
+pub mod expand;
+pub mod load;
+pub mod matrix;
+pub mod measures;
+pub mod merge;
+pub mod model;
+pub mod quantity;
+pub mod resolve;
+pub mod source;
+pub mod spec;
+pub mod tree;
+pub mod vars;
+pub mod workload;
+
+pub use case::{Case, Plan};
+pub use diagnostics::{Diagnostics, Format};
+pub use load::{LoadOptions, load, load_str};

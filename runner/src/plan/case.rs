@@ -1,0 +1,384 @@
+//! A checked plan: what the schedule runs.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use netcore::spec::TestSpec;
+use schemas::metrics::Metric;
+use sha2::{Digest, Sha256};
+
+use super::{
+    diagnostics::Diagnostics,
+    model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Level, Order, Output, Precondition, Window},
+    source::{Place, Sources, Span},
+};
+
+/// A plan that can be run.
+#[derive(Debug)]
+pub struct Plan {
+    /// The path it was read from, as given; `<stdin>`.
+    pub path: String,
+    /// Its name.
+    pub name: String,
+    /// The question it answers.
+    pub description: Option<String>,
+    /// Words that travel into the results.
+    pub labels: BTreeMap<String, String>,
+    /// The inventory, with `--host` applied.
+    pub hosts: BTreeMap<String, Host>,
+    /// Preconditions and where each is written.
+    pub require: Vec<(Precondition, Span)>,
+    /// How the cases are run.
+    pub run: RunOptions,
+    /// What is run, in the order of the plan.
+    pub cases: Vec<Case>,
+    /// Whether `--only` left cases out: such a run is no baseline.
+    pub partial: bool,
+    /// The swept paths that have no column of their own in the results, in the order of the header.
+    pub axis_paths: Vec<String>,
+    /// An earlier run to compare with, and where each comparison is written.
+    pub baseline: Option<(Baseline, Vec<Span>)>,
+    /// How verdicts become an exit code.
+    pub gate: Gate,
+    /// Where results go.
+    pub output: Output,
+    /// The texts; the first is the plan as written.
+    pub sources: Sources,
+    /// The plan as resolved: defaults, profiles and `--set` merged into every test.
+    pub resolved: String,
+    /// What is odd about it without being wrong.
+    pub warnings: Diagnostics,
+}
+
+/// `run`, with its defaults.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunOptions {
+    /// The order of iterations.
+    pub order: Order,
+    /// Seed of the random order; `None`: one is drawn and reported.
+    pub seed: Option<u64>,
+    /// Stop at the first case that fails.
+    pub fail_fast: bool,
+    /// The longest an iteration may take beyond what it should; `None`: the schedule's own bound.
+    pub timeout: Option<Duration>,
+    /// How often a failed iteration is tried again.
+    pub retries: u32,
+    /// Idle time before each iteration.
+    pub pause: Duration,
+    /// The most cases the plan may expand to.
+    pub max_cases: u32,
+}
+
+/// One combination of a test's swept values.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The test's name.
+    pub test: Arc<str>,
+    /// `c` and a hash of what affects the workload.
+    pub id: String,
+    /// `bulk[message_size=65536]`.
+    pub name: String,
+    /// The swept values: path and value as shown (sizes in bytes).
+    pub axes: Vec<(Arc<str>, String)>,
+    /// What runs: one member without a name, or the members of a concurrent group.
+    pub members: Vec<Member>,
+    /// How the members start and are summed, where the test is a concurrent group.
+    pub group: Option<Group>,
+    /// How often it is measured.
+    pub iterations: Iterations,
+    /// What must come out, for this case (`when` is decided).
+    pub asserts: Vec<Assertion>,
+    /// Skips the rest of an axis once it holds.
+    pub stop_when: Option<StopWhen>,
+    /// A search over the offered load.
+    pub find: Option<Find>,
+    /// Programs around the measurement.
+    pub hooks: Hooks,
+    /// Words to choose by.
+    pub tags: Vec<String>,
+    /// Why it is not run, where it is not (empty: no reason given).
+    pub skip: Option<String>,
+    /// Idle time before each iteration.
+    pub pause: Duration,
+    /// The longest an iteration may take beyond what it should.
+    pub timeout: Option<Duration>,
+    /// Where the test is written.
+    pub span: Span,
+}
+
+/// One of the things that run at the same time in a case.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its name in a concurrent group; empty where the case is one workload.
+    pub name: String,
+    /// The workload's name, as results show it.
+    pub workload: String,
+    /// The near end.
+    pub from: Endpoint,
+    /// The far end.
+    pub to: Endpoint,
+    /// What it does.
+    pub job: Job,
+    /// Where a warm-up ends by itself: its bound. The spec's warm-up is that bound too.
+    pub warmup_auto: Option<Duration>,
+    /// What is to be known about it, where something is.
+    pub note: Option<&'static str>,
+}
+
+/// What a member does.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// Traffic between the two ends.
+    Traffic(Box<TestSpec>),
+    /// A program at `from`.
+    Command(Command),
+}
+
+impl Job {
+    /// The test, where it is traffic.
+    #[must_use]
+    pub fn spec(&self) -> Option<&TestSpec> {
+        match self {
+            Self::Traffic(spec) => Some(spec),
+            Self::Command(_) => None,
+        }
+    }
+}
+
+/// Where an end is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// This process.
+    Local,
+    /// The daemon inside this process.
+    Embedded,
+    /// A host of the inventory.
+    Host(String),
+}
+
+impl Endpoint {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Local => "local",
+            Self::Embedded => "embedded",
+            Self::Host(name) => name,
+        }
+    }
+}
+
+/// A concurrent group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The largest start skew that counts.
+    pub max_skew: Duration,
+    /// Over which window the members are summed.
+    pub window: Window,
+}
+
+/// How often a case is measured.
+#[derive(Clone, Debug)]
+pub enum Iterations {
+    /// This often.
+    Count(u32),
+    /// Until every metric's mean is known to the margin.
+    Until {
+        /// At least this often (2 or more).
+        min: u32,
+        /// At most this often.
+        max: u32,
+        /// The confidence level, 0 … 1.
+        confidence: f64,
+        /// The half-width relative to the mean.
+        margin: f64,
+        /// Which metrics.
+        metrics: Vec<&'static Metric>,
+    },
+}
+
+impl Iterations {
+    /// The least and the most iterations.
+    #[must_use]
+    pub fn bounds(&self) -> (u32, u32) {
+        match self {
+            Self::Count(n) => (*n, *n),
+            Self::Until { min, max, .. } => (*min, *max),
+        }
+    }
+}
+
+/// Something that must come out.
+#[derive(Clone, Debug)]
+pub struct Assertion {
+    /// As written.
+    pub detail: AssertDetail,
+    /// Whether it fails the run or only warns.
+    pub severity: Level,
+    /// Where it is written.
+    pub place: Place,
+}
+
+/// When the rest of an axis is skipped.
+#[derive(Clone, Debug)]
+pub struct StopWhen {
+    /// The statement.
+    pub that: schemas::assertion::Assertion,
+    /// The axis.
+    pub axis: Arc<str>,
+}
+
+/// A search for the highest offered load at which a bound holds.
+#[derive(Clone, Debug)]
+pub struct Find {
+    /// The metric that is bounded.
+    pub metric: &'static Metric,
+    /// The most it may be, in the unit of its column.
+    pub at_most: Option<f64>,
+    /// The least it may be, in the unit of its column.
+    pub at_least: Option<f64>,
+    /// What is varied.
+    pub by: FindBy,
+    /// The lowest load: bits or events per second, or transactions in flight.
+    pub from: f64,
+    /// The highest load; `None`: doubled from the lowest until it does not hold.
+    pub to: Option<f64>,
+    /// Whether a rate counts bits, not events.
+    pub bits: bool,
+    /// How closely the answer is wanted, relative to it.
+    pub within: f64,
+    /// The most probes.
+    pub max_probes: u32,
+}
+
+/// How long a plan takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// If every case is confident at once.
+    pub least: Duration,
+    /// If every case goes to its maximum.
+    pub most: Duration,
+    /// Whether some case stops by a count, so that nobody can know: a second is assumed.
+    pub open: bool,
+}
+
+/// What an iteration costs beyond its phases: setting up and collecting results.
+const OVERHEAD: Duration = Duration::from_millis(100);
+
+impl Case {
+    /// How long it takes.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        use netcore::spec::Stop;
+        let (mut once, mut open) = (Duration::ZERO, false);
+        for member in &self.members {
+            let length = match &member.job {
+                Job::Traffic(spec) => {
+                    let p = &spec.phases;
+                    let measured = match p.stop {
+                        Stop::AfterNs(ns) => Duration::from_nanos(ns),
+                        Stop::AfterBytes(_) | Stop::AfterTransactions(_) => {
+                            open = true;
+                            Duration::from_secs(1)
+                        }
+                    };
+                    Duration::from_nanos(p.warmup_ns) + measured + Duration::from_nanos(p.cooldown_ns)
+                }
+                Job::Command(_) => {
+                    open = true;
+                    Duration::from_secs(1)
+                }
+            };
+            once = once.max(length);
+        }
+        if self.skip.is_some() {
+            return Estimate::default();
+        }
+        once += self.pause + OVERHEAD;
+        let (min, max) = match &self.find {
+            Some(find) => (1, find.max_probes),
+            None => self.iterations.bounds(),
+        };
+        Estimate { least: once.saturating_mul(min), most: once.saturating_mul(max), open }
+    }
+}
+
+impl Plan {
+    /// How long it takes.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        self.cases.iter().map(Case::estimate).fold(Estimate::default(), |a, b| Estimate {
+            least: a.least + b.least,
+            most: a.most + b.most,
+            open: a.open || b.open,
+        })
+    }
+
+    /// The host of that end, where it is in the inventory.
+    #[must_use]
+    pub fn host(&self, end: &Endpoint) -> Option<&Host> {
+        match end {
+            Endpoint::Host(name) => self.hosts.get(name),
+            _ => None,
+        }
+    }
+}
+
+/// `c` and a hash of what affects the workload. What is at its default does not enter, so that a later version with more
+/// keys, or a plan that spells a default out, gives the same id. Names, hosts and output do not enter either.
+#[must_use]
+pub fn case_id(members: &[Member], salt: &str) -> String {
+    let mut hash = Sha256::new();
+    for member in members {
+        let value = match &member.job {
+            Job::Traffic(spec) => {
+                let mut spec = (**spec).clone();
+                // Where it runs, and how its results travel, is not what it is.
+                spec.near.bind.clear();
+                spec.far.bind.clear();
+                spec.interim = false;
+                let plain = TestSpec::new(spec.pattern, spec.transport);
+                let mut value = serde_json::to_value(&spec).unwrap_or_default();
+                let default = serde_json::to_value(&plain).unwrap_or_default();
+                without_defaults(&mut value, &default);
+                value["pattern"] = serde_json::to_value(spec.pattern).unwrap_or_default();
+                value["transport"] = serde_json::to_value(spec.transport).unwrap_or_default();
+                value
+            }
+            Job::Command(command) => serde_json::to_value(command).unwrap_or_default(),
+        };
+        hash.update(member.name.as_bytes());
+        hash.update([0]);
+        hash.update(canonical(value).to_string().as_bytes());
+        hash.update([0]);
+    }
+    hash.update(salt.as_bytes());
+    let digest = hash.finalize();
+    let mut id = String::from("c");
+    for byte in &digest[..6] {
+        use std::fmt::Write as _;
+        let _ = write!(id, "{byte:02x}");
+    }
+    id
+}
+
+fn without_defaults(value: &mut serde_json::Value, default: &serde_json::Value) {
+    if let (serde_json::Value::Object(map), serde_json::Value::Object(default)) = (value, default) {
+        map.retain(|key, value| default.get(key) != Some(value));
+        for (key, value) in map {
+            if let Some(default) = default.get(key) {
+                without_defaults(value, default);
+            }
+        }
+    }
+}
+
+fn canonical(value: serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Object(map) => {
+            let sorted: BTreeMap<String, serde_json::Value> = map.into_iter().map(|(k, v)| (k, canonical(v))).collect();
+            serde_json::Value::Object(sorted.into_iter().collect())
+        }
+        serde_json::Value::Array(items) => items.into_iter().map(canonical).collect(),
+        other => other,
+    }
+}

@@ -1,0 +1,209 @@
+//! What the top level means: hosts, preconditions, comparisons, pictures.
+
+use std::collections::BTreeMap;
+
+use schemas::{columns, metrics, units};
+
+use super::{
+    diagnostics::{Diagnostic, Diagnostics, suggest},
+    model::{Host, PlanFile},
+    spec::bind_parts,
+    tree::Node,
+};
+
+/// Checks everything that is not a test.
+pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>, out: &mut Diagnostics) {
+    check_hosts(root, hosts, out);
+    if let Some(defaults) = root.get("defaults").and_then(|n| n.entry("extends")) {
+        out.push(Diagnostic::error(defaults.key_span, "`defaults` cannot extend").help("write `extends` in the tests"));
+    }
+    if let Some(defaults) = root.get("defaults").and_then(|n| n.entry("matrix")) {
+        // Sweeping every test by accident is how plans grow to thousands of cases.
+        out.push(
+            Diagnostic::error(defaults.key_span, "`defaults` cannot sweep")
+                .help("put the matrix into a profile or a test"),
+        );
+    }
+    requirements(root, hosts, out);
+    comparisons(root, file, out);
+    plots(root, out);
+}
+
+fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) {
+    for entry in root.get("hosts").and_then(Node::entries).unwrap_or_default() {
+        if &*entry.key == "local" {
+            out.push(Diagnostic::error(entry.key_span, "`local` is this process already").help("choose another name"));
+        }
+        let Some(host) = hosts.get(&*entry.key) else { continue };
+        if host.address.is_none() && entry.value.get("address").is_none() {
+            out.push(
+                Diagnostic::error(entry.key_span, format!("host `{}` has no address", entry.key))
+                    .help(format!("add `address:`, or --host {}=ADDRESS", entry.key)),
+            );
+        }
+        if let Some(node) = entry.value.get("bind") {
+            let list = node.items().unwrap_or(std::slice::from_ref(node));
+            for node in list {
+                if let Some(Err(message)) = node.text().map(bind_parts) {
+                    let (message, help) = message.split_once(": ").unwrap_or((&message, ""));
+                    out.push(Diagnostic::error(node.span, message.to_owned()).help(help));
+                }
+            }
+        }
+        if let Some(node) = entry.value.get("launch")
+            && host.launch.is_some()
+        {
+            out.push(
+                Diagnostic::error(node.span, format!("`launch: {}` is not available yet", node.text().unwrap_or("")))
+                    .help("start `plumb serve` on that host yourself"),
+            );
+        }
+    }
+}
+
+/// A check of `require`, and the unit its values are in.
+const CHECKS: [(&str, Option<units::Unit>); 6] = [
+    ("cpu_governor", None),
+    ("kernel", None),
+    ("nic_speed", Some(units::Unit::BitsPerSecond)),
+    ("mtu", Some(units::Unit::Bytes)),
+    ("clock_offset", Some(units::Unit::Microseconds)),
+    ("free_cpus", Some(units::Unit::Count)),
+];
+
+fn requirements(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) {
+    for item in root.get("require").and_then(Node::items).unwrap_or_default() {
+        if let Some(node) = item.get("host")
+            && let Some(name) = node.text()
+            && !["*", "local"].contains(&name)
+            && !hosts.contains_key(name)
+        {
+            let known: Vec<&str> = hosts.keys().map(String::as_str).chain(["local", "*"]).collect();
+            out.push(Diagnostic::error(node.span, format!("unknown host `{name}`")).help(suggest(name, &known)));
+        }
+        let Some(node) = item.get("check") else { continue };
+        let Some(check) = node.text() else { continue };
+        let unit = match CHECKS.iter().find(|(name, _)| *name == check) {
+            Some((_, unit)) => *unit,
+            None if check.starts_with("sysctl.") && check.len() > "sysctl.".len() => None,
+            None => {
+                let mut known: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
+                known.push("sysctl.<name>");
+                out.push(Diagnostic::error(node.span, format!("unknown check `{check}`")).help(suggest(check, &known)));
+                continue;
+            }
+        };
+        let bounds: Vec<(&str, &Node)> =
+            ["equals", "at_least", "at_most"].iter().filter_map(|key| item.get(key).map(|n| (*key, n))).collect();
+        if bounds.is_empty() {
+            out.push(
+                Diagnostic::error(node.span, format!("`{check}` is checked against nothing"))
+                    .help("add equals, at_least or at_most"),
+            );
+        }
+        for (key, node) in bounds {
+            let text = node.text().unwrap_or("");
+            match unit {
+                Some(unit) => {
+                    if let Err(error) = units::parse_for(unit, text) {
+                        let error = error.to_string();
+                        let (message, help) = error.split_once(": ").unwrap_or((&error, ""));
+                        out.push(Diagnostic::error(node.span, message.to_owned()).help(help));
+                    }
+                }
+                // Versions are compared part by part, sysctls as numbers; governors have no order.
+                None if key != "equals" && check == "cpu_governor" => {
+                    out.push(Diagnostic::error(node.span, "a governor is not more or less").help("use equals"));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
+    let Some(baseline) = root.get("baseline").filter(|n| n.entries().is_some()) else { return };
+    let items = baseline.get("compare").and_then(Node::items).unwrap_or_default();
+    if items.is_empty() {
+        let span = root.entry("baseline").map(|e| e.key_span).unwrap_or_default();
+        out.push(
+            Diagnostic::error(span, "a baseline that nothing is compared with")
+                .help("compare: [{metric: throughput, max_regression: 3%}]"),
+        );
+    }
+    for (node, comparison) in
+        items.iter().zip(file.and_then(|f| f.baseline.as_ref()).map(|b| b.compare.as_slice()).unwrap_or_default())
+    {
+        let metric = comparison.metric.0;
+        if metric.better == metrics::Better::Neither {
+            let span = node.get("metric").map_or(node.span, |n| n.span);
+            out.push(
+                Diagnostic::error(span, format!("`{}` gets neither better nor worse", metric.name))
+                    .help("compare throughput, transaction_rate, latency.p99, …"),
+            );
+        }
+        if let (Some(effect), Some(node)) = (&comparison.min_effect, node.get("min_effect"))
+            && let Err(error) = units::parse_for(metric.unit, &effect.0)
+        {
+            let error = error.to_string();
+            let (message, help) = error.split_once(": ").unwrap_or((&error, ""));
+            out.push(Diagnostic::error(node.span, message.to_owned()).help(help));
+        }
+        if comparison.alpha.is_some_and(|a| a.0 <= 0.0 || a.0 >= 0.5) {
+            let span = node.get("alpha").map_or(node.span, |n| n.span);
+            out.push(Diagnostic::error(span, "alpha is a small probability").help("for example 0.01"));
+        }
+    }
+}
+
+fn plots(root: &Node, out: &mut Diagnostics) {
+    let tests: Vec<&str> =
+        root.get("tests").and_then(Node::entries).unwrap_or_default().iter().map(|e| &*e.key).collect();
+    for plot in root.at("output.plots").and_then(Node::items).unwrap_or_default() {
+        for node in plot.get("tests").and_then(Node::items).unwrap_or_default() {
+            let name = node.text().unwrap_or("");
+            if !tests.contains(&name) {
+                out.push(Diagnostic::error(node.span, format!("unknown test `{name}`")).help(suggest(name, &tests)));
+            }
+        }
+        for key in ["x", "y", "by"] {
+            let Some(node) = plot.get(key) else { continue };
+            let Some(name) = node.text() else { continue };
+            if column(name).is_none() {
+                let known: Vec<&str> =
+                    columns::COLUMNS.iter().map(|c| c.name).chain(metrics::METRICS.iter().map(|m| m.name)).collect();
+                let help = super::diagnostics::nearest(name, known.iter().copied()).map_or_else(
+                    || "a column of the results, or a metric".to_owned(),
+                    |n| format!("did you mean `{n}`?"),
+                );
+                out.push(Diagnostic::error(node.span, format!("unknown column or metric `{name}`")).help(help));
+            }
+        }
+        if let Some(node) = plot.get("file") {
+            let name = node.text().unwrap_or("");
+            if !matches!(std::path::Path::new(name).extension().and_then(|e| e.to_str()), Some("png" | "svg")) {
+                out.push(
+                    Diagnostic::error(node.span, format!("`{name}` says no picture format"))
+                        .help("end it in .png or .svg"),
+                );
+            }
+        }
+    }
+}
+
+/// The results column that a plan means by a column's, a metric's or a swept key's name.
+#[must_use]
+pub fn column(name: &str) -> Option<String> {
+    if columns::find(name).is_some() || name.starts_with(columns::AXIS_PREFIX) {
+        return Some(name.to_owned());
+    }
+    if let Some(metric) = metrics::find(name) {
+        return Some(metric.column.to_owned());
+    }
+    match name {
+        "receive_size" => Some("receive_bytes".to_owned()),
+        "rate" => Some("offered_per_s".to_owned()),
+        path if path.contains('.') => Some(columns::axis_column(path)),
+        _ => None,
+    }
+}

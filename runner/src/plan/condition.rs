@@ -1,0 +1,202 @@
+//! Comparing the values of keys: `exclude`, `when`, and how an axis value is shown.
+
+use schemas::units::{self, Rate};
+
+use super::{
+    diagnostics::Diagnostic,
+    tree::{Node, Value},
+};
+
+/// What kind of quantity a key of a test holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// Bytes.
+    Size,
+    /// A length of time.
+    Time,
+    /// An offered load.
+    Rate,
+    /// A count.
+    Count,
+    /// A word.
+    Word,
+}
+
+impl KeyKind {
+    /// By the last part of the path.
+    #[must_use]
+    pub fn of(path: &str) -> Self {
+        match path.rsplit('.').next().unwrap_or(path) {
+            "message_size" | "receive_size" | "request_size" | "response_size" | "bytes" | "send_buffer"
+            | "receive_buffer" | "mss" | "notsent_lowat" | "checksum_coverage" | "alignment" | "offset" | "dirty"
+            | "clean" => Self::Size,
+            "warmup" | "cooldown" | "duration" | "interval" | "pause" | "timeout" | "reply_timeout" | "busy_poll"
+            | "defer_accept" | "linger" | "every" => Self::Time,
+            "rate" => Self::Rate,
+            "streams" | "threads" | "inflight" | "transactions" | "iterations" | "priority" | "ttl" | "dscp"
+            | "burst" | "catch_up" | "ring" | "cpu" | "remote_cpu" => Self::Count,
+            _ => Self::Word,
+        }
+    }
+
+    /// Whether its values can be counted through.
+    #[must_use]
+    pub fn is_number(self) -> bool {
+        self != Self::Word
+    }
+
+    /// Whether its values are whole.
+    #[must_use]
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::Size | Self::Count)
+    }
+
+    /// The value in its base unit: bytes, seconds, bits (or events) per second, a count.
+    pub fn number(self, text: &str) -> Result<f64, String> {
+        match self {
+            Self::Size => units::parse_size(text).map(|v| v as f64).map_err(|e| e.to_string()),
+            Self::Time => units::parse_duration(text).map(|v| v.as_secs_f64()).map_err(|e| e.to_string()),
+            Self::Rate => units::parse_rate(text).map_err(|e| e.to_string()).map(|r| match r {
+                Rate::Bits(v) | Rate::Events(v) => v,
+            }),
+            Self::Count => text
+                .parse::<f64>()
+                .ok()
+                .filter(|v| *v >= 0.0 && v.is_finite())
+                .ok_or_else(|| format!("`{text}` is not a count: write a whole number")),
+            Self::Word => Err(format!("`{text}` is not compared by size")),
+        }
+    }
+
+    /// A value of its base unit as a plan would write it.
+    #[must_use]
+    pub fn text(self, number: f64) -> String {
+        match self {
+            Self::Rate => format!("{number}bit/s"),
+            Self::Time => format!("{number}s"),
+            Self::Size | Self::Count | Self::Word => number.to_string(),
+        }
+    }
+}
+
+/// The value as case names and axis columns show it: sizes in bytes, everything else as written.
+#[must_use]
+pub fn normal(path: &str, value: &Node) -> String {
+    match &value.value {
+        Value::Scalar(scalar) => match KeyKind::of(path) {
+            KeyKind::Size => {
+                units::parse_size(&scalar.text).map_or_else(|_| scalar.text.to_string(), |bytes| bytes.to_string())
+            }
+            _ => scalar.text.to_string(),
+        },
+        Value::List(items) => items.iter().map(|n| normal(path, n)).collect::<Vec<_>>().join("+"),
+        Value::Map(_) => value.to_json().to_string(),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    Unequal,
+}
+
+/// A condition on the value of a key: a value, or a comparison such as `">64KiB"`.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    kind: KeyKind,
+    comparison: Comparison,
+    text: String,
+    number: Option<f64>,
+}
+
+impl Condition {
+    /// Reads the condition on the key at `path`.
+    pub fn read(path: &str, node: &Node) -> Result<Self, Box<Diagnostic>> {
+        let Some(text) = node.text() else {
+            return Err(Box::new(
+                Diagnostic::error(node.span, "expected a value or a comparison").help("64KiB, or \">64KiB\""),
+            ));
+        };
+        Self::parse(path, text).map_err(|message| Box::new(Diagnostic::error(node.span, message)))
+    }
+
+    /// Reads the condition on the key at `path` from its text.
+    pub fn parse(path: &str, text: &str) -> Result<Self, String> {
+        const OPERATORS: [(&str, Comparison); 6] = [
+            ("<=", Comparison::LessOrEqual),
+            (">=", Comparison::GreaterOrEqual),
+            ("==", Comparison::Equal),
+            ("!=", Comparison::Unequal),
+            ("<", Comparison::Less),
+            (">", Comparison::Greater),
+        ];
+        let (comparison, rest) = OPERATORS
+            .iter()
+            .find_map(|(word, c)| text.strip_prefix(word).map(|rest| (*c, rest.trim())))
+            .unwrap_or((Comparison::Equal, text));
+        let kind = KeyKind::of(path);
+        let number = if kind.is_number() {
+            // A CPU list or `warmup: auto` is a value of its key without being a number.
+            match kind.number(rest) {
+                Ok(number) => Some(number),
+                Err(_) if matches!(comparison, Comparison::Equal | Comparison::Unequal) => None,
+                Err(error) => return Err(error),
+            }
+        } else if matches!(comparison, Comparison::Equal | Comparison::Unequal) {
+            None
+        } else {
+            return Err(format!("`{path}` is no number to compare with: write its value"));
+        };
+        Ok(Self { kind, comparison, text: rest.to_owned(), number })
+    }
+
+    /// Whether it holds for a value.
+    #[must_use]
+    pub fn holds(&self, value: &Node) -> bool {
+        let text = value.text().unwrap_or("");
+        if let (Some(limit), Ok(number)) = (self.number, self.kind.number(text)) {
+            let close = (number - limit).abs() <= 1e-9 * limit.abs();
+            return match self.comparison {
+                Comparison::Less => number < limit && !close,
+                Comparison::LessOrEqual => number < limit || close,
+                Comparison::Greater => number > limit && !close,
+                Comparison::GreaterOrEqual => number > limit || close,
+                Comparison::Equal => close,
+                Comparison::Unequal => !close,
+            };
+        }
+        match self.comparison {
+            Comparison::Equal => text == self.text,
+            Comparison::Unequal => text != self.text,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{source::Span, tree::Scalar};
+
+    fn holds(path: &str, condition: &str, value: &str) -> bool {
+        let value = Node { value: Value::Scalar(Scalar::plain(value)), span: Span::default() };
+        Condition::parse(path, condition).unwrap().holds(&value)
+    }
+
+    #[test]
+    fn quantities_are_compared_by_value() {
+        assert!(holds("message_size", ">64KiB", "1MiB"));
+        assert!(!holds("message_size", ">64KiB", "65536"));
+        assert!(holds("message_size", "64KiB", "65536"));
+        assert!(holds("rate", "<=800Mbit/s", "100MB/s"));
+        assert!(holds("socket.congestion_control", "cubic", "cubic"));
+        assert!(holds("socket.congestion_control", "!=cubic", "bbr"));
+        assert!(holds("inflight", "1", "1"));
+        assert!(Condition::parse("workload", ">tcp_rr").unwrap_err().contains("no number"));
+        assert!(Condition::parse("rate", ">10Mbps").unwrap_err().contains("bits or bytes"));
+    }
+}

@@ -1,0 +1,314 @@
+//! What is wrong with a plan: messages that point at their place, for people, for programs and for GitHub.
+
+use std::fmt::Write as _;
+
+use codespan_reporting::{
+    diagnostic::{Diagnostic as Snippet, Label, Severity as SnippetSeverity},
+    files::SimpleFiles,
+    term,
+};
+
+use super::source::{Place, Sources, Span};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The plan cannot be run.
+    Error,
+    /// It can, but probably does not mean what it says.
+    Warning,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// How diagnostics are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The line with a pointer under the word.
+    #[default]
+    Human,
+    /// One JSON array.
+    Json,
+    /// GitHub workflow commands (`::error file=…`).
+    Github,
+}
+
+/// One thing that is wrong, where, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// What is wrong: a sentence without a full stop.
+    pub message: String,
+    /// The word to point at; none where the trouble is not inside a text (a missing file).
+    pub span: Option<Span>,
+    /// What to do, printed at the pointer.
+    pub help: String,
+    /// Other places that matter, with a word on each.
+    pub related: Vec<(Span, String)>,
+}
+
+impl Diagnostic {
+    /// An error at a place.
+    #[must_use]
+    pub fn error(span: Span, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            span: Some(span),
+            help: String::new(),
+            related: Vec::new(),
+        }
+    }
+
+    /// An error that is not inside a text.
+    #[must_use]
+    pub fn bare(message: impl Into<String>) -> Self {
+        Self { span: None, ..Self::error(Span::default(), message) }
+    }
+
+    /// A warning at a place.
+    #[must_use]
+    pub fn warning(span: Span, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(span, message) }
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+
+    /// Points at another place.
+    #[must_use]
+    pub fn see(mut self, span: Span, word: impl Into<String>) -> Self {
+        self.related.push((span, word.into()));
+        self
+    }
+}
+
+/// Everything that was found in one plan, with the texts it was found in.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics {
+    /// The plan's texts.
+    pub sources: Sources,
+    list: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// None yet, for these texts.
+    #[must_use]
+    pub fn new(sources: Sources) -> Self {
+        Self { sources, list: Vec::new() }
+    }
+
+    /// Adds one, unless the same was said of the same place before: a default is inherited by many tests.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        if !self.list.contains(&diagnostic) {
+            self.list.push(diagnostic);
+        }
+    }
+
+    /// Whether there is an error among them.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.list.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    /// All of them in the order of their places.
+    #[must_use]
+    pub fn sorted(&self) -> Vec<&Diagnostic> {
+        let mut all: Vec<&Diagnostic> = self.list.iter().collect();
+        all.sort_by_key(|d| d.span.map(|s| (s.source, s.start)));
+        all
+    }
+
+    /// The text to print in that format, ending in a line end where it is not empty.
+    #[must_use]
+    pub fn render(&self, format: Format) -> String {
+        match format {
+            Format::Human => self.human(),
+            Format::Json => self.json(),
+            Format::Github => self.github(),
+        }
+    }
+
+    fn human(&self) -> String {
+        let mut files = SimpleFiles::new();
+        let ids: Vec<usize> = self.sources.all().iter().map(|s| files.add(s.name.as_str(), s.text.as_str())).collect();
+        let config = term::Config::default();
+        let mut out = String::new();
+        for diagnostic in self.sorted() {
+            let severity = match diagnostic.severity {
+                Severity::Error => SnippetSeverity::Error,
+                Severity::Warning => SnippetSeverity::Warning,
+            };
+            let mut snippet = Snippet::new(severity).with_message(&diagnostic.message);
+            match diagnostic.span {
+                Some(span) => {
+                    let mut labels = vec![
+                        Label::primary(ids[usize::from(span.source)], self.range(span)).with_message(&diagnostic.help),
+                    ];
+                    labels.extend(diagnostic.related.iter().map(|(span, word)| {
+                        Label::secondary(ids[usize::from(span.source)], self.range(*span)).with_message(word)
+                    }));
+                    snippet = snippet.with_labels(labels);
+                }
+                None if !diagnostic.help.is_empty() => snippet = snippet.with_notes(vec![diagnostic.help.clone()]),
+                None => {}
+            }
+            if term::emit_to_string(&mut out, &config, &files, &snippet).is_err() {
+                // Only a place outside its own file could bring this about; the sentence is still worth having.
+                let _ = writeln!(out, "{}: {}", diagnostic.severity.word(), diagnostic.message);
+            }
+        }
+        out
+    }
+
+    /// A pointer of one line at most: what spans a block is pointed at by its first line.
+    fn range(&self, span: Span) -> std::ops::Range<usize> {
+        let first = self.sources.slice(span).split('\n').next().unwrap_or("").trim_end().len();
+        span.start as usize..span.start as usize + first
+    }
+
+    fn json(&self) -> String {
+        let place = |span: Span| -> serde_json::Map<String, serde_json::Value> {
+            let start = self.sources.place(span);
+            let end = self.sources.place_at(span.source, span.end);
+            let mut object = serde_json::Map::new();
+            object.insert("file".into(), start.file.into());
+            object.insert("line".into(), start.line.into());
+            object.insert("column".into(), start.column.into());
+            object.insert("end_line".into(), end.line.into());
+            object.insert("end_column".into(), end.column.into());
+            object
+        };
+        let list: Vec<serde_json::Value> = self
+            .sorted()
+            .into_iter()
+            .map(|d| {
+                let mut object = serde_json::Map::new();
+                object.insert("severity".into(), d.severity.word().into());
+                object.insert("message".into(), d.message.clone().into());
+                object.insert("help".into(), d.help.clone().into());
+                if let Some(span) = d.span {
+                    object.extend(place(span));
+                }
+                let related: Vec<serde_json::Value> = d
+                    .related
+                    .iter()
+                    .map(|(span, word)| {
+                        let mut object = place(*span);
+                        object.insert("message".into(), word.clone().into());
+                        object.into()
+                    })
+                    .collect();
+                if !related.is_empty() {
+                    object.insert("related".into(), related.into());
+                }
+                object.into()
+            })
+            .collect();
+        format!("{:#}\n", serde_json::Value::Array(list))
+    }
+
+    fn github(&self) -> String {
+        let mut out = String::new();
+        for d in self.sorted() {
+            let place = d.span.map(|s| self.sources.place(s));
+            out.push_str(&github_annotation(d.severity.word(), place.as_ref(), &join(&d.message, &d.help)));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn join(message: &str, help: &str) -> String {
+    if help.is_empty() { message.to_owned() } else { format!("{message}: {help}") }
+}
+
+/// One GitHub workflow command: `::error file=plan.yaml,line=3,col=5::message`.
+#[must_use]
+pub fn github_annotation(kind: &str, place: Option<&Place>, message: &str) -> String {
+    let escape = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    let property = |text: &str| escape(text).replace(':', "%3A").replace(',', "%2C");
+    match place {
+        Some(p) => format!("::{kind} file={},line={},col={}::{}", property(&p.file), p.line, p.column, escape(message)),
+        None => format!("::{kind}::{}", escape(message)),
+    }
+}
+
+/// The candidate a person most probably meant, if any is near.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_ascii_lowercase().replace('-', "_");
+    candidates
+        .into_iter()
+        .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_ascii_lowercase().replace('-', "_")), c))
+        .filter(|(distance, c)| *distance <= 1 + c.len().min(lower.len()) / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// `did you mean …?`, or the list of what there is, for a word that is not among the candidates.
+#[must_use]
+pub fn suggest(word: &str, candidates: &[&str]) -> String {
+    match nearest(word, candidates.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if candidates.is_empty() => String::new(),
+        None => format!("known here: {}", candidates.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Diagnostics {
+        let mut sources = Sources::default();
+        let file = sources.add("lab.yaml", "tests:\n  a:\n    mesage_size: 64KiB\n    rate: 10Mbps\n");
+        let mut all = Diagnostics::new(sources);
+        all.push(Diagnostic::error(Span { source: file, start: 48, end: 54 }, "`10Mbps` does not say bits or bytes"));
+        let first = Diagnostic::error(Span { source: file, start: 16, end: 27 }, "unknown key `mesage_size`")
+            .help("did you mean `message_size`?");
+        all.push(first.clone());
+        all.push(first);
+        all
+    }
+
+    #[test]
+    fn people_get_the_line_and_a_pointer_in_order() {
+        let text = sample().render(Format::Human);
+        let unknown = text.find("error: unknown key `mesage_size`").unwrap();
+        assert!(text.contains("┌─ lab.yaml:3:5"));
+        assert!(text.contains("mesage_size: 64KiB"));
+        assert!(text.contains("^^^^^^^^^^^ did you mean `message_size`?"));
+        assert!(unknown < text.find("10Mbps` does not").unwrap());
+        assert_eq!(text.matches("unknown key").count(), 1);
+    }
+
+    #[test]
+    fn programs_get_json_and_github_its_commands() {
+        let json: serde_json::Value = serde_json::from_str(&sample().render(Format::Json)).unwrap();
+        assert_eq!((json[0]["line"].as_u64(), json[0]["end_column"].as_u64()), (Some(3), Some(16)));
+        assert!(sample().render(Format::Github).starts_with(
+            "::error file=lab.yaml,line=3,col=5::unknown key `mesage_size`: did you mean `message_size`?\n"
+        ));
+        assert_eq!(github_annotation("error", None, "50%\n"), "::error::50%25%0A");
+    }
+
+    #[test]
+    fn near_words_are_suggested() {
+        assert_eq!(nearest("mesage_size", ["message_size", "rate"]), Some("message_size"));
+        assert_eq!(nearest("nodelay", ["no_delay", "cork"]), Some("no_delay"));
+        assert_eq!(nearest("zzz", ["no_delay", "cork"]), None);
+        assert!(suggest("zzz", &["a_long_name"]).contains("known here: a_long_name"));
+    }
+}

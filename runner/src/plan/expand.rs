@@ -1,0 +1,529 @@
+//! A test → its cases: layers folded, matrix spelled out, each case typed and translated.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{
+    case::{Assertion, Case, Endpoint, Find, Group, Iterations, Job, Member, StopWhen},
+    condition::{Condition, normal},
+    decode::decode,
+    diagnostics::{Diagnostic, Diagnostics, suggest},
+    matrix::{Combination, Matrix, case_name},
+    measures, merge,
+    model::{self, FindBy, Host, Skip, TestBody, Warmup},
+    resolve::{self, Layers},
+    source::Span,
+    spec,
+    tree::{Entry, Node},
+    workload::Kind,
+};
+
+/// What a test is expanded with.
+pub struct Expander<'a> {
+    /// Where its body comes from.
+    pub layers: &'a Layers<'a>,
+    /// The inventory.
+    pub hosts: &'a BTreeMap<String, Host>,
+    /// Idle time before each iteration, where the test does not say.
+    pub pause: Duration,
+    /// The longest an iteration may take beyond what it should, where the test does not say.
+    pub timeout: Option<Duration>,
+}
+
+/// A test's cases, and the swept paths.
+#[derive(Debug, Default)]
+pub struct Expanded {
+    /// The cases.
+    pub cases: Vec<Case>,
+    /// The swept paths.
+    pub paths: Vec<Arc<str>>,
+    /// The test's body with every layer merged, its matrix not yet spelled out.
+    pub resolved: Option<Node>,
+}
+
+impl Expander<'_> {
+    /// Expands one test. At most `limit` combinations are looked at closely: past it the plan is refused anyway.
+    pub fn test(&self, entry: &Entry, limit: usize, out: &mut Diagnostics) -> Expanded {
+        let name = &entry.key;
+        if entry.value.entries().is_none() {
+            // What it is instead has been reported when the file was read.
+            return Expanded::default();
+        }
+        let layers = self.layers.of_test(name, &entry.value, out);
+        let mut body = resolve::fold(&layers);
+        let resolved = Some(body.clone());
+        let matrix = body.remove("matrix").map(|m| Matrix::read(&m.value, out)).map(|mut matrix| {
+            for set in self.layers.sets.iter().filter(|s| s.test.as_deref().is_none_or(|t| t == &**name)) {
+                matrix.fix(&set.path);
+            }
+            matrix
+        });
+        let matrix = matrix.unwrap_or_default();
+        let combinations = matrix.combinations(out);
+        let paths = matrix.paths();
+        let total = combinations.len();
+        let mut cases = Vec::with_capacity(total.min(limit));
+        // One look at a broken test says what all its cases would say.
+        let take = if out.has_errors() { 1 } else { limit };
+        for combination in combinations.iter().take(take) {
+            if let Some(case) = self.case(entry, &body, combination, &paths, out) {
+                cases.push(case);
+            }
+        }
+        Expanded { cases, paths, resolved }
+    }
+
+    fn case(
+        &self,
+        entry: &Entry,
+        body: &Node,
+        combination: &Combination,
+        paths: &[Arc<str>],
+        out: &mut Diagnostics,
+    ) -> Option<Case> {
+        let mut tree = body.clone();
+        for (path, value) in combination {
+            let mut layer = Node::empty_map(value.span);
+            layer.set(path, value.clone());
+            tree = merge::body(&tree, &layer);
+        }
+        merge::prune(&mut tree);
+        let typed: TestBody = decode(&tree, out)?;
+        let members = self.members(entry, &tree, &typed, out)?;
+        let place = |key: &str| key_span(&tree, key).unwrap_or(entry.key_span);
+        let iterations = iterations(&typed, &members, &place, out);
+        let asserts = self.asserts(&tree, &typed, &members, out);
+        Some(Case {
+            test: entry.key.clone(),
+            id: super::case::case_id(&members, ""),
+            name: case_name(&entry.key, combination),
+            axes: combination.iter().map(|(p, v)| (p.clone(), normal(p, v))).collect(),
+            group: typed.concurrent.as_ref().map(|c| Group {
+                max_skew: c.start.as_ref().and_then(|s| s.max_skew).map_or(Duration::from_millis(5), |t| t.0),
+                window: c.window.unwrap_or(model::Window::Intersection),
+            }),
+            iterations,
+            asserts,
+            stop_when: stop_when(&typed, &members, paths, &place, out),
+            find: find(&typed, &members, &place, out),
+            hooks: self.hooks(&tree, &typed, out),
+            tags: typed.tags.clone().unwrap_or_default(),
+            skip: match &typed.skip {
+                Some(Skip::Plain(true)) => Some(String::new()),
+                Some(Skip::Because(reason)) => Some(reason.clone()),
+                Some(Skip::Plain(false)) | None => None,
+            },
+            pause: typed.pause.map_or(self.pause, |t| t.0),
+            timeout: typed.timeout.map(|t| t.0).or(self.timeout),
+            span: entry.key_span,
+            members,
+        })
+    }
+
+    fn members(&self, entry: &Entry, tree: &Node, typed: &TestBody, out: &mut Diagnostics) -> Option<Vec<Member>> {
+        let Some(concurrent) = tree.get("concurrent") else {
+            return self.member("", tree, typed, entry.key_span, out).map(|m| vec![m]);
+        };
+        let Some(entries) = concurrent.get("members").and_then(Node::entries).filter(|e| !e.is_empty()) else {
+            out.push(
+                Diagnostic::error(key_span(tree, "concurrent").unwrap_or(entry.key_span), "a group without members")
+                    .help("concurrent: {members: {up: {…}, down: {…}}}"),
+            );
+            return None;
+        };
+        let inherited = merge::inherited_by_members(tree);
+        let mut members = Vec::new();
+        for member in entries {
+            let layers = self.layers.of_member(&entry.key, &member.key, &member.value, out);
+            let mut body = layers.iter().fold(inherited.clone(), |under, layer| merge::body(&under, &layer.body));
+            merge::prune(&mut body);
+            for key in merge::WHOLE_TEST.iter().filter(|k| **k != "extends") {
+                if let Some(wrong) = body.entry(key) {
+                    out.push(
+                        Diagnostic::error(wrong.key_span, format!("`{key}` belongs to the whole group"))
+                            .help("write it beside `concurrent`"),
+                    );
+                }
+            }
+            body.remove("extends");
+            let Some(typed) = decode::<TestBody>(&body, out) else { continue };
+            members.extend(self.member(&member.key, &body, &typed, member.key_span, out));
+        }
+        (members.len() == entries.len()).then_some(members)
+    }
+
+    fn member(&self, name: &str, tree: &Node, typed: &TestBody, at: Span, out: &mut Diagnostics) -> Option<Member> {
+        let Some(workload) = &typed.workload else {
+            // A workload with a mistake in it is there all the same, and has been reported.
+            if tree.get("workload").is_none() {
+                out.push(
+                    Diagnostic::error(at, "no `workload` says what this test runs")
+                        .help("add for example `workload: tcp_stream`"),
+                );
+            }
+            return None;
+        };
+        let from = self.endpoint(tree, "from", Endpoint::Local, out);
+        let to = self.endpoint(tree, "to", Endpoint::Embedded, out);
+        let host = |end: &Endpoint| match end {
+            Endpoint::Host(name) => self.hosts.get(name),
+            _ => None,
+        };
+        let mut faults = Vec::new();
+        let job = match workload.kind {
+            Kind::Command => {
+                let Some(command) = typed.command.clone() else {
+                    out.push(
+                        Diagnostic::error(key_span(tree, "workload").unwrap_or(at), "no `command` says what to run")
+                            .help("command: {run: [program, argument], import: iperf3}"),
+                    );
+                    return None;
+                };
+                Job::Command(command)
+            }
+            Kind::Traffic { .. } => {
+                if let Some(wrong) = tree.entry("command") {
+                    out.push(
+                        Diagnostic::error(wrong.key_span, format!("`command` means nothing to {}", workload.name))
+                            .help("write `workload: command`, or remove it"),
+                    );
+                }
+                let spec = spec::translate(typed, workload, host(&from), host(&to), &mut faults)?;
+                Job::Traffic(Box::new(spec))
+            }
+        };
+        for fault in faults {
+            let span = fault_span(tree, &fault.key).unwrap_or(at);
+            out.push(Diagnostic::error(span, fault.message).help(fault.help));
+        }
+        Some(Member {
+            name: name.to_owned(),
+            workload: workload.name.clone(),
+            from,
+            to,
+            job,
+            warmup_auto: match &typed.warmup {
+                Some(Warmup::Auto(auto)) => Some(spec::auto_warmup_max(auto).0),
+                _ => None,
+            },
+            note: workload.note,
+        })
+    }
+
+    fn endpoint(&self, tree: &Node, key: &str, left_out: Endpoint, out: &mut Diagnostics) -> Endpoint {
+        let Some(node) = tree.get(key) else { return left_out };
+        let Some(name) = node.text() else { return left_out };
+        if name == "local" {
+            return left_out;
+        }
+        match self.hosts.get(name) {
+            Some(host) if host.address.as_deref() == Some("local") => left_out,
+            Some(_) => Endpoint::Host(name.to_owned()),
+            None => {
+                let mut known: Vec<&str> = self.hosts.keys().map(String::as_str).collect();
+                known.push("local");
+                let help = if self.hosts.is_empty() {
+                    format!("add `hosts: {{{name}: {{address: …}}}}`, or --host {name}=ADDRESS")
+                } else {
+                    suggest(name, &known)
+                };
+                out.push(Diagnostic::error(node.span, format!("unknown host `{name}`")).help(help));
+                left_out
+            }
+        }
+    }
+
+    fn asserts(&self, tree: &Node, typed: &TestBody, members: &[Member], out: &mut Diagnostics) -> Vec<Assertion> {
+        let items = tree.get("assert").and_then(Node::items).unwrap_or_default();
+        let mut asserts = Vec::new();
+        for (node, model::Assert(detail)) in items.iter().zip(typed.assert.iter().flatten()) {
+            let span = node.get("that").map_or(node.span, |n| n.span);
+            if let Some(member) = &detail.member
+                && !members.iter().any(|m| m.name == *member)
+            {
+                let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
+                let span = node.get("member").map_or(node.span, |n| n.span);
+                out.push(Diagnostic::error(span, format!("unknown member `{member}`")).help(if known.is_empty() {
+                    "this test is no concurrent group".to_owned()
+                } else {
+                    suggest(member, &known)
+                }));
+                continue;
+            }
+            let judged: Vec<&Member> =
+                members.iter().filter(|m| detail.member.as_ref().is_none_or(|name| m.name == *name)).collect();
+            check_metric(&judged, detail.that.0.metric, span, out);
+            if self.when(node, tree, out) {
+                asserts.push(Assertion {
+                    severity: detail.severity.unwrap_or_default(),
+                    place: out.sources.place(node.span),
+                    detail: detail.clone(),
+                });
+            }
+        }
+        asserts
+    }
+
+    /// Whether the assertion's `when` holds for this case.
+    #[expect(clippy::unused_self, reason = "reads as the other checks of a case")]
+    fn when(&self, assertion: &Node, tree: &Node, out: &mut Diagnostics) -> bool {
+        let mut holds = true;
+        for entry in assertion.get("when").and_then(Node::entries).unwrap_or_default() {
+            let mut probe = Node::empty_map(entry.key_span);
+            probe.set(
+                &entry.key,
+                Node { value: super::tree::Value::Scalar(super::tree::Scalar::plain("~")), span: entry.key_span },
+            );
+            let mut mistakes = Diagnostics::default();
+            decode::<TestBody>(&probe, &mut mistakes);
+            if let Some(mistake) = mistakes.sorted().first() {
+                out.push((*mistake).clone());
+                continue;
+            }
+            match Condition::read(&entry.key, &entry.value) {
+                Ok(condition) => holds &= tree.at(&entry.key).is_some_and(|value| condition.holds(value)),
+                Err(diagnostic) => out.push(*diagnostic),
+            }
+        }
+        holds
+    }
+
+    fn hooks(&self, tree: &Node, typed: &TestBody, out: &mut Diagnostics) -> model::Hooks {
+        let hooks = typed.hooks.clone().unwrap_or_default();
+        for (name, hook) in [
+            ("setup", &hooks.setup),
+            ("prepare", &hooks.prepare),
+            ("conclude", &hooks.conclude),
+            ("cleanup", &hooks.cleanup),
+        ] {
+            let Some(hook) = hook else { continue };
+            let node = tree.at(&format!("hooks.{name}"));
+            let span = node.map(|n| n.span).unwrap_or_default();
+            if hook.run.is_empty() {
+                out.push(Diagnostic::error(span, "a hook without a program").help("[program, argument, …]"));
+            }
+            if let Some(host) = &hook.on
+                && host != "local"
+                && !self.hosts.contains_key(host)
+            {
+                let known: Vec<&str> = self.hosts.keys().map(String::as_str).chain(["local"]).collect();
+                let span = node.and_then(|n| n.get("on")).map_or(span, |n| n.span);
+                out.push(Diagnostic::error(span, format!("unknown host `{host}`")).help(suggest(host, &known)));
+            }
+        }
+        hooks
+    }
+}
+
+fn key_span(tree: &Node, key: &str) -> Option<Span> {
+    match key.rsplit_once('.') {
+        Some((parent, last)) => tree.at(parent)?.entry(last).map(|e| e.key_span),
+        None => tree.entry(key).map(|e| e.key_span),
+    }
+}
+
+/// Where to point for a fault of a key: at its value, at the nearest key above it, or at what implies it.
+fn fault_span(tree: &Node, key: &str) -> Option<Span> {
+    let mut path = key;
+    loop {
+        if let Some(node) = tree.at(path) {
+            // A default of the program has no line in the plan to point at.
+            return (node.span.source != super::load::BUILT_IN_SOURCE).then_some(node.span);
+        }
+        match path.rsplit_once('.') {
+            Some((parent, _)) => path = parent,
+            None => break,
+        }
+    }
+    tree.get("workload").map(|n| n.span)
+}
+
+fn check_metric(members: &[&Member], metric: &'static schemas::metrics::Metric, span: Span, out: &mut Diagnostics) {
+    let mut why = None;
+    for member in members {
+        match measures::lacks(&member.job, metric) {
+            None => return,
+            Some(reason) => why = Some((member, reason)),
+        }
+    }
+    if let Some((member, reason)) = why {
+        out.push(
+            Diagnostic::error(span, format!("{} does not measure `{}`", member.workload, metric.name)).help(reason),
+        );
+    }
+}
+
+fn iterations(typed: &TestBody, members: &[Member], place: &dyn Fn(&str) -> Span, out: &mut Diagnostics) -> Iterations {
+    let detail = match &typed.iterations {
+        None => return Iterations::Count(1),
+        Some(model::Iterations::Count(n)) => return Iterations::Count(*n),
+        Some(model::Iterations::Until(detail)) => detail,
+    };
+    let min = detail.min.unwrap_or(3).max(2);
+    let max = detail.max.unwrap_or_else(|| min.max(30));
+    let confidence = detail.confidence.map_or(0.95, |r| r.0);
+    let margin = detail.margin.map_or(0.025, |r| r.0);
+    if max < min {
+        out.push(Diagnostic::error(place("iterations"), "`max` iterations are fewer than `min`").help("exchange them"));
+    }
+    if !(0.5..1.0).contains(&confidence) {
+        out.push(
+            Diagnostic::error(place("iterations"), format!("a confidence of {} % is none", confidence * 100.0))
+                .help("between 50 % and 100 %, for example 95%"),
+        );
+    }
+    if margin <= 0.0 {
+        out.push(
+            Diagnostic::error(place("iterations"), "a margin of 0 is never reached").help("for example margin: 2.5%"),
+        );
+    }
+    let all: Vec<&Member> = members.iter().collect();
+    let metrics = match &detail.metrics {
+        Some(list) => {
+            for metric in list {
+                check_metric(&all, metric.0, place("iterations"), out);
+            }
+            list.iter().map(|m| m.0).collect()
+        }
+        None => match members.iter().find_map(|m| m.job.spec()) {
+            Some(spec) => vec![measures::headline(spec)],
+            None => {
+                out.push(
+                    Diagnostic::error(place("iterations"), "a command has no metric of its own")
+                        .help("name it: iterations: {metrics: [throughput]}"),
+                );
+                Vec::new()
+            }
+        },
+    };
+    Iterations::Until { min, max, confidence, margin, metrics }
+}
+
+fn stop_when(
+    typed: &TestBody,
+    members: &[Member],
+    paths: &[Arc<str>],
+    place: &dyn Fn(&str) -> Span,
+    out: &mut Diagnostics,
+) -> Option<StopWhen> {
+    let model::StopWhen(detail) = typed.stop_when.as_ref()?;
+    let span = place("stop_when");
+    let all: Vec<&Member> = members.iter().collect();
+    check_metric(&all, detail.that.0.metric, span, out);
+    let names: Vec<&str> = paths.iter().map(|p| &**p).collect();
+    let axis = match (&detail.axis, paths) {
+        (Some(axis), _) => match paths.iter().find(|p| ***p == **axis) {
+            Some(path) => path.clone(),
+            None => {
+                out.push(
+                    Diagnostic::error(span, format!("`{axis}` is no axis of this test's matrix"))
+                        .help(suggest(axis, &names)),
+                );
+                return None;
+            }
+        },
+        (None, [only]) => only.clone(),
+        (None, []) => {
+            out.push(
+                Diagnostic::error(span, "`stop_when` skips the rest of an axis, and there is none")
+                    .help("add a matrix, or use assert"),
+            );
+            return None;
+        }
+        (None, _) => {
+            out.push(
+                Diagnostic::error(span, "`stop_when` must say which axis it skips the rest of")
+                    .help(format!("stop_when: {{that: …, axis: {}}}", names[0])),
+            );
+            return None;
+        }
+    };
+    Some(StopWhen { that: detail.that.0.clone(), axis })
+}
+
+fn find(typed: &TestBody, members: &[Member], place: &dyn Fn(&str) -> Span, out: &mut Diagnostics) -> Option<Find> {
+    let find = typed.find.as_ref()?;
+    let span = place("find");
+    let mut fail = |message: String, help: &str| out.push(Diagnostic::error(span, message).help(help));
+    let [member] = members else {
+        fail("a search needs a single workload".to_owned(), "remove `concurrent`, or `find`");
+        return None;
+    };
+    let Some(test) = member.job.spec() else {
+        fail("a search needs a workload whose load it can vary".to_owned(), "not a command");
+        return None;
+    };
+    if find.by == FindBy::Inflight && test.pattern == netcore::spec::Pattern::Stream {
+        fail("a stream has nothing in flight to vary".to_owned(), "by: rate");
+        return None;
+    }
+    let limit = |word: &Option<model::Word>| {
+        word.as_ref().map(|w| schemas::units::parse_for(find.metric.0.unit, &w.0)).transpose()
+    };
+    let (at_most, at_least) = match (limit(&find.at_most), limit(&find.at_least)) {
+        (Ok(None), Ok(None)) => {
+            fail("a search needs a bound".to_owned(), "add `at_most`, or `at_least`");
+            return None;
+        }
+        (Ok(most), Ok(least)) => (most, least),
+        (Err(e), _) | (_, Err(e)) => {
+            fail(e.to_string(), "");
+            return None;
+        }
+    };
+    let mut bits = false;
+    let mut load = |word: &Option<model::Word>| -> Result<Option<f64>, String> {
+        let Some(model::Word(text)) = word else { return Ok(None) };
+        match find.by {
+            FindBy::Inflight => text
+                .parse::<u32>()
+                .ok()
+                .filter(|n| *n > 0)
+                .map(|n| Some(f64::from(n)))
+                .ok_or_else(|| format!("`{text}` is no number of transactions in flight: write 1 or more")),
+            FindBy::Rate => match schemas::units::parse_rate(text) {
+                Ok(schemas::units::Rate::Bits(v)) => {
+                    bits = true;
+                    Ok(Some(v))
+                }
+                Ok(schemas::units::Rate::Events(v)) => Ok(Some(v)),
+                Err(e) => Err(e.to_string()),
+            },
+        }
+    };
+    let (from, to) = match (load(&find.from), load(&find.to)) {
+        (Ok(from), Ok(to)) => (from, to),
+        (Err(e), _) | (_, Err(e)) => {
+            fail(e, "");
+            return None;
+        }
+    };
+    let from = match (from, find.by) {
+        (Some(from), _) => from,
+        (None, FindBy::Inflight) => 1.0,
+        (None, FindBy::Rate) => {
+            fail("a search by rate needs a place to start".to_owned(), "from: 10Mbit/s");
+            return None;
+        }
+    };
+    if to.is_some_and(|to| to <= from) || from <= 0.0 {
+        fail("the search ends before it starts".to_owned(), "`from` above 0 and below `to`");
+        return None;
+    }
+    let within = find.within.map_or(0.01, |r| r.0);
+    if !(1e-4..1.0).contains(&within) {
+        fail(format!("`within` is {} %", within * 100.0), "between 0.01% and 100%");
+        return None;
+    }
+    check_metric(&[member], find.metric.0, span, out);
+    Some(Find {
+        metric: find.metric.0,
+        at_most,
+        at_least,
+        by: find.by,
+        from,
+        to,
+        bits,
+        within,
+        max_probes: find.max_probes.unwrap_or(20).max(1),
+    })
+}

@@ -1,0 +1,529 @@
+//! Text → [`Plan`]: reading, `--set` and `--host`, the top level, and the tests one by one.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Read,
+    path::Path,
+    time::Duration,
+};
+
+use super::{
+    case::{Plan, RunOptions, case_id},
+    check,
+    decode::decode,
+    diagnostics::{Diagnostic, Diagnostics, suggest},
+    expand::Expander,
+    merge,
+    model::{Host, PlanFile, Run},
+    resolve::{BodySet, Layers},
+    source::{Sources, Span},
+    tree::{self, Node, Value},
+    vars::Vars,
+};
+
+/// The version of the plan language that this program reads.
+pub const VERSION: u32 = 1;
+
+/// The built-in body is always the second source, after the plan itself.
+pub const BUILT_IN_SOURCE: u16 = 1;
+
+/// The keys of the top level.
+const TOP: [&str; 14] = [
+    "version",
+    "name",
+    "description",
+    "labels",
+    "vars",
+    "hosts",
+    "require",
+    "defaults",
+    "profiles",
+    "run",
+    "tests",
+    "baseline",
+    "gate",
+    "output",
+];
+
+/// What the command line says about a plan.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// `--set PATH=VALUE`, in order. A path that starts with a key of a test is set in every test.
+    pub sets: Vec<String>,
+    /// `--only GLOB`: test names, case names or tags; a case that one of them matches is kept. Empty: all.
+    pub only: Vec<String>,
+    /// `--host NAME=ADDRESS`, in order.
+    pub hosts: Vec<String>,
+}
+
+/// Reads, checks and expands the plan at `path`; `-` is standard input.
+pub fn load(path: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
+    let refuse = |message: String, help: &str| {
+        let mut out = Diagnostics::default();
+        out.push(Diagnostic::bare(message).help(help));
+        Err(out)
+    };
+    let mut text = Vec::new();
+    // One byte more than is allowed tells a plan that is too large from one that just fits, without reading it all.
+    let limit = tree::MAX_BYTES as u64 + 1;
+    let read = if path == "-" {
+        std::io::stdin().lock().take(limit).read_to_end(&mut text)
+    } else {
+        match std::fs::File::open(path) {
+            Ok(file) => file.take(limit).read_to_end(&mut text),
+            Err(error) => {
+                let help = if Path::new(path).is_absolute() { "" } else { "the path is relative to this directory" };
+                return refuse(format!("cannot read the plan {path}: {}", plain(&error)), help);
+            }
+        }
+    };
+    if let Err(error) = read {
+        return refuse(format!("cannot read the plan {path}: {}", plain(&error)), "");
+    }
+    if text.len() > tree::MAX_BYTES {
+        return refuse(
+            format!("the plan {path} is larger than {} MiB", tree::MAX_BYTES >> 20),
+            "a plan is written by people: is this the right file?",
+        );
+    }
+    let name = if path == "-" { "<stdin>" } else { path };
+    match String::from_utf8(text) {
+        Ok(text) => load_str(name, &text, options),
+        Err(error) => refuse(
+            format!("the plan {name} is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()),
+            "is this the right file?",
+        ),
+    }
+}
+
+/// The error without `(os error 2)`.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// A plan's tree with everything applied that does not need the tests.
+pub(super) struct Prepared {
+    pub(super) root: Node,
+    pub(super) built_in: Node,
+    pub(super) sets: Vec<BodySet>,
+}
+
+/// Reads and checks a plan from its text.
+pub fn load_str(name: &str, text: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
+    let mut out = Diagnostics::new(Sources::default());
+    let Some(prepared) = prepare(name, text, options, &mut out) else { return Err(out) };
+    let file: Option<PlanFile> = decode(&prepared.root, &mut out);
+    let plan = build(name, &prepared, file, options, &mut out);
+    match plan {
+        Some(mut plan) if !out.has_errors() => {
+            plan.sources = out.sources.clone();
+            plan.warnings = out;
+            Ok(plan)
+        }
+        _ => Err(out),
+    }
+}
+
+pub(super) fn prepare(name: &str, text: &str, options: &LoadOptions, out: &mut Diagnostics) -> Option<Prepared> {
+    let source = out.sources.add(name, text);
+    let built_in_source = out.sources.add("built-in", merge::BUILT_IN);
+    let built_in = tree::parse(built_in_source, out)?;
+    let parsed = tree::parse(source, out);
+    let mut root = match parsed {
+        Some(root) if root.entries().is_some() => root,
+        Some(root) if !root.is_null() => {
+            out.push(Diagnostic::error(root.span, "a plan is a map").help("version: 1, name: …, tests: …"));
+            return None;
+        }
+        _ => {
+            if !out.has_errors() {
+                out.push(Diagnostic::bare(format!("the plan {name} is empty")).help("version: 1, name: …, tests: …"));
+            }
+            return None;
+        }
+    };
+    version(&root, out)?;
+    let mut vars = Vars::declared(&root, &|name| std::env::var(name).ok());
+    let mut sets = Vec::new();
+    for text in &options.sets {
+        set(text, &mut root, &mut vars, &mut sets, out);
+    }
+    vars.substitute(&mut root, &["vars", "description"], out);
+    for set in &mut sets {
+        vars.substitute(&mut set.value, &[], out);
+    }
+    Some(Prepared { root, built_in, sets })
+}
+
+/// Nothing else is looked at in a plan of another version: its keys may mean other things.
+fn version(root: &Node, out: &mut Diagnostics) -> Option<()> {
+    let Some(node) = root.get("version") else { return Some(()) };
+    match node.text().and_then(|text| text.parse::<u32>().ok()) {
+        Some(VERSION) => Some(()),
+        Some(other) => {
+            out.push(
+                Diagnostic::error(
+                    node.span,
+                    format!("this program does not know version {other} of the plan language"),
+                )
+                .help(format!("the newest it knows is {VERSION}; a newer plumb may know more")),
+            );
+            None
+        }
+        None => {
+            out.push(
+                Diagnostic::error(node.span, "the version is no whole number").help(format!("version: {VERSION}")),
+            );
+            None
+        }
+    }
+}
+
+/// `--set PATH=VALUE`.
+fn set(text: &str, root: &mut Node, vars: &mut Vars, sets: &mut Vec<BodySet>, out: &mut Diagnostics) {
+    let Some((path, written)) = text.split_once('=') else {
+        out.push(Diagnostic::bare(format!("--set {text}: no `=`")).help("write --set PATH=VALUE"));
+        return;
+    };
+    let path = path.trim();
+    if let Some(name) = path.strip_prefix("vars.") {
+        if !vars.set(name, written) {
+            out.push(
+                Diagnostic::bare(format!("--set {text}: `vars.{name}` is not declared"))
+                    .help(suggest(name, &vars.names())),
+            );
+        }
+        return;
+    }
+    // The value is padded to its place in the argument, so that its columns are those of the argument.
+    let source = out.sources.add("--set", text);
+    let mut probe = Diagnostics::new(Sources::default());
+    let alone = probe.sources.add("--set", written);
+    let parsed = tree::parse(alone, &mut probe);
+    let Some(mut value) = parsed.filter(|_| !probe.has_errors()) else {
+        out.push(Diagnostic::bare(format!("--set {text}: the value is not YAML")).help("quote it: --set 'PATH=VALUE'"));
+        return;
+    };
+    let start = u32::try_from(text.len() - written.len()).unwrap_or(0);
+    relocate(&mut value, source, start);
+    let segments: Vec<&str> = path.split('.').collect();
+    match segments.as_slice() {
+        [] | [""] => out.push(Diagnostic::bare(format!("--set {text}: no path")).help("write --set PATH=VALUE")),
+        ["tests", test, _, ..] => {
+            let names: Vec<&str> =
+                root.get("tests").and_then(Node::entries).unwrap_or_default().iter().map(|e| &*e.key).collect();
+            if names.contains(test) {
+                sets.push(BodySet { test: Some((*test).to_owned()), path: segments[2..].join("."), value });
+            } else {
+                out.push(Diagnostic::bare(format!("--set {text}: unknown test `{test}`")).help(suggest(test, &names)));
+            }
+        }
+        [head, ..] if TOP.contains(head) && !["version", "name", "tests"].contains(head) => root.set(path, value),
+        [head, ..] if TOP.contains(head) => {
+            out.push(Diagnostic::bare(format!("--set {text}: `{head}` cannot be set from outside")));
+        }
+        _ => sets.push(BodySet { test: None, path: path.to_owned(), value }),
+    }
+}
+
+fn relocate(node: &mut Node, source: u16, by: u32) {
+    let move_span = |span: &mut Span| *span = Span { source, start: span.start + by, end: span.end + by };
+    move_span(&mut node.span);
+    match &mut node.value {
+        Value::Scalar(_) => {}
+        Value::List(items) => items.iter_mut().for_each(|n| relocate(n, source, by)),
+        Value::Map(entries) => {
+            for entry in entries {
+                move_span(&mut entry.key_span);
+                relocate(&mut entry.value, source, by);
+            }
+        }
+    }
+}
+
+fn build(
+    path: &str,
+    prepared: &Prepared,
+    file: Option<PlanFile>,
+    options: &LoadOptions,
+    out: &mut Diagnostics,
+) -> Option<Plan> {
+    let Prepared { root, built_in, sets } = prepared;
+    let mut hosts: BTreeMap<String, Host> = match &file {
+        Some(file) => file.hosts.clone().unwrap_or_default(),
+        None => root.get("hosts").and_then(|n| decode(n, out)).unwrap_or_default(),
+    };
+    for text in &options.hosts {
+        add_host(text, &mut hosts, out);
+    }
+    check::top(root, &hosts, file.as_ref(), out);
+    let run = run_options(file.as_ref().and_then(|f| f.run.as_ref()));
+    let layers = Layers { root, built_in, sets };
+    let expander = Expander { layers: &layers, hosts: &hosts, pause: run.pause, timeout: run.timeout };
+    let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
+    if tests.is_empty() && root.get("tests").is_some_and(|n| n.is_null() || n.entries().is_some()) {
+        out.push(
+            Diagnostic::error(root.entry("tests").map(|e| e.key_span).unwrap_or_default(), "a plan without tests")
+                .help("tests: {bulk: {workload: tcp_stream}}"),
+        );
+    }
+    let (mut cases, mut axis_paths, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
+    let max_cases = run.max_cases as usize;
+    for test in tests {
+        // One beyond the limit is enough to know that it is passed.
+        let expanded = expander.test(test, max_cases + 1, out);
+        cases.extend(expanded.cases);
+        for path in expanded.paths {
+            if !has_column(&path) && !axis_paths.iter().any(|p: &String| **p == *path) {
+                axis_paths.push(path.to_string());
+            }
+        }
+        if let Some(body) = expanded.resolved {
+            resolved.push((test.key.clone(), body));
+        }
+        if cases.len() > max_cases {
+            out.push(
+                Diagnostic::error(test.key_span, format!("the plan has more than {max_cases} cases here"))
+                    .help("sweep fewer values, or raise run.max_cases"),
+            );
+            return None;
+        }
+    }
+    distinct_ids(&mut cases);
+    let before = cases.len();
+    if !options.only.is_empty() {
+        cases.retain(|case| {
+            options.only.iter().any(|glob| {
+                matches(glob, &case.test) || matches(glob, &case.name) || case.tags.iter().any(|tag| matches(glob, tag))
+            })
+        });
+        if cases.is_empty() && before > 0 && !out.has_errors() {
+            let names: Vec<&str> = tests.iter().map(|t| &*t.key).collect();
+            out.push(
+                Diagnostic::bare(format!("--only {} matches no test, case or tag", options.only.join(" --only ")))
+                    .help(format!("tests: {}", names.join(", "))),
+            );
+        }
+    }
+    let file = file?;
+    Some(Plan {
+        path: path.to_owned(),
+        resolved: resolved_text(root, &hosts, &resolved),
+        name: file.name.0,
+        description: file.description,
+        labels: file.labels.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect(),
+        require: with_spans(root.get("require"), file.require.unwrap_or_default()),
+        run,
+        partial: cases.len() < before,
+        cases,
+        axis_paths,
+        baseline: file.baseline.map(|baseline| {
+            let compare = root.at("baseline.compare").and_then(Node::items).unwrap_or_default();
+            (baseline, compare.iter().map(|n| n.span).collect())
+        }),
+        gate: file.gate.unwrap_or_default(),
+        output: file.output.unwrap_or_default(),
+        hosts,
+        sources: Sources::default(),
+        warnings: Diagnostics::default(),
+    })
+}
+
+fn with_spans<T>(list: Option<&Node>, items: Vec<T>) -> Vec<(T, Span)> {
+    let spans = list.and_then(Node::items).unwrap_or_default().iter().map(|n| n.span);
+    items.into_iter().zip(spans.chain(std::iter::repeat(Span::default()))).collect()
+}
+
+fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
+    let Some((name, address)) = text.split_once('=').filter(|(n, a)| !n.is_empty() && !a.is_empty()) else {
+        out.push(Diagnostic::bare(format!("--host {text}: no `NAME=ADDRESS`")).help("--host server=10.0.0.2"));
+        return;
+    };
+    let host = hosts.entry(name.to_owned()).or_default();
+    // `b.lab:12864` names the daemon's port too; `fe80::1` is an address with colons of its own.
+    match address.rsplit_once(':') {
+        Some((bare, port)) if port.parse::<u16>().is_ok() && (!bare.contains(':') || bare.ends_with(']')) => {
+            host.address = Some(bare.trim_start_matches('[').trim_end_matches(']').to_owned());
+            host.control = Some(address.to_owned());
+        }
+        _ => {
+            host.address = Some(address.to_owned());
+            host.control = None;
+        }
+    }
+}
+
+fn run_options(run: Option<&Run>) -> RunOptions {
+    let run = run.cloned().unwrap_or_default();
+    RunOptions {
+        order: run.order.unwrap_or_default(),
+        seed: run.seed,
+        fail_fast: run.fail_fast.unwrap_or(false),
+        timeout: run.timeout.map(|t| t.0),
+        retries: run.retries.unwrap_or(0),
+        pause: run.pause.map_or(Duration::ZERO, |t| t.0),
+        max_cases: run.max_cases.unwrap_or(256),
+    }
+}
+
+/// Swept keys whose values are in a column anyway.
+fn has_column(path: &str) -> bool {
+    matches!(
+        path,
+        "workload"
+            | "from"
+            | "to"
+            | "direction"
+            | "streams"
+            | "message_size"
+            | "receive_size"
+            | "request_size"
+            | "response_size"
+            | "inflight"
+            | "coalesce"
+            | "rate"
+            | "cpu"
+            | "remote_cpu"
+    )
+}
+
+/// Two tests that measure the same thing are told apart by their names.
+fn distinct_ids(cases: &mut [super::case::Case]) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for case in cases.iter() {
+        *seen.entry(case.id.clone()).or_default() += 1;
+    }
+    for case in cases.iter_mut().filter(|c| seen[&c.id] > 1) {
+        case.id = case_id(&case.members, &case.name);
+    }
+}
+
+/// `*` is any text, `?` any character; everything else is itself.
+#[must_use]
+pub fn matches(glob: &str, text: &str) -> bool {
+    let (glob, text): (Vec<char>, Vec<char>) = (glob.chars().collect(), text.chars().collect());
+    let (mut g, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        if g < glob.len() && glob[g] == '*' {
+            star = Some((g, t));
+            g += 1;
+        } else if g < glob.len() && (glob[g] == '?' || glob[g] == text[t]) {
+            g += 1;
+            t += 1;
+        } else if let Some((sg, st)) = star {
+            star = Some((sg, st + 1));
+            g = sg + 1;
+            t = st + 1;
+        } else {
+            return false;
+        }
+    }
+    glob[g..].iter().all(|c| *c == '*')
+}
+
+/// The plan as resolved, as YAML: the top level as written, every test with all its layers.
+fn resolved_text(root: &Node, hosts: &BTreeMap<String, Host>, tests: &[(std::sync::Arc<str>, Node)]) -> String {
+    let mut top = serde_json::Map::new();
+    for entry in root.entries().unwrap_or_default() {
+        match &*entry.key {
+            "defaults" | "profiles" | "tests" | "vars" | "hosts" => {}
+            key if key.starts_with("x-") => {}
+            key => {
+                top.insert(key.to_owned(), entry.value.to_json());
+            }
+        }
+    }
+    if !hosts.is_empty() {
+        let mut value = serde_json::to_value(hosts).unwrap_or_default();
+        without_null(&mut value);
+        top.insert("hosts".to_owned(), value);
+    }
+    let bodies = tests.iter().map(|(name, body)| {
+        let mut body = body.clone();
+        body.remove("extends");
+        (name.to_string(), body.to_json())
+    });
+    top.insert("tests".to_owned(), serde_json::Value::Object(bodies.collect()));
+    serde_yaml::to_string(&serde_json::Value::Object(top)).unwrap_or_default()
+}
+
+fn without_null(value: &mut serde_json::Value) {
+    if let serde_json::Value::Object(map) = value {
+        map.retain(|_, v| !v.is_null());
+        map.values_mut().for_each(without_null);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{case::Endpoint, diagnostics::Format};
+
+    fn load(text: &str, options: &LoadOptions) -> Result<Plan, String> {
+        load_str("t.yaml", text, options).map_err(|out| out.render(Format::Human))
+    }
+
+    fn sets(sets: &[&str]) -> LoadOptions {
+        LoadOptions { sets: sets.iter().map(|s| (*s).to_owned()).collect(), ..LoadOptions::default() }
+    }
+
+    fn good(text: &str) -> Plan {
+        load(text, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    const HEAD: &str = "version: 1\nname: t\n";
+
+    #[test]
+    fn a_plan_becomes_cases() {
+        let plan = good(&format!(
+            "{HEAD}defaults: {{duration: 1s, workload: tcp_stream}}\ntests:\n  b:\n    matrix: {{message_size: [1, 64KiB], streams: [1, 2]}}\n  a: {{workload: tcp_rr}}\n"
+        ));
+        let names: Vec<&str> = plan.cases.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "b[message_size=1,streams=1]",
+                "b[message_size=1,streams=2]",
+                "b[message_size=65536,streams=1]",
+                "b[message_size=65536,streams=2]",
+                "a"
+            ]
+        );
+        let member = &plan.cases[3].members[0];
+        assert_eq!(member.job.spec().unwrap().sizes.message_bytes, 65_536);
+        assert_eq!((&member.from, &member.to), (&Endpoint::Local, &Endpoint::Embedded));
+        assert_eq!(plan.estimate().least.as_millis(), 5 * 1100);
+    }
+
+    #[test]
+    fn ids_depend_on_the_workload_alone() {
+        let id = |tests: &str| good(&format!("{HEAD}tests: {{{tests}}}")).cases[0].id.clone();
+        let first = id("a: {workload: tcp_stream}");
+        assert!(first.starts_with('c') && first.len() == 13);
+        assert_eq!(first, id("b: {workload: TCP_STREAM, streams: 1, message_size: 128KiB, tags: [x], iterations: 5}"));
+        assert_eq!(id("a: {workload: tcp_maerts}"), id("a: {workload: tcp_stream, direction: reverse}"));
+        assert_ne!(first, id("a: {workload: tcp_stream, streams: 2}"));
+        let twins = good(&format!("{HEAD}tests: {{a: {{workload: tcp_rr}}, b: {{workload: tcp_rr}}}}"));
+        assert_ne!(twins.cases[0].id, twins.cases[1].id);
+    }
+
+    #[test]
+    fn the_command_line_has_the_last_word() {
+        let text = format!(
+            "{HEAD}vars: {{n: {{default: 1}}}}\ntests:\n  a: {{workload: tcp_stream, streams: \"${{vars.n}}\", matrix: {{message_size: [1, 2]}}}}\n  b: {{workload: tcp_rr}}\n"
+        );
+        let plan =
+            load(&text, &sets(&["duration=2s", "tests.a.message_size=64", "vars.n=3", "run.order=random"])).unwrap();
+        assert_eq!(plan.cases.len(), 2);
+        let spec = plan.cases[0].members[0].job.spec().unwrap();
+        assert_eq!((spec.sizes.message_bytes, spec.streams), (64, 3));
+        assert_eq!(plan.estimate().least.as_millis(), 2 * 2100);
+        let error = load(&text, &sets(&["duration=10Mbps"])).unwrap_err();
+        assert!(error.contains("--set:1:10"), "{error}");
+        assert!(load(&text, &sets(&["tests.c.streams=1"])).unwrap_err().contains("unknown test `c`"));
+        assert!(load(&text, &sets(&["vars.m=1"])).unwrap_err().contains("not declared"));
+        let only = LoadOptions { only: vec!["a*64*".into(), "b".into()], ..sets(&["tests.a.message_size=64"]) };
+        assert_eq!(load(&text, &only).unwrap().cases.len(), 1);
+    }
+}

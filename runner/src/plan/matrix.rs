@@ -1,0 +1,430 @@
+//! Swept keys: axes, generators, `zip`, `include`, `exclude`, and their combinations.
+
+use std::sync::Arc;
+
+use super::{
+    condition::{Condition, KeyKind, normal},
+    decode::decode,
+    diagnostics::{Diagnostic, Diagnostics, suggest},
+    model::TestBody,
+    source::Span,
+    tree::{Entry, Node, Scalar, Value},
+};
+
+/// Most values of one axis, and most combinations that are looked at.
+const MAX_VALUES: usize = 10_000;
+/// See [`MAX_VALUES`].
+const MAX_COMBINATIONS: usize = 1_000_000;
+
+/// Keys that cannot be swept: they decide what a test is, not how it is parametrised.
+const NO_AXIS: [&str; 8] = ["matrix", "extends", "concurrent", "assert", "assert+", "stop_when", "hooks", "tags"];
+
+/// One or more keys that are swept together.
+#[derive(Clone, Debug)]
+struct Axis {
+    /// The dotted paths; several where they are zipped.
+    paths: Vec<Arc<str>>,
+    /// A value per path for each step.
+    steps: Vec<Vec<Node>>,
+}
+
+/// The swept values of one case, in the order of the axes.
+pub type Combination = Vec<(Arc<str>, Node)>;
+
+/// The axes of a test.
+#[derive(Clone, Debug, Default)]
+pub struct Matrix {
+    axes: Vec<Axis>,
+    excluded: Vec<(Span, Vec<(Arc<str>, Condition)>)>,
+    included: Vec<Combination>,
+}
+
+impl Matrix {
+    /// Reads the `matrix` of a test body.
+    pub fn read(node: &Node, out: &mut Diagnostics) -> Self {
+        let mut matrix = Self::default();
+        let Some(entries) = node.entries() else {
+            out.push(Diagnostic::error(node.span, "expected a map here").help("each key of the test with its values"));
+            return matrix;
+        };
+        for entry in entries {
+            match &*entry.key {
+                "exclude" | "include" | "zip" => {}
+                _ => {
+                    if let Some(values) = values(entry, out) {
+                        let steps = values.into_iter().map(|v| vec![v]).collect();
+                        matrix.axes.push(Axis { paths: vec![entry.key.clone()], steps });
+                    }
+                }
+            }
+        }
+        for entry in entries {
+            match &*entry.key {
+                "zip" => matrix.read_zip(&entry.value, out),
+                "include" => matrix.read_include(&entry.value, out),
+                "exclude" => matrix.read_exclude(&entry.value, out),
+                _ => {}
+            }
+        }
+        matrix
+    }
+
+    /// The swept paths, in order.
+    #[must_use]
+    pub fn paths(&self) -> Vec<Arc<str>> {
+        let mut paths: Vec<Arc<str>> = self.axes.iter().flat_map(|a| a.paths.iter().cloned()).collect();
+        for (path, _) in self.included.iter().flatten() {
+            if !paths.contains(path) {
+                paths.push(path.clone());
+            }
+        }
+        paths
+    }
+
+    /// Takes an axis out whose value `--set` fixes.
+    pub fn fix(&mut self, path: &str) {
+        for axis in &mut self.axes {
+            if let Some(at) = axis.paths.iter().position(|p| &**p == path) {
+                axis.paths.remove(at);
+                for step in &mut axis.steps {
+                    step.remove(at);
+                }
+            }
+        }
+        self.axes.retain(|axis| !axis.paths.is_empty());
+        for (_, conditions) in &mut self.excluded {
+            conditions.retain(|(p, _)| &**p != path);
+        }
+        self.excluded.retain(|(_, conditions)| !conditions.is_empty());
+        for included in &mut self.included {
+            included.retain(|(p, _)| &**p != path);
+        }
+    }
+
+    /// Every combination that is not excluded, the last axis fastest, and then what is included.
+    pub fn combinations(&self, out: &mut Diagnostics) -> Vec<Combination> {
+        let total = self.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.steps.len()));
+        let Some(total) = total.filter(|n| *n <= MAX_COMBINATIONS) else {
+            let span = self.axes.iter().flat_map(|a| a.steps.iter().flatten()).map(|n| n.span).next();
+            out.push(
+                Diagnostic::error(
+                    span.unwrap_or_default(),
+                    format!("the matrix has over {MAX_COMBINATIONS} combinations"),
+                )
+                .help("fewer values, or zip"),
+            );
+            return Vec::new();
+        };
+        let mut matched = vec![false; self.excluded.len()];
+        let mut all = Vec::new();
+        for index in 0..total {
+            let mut rest = index;
+            let mut combination: Combination = Vec::with_capacity(self.axes.len());
+            for axis in self.axes.iter().rev() {
+                let step = &axis.steps[rest % axis.steps.len()];
+                rest /= axis.steps.len();
+                for (path, value) in axis.paths.iter().zip(step).rev() {
+                    combination.push((path.clone(), value.clone()));
+                }
+            }
+            combination.reverse();
+            let mut keep = true;
+            for (at, (_, conditions)) in self.excluded.iter().enumerate() {
+                let holds = conditions.iter().all(|(path, condition)| {
+                    combination.iter().find(|(p, _)| p == path).is_some_and(|(_, v)| condition.holds(v))
+                });
+                if holds {
+                    matched[at] = true;
+                    keep = false;
+                }
+            }
+            if keep {
+                all.push(combination);
+            }
+        }
+        for ((span, _), matched) in self.excluded.iter().zip(matched) {
+            if !matched {
+                out.push(
+                    Diagnostic::error(*span, "this exclude matches no combination")
+                        .help("compare with the values of the axes, or remove it"),
+                );
+            }
+        }
+        all.extend(self.included.iter().cloned());
+        all
+    }
+
+    fn read_zip(&mut self, node: &Node, out: &mut Diagnostics) {
+        for group in maps(node, "zip", out) {
+            let mut axis = Axis { paths: Vec::new(), steps: Vec::new() };
+            for entry in group.entries().unwrap_or_default() {
+                let Some(values) = values(entry, out) else { continue };
+                if axis.paths.is_empty() {
+                    axis.steps = vec![Vec::new(); values.len()];
+                } else if axis.steps.len() != values.len() {
+                    out.push(
+                        Diagnostic::error(entry.value.span, format!("`{}` has {} values", entry.key, values.len()))
+                            .help(format!("`{}` has {}: zipped keys go step by step", axis.paths[0], axis.steps.len())),
+                    );
+                    continue;
+                }
+                axis.paths.push(entry.key.clone());
+                for (step, value) in axis.steps.iter_mut().zip(values) {
+                    step.push(value);
+                }
+            }
+            if !axis.paths.is_empty() {
+                self.axes.push(axis);
+            }
+        }
+    }
+
+    fn read_include(&mut self, node: &Node, out: &mut Diagnostics) {
+        for group in maps(node, "include", out) {
+            let mut combination = Combination::new();
+            for entry in group.entries().unwrap_or_default() {
+                check_path(entry, std::slice::from_ref(&entry.value), out);
+                combination.push((entry.key.clone(), entry.value.clone()));
+            }
+            self.included.push(combination);
+        }
+    }
+
+    fn read_exclude(&mut self, node: &Node, out: &mut Diagnostics) {
+        let paths: Vec<Arc<str>> = self.axes.iter().flat_map(|a| a.paths.iter().cloned()).collect();
+        let names: Vec<&str> = paths.iter().map(|p| &**p).collect();
+        for group in maps(node, "exclude", out) {
+            let mut conditions = Vec::new();
+            for entry in group.entries().unwrap_or_default() {
+                if !names.contains(&&*entry.key) {
+                    out.push(
+                        Diagnostic::error(entry.key_span, format!("`{}` is no axis of this matrix", entry.key))
+                            .help(suggest(&entry.key, &names)),
+                    );
+                    continue;
+                }
+                match Condition::read(&entry.key, &entry.value) {
+                    Ok(condition) => conditions.push((entry.key.clone(), condition)),
+                    Err(diagnostic) => out.push(*diagnostic),
+                }
+            }
+            if !conditions.is_empty() {
+                self.excluded.push((group.span, conditions));
+            }
+        }
+    }
+}
+
+fn maps<'a>(node: &'a Node, word: &str, out: &mut Diagnostics) -> Vec<&'a Node> {
+    let items = node.items().unwrap_or_default();
+    let good: Vec<&Node> = items.iter().filter(|n| n.entries().is_some()).collect();
+    if node.items().is_none() || good.len() != items.len() {
+        out.push(Diagnostic::error(node.span, format!("`{word}` is a list of maps")).help("- {key: value, …}"));
+    }
+    good
+}
+
+/// The values of an axis, checked as values of that key.
+fn values(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
+    let values = match &entry.value.value {
+        Value::List(items) => items.clone(),
+        Value::Map(_) => generate(entry, out)?,
+        Value::Scalar(_) => {
+            out.push(
+                Diagnostic::error(entry.value.span, format!("the axis `{}` needs a list of values", entry.key))
+                    .help("write [a, b], or a generator such as {from: 1, to: 1MiB, factor: 2}"),
+            );
+            return None;
+        }
+    };
+    if values.is_empty() {
+        out.push(Diagnostic::error(entry.value.span, format!("the axis `{}` has no values", entry.key)));
+        return None;
+    }
+    if values.len() > MAX_VALUES {
+        out.push(Diagnostic::error(entry.value.span, format!("the axis has over {MAX_VALUES} values")));
+        return None;
+    }
+    check_path(entry, &values, out).then_some(values)
+}
+
+/// Reads each value as what it will be: a test body with that key. Only mistakes come of it.
+fn check_path(entry: &Entry, values: &[Node], out: &mut Diagnostics) -> bool {
+    let head = entry.key.split('.').next().unwrap_or("");
+    if NO_AXIS.contains(&head) && !entry.key.starts_with("concurrent.members.") {
+        out.push(Diagnostic::error(entry.key_span, format!("`{}` cannot be swept", entry.key)));
+        return false;
+    }
+    let mut good = true;
+    for value in values {
+        let mut probe = Diagnostics::default();
+        let mut body = Node::empty_map(entry.key_span);
+        body.set(&entry.key, value.clone());
+        point_keys_at(&mut body, entry.key_span, entry.key.split('.').count());
+        decode::<TestBody>(&body, &mut probe);
+        let mistakes = probe.sorted();
+        good &= mistakes.is_empty();
+        // A key that does not exist is one mistake of the axis, not one of each of its values.
+        let wrong_key = mistakes.iter().any(|d| d.span == Some(entry.key_span));
+        for mistake in mistakes {
+            out.push(mistake.clone());
+        }
+        if wrong_key {
+            break;
+        }
+    }
+    good
+}
+
+fn point_keys_at(node: &mut Node, span: Span, depth: usize) {
+    if let (Value::Map(entries), 1..) = (&mut node.value, depth) {
+        for entry in entries {
+            entry.key_span = span;
+            point_keys_at(&mut entry.value, span, depth - 1);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Generator {
+    from: Option<f64>,
+    to: Option<f64>,
+    factor: Option<f64>,
+    step: Option<f64>,
+    perturb: Option<f64>,
+    half_steps: bool,
+    /// Of a rate: whether it counts events, not bits.
+    events: bool,
+}
+
+/// `{from, to, factor | step, half_steps, perturb}` spelled out.
+fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
+    const KEYS: [&str; 6] = ["from", "to", "factor", "step", "half_steps", "perturb"];
+    let kind = KeyKind::of(&entry.key);
+    if !kind.is_number() {
+        out.push(
+            Diagnostic::error(entry.value.span, format!("`{}` is no number to count with", entry.key))
+                .help("list the values: [a, b]"),
+        );
+        return None;
+    }
+    let before = out.sorted().len();
+    let mut g = Generator::default();
+    for item in entry.value.entries().unwrap_or_default() {
+        let text = item.value.text().unwrap_or("");
+        let slot = match &*item.key {
+            "half_steps" => {
+                match text {
+                    "true" => g.half_steps = true,
+                    "false" => {}
+                    _ => out.push(Diagnostic::error(item.value.span, "expected true or false")),
+                }
+                continue;
+            }
+            "factor" => {
+                match text.parse::<f64>() {
+                    Ok(factor) if factor > 1.0 && factor.is_finite() => g.factor = Some(factor),
+                    _ => out.push(
+                        Diagnostic::error(item.value.span, format!("`{text}` is no factor")).help("a number above 1"),
+                    ),
+                }
+                continue;
+            }
+            "from" => &mut g.from,
+            "to" => &mut g.to,
+            "step" => &mut g.step,
+            "perturb" => &mut g.perturb,
+            other => {
+                out.push(
+                    Diagnostic::error(item.key_span, format!("unknown key `{other}` of a generator"))
+                        .help(suggest(other, &KEYS)),
+                );
+                continue;
+            }
+        };
+        match kind.number(text) {
+            Ok(number) => {
+                *slot = Some(number);
+                g.events |= matches!(schemas::units::parse_rate(text), Ok(schemas::units::Rate::Events(_)));
+            }
+            Err(error) => out.push(Diagnostic::error(item.value.span, error)),
+        }
+    }
+    if out.sorted().len() > before {
+        return None;
+    }
+    let fault = |message: &str, help: &str| Diagnostic::error(entry.value.span, message.to_owned()).help(help);
+    let (Some(from), Some(to)) = (g.from, g.to) else {
+        out.push(fault("a generator needs `from` and `to`", "{from: 1, to: 1MiB, factor: 2}"));
+        return None;
+    };
+    if from > to {
+        out.push(fault("`from` is beyond `to`", "exchange them"));
+        return None;
+    }
+    let numbers = match (g.factor, g.step) {
+        (Some(factor), None) if from > 0.0 => geometric(from, to, factor, g.half_steps),
+        (Some(_), None) => {
+            out.push(fault("0 times a factor stays 0", "start above 0"));
+            return None;
+        }
+        (None, Some(step)) if step > 0.0 => arithmetic(from, to, step),
+        (None, Some(_)) => {
+            out.push(fault("a step of 0 never ends", "a step above 0"));
+            return None;
+        }
+        _ => {
+            out.push(fault("a generator needs either `factor` or `step`", "factor: 2, or step: 1KiB"));
+            return None;
+        }
+    };
+    if numbers.len() > MAX_VALUES {
+        out.push(fault(&format!("the generator makes over {MAX_VALUES} values"), "a larger factor or step"));
+        return None;
+    }
+    let mut all: Vec<f64> = match g.perturb {
+        Some(by) => numbers.iter().flat_map(|n| [n - by, *n, n + by]).filter(|n| *n >= from.min(1.0)).collect(),
+        None => numbers,
+    };
+    if kind.is_whole() {
+        all.iter_mut().for_each(|n| *n = n.round());
+    }
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    Some(
+        all.into_iter()
+            .map(|n| if g.events && kind == KeyKind::Rate { format!("{n}/s") } else { kind.text(n) })
+            .map(|text| Node { value: Value::Scalar(Scalar::plain(&text)), span: entry.value.span })
+            .collect(),
+    )
+}
+
+/// A little beyond, so that rounding does not lose the last value.
+const SLACK: f64 = 1.0 + 1e-9;
+
+fn geometric(from: f64, to: f64, factor: f64, half_steps: bool) -> Vec<f64> {
+    let mut all = Vec::new();
+    let mut value = from;
+    while value <= to * SLACK && all.len() <= MAX_VALUES {
+        all.push(value);
+        if half_steps && value * 1.5 <= to * SLACK {
+            all.push(value * 1.5);
+        }
+        value *= factor;
+    }
+    all
+}
+
+fn arithmetic(from: f64, to: f64, step: f64) -> Vec<f64> {
+    (0..=MAX_VALUES).map(|n| from + step * n as f64).take_while(|v| *v <= to * SLACK).collect()
+}
+
+/// `bulk[message_size=65536,streams=4]`.
+#[must_use]
+pub fn case_name(test: &str, combination: &Combination) -> String {
+    if combination.is_empty() {
+        return test.to_owned();
+    }
+    let axes: Vec<String> = combination.iter().map(|(path, value)| format!("{path}={}", normal(path, value))).collect();
+    format!("{test}[{}]", axes.join(","))
+}

@@ -1,0 +1,86 @@
+//! Which metrics a workload has: an assertion on one that it cannot have would be judged on nothing.
+
+use netcore::spec::{Pattern, TestSpec};
+use schemas::metrics::{self, Metric};
+
+use super::case::Job;
+
+/// Why a job has no value for a metric, or `None` where it has one.
+#[must_use]
+pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
+    // A command's numbers are whatever its importer or expression finds.
+    let spec = job.spec()?;
+    let name = metric.name;
+    let family = name.split('.').next().unwrap_or(name);
+    let answers = spec.pattern != Pattern::Stream;
+    let datagrams = spec.transport.is_datagram();
+    let missing = |what: &str| Some(what.to_owned());
+    match family {
+        "transaction_rate" | "transactions" if !answers => missing("a stream has no transactions"),
+        "latency" if !answers && !spec.collect.latency => {
+            missing("a stream times its calls only with `latency` in `collect`")
+        }
+        "throughput" | "sent" | "bytes_sent" | "bytes_received"
+            if matches!(spec.pattern, Pattern::Connect | Pattern::Ping) =>
+        {
+            missing("it moves no payload to count")
+        }
+        "messages_sent" | "messages_received" | "lost" | "loss_ratio" if !datagrams => {
+            missing("only datagrams can be lost")
+        }
+        "reordered" | "duplicated" | "jitter" if !datagrams || answers => {
+            missing("only a stream of datagrams has an order to lose")
+        }
+        "rate_error" | "gap" if spec.pace.is_none() => missing("without `rate` there is no schedule to compare with"),
+        "retransmits" | "remote_retransmits" | "rtt" | "rtt_var" | "cwnd" | "delivery_rate"
+            if !spec.transport.is_tcp() =>
+        {
+            missing("only TCP reports it")
+        }
+        "retransmits" | "remote_retransmits" | "rtt" | "rtt_var" | "cwnd" | "delivery_rate"
+            if !spec.collect.tcp_info =>
+        {
+            missing("`tcp_info` is not in `collect`")
+        }
+        "cpu" | "service_demand" if !spec.collect.cpu => missing("`cpu` is not in `collect`"),
+        "message_size" if answers => missing("it has a request and a response size"),
+        "request_size" | "response_size" if !answers => missing("a stream has a message size"),
+        _ => None,
+    }
+}
+
+/// The metric that a test is about.
+#[must_use]
+pub fn headline(spec: &TestSpec) -> &'static Metric {
+    let name = match spec.pattern {
+        Pattern::Stream => "throughput",
+        Pattern::RequestResponse | Pattern::Connect | Pattern::ConnectRequestResponse => "transaction_rate",
+        Pattern::Ping => "latency.mean",
+    };
+    metrics::find(name).unwrap_or(&metrics::METRICS[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netcore::spec::Transport;
+
+    fn has(pattern: Pattern, transport: Transport, metric: &str) -> bool {
+        let job = Job::Traffic(Box::new(TestSpec::new(pattern, transport)));
+        lacks(&job, metrics::find(metric).unwrap()).is_none()
+    }
+
+    #[test]
+    fn a_workload_has_what_it_measures() {
+        assert!(has(Pattern::Stream, Transport::Tcp, "throughput"));
+        assert!(has(Pattern::Stream, Transport::Tcp, "retransmits"));
+        assert!(!has(Pattern::Stream, Transport::Tcp, "latency.p99"));
+        assert!(!has(Pattern::Stream, Transport::Tcp, "loss_ratio"));
+        assert!(has(Pattern::Stream, Transport::Udp, "jitter"));
+        assert!(!has(Pattern::Stream, Transport::Udp, "rtt"));
+        assert!(has(Pattern::RequestResponse, Transport::UnixStream, "latency.p50"));
+        assert!(!has(Pattern::RequestResponse, Transport::Tcp, "gap.p99"));
+        assert!(has(Pattern::Ping, Transport::Icmp, "loss_ratio"));
+        assert_eq!(headline(&TestSpec::new(Pattern::Ping, Transport::Icmp)).name, "latency.mean");
+    }
+}

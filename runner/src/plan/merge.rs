@@ -1,0 +1,181 @@
+//! Layers of test bodies: built-in ← defaults ← profiles ← test ← matrix value ← member ← `--set`.
+
+use super::tree::{Entry, Node, Value};
+
+/// What every test starts from, as a plan would write it.
+pub const BUILT_IN: &str = "\
+streams: 1
+request_size: 1
+response_size: 1
+inflight: 1
+io: auto
+payload: random
+integrity: false
+warmup: 0s
+cooldown: 0s
+duration: 10s
+interval: 0s
+iterations: 1
+collect: [cpu, tcp_info]
+";
+
+/// A test has one stop rule: a layer that sets one of these removes the others that lie under it.
+pub const STOP_RULES: [&str; 3] = ["duration", "bytes", "transactions"];
+
+/// Keys that belong to a whole test; the members of a concurrent group do not inherit them.
+pub const WHOLE_TEST: [&str; 13] = [
+    "concurrent",
+    "matrix",
+    "iterations",
+    "assert",
+    "assert+",
+    "stop_when",
+    "find",
+    "tags",
+    "skip",
+    "extends",
+    "hooks",
+    "pause",
+    "timeout",
+];
+
+/// A test body over another: maps merge by key, scalars and lists replace, `assert+` appends, `~` removes.
+#[must_use]
+pub fn body(under: &Node, over: &Node) -> Node {
+    let mut under = under.clone();
+    if STOP_RULES.iter().any(|rule| over.get(rule).is_some_and(|value| !value.is_null())) {
+        for rule in STOP_RULES {
+            under.remove(rule);
+        }
+    }
+    let mut merged = node(&under, over);
+    if let Some(more) = merged.remove("assert+") {
+        append(&mut merged, more);
+    }
+    merged
+}
+
+fn append(merged: &mut Node, more: Entry) {
+    let Value::Map(entries) = &mut merged.value else { return };
+    match entries.iter_mut().find(|e| &*e.key == "assert") {
+        Some(Entry { value: Node { value: Value::List(list), .. }, .. }) => {
+            if let Value::List(items) = more.value.value {
+                list.extend(items);
+            }
+        }
+        _ => entries.push(Entry { key: "assert".into(), ..more }),
+    }
+}
+
+fn node(under: &Node, over: &Node) -> Node {
+    let (Value::Map(below), Value::Map(above)) = (&under.value, &over.value) else { return over.clone() };
+    let mut entries = below.clone();
+    for entry in above {
+        let at = entries.iter().position(|e| e.key == entry.key);
+        match at {
+            Some(at) => {
+                let value = node(&entries[at].value, &entry.value);
+                entries[at] = Entry { key: entry.key.clone(), key_span: entry.key_span, value };
+            }
+            None => entries.push(entry.clone()),
+        }
+    }
+    Node { value: Value::Map(entries), span: over.span }
+}
+
+/// Takes out what `~` removed, at every depth of maps.
+pub fn prune(node: &mut Node) {
+    if let Value::Map(entries) = &mut node.value {
+        entries.retain(|e| !e.value.is_null());
+        for entry in entries {
+            prune(&mut entry.value);
+        }
+    }
+}
+
+/// The part of a test that its members inherit.
+#[must_use]
+pub fn inherited_by_members(test: &Node) -> Node {
+    let mut node = test.clone();
+    for key in WHOLE_TEST {
+        node.remove(key);
+    }
+    node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{diagnostics::Diagnostics, source::Sources, tree::parse};
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Node {
+        let mut sources = Sources::default();
+        let source = sources.add("t.yaml", text);
+        parse(source, &mut Diagnostics::new(sources)).unwrap()
+    }
+
+    fn merged(under: &str, over: &str) -> String {
+        let mut node = body(&read(under), &read(over));
+        prune(&mut node);
+        node.to_json().to_string()
+    }
+
+    #[test]
+    fn maps_merge_and_everything_else_replaces() {
+        assert_eq!(
+            merged("{socket: {no_delay: true, mss: 1400}, tags: [a]}", "{socket: {mss: 500}, tags: [b], streams: 2}"),
+            r#"{"socket":{"no_delay":true,"mss":500},"tags":["b"],"streams":2}"#
+        );
+    }
+
+    #[test]
+    fn null_removes_and_assert_plus_appends() {
+        assert_eq!(merged("{socket: {mss: 1}, streams: 3}", "{streams: ~, socket: {mss: ~}}"), r#"{"socket":{}}"#);
+        assert_eq!(merged("{assert: [a]}", "{assert+: [b]}"), r#"{"assert":["a","b"]}"#);
+        assert_eq!(merged("{assert: [a]}", "{assert: [c], assert+: [b]}"), r#"{"assert":["c","b"]}"#);
+        assert_eq!(merged("{}", "{assert+: [b]}"), r#"{"assert":["b"]}"#);
+    }
+
+    #[test]
+    fn a_stop_rule_replaces_another() {
+        assert_eq!(merged("{duration: 10s}", "{bytes: 1GB}"), r#"{"bytes":"1GB"}"#);
+        assert_eq!(merged("{bytes: 1GB}", "{streams: 1}"), r#"{"bytes":"1GB","streams":1}"#);
+    }
+
+    #[test]
+    fn built_in_is_a_plan_that_reads() {
+        assert!(read(BUILT_IN).get("duration").is_some());
+    }
+
+    fn any_map() -> impl Strategy<Value = String> {
+        proptest::collection::btree_map("[a-d]", "[0-9]{1,3}", 0..4)
+            .prop_map(|m| format!("{{{}}}", m.iter().map(|(k, v)| format!("{k}: {v}")).collect::<Vec<_>>().join(", ")))
+    }
+
+    proptest! {
+        #[test]
+        fn merging_keeps_all_keys_and_the_upper_values(under in any_map(), over in any_map()) {
+            let (under, over) = (read(&under), read(&over));
+            let all = body(&under, &over);
+            for entry in under.entries().unwrap() {
+                let upper = over.get(&entry.key).or(Some(&entry.value));
+                prop_assert_eq!(all.get(&entry.key).and_then(Node::text), upper.and_then(Node::text));
+            }
+            for entry in over.entries().unwrap() {
+                prop_assert_eq!(all.get(&entry.key).and_then(Node::text), entry.value.text());
+            }
+        }
+
+        #[test]
+        fn merging_is_associative(a in any_map(), b in any_map(), c in any_map()) {
+            let (a, b, c) = (read(&a), read(&b), read(&c));
+            let sorted = |n: Node| {
+                let mut all: Vec<_> = n.entries().unwrap().iter().map(|e| (e.key.clone(), e.value.text().map(str::to_owned))).collect();
+                all.sort();
+                all
+            };
+            prop_assert_eq!(sorted(body(&body(&a, &b), &c)), sorted(body(&a, &body(&b, &c))));
+        }
+    }
+}

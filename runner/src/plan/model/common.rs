@@ -1,0 +1,257 @@
+//! Small types that several sections share.
+
+use std::{borrow::Cow, fmt};
+
+use netcore::spec::Cpus;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemas::assertion::{self, AssertionError};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
+
+use crate::plan::quantity::unknown_metric;
+
+/// Whether what does not hold fails the run or only warns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// It fails.
+    #[default]
+    Error,
+    /// It warns.
+    Warn,
+}
+
+/// A name that becomes part of paths: `[a-z0-9][a-z0-9-]*`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Name(pub String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let good = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if !good || name.is_empty() || name.starts_with('-') {
+            return Err(D::Error::custom(format!(
+                "`{name}` cannot be a plan's name: lower-case letters, digits and hyphens make one"
+            )));
+        }
+        Ok(Self(name))
+    }
+}
+
+impl JsonSchema for Name {
+    fn schema_name() -> Cow<'static, str> {
+        "Name".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$"})
+    }
+}
+
+/// One word or a list of words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OneOrMany(pub Vec<String>);
+
+struct OneOrManyVisitor;
+
+impl<'de> Visitor<'de> for OneOrManyVisitor {
+    type Value = OneOrMany;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a word or a list of words")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMany, E> {
+        Ok(OneOrMany(vec![text.to_owned()]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OneOrMany, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element()? {
+            all.push(item);
+        }
+        Ok(OneOrMany(all))
+    }
+}
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(OneOrManyVisitor)
+    }
+}
+
+impl JsonSchema for OneOrMany {
+    fn schema_name() -> Cow<'static, str> {
+        "OneOrMany".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "array"], "items": {"type": "string"}})
+    }
+}
+
+/// A set of CPUs: `3`, `"0,2"`, `"2-5"` or `[0, 2]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList(pub Cpus);
+
+struct CpuListVisitor;
+
+impl<'de> Visitor<'de> for CpuListVisitor {
+    type Value = CpuList;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a CPU list such as 3, 0,2 or 2-5")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<CpuList, E> {
+        text.parse().map(CpuList).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<CpuList, A::Error> {
+        let mut parts: Vec<String> = Vec::new();
+        while let Some(item) = items.next_element()? {
+            parts.push(item);
+        }
+        self.visit_str(&parts.join(","))
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(CpuListVisitor)
+    }
+}
+
+impl Serialize for CpuList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl JsonSchema for CpuList {
+    fn schema_name() -> Cow<'static, str> {
+        "CpuList".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "CPUs: 3, \"0,2\", \"2-5\" or a list",
+            "type": ["integer", "string", "array"],
+            "items": {"type": ["integer", "string"]},
+            "minimum": 0
+        })
+    }
+}
+
+/// A port, or a range of ports: `5000`, `"40000-40999"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// The first.
+    pub first: u16,
+    /// How many, from it.
+    pub count: u16,
+}
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (low, high) = text.split_once('-').unwrap_or((&text, &text));
+        match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
+            (Ok(low), Ok(high)) if low > 0 && low <= high => {
+                Ok(Self { first: low, count: (high - low).saturating_add(1) })
+            }
+            _ => Err(D::Error::custom(format!("`{text}` is no port: write 5000, or a range such as 40000-40999"))),
+        }
+    }
+}
+
+impl Serialize for Ports {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}-{}", self.first, u32::from(self.first) + u32::from(self.count) - 1))
+    }
+}
+
+impl JsonSchema for Ports {
+    fn schema_name() -> Cow<'static, str> {
+        "Ports".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "a port, or a range such as 40000-40999",
+            "type": ["integer", "string"],
+            "pattern": r"^([0-9]+( *- *[0-9]+)?|.*\$\{vars\..*)$",
+            "minimum": 1,
+            "maximum": 65535
+        })
+    }
+}
+
+/// `METRIC OP LIMIT`, its unit checked against the metric's.
+#[derive(Clone, Debug)]
+pub struct Statement(pub assertion::Assertion);
+
+impl PartialEq for Statement {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.text == other.0.text
+    }
+}
+
+impl Statement {
+    /// Reads one, with a suggestion for a metric that is nearly one.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        assertion::parse(text).map(Self).map_err(|error| match error {
+            AssertionError::UnknownMetric(name) => unknown_metric(&name),
+            other => other.to_string(),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Statement {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Statement {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.text)
+    }
+}
+
+impl JsonSchema for Statement {
+    fn schema_name() -> Cow<'static, str> {
+        "Statement".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "METRIC OP LIMIT, for example: throughput >= 9Gbit/s",
+            "type": "string",
+            "pattern": "^ *[a-z0-9_.]+ *(<=|>=|==|!=|<|>) *.+$",
+            "examples": ["throughput >= 9Gbit/s", "latency.p99 < 80us", "retransmits == 0"]
+        })
+    }
+}
+
+/// Any scalar, as its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Word(pub String);
+
+impl JsonSchema for Word {
+    fn schema_name() -> Cow<'static, str> {
+        "Word".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "number", "boolean"]})
+    }
+}
+
+/// The schema of a word that may also be a map that says more.
+pub(super) fn either_schema(description: &str, word: Schema, map: Schema) -> Schema {
+    json_schema!({"description": description, "anyOf": [word, map]})
+}

@@ -1,0 +1,353 @@
+//! The top level: everything but the tests' bodies.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CpuList, Level, Name, OneOrMany, TestBody, common::Word};
+use crate::plan::quantity::{MetricName, Ratio, Time};
+
+/// A Plumbline plan.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanFile {
+    /// The version of the plan language: 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub version: u32,
+    /// The plan's name; it becomes part of paths.
+    pub name: Name,
+    /// The question the plan answers.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// Words that travel into the results.
+    #[serde(default)]
+    pub labels: Option<BTreeMap<String, Word>>,
+    /// Declared parameters, used as `${vars.x}` inside strings.
+    #[serde(default)]
+    pub vars: Option<BTreeMap<String, Var>>,
+    /// The inventory. Without it everything runs over loopback.
+    #[serde(default)]
+    pub hosts: Option<BTreeMap<String, Host>>,
+    /// Preconditions, checked on the hosts before anything runs.
+    #[serde(default)]
+    pub require: Option<Vec<Precondition>>,
+    /// A test body merged under every test.
+    #[serde(default)]
+    pub defaults: Option<TestBody>,
+    /// Named test bodies for `extends`; never run themselves.
+    #[serde(default)]
+    pub profiles: Option<BTreeMap<String, TestBody>>,
+    /// How the cases are run.
+    #[serde(default)]
+    pub run: Option<Run>,
+    /// The tests by name, in order.
+    pub tests: BTreeMap<String, TestBody>,
+    /// An earlier run to compare with.
+    #[serde(default)]
+    pub baseline: Option<Baseline>,
+    /// How verdicts become an exit code.
+    #[serde(default)]
+    pub gate: Option<Gate>,
+    /// Where results go.
+    #[serde(default)]
+    pub output: Option<Output>,
+}
+
+/// A declared parameter.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Var {
+    /// Its value where nothing else sets it.
+    pub default: Option<Word>,
+    /// An environment variable that sets it.
+    pub env: Option<String>,
+    /// What it is for.
+    pub help: Option<String>,
+}
+
+/// A machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Host {
+    /// Where the traffic goes: a name or an address; `local` is this process.
+    pub address: Option<String>,
+    /// Where its daemon listens, `host:port`; by default the address, port 12864.
+    pub control: Option<String>,
+    /// Addresses the data sockets are bound to, each with an interface if need be: `10.0.0.2%eth1`.
+    pub bind: Option<OneOrMany>,
+    /// Network namespace.
+    pub netns: Option<String>,
+    /// CPUs for the data threads of every test, unless the test says otherwise.
+    pub cpus: Option<CpuList>,
+    /// The key that its daemon requires.
+    pub key_file: Option<PathBuf>,
+    /// How a daemon gets there.
+    pub launch: Option<Launch>,
+}
+
+/// How a daemon gets to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Launch {
+    /// By ssh.
+    Ssh,
+    /// By srun.
+    Slurm,
+    /// By mpirun.
+    Mpi,
+}
+
+/// Something that must hold before anything runs.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Precondition {
+    /// On which host; left out: on all.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// `cpu_governor`, `nic_speed`, `mtu`, `kernel`, `sysctl.<name>`, `clock_offset` or `free_cpus`.
+    pub check: String,
+    /// The value it must have.
+    #[serde(default)]
+    pub equals: Option<Word>,
+    /// The least it may be.
+    #[serde(default)]
+    pub at_least: Option<Word>,
+    /// The most it may be.
+    #[serde(default)]
+    pub at_most: Option<Word>,
+    /// Whether the run stops (error) or goes on with a warning.
+    #[serde(default)]
+    pub severity: Option<Level>,
+}
+
+/// How the cases are run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// The order of iterations.
+    pub order: Option<Order>,
+    /// Seed of the random order.
+    pub seed: Option<u64>,
+    /// Stop at the first case that fails.
+    pub fail_fast: Option<bool>,
+    /// The longest an iteration may take beyond what it should.
+    pub timeout: Option<Time>,
+    /// How often a failed iteration is tried again; the failed ones stay in the data.
+    pub retries: Option<u32>,
+    /// Idle time before each iteration.
+    pub pause: Option<Time>,
+    /// The most cases the plan may expand to: 256 unless said.
+    pub max_cases: Option<u32>,
+}
+
+/// The order of iterations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// The first iteration of every case, then the second of every case, …: drift does not fake a difference.
+    #[default]
+    Interleave,
+    /// All iterations of a case before the next.
+    Sequential,
+    /// Shuffled by `seed`.
+    Random,
+}
+
+/// An earlier run to compare with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    /// A results file.
+    pub source: PathBuf,
+    /// What it means when the file, or a case in it, is missing.
+    #[serde(default)]
+    pub on_missing: Option<OnMissing>,
+    /// Facts that must be the same: `host.kernel`, `host.cpu_model`, `host.nic_driver`, ….
+    #[serde(default)]
+    pub require_same: Option<Vec<String>>,
+    /// What is compared.
+    #[serde(default)]
+    pub compare: Vec<Comparison>,
+}
+
+/// One metric that must not get worse.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// The metric; the direction in which it is worse is known.
+    pub metric: MetricName,
+    /// The largest relative worsening that passes.
+    pub max_regression: Ratio,
+    /// The smallest absolute change that matters, in the metric's unit.
+    #[serde(default)]
+    pub min_effect: Option<Word>,
+    /// The test of significance.
+    #[serde(default)]
+    pub test: Option<RegressionTest>,
+    /// The significance level, 0.01 unless said.
+    #[serde(default)]
+    pub alpha: Option<Ratio>,
+}
+
+/// A test of significance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RegressionTest {
+    /// Mann-Whitney's U.
+    #[default]
+    MannWhitney,
+    /// Welch's t.
+    Welch,
+    /// BCa bootstrap.
+    Bootstrap,
+}
+
+/// What a missing baseline means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnMissing {
+    /// Inconclusive, with a warning.
+    #[default]
+    Warn,
+    /// A failure.
+    Fail,
+    /// Nothing.
+    Pass,
+}
+
+/// What an inconclusive verdict means for the exit code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUncertain {
+    /// A warning; exit code 0.
+    #[default]
+    Warn,
+    /// Exit code 4 where nothing failed outright.
+    Fail,
+    /// Nothing.
+    Pass,
+}
+
+/// How verdicts become an exit code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gate {
+    /// What an inconclusive verdict means.
+    pub on_inconclusive: Option<OnUncertain>,
+    /// How often a case that failed is measured again before it counts.
+    pub confirm: Option<u32>,
+}
+
+/// Where results go.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Output {
+    /// A directory for everything; `${run.id}` in it is the run's id.
+    pub dir: Option<String>,
+    /// Which tables are written there.
+    pub tables: Option<Vec<Table>>,
+    /// `JUnit` XML, relative to `dir`.
+    pub junit: Option<PathBuf>,
+    /// A summary for people, relative to `dir`.
+    pub markdown: Option<PathBuf>,
+    /// GitHub annotations on the plan's own lines: `auto` is on within GitHub Actions.
+    pub annotations: Option<Annotations>,
+    /// Pictures, drawn when the run ends.
+    pub plots: Option<Vec<Plot>>,
+}
+
+/// GitHub annotations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Annotations {
+    /// Within GitHub Actions.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// A table of the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Table {
+    /// The wide table: iterations and summaries.
+    Results,
+    /// Interim intervals, in a table of their own.
+    Intervals,
+    /// Kernel and NIC counters.
+    Counters,
+    /// Assertions and comparisons.
+    Verdicts,
+}
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// What kind.
+    pub kind: PlotKind,
+    /// Of which tests; left out: of all.
+    #[serde(default)]
+    pub tests: Option<Vec<String>>,
+    /// Column or metric along x.
+    #[serde(default)]
+    pub x: Option<String>,
+    /// Column or metric along y.
+    #[serde(default)]
+    pub y: Option<String>,
+    /// Column that tells the curves apart.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Logarithmic axes: `x`, `y` or `xy`.
+    #[serde(default)]
+    pub log: Option<LogAxes>,
+    /// Title.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// The file, relative to `output.dir`; its ending (png, svg) decides the format.
+    pub file: PathBuf,
+}
+
+/// Which axes are logarithmic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogAxes {
+    /// Only x.
+    X,
+    /// Only y.
+    Y,
+    /// Both.
+    Xy,
+}
+
+/// A kind of picture; each is what `plumb plot KIND` draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlotKind {
+    /// A metric against a swept key.
+    Sweep,
+    /// NetPIPE's throughput against time.
+    Signature,
+    /// NetPIPE's time against block size.
+    Saturation,
+    /// A metric over time.
+    Timeseries,
+    /// Cumulative distribution of latency.
+    Cdf,
+    /// Latency by percentile.
+    Percentiles,
+    /// Distribution over iterations.
+    Box,
+    /// Bars with intervals.
+    Bars,
+    /// Two keys and a metric.
+    Heatmap,
+    /// Two runs side by side.
+    Compare,
+    /// CPU shares.
+    Cpu,
+}

@@ -1,0 +1,169 @@
+//! Quantities in plans: text with a unit, or a bare number.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemas::units::{self, QuantityError};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, Visitor},
+};
+
+struct Text<T>(fn(&str) -> Result<T, QuantityError>, &'static str);
+
+impl<T> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.1)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).map_err(E::custom)
+    }
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $parse:path, $wanted:literal, $types:tt, $pattern:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub struct $name(pub $inner);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(Text($parse, $wanted)).map(Self)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "description": $wanted,
+                    "type": $types,
+                    "pattern": $pattern,
+                    "minimum": 0
+                })
+            }
+        }
+    };
+}
+
+quantity!(
+    /// Bytes: `1472`, `64KiB`, `1MB`, netperf's `64K`.
+    Size(u64),
+    units::parse_size,
+    "a size such as 64KiB, 1MB or 1472",
+    ["string", "number"],
+    r"^([0-9.]+([eE][-+]?[0-9]+)? *(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB|[KMG]i?|Ti|[kmg])?|.*\$\{vars\..*)$"
+);
+quantity!(
+    /// A length of time: `10` (seconds), `150us`, `500ms`, `2m`.
+    Time(Duration),
+    units::parse_duration,
+    "a duration such as 10s, 500ms or 150us",
+    ["string", "number"],
+    r"^([0-9.]+([eE][-+]?[0-9]+)? *(ns|us|µs|μs|ms|s|m|min|h|d)?|.*\$\{vars\..*)$"
+);
+quantity!(
+    /// A share: `2.5%`, `0.025`, `10ppm`.
+    Ratio(f64),
+    units::parse_ratio,
+    "a ratio such as 2.5% or 0.025",
+    ["string", "number"],
+    r"^([0-9.]+([eE][-+]?[0-9]+)? *(%|ppm)?|.*\$\{vars\..*)$"
+);
+quantity!(
+    /// An offered load: `10Gbit/s`, `125MB/s`, `20k/s`.
+    Rate(units::Rate),
+    units::parse_rate,
+    "a rate such as 10Gbit/s, 125MB/s or 20k/s",
+    ["string"],
+    r"^([0-9.]+([eE][-+]?[0-9]+)? *([kKMGT]?(bit|B)?|[KMGT]i(bit|B))/s|.*\$\{vars\..*)$"
+);
+
+impl Time {
+    /// Nanoseconds. Durations are bounded at a hundred years when they are read, which fits.
+    #[must_use]
+    pub fn nanoseconds(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0.as_secs_f64())
+    }
+}
+
+impl Serialize for Ratio {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0)
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            units::Rate::Bits(v) => serializer.collect_str(&format_args!("{v}bit/s")),
+            units::Rate::Events(v) => serializer.collect_str(&format_args!("{v}/s")),
+        }
+    }
+}
+
+/// A metric by its registered name.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricName(pub &'static schemas::metrics::Metric);
+
+impl PartialEq for MetricName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Serialize for MetricName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name)
+    }
+}
+
+/// What to say of a metric nobody registered.
+#[must_use]
+pub fn unknown_metric(name: &str) -> String {
+    let near = super::diagnostics::nearest(name, schemas::metrics::METRICS.iter().map(|m| m.name));
+    let help = near.map_or_else(
+        || "for example throughput, transaction_rate, latency.p99, loss_ratio, retransmits".to_owned(),
+        |near| format!("did you mean `{near}`?"),
+    );
+    format!("unknown metric `{name}`: {help}")
+}
+
+impl<'de> Deserialize<'de> for MetricName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        schemas::metrics::find(&name).map(Self).ok_or_else(|| D::Error::custom(unknown_metric(&name)))
+    }
+}
+
+impl JsonSchema for MetricName {
+    fn schema_name() -> Cow<'static, str> {
+        "Metric".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = schemas::metrics::METRICS.iter().flat_map(|m| [m.name, m.column]).collect();
+        json_schema!({
+            "description": "a metric",
+            "anyOf": [{"enum": names}, {"type": "string", "pattern": r"^[a-z_.]+\.mean$"}]
+        })
+    }
+}

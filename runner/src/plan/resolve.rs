@@ -1,0 +1,168 @@
+//! The layers of a test: built-in ← defaults ← profiles ← test, and of a member on top of them.
+
+use std::collections::HashSet;
+
+use super::{
+    diagnostics::{Diagnostic, Diagnostics, suggest},
+    merge,
+    tree::{Node, Value},
+};
+
+/// What a layer is called in `check --explain`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The program's own defaults.
+    BuiltIn,
+    /// `defaults`.
+    Defaults,
+    /// A profile.
+    Profile(String),
+    /// The test itself.
+    Test,
+    /// A member of a concurrent group.
+    Member(String),
+    /// `--set`.
+    Set,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built-in"),
+            Self::Defaults => f.write_str("defaults"),
+            Self::Profile(name) => write!(f, "profile {name}"),
+            Self::Test => f.write_str("test"),
+            Self::Member(name) => write!(f, "member {name}"),
+            Self::Set => f.write_str("--set"),
+        }
+    }
+}
+
+/// One layer.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// What it is called.
+    pub origin: Origin,
+    /// What it says.
+    pub body: Node,
+}
+
+/// A `--set` that changes test bodies.
+#[derive(Clone, Debug)]
+pub struct BodySet {
+    /// The test; `None`: every test.
+    pub test: Option<String>,
+    /// The dotted key within the body.
+    pub path: String,
+    /// The value.
+    pub value: Node,
+}
+
+/// Everything that test bodies are put together from.
+#[derive(Debug)]
+pub struct Layers<'a> {
+    /// The plan.
+    pub root: &'a Node,
+    /// The built-in body.
+    pub built_in: &'a Node,
+    /// What the command line sets.
+    pub sets: &'a [BodySet],
+}
+
+impl Layers<'_> {
+    /// The layers of a test, lowest first, `--set` last.
+    pub fn of_test(&self, name: &str, body: &Node, out: &mut Diagnostics) -> Vec<Layer> {
+        let mut layers = vec![Layer { origin: Origin::BuiltIn, body: self.built_in.clone() }];
+        if let Some(defaults) = self.root.get("defaults").filter(|n| n.entries().is_some()) {
+            layers.push(Layer { origin: Origin::Defaults, body: defaults.clone() });
+        }
+        self.profiles(body, &mut layers, out);
+        layers.push(Layer { origin: Origin::Test, body: body.clone() });
+        self.add_sets(name, None, &mut layers);
+        layers
+    }
+
+    /// The layers that a member adds on top of what it inherits from its test.
+    pub fn of_member(&self, test: &str, member: &str, body: &Node, out: &mut Diagnostics) -> Vec<Layer> {
+        let mut layers = Vec::new();
+        self.profiles(body, &mut layers, out);
+        layers.push(Layer { origin: Origin::Member(member.to_owned()), body: body.clone() });
+        self.add_sets(test, Some(member), &mut layers);
+        layers
+    }
+
+    fn add_sets(&self, test: &str, member: Option<&str>, layers: &mut Vec<Layer>) {
+        for set in self.sets.iter().filter(|s| s.test.as_deref().is_none_or(|t| t == test)) {
+            let head = set.path.split('.').next().unwrap_or("");
+            // What belongs to the whole test is set there; its members would only be refused it.
+            if member.is_some() && merge::WHOLE_TEST.contains(&head) {
+                continue;
+            }
+            let mut body = Node::empty_map(set.value.span);
+            body.set(&set.path, set.value.clone());
+            layers.push(Layer { origin: Origin::Set, body });
+        }
+    }
+
+    /// The profiles that a body extends, each after those that it extends itself.
+    fn profiles(&self, body: &Node, layers: &mut Vec<Layer>, out: &mut Diagnostics) {
+        let mut path = Vec::new();
+        let mut done = HashSet::new();
+        self.extend(body, &mut path, &mut done, layers, out);
+    }
+
+    fn extend(
+        &self,
+        body: &Node,
+        path: &mut Vec<String>,
+        done: &mut HashSet<String>,
+        layers: &mut Vec<Layer>,
+        out: &mut Diagnostics,
+    ) {
+        let Some(extends) = body.get("extends") else { return };
+        let names: Vec<&Node> = match &extends.value {
+            Value::List(items) => items.iter().collect(),
+            _ => vec![extends],
+        };
+        let profiles = self.root.get("profiles").and_then(Node::entries).unwrap_or_default();
+        for node in names {
+            let Some(name) = node.text() else { continue };
+            let Some(profile) = profiles.iter().find(|e| &*e.key == name) else {
+                let known: Vec<&str> = profiles.iter().map(|e| &*e.key).collect();
+                let help = if known.is_empty() {
+                    "there are no profiles: add `profiles:` at the top level".to_owned()
+                } else {
+                    suggest(name, &known)
+                };
+                out.push(Diagnostic::error(node.span, format!("unknown profile `{name}`")).help(help));
+                continue;
+            };
+            if path.iter().any(|p| p == name) {
+                let circle = path.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join(" → ");
+                out.push(
+                    Diagnostic::error(node.span, format!("profiles extend each other in a circle: {circle}"))
+                        .help("remove one `extends`"),
+                );
+                continue;
+            }
+            if done.contains(name) {
+                continue;
+            }
+            path.push(name.to_owned());
+            self.extend(&profile.value, path, done, layers, out);
+            path.pop();
+            done.insert(name.to_owned());
+            layers.push(Layer { origin: Origin::Profile(name.to_owned()), body: profile.value.clone() });
+        }
+    }
+}
+
+/// All layers in one body; what `~` removed is gone.
+#[must_use]
+pub fn fold(layers: &[Layer]) -> Node {
+    let mut bodies = layers.iter().map(|l| &l.body);
+    let Some(first) = bodies.next() else { return Node::empty_map(super::source::Span::default()) };
+    let mut merged = bodies.fold(first.clone(), |under, over| merge::body(&under, over));
+    merge::prune(&mut merged);
+    merged
+}

@@ -1,0 +1,108 @@
+//! Where things were written: files, byte ranges, lines and columns.
+
+/// A range of bytes in one of a plan's sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    /// Index of the source in its [`Sources`].
+    pub source: u16,
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// A text that a plan was read from: its file, or one `--set` argument.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What people know it by: the path as given, `<stdin>`, or `--set`.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// The sources of one plan.
+#[derive(Clone, Debug, Default)]
+pub struct Sources(Vec<Source>);
+
+/// A place as people write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the source.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+impl Sources {
+    /// Adds a source and returns its index.
+    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> u16 {
+        self.0.push(Source { name: name.into(), text: text.into() });
+        u16::try_from(self.0.len() - 1).unwrap_or(u16::MAX)
+    }
+
+    /// The source of that index.
+    #[must_use]
+    pub fn get(&self, index: u16) -> Option<&Source> {
+        self.0.get(usize::from(index))
+    }
+
+    /// All of them, in the order in which they were added.
+    #[must_use]
+    pub fn all(&self) -> &[Source] {
+        &self.0
+    }
+
+    /// The text a span covers.
+    #[must_use]
+    pub fn slice(&self, span: Span) -> &str {
+        self.get(span.source).and_then(|s| s.text.get(span.start as usize..span.end as usize)).unwrap_or("")
+    }
+
+    /// File, line and column of a byte offset.
+    #[must_use]
+    pub fn place_at(&self, source: u16, offset: u32) -> Place {
+        let Some(Source { name, text }) = self.get(source) else {
+            return Place { file: String::new(), line: 1, column: 1 };
+        };
+        let mut offset = (offset as usize).min(text.len());
+        while !text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let before = &text[..offset];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Place {
+            file: name.clone(),
+            line: before.bytes().filter(|b| *b == b'\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    /// File, line and column where a span starts.
+    #[must_use]
+    pub fn place(&self, span: Span) -> Place {
+        self.place_at(span.source, span.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_from_one() {
+        let mut sources = Sources::default();
+        let file = sources.add("a.yaml", "a: 1\nµs: x\n");
+        let place = sources.place(Span { source: file, start: 10, end: 11 });
+        assert_eq!(place.to_string(), "a.yaml:2:5");
+        assert_eq!(sources.slice(Span { source: file, start: 5, end: 8 }), "µs");
+        assert_eq!(sources.place_at(file, 99).line, 3);
+    }
+}

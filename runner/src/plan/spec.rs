@@ -1,0 +1,479 @@
+//! A resolved test body → the [`TestSpec`] that both ends run from.
+
+use std::net::IpAddr;
+
+use netcore::spec::{self, Cpus, EndSpec, Pattern, Stop, TestSpec, Transport, socket::BufferOptions};
+use schemas::units::Rate;
+
+use super::{
+    model::{self, Buffers, Collect, Host, Socket, TestBody, Warmup},
+    quantity::{Size, Time},
+    workload::{Kind, Workload},
+};
+
+/// What is wrong with a key of a resolved test body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The dotted key.
+    pub key: String,
+    /// The sentence.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+fn fault(key: &str, message: impl Into<String>, help: impl Into<String>) -> Fault {
+    Fault { key: key.to_owned(), message: message.into(), help: help.into() }
+}
+
+/// Most payload of an IPv4 UDP datagram.
+const UDP_MAX: u64 = 65_507;
+/// Most bytes of one message, request or response: a buffer of it is allocated per flow.
+const MESSAGE_MAX: u64 = 1 << 30;
+/// How much of the schedule may be made up for after a stall.
+const CATCH_UP_S: f64 = 0.01;
+
+/// Translates; the faults it finds are added to `faults`. `None` for a command, or where there is nothing to translate.
+pub fn translate(
+    body: &TestBody,
+    workload: &Workload,
+    from: Option<&Host>,
+    to: Option<&Host>,
+    faults: &mut Vec<Fault>,
+) -> Option<TestSpec> {
+    let Kind::Traffic { pattern, transport, direction, io, pingpong } = workload.kind else { return None };
+    let mut out = TestSpec::new(pattern, transport);
+    out.io = io_method(body, workload, io, faults);
+    out.direction = which_way(body, workload, direction, faults);
+    out.family = match body.socket.as_ref().and_then(|s| s.ipv6) {
+        Some(true) => spec::Family::V6,
+        Some(false) => spec::Family::V4,
+        None => spec::Family::Any,
+    };
+    out.streams = positive("streams", body.streams, faults).unwrap_or(1);
+    out.threads = positive("threads", body.threads, faults);
+    out.inflight = positive("inflight", body.inflight, faults).unwrap_or(1);
+    out.coalesce = body.coalesce.unwrap_or(false);
+    sizes(body, transport, pingpong, &mut out, faults);
+    phases(body, &mut out, faults);
+    out.pace = pace(body, &out, faults);
+    out.near = end(body.socket.as_ref(), None, body.buffers.as_ref(), None, faults);
+    out.near.cpus = cpus(body.cpu.as_ref(), from);
+    out.far = end(
+        body.socket.as_ref(),
+        Some(body.remote_socket.as_ref().unwrap_or(&Socket::default())),
+        body.buffers.as_ref(),
+        body.remote_buffers.as_ref(),
+        faults,
+    );
+    out.far.cpus = cpus(body.remote_cpu.as_ref(), to);
+    bind(&mut out.near, from);
+    bind(&mut out.far, to);
+    (out.near.port, out.near.port_count) = ports(body.ports);
+    (out.far.port, out.far.port_count) = ports(body.remote_ports);
+    out.payload = match (&body.payload, &out.near.buffers.fill_file) {
+        (_, Some(file)) | (Some(model::Payload::File(file)), None) => spec::Payload::File(file.clone()),
+        (Some(model::Payload::Zero), None) => spec::Payload::Zero,
+        (Some(model::Payload::Random) | None, None) => spec::Payload::Random,
+    };
+    out.integrity = body.integrity.unwrap_or(false);
+    out.close = match body.close {
+        Some(model::Close::NearFirst) => spec::Close::NearFirst,
+        Some(model::Close::Reset) => spec::Close::Reset,
+        Some(model::Close::FarFirst) | None => spec::Close::FarFirst,
+    };
+    if let Some(timeout) = body.reply_timeout {
+        out.reply_timeout_ns = timeout.nanoseconds();
+    }
+    if let Some(collect) = &body.collect {
+        out.collect = collected(collect);
+    }
+    out.interim = out.phases.interval_ns > 0;
+    if let Err(unsupported) = spec::support::check(&out) {
+        faults.push(fault(unsupported.key, unsupported.reason, ""));
+    }
+    Some(out)
+}
+
+fn io_method(body: &TestBody, workload: &Workload, named: Option<spec::Io>, faults: &mut Vec<Fault>) -> spec::Io {
+    let written = match body.io {
+        None | Some(model::Io::Auto) => return named.unwrap_or_default(),
+        Some(model::Io::Blocking) => spec::Io::Blocking,
+        Some(model::Io::Nonblocking) => spec::Io::Nonblocking,
+        Some(model::Io::Spin) => spec::Io::Spin,
+        Some(model::Io::Uring) => spec::Io::Uring,
+        Some(model::Io::Sendfile) => spec::Io::Sendfile,
+        Some(model::Io::Splice) => spec::Io::Splice,
+        Some(model::Io::Zerocopy) => spec::Io::Zerocopy,
+        Some(model::Io::Batch) => spec::Io::Batch,
+    };
+    if named.is_some_and(|named| named != written) {
+        faults.push(fault(
+            "io",
+            format!("`{}` says another io method already", workload.name),
+            "leave one of them out",
+        ));
+    }
+    written
+}
+
+fn which_way(
+    body: &TestBody,
+    workload: &Workload,
+    named: Option<spec::Direction>,
+    faults: &mut Vec<Fault>,
+) -> spec::Direction {
+    let written = match body.direction {
+        None => return named.unwrap_or_default(),
+        Some(model::Direction::Forward) => spec::Direction::Forward,
+        Some(model::Direction::Reverse) => spec::Direction::Reverse,
+        Some(model::Direction::Bidirectional) => spec::Direction::Bidirectional,
+    };
+    if named.is_some_and(|named| named != written) {
+        faults.push(fault(
+            "direction",
+            format!("`{}` says another direction already", workload.name),
+            "leave one of them out",
+        ));
+    }
+    written
+}
+
+fn positive(key: &str, value: Option<u32>, faults: &mut Vec<Fault>) -> Option<u32> {
+    if value == Some(0) {
+        faults.push(fault(key, format!("`{key}` is 0"), "1 or more"));
+        return None;
+    }
+    value
+}
+
+fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSpec, faults: &mut Vec<Fault>) {
+    let mut size = |key: &str, value: Option<Size>, slot: &mut u64| {
+        let Some(Size(bytes)) = value else { return };
+        let limit = match transport {
+            Transport::Udp | Transport::UdpLite => UDP_MAX,
+            _ => MESSAGE_MAX,
+        };
+        // A ping may carry nothing; everything else moves bytes.
+        if bytes == 0 && transport != Transport::Icmp {
+            faults.push(fault(key, format!("`{key}` is 0"), "1 byte or more"));
+        } else if bytes > limit && !(key == "receive_size" && limit == UDP_MAX) {
+            let why = if limit == UDP_MAX { "a UDP datagram holds" } else { "the limit is" };
+            faults.push(fault(key, format!("`{key}` is {bytes} bytes"), format!("{why} {limit} bytes at most")));
+        }
+        *slot = bytes;
+    };
+    if pingpong {
+        // Both ways the same, and 1 byte unless said, as for any request and response.
+        let mut both = 1;
+        size("message_size", body.message_size, &mut both);
+        (out.sizes.request_bytes, out.sizes.response_bytes) = (both, both);
+        return;
+    }
+    size("message_size", body.message_size, &mut out.sizes.message_bytes);
+    if transport.is_datagram() {
+        // A shorter read would cut messages off.
+        out.sizes.receive_bytes = out.sizes.receive_bytes.max(out.sizes.message_bytes);
+    }
+    size("receive_size", body.receive_size, &mut out.sizes.receive_bytes);
+    size("request_size", body.request_size, &mut out.sizes.request_bytes);
+    size("response_size", body.response_size, &mut out.sizes.response_bytes);
+}
+
+fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<Fault>) {
+    out.phases.warmup_ns = match &body.warmup {
+        Some(Warmup::For(time)) => time.nanoseconds(),
+        // The schedule decides when it ends; the spec carries its bound.
+        Some(Warmup::Auto(auto)) => auto_warmup_max(auto).nanoseconds(),
+        None => 0,
+    };
+    out.phases.cooldown_ns = body.cooldown.map_or(0, Time::nanoseconds);
+    out.phases.interval_ns = body.interval.map_or(0, Time::nanoseconds);
+    let rules: Vec<(&str, Stop, bool)> = [
+        body.duration.map(|t| ("duration", Stop::AfterNs(t.nanoseconds()), t.0.is_zero())),
+        body.bytes.map(|b| ("bytes", Stop::AfterBytes(b.0), b.0 == 0)),
+        body.transactions.map(|n| ("transactions", Stop::AfterTransactions(n), n == 0)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if let [first, second, ..] = rules.as_slice() {
+        faults.push(fault(
+            second.0,
+            format!("`{}` and `{}` both say when to stop", first.0, second.0),
+            "keep one of duration, bytes, transactions",
+        ));
+    }
+    if let Some((key, stop, zero)) = rules.first() {
+        if *zero {
+            faults.push(fault(key, format!("`{key}` is 0"), "nothing can be measured in it"));
+        }
+        out.phases.stop = *stop;
+    }
+    if let Stop::AfterNs(ns) = out.phases.stop
+        && out.phases.interval_ns > ns
+    {
+        faults.push(fault("interval", "`interval` is longer than `duration`", "shorten it, or leave it out"));
+    }
+    // A millisecond: shorter intervals measure the sampler.
+    if (1..1_000_000).contains(&out.phases.interval_ns) {
+        faults.push(fault("interval", "`interval` is shorter than a millisecond", "1ms or more, or 0 for none"));
+    }
+}
+
+/// The longest a warm-up that ends by itself may take.
+#[must_use]
+pub fn auto_warmup_max(auto: &model::WarmupAuto) -> Time {
+    auto.max.unwrap_or(Time(std::time::Duration::from_secs(10)))
+}
+
+fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<Fault>) -> Option<spec::Pace> {
+    let pacing = body.pacing.clone().unwrap_or_default();
+    let burst = positive("pacing.burst", pacing.burst, faults).unwrap_or(1);
+    let streams = f64::from(out.streams);
+    let stream = out.pattern == Pattern::Stream;
+    let events_per_s = match (body.rate.map(|r| r.0), pacing.every) {
+        (Some(_), Some(_)) => {
+            faults.push(fault("pacing.every", "`rate` and `pacing.every` both say how fast", "keep one of them"));
+            return None;
+        }
+        (Some(Rate::Bits(bits)), None) if stream => bits / 8.0 / out.sizes.message_bytes as f64 / streams,
+        (Some(Rate::Bits(_)), None) => {
+            faults.push(fault("rate", "the rate of transactions is no bit rate", "write it per second: 20k/s"));
+            return None;
+        }
+        (Some(Rate::Events(events)), None) => events / streams,
+        (None, Some(every)) if every.0.is_zero() => {
+            faults.push(fault("pacing.every", "`every` is 0", "leave it out to send without pauses"));
+            return None;
+        }
+        (None, Some(every)) => f64::from(burst) / every.0.as_secs_f64(),
+        (None, None) => {
+            if body.pacing.is_some() {
+                faults.push(fault("pacing", "`pacing` without a rate paces nothing", "add `rate`, or `pacing.every`"));
+            } else if matches!(body.arrival, Some(model::Arrival::Uniform | model::Arrival::Poisson)) {
+                faults.push(fault("arrival", "`arrival` needs a rate to arrive at", "add `rate`, for example 20k/s"));
+            }
+            return None;
+        }
+    };
+    if events_per_s <= 0.0 || !events_per_s.is_finite() {
+        faults.push(fault("rate", "the rate is 0", "leave it out to send as fast as it goes"));
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the type's range")]
+    let within = (events_per_s * CATCH_UP_S).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
+    Some(spec::Pace {
+        events_per_s,
+        mode: match pacing.mode {
+            Some(model::PacingMode::Kernel) => spec::PaceMode::Kernel,
+            Some(model::PacingMode::Txtime) => spec::PaceMode::Txtime,
+            Some(model::PacingMode::User) | None => spec::PaceMode::User,
+        },
+        arrival: match body.arrival {
+            Some(model::Arrival::Uniform) => spec::Arrival::Uniform,
+            Some(model::Arrival::Poisson) => spec::Arrival::Poisson,
+            Some(model::Arrival::Closed) | None => spec::Arrival::Closed,
+        },
+        burst,
+        catch_up: pacing.catch_up.unwrap_or(within),
+    })
+}
+
+fn end(
+    socket: Option<&Socket>,
+    remote: Option<&Socket>,
+    buffers: Option<&Buffers>,
+    remote_buffers: Option<&Buffers>,
+    faults: &mut Vec<Fault>,
+) -> EndSpec {
+    EndSpec {
+        socket: socket_options(socket, remote, faults),
+        buffers: buffer_options(buffers, remote_buffers, faults),
+        ..EndSpec::default()
+    }
+}
+
+fn socket_options(socket: Option<&Socket>, remote: Option<&Socket>, faults: &mut Vec<Fault>) -> spec::SocketOptions {
+    let (base, empty) = (socket.cloned().unwrap_or_default(), Socket::default());
+    let (over, section) = match remote {
+        Some(remote) => (remote, "remote_socket"),
+        None => (&empty, "socket"),
+    };
+    macro_rules! pick {
+        ($field:ident) => {
+            over.$field.clone().or_else(|| base.$field.clone())
+        };
+    }
+    let mut small = |key: &str, value: Option<Size>| match value.map(|Size(bytes)| u32::try_from(bytes)) {
+        Some(Err(_)) => {
+            faults.push(fault(&format!("{section}.{key}"), format!("`{key}` is too large"), "the limit is 4 GiB"));
+            None
+        }
+        other => other.and_then(Result::ok),
+    };
+    // The kernel counts whole seconds; rounding down could make them 0, which means something else.
+    let seconds = |time: Time| {
+        let part = u64::from(time.0.subsec_nanos() > 0);
+        u32::try_from(time.0.as_secs() + part).unwrap_or(u32::MAX)
+    };
+    spec::SocketOptions {
+        send_buffer: pick!(send_buffer).map(|s| s.0),
+        receive_buffer: pick!(receive_buffer).map(|s| s.0),
+        no_delay: pick!(no_delay),
+        cork: pick!(cork),
+        congestion_control: pick!(congestion_control),
+        mss: small("mss", pick!(mss)),
+        dscp: pick!(dscp).map(|d| d.0),
+        priority: pick!(priority),
+        keepalive: pick!(keepalive),
+        busy_poll: pick!(busy_poll).map(|t| u32::try_from(t.0.as_micros()).unwrap_or(u32::MAX)),
+        fastopen: pick!(fastopen),
+        defer_accept: pick!(defer_accept).map(seconds),
+        notsent_lowat: small("notsent_lowat", pick!(notsent_lowat)),
+        ttl: pick!(ttl),
+        dont_route: pick!(dont_route),
+        mtu_discover: pick!(mtu_discover).map(|m| m.name().to_owned()),
+        linger: pick!(linger).map(seconds),
+        // An interface has its name on one machine only.
+        device: if remote.is_some() { over.device.clone() } else { base.device.clone() },
+        no_checksum: pick!(no_checksum),
+        checksum_coverage: small("checksum_coverage", pick!(checksum_coverage)),
+    }
+}
+
+fn buffer_options(buffers: Option<&Buffers>, remote: Option<&Buffers>, faults: &mut Vec<Fault>) -> BufferOptions {
+    let (base, over) = (buffers.cloned().unwrap_or_default(), remote.cloned().unwrap_or_default());
+    let default = BufferOptions::default();
+    let buffers = BufferOptions {
+        ring: over.ring.or(base.ring).unwrap_or(default.ring),
+        alignment: over.alignment.or(base.alignment).map_or(default.alignment, |s| s.0),
+        offset: over.offset.or(base.offset).map_or(default.offset, |s| s.0),
+        dirty: over.dirty.or(base.dirty).map_or(default.dirty, |s| s.0),
+        clean: over.clean.or(base.clean).map_or(default.clean, |s| s.0),
+        fill_file: over.fill_file.or(base.fill_file),
+    };
+    if buffers.ring == 0 {
+        faults.push(fault("buffers.ring", "`ring` is 0", "1 buffer or more"));
+    }
+    if !buffers.alignment.is_power_of_two() {
+        faults.push(fault(
+            "buffers.alignment",
+            format!("an alignment of {} is no power of two", buffers.alignment),
+            buffers.alignment.checked_next_power_of_two().map_or(String::new(), |n| format!("for example {n}")),
+        ));
+    }
+    buffers
+}
+
+fn cpus(written: Option<&model::CpuList>, host: Option<&Host>) -> Option<Cpus> {
+    written.or_else(|| host.and_then(|h| h.cpus.as_ref())).map(|list| list.0.clone())
+}
+
+/// `10.0.0.2%eth1`: an address, and the interface it is on.
+pub fn bind_parts(text: &str) -> Result<(IpAddr, Option<&str>), String> {
+    let (address, device) = text.split_once('%').map_or((text, None), |(a, d)| (a, Some(d)));
+    match address.parse() {
+        Ok(address) => Ok((address, device)),
+        Err(_) => Err(format!("`{text}` is no address to bind to: write 10.0.0.2 or 10.0.0.2%eth1")),
+    }
+}
+
+fn bind(end: &mut EndSpec, host: Option<&Host>) {
+    let Some(list) = host.and_then(|h| h.bind.as_ref()) else { return };
+    for (address, device) in list.0.iter().filter_map(|text| bind_parts(text).ok()) {
+        end.bind.push(address);
+        if let Some(device) = device {
+            end.socket.device.get_or_insert_with(|| device.to_owned());
+        }
+    }
+}
+
+fn ports(ports: Option<model::Ports>) -> (Option<u16>, Option<u16>) {
+    ports.map_or((None, None), |p| (Some(p.first), (p.count > 1).then_some(p.count)))
+}
+
+fn collected(list: &[Collect]) -> spec::Collect {
+    let has = |what| list.contains(&what);
+    spec::Collect {
+        cpu: has(Collect::Cpu),
+        cpu_per_core: has(Collect::CpuPerCore),
+        tcp_info: has(Collect::TcpInfo),
+        latency: has(Collect::Latency),
+        nic: has(Collect::Nic),
+        interrupts: has(Collect::Interrupts),
+        snmp: has(Collect::Snmp),
+        system: has(Collect::System),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{decode::decode, diagnostics::Diagnostics, source::Sources, tree::parse};
+
+    fn run(text: &str) -> (TestSpec, Vec<String>) {
+        let mut sources = Sources::default();
+        let source = sources.add("t.yaml", text);
+        let mut out = Diagnostics::new(sources);
+        let node = parse(source, &mut out).unwrap();
+        let body: TestBody = decode(&node, &mut out).unwrap();
+        assert!(!out.has_errors(), "{}", out.render(crate::plan::diagnostics::Format::Human));
+        let mut faults = Vec::new();
+        let workload = body.workload.clone().unwrap();
+        let spec = translate(&body, &workload, None, None, &mut faults).unwrap();
+        (spec, faults.into_iter().map(|f| format!("{}: {}", f.key, f.message)).collect())
+    }
+
+    #[test]
+    fn quantities_arrive_in_base_units() {
+        let (spec, faults) = run(
+            "{workload: tcp_stream, message_size: 1MiB, streams: 2, rate: 1Gbit/s, warmup: 500ms, duration: 2s, \
+              socket: {send_buffer: 1MB, busy_poll: 50us, dscp: ef}, remote_socket: {send_buffer: 2MB}, ports: 40000-40009}",
+        );
+        assert_eq!(faults, [] as [&str; 0]);
+        assert_eq!(spec.sizes.message_bytes, 1 << 20);
+        assert_eq!(spec.phases.stop, Stop::AfterNs(2_000_000_000));
+        assert_eq!(spec.phases.warmup_ns, 500_000_000);
+        let pace = spec.pace.unwrap();
+        assert!((pace.events_per_s - 1e9 / 8.0 / f64::from(1 << 20) / 2.0).abs() < 1e-9);
+        assert_eq!((spec.near.socket.send_buffer, spec.far.socket.send_buffer), (Some(1_000_000), Some(2_000_000)));
+        assert_eq!((spec.near.socket.busy_poll, spec.far.socket.dscp), (Some(50), Some(46)));
+        assert_eq!((spec.near.port, spec.near.port_count), (Some(40000), Some(10)));
+    }
+
+    #[test]
+    fn pingpong_is_a_request_and_a_response_of_one_size() {
+        let (spec, _) = run("{workload: tcp_pingpong, message_size: 4KiB, duration: 1s}");
+        assert_eq!((spec.sizes.request_bytes, spec.sizes.response_bytes), (4096, 4096));
+    }
+
+    #[test]
+    fn small_messages_do_not_make_small_reads() {
+        let (spec, _) = run("{workload: tcp_stream, message_size: 1}");
+        assert_eq!(spec.sizes.receive_bytes, 128 * 1024);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let faults =
+            run("{workload: tcp_maerts, direction: forward, duration: 1s, bytes: 5, streams: 0, message_size: 0, \
+              interval: 2s, buffers: {alignment: 100}, pacing: {burst: 2}}")
+            .1
+            .join("\n");
+        for sentence in [
+            "direction: `tcp_maerts` says another direction",
+            "both say when to stop",
+            "streams: `streams` is 0",
+            "message_size: `message_size` is 0",
+            "interval: `interval` is longer",
+            "no power of two",
+            "pacing: `pacing` without a rate",
+        ] {
+            assert!(faults.contains(sentence), "{sentence} not in:\n{faults}");
+        }
+        assert!(run("{workload: udp_stream, message_size: 64KiB}").1.iter().any(|f| f.contains("65536 bytes")));
+        assert!(run("{workload: tcp_rr, rate: 1Gbit/s}").1.iter().any(|f| f.contains("no bit rate")));
+        assert!(run("{workload: tcp_rr, arrival: poisson}").1.iter().any(|f| f.contains("needs a rate")));
+    }
+}

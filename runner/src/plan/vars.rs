@@ -1,0 +1,177 @@
+//! `${vars.x}`: declared parameters, put into strings. There are no expressions.
+
+use std::collections::BTreeMap;
+
+use super::{
+    diagnostics::{Diagnostic, Diagnostics, suggest},
+    source::Span,
+    tree::{Node, Scalar, Value},
+};
+
+/// The values of the declared parameters; `None` where nothing sets one.
+#[derive(Debug, Default)]
+pub struct Vars(BTreeMap<String, (Option<String>, Span)>);
+
+impl Vars {
+    /// Takes them from the plan's `vars` section. A value in the environment wins over the default.
+    #[must_use]
+    pub fn declared(root: &Node, environment: &dyn Fn(&str) -> Option<String>) -> Self {
+        let entries = root.get("vars").and_then(Node::entries).unwrap_or_default();
+        Self(
+            entries
+                .iter()
+                .map(|entry| {
+                    let set = entry.value.get("env").and_then(Node::text).and_then(environment);
+                    let value = set.or_else(|| entry.value.get("default").and_then(Node::text).map(str::to_owned));
+                    (entry.key.to_string(), (value, entry.key_span))
+                })
+                .collect(),
+        )
+    }
+
+    /// Sets one from the command line. `false` where none of that name is declared.
+    pub fn set(&mut self, name: &str, value: &str) -> bool {
+        match self.0.get_mut(name) {
+            Some(slot) => {
+                slot.0 = Some(value.to_owned());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The declared names.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+
+    /// Puts the values into every string of the tree, `skip` at its top excepted.
+    pub fn substitute(&self, node: &mut Node, skip: &[&str], out: &mut Diagnostics) {
+        if let Value::Map(entries) = &mut node.value {
+            for entry in entries.iter_mut().filter(|e| !skip.contains(&&*e.key) && !e.key.starts_with("x-")) {
+                self.walk(&mut entry.value, out);
+            }
+        } else {
+            self.walk(node, out);
+        }
+    }
+
+    fn walk(&self, node: &mut Node, out: &mut Diagnostics) {
+        let span = node.span;
+        match &mut node.value {
+            Value::Scalar(scalar) if scalar.text.contains("${") => *scalar = self.scalar(scalar, span, out),
+            Value::Scalar(_) => {}
+            Value::List(items) => items.iter_mut().for_each(|item| self.walk(item, out)),
+            Value::Map(entries) => entries.iter_mut().for_each(|entry| self.walk(&mut entry.value, out)),
+        }
+    }
+
+    fn scalar(&self, scalar: &Scalar, span: Span, out: &mut Diagnostics) -> Scalar {
+        let mut text = String::new();
+        let mut rest: &str = &scalar.text;
+        // A string that is one reference and nothing else has the type of what it refers to.
+        let whole = rest.starts_with("${") && rest.find('}') == Some(rest.len() - 1);
+        while let Some(at) = rest.find("${") {
+            if rest[..at].ends_with('$') {
+                text.push_str(&rest[..at - 1]);
+                text.push_str("${");
+                rest = &rest[at + 2..];
+                continue;
+            }
+            text.push_str(&rest[..at]);
+            let Some(end) = rest[at..].find('}') else {
+                out.push(
+                    Diagnostic::error(span, "`${` without its `}`")
+                        .help("write ${vars.NAME}, or $${ for the characters"),
+                );
+                return scalar.clone();
+            };
+            let reference = &rest[at + 2..at + end];
+            match self.value(reference, span, out) {
+                Some(value) => text.push_str(&value),
+                None => text.push_str(&rest[at..=at + end]),
+            }
+            rest = &rest[at + end + 1..];
+        }
+        text.push_str(rest);
+        Scalar { text: text.into(), plain: whole || scalar.plain }
+    }
+
+    fn value(&self, reference: &str, span: Span, out: &mut Diagnostics) -> Option<String> {
+        if reference == "run.id" {
+            // Known only when the run starts; `output.dir` is where it makes sense and where it is put in.
+            return None;
+        }
+        let Some(name) = reference.strip_prefix("vars.") else {
+            out.push(
+                Diagnostic::error(span, format!("`${{{reference}}}` is not known"))
+                    .help("only ${vars.NAME} is put in, and ${run.id} in output.dir; write $${ for the characters"),
+            );
+            return None;
+        };
+        match self.0.get(name) {
+            Some((Some(value), _)) => Some(value.clone()),
+            Some((None, declared)) => {
+                out.push(
+                    Diagnostic::error(span, format!("`vars.{name}` is not set"))
+                        .help(format!("give it a default, set its environment variable, or --set vars.{name}=VALUE"))
+                        .see(*declared, "declared here"),
+                );
+                None
+            }
+            None => {
+                let help = if self.0.is_empty() {
+                    format!("declare it: vars: {{{name}: {{default: …}}}}")
+                } else {
+                    suggest(name, &self.names())
+                };
+                out.push(Diagnostic::error(span, format!("`vars.{name}` is not declared")).help(help));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{diagnostics::Format, source::Sources, tree::parse};
+
+    fn run(text: &str) -> (serde_json::Value, String) {
+        let mut sources = Sources::default();
+        let source = sources.add("t.yaml", text);
+        let mut out = Diagnostics::new(sources);
+        let mut root = parse(source, &mut out).unwrap();
+        let vars = Vars::declared(&root, &|name| (name == "SET").then(|| "from-env".to_owned()));
+        vars.substitute(&mut root, &["vars"], &mut out);
+        (root.to_json(), out.render(Format::Human))
+    }
+
+    #[test]
+    fn values_come_from_the_environment_or_the_default_and_keep_their_type() {
+        let (json, errors) = run(
+            "vars: {n: {default: 4}, h: {default: a, env: SET}, d: {default: b, env: UNSET}}\na: \"${vars.n}\"\nb: x-${vars.h}-${vars.d}\nc: $${vars.n}\n",
+        );
+        assert_eq!(errors, "");
+        assert_eq!(json["a"], 4);
+        assert_eq!(json["b"], "x-from-env-b");
+        assert_eq!(json["c"], "${vars.n}");
+    }
+
+    #[test]
+    fn what_is_not_declared_or_not_set_is_said_at_its_line() {
+        let (_, errors) = run("vars: {server: {}}\na: ${vars.sever}\nb: ${vars.server}\nc: ${env.HOME}\nd: ${vars.\n");
+        for sentence in [
+            "`vars.sever` is not declared",
+            "did you mean `server`?",
+            "`vars.server` is not set",
+            "declared here",
+            "`${env.HOME}` is not known",
+            "without its `}`",
+            "t.yaml:2:4",
+        ] {
+            assert!(errors.contains(sentence), "{sentence} not in:\n{errors}");
+        }
+    }
+}
