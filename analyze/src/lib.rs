@@ -4,10 +4,17 @@
 //! `run(&Args, &mut dyn Write)`. They share the reader in [`table`], the pure functions in [`stats`] and [`error`], and
 //! know columns by name; none has ever heard of a socket.
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::many_single_char_names,
+    clippy::similar_names,
+    reason = "formulas are written with the letters of their sources"
+)]
+#![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare with exact values where they are exact"))]
 
 pub mod counters;
 pub mod error;
 pub mod filters;
+pub mod judge;
 pub mod plot;
 pub mod stats;
 pub mod table;

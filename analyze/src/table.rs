@@ -62,6 +62,10 @@ impl Header {
         let near = self
             .names
             .iter()
+            .map(String::as_str)
+            .chain(
+                schemas::metrics::METRICS.iter().filter(|m| self.names.iter().any(|n| n == m.column)).map(|m| m.name),
+            )
             .map(|n| (strsim::jaro_winkler(n, name), n))
             .filter(|(score, _)| *score > 0.84)
             .max_by(|a, b| a.0.total_cmp(&b.0));

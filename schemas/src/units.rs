@@ -411,6 +411,19 @@ pub fn human(unit: Unit, value: f64) -> String {
     }
 }
 
+/// A margin of error, a ratio, in words: two digits say all that an interval of a few iterations is worth.
+#[must_use]
+pub fn margin(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    let decimals = match percent.abs() {
+        m if !m.is_finite() => return String::new(),
+        m if m >= 9.95 || m == 0.0 => 0,
+        m if m >= 0.995 => 1,
+        _ => 2,
+    };
+    format!("{percent:.decimals$} %")
+}
+
 fn human_bytes(value: f64) -> String {
     const KI: f64 = 1024.0;
     for (step, name) in [(KI * KI * KI * KI, "TiB"), (KI * KI * KI, "GiB"), (KI * KI, "MiB"), (KI, "KiB")] {
@@ -505,6 +518,7 @@ mod tests {
         assert_eq!(human(Unit::Bytes, 65_536.0), "64 KiB");
         assert_eq!(human(Unit::Ratio, 0.019), "1.90 %");
         assert_eq!(human(Unit::Count, f64::NAN), "");
+        assert_eq!([0.123, 0.0192, 0.00514, 0.0].map(margin), ["12 %", "1.9 %", "0.51 %", "0 %"]);
     }
 
     proptest! {

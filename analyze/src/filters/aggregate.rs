@@ -29,7 +29,6 @@ use crate::table::{Header, InputArgs, OutputArgs, Picker, RecordKind, Selection,
 /// percentile is within 0.05 % of the true one. A latency percentile over several rows is only true when it comes from
 /// their merged histograms: that is -a pooled; -a mean is the mean of the rows' own percentiles, -a ci its interval.
 #[derive(Debug, Clone, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub struct Args {
     /// Group rows by these columns [default: case, and member and direction where they are used]
     #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
@@ -179,7 +178,7 @@ impl Plan {
             values.sketch.sort();
         }
         let used_keys: Vec<usize> = (0..self.columns.group.len())
-            .filter(|k| self.chosen_group || *k == 0 || groups.iter().any(|g| !g.key[*k].is_empty()))
+            .filter(|k| self.chosen_group || *k == 0 || groups.iter().any(|g| g.key[*k] != groups[0].key[*k]))
             .collect();
         let used_metrics: Vec<usize> = (0..self.columns.metrics.len())
             .filter(|m| self.chosen_metrics || groups.iter().any(|g| g.values[*m].moments.count() > 0))

@@ -16,7 +16,6 @@ use crate::table::{InputArgs, OutputArgs, Table};
 /// Of a raw results file the rows and columns that a person looks at first are shown: --all shows everything, --columns
 /// chooses. The table is read whole before it is printed, since widths depend on all rows.
 #[derive(Debug, Clone, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub struct Args {
     /// Show these columns, in this order
     #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',', conflicts_with = "all")]
@@ -46,9 +45,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let columns = view.columns(args.raw);
     args.output.write(output, |w| {
         if args.md {
-            layout::markdown(&columns, w)?
+            layout::markdown(&columns, w)?;
         } else {
-            layout::aligned(&columns, w)?
+            layout::aligned(&columns, w)?;
         }
         Ok(())
     })?;

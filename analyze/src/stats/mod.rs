@@ -3,8 +3,14 @@
 //!
 //! Checked against SciPy and R in the tests; `docs/statistics.md` says why these and not others.
 
+pub mod bootstrap;
+pub mod compare;
 pub mod confidence;
 pub mod histogram;
 pub mod moments;
 pub mod quantiles;
+pub mod series;
 pub mod sketch;
+
+#[cfg(test)]
+mod published;

@@ -20,15 +20,13 @@ impl OutputArgs {
         stdout: &mut dyn Write,
         write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        match &self.output {
-            Some(path) => write_whole(path, write),
-            None => {
-                let mut buffered = BufWriter::with_capacity(64 << 10, stdout);
-                let value = write(&mut buffered)?;
-                buffered.flush()?;
-                Ok(value)
-            }
+        if let Some(path) = &self.output {
+            return write_whole(path, write);
         }
+        let mut buffered = BufWriter::with_capacity(64 << 10, stdout);
+        let value = write(&mut buffered)?;
+        buffered.flush()?;
+        Ok(value)
     }
 }
 

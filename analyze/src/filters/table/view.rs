@@ -1,7 +1,7 @@
 //! Which columns a person wants to see, under which titles and in which units.
 
 use schemas::columns::{self, ColumnType};
-use schemas::metrics::{self, Metric};
+use schemas::metrics::{self, Kind, Metric};
 use schemas::units::{self, Unit};
 
 use super::layout::Column;
@@ -121,6 +121,7 @@ impl View {
     pub fn columns(&self, raw: bool) -> Vec<Column> {
         let level = self.level();
         let hidden = self.hidden();
+        let single_count = self.single_count().filter(|_| !self.verbatim && !raw);
         let used = |i: usize| self.verbatim || self.cells.is_empty() || self.cells.iter().any(|r| !r[i].is_empty());
         (0..self.names.len())
             .filter(|i| used(*i) && !hidden[*i])
@@ -129,9 +130,14 @@ impl View {
                 let cells = || self.cells.iter().map(move |r| r[i].as_str());
                 let numeric = cells().all(|c| parse_number(c).is_ok()) && cells().any(|c| !c.is_empty());
                 let about = Meaning::of(name);
+                if Some(i) == single_count {
+                    let cells = self.cells.iter().map(|r| self.count(r)).collect();
+                    return Column { title: "n".to_owned(), right: true, cells };
+                }
                 let title = if raw || self.verbatim { name.clone() } else { about.title(name, level.as_deref(), self) };
                 let unit = about.unit.filter(|_| !raw && numeric);
                 let text = |cell: &str| match (unit, parse_number(cell)) {
+                    (Some(_), Ok(Some(value))) if name.ends_with("_margin_ratio") => units::margin(value),
                     (Some(unit), Ok(Some(value))) => units::human(unit, value),
                     _ => cell.replace(['\n', '\r', '\t'], " "),
                 };
@@ -155,29 +161,39 @@ impl View {
         if self.verbatim {
             return hidden;
         }
-        let filled = |name: &str| {
-            self.names.iter().position(|n| n == name).is_some_and(|i| self.cells.iter().all(|r| !r[i].is_empty()))
-        };
+        let find = |name: &str| self.names.iter().position(|n| n == name);
         let level = self.level().is_some();
-        let mut counts = self.names.iter().enumerate().filter(|(_, n)| n.ends_with("_count"));
-        let first_count = counts.next().map(|(i, _)| i);
+        let count = self.single_count();
         for (i, name) in self.names.iter().enumerate() {
-            let ends = ["_ci_low", "_ci_high"].iter().find_map(|e| name.strip_suffix(e));
-            hidden[i] = match ends {
-                // Where a margin is missing (one iteration, a mean of 0) the ends are, too, or they say more.
-                Some(stem) => filled(&format!("{stem}_margin_ratio")) || self.all_empty(i),
+            let stem = ["_ci_low", "_ci_high"].iter().find_map(|e| name.strip_suffix(e));
+            let margin = stem.and_then(|stem| find(&format!("{stem}_margin_ratio")));
+            hidden[i] = match margin {
+                // Around a mean of 0 there is no margin, and the ends say more.
+                Some(margin) => self.cells.iter().all(|r| r[i].is_empty() || !r[margin].is_empty()),
                 None if name == "confidence_level" => level,
-                None if name.ends_with("_count") => {
-                    first_count.is_some_and(|f| f != i && self.cells.iter().all(|r| r[f] == r[i]))
-                }
+                None if name.ends_with("_count") => count.is_some_and(|c| c != i),
                 None => false,
             };
         }
         hidden
     }
 
-    fn all_empty(&self, i: usize) -> bool {
-        self.cells.iter().all(|r| r[i].is_empty())
+    /// The count column that can speak for all of them: where rows have values of several metrics, as many of each.
+    fn single_count(&self) -> Option<usize> {
+        let counts: Vec<usize> = (0..self.names.len())
+            .filter(|i| Meaning::of(&self.names[*i]).statistic.as_deref() == Some("count"))
+            .collect();
+        let agree = self.cells.iter().all(|row| {
+            let mut filled = counts.iter().map(|c| row[*c].as_str()).filter(|c| *c != "0");
+            filled.next().is_none_or(|first| filled.all(|c| c == first))
+        });
+        counts.first().copied().filter(|_| agree)
+    }
+
+    /// What the count column says in a row: where it has none of its own metric, the others' count.
+    fn count(&self, row: &[String]) -> String {
+        let counts = self.names.iter().zip(row).filter(|(n, _)| Meaning::of(n).statistic.as_deref() == Some("count"));
+        counts.map(|(_, c)| c).find(|c| *c != "0").cloned().unwrap_or_else(|| "0".to_owned())
     }
 }
 
@@ -225,20 +241,25 @@ impl Meaning {
 
     fn title(&self, name: &str, level: Option<&str>, view: &View) -> String {
         let Some(metric) = self.metric else { return name.to_owned() };
+        // `latency p99 mean` reads better than `latency, 99th percentile mean`.
+        let label = match metric.kind {
+            Kind::Distribution => metric.name.replace('.', " "),
+            _ => metric.label.to_owned(),
+        };
         let Some(statistic) = &self.statistic else {
-            return if self.unit == Some(Unit::Bytes) { name.to_owned() } else { metric.label.to_owned() };
+            return if self.unit == Some(Unit::Bytes) { name.to_owned() } else { label };
         };
         // With a single metric its name need not be said again beside the interval and the count.
         let stems = |n: &String| Self::of(n).metric.filter(|_| Self::of(n).statistic.is_some()).map(|m| m.column);
         let alone = view.names.iter().filter_map(stems).all(|column| column == metric.column);
         match statistic.as_str() {
-            "count" => "n".to_owned(),
+            "count" => format!("{label} n"),
             "margin_ratio" => {
                 let title = level.map_or("±".to_owned(), |l| format!("± {l}"));
-                if alone { title } else { format!("{title} {}", metric.label) }
+                if alone { title } else { format!("{title} {label}") }
             }
-            "cv_ratio" => format!("{} cv", metric.label),
-            other => format!("{} {}", metric.label, other.replace('_', " ")),
+            "cv_ratio" => format!("{label} cv"),
+            other => format!("{label} {}", other.replace('_', " ")),
         }
     }
 }

@@ -1,0 +1,384 @@
+//! Does a statement hold? Assertions against samples, one per iteration: pass, fail, or inconclusive.
+//!
+//! With three or more iterations the confidence interval of the mean is judged: it passes when it lies wholly on the good
+//! side of the limit, fails when wholly on the bad side, and is inconclusive when the limit lies within. With fewer, the
+//! mean is judged as it is. A count (`retransmits == 0`) has no interval: every iteration must hold. A metric without a
+//! sample fails, because a test that measured nothing must not pass.
+
+use schemas::assertion::{Assertion, Operator};
+use schemas::metrics::Kind;
+use schemas::units;
+
+use crate::stats::confidence::{self, Interval};
+use crate::stats::histogram::column_quantile;
+use crate::stats::moments::Moments;
+
+/// Iterations from which on the interval is judged and not the point.
+pub const INTERVAL_FROM: usize = 3;
+
+/// Whether the interval or the mean is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Judge {
+    /// The confidence interval, from three iterations on
+    #[default]
+    Ci,
+    /// The mean, however uncertain
+    Point,
+}
+
+/// What became of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It holds.
+    Pass,
+    /// It does not.
+    Fail,
+    /// The measurement cannot tell.
+    Inconclusive,
+}
+
+impl Outcome {
+    /// `pass`, `fail` or `inconclusive`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// A judgement and what it rests on. Values are in the unit of the metric's column.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// The verdict.
+    pub outcome: Outcome,
+    /// The mean over the iterations, or for counts the worst of them; `None` without a sample.
+    pub observed: Option<f64>,
+    /// The confidence interval, where there is one.
+    pub interval: Option<Interval>,
+    /// Iterations with a sample.
+    pub n: usize,
+    /// About how many iterations would decide, given the spread seen so far; only where inconclusive and it can be told.
+    pub needed: Option<u64>,
+    /// Why, where it is not plain from the numbers.
+    pub reason: Option<String>,
+}
+
+/// Judges `assertion` against one value per iteration at a confidence level. `observations` is the number of
+/// transactions behind the values of a latency percentile, if known: a percentile with fewer than ten observations
+/// beyond it in total is inconclusive.
+#[must_use]
+pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, level: f64, judge: Judge) -> Judgement {
+    let samples: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
+    let moments: Moments = samples.iter().copied().collect();
+    let Some(mean) = moments.mean() else {
+        return Judgement {
+            outcome: Outcome::Fail,
+            observed: None,
+            interval: None,
+            n: 0,
+            needed: None,
+            reason: Some(format!("there is no sample of {}", assertion.metric.name)),
+        };
+    };
+    let exact = matches!(assertion.operator, Operator::Equal | Operator::NotEqual);
+    if exact || assertion.metric.kind == Kind::Count && assertion.limit == 0.0 {
+        return judge_each(assertion, &samples);
+    }
+    let holds = |value: f64| assertion.operator.holds(value, assertion.limit);
+    let verdict = |holds: bool| if holds { Outcome::Pass } else { Outcome::Fail };
+    let interval = confidence::t_interval_of(&moments, level).filter(|i| i.half_width() > 0.0);
+    let mut judgement = Judgement {
+        outcome: verdict(holds(mean)),
+        observed: Some(mean),
+        interval,
+        n: samples.len(),
+        needed: None,
+        reason: None,
+    };
+    if judge == Judge::Ci
+        && samples.len() >= INTERVAL_FROM
+        && let Some(i) = interval
+    {
+        if holds(i.low) == holds(i.high) {
+            judgement.outcome = verdict(holds(i.low));
+        } else {
+            judgement.outcome = Outcome::Inconclusive;
+            let distance = (mean - assertion.limit).abs();
+            judgement.needed = moments.stddev().and_then(|s| confidence::needed_for_half_width(s, level, distance));
+            judgement.reason = Some(match judgement.needed {
+                Some(n) => format!("needs about {n} iterations"),
+                None => "the mean is too close to the limit for any number of iterations".to_owned(),
+            });
+        }
+    }
+    if let Some((needed, observed)) = too_few_observations(assertion, observations)
+        && judgement.outcome == Outcome::Pass
+    {
+        judgement.outcome = Outcome::Inconclusive;
+        judgement.reason = Some(format!(
+            "{} takes at least {needed} observations, there are {observed}: measure longer",
+            assertion.metric.name
+        ));
+    }
+    judgement
+}
+
+/// Counts and exact statements: one iteration that does not hold is enough to fail.
+fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
+    let broken = samples.iter().copied().filter(|v| !assertion.operator.holds(*v, assertion.limit));
+    let distance = |v: &f64| (v - assertion.limit).abs();
+    let worst = broken.clone().max_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let count = broken.count();
+    let of = samples.len();
+    Judgement {
+        outcome: if count == 0 { Outcome::Pass } else { Outcome::Fail },
+        observed: worst.or_else(|| samples.iter().copied().max_by(f64::total_cmp)),
+        interval: None,
+        n: of,
+        needed: None,
+        reason: (count > 0 && of > 1).then(|| format!("in {count} of {of} iterations")),
+    }
+}
+
+/// How many observations a percentile takes and how many there were, if too few: ten beyond it.
+fn too_few_observations(assertion: &Assertion, observations: Option<u64>) -> Option<(u64, u64)> {
+    let quantile = column_quantile(assertion.metric.column)?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 10 / 10^-6")]
+    let needed = (10.0 / (1.0 - quantile)).round() as u64;
+    observations.filter(|n| *n < needed).map(|n| (needed, n))
+}
+
+/// How much an assertion weighs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Severity {
+    /// A failure fails the run.
+    #[default]
+    Error,
+    /// A failure is only reported.
+    Warn,
+}
+
+impl Severity {
+    /// `error` or `warn`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+        }
+    }
+}
+
+/// The header of the `verdicts` table: one row per assertion and case, or per comparison and case.
+pub const VERDICT_COLUMNS: &[&str] = &[
+    "case_id",
+    "case",
+    "member",
+    "assertion",
+    "metric",
+    "n",
+    "observed",
+    "ci_low",
+    "ci_high",
+    "confidence_level",
+    "limit",
+    "baseline",
+    "change_ratio",
+    "p_value",
+    "verdict",
+    "severity",
+    "needed_iterations",
+    "note",
+    "file",
+    "line",
+    "column",
+];
+
+/// A row of the `verdicts` table.
+#[derive(Clone, Debug, Default)]
+pub struct VerdictRow {
+    /// Which case.
+    pub case_id: String,
+    /// The same, readable.
+    pub case: String,
+    /// Member of a concurrent group.
+    pub member: String,
+    /// The statement as it was written; for a comparison what was compared with what.
+    pub assertion: String,
+    /// The column that was judged: its name has the unit of the values.
+    pub metric: String,
+    /// Iterations judged.
+    pub n: u64,
+    /// What was observed.
+    pub observed: Option<f64>,
+    /// Its confidence interval; for comparisons the interval of `change_ratio`.
+    pub low: Option<f64>,
+    /// Its other end.
+    pub high: Option<f64>,
+    /// Confidence level of the interval.
+    pub level: Option<f64>,
+    /// The limit; for comparisons the smallest change that counts, as a ratio.
+    pub limit: Option<f64>,
+    /// For comparisons, the other side's centre.
+    pub baseline: Option<f64>,
+    /// For comparisons, (observed − baseline) ÷ baseline.
+    pub change_ratio: Option<f64>,
+    /// For comparisons, after the correction for their number.
+    pub p_value: Option<f64>,
+    /// `pass`, `fail`, `inconclusive`; for comparisons `regression`, `improvement`, `same`, `inconclusive`.
+    pub verdict: String,
+    /// `error` or `warn`.
+    pub severity: String,
+    /// About how many iterations would decide.
+    pub needed: Option<u64>,
+    /// Reasons and warnings.
+    pub note: String,
+    /// Where the statement stands.
+    pub file: String,
+    /// Its line there, from 1.
+    pub line: Option<u64>,
+    /// Its column there, from 1.
+    pub column: Option<u64>,
+}
+
+impl VerdictRow {
+    /// The row for a judged assertion; the case and the place are the caller's.
+    #[must_use]
+    pub fn of(assertion: &Assertion, judgement: &Judgement, severity: Severity) -> Self {
+        let interval = judgement.interval;
+        Self {
+            assertion: assertion.text.clone(),
+            metric: assertion.metric.column.to_owned(),
+            n: judgement.n as u64,
+            observed: judgement.observed,
+            low: interval.map(|i| i.low),
+            high: interval.map(|i| i.high),
+            level: interval.map(|i| i.level),
+            limit: Some(assertion.limit),
+            verdict: judgement.outcome.name().to_owned(),
+            severity: severity.name().to_owned(),
+            needed: judgement.needed,
+            note: judgement.reason.clone().unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+
+    /// The cells in the order of [`VERDICT_COLUMNS`].
+    #[must_use]
+    pub fn cells(&self) -> Vec<String> {
+        let number = |v: Option<f64>| v.map(schemas::columns::number).unwrap_or_default();
+        let whole = |v: Option<u64>| v.map(|v| v.to_string()).unwrap_or_default();
+        vec![
+            self.case_id.clone(),
+            self.case.clone(),
+            self.member.clone(),
+            self.assertion.clone(),
+            self.metric.clone(),
+            self.n.to_string(),
+            number(self.observed),
+            number(self.low),
+            number(self.high),
+            number(self.level),
+            number(self.limit),
+            number(self.baseline),
+            number(self.change_ratio),
+            number(self.p_value),
+            self.verdict.clone(),
+            self.severity.clone(),
+            whole(self.needed),
+            self.note.clone(),
+            self.file.clone(),
+            whole(self.line),
+            whole(self.column),
+        ]
+    }
+}
+
+/// `94.1 Gbit/s ± 0.3 %`: what was observed, for people. Percentages of something near 0 say nothing: then the ends.
+#[must_use]
+pub fn observed_text(assertion: &Assertion, judgement: &Judgement) -> String {
+    let human = |v: f64| units::human(assertion.metric.unit, v);
+    let Some(observed) = judgement.observed else { return "no sample".to_owned() };
+    match judgement.interval {
+        None => human(observed),
+        Some(i) => match i.margin_ratio() {
+            Some(ratio) if ratio < 0.1 => format!("{} ± {}", human(observed), units::margin(ratio)),
+            _ => format!("{} ({} … {})", human(observed), human(i.low), human(i.high)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schemas::assertion::parse;
+
+    fn judged(text: &str, samples: &[f64]) -> Judgement {
+        judge(&parse(text).unwrap(), samples, None, 0.95, Judge::Ci)
+    }
+
+    #[test]
+    fn the_interval_is_judged_from_three_iterations_on() {
+        let fine = judged("throughput >= 9Gbit/s", &[9.4e9, 9.5e9, 9.45e9]);
+        assert_eq!(fine.outcome, Outcome::Pass);
+        let bad = judged("throughput >= 9Gbit/s", &[8.4e9, 8.5e9, 8.45e9]);
+        assert_eq!(bad.outcome, Outcome::Fail);
+        let unclear = judged("throughput >= 9Gbit/s", &[8.8e9, 9.5e9, 9.0e9]);
+        assert_eq!(unclear.outcome, Outcome::Inconclusive);
+        let needed = unclear.needed.unwrap();
+        assert!((20..200).contains(&needed), "{needed}");
+        assert_eq!(unclear.reason.unwrap(), format!("needs about {needed} iterations"));
+    }
+
+    #[test]
+    fn two_iterations_are_judged_by_their_mean() {
+        assert_eq!(judged("throughput >= 9Gbit/s", &[8.8e9, 9.5e9]).outcome, Outcome::Pass);
+        let all = [8.8e9, 9.5e9, 9.0e9];
+        let point = judge(&parse("throughput >= 9Gbit/s").unwrap(), &all, None, 0.95, Judge::Point);
+        assert_eq!(point.outcome, Outcome::Pass);
+    }
+
+    #[test]
+    fn nothing_measured_fails() {
+        let none = judged("latency.p99 < 80us", &[]);
+        assert_eq!((none.outcome, none.observed, none.n), (Outcome::Fail, None, 0));
+        assert!(none.reason.unwrap().contains("no sample of latency.p99"));
+    }
+
+    #[test]
+    fn one_retransmission_is_one_too_many() {
+        assert_eq!(judged("retransmits == 0", &[0.0, 0.0, 0.0]).outcome, Outcome::Pass);
+        let one = judged("retransmits == 0", &[0.0, 3.0, 0.0, 0.0]);
+        assert_eq!((one.outcome, one.observed), (Outcome::Fail, Some(3.0)));
+        assert_eq!(one.reason.unwrap(), "in 1 of 4 iterations");
+        assert_eq!(judged("retransmits <= 0", &[0.0, 1.0, 0.0]).outcome, Outcome::Fail);
+        assert_eq!(judged("errors < 10", &[1.0, 2.0, 3.0]).outcome, Outcome::Pass);
+    }
+
+    #[test]
+    fn values_without_spread_are_certain() {
+        assert_eq!(judged("latency.p99 < 80us", &[70.0, 70.0, 70.0]).outcome, Outcome::Pass);
+        assert_eq!(judged("latency.p99 < 80us", &[80.0, 80.0, 80.0]).outcome, Outcome::Fail);
+    }
+
+    #[test]
+    fn a_percentile_takes_observations() {
+        let assertion = parse("latency.p999 < 80us").unwrap();
+        let judged = |n| judge(&assertion, &[70.0, 71.0, 69.0], Some(n), 0.95, Judge::Ci);
+        assert_eq!(judged(9_999).outcome, Outcome::Inconclusive);
+        assert!(judged(9_999).reason.unwrap().contains("at least 10000 observations, there are 9999"));
+        assert_eq!(judged(10_000).outcome, Outcome::Pass);
+    }
+
+    #[test]
+    fn rows_have_a_cell_per_column() {
+        let assertion = parse("throughput >= 9Gbit/s").unwrap();
+        let judgement = judged("throughput >= 9Gbit/s", &[9.4e9, 9.5e9, 9.45e9]);
+        let row = VerdictRow::of(&assertion, &judgement, Severity::Error);
+        assert_eq!(row.cells().len(), VERDICT_COLUMNS.len());
+        assert_eq!(observed_text(&assertion, &judgement), "9.45 Gbit/s ± 1.3 %");
+    }
+}

@@ -1,0 +1,214 @@
+//! Are two samples different? Rank test, t test, and what several tests at once do to their p values.
+
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+use super::moments::Moments;
+
+/// How a p value of [`mann_whitney`] was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PValue {
+    /// From the exact distribution of U.
+    Exact,
+    /// From the normal approximation with tie and continuity correction.
+    Normal,
+}
+
+/// Result of [`mann_whitney`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MannWhitney {
+    /// U of the first sample: the number of pairs in which its value is the larger one, ties counting half.
+    pub u: f64,
+    /// Two-sided.
+    pub p: f64,
+    /// How `p` was found.
+    pub how: PValue,
+}
+
+/// Both samples at most this long, and without ties: the exact distribution is used.
+const EXACT_UP_TO: usize = 50;
+
+/// Mann and Whitney's rank test, two-sided (Annals of Mathematical Statistics 18, 1947). Without ties and up to 50 values
+/// a side, p comes from the exact distribution of U; else from the normal approximation with
+/// σ² = n₁n₂/12 · ((N + 1) − Σ(t³ − t)/(N(N − 1))) and a continuity correction of ½. `None` if a side is empty. Samples
+/// that are all one value cannot be told apart: p is 1.
+#[must_use]
+pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    let mut all: Vec<(f64, bool)> = a.iter().map(|v| (*v, true)).chain(b.iter().map(|v| (*v, false))).collect();
+    all.sort_by(|x, y| x.0.total_cmp(&y.0));
+    let (n, m) = (a.len() as f64, b.len() as f64);
+    let total = n + m;
+    // Sum of the first sample's ranks, equal values sharing the mean of theirs, and Σ(t³ − t) over the ties.
+    let (mut rank_sum, mut ties) = (0.0, 0.0);
+    let mut start = 0;
+    #[expect(clippy::float_cmp, reason = "ties are exactly equal values")]
+    while start < all.len() {
+        let end = start + all[start..].iter().take_while(|v| v.0 == all[start].0).count();
+        let rank = f64::midpoint(start as f64 + 1.0, end as f64);
+        rank_sum += rank * all[start..end].iter().filter(|v| v.1).count() as f64;
+        let t = (end - start) as f64;
+        ties += t * t * t - t;
+        start = end;
+    }
+    let u = rank_sum - n * (n + 1.0) / 2.0;
+    let larger = u.max(n * m - u);
+    if ties == 0.0 && a.len() <= EXACT_UP_TO && b.len() <= EXACT_UP_TO {
+        // Without ties U is a whole number.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 … n·m")]
+        let p = (2.0 * exact_tail(a.len(), b.len(), larger as usize)).min(1.0);
+        return Some(MannWhitney { u, p, how: PValue::Exact });
+    }
+    let sigma = (n * m / 12.0 * ((total + 1.0) - ties / (total * (total - 1.0)))).sqrt();
+    let p = if sigma > 0.0 {
+        let z = (larger - n * m / 2.0 - 0.5) / sigma;
+        Normal::standard().sf(z) * 2.0
+    } else {
+        1.0
+    };
+    Some(MannWhitney { u, p: p.clamp(0.0, 1.0), how: PValue::Normal })
+}
+
+/// P(U ≥ u) for samples of n and m without ties, from the recurrence f(n, m, u) = f(n − 1, m, u − m) + f(n, m − 1, u) on
+/// probabilities.
+fn exact_tail(n: usize, m: usize, u: usize) -> f64 {
+    // counts[j][v]: number of orders of i values against j with U = v; built up in i. They stay below C(100, 50) < 2^97,
+    // and doubles keep their ratios to the last bit that matters.
+    let mut counts: Vec<Vec<f64>> = (0..=m).map(|_| vec![1.0]).collect();
+    for i in 1..=n {
+        let mut next: Vec<Vec<f64>> = vec![vec![1.0]];
+        for j in 1..=m {
+            let mut row = vec![0.0; i * j + 1];
+            // The largest value belongs to the first sample (it beats all j of the second) or to the second.
+            for (v, c) in counts[j].iter().enumerate() {
+                row[v + j] += c;
+            }
+            for (v, c) in next[j - 1].iter().enumerate() {
+                row[v] += c;
+            }
+            next.push(row);
+        }
+        counts = next;
+    }
+    let row = &counts[m];
+    row[u.min(row.len())..].iter().sum::<f64>() / row.iter().sum::<f64>()
+}
+
+/// The smallest two-sided p that [`mann_whitney`] can give for samples of these sizes: 2 ÷ C(n + m, n). Below three and
+/// three nothing is ever significant.
+#[must_use]
+pub fn smallest_p(n: usize, m: usize) -> f64 {
+    let choices: f64 = (1..=n).map(|i| (m + i) as f64 / i as f64).product();
+    (2.0 / choices).min(1.0)
+}
+
+/// The smallest number of values per side for which [`smallest_p`] is at most `alpha`.
+#[must_use]
+pub fn needed_per_side(alpha: f64) -> Option<usize> {
+    (1..=64).find(|n| smallest_p(*n, *n) <= alpha)
+}
+
+/// Result of [`welch`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Welch {
+    /// Mean of the second minus mean of the first, over its standard error.
+    pub t: f64,
+    /// Degrees of freedom by Welch and Satterthwaite.
+    pub df: f64,
+    /// Two-sided.
+    pub p: f64,
+    /// Mean of the second minus mean of the first.
+    pub difference: f64,
+    /// Standard error of the difference.
+    pub standard_error: f64,
+}
+
+/// Welch's t test for two means with unequal variances, two-sided (Biometrika 34, 1947). `None` for fewer than two values
+/// on a side, or where neither side varies.
+#[must_use]
+pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
+    let (a, b): (Moments, Moments) = (a.iter().copied().collect(), b.iter().copied().collect());
+    let (va, vb) = (a.variance()? / a.count() as f64, b.variance()? / b.count() as f64);
+    let standard_error = (va + vb).sqrt();
+    if standard_error == 0.0 {
+        return None;
+    }
+    let df = (va + vb).powi(2) / (va * va / (a.count() - 1) as f64 + vb * vb / (b.count() - 1) as f64);
+    let difference = b.mean()? - a.mean()?;
+    let t = difference / standard_error;
+    let p = 2.0 * StudentsT::new(0.0, 1.0, df).ok()?.sf(t.abs());
+    Some(Welch { t, df, p: p.clamp(0.0, 1.0), difference, standard_error })
+}
+
+/// Holm's step-down adjustment (Scandinavian Journal of Statistics 6, 1979): p values, in the order given, that may be
+/// compared with α although there are several of them. `None`s (no test was possible) stay and do not count.
+#[must_use]
+pub fn holm(p: &[Option<f64>]) -> Vec<Option<f64>> {
+    let mut order: Vec<(usize, f64)> = p.iter().enumerate().filter_map(|(i, p)| p.map(|p| (i, p))).collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut adjusted = vec![None; p.len()];
+    let mut largest: f64 = 0.0;
+    for (rank, (i, p)) in order.iter().enumerate() {
+        largest = largest.max((p * (order.len() - rank) as f64).min(1.0));
+        adjusted[*i] = Some(largest);
+    }
+    adjusted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn samples_that_cannot_be_told_apart() {
+        assert!(mann_whitney(&[], &[1.0]).is_none());
+        assert_eq!(mann_whitney(&[1.0, 1.0, 1.0], &[1.0, 1.0]).unwrap().p, 1.0);
+        assert!(welch(&[1.0, 1.0], &[1.0, 1.0]).is_none());
+        assert!(welch(&[1.0], &[1.0, 2.0]).is_none());
+    }
+
+    #[test]
+    fn three_a_side_never_reach_five_percent() {
+        assert!((smallest_p(3, 3) - 0.1).abs() < 1e-12);
+        assert!((smallest_p(5, 5) - 2.0 / 252.0).abs() < 1e-12);
+        assert_eq!(needed_per_side(0.01), Some(5));
+        assert_eq!(needed_per_side(0.05), Some(4));
+    }
+
+    #[test]
+    fn untested_comparisons_do_not_count() {
+        assert_eq!(holm(&[Some(0.01), None, Some(0.04)]), [Some(0.02), None, Some(0.04)]);
+        assert_eq!(holm(&[]), []);
+    }
+
+    proptest! {
+        #[test]
+        fn exact_probabilities_are_those_of_enumeration(n in 1usize..5, m in 1usize..5, seed: u64) {
+            // Every way to choose which of the n + m ranks belong to the first sample is equally likely.
+            let total = n + m;
+            let mut at_least = vec![0u32; n * m + 1];
+            let mut ways = 0u32;
+            for choice in 0u32..1 << total {
+                if choice.count_ones() as usize == n {
+                    ways += 1;
+                    let u = (0..total).filter(|i| choice >> i & 1 == 1).map(|i| (0..i).filter(|j| choice >> j & 1 == 0).count()).sum::<usize>();
+                    at_least[..=u].iter_mut().for_each(|c| *c += 1);
+                }
+            }
+            let u = usize::try_from(seed % (n * m + 1) as u64).unwrap();
+            prop_assert!((exact_tail(n, m, u) - f64::from(at_least[u]) / f64::from(ways)).abs() < 1e-12);
+        }
+
+        #[test]
+        fn sides_are_alike(a in prop::collection::vec(0i32..9, 1..12), b in prop::collection::vec(0i32..9, 1..12)) {
+            let a: Vec<f64> = a.into_iter().map(f64::from).collect();
+            let b: Vec<f64> = b.into_iter().map(f64::from).collect();
+            let (x, y) = (mann_whitney(&a, &b).unwrap(), mann_whitney(&b, &a).unwrap());
+            prop_assert!((x.p - y.p).abs() < 1e-12);
+            prop_assert!((x.u + y.u - (a.len() * b.len()) as f64).abs() < 1e-9);
+            prop_assert!((0.0..=1.0).contains(&x.p));
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Values in the order of time: are they independent, do they drift, when does the warm-up end?
+
+use super::moments::Moments;
+
+/// The lag-1 autocorrelation Σ(xᵢ − x̄)(xᵢ₊₁ − x̄) ÷ Σ(xᵢ − x̄)² (Box and Jenkins). `None` for fewer than three values or
+/// where nothing varies.
+#[must_use]
+pub fn lag1(values: &[f64]) -> Option<f64> {
+    if values.len() < 3 {
+        return None;
+    }
+    let mean = super::moments::mean(values)?;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    let products: f64 = values.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
+    (squares > 0.0).then(|| products / squares)
+}
+
+/// Iterations are called serially correlated from this lag-1 autocorrelation on, given [`CORRELATED_FROM`] of them: an
+/// interval of nominally 95 % then covers less than about 80 %.
+pub const CORRELATED: f64 = 0.4;
+/// Fewer values say nothing about autocorrelation.
+pub const CORRELATED_FROM: usize = 8;
+
+/// Whether values that ought to be independent are not; `false` for fewer than eight.
+#[must_use]
+pub fn correlated(values: &[f64]) -> bool {
+    values.len() >= CORRELATED_FROM && lag1(values).is_some_and(|r| r > CORRELATED)
+}
+
+/// A straight line through values at 0, 1, 2 …
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// Change per step.
+    pub slope: f64,
+    /// Change from the first to the last value along the line, over the mean's magnitude.
+    pub ratio: f64,
+    /// Two-sided p of the slope being 0 (t test with n − 2 degrees of freedom).
+    pub p: f64,
+}
+
+/// The least-squares line through equally spaced values. `None` for fewer than three values or a mean of 0.
+#[must_use]
+pub fn drift(values: &[f64]) -> Option<Drift> {
+    let x: Vec<f64> = (0..values.len()).map(|i| i as f64).collect();
+    let fit = line(&x, values)?;
+    let mean = super::moments::mean(values)?;
+    let ratio = fit.slope * (values.len() - 1) as f64 / mean.abs();
+    ratio.is_finite().then_some(Drift { slope: fit.slope, ratio, p: fit.p? })
+}
+
+/// A least-squares line y = intercept + slope · x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// y at x = 0.
+    pub intercept: f64,
+    /// Change of y per x.
+    pub slope: f64,
+    /// Coefficient of determination, 0 … 1; `None` where y does not vary.
+    pub r2: Option<f64>,
+    /// Two-sided p of the slope being 0; `None` for two points.
+    pub p: Option<f64>,
+}
+
+/// Ordinary least squares. `None` for fewer than two points or where x does not vary.
+#[must_use]
+pub fn line(x: &[f64], y: &[f64]) -> Option<Line> {
+    use statrs::distribution::{ContinuousCDF, StudentsT};
+    let n = x.len().min(y.len());
+    let (mx, my): (Moments, Moments) = (x[..n].iter().copied().collect(), y[..n].iter().copied().collect());
+    let (mean_x, mean_y) = (mx.mean()?, my.mean()?);
+    let (mut sxx, mut sxy, mut syy) = (0.0, 0.0, 0.0);
+    for (x, y) in x.iter().zip(y) {
+        sxx += (x - mean_x).powi(2);
+        sxy += (x - mean_x) * (y - mean_y);
+        syy += (y - mean_y).powi(2);
+    }
+    if n < 2 || sxx == 0.0 {
+        return None;
+    }
+    let slope = sxy / sxx;
+    let left = (syy - slope * sxy).max(0.0);
+    let df = n as f64 - 2.0;
+    let p = (df >= 1.0).then(|| {
+        let t = slope / (left / df / sxx).sqrt();
+        match t {
+            // No slope and no scatter: nothing to see. A slope without scatter: certain.
+            t if t.is_nan() => 1.0,
+            t if t.is_infinite() => 0.0,
+            t => StudentsT::new(0.0, 1.0, df).map_or(1.0, |d| 2.0 * d.sf(t.abs())),
+        }
+    });
+    Some(Line { intercept: mean_y - slope * mean_x, slope, r2: (syy > 0.0).then(|| 1.0 - left / syy), p })
+}
+
+/// What [`warm_up`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUp {
+    /// Too few values to tell: MSER-5 needs ten batches of five.
+    TooShort,
+    /// The start is like the rest.
+    None,
+    /// The first so many values are the warm-up.
+    Until(usize),
+    /// It is not over by half of the values: measure longer.
+    NotOver,
+}
+
+/// Values per batch of MSER-5.
+const BATCH: usize = 5;
+/// Fewer batches have no variance worth comparing.
+const BATCHES: usize = 10;
+/// The guard: a cut is kept if the cut-off part's mean is further than this many standard errors from the rest's.
+const GUARD: f64 = 3.0;
+
+/// Where the warm-up ends, by MSER-5 (White, Cobb and Spratt, Winter Simulation Conference 2000) with a guard. Of all
+/// cuts d up to half of the batches of five, MSER takes the one that minimises Σ_{i ≥ d}(xᵢ − x̄_d)² ÷ (k − d)². Alone it
+/// cuts stationary noise in four runs of ten; so a cut counts only if the mean of what it removes differs from the mean
+/// of the rest by more than three standard errors, taking each part's own serial correlation into account:
+/// n_eff = n(1 − ρ)/(1 + ρ).
+#[must_use]
+pub fn warm_up(values: &[f64]) -> WarmUp {
+    let batches: Vec<f64> = values.chunks_exact(BATCH).map(|b| b.iter().sum::<f64>() / BATCH as f64).collect();
+    let k = batches.len();
+    if k < BATCHES {
+        return WarmUp::TooShort;
+    }
+    let last = k / 2;
+    // From the end, so that each step adds one batch to the moments of the rest.
+    let mut rest = Moments::default();
+    let mut best = (f64::INFINITY, 0);
+    for d in (0..k).rev() {
+        rest.push(batches[d]);
+        if d <= last {
+            let left = (k - d) as f64;
+            let score = rest.variance().unwrap_or(0.0) * (left - 1.0) / (left * left);
+            if score <= best.0 {
+                best = (score, d);
+            }
+        }
+    }
+    let cut = best.1 * BATCH;
+    if cut == 0 || !differs(&values[..cut], &values[cut..]) {
+        return WarmUp::None;
+    }
+    if best.1 >= last { WarmUp::NotOver } else { WarmUp::Until(cut) }
+}
+
+fn differs(head: &[f64], tail: &[f64]) -> bool {
+    let (a, b): (Moments, Moments) = (head.iter().copied().collect(), tail.iter().copied().collect());
+    // The warm-up's own spread is the ramp, not noise: the rest's noise is what a cut has to stand out from.
+    let Some(variance) = b.variance() else { return false };
+    let rho = lag1(tail).unwrap_or(0.0).clamp(0.0, 0.99);
+    let effective = |n: usize| (n as f64 * (1.0 - rho) / (1.0 + rho)).max(1.0);
+    let error = (variance / effective(head.len()) + variance / effective(tail.len())).sqrt();
+    match (a.mean(), b.mean()) {
+        (Some(a), Some(b)) => (a - b).abs() > GUARD * error,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    /// 100 values of autocorrelated noise around 100, as intervals of 100 ms are.
+    fn noise(seed: u64, ramp: Option<f64>) -> Vec<f64> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut state = 0.0;
+        (0..100)
+            .map(|i| {
+                state = 0.5 * state + rng.random_range(-3.0..3.0);
+                100.0 + state - ramp.map_or(0.0, |tau| 60.0 * (-f64::from(i) / tau).exp())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn correlation_needs_values() {
+        assert_eq!(lag1(&[1.0, 2.0]), None);
+        assert_eq!(lag1(&[2.0; 5]), None);
+        assert!(lag1(&[1.0, -1.0, 1.0, -1.0]).unwrap() < -0.7);
+        assert!(correlated(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]));
+        assert!(!correlated(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]));
+    }
+
+    #[test]
+    fn drift_is_relative_to_the_mean() {
+        let d = drift(&[95.0, 100.0, 105.0]).unwrap();
+        assert!((d.ratio - 0.1).abs() < 1e-12 && d.p < 1e-6, "{d:?}");
+        assert_eq!(drift(&[5.0, 5.0, 5.0]).unwrap().p, 1.0);
+        assert_eq!(drift(&[1.0, 2.0]), None);
+    }
+
+    #[test]
+    fn stationary_noise_is_rarely_cut() {
+        let cut = (0..100).filter(|seed| !matches!(warm_up(&noise(*seed, None)), WarmUp::None)).count();
+        assert!(cut <= 10, "{cut} of 100");
+    }
+
+    #[test]
+    fn a_ramp_is_found() {
+        let found = (0..100)
+            .filter(|seed| matches!(warm_up(&noise(*seed, Some(5.0))), WarmUp::Until(5..=50) | WarmUp::NotOver))
+            .count();
+        assert!(found >= 93, "{found} of 100");
+        assert!(warm_up(&[0.0; 49]) == WarmUp::TooShort);
+        let rising: Vec<f64> = (0..100).map(f64::from).collect();
+        assert_eq!(warm_up(&rising), WarmUp::NotOver);
+    }
+}
