@@ -1,12 +1,16 @@
 //! The command line: every subcommand with its arguments, and the way to the part that does the work.
 
+mod check;
 mod schema;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::error::{Error, Exit};
+use crate::{
+    error::{Error, Exit},
+    plan::LoadOptions,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -35,6 +39,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Check plans and list their cases.
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::Args),
     /// Print the published schema of plans or of results.
     #[command(after_help = schema::EXAMPLES)]
     Schema(schema::Args),
@@ -66,6 +73,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 impl Command {
     fn run(self) -> Result<Exit, Error> {
         match self {
+            Self::Check(args) => check::run(&args),
             Self::Schema(args) => schema::run(&args),
             Self::Filter(filter) => {
                 let verdict = filter.run(&mut std::io::stdout().lock())?;
@@ -84,6 +92,26 @@ impl Command {
 #[must_use]
 pub fn command() -> clap::Command {
     Cli::command()
+}
+
+/// Which part of a plan, and what to change in it.
+#[derive(Clone, Debug, clap::Args)]
+struct Selection {
+    /// Set a value, as `tests.bulk.duration=1s`, `vars.x=…`, or `duration=1s` for every test; may be repeated.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// Only what matches: names of tests and cases, and tags; `*` is any text. May be repeated.
+    #[arg(long, value_name = "GLOB")]
+    only: Vec<String>,
+    /// Where a host of the plan is, as `server=b.lab` or `server=b.lab:12864`; may be repeated.
+    #[arg(long = "host", value_name = "NAME=ADDR")]
+    hosts: Vec<String>,
+}
+
+impl Selection {
+    fn options(&self) -> LoadOptions {
+        LoadOptions { sets: self.sets.clone(), only: self.only.clone(), hosts: self.hosts.clone() }
+    }
 }
 
 /// Writes a text to standard output.

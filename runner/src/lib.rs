@@ -7,4 +7,5 @@
 pub mod cli;
 pub mod error;
 pub mod plan;
+pub mod sinks;
 pub mod style;

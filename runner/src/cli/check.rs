@@ -1,0 +1,113 @@
+//! `plumb check`: is the plan right, and what would it run?
+
+use std::fmt::Write as _;
+
+use clap::ValueEnum;
+
+use super::Selection;
+use crate::{
+    error::{Error, Exit},
+    plan::{self, Format, Plan, case::Estimate},
+    sinks::progress::span,
+};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  plumb check lab.yaml
+  plumb check --list lab.yaml
+  plumb check --error-format github plans/*.yaml
+
+Nothing is measured and no host is asked. Exit code 0: the plans can be run; 2: they cannot.";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Plans to check; `-` is standard input.
+    #[arg(required = true, value_name = "PLAN")]
+    plans: Vec<String>,
+    /// List the cases that each plan expands to, with the time they take.
+    #[arg(long)]
+    list: bool,
+    /// How errors are printed.
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    error_format: ErrorFormat,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ErrorFormat {
+    /// The line, with a pointer under the word.
+    Human,
+    /// One JSON array per plan.
+    Json,
+    /// GitHub annotations.
+    Github,
+}
+
+pub fn run(args: &Args) -> Result<Exit, Error> {
+    let format = match args.error_format {
+        ErrorFormat::Human => Format::Human,
+        ErrorFormat::Json => Format::Json,
+        ErrorFormat::Github => Format::Github,
+    };
+    let options = args.selection.options();
+    let mut wrong = String::new();
+    for path in &args.plans {
+        match plan::load(path, &options) {
+            Ok(plan) => {
+                anstream::eprint!("{}", plan.warnings.render(format));
+                super::print(&describe(&plan, args.list))?;
+            }
+            Err(diagnostics) => wrong.push_str(&diagnostics.render(format)),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(Exit::Success);
+    }
+    // GitHub and programs read standard output, people and scripts standard error.
+    if matches!(format, Format::Human) {
+        return Err(Error::Plan(wrong));
+    }
+    super::print(&wrong)?;
+    Ok(Exit::Usage)
+}
+
+fn describe(plan: &Plan, list: bool) -> String {
+    let mut text = String::new();
+    let cases = plan.cases.len();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "{}: {} · {cases} case{} · {}",
+        plan.path,
+        plan.name,
+        if cases == 1 { "" } else { "s" },
+        estimate(plan.estimate())
+    );
+    if list {
+        let width = plan.cases.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+        for case in &plan.cases {
+            let workloads: Vec<&str> = case.members.iter().map(|m| m.workload.as_str()).collect();
+            let time = match &case.skip {
+                Some(reason) if reason.is_empty() => "skipped".to_owned(),
+                Some(reason) => format!("skipped: {reason}"),
+                None => estimate(case.estimate()),
+            };
+            let _ = writeln!(text, "  {}  {:width$}  {}  {time}", case.id, case.name, workloads.join("+"));
+        }
+    }
+    text
+}
+
+/// `about 18 s`, or `18 s to 3 min` where confidence decides.
+pub fn estimate(e: Estimate) -> String {
+    let mut text = if e.least == e.most {
+        format!("about {}", span(e.least))
+    } else {
+        format!("{} to {}", span(e.least), span(e.most))
+    };
+    if e.open {
+        text.push_str(" (a second is assumed for what stops by a count)");
+    }
+    text
+}

@@ -1,0 +1,152 @@
+//! The results table: the header before the first measurement, then each row in one write.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+};
+
+use schemas::columns::{Row, header};
+
+use crate::error::Error;
+
+/// Writes rows as they become known.
+pub struct CsvSink {
+    out: Box<dyn Write>,
+    to: String,
+    axes: usize,
+    /// Whether the reader went away: nothing more is written then, and it is no fault.
+    closed: bool,
+}
+
+impl CsvSink {
+    /// Creates (or empties) a file.
+    pub fn create(path: &Path, axis_paths: &[String]) -> Result<Self, Error> {
+        let to = path.display().to_string();
+        let file = File::create(path).map_err(Error::output(&to))?;
+        Self::new(Box::new(file), to, axis_paths)
+    }
+
+    /// Goes on at the end of a file whose header fits; a row that a crash cut off is removed before.
+    pub fn append(path: &Path) -> Result<Self, Error> {
+        let to = path.display().to_string();
+        let file = File::options().append(true).open(path).map_err(Error::output(&to))?;
+        Ok(Self { out: Box::new(file), to, axes: 0, closed: false })
+    }
+
+    /// Writes to standard output.
+    pub fn stdout(axis_paths: &[String]) -> Result<Self, Error> {
+        Self::new(Box::new(io::stdout()), "standard output".into(), axis_paths)
+    }
+
+    fn new(out: Box<dyn Write>, to: String, axis_paths: &[String]) -> Result<Self, Error> {
+        let mut sink = Self { out, to, axes: axis_paths.len(), closed: false };
+        let mut line = LineWriter::new();
+        for name in header(axis_paths) {
+            line.cell(&name);
+        }
+        sink.write(&line.finish())?;
+        Ok(sink)
+    }
+
+    /// Writes a row, whole.
+    pub fn row(&mut self, row: &Row) -> Result<(), Error> {
+        debug_assert!(self.axes == 0 || row.axes.len() == self.axes, "a row has the header's axes");
+        let mut line = LineWriter::new();
+        row.for_each_cell(|cell| line.cell(cell));
+        self.write(&line.finish())
+    }
+
+    fn write(&mut self, line: &[u8]) -> Result<(), Error> {
+        if self.closed {
+            return Ok(());
+        }
+        match self.out.write_all(line).and_then(|()| self.out.flush()) {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            other => other.map_err(Error::output(&self.to)),
+        }
+    }
+
+    /// Whether nobody reads any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+/// One line of RFC 4180, built in memory so that it can be written at once.
+struct LineWriter(csv::Writer<Vec<u8>>);
+
+impl LineWriter {
+    fn new() -> Self {
+        Self(csv::Writer::from_writer(Vec::with_capacity(1024)))
+    }
+
+    fn cell(&mut self, text: &str) {
+        // Writing to memory cannot fail.
+        let _ = self.0.write_field(text);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let _ = self.0.write_record(None::<&[u8]>);
+        self.0.into_inner().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
+    use super::*;
+
+    /// Remembers each write by itself.
+    #[derive(Clone, Default)]
+    struct Writes(Rc<RefCell<Vec<Vec<u8>>>>);
+
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_row_is_one_write_and_reads_back() {
+        let writes = Writes::default();
+        let mut sink = CsvSink::new(Box::new(writes.clone()), "x".into(), &["socket.mss".into()]).unwrap();
+        let row = Row { case: Some("a[b=\"1\", c=2]\n".into()), axes: vec!["1448".into()], ..Row::default() };
+        sink.row(&row).unwrap();
+        let writes = writes.0.borrow();
+        assert_eq!(writes.len(), 2);
+        let all = writes.concat();
+        let mut reader = csv::Reader::from_reader(all.as_slice());
+        assert_eq!(reader.headers().unwrap().iter().next_back(), Some("axis_socket_mss"));
+        let record = reader.records().next().unwrap().unwrap();
+        assert_eq!((&record[4], record.iter().next_back()), ("a[b=\"1\", c=2]\n", Some("1448")));
+    }
+
+    #[test]
+    fn a_reader_that_leaves_is_no_fault_and_a_full_disk_is() {
+        struct Fails(io::ErrorKind);
+        impl Write for Fails {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(self.0.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let sink = CsvSink::new(Box::new(Fails(io::ErrorKind::BrokenPipe)), "x".into(), &[]).unwrap();
+        assert!(sink.is_closed());
+        let full = CsvSink::new(Box::new(Fails(io::ErrorKind::StorageFull)), "x".into(), &[]);
+        assert_eq!(full.err().map(|e| e.exit().code()), Some(3));
+    }
+}

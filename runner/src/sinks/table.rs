@@ -1,0 +1,172 @@
+//! The summary table: one line per case, for people.
+
+use std::io::{self, Write};
+
+use netcore::spec::Pattern;
+use schemas::{
+    columns::Row,
+    units::{Unit, human, three_digits},
+};
+use unicode_width::UnicodeWidthStr;
+
+use crate::style;
+
+/// The table's head and lines, as text per cell.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    head: Vec<String>,
+    lines: Vec<Vec<String>>,
+    /// Columns whose cells stand to the right.
+    right: Vec<usize>,
+}
+
+impl Table {
+    /// A table with that head; the columns named in `right` are aligned to the right.
+    #[must_use]
+    pub fn new(head: &[&str], right: &[usize]) -> Self {
+        Self { head: head.iter().map(|h| (*h).to_owned()).collect(), lines: Vec::new(), right: right.to_vec() }
+    }
+
+    /// Adds a line.
+    pub fn push(&mut self, line: Vec<String>) {
+        self.lines.push(line);
+    }
+
+    /// Writes it, two spaces in and two between the columns.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let widths: Vec<usize> = (0..self.head.len())
+            .map(|i| {
+                let cells = self.lines.iter().filter_map(|l| l.get(i)).chain(self.head.get(i));
+                cells.map(|c| c.width()).max().unwrap_or(0)
+            })
+            .collect();
+        let line = |cells: &[String]| {
+            let mut text = String::new();
+            for (i, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                let pad = " ".repeat(width - cell.width());
+                text.push_str("  ");
+                if self.right.contains(&i) {
+                    text.push_str(&pad);
+                    text.push_str(cell);
+                } else {
+                    text.push_str(cell);
+                    text.push_str(&pad);
+                }
+            }
+            text.trim_end().to_owned()
+        };
+        writeln!(out, "{}{}{}", style::HEAD, line(&self.head), style::HEAD.render_reset())?;
+        for cells in &self.lines {
+            writeln!(out, "{}", line(cells))?;
+        }
+        Ok(())
+    }
+}
+
+/// The summary of a run: a line per summary row.
+#[must_use]
+pub fn summary(rows: &[(Pattern, Row)]) -> Table {
+    let level = rows.iter().find_map(|(_, r)| r.confidence_level).unwrap_or(0.95);
+    let margin = format!("± {} %", three_digits(level * 100.0).trim_end_matches('0').trim_end_matches('.'));
+    let mut table = Table::new(&["case", "workload", "result", &margin, "n", "cpu here/there"], &[3, 4]);
+    for (pattern, row) in rows {
+        let both = rows.iter().any(|(_, r)| r.case == row.case && r.direction != row.direction);
+        let mut case = row.case.clone().unwrap_or_default();
+        if let Some(member) = &row.member {
+            case = format!("{case} {member}");
+        }
+        if both && let Some(direction) = &row.direction {
+            case = format!("{case} ({direction})");
+        }
+        table.push(vec![
+            case,
+            row.workload.clone().unwrap_or_default(),
+            result(*pattern, row),
+            row.margin_ratio.map(|m| human(Unit::Ratio, m)).unwrap_or_default(),
+            row.iterations.map(|n| n.to_string()).unwrap_or_default(),
+            cpu(row),
+        ]);
+    }
+    table
+}
+
+/// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or why there is none.
+#[must_use]
+pub fn result(pattern: Pattern, row: &Row) -> String {
+    if row.status.as_deref().is_some_and(|s| s != "ok") && row.iterations.unwrap_or(0) == 0 {
+        return row.status.clone().unwrap_or_default();
+    }
+    let mut parts = Vec::new();
+    let metric = |value: Option<f64>, unit| value.map(|v| human(unit, v));
+    match pattern {
+        Pattern::Stream => {
+            parts.extend(metric(row.throughput_bits_per_s, Unit::BitsPerSecond));
+            if let Some(loss) = row.loss_ratio {
+                parts.push(format!("loss {}", human(Unit::Ratio, loss)));
+            }
+        }
+        Pattern::Ping => {}
+        _ => parts.extend(metric(row.transactions_per_s, Unit::PerSecond)),
+    }
+    if pattern != Pattern::Stream {
+        parts.extend(metric(row.latency_p50_us, Unit::Microseconds).map(|v| format!("p50 {v}")));
+        parts.extend(metric(row.latency_p99_us, Unit::Microseconds).map(|v| format!("p99 {v}")));
+    }
+    if row.status.as_deref().is_some_and(|s| s != "ok") {
+        parts.extend(row.status.clone());
+    }
+    parts.join("  ")
+}
+
+fn cpu(row: &Row) -> String {
+    let percent = |v: Option<f64>| v.map_or_else(|| "?".to_owned(), |v| format!("{:.0} %", v * 100.0));
+    match (row.local_cpu_ratio, row.remote_cpu_ratio) {
+        (None, None) => String::new(),
+        (here, there) => format!("{} / {}", percent(here), percent(there)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_whatever_the_letters() {
+        let row = |case: &str, bits: f64, n| Row {
+            case: Some(case.into()),
+            status: Some("ok".into()),
+            workload: Some("tcp_stream".into()),
+            direction: Some("forward".into()),
+            throughput_bits_per_s: Some(bits),
+            margin_ratio: Some(0.019),
+            confidence_level: Some(0.95),
+            iterations: Some(n),
+            local_cpu_ratio: Some(0.48),
+            remote_cpu_ratio: Some(0.51),
+            ..Row::default()
+        };
+        let table = summary(&[(Pattern::Stream, row("µ", 41.8e9, 3)), (Pattern::Stream, row("upload", 9.5e6, 10))]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains("± 95 %"), "{text}");
+        assert_eq!(lines[1], "  µ       tcp_stream  41.8 Gbit/s  1.90 %   3  48 % / 51 %");
+        assert_eq!(lines[2], "  upload  tcp_stream  9.50 Mbit/s  1.90 %  10  48 % / 51 %");
+    }
+
+    #[test]
+    fn a_failure_is_named_where_the_number_would_be() {
+        let failed = Row { status: Some("failed".into()), ..Row::default() };
+        assert_eq!(result(Pattern::Stream, &failed), "failed");
+        let partly = Row {
+            status: Some("failed".into()),
+            iterations: Some(2),
+            throughput_bits_per_s: Some(1e9),
+            ..Row::default()
+        };
+        assert_eq!(result(Pattern::Stream, &partly), "1.00 Gbit/s  failed");
+        let rr = Row { transactions_per_s: Some(19_700.0), latency_p50_us: Some(49.0), ..Row::default() };
+        assert_eq!(result(Pattern::RequestResponse, &rr), "19.7 k/s  p50 49.0 µs");
+    }
+}
