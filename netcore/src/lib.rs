@@ -8,6 +8,8 @@
 //!
 //! The ends agree over one control connection ([`control`]); [`client`] is a session seen from the near end, [`daemon`]
 //! serves the far end of many sessions.
+pub mod client;
+pub mod control;
 pub mod end;
 pub mod measure;
 pub mod report;

@@ -1,0 +1,218 @@
+//! The connection to one daemon.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use super::{ClientError, HostLabel, Target, Timeouts};
+use crate::{
+    control::{
+        capabilities,
+        channel::{Channel, ChannelError},
+        clock::{ClockOffset, PROBES, Probe},
+        dial::{dial, resolve},
+        frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
+        message::{Greeting, Hello, Limits, Reply, Request},
+        netns,
+    },
+    measure::{
+        clock::{monotonic_ns, wall_ns},
+        host::HostFacts,
+    },
+    spec::Transport,
+};
+
+/// After this long the clocks are compared again before a test.
+const CLOCK_AGE: Duration = Duration::from_secs(5);
+
+/// What is known about a daemon's host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerFacts {
+    /// Version of its program.
+    pub tool_version: String,
+    /// Transports that its kernel has.
+    pub transports: Vec<Transport>,
+    /// What it grants at most.
+    pub limits: Limits,
+    /// The machine.
+    pub host: HostFacts,
+    /// Its clock, as last compared.
+    pub clock: ClockOffset,
+    /// The address that it was reached at.
+    pub address: IpAddr,
+}
+
+/// A conversation with one daemon.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) host: HostLabel,
+    pub(super) timeouts: Timeouts,
+    pub(super) netns: Option<String>,
+    pub(super) channel: Channel,
+    peer: PeerFacts,
+    /// Whether the daemon may still hold a test, or still have something to say about one.
+    dirty: bool,
+}
+
+impl Session {
+    /// Connects, greets, and compares clocks.
+    pub fn connect(target: &Target) -> Result<Self, ClientError> {
+        let host = HostLabel { name: target.name.clone(), control: target.control.clone() };
+        let deadline = Instant::now() + target.timeouts.connect;
+        let addresses =
+            resolve(&target.control).map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
+        let stream = netns::within(target.netns.as_deref(), || dial(&addresses, target.bind, deadline))?
+            .map_err(|source| ClientError::Connect { host: host.clone(), source })?;
+        let address = stream
+            .peer_addr()
+            .map_err(|source| ClientError::Connect { host: host.clone(), source })?
+            .ip()
+            .to_canonical();
+        let mut channel =
+            Channel::initiate(stream, target.key.as_ref(), deadline).map_err(|error| greeting_error(&host, error))?;
+        let error = |source| ClientError::Channel { host: host.clone(), source };
+        channel.send(&our_hello(), GREETING_BOUND, deadline).map_err(error)?;
+        let hello = match channel.recv::<Greeting>(deadline).map_err(error)? {
+            Greeting::Hello(hello) => hello,
+            Greeting::Error(fault) => return Err(ClientError::Fault { host, fault }),
+        };
+        channel.set_bound(REPLY_BOUND);
+        let peer = PeerFacts {
+            tool_version: hello.tool_version,
+            transports: hello.transports,
+            limits: hello.limits.unwrap_or_default(),
+            host: hello.host,
+            clock: ClockOffset::default(),
+            address,
+        };
+        let mut session =
+            Self { host, timeouts: target.timeouts, netns: target.netns.clone(), channel, peer, dirty: false };
+        session.compare_clocks()?;
+        Ok(session)
+    }
+
+    /// What is known about the other end.
+    #[must_use]
+    pub fn peer(&self) -> &PeerFacts {
+        &self.peer
+    }
+
+    /// The host, as sentences name it.
+    #[must_use]
+    pub fn host(&self) -> &HostLabel {
+        &self.host
+    }
+
+    /// The address of this end of the control connection.
+    pub fn local_addr(&self) -> Result<SocketAddr, ClientError> {
+        self.channel
+            .local_addr()
+            .map_err(|source| ClientError::System { what: "the control connection has no address", source })
+    }
+
+    /// Compares the clocks anew; [`Session::prepare`] does it where the last comparison is older than five seconds.
+    pub fn compare_clocks(&mut self) -> Result<&ClockOffset, ClientError> {
+        let mut probes = Vec::with_capacity(PROBES);
+        // The first exchange warms the path up (route, caches, the daemon's thread): it is kept, and seldom the fastest.
+        for _ in 0..PROBES {
+            let sent_ns = monotonic_ns();
+            self.send(&Request::Probe)?;
+            let probe = self.expect("probe", self.timeouts.reply, |reply| match reply {
+                Reply::Probed { arrived_ns, answered_ns, wall_ns: wall } => Ok((arrived_ns, answered_ns, wall)),
+                other => Err(other),
+            })?;
+            let (arrived_ns, answered_ns, wall) = probe;
+            probes.push(Probe {
+                sent_ns,
+                arrived_ns,
+                answered_ns,
+                wall_ns: wall,
+                received_ns: monotonic_ns(),
+                received_wall_ns: wall_ns(),
+            });
+        }
+        let offset = ClockOffset::from_probes(&probes);
+        self.peer.clock = offset.ok_or_else(|| ClientError::Clock { host: self.host.clone(), probes: PROBES })?;
+        Ok(&self.peer.clock)
+    }
+
+    /// Makes sure that the daemon holds no test and the clock is fresh.
+    pub(super) fn begin(&mut self) -> Result<(), ClientError> {
+        if self.dirty {
+            self.send(&Request::Abort)?;
+            // A far end that is busy connecting answers when that has come to its end.
+            let deadline = Instant::now() + self.timeouts.reply + self.timeouts.ready;
+            while !matches!(self.recv(deadline)?, Reply::Idle) {}
+            self.dirty = false;
+        }
+        let age = Duration::from_nanos(monotonic_ns().saturating_sub(self.peer.clock.taken_ns));
+        if age > CLOCK_AGE {
+            self.compare_clocks()?;
+        }
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// The daemon has sent its report: it holds no test any more.
+    pub(super) fn completed(&mut self) {
+        self.dirty = false;
+    }
+
+    pub(super) fn send(&mut self, request: &Request) -> Result<(), ClientError> {
+        let deadline = Instant::now() + self.timeouts.reply;
+        self.channel.send(request, REQUEST_BOUND, deadline).map_err(|source| self.channel_error(source))
+    }
+
+    pub(super) fn recv(&mut self, deadline: Instant) -> Result<Reply, ClientError> {
+        self.channel.recv(deadline).map_err(|source| self.channel_error(source))
+    }
+
+    pub(super) fn try_recv(&mut self) -> Result<Option<Reply>, ClientError> {
+        self.channel.try_recv().map_err(|source| match source {
+            ChannelError::Closed => ClientError::Vanished { host: self.host.clone() },
+            source => self.channel_error(source),
+        })
+    }
+
+    /// Waits for one kind of answer.
+    pub(super) fn expect<T>(
+        &mut self,
+        request: &'static str,
+        within: Duration,
+        take: impl FnOnce(Reply) -> Result<T, Reply>,
+    ) -> Result<T, ClientError> {
+        let reply = self.recv(Instant::now() + within)?;
+        take(reply).map_err(|other| self.unexpected(request, other))
+    }
+
+    pub(super) fn unexpected(&self, request: &'static str, reply: Reply) -> ClientError {
+        let host = self.host.clone();
+        match reply {
+            Reply::Error(fault) => ClientError::Fault { host, fault },
+            other => ClientError::OutOfStep { host, request, reply: other.name() },
+        }
+    }
+
+    fn channel_error(&self, source: ChannelError) -> ClientError {
+        ClientError::Channel { host: self.host.clone(), source }
+    }
+}
+
+fn our_hello() -> Hello {
+    // The facts do not change while the process lives, and asking the kernel for them takes milliseconds.
+    static FACTS: OnceLock<(Vec<Transport>, HostFacts)> = OnceLock::new();
+    let (transports, host) = FACTS.get_or_init(|| (capabilities::transports(), HostFacts::collect())).clone();
+    Hello { tool_version: env!("CARGO_PKG_VERSION").to_owned(), transports, limits: None, host }
+}
+
+fn greeting_error(host: &HostLabel, error: ChannelError) -> ClientError {
+    let host = host.clone();
+    match error {
+        ChannelError::KeyRequired => ClientError::KeyRequired { host },
+        ChannelError::KeyUnknown => ClientError::KeyUnknown { host },
+        ChannelError::KeyDiffers => ClientError::KeyDiffers { host },
+        source => ClientError::Channel { host, source },
+    }
+}

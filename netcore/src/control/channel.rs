@@ -1,0 +1,467 @@
+//! A control connection: messages with deadlines, in clear or encrypted.
+//!
+//! Before anything else both ends send eight bytes: a magic word, the protocol's version, and whether a key is used. So a
+//! mismatch of either is known at both ends as such, a stranger is told apart from a peer, and nothing waits for a
+//! message that the other end would never send.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+use nix::sys::socket::{setsockopt, sockopt};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    event::{wait, wait_writable},
+    frame::{self, Decoder, FrameError, GREETING_BOUND},
+    key::Key,
+    secure::{Cipher, Handshake, Undecipherable},
+};
+
+/// The protocol's version. Any change of the messages or of the types in them is another version.
+pub const PROTOCOL: u8 = 1;
+
+const MAGIC: [u8; 6] = *b"plumb\0";
+const CLEAR: u8 = 0;
+const KEYED: u8 = 1;
+const PREAMBLE: usize = 8;
+
+/// Why a control connection is of no use (any more).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// The other end closed it.
+    #[error("the other end closed the control connection")]
+    Closed,
+    /// Nothing, or not enough, came or went in time.
+    #[error("{what} within {seconds:.1} s")]
+    TimedOut {
+        /// What did not happen.
+        what: &'static str,
+        /// The time allowed, seconds.
+        seconds: f64,
+    },
+    /// The system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What came back.
+        source: io::Error,
+    },
+    /// Another program.
+    #[error("what answers there is no Plumbline: its first bytes are {0:?}")]
+    Stranger(String),
+    /// Another version of this program.
+    #[error(
+        "the other end speaks protocol {theirs}, this one (plumb {}) protocol {PROTOCOL}: use the same version at both \
+         ends",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Version {
+        /// The other end's protocol.
+        theirs: u8,
+    },
+    /// The other end uses a key, this one does not.
+    #[error("the other end requires a key and none was given here")]
+    KeyRequired,
+    /// This end uses a key, the other does not.
+    #[error("a key was given here and the other end uses none")]
+    KeyUnknown,
+    /// The keys differ.
+    #[error("the two ends have different keys")]
+    KeyDiffers,
+    /// Encryption failed later on.
+    #[error("the control connection is corrupt: {0}")]
+    Undecipherable(#[from] Undecipherable),
+    /// A frame out of bounds.
+    #[error("the control connection is out of step: {0}")]
+    Frame(#[from] FrameError),
+    /// A frame that says nothing known.
+    #[error("a message was not understood: {0}")]
+    Message(#[source] serde_json::Error),
+}
+
+/// One control connection.
+#[derive(Debug)]
+pub struct Channel {
+    stream: TcpStream,
+    cipher: Option<Cipher>,
+    decoder: Decoder,
+    closed: bool,
+}
+
+impl Channel {
+    /// Greets a daemon. `stream` is connected.
+    pub fn initiate(stream: TcpStream, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
+        let mut channel = Self::over(stream)?;
+        let ours = preamble(key);
+        channel.write_all(&ours, deadline)?;
+        let theirs = channel.read_preamble(deadline)?;
+        agree(theirs, key)?;
+        if let Some(key) = key {
+            let mut handshake = Handshake::initiator(key, &[ours, theirs].concat())?;
+            channel.write_all(&handshake.write()?, deadline)?;
+            let mut record = vec![0; Handshake::record_bytes()];
+            match channel.read_exact(&mut record, deadline) {
+                // A daemon that cannot read our message with its key has nothing to answer.
+                Err(ChannelError::Closed) => return Err(ChannelError::KeyDiffers),
+                other => other?,
+            }
+            handshake.read(&record).map_err(|_| ChannelError::KeyDiffers)?;
+            channel.cipher = Some(handshake.finish()?);
+        }
+        Ok(channel)
+    }
+
+    /// Answers a client's greeting. `stream` is accepted.
+    pub fn accept(stream: TcpStream, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
+        let mut channel = Self::over(stream)?;
+        let ours = preamble(key);
+        let theirs = channel.read_preamble(deadline)?;
+        channel.write_all(&ours, deadline)?;
+        agree(theirs, key)?;
+        if let Some(key) = key {
+            let mut handshake = Handshake::responder(key, &[theirs, ours].concat())?;
+            let mut record = vec![0; Handshake::record_bytes()];
+            channel.read_exact(&mut record, deadline)?;
+            handshake.read(&record).map_err(|_| ChannelError::KeyDiffers)?;
+            channel.write_all(&handshake.write()?, deadline)?;
+            channel.cipher = Some(handshake.finish()?);
+        }
+        Ok(channel)
+    }
+
+    fn over(stream: TcpStream) -> Result<Self, ChannelError> {
+        let io = |source| ChannelError::Io { what: "the control connection cannot be set up", source };
+        stream.set_nonblocking(true).map_err(io)?;
+        // Small messages and answers: Nagle's algorithm would add a delayed acknowledgement to the clock probes.
+        stream.set_nodelay(true).map_err(io)?;
+        Ok(Self { stream, cipher: None, decoder: Decoder::new(GREETING_BOUND), closed: false })
+    }
+
+    /// Changes the bound of received frames, bytes.
+    pub fn set_bound(&mut self, bytes: usize) {
+        self.decoder.set_bound(bytes);
+    }
+
+    /// Whether the kernel asks a silent peer for a sign of life (after 30 s, then every 10 s; given up after three).
+    pub fn set_keepalive(&self, on: bool) -> Result<(), ChannelError> {
+        let set = || {
+            setsockopt(&self.stream, sockopt::TcpKeepIdle, &30)?;
+            setsockopt(&self.stream, sockopt::TcpKeepInterval, &10)?;
+            setsockopt(&self.stream, sockopt::TcpKeepCount, &3)?;
+            setsockopt(&self.stream, sockopt::KeepAlive, &on)
+        };
+        set().map_err(|error: nix::Error| ChannelError::Io {
+            what: "keep-alive of the control connection cannot be set",
+            source: error.into(),
+        })
+    }
+
+    /// The address of the other end.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    /// The address of this end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// Sends a message.
+    pub fn send<T: Serialize>(&mut self, message: &T, bound: usize, deadline: Instant) -> Result<(), ChannelError> {
+        let body = serde_json::to_vec(message).map_err(ChannelError::Message)?;
+        let mut bytes = frame::encode(&body, bound)?;
+        if let Some(cipher) = &mut self.cipher {
+            bytes = cipher.seal(&bytes)?;
+        }
+        self.write_all(&bytes, deadline)
+    }
+
+    /// Waits for the next message.
+    pub fn recv<T: DeserializeOwned>(&mut self, deadline: Instant) -> Result<T, ChannelError> {
+        let since = Instant::now();
+        loop {
+            if let Some(message) = self.try_recv()? {
+                return Ok(message);
+            }
+            self.wait_readable(since, deadline)?;
+        }
+    }
+
+    /// The next message, if it has arrived whole.
+    pub fn try_recv<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ChannelError> {
+        loop {
+            if let Some(body) = self.decoder.take()? {
+                return serde_json::from_slice(&body).map(Some).map_err(ChannelError::Message);
+            }
+            if self.closed {
+                return Err(ChannelError::Closed);
+            }
+            let mut bytes = [0; 16 << 10];
+            match self.read_some(&mut bytes)? {
+                None => return Ok(None),
+                Some(0) => self.closed = true,
+                Some(count) => self.feed(&bytes[..count])?,
+            }
+        }
+    }
+
+    /// Whether part of a message has arrived, so that the rest of it is due.
+    #[must_use]
+    pub fn is_amid_frame(&self) -> bool {
+        !self.decoder.is_empty()
+    }
+
+    /// Whether the other end has closed the connection or reset it, found out without taking a message.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed || matches!(self.stream.peek(&mut [0]), Ok(0) | Err(_)) && !self.would_block()
+    }
+
+    fn would_block(&self) -> bool {
+        matches!(self.stream.peek(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
+        if let Some(cipher) = &mut self.cipher {
+            let mut clear = Vec::new();
+            cipher.open(bytes, &mut clear)?;
+            self.decoder.push(&clear);
+        } else {
+            self.decoder.push(bytes);
+        }
+        Ok(())
+    }
+
+    /// `None`: nothing at hand; 0: closed.
+    fn read_some(&mut self, bytes: &mut [u8]) -> Result<Option<usize>, ChannelError> {
+        loop {
+            match self.stream.read(bytes) {
+                Ok(count) => return Ok(Some(count)),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    io::ErrorKind::Interrupted => {}
+                    // A peer that goes away with our bytes unread resets the connection: for us it is closed as well.
+                    io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+                        return Ok(Some(0));
+                    }
+                    _ => {
+                        return Err(ChannelError::Io { what: "the control connection cannot be read", source: error });
+                    }
+                },
+            }
+        }
+    }
+
+    fn read_exact(&mut self, bytes: &mut [u8], deadline: Instant) -> Result<(), ChannelError> {
+        let since = Instant::now();
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.read_some(&mut bytes[filled..])? {
+                None => self.wait_readable(since, deadline)?,
+                Some(0) => return Err(ChannelError::Closed),
+                Some(count) => filled += count,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_preamble(&mut self, deadline: Instant) -> Result<[u8; PREAMBLE], ChannelError> {
+        let since = Instant::now();
+        let mut bytes = [0; PREAMBLE];
+        let mut filled = 0;
+        while filled < PREAMBLE {
+            match self.read_some(&mut bytes[filled..])? {
+                None => self.wait_readable(since, deadline)?,
+                Some(0) => return Err(ChannelError::Closed),
+                Some(count) => filled += count,
+            }
+            // A stranger may say less than eight bytes and then wait for an answer that never comes.
+            let known = filled.min(MAGIC.len());
+            if bytes[..known] != MAGIC[..known] {
+                return Err(ChannelError::Stranger(String::from_utf8_lossy(&bytes[..filled]).into_owned()));
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn wait_readable(&self, since: Instant, deadline: Instant) -> Result<(), ChannelError> {
+        let io = |source| ChannelError::Io { what: "waiting for the control connection failed", source };
+        match wait([Some(self.stream.as_fd())], Some(deadline)).map_err(io)? {
+            [true] => Ok(()),
+            [false] => Err(timed_out("no answer came", since, deadline)),
+        }
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> Result<(), ChannelError> {
+        let since = Instant::now();
+        let io = |source| ChannelError::Io { what: "the control connection cannot be written to", source };
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock => {
+                        if !wait_writable(self.stream.as_fd(), deadline).map_err(io)? {
+                            return Err(timed_out("a message could not be sent", since, deadline));
+                        }
+                    }
+                    io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+                        return Err(ChannelError::Closed);
+                    }
+                    _ => return Err(io(error)),
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+fn timed_out(what: &'static str, since: Instant, deadline: Instant) -> ChannelError {
+    let seconds = deadline.max(since + Duration::from_millis(1)).duration_since(since).as_secs_f64();
+    ChannelError::TimedOut { what, seconds }
+}
+
+fn preamble(key: Option<&Key>) -> [u8; PREAMBLE] {
+    let mut bytes = [0; PREAMBLE];
+    bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+    bytes[6] = PROTOCOL;
+    bytes[7] = if key.is_some() { KEYED } else { CLEAR };
+    bytes
+}
+
+fn agree(theirs: [u8; PREAMBLE], key: Option<&Key>) -> Result<(), ChannelError> {
+    if theirs[6] != PROTOCOL {
+        return Err(ChannelError::Version { theirs: theirs[6] });
+    }
+    match (key, theirs[7]) {
+        (None, CLEAR) | (Some(_), KEYED) => Ok(()),
+        (None, _) => Err(ChannelError::KeyRequired),
+        (Some(_), _) => Err(ChannelError::KeyUnknown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, thread};
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    type Met = Result<Channel, ChannelError>;
+
+    fn meet(near: Option<&Key>, far: Option<&Key>) -> (Met, Met) {
+        let (one, other) = pair();
+        thread::scope(|scope| {
+            let far = scope.spawn(|| Channel::accept(other, far, soon()));
+            (Channel::initiate(one, near, soon()), far.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn messages_of_any_length_cross_in_clear_and_encrypted() {
+        for key in [None, Some(Key::generate().unwrap())] {
+            let (near, far) = meet(key.as_ref(), key.as_ref());
+            let (mut near, mut far) = (near.unwrap(), far.unwrap());
+            for length in [0, 1, 70_000, 300_000, 3_000_000] {
+                let text = "x".repeat(length);
+                far.set_bound(4_000_000);
+                thread::scope(|scope| {
+                    scope.spawn(|| near.send(&text, 4_000_000, soon()).unwrap());
+                    assert_eq!(far.recv::<String>(soon()).unwrap(), text);
+                });
+            }
+            assert!(!far.is_closed());
+            assert_eq!(far.try_recv::<String>().unwrap(), None);
+            drop(near);
+            assert!(matches!(far.recv::<String>(soon()), Err(ChannelError::Closed)));
+            assert!(far.is_closed());
+        }
+    }
+
+    #[test]
+    fn both_ends_know_what_is_wrong_with_their_keys() {
+        let (key, other) = (Key::generate().unwrap(), Key::generate().unwrap());
+        let (near, far) = meet(Some(&key), None);
+        assert!(matches!(near, Err(ChannelError::KeyUnknown)), "{near:?}");
+        assert!(matches!(far, Err(ChannelError::KeyRequired)), "{far:?}");
+        let (near, far) = meet(None, Some(&key));
+        assert!(matches!(near, Err(ChannelError::KeyRequired)), "{near:?}");
+        assert!(matches!(far, Err(ChannelError::KeyUnknown)), "{far:?}");
+        let (near, far) = meet(Some(&key), Some(&other));
+        assert!(matches!(near, Err(ChannelError::KeyDiffers)), "{near:?}");
+        assert!(matches!(far, Err(ChannelError::KeyDiffers)), "{far:?}");
+    }
+
+    #[test]
+    fn another_version_is_named_at_both_ends() {
+        let mut other_version = preamble(None);
+        other_version[6] = PROTOCOL + 1;
+        let (mut near, far) = pair();
+        near.write_all(&other_version).unwrap();
+        let error = Channel::accept(far, None, soon()).unwrap_err().to_string();
+        assert!(error.contains(&format!("protocol {}", PROTOCOL + 1)) && error.contains("same version"), "{error}");
+        let mut answer = [0; PREAMBLE];
+        near.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, preamble(None));
+
+        let (near, mut far) = pair();
+        far.write_all(&other_version).unwrap();
+        assert!(matches!(Channel::initiate(near, None, soon()), Err(ChannelError::Version { .. })));
+    }
+
+    #[test]
+    fn strangers_are_told_apart_at_their_first_byte() {
+        for words in ["SSH-2.0-OpenSSH_9.9\r\n", "G", "plum?"] {
+            let (near, mut far) = pair();
+            far.write_all(words.as_bytes()).unwrap();
+            assert!(matches!(Channel::initiate(near, None, soon()), Err(ChannelError::Stranger(_))), "{words}");
+        }
+    }
+
+    #[test]
+    fn silence_ends_at_the_deadline() {
+        let (near, _far) = pair();
+        let error = Channel::initiate(near, None, Instant::now() + Duration::from_millis(30)).unwrap_err();
+        assert!(matches!(error, ChannelError::TimedOut { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_ends_at_the_deadline() {
+        let (near, far) = meet(None, None);
+        let (mut near, _far) = (near.unwrap(), far.unwrap());
+        let text = "x".repeat(16 << 20);
+        let error = near.send(&text, 32 << 20, Instant::now() + Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(error, ChannelError::TimedOut { what: "a message could not be sent", .. }), "{error}");
+    }
+
+    #[test]
+    fn a_frame_beyond_the_bound_is_an_error_at_both_ends() {
+        let (near, far) = meet(None, None);
+        let (mut near, mut far) = (near.unwrap(), far.unwrap());
+        let text = "x".repeat(GREETING_BOUND);
+        assert!(matches!(near.send(&text, GREETING_BOUND, soon()), Err(ChannelError::Frame(_))));
+        near.send(&text, usize::MAX, soon()).unwrap();
+        assert!(matches!(far.recv::<String>(soon()), Err(ChannelError::Frame(_))));
+    }
+}

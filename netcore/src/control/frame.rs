@@ -1,0 +1,140 @@
+//! Frames: four bytes of length (big endian), then that many bytes of JSON.
+//!
+//! The length is checked before anything is kept for it, and memory grows only with bytes that have arrived, so a peer
+//! can make this end hold no more than the bound and one read.
+
+/// Bound of a frame before both ends have greeted each other, bytes: enough for the facts about a host.
+pub const GREETING_BOUND: usize = 256 << 10;
+/// Bound of a request to a daemon, bytes.
+pub const REQUEST_BOUND: usize = 1 << 20;
+/// Bound of a reply of a daemon, bytes. Longer reports travel in several frames.
+pub const REPLY_BOUND: usize = 16 << 20;
+
+const HEADER: usize = 4;
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Longer than allowed here.
+    #[error("a frame of {bytes} bytes is longer than the {bound} allowed at this point of the conversation")]
+    TooLong {
+        /// Its announced length, bytes.
+        bytes: usize,
+        /// The bound, bytes.
+        bound: usize,
+    },
+}
+
+/// Puts the length before a body.
+pub fn encode(body: &[u8], bound: usize) -> Result<Vec<u8>, FrameError> {
+    let too_long = FrameError::TooLong { bytes: body.len(), bound };
+    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= bound).ok_or(too_long)?;
+    let mut frame = Vec::with_capacity(HEADER + body.len());
+    frame.extend_from_slice(&length.to_be_bytes());
+    frame.extend_from_slice(body);
+    Ok(frame)
+}
+
+/// Collects the bytes of a stream and gives them back frame by frame.
+#[derive(Debug)]
+pub struct Decoder {
+    bytes: Vec<u8>,
+    bound: usize,
+}
+
+impl Decoder {
+    /// An empty decoder for frames of at most `bound` bytes.
+    #[must_use]
+    pub fn new(bound: usize) -> Self {
+        Self { bytes: Vec::new(), bound }
+    }
+
+    /// Changes the bound for the frames that are not yet taken.
+    pub fn set_bound(&mut self, bound: usize) {
+        self.bound = bound;
+    }
+
+    /// Adds bytes as they arrive.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether a frame has begun to arrive.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes the next frame, if it is whole. After an error the stream has no meaning any more.
+    pub fn take(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
+        let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*header) as usize;
+        if length > self.bound {
+            return Err(FrameError::TooLong { bytes: length, bound: self.bound });
+        }
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let body = body.to_vec();
+        self.bytes.drain(..HEADER + length);
+        if self.bytes.is_empty() {
+            // One large report must not keep its memory for the rest of a long session.
+            self.bytes.shrink_to(4096);
+        }
+        Ok(Some(body))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_cut_of_the_stream_gives_the_same_frames(
+            bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8),
+            cut in 1usize..50,
+        ) {
+            let stream: Vec<u8> = bodies.iter().flat_map(|body| encode(body, 200).unwrap()).collect();
+            let mut decoder = Decoder::new(200);
+            let mut got = Vec::new();
+            for piece in stream.chunks(cut) {
+                decoder.push(piece);
+                while let Some(body) = decoder.take().unwrap() {
+                    got.push(body);
+                }
+            }
+            prop_assert_eq!(got, bodies);
+            prop_assert!(decoder.is_empty());
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_frames_or_an_error_and_never_kept_beyond_the_bound(
+            bytes in prop::collection::vec(any::<u8>(), 0..2000),
+        ) {
+            let mut decoder = Decoder::new(100);
+            for piece in bytes.chunks(64) {
+                decoder.push(piece);
+                loop {
+                    match decoder.take() {
+                        Ok(Some(body)) => prop_assert!(body.len() <= 100),
+                        Ok(None) => break,
+                        Err(FrameError::TooLong { bytes, bound }) => {
+                            prop_assert!(bytes > bound);
+                            return Ok(());
+                        }
+                    }
+                }
+                prop_assert!(decoder.bytes.len() <= HEADER + 100 + 64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_bound_is_refused_before_its_bytes_come() {
+        let mut decoder = Decoder::new(10);
+        decoder.push(&11u32.to_be_bytes());
+        assert_eq!(decoder.take(), Err(FrameError::TooLong { bytes: 11, bound: 10 }));
+        assert!(encode(&[0; 11], 10).is_err());
+    }
+}

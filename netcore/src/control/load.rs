@@ -1,0 +1,113 @@
+//! An end under load, seen from the control thread: one descriptor wakes it for each interval and at the end, so that it
+//! can wait for this and for the wire at the same time, and costs nothing while it waits.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::event::Event;
+use crate::{
+    end::{End, EndError, Running},
+    report::{SideReport, Window},
+};
+
+/// Dropping it ends the test at once.
+pub(crate) struct Load {
+    /// Present until [`Load::finish`].
+    running: Option<Arc<Running>>,
+    news: Arc<Event>,
+    intervals: mpsc::Receiver<Window>,
+    /// The same.
+    waiter: Option<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts an end. With `watch`, its intervals come through [`Load::take_interval`] as well as in the report.
+    pub(crate) fn start(end: End, t0_ns: u64, watch: bool) -> Result<Self, EndError> {
+        let system = |what: &str, source: io::Error| EndError::System { what: what.to_owned(), source };
+        let news = Arc::new(Event::new().map_err(|error| system("no descriptors for a pipe", error))?);
+        let (sender, intervals) = mpsc::channel();
+        let on_interval = watch.then(|| {
+            let news = Arc::clone(&news);
+            let notify = move |window: &Window| {
+                // Nobody listens any more once the control thread has given up; the end goes on undisturbed.
+                if sender.send(window.clone()).is_ok() {
+                    news.set();
+                }
+            };
+            Box::new(notify) as Box<dyn FnMut(&Window) + Send>
+        });
+        let running = Arc::new(end.start(t0_ns, on_interval)?);
+        let waiter = {
+            let (running, news) = (Arc::clone(&running), Arc::clone(&news));
+            thread::Builder::new().name("waiter".into()).spawn(move || {
+                while !running.wait(Duration::from_hours(1)) {}
+                news.set();
+            })
+        };
+        match waiter {
+            Ok(waiter) => Ok(Self { running: Some(running), news, intervals, waiter: Some(waiter) }),
+            Err(error) => {
+                running.abort();
+                Err(system("no thread to wait for the end of the test", error))
+            }
+        }
+    }
+
+    /// The next interval that was not taken yet.
+    pub(crate) fn take_interval(&self) -> Option<Window> {
+        self.intervals.try_recv().ok()
+    }
+
+    /// Forgets what [`AsFd`] woke for; look for news after this, not before.
+    pub(crate) fn clear_news(&self) {
+        self.news.clear();
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.running.as_ref().is_none_or(|running| running.is_finished())
+    }
+
+    pub(crate) fn stop_at(&self, monotonic_ns: u64) {
+        if let Some(running) = &self.running {
+            running.stop_at(monotonic_ns);
+        }
+    }
+
+    pub(crate) fn abort(&self) {
+        if let Some(running) = &self.running {
+            running.abort();
+        }
+    }
+
+    /// Waits for the end and gives the report.
+    pub(crate) fn finish(mut self) -> SideReport {
+        self.take().expect("only this takes it, and it takes the load with it").finish()
+    }
+
+    /// Waits for the waiter, so that the one reference left is ours.
+    fn take(&mut self) -> Option<Running> {
+        if let Some(waiter) = self.waiter.take() {
+            // The waiter has nothing that could panic; if it did, waiting in finish() replaces it.
+            let _ = waiter.join();
+        }
+        self.running.take().and_then(Arc::into_inner)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.abort();
+        drop(self.take().map(Running::finish));
+    }
+}
+
+impl AsFd for Load {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
+}

@@ -1,0 +1,254 @@
+//! What the ends say to each other. The order is told in `docs/protocol.md` and kept by [`crate::daemon`] and
+//! [`crate::client`].
+
+use std::{fmt, net::IpAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    end::{Endpoints, Token},
+    measure::host::HostFacts,
+    report::{Side, SideReport, Window},
+    spec::{TestSpec, Transport},
+};
+
+/// The first frame in each direction: who is speaking.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Version of the program.
+    pub tool_version: String,
+    /// Transports that the kernel has.
+    pub transports: Vec<Transport>,
+    /// What the daemon grants at most; a client has none to tell.
+    pub limits: Option<Limits>,
+    /// The machine.
+    pub host: HostFacts,
+}
+
+/// A daemon's first frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Greeting {
+    /// Welcome.
+    Hello(Box<Hello>),
+    /// No session.
+    Error(Fault),
+}
+
+/// What a daemon grants at most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Sessions at the same time.
+    pub sessions: u32,
+    /// Flows of a test.
+    pub flows: u32,
+    /// Length of a test with warm-up and cool-down, nanoseconds; a test that stops by a count is ended after it.
+    pub duration_ns: u64,
+    /// Memory for the buffers of a test, bytes.
+    pub buffer_bytes: u64,
+    /// Readings kept for interval reports: flows times intervals.
+    pub interval_readings: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 16,
+            flows: 64,
+            duration_ns: 3600 * 1_000_000_000,
+            buffer_bytes: 1 << 30,
+            interval_readings: 250_000,
+        }
+    }
+}
+
+/// What a client asks of a daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// What is your clock?
+    Probe,
+    /// Make an end ready.
+    Prepare(Box<Prepare>),
+    /// Bring the flows together.
+    Connect(Connect),
+    /// Begin the load at this instant of your monotonic clock.
+    Start {
+        /// The instant, nanoseconds.
+        t0_ns: u64,
+    },
+    /// End the measure phase at this instant of your monotonic clock, if it has not ended by then.
+    Stop {
+        /// The instant, nanoseconds.
+        at_ns: u64,
+    },
+    /// Forget the test, whatever its state.
+    Abort,
+}
+
+/// One end of a test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prepare {
+    /// The test.
+    pub spec: TestSpec,
+    /// Which end the daemon is.
+    pub side: Side,
+    /// The secret of the data connections.
+    pub token: Token,
+    /// The daemon's own address for the data sockets; `None`: the one that the control connection came in on (far end),
+    /// or what the route says (near end).
+    pub data_address: Option<IpAddr>,
+}
+
+/// Where the other end is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connect {
+    /// What the near end connects to; a far end waits to be connected to.
+    pub peer: Option<Peer>,
+    /// The time allowed, nanoseconds.
+    pub within_ns: u64,
+}
+
+/// An end that was prepared elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its ports.
+    pub endpoints: Endpoints,
+}
+
+/// What a daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Reply {
+    /// To [`Request::Probe`].
+    Probed {
+        /// The daemon's monotonic clock when the question was read, nanoseconds.
+        arrived_ns: u64,
+        /// The same when the answer was written, nanoseconds.
+        answered_ns: u64,
+        /// Its wall clock then, Unix nanoseconds.
+        wall_ns: i64,
+    },
+    /// To [`Request::Prepare`]: where the other end can reach this one.
+    Prepared(Endpoints),
+    /// To [`Request::Connect`]: every flow is connected.
+    Ready,
+    /// An interval, while the measurement runs; only if the test asks for it.
+    Interim(Box<Window>),
+    /// Some of the report's intervals, in order; the report that follows has none of its own.
+    Intervals(Vec<Window>),
+    /// The test is over.
+    Report(Box<SideReport>),
+    /// To [`Request::Abort`]: there is no test any more.
+    Idle,
+    /// Something was refused or failed. The test it was about is forgotten.
+    Error(Fault),
+}
+
+impl Reply {
+    /// Its name in a sentence about an answer that nobody expected.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Probed { .. } => "probed",
+            Self::Prepared(_) => "prepared",
+            Self::Ready => "ready",
+            Self::Interim(_) => "interim",
+            Self::Intervals(_) => "intervals",
+            Self::Report(_) => "report",
+            Self::Idle => "idle",
+            Self::Error(_) => "error",
+        }
+    }
+}
+
+/// What kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultCode {
+    /// The client's address is in none of the allowed networks.
+    NotAllowed,
+    /// No session is free.
+    Busy,
+    /// The test is beyond a limit, or asks for something that the daemon does for nobody.
+    Refused,
+    /// The engines or the kernel have no such test.
+    Unsupported,
+    /// It was tried and failed.
+    Failed,
+    /// A message was not understood, or not to be expected; the session is over.
+    Protocol,
+    /// Nothing was heard for too long; the session is over.
+    TimedOut,
+    /// The daemon is being stopped; the session is over.
+    Stopping,
+}
+
+/// A fault as the daemon tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// What kind.
+    pub code: FaultCode,
+    /// A sentence for people: what was tried, what came back, what to do.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault with its sentence.
+    #[must_use]
+    pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::spec::{Pattern, Stop};
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = serde_json::from_slice::<Request>(&bytes);
+            let _ = serde_json::from_slice::<Reply>(&bytes);
+            let _ = serde_json::from_slice::<Hello>(&bytes);
+        }
+
+        #[test]
+        fn a_test_crosses_the_wire_unchanged(
+            streams: u32, nanoseconds: u64, message_bytes: u64, token: Token, rate in prop::num::f64::NORMAL,
+        ) {
+            let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+            spec.streams = streams;
+            spec.phases.stop = Stop::AfterNs(nanoseconds);
+            spec.sizes.message_bytes = message_bytes;
+            spec.pace = Some(crate::spec::Pace {
+                events_per_s: rate,
+                mode: crate::spec::PaceMode::User,
+                arrival: crate::spec::Arrival::Closed,
+                burst: 1,
+                catch_up: 0,
+            });
+            let request = Request::Prepare(Box::new(Prepare { spec, side: Side::Far, token, data_address: None }));
+            let text = serde_json::to_vec(&request).unwrap();
+            prop_assert_eq!(serde_json::from_slice::<Request>(&text).unwrap(), request);
+        }
+    }
+}
