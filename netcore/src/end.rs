@@ -8,13 +8,34 @@
 //! each, and a word when one of them has finished: whoever hears that the peer has finished calls
 //! [`Running::stop_at`] with the present, since a receiver of datagrams can learn of a sender's end in no other way.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    report::{Side, SideReport, Window},
-    spec::{TestSpec, support::Unsupported},
+    measure::{
+        counter_log::CounterLog,
+        nic::NicFacts,
+        sampler::{OnInterval, Sampled, SampledFlow, Sampler},
+        watch::Watch,
+    },
+    pattern::{self, Worker},
+    report::{Ending, Granted, Side, SideReport, Span},
+    spec::{
+        TestSpec,
+        support::{self, Unsupported},
+    },
+    transport::{
+        Link,
+        meeting::{Meeting, Met},
+        options,
+    },
 };
 
 /// The secret by which data connections prove that they belong to the session.
@@ -69,63 +90,235 @@ pub enum EndError {
 }
 
 /// One end of one iteration, made ready.
-pub struct End {}
+pub struct End {
+    spec: Arc<TestSpec>,
+    side: Side,
+    token: Token,
+    meeting: Meeting,
+    /// The buffers of each thread, made before the connections so that nothing is allocated after.
+    crew: Vec<pattern::Place>,
+    met: Met,
+    counter_log: Option<CounterLog>,
+}
 
 impl End {
     /// Listens (far end) and allocates and touches the buffers. `data_ip`: the local address of the data sockets.
-    pub fn prepare(_spec: &TestSpec, _side: Side, _data_ip: Option<IpAddr>, _token: Token) -> Result<Self, EndError> {
-        Ok(Self {})
+    pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: Token) -> Result<Self, EndError> {
+        support::check(spec)?;
+        let spec = Arc::new(spec.clone());
+        let crew = pattern::crew(&spec, side)?;
+        let meeting = Meeting::prepare(&spec, side, data_ip)?;
+        Ok(Self { spec, side, token, meeting, crew, met: Met::default(), counter_log: None })
     }
 
     /// What the near end must connect to. Empty at the near end.
     #[must_use]
     pub fn endpoints(&self) -> Endpoints {
-        Endpoints::default()
+        self.meeting.endpoints()
     }
 
     /// Near end: opens every flow to `peer` (address and [`Endpoints`] of the far end). Far end (`peer` is `None`):
     /// accepts until every flow has proven the token; strangers are dropped. Both bounded by `deadline`.
-    pub fn connect(&mut self, _peer: Option<(IpAddr, &Endpoints)>, _deadline: Duration) -> Result<(), EndError> {
+    pub fn connect(&mut self, peer: Option<(IpAddr, &Endpoints)>, deadline: Duration) -> Result<(), EndError> {
+        self.met = self.meeting.meet(&self.spec, &self.token, peer, deadline)?;
+        let wants_interface = self.spec.collect.nic;
+        let peer = self.met.peer.filter(|_| wants_interface);
+        let interface = peer.and_then(NicFacts::towards).map(|facts| facts.name);
+        self.counter_log = CounterLog::new(&self.spec.collect, interface);
+        if let Some(counter_log) = &mut self.counter_log {
+            counter_log.rest(Span::Before);
+        }
         Ok(())
     }
 
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`
     /// ([`crate::measure::clock::monotonic_ns`]). `on_interval` is called from the sampler's thread after each interval.
-    pub fn start(
-        self,
-        _t0_ns: u64,
-        _on_interval: Option<Box<dyn FnMut(&Window) + Send>>,
-    ) -> Result<Running, EndError> {
-        Ok(Running {})
+    pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
+        let Self { spec, side, meeting, crew, met, counter_log, .. } = self;
+        let flows = spec.flows() as usize;
+        if met.links.len() != flows {
+            return Err(EndError::Impossible(format!(
+                "{} of {flows} data connections are there: an end is connected before it is started",
+                met.links.len()
+            )));
+        }
+        let watch = Arc::new(Watch::new(crew.len()));
+        let asked = end_spec(&spec, side);
+        let granted: Vec<Granted> = met
+            .links
+            .iter()
+            .flat_map(|link| options::granted(&link.send, link.flow, &asked.socket, spec.transport, met.v6))
+            .collect();
+        let mut flows: Vec<SampledFlow> = Vec::with_capacity(flows);
+        let mut threads = 0;
+        for (index, place) in crew.into_iter().enumerate() {
+            let link = met.links[place.flow as usize].clone();
+            let cell = if let Some(flow) = flows.iter_mut().find(|flow| flow.flow == place.flow) {
+                flow.trays.extend(place.tray.clone());
+                flow.cell.clone()
+            } else {
+                let flow = place.sampled(&spec, link.clone());
+                let cell = flow.cell.clone();
+                flows.push(flow);
+                cell
+            };
+            let name = format!("data {}", place.flow);
+            let worker = Worker {
+                index,
+                spec: spec.clone(),
+                side,
+                role: place.role,
+                duplex: place.duplex,
+                cell,
+                link,
+                send_buffers: place.send_buffers,
+                receive_buffers: place.receive_buffers,
+                tray: place.tray.map(|(_, tray)| tray),
+                watch: watch.clone(),
+            };
+            spawn(name, move || pattern::thread(worker, t0_ns)).inspect_err(|_| watch.abort())?;
+            threads += 1;
+        }
+        let sampler = Sampler {
+            flows,
+            watch: watch.clone(),
+            phases: spec.phases,
+            collect: spec.collect,
+            t0_ns,
+            on_interval,
+            counter_log,
+            stop_is_complete: support::learns_its_end(&spec, side),
+        };
+        let (report_to, report) = mpsc::channel();
+        let conclusion = Conclusion { spec, side, threads, links: met.links, v6: met.v6, granted, meeting };
+        let run = {
+            let watch = watch.clone();
+            move || {
+                // Whoever drops the running end does not want the report.
+                let _ = report_to.send(conclusion.report(sampler.run()));
+                watch.reported();
+            }
+        };
+        let sampler = spawn("sampler".to_owned(), run).inspect_err(|_| watch.abort())?;
+        Ok(Running { side, watch, report, _sampler: sampler })
     }
 }
 
-/// An end under load.
-pub struct Running {}
+/// What remains to be said when the load is over.
+struct Conclusion {
+    spec: Arc<TestSpec>,
+    side: Side,
+    threads: u32,
+    links: Vec<Arc<Link>>,
+    v6: bool,
+    granted: Vec<Granted>,
+    /// Kept until here: what the far end listens on, or has put into the file system, goes with the end.
+    meeting: Meeting,
+}
+
+impl Conclusion {
+    fn report(self, sampled: Sampled) -> SideReport {
+        let Self { spec, side, threads, links, v6, granted: mut options, meeting } = self;
+        for link in &links {
+            let end = options.partition_point(|granted| granted.flow <= link.flow);
+            let start = options.partition_point(|granted| granted.flow < link.flow);
+            options::read_again(&mut options[start..end], &link.send, spec.transport, v6);
+        }
+        drop((links, meeting));
+        let Sampled { phases, intervals, totals, counters, wall_start_ns, ending, mut notes } = sampled;
+        notes.extend(
+            options::without_meaning(&end_spec(&spec, side).socket, spec.transport)
+                .into_iter()
+                .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
+        );
+        SideReport {
+            side,
+            io: pattern::resolve(&spec).name().to_owned(),
+            threads,
+            phases,
+            intervals,
+            totals,
+            options,
+            counters,
+            wall_start_ns,
+            time_wait: None,
+            ending,
+            notes,
+        }
+    }
+}
+
+/// What the test asks of one end.
+pub(crate) fn end_spec(spec: &TestSpec, side: Side) -> &crate::spec::EndSpec {
+    match side {
+        Side::Near => &spec.near,
+        Side::Far => &spec.far,
+    }
+}
+
+fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, EndError> {
+    std::thread::Builder::new().name(name).spawn(body).map_err(|source| EndError::System {
+        what: "cannot start a data thread (is the limit on threads reached? see ulimit -u)".to_owned(),
+        source,
+    })
+}
+
+/// An end under load. Dropping it aborts it.
+pub struct Running {
+    side: Side,
+    watch: Arc<Watch>,
+    report: mpsc::Receiver<SideReport>,
+    /// Never joined: it leaves after its report, and its workers before it.
+    _sampler: JoinHandle<()>,
+}
 
 impl Running {
     /// Ends the measure phase at this instant of the monotonic clock, early but whole; there is no cool-down then. Without
     /// effect on an end that has finished by then.
-    pub fn stop_at(&self, _monotonic_ns: u64) {}
+    pub fn stop_at(&self, monotonic_ns: u64) {
+        self.watch.stop_at(monotonic_ns);
+    }
 
     /// Ends everything at once: blocked threads are freed, what was measured does not count.
-    pub fn abort(&self) {}
+    pub fn abort(&self) {
+        self.watch.abort();
+    }
 
     /// Whether the load is over, every flow drained, and the report ready.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        true
+        self.watch.is_reported()
     }
 
     /// Waits for that at most so long; says whether it is so.
     #[must_use]
-    pub fn wait(&self, _at_most: Duration) -> bool {
-        true
+    pub fn wait(&self, at_most: Duration) -> bool {
+        self.watch.wait_for_report(at_most)
     }
 
     /// Waits for the end (the schedule's own, or the one that was asked for; draining is bounded) and gives the report.
     #[must_use]
     pub fn finish(self) -> SideReport {
-        unimplemented!("an end that was never started has no report")
+        self.report.recv().unwrap_or_else(|_| SideReport {
+            side: self.side,
+            io: String::new(),
+            threads: 0,
+            phases: Vec::new(),
+            intervals: Vec::new(),
+            totals: Vec::new(),
+            options: Vec::new(),
+            counters: Vec::new(),
+            wall_start_ns: 0,
+            time_wait: None,
+            ending: Ending::Failed("the sampler's thread broke down: this is a fault of the program".to_owned()),
+            notes: Vec::new(),
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // After the report there is nothing left to end.
+        self.watch.abort();
     }
 }

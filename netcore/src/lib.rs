@@ -11,6 +11,10 @@
 pub mod client;
 pub mod control;
 pub mod end;
+mod io;
 pub mod measure;
+mod pattern;
 pub mod report;
 pub mod spec;
+mod sys;
+mod transport;

@@ -135,6 +135,56 @@ pub struct FlowWindow {
     pub tcp_info: Option<TcpInfo>,
     /// Segments retransmitted in the window.
     pub retransmits: Option<u64>,
+    /// Messages by the phase of their sending; only in windows that are phases, and only for datagrams.
+    pub datagrams: Option<DatagramPhase>,
+    /// Interarrival jitter at the window's end (RFC 3550, section 6.4.1), nanoseconds; where datagrams are received.
+    pub jitter_ns: Option<u64>,
+    /// How well a paced sender kept its schedule; only in windows that are phases.
+    pub pacing: Option<Pacing>,
+}
+
+/// What became of the messages that were *sent* in a phase, whenever they arrived. Loss in a phase is `sent` at the
+/// sending end minus `received` at the receiving end: a gap that straddles an edge belongs to the phase of its sending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramPhase {
+    /// Messages that this end sent in the phase.
+    pub sent: u64,
+    /// Messages of the phase that arrived at this end, duplicates not counted.
+    pub received: u64,
+    /// Of these, messages that arrived after one with a higher sequence number.
+    pub reordered: u64,
+    /// Messages of the phase that arrived again.
+    pub duplicated: u64,
+}
+
+/// How well a paced sender kept its schedule, from its own clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pacing {
+    /// Due times that were met, or made up for.
+    pub sent: u64,
+    /// Due times that were dropped because the sender was more than `catch_up` behind.
+    pub dropped: u64,
+    /// Rate that was reached ÷ rate that was asked for − 1.
+    pub rate_error_ratio: f64,
+    /// Median gap between two due times' sends, nanoseconds.
+    pub gap_p50_ns: u64,
+    /// 99th percentile of the gaps, nanoseconds.
+    pub gap_p99_ns: u64,
+    /// Longest gap, nanoseconds.
+    pub gap_max_ns: u64,
+    /// Share of the gaps within a tenth of the one that was due, 0 … 1.
+    pub gaps_within_tenth_ratio: f64,
+}
+
+/// Connections of this host in TIME_WAIT, before and after a connect test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeWait {
+    /// Before the load.
+    pub before: u64,
+    /// After it.
+    pub after: u64,
+    /// Ephemeral ports of this host (`net.ipv4.ip_local_port_range`), or the test's own range.
+    pub ports: u64,
 }
 
 /// CPU use over a window: shares of the elapsed time, 0 … 1, over all online CPUs.
@@ -261,7 +311,7 @@ pub struct SideReport {
     pub threads: u32,
     /// Warm-up, measure and cool-down, as far as they took place.
     pub phases: Vec<Window>,
-    /// Interim intervals in order of time; each lies in one phase.
+    /// Interim intervals in order of time; each lies in one phase and the last of a phase may be shorter.
     pub intervals: Vec<Window>,
     /// Payload counters from the first byte to the last, per flow: the two ends' totals of a flow must agree.
     pub totals: Vec<FlowWindow>,
@@ -271,6 +321,8 @@ pub struct SideReport {
     pub counters: Vec<CounterWindow>,
     /// Wall clock at the measure phase's start, Unix nanoseconds.
     pub wall_start_ns: i64,
+    /// Connections in TIME_WAIT; only for the connect patterns.
+    pub time_wait: Option<TimeWait>,
     /// How it ended.
     pub ending: Ending,
     /// Facts a reader of the numbers should know (an option without effect, a clamp, …).

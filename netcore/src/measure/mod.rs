@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`clock`] | what time it is, on the clock that both ends cut their counters by |
 //! | [`counter_log`] | what the kernel and its interfaces counted: the system log and its relatives |
+//! | [`histogram`] | how latencies are spread |
 //! | [`cpu`] | how busy the machine's CPUs were between two edges |
 //! | [`host`] | what kind of machine this is |
 //! | [`nic`] | which interface the packets use, and what it is like |
@@ -12,11 +13,15 @@
 
 pub mod clock;
 pub mod counter_log;
+pub(crate) mod counters;
 pub mod cpu;
+pub mod histogram;
 pub mod host;
 mod interrupts;
 mod netlink;
 pub mod nic;
+pub(crate) mod sampler;
 mod snmp;
 mod system;
 pub mod tcp_info;
+pub(crate) mod watch;

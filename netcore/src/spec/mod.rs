@@ -9,7 +9,7 @@ pub mod support;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-pub use socket::{Cpus, EndSpec, SocketOptions};
+pub use socket::{BufferOptions, Cpus, EndSpec, SocketOptions};
 
 /// What the two ends say to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

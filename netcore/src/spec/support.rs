@@ -3,6 +3,7 @@
 //! The plan's check and the daemon's admission both ask here, so a test that passes is one that the engines can run.
 
 use super::{Direction, Io, Pattern, Stop, TestSpec, Transport};
+use crate::report::Side;
 
 /// Why a test cannot be run by these engines, whatever the machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,11 +26,12 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         (Pattern::Stream | Pattern::RequestResponse, Transport::Tcp) => {}
         _ => return no("workload", format!("this pattern over {transport} is not available yet")),
     }
-    if !matches!(spec.io, Io::Auto | Io::Blocking) {
+    let known_io = match spec.pattern {
+        Pattern::Stream => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Sendfile),
+        _ => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin),
+    };
+    if !known_io {
         return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
-    }
-    if spec.direction == Direction::Duplex {
-        return no("workload", "both directions on one connection are not available yet");
     }
     if spec.pattern != Pattern::Stream && spec.direction != Direction::Forward {
         return no("direction", "requests go from the near end to the far end: exchange `from` and `to` instead");
@@ -40,5 +42,21 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if matches!(spec.phases.stop, Stop::AfterTransactions(_)) && spec.pattern == Pattern::Stream {
         return no("transactions", "a stream has no transactions: stop it by `duration` or `bytes`");
     }
+    if matches!(spec.phases.stop, Stop::AfterBytes(_)) && spec.pattern != Pattern::Stream {
+        return no("bytes", "requests and connections are counted by `transactions`, not by `bytes`");
+    }
+    if spec.pace.is_some() {
+        return no("rate", "an offered rate is not available yet");
+    }
     Ok(())
+}
+
+/// Whether an end can learn that a counted test is over from its peer only, by way of the conversation: then an early
+/// stop is how its measurement ordinarily ends.
+#[must_use]
+pub fn learns_its_end(spec: &TestSpec, side: Side) -> bool {
+    let counted = !matches!(spec.phases.stop, Stop::AfterNs(_));
+    let connectionless = spec.transport.is_datagram();
+    let only_answers = matches!(spec.pattern, Pattern::Connect | Pattern::ConnectRequestResponse) && side == Side::Far;
+    counted && (connectionless || only_answers)
 }

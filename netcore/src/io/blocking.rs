@@ -1,0 +1,75 @@
+//! One blocking call per operation: the default, and what the peers do.
+
+use std::{io, os::fd::AsRawFd, sync::Arc};
+
+use nix::{
+    sys::socket::{MsgFlags, recv, send},
+    unistd::{read, write},
+};
+
+use super::{Channel, attempt, retry};
+use crate::transport::Link;
+
+/// `send` and `recv` on a socket.
+pub struct Blocking {
+    link: Arc<Link>,
+}
+
+impl Blocking {
+    /// Over this link.
+    #[must_use]
+    pub fn new(link: Arc<Link>) -> Self {
+        Self { link }
+    }
+}
+
+impl Channel for Blocking {
+    #[inline]
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fd = self.link.send.as_raw_fd();
+        retry(|| send(fd, bytes, MsgFlags::MSG_NOSIGNAL))
+    }
+
+    #[inline]
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        attempt(&self.link, bytes)
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let fd = self.link.receive.as_raw_fd();
+        retry(|| recv(fd, buffer, MsgFlags::empty()))
+    }
+}
+
+/// `write` and `read` on pipes.
+pub struct Pipe {
+    link: Arc<Link>,
+}
+
+impl Pipe {
+    /// Over this link.
+    #[must_use]
+    pub fn new(link: Arc<Link>) -> Self {
+        Self { link }
+    }
+}
+
+impl Channel for Pipe {
+    #[inline]
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        retry(|| write(&self.link.send, bytes))
+    }
+
+    /// Waits none the less: a pipe has no call that does not. The test's check keeps what is in flight below a pipe's
+    /// capacity, so that there is nothing to wait for.
+    #[inline]
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        self.send(bytes).map(Some)
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        retry(|| read(&self.link.receive, buffer))
+    }
+}

@@ -1,0 +1,245 @@
+//! What a flow's threads count and how they are told to stop: words of memory that one side writes and the other reads.
+//!
+//! Every counter has one writer, the thread that does the work, which keeps its own copy in a register and stores it
+//! with relaxed ordering after each operation. The sampler reads whenever it likes. Words that different threads write
+//! are never on one cache line, so that counting costs a store to a line that the thread owns.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::report::{Counts, DatagramPhase, Phase};
+
+/// A line of its own: two of 64 bytes, since processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Line<T>(pub T);
+
+/// What the sampler tells the threads of a flow.
+#[derive(Debug)]
+pub struct Orders {
+    /// The thread stops when its count (bytes of a stream's sender, transactions of a requester) has reached this.
+    limit: AtomicU64,
+    /// Which window the present belongs to: four times its number, plus its phase.
+    epoch: AtomicU64,
+}
+
+/// Written by the thread that sends.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Payload bytes that the kernel took.
+    pub bytes: AtomicU64,
+    /// Calls that moved data.
+    pub calls: AtomicU64,
+    /// Messages, and by the phase that they were marked with.
+    pub messages: AtomicU64,
+    /// Messages by the phase that they were marked with.
+    pub of_phase: [AtomicU64; 4],
+}
+
+/// Written by the thread that receives.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// Payload bytes that the kernel gave.
+    pub bytes: AtomicU64,
+    /// Calls that moved data.
+    pub calls: AtomicU64,
+    /// Messages without duplicates.
+    pub messages: AtomicU64,
+    /// Messages that arrived after a later one.
+    pub reordered: AtomicU64,
+    /// Messages that arrived again.
+    pub duplicated: AtomicU64,
+    /// Smoothed interarrival jitter (RFC 3550, section 6.4.1), nanoseconds.
+    pub jitter_ns: AtomicU64,
+    /// The first three by the phase that the sender marked the messages with.
+    pub of_phase: [PhaseOfSending; 4],
+}
+
+/// What arrived of the messages that were sent in one phase.
+#[derive(Debug, Default)]
+pub struct PhaseOfSending {
+    /// Messages without duplicates.
+    pub messages: AtomicU64,
+    /// Messages that arrived after a later one.
+    pub reordered: AtomicU64,
+    /// Messages that arrived again.
+    pub duplicated: AtomicU64,
+}
+
+/// Written by the thread that completes operations.
+#[derive(Debug, Default)]
+pub struct Operations {
+    /// Transactions.
+    pub transactions: AtomicU64,
+    /// Connections.
+    pub connections: AtomicU64,
+    /// Operations that failed without ending the test.
+    pub errors: AtomicU64,
+}
+
+/// The memory that a flow's threads and the sampler share.
+#[derive(Debug, Default)]
+pub struct FlowCell {
+    orders: Line<Orders>,
+    /// Of the sending thread.
+    pub sent: Line<Sent>,
+    /// Of the receiving thread.
+    pub received: Line<Received>,
+    /// Of the thread that completes operations.
+    pub operations: Line<Operations>,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        Self { limit: AtomicU64::new(u64::MAX), epoch: AtomicU64::new(0) }
+    }
+}
+
+impl FlowCell {
+    /// The count at which to stop: 0 means at once, `u64::MAX` never.
+    #[inline]
+    pub fn limit(&self) -> u64 {
+        self.orders.0.limit.load(Relaxed)
+    }
+
+    /// Whether the load is over.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.limit() == 0
+    }
+
+    /// Sets the count at which to stop.
+    pub fn set_limit(&self, limit: u64) {
+        self.orders.0.limit.store(limit, Relaxed);
+    }
+
+    /// The present window.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.orders.0.epoch.load(Relaxed)
+    }
+
+    /// Begins a window.
+    pub fn set_epoch(&self, epoch: u64) {
+        self.orders.0.epoch.store(epoch, Relaxed);
+    }
+
+    /// Reads every counter.
+    #[must_use]
+    pub fn read(&self) -> Counts {
+        let (sent, received, operations) = (&self.sent.0, &self.received.0, &self.operations.0);
+        Counts {
+            bytes_sent: sent.bytes.load(Relaxed),
+            bytes_received: received.bytes.load(Relaxed),
+            sends: sent.calls.load(Relaxed),
+            receives: received.calls.load(Relaxed),
+            transactions: operations.transactions.load(Relaxed),
+            connections: operations.connections.load(Relaxed),
+            errors: operations.errors.load(Relaxed),
+            messages_sent: sent.messages.load(Relaxed),
+            messages_received: received.messages.load(Relaxed),
+            reordered: received.reordered.load(Relaxed),
+            duplicated: received.duplicated.load(Relaxed),
+        }
+    }
+
+    /// The present jitter, nanoseconds.
+    #[must_use]
+    pub fn jitter_ns(&self) -> u64 {
+        self.received.0.jitter_ns.load(Relaxed)
+    }
+
+    /// What became of the messages that were marked with the phase.
+    #[must_use]
+    pub fn of_phase(&self, phase: Phase) -> DatagramPhase {
+        let index = phase_index(phase);
+        let received = &self.received.0.of_phase[index];
+        DatagramPhase {
+            sent: self.sent.0.of_phase[index].load(Relaxed),
+            received: received.messages.load(Relaxed),
+            reordered: received.reordered.load(Relaxed),
+            duplicated: received.duplicated.load(Relaxed),
+        }
+    }
+}
+
+/// The number of a phase in an epoch and in a datagram.
+#[must_use]
+pub fn phase_index(phase: Phase) -> usize {
+    match phase {
+        Phase::Warmup => 0,
+        Phase::Measure => 1,
+        Phase::Cooldown => 2,
+    }
+}
+
+/// The number for what is sent after the last phase.
+pub const AFTER: usize = 3;
+
+/// The word that stands for a window: its number and its phase.
+#[must_use]
+pub fn epoch(number: u64, phase: usize) -> u64 {
+    number << 2 | phase as u64
+}
+
+/// The phase that an epoch lies in.
+#[inline]
+#[must_use]
+pub fn phase_of(epoch: u64) -> usize {
+    (epoch & 3) as usize
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            bytes_sent: self.bytes_sent - before.bytes_sent,
+            bytes_received: self.bytes_received - before.bytes_received,
+            sends: self.sends - before.sends,
+            receives: self.receives - before.receives,
+            transactions: self.transactions - before.transactions,
+            connections: self.connections - before.connections,
+            errors: self.errors - before.errors,
+            messages_sent: self.messages_sent - before.messages_sent,
+            messages_received: self.messages_received - before.messages_received,
+            reordered: self.reordered - before.reordered,
+            duplicated: self.duplicated - before.duplicated,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_do_not_share_lines() {
+        let cell = FlowCell::default();
+        let addresses = [
+            std::ptr::from_ref(&cell.orders).addr(),
+            std::ptr::from_ref(&cell.sent).addr(),
+            std::ptr::from_ref(&cell.received).addr(),
+            std::ptr::from_ref(&cell.operations).addr(),
+        ];
+        for (i, a) in addresses.iter().enumerate() {
+            assert_eq!(a % 128, 0);
+            assert!(addresses[i + 1..].iter().all(|b| a.abs_diff(*b) >= 128));
+        }
+    }
+
+    #[test]
+    fn differences_are_by_counter() {
+        let cell = FlowCell::default();
+        cell.sent.0.bytes.store(7, Relaxed);
+        let before = cell.read();
+        cell.sent.0.bytes.store(10, Relaxed);
+        cell.operations.0.transactions.store(2, Relaxed);
+        assert_eq!(cell.read() - before, Counts { bytes_sent: 3, transactions: 2, ..Counts::default() });
+    }
+
+    #[test]
+    fn epochs_carry_their_phase() {
+        assert_eq!(phase_of(epoch(17, phase_index(Phase::Cooldown))), 2);
+        assert_ne!(epoch(1, 1), epoch(2, 1));
+    }
+}

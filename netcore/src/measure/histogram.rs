@@ -1,0 +1,155 @@
+//! Latency histograms: how a thread records without a lock, and how the sampler gets them cut at the edges.
+//!
+//! A thread records into a histogram of its own. When it sees that the epoch has changed it leaves the full one in its
+//! [`Tray`], with the epoch that it belongs to, and goes on with the empty one that lay there: one lock per window, and
+//! no allocation. A thread that is blocked in a call hands over late; the sampler sorts by epoch, not by time.
+
+use std::sync::{Mutex, PoisonError};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+pub use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+
+/// The longest latency that is told from longer ones: an hour, in nanoseconds.
+pub const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// An empty histogram of nanoseconds, three significant digits, from 1 ns to an hour.
+#[must_use]
+pub fn empty() -> Histogram<u64> {
+    // The bounds are constants that fulfil the constructor's conditions (1 ≤ low, 2·low ≤ high, digits ≤ 5).
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
+}
+
+/// Where a thread leaves histograms and the sampler takes them.
+#[derive(Debug)]
+pub struct Tray {
+    inner: Mutex<Contents>,
+}
+
+#[derive(Debug)]
+struct Contents {
+    spare: Option<Histogram<u64>>,
+    full: Vec<(u64, Histogram<u64>)>,
+}
+
+impl Default for Tray {
+    fn default() -> Self {
+        Self { inner: Mutex::new(Contents { spare: Some(empty()), full: Vec::with_capacity(4) }) }
+    }
+}
+
+impl Tray {
+    fn contents(&self) -> std::sync::MutexGuard<'_, Contents> {
+        // The contents are whole between statements, so a panic elsewhere does not spoil them.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a full histogram and takes the empty one.
+    fn exchange(&self, epoch: u64, full: &mut Histogram<u64>) {
+        let mut contents = self.contents();
+        let spare = contents.spare.take().unwrap_or_else(empty);
+        let full = std::mem::replace(full, spare);
+        if !full.is_empty() {
+            contents.full.push((epoch, full));
+        } else if contents.spare.is_none() {
+            contents.spare = Some(full);
+        }
+    }
+
+    /// Takes what has been left so far, adds it up by `add(epoch, histogram)`, and leaves an empty one for the next edge.
+    pub fn collect(&self, mut add: impl FnMut(u64, &Histogram<u64>)) {
+        let full = std::mem::take(&mut self.contents().full);
+        for (epoch, mut histogram) in full {
+            add(epoch, &histogram);
+            histogram.reset();
+            self.contents().spare.get_or_insert(histogram);
+        }
+    }
+}
+
+/// A thread's own histogram.
+pub struct Recorder<'a> {
+    tray: &'a Tray,
+    epoch: u64,
+    histogram: Histogram<u64>,
+}
+
+impl<'a> Recorder<'a> {
+    /// Records into a tray, from this epoch on.
+    #[must_use]
+    pub fn new(tray: &'a Tray, epoch: u64) -> Self {
+        Self { tray, epoch, histogram: empty() }
+    }
+
+    /// Records a latency that ended in this epoch.
+    #[inline]
+    pub fn record(&mut self, epoch: u64, nanoseconds: u64) {
+        if epoch != self.epoch {
+            self.tray.exchange(self.epoch, &mut self.histogram);
+            self.epoch = epoch;
+        }
+        if self.histogram.record(nanoseconds).is_err() {
+            self.histogram.saturating_record(nanoseconds);
+        }
+    }
+}
+
+impl Drop for Recorder<'_> {
+    fn drop(&mut self) {
+        self.tray.exchange(self.epoch, &mut self.histogram);
+    }
+}
+
+/// A histogram in HdrHistogram's V2 form, base64.
+#[must_use]
+pub fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    // Writing to memory cannot fail, and the counts of this type are in the format's range.
+    V2Serializer::new().serialize(histogram, &mut bytes).expect("a histogram can be written to memory");
+    STANDARD.encode(bytes)
+}
+
+/// Reads what [`encode`] writes; `None` for anything else.
+#[must_use]
+pub fn decode(text: &str) -> Option<Histogram<u64>> {
+    let bytes = STANDARD.decode(text).ok()?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histograms_are_cut_where_the_epoch_changes() {
+        let tray = Tray::default();
+        {
+            let mut recorder = Recorder::new(&tray, 1);
+            recorder.record(1, 100);
+            recorder.record(1, 200);
+            recorder.record(2, 300);
+            recorder.record(9, 400);
+        }
+        let mut seen = Vec::new();
+        tray.collect(|epoch, histogram| seen.push((epoch, histogram.len(), histogram.max())));
+        assert_eq!(seen, [(1, 2, 200), (2, 1, 300), (9, 1, 400)]);
+        tray.collect(|_, _| panic!("everything was taken"));
+    }
+
+    #[test]
+    fn what_is_longer_than_the_longest_is_kept_at_the_end() {
+        let tray = Tray::default();
+        Recorder::new(&tray, 0).record(0, u64::MAX);
+        tray.collect(|_, histogram| assert!(histogram.max() >= LONGEST_NS));
+    }
+
+    #[test]
+    fn histograms_travel_as_text() {
+        let mut histogram = empty();
+        histogram.record(12_345).unwrap();
+        histogram.record(99_999_999).unwrap();
+        let back = decode(&encode(&histogram)).unwrap();
+        assert_eq!((back.len(), back.min(), back.max()), (2, histogram.min(), histogram.max()));
+        assert_eq!(decode("not a histogram"), None);
+    }
+}

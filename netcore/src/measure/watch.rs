@@ -1,0 +1,249 @@
+//! What an end's threads say to each other outside the hot path: who has finished, who failed, when to stop.
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::clock::monotonic_ns;
+
+/// One per end.
+#[derive(Debug)]
+pub struct Watch {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    workers: Vec<Worker>,
+    stop_at_ns: Option<u64>,
+    aborted: bool,
+    failure: Option<String>,
+    reported: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Worker {
+    load_over_ns: Option<u64>,
+    done: bool,
+}
+
+/// Why a wait came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// The time has come.
+    Due,
+    /// The time of an early stop has come.
+    Stop,
+    /// Every worker's load is over; the last one's at this instant.
+    LoadOver(u64),
+    /// A worker has failed.
+    Failed,
+    /// Everything is to end at once.
+    Aborted,
+}
+
+impl Watch {
+    /// For so many workers.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        let state = State {
+            workers: vec![Worker::default(); workers],
+            stop_at_ns: None,
+            aborted: false,
+            failure: None,
+            reported: false,
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is whole between statements, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and wakes everybody.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    /// Waits for a change until an instant of the monotonic clock, at most.
+    fn wait_once<'a>(&self, state: MutexGuard<'a, State>, until_ns: u64) -> MutexGuard<'a, State> {
+        let left = until_ns.saturating_sub(monotonic_ns()).min(3_600_000_000_000);
+        self.changed.wait_timeout(state, Duration::from_nanos(left)).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Asks for an early stop at an instant; of several, the earliest counts.
+    pub fn stop_at(&self, at_ns: u64) {
+        self.change(|state| state.stop_at_ns = Some(state.stop_at_ns.map_or(at_ns, |earlier| earlier.min(at_ns))));
+    }
+
+    /// Asks everybody to end at once.
+    pub fn abort(&self) {
+        self.change(|state| state.aborted = true);
+    }
+
+    /// Whether that was asked for.
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        self.state().aborted
+    }
+
+    /// A worker's load is over.
+    pub fn load_over(&self, worker: usize, at_ns: u64) {
+        self.change(|state| {
+            state.workers[worker].load_over_ns.get_or_insert(at_ns);
+        });
+    }
+
+    /// A worker leaves; with a sentence if something went wrong.
+    pub fn done(&self, worker: usize, failure: Option<String>) {
+        let now = monotonic_ns();
+        self.change(|state| {
+            let worker = &mut state.workers[worker];
+            worker.load_over_ns.get_or_insert(now);
+            worker.done = true;
+            // The first failure is the cause; what follows are its consequences.
+            if state.failure.is_none() {
+                state.failure = failure;
+            }
+        });
+    }
+
+    /// The first failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.state().failure.clone()
+    }
+
+    /// The report is ready.
+    pub fn reported(&self) {
+        self.change(|state| state.reported = true);
+    }
+
+    /// Whether the report is ready.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
+        self.state().reported
+    }
+
+    /// Waits for the report at most so long.
+    #[must_use]
+    pub fn wait_for_report(&self, at_most: Duration) -> bool {
+        let deadline = Instant::now() + at_most.min(Duration::from_hours(8760));
+        let mut state = self.state();
+        while !state.reported {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// For workers: waits for the load's start; says whether there is to be a load at all.
+    #[must_use]
+    pub fn wait_for_start(&self, t0_ns: u64) -> bool {
+        let mut state = self.state();
+        loop {
+            if state.aborted {
+                return false;
+            }
+            if monotonic_ns() >= t0_ns {
+                return true;
+            }
+            state = self.wait_once(state, t0_ns);
+        }
+    }
+
+    /// For the sampler: waits until an instant or until something happens that ends the load.
+    #[must_use]
+    pub fn wait(&self, until_ns: u64) -> Wake {
+        let mut state = self.state();
+        loop {
+            if state.aborted {
+                return Wake::Aborted;
+            }
+            if state.failure.is_some() {
+                return Wake::Failed;
+            }
+            let now = monotonic_ns();
+            let stop = state.stop_at_ns.unwrap_or(u64::MAX);
+            let last = state.workers.iter().try_fold(0, |last: u64, worker| Some(last.max(worker.load_over_ns?)));
+            // What came first counts, even when the thread was woken too late to tell by the clock.
+            if let Some(last) = last.filter(|last| !state.workers.is_empty() && *last <= until_ns.min(stop)) {
+                return Wake::LoadOver(last);
+            }
+            if now >= until_ns && until_ns <= stop {
+                return Wake::Due;
+            }
+            if now >= stop {
+                return Wake::Stop;
+            }
+            state = self.wait_once(state, until_ns.min(stop));
+        }
+    }
+
+    /// Waits until every worker has left or the instant has come; says whether they all have. An abort ends the wait.
+    #[must_use]
+    pub fn wait_for_workers(&self, until_ns: u64, heed_abort: bool) -> bool {
+        let mut state = self.state();
+        loop {
+            if state.workers.iter().all(|worker| worker.done) {
+                return true;
+            }
+            if monotonic_ns() >= until_ns || (heed_abort && state.aborted) {
+                return false;
+            }
+            state = self.wait_once(state, until_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAR_AWAY: u64 = u64::MAX;
+
+    #[test]
+    fn the_load_is_over_when_the_last_worker_says_so() {
+        let watch = Watch::new(2);
+        watch.load_over(1, 50);
+        assert_eq!(watch.wait(60), Wake::Due);
+        watch.load_over(0, 70);
+        watch.load_over(0, 90);
+        assert_eq!(watch.wait(60), Wake::Due, "the edge came first");
+        watch.stop_at(monotonic_ns());
+        assert_eq!(watch.wait(FAR_AWAY), Wake::LoadOver(70), "the load was over before the stop");
+        assert!(!watch.wait_for_workers(monotonic_ns(), false));
+        watch.done(0, None);
+        watch.done(1, None);
+        assert!(watch.wait_for_workers(FAR_AWAY, false));
+    }
+
+    #[test]
+    fn an_edge_before_the_stop_comes_first() {
+        let watch = Watch::new(1);
+        let now = monotonic_ns();
+        watch.stop_at(now + 1);
+        watch.stop_at(now + 2);
+        assert_eq!(watch.wait(now), Wake::Due);
+        assert_eq!(watch.wait(FAR_AWAY), Wake::Stop);
+    }
+
+    #[test]
+    fn the_first_failure_is_the_cause() {
+        let watch = Watch::new(2);
+        watch.done(0, Some("first".into()));
+        watch.done(1, Some("second".into()));
+        assert_eq!(watch.wait(FAR_AWAY), Wake::Failed);
+        assert_eq!(watch.failure().as_deref(), Some("first"));
+        watch.abort();
+        assert_eq!(watch.wait(FAR_AWAY), Wake::Aborted);
+        assert!(!watch.wait_for_start(0));
+    }
+}

@@ -1,0 +1,149 @@
+//! The data path: the loops that both ends run, one file per pattern.
+//!
+//! A loop is chosen once, by [`run`], generic over its io method; inside it there is one system call, the stores of its
+//! counters and the load of one word that says when to stop.
+
+mod crew;
+mod request_response;
+mod stream;
+
+pub use crew::{Place, crew, thread};
+
+use std::{io, sync::Arc};
+
+use crate::{
+    io::{
+        Channel,
+        blocking::{Blocking, Pipe},
+        buffers::Buffers,
+        nonblocking::Nonblocking,
+        sendfile::Sendfile,
+        spin::Spin,
+    },
+    measure::{clock::monotonic_ns, counters::FlowCell, histogram::Tray, watch::Watch},
+    report::{Role, Side},
+    spec::{Io, TestSpec, Transport},
+    transport::Link,
+};
+
+/// What a data thread works with.
+pub struct Worker {
+    /// Its number among this end's threads.
+    pub index: usize,
+    /// The test.
+    pub spec: Arc<TestSpec>,
+    /// Which end this is.
+    pub side: Side,
+    /// What the thread does: never [`Role::Duplex`], for which there are two threads.
+    pub role: Role,
+    /// Whether another thread of this end uses the connection the other way.
+    pub duplex: bool,
+    /// The flow's counters and orders.
+    pub cell: Arc<FlowCell>,
+    /// The flow's descriptors.
+    pub link: Arc<Link>,
+    /// What is sent from.
+    pub send_buffers: Buffers,
+    /// What is received into.
+    pub receive_buffers: Buffers,
+    /// Where latencies go.
+    pub tray: Option<Arc<Tray>>,
+    /// The conversation with the sampler.
+    pub watch: Arc<Watch>,
+}
+
+/// Why a worker's loop broke.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// A call failed.
+    #[error("flow {flow} cannot {what}: {source}")]
+    Io {
+        /// Number of the flow.
+        flow: u32,
+        /// What was tried: `send`, `receive`.
+        what: &'static str,
+        /// What came back.
+        source: io::Error,
+    },
+    /// The peer ended its side of the connection in the middle of the test.
+    #[error("flow {flow}: the peer closed the connection before the test's end")]
+    Closed {
+        /// Number of the flow.
+        flow: u32,
+    },
+    /// More came than was asked for.
+    #[error("flow {flow}: the peer sends what nobody asked for: are both ends running the same test?")]
+    Surplus {
+        /// Number of the flow.
+        flow: u32,
+    },
+    /// A byte that arrived is not the one that was sent.
+    #[error("flow {flow}: wrong data: byte {at} of the stream is not what was sent")]
+    Corrupt {
+        /// Number of the flow.
+        flow: u32,
+        /// Its place in the stream, from 0.
+        at: u64,
+    },
+}
+
+impl Worker {
+    /// The error for a call that failed.
+    fn fault(&self, what: &'static str) -> impl FnOnce(io::Error) -> Fault {
+        let flow = self.link.flow;
+        move |source| Fault::Io { flow, what, source }
+    }
+
+    /// The load is over for this thread; what follows is the orderly end.
+    fn load_over(&self) {
+        self.watch.load_over(self.index, monotonic_ns());
+    }
+
+    /// Whether the present end of the test explains that a call failed: the peer, or this end by force, has closed.
+    fn is_over(&self) -> bool {
+        self.cell.is_over()
+    }
+}
+
+/// Reads what still comes, to the end of the stream, so that the peer's last bytes do not meet a closed socket, which
+/// would answer with a reset and destroy what the peer has not read yet.
+fn drain(channel: &mut impl Channel) {
+    let mut rest = [0; 4096];
+    while let Ok(1..) = channel.receive(&mut rest) {}
+}
+
+/// The method that [`Io::Auto`] stands for.
+#[must_use]
+pub fn resolve(spec: &TestSpec) -> Io {
+    match spec.io {
+        Io::Auto => Io::Blocking,
+        chosen => chosen,
+    }
+}
+
+/// Runs a thread's loop from the load's start to the orderly end.
+pub fn run(worker: &mut Worker) -> Result<(), Fault> {
+    let link = worker.link.clone();
+    if worker.spec.transport == Transport::Pipe {
+        return over(worker, Pipe::new(link));
+    }
+    match (resolve(&worker.spec), worker.role) {
+        (Io::Nonblocking, _) => over(worker, Nonblocking::new(link)),
+        (Io::Spin, _) => over(worker, Spin::new(link)),
+        (Io::Sendfile, Role::Sender) => {
+            let channel =
+                Sendfile::new(link, &worker.send_buffers).map_err(worker.fault("make a file to send from"))?;
+            over(worker, channel)
+        }
+        _ => over(worker, Blocking::new(link)),
+    }
+}
+
+fn over<C: Channel>(worker: &mut Worker, channel: C) -> Result<(), Fault> {
+    match worker.role {
+        Role::Sender => stream::send(worker, channel),
+        Role::Receiver | Role::Duplex => stream::receive(worker, channel),
+        Role::Requester => request_response::request(worker, channel),
+        Role::Responder => request_response::respond(worker, channel),
+    }
+}

@@ -1,0 +1,250 @@
+//! Requests and responses on connections that stay open.
+//!
+//! Each request is one send call. With more than one in flight a read may return several responses; each of them is
+//! answered by one send call of a new request, all timed with the clock reading that followed the read. With `coalesce`
+//! the requester refills with one call for all of them and the responder answers likewise: fewer system calls, and other
+//! semantics than netperf's bursts.
+//!
+//! netperf's burst form deadlocks where requests and responses in flight exceed the socket buffers, since both ends
+//! block in send. Here the requester never blocks in send while answers are owed to it: what does not fit at once waits
+//! until one of them has been read.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Instant};
+
+use super::{Fault, Worker, drain};
+use crate::{io::Channel, measure::histogram::Recorder};
+
+/// When each request in flight was sent, oldest first: a ring as large as there may be.
+struct Stamps {
+    times: Vec<Instant>,
+    first: usize,
+    count: usize,
+}
+
+impl Stamps {
+    fn new(capacity: usize) -> Self {
+        Self { times: vec![Instant::now(); capacity], first: 0, count: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, time: Instant) {
+        let at = (self.first + self.count) % self.times.len();
+        self.times[at] = time;
+        self.count += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Instant {
+        let time = self.times[self.first];
+        self.first = (self.first + 1) % self.times.len();
+        self.count -= 1;
+        time
+    }
+}
+
+/// Nanoseconds between two readings.
+#[inline]
+fn between(start: Instant, end: Instant) -> u64 {
+    // A transaction of 584 years does not happen.
+    #[expect(clippy::cast_possible_truncation)]
+    let nanoseconds = end.saturating_duration_since(start).as_nanos() as u64;
+    nanoseconds
+}
+
+/// A requester's counters, in registers, stored after each operation.
+#[derive(Default)]
+struct Tally {
+    bytes_sent: u64,
+    sends: u64,
+    bytes_received: u64,
+    receives: u64,
+    transactions: u64,
+}
+
+impl Tally {
+    #[inline]
+    fn sent(&mut self, worker: &Worker, bytes: usize, calls: u64) {
+        self.bytes_sent += bytes as u64;
+        self.sends += calls;
+        worker.cell.sent.0.bytes.store(self.bytes_sent, Relaxed);
+        worker.cell.sent.0.calls.store(self.sends, Relaxed);
+    }
+
+    #[inline]
+    fn received(&mut self, worker: &Worker, bytes: usize) {
+        self.bytes_received += bytes as u64;
+        self.receives += 1;
+        worker.cell.received.0.bytes.store(self.bytes_received, Relaxed);
+        worker.cell.received.0.calls.store(self.receives, Relaxed);
+    }
+
+    #[inline]
+    fn completed(&mut self, worker: &Worker, transactions: usize) {
+        self.transactions += transactions as u64;
+        worker.cell.operations.0.transactions.store(self.transactions, Relaxed);
+    }
+}
+
+/// The requesting loop and its orderly end.
+pub fn request<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
+    let tray = worker.tray.clone().unwrap_or_default();
+    let recorder = Recorder::new(&tray, worker.cell.epoch());
+    let result = if worker.spec.inflight == 1 {
+        one_at_a_time(worker, &mut channel, recorder)
+    } else {
+        several(worker, &mut channel, recorder)
+    };
+    let over = worker.is_over();
+    worker.load_over();
+    worker.link.end_of_stream();
+    match result {
+        Err(_) if over => Ok(()),
+        Err(fault) => Err(fault),
+        Ok(()) => {
+            drain(&mut channel);
+            Ok(())
+        }
+    }
+}
+
+fn one_at_a_time<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder<'_>) -> Result<(), Fault> {
+    let response_bytes = worker.receive_buffers.size();
+    let mut tally = Tally::default();
+    let mut start = Instant::now();
+    while tally.transactions < worker.cell.limit() {
+        worker.send_buffers.touch();
+        let request = worker.send_buffers.present();
+        let calls = channel.send_all(request).map_err(worker.fault("send a request"))?;
+        tally.sent(worker, request.len(), calls);
+        let mut got = 0;
+        while got < response_bytes {
+            let n = channel
+                .receive(&mut worker.receive_buffers.present_mut()[got..])
+                .map_err(worker.fault("receive a response"))?;
+            if n == 0 {
+                return Err(Fault::Closed { flow: worker.link.flow });
+            }
+            got += n;
+            tally.received(worker, n);
+        }
+        // The answer's arrival is the next request's start: one reading per transaction.
+        let now = Instant::now();
+        tally.completed(worker, 1);
+        recorder.record(worker.cell.epoch(), between(start, now));
+        start = now;
+        worker.receive_buffers.touch();
+        worker.receive_buffers.advance();
+        worker.send_buffers.advance();
+    }
+    Ok(())
+}
+
+fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder<'_>) -> Result<(), Fault> {
+    let inflight = worker.spec.inflight as usize;
+    let (request_bytes, response_bytes) = (worker.send_buffers.size(), size(worker.spec.sizes.response_bytes));
+    let coalesce = worker.spec.coalesce;
+    // All requests of a refill, side by side.
+    let batch = if coalesce { worker.send_buffers.present().repeat(inflight) } else { Vec::new() };
+    let mut stamps = Stamps::new(inflight);
+    let mut tally = Tally::default();
+    // Requests that there is room for in flight, how much of the next one has gone, and how many ever went.
+    let (mut owed, mut partly, mut begun) = (inflight, 0, 0u64);
+    // How much of a response has come.
+    let mut got = 0;
+    let mut now = Instant::now();
+    loop {
+        // A stop by count ends with exactly that many.
+        let left = worker.cell.limit().saturating_sub(begun);
+        let mut allowed = owed.min(usize::try_from(left).unwrap_or(usize::MAX));
+        while allowed > 0 {
+            let bytes = if coalesce { &batch[..allowed * request_bytes] } else { worker.send_buffers.present() };
+            let sent = if stamps.count == 0 {
+                channel.send(&bytes[partly..])
+            } else {
+                match channel.try_send(&bytes[partly..]) {
+                    // An answer is owed and will come, whatever happens to this request: read it first.
+                    Ok(None) => break,
+                    Ok(Some(sent)) => Ok(sent),
+                    Err(error) => Err(error),
+                }
+            };
+            let sent = sent.map_err(worker.fault("send a request"))?;
+            tally.sent(worker, sent, 1);
+            partly += sent;
+            let whole = partly / request_bytes;
+            partly %= request_bytes;
+            (0..whole).for_each(|_| stamps.push(now));
+            (owed, allowed, begun) = (owed - whole, allowed - whole, begun + whole as u64);
+        }
+        if stamps.count == 0 {
+            return Ok(());
+        }
+        let n = channel.receive(worker.receive_buffers.present_mut()).map_err(worker.fault("receive a response"))?;
+        if n == 0 {
+            return Err(Fault::Closed { flow: worker.link.flow });
+        }
+        now = Instant::now();
+        tally.received(worker, n);
+        let completed = (got + n) / response_bytes;
+        got = (got + n) % response_bytes;
+        if completed > stamps.count {
+            return Err(Fault::Surplus { flow: worker.link.flow });
+        }
+        let epoch = worker.cell.epoch();
+        (0..completed).for_each(|_| recorder.record(epoch, between(stamps.pop(), now)));
+        tally.completed(worker, completed);
+        owed += completed;
+    }
+}
+
+/// A size that was allocated, so that it fits.
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// The answering loop and its orderly end.
+pub fn respond<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
+    let result = respond_loop(worker, &mut channel);
+    let over = worker.is_over();
+    worker.load_over();
+    worker.link.end_of_stream();
+    if over { Ok(()) } else { result }
+}
+
+fn respond_loop<C: Channel>(worker: &mut Worker, channel: &mut C) -> Result<(), Fault> {
+    let (request_bytes, response_bytes) = (size(worker.spec.sizes.request_bytes), worker.send_buffers.size());
+    let coalesce = worker.spec.coalesce;
+    let batch = if coalesce { worker.send_buffers.present().repeat(worker.spec.inflight as usize) } else { Vec::new() };
+    let mut tally = Tally::default();
+    let mut got = 0;
+    loop {
+        let n = channel.receive(worker.receive_buffers.present_mut()).map_err(worker.fault("receive a request"))?;
+        if n == 0 {
+            return Ok(());
+        }
+        tally.received(worker, n);
+        let requests = (got + n) / request_bytes;
+        got = (got + n) % request_bytes;
+        if requests == 0 {
+            continue;
+        }
+        worker.receive_buffers.touch();
+        worker.receive_buffers.advance();
+        if coalesce {
+            let Some(responses) = batch.get(..requests * response_bytes) else {
+                return Err(Fault::Surplus { flow: worker.link.flow });
+            };
+            let calls = channel.send_all(responses).map_err(worker.fault("send a response"))?;
+            tally.sent(worker, responses.len(), calls);
+            tally.completed(worker, requests);
+            continue;
+        }
+        for _ in 0..requests {
+            worker.send_buffers.touch();
+            let calls = channel.send_all(worker.send_buffers.present()).map_err(worker.fault("send a response"))?;
+            worker.send_buffers.advance();
+            tally.sent(worker, response_bytes, calls);
+            tally.completed(worker, 1);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One end sends without waiting for answers.
+//!
+//! The end is handshaked: the sender says that no more comes, the receiver reads to that end and says so in turn. So the
+//! totals of the two ends agree to the byte.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Instant};
+
+use super::{Fault, Worker, drain};
+use crate::{
+    io::{Channel, buffers::Expected},
+    measure::histogram::Recorder,
+    report::Side,
+};
+
+/// Whether each call is timed: chosen before the loop.
+trait Timing {
+    fn begin(&mut self);
+    fn end(&mut self, epoch: impl FnOnce() -> u64);
+}
+
+/// No clock is read.
+struct Untimed;
+
+impl Timing for Untimed {
+    #[inline]
+    fn begin(&mut self) {}
+    #[inline]
+    fn end(&mut self, _epoch: impl FnOnce() -> u64) {}
+}
+
+/// Two readings per call, since a stream's thread may do other things between calls.
+struct Timed<'a> {
+    recorder: Recorder<'a>,
+    start: Instant,
+}
+
+impl Timing for Timed<'_> {
+    #[inline]
+    fn begin(&mut self) {
+        self.start = Instant::now();
+    }
+
+    #[inline]
+    fn end(&mut self, epoch: impl FnOnce() -> u64) {
+        let elapsed = self.start.elapsed();
+        // A call of 584 years does not happen.
+        #[expect(clippy::cast_possible_truncation)]
+        self.recorder.record(epoch(), elapsed.as_nanos() as u64);
+    }
+}
+
+/// The sending loop and its orderly end.
+pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
+    match worker.tray.clone() {
+        Some(tray) => {
+            let recorder = Recorder::new(&tray, worker.cell.epoch());
+            send_loop(worker, &mut channel, Timed { recorder, start: Instant::now() })?;
+        }
+        None => send_loop(worker, &mut channel, Untimed)?,
+    }
+    worker.load_over();
+    worker.link.end_of_stream();
+    if !worker.duplex {
+        drain(&mut channel);
+    }
+    Ok(())
+}
+
+fn send_loop<C: Channel, T: Timing>(worker: &mut Worker, channel: &mut C, mut timing: T) -> Result<(), Fault> {
+    let (mut bytes, mut calls) = (0u64, 0u64);
+    // How much of the present message has gone: a call may take less than it is given.
+    let mut at = 0usize;
+    let size = worker.send_buffers.size();
+    let failed = loop {
+        let limit = worker.cell.limit();
+        if bytes >= limit {
+            break None;
+        }
+        if at == 0 {
+            worker.send_buffers.touch();
+        }
+        let left = usize::try_from(limit - bytes).unwrap_or(usize::MAX);
+        let piece = &worker.send_buffers.present()[at..size.min(at.saturating_add(left))];
+        timing.begin();
+        match channel.send(piece) {
+            Ok(n) => {
+                timing.end(|| worker.cell.epoch());
+                bytes += n as u64;
+                calls += 1;
+                worker.cell.sent.0.bytes.store(bytes, Relaxed);
+                worker.cell.sent.0.calls.store(calls, Relaxed);
+                at += n;
+                if at == size {
+                    at = 0;
+                    worker.send_buffers.advance();
+                }
+            }
+            Err(error) => break Some(error),
+        }
+    };
+    match failed {
+        Some(error) if !worker.is_over() => Err(worker.fault("send")(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The receiving loop and its orderly end.
+pub fn receive<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
+    let mut expected = if worker.spec.integrity { Some(expected(worker)?) } else { None };
+    match worker.tray.clone() {
+        Some(tray) => {
+            let recorder = Recorder::new(&tray, worker.cell.epoch());
+            receive_loop(worker, &mut channel, Timed { recorder, start: Instant::now() }, &mut expected)?;
+        }
+        None => receive_loop(worker, &mut channel, Untimed, &mut expected)?,
+    }
+    worker.load_over();
+    if !worker.duplex {
+        worker.link.end_of_stream();
+    }
+    Ok(())
+}
+
+/// What the peer sends, made anew from the test itself.
+fn expected(worker: &Worker) -> Result<Expected, Fault> {
+    let sender = match worker.side {
+        Side::Near => &worker.spec.far,
+        Side::Far => &worker.spec.near,
+    };
+    Expected::new(worker.spec.sizes.message_bytes, &sender.buffers, &worker.spec.payload)
+        .map_err(|error| worker.fault("know what to expect")(std::io::Error::other(error)))
+}
+
+fn receive_loop<C: Channel, T: Timing>(
+    worker: &mut Worker,
+    channel: &mut C,
+    mut timing: T,
+    expected: &mut Option<Expected>,
+) -> Result<(), Fault> {
+    let (mut bytes, mut calls) = (0u64, 0u64);
+    loop {
+        timing.begin();
+        match channel.receive(worker.receive_buffers.present_mut()) {
+            Ok(0) => return Ok(()),
+            Ok(n) => {
+                timing.end(|| worker.cell.epoch());
+                if let Some(expected) = expected {
+                    expected
+                        .check(&worker.receive_buffers.present()[..n])
+                        .map_err(|at| Fault::Corrupt { flow: worker.link.flow, at: bytes + at as u64 })?;
+                }
+                bytes += n as u64;
+                calls += 1;
+                worker.cell.received.0.bytes.store(bytes, Relaxed);
+                worker.cell.received.0.calls.store(calls, Relaxed);
+                worker.receive_buffers.touch();
+                worker.receive_buffers.advance();
+            }
+            Err(_) if worker.is_over() => return Ok(()),
+            Err(error) => return Err(worker.fault("receive")(error)),
+        }
+    }
+}

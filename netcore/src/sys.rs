@@ -1,0 +1,94 @@
+//! System calls that neither `std` nor `nix` offers in the form the engines need. The only `unsafe` of the data path.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+};
+
+/// Turns the C convention (-1 and `errno`) into a result.
+fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+/// A socket of any family, kind and protocol, by number, so that protocols which `nix` has no name for can be asked for.
+/// It is closed on exec.
+pub fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: socket(2) takes three integers; a descriptor that it returns is new and nobody else's.
+    unsafe { check(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol)).map(|fd| OwnedFd::from_raw_fd(fd)) }
+}
+
+/// Accepts a connection; the peer's address is not asked for. `flags`: `SOCK_NONBLOCK` or 0.
+pub fn accept(listener: &impl AsFd, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let listener = listener.as_fd().as_raw_fd();
+    // SAFETY: null pointers say that the address is not wanted; a descriptor that it returns is new and nobody else's.
+    unsafe {
+        let fd = libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags | libc::SOCK_CLOEXEC);
+        check(fd).map(|fd| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Sets an option whose value is some bytes.
+pub fn set_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
+    // SAFETY: the pointer and the length are those of a live slice, which the kernel only reads.
+    unsafe {
+        check(libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_ptr().cast(), length)).map(|_| ())
+    }
+}
+
+/// Sets an option whose value is an `int`.
+pub fn set_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: i32) -> io::Result<()> {
+    set_bytes(socket, level, name, &value.to_ne_bytes())
+}
+
+/// Reads an option into `value` and says how many bytes of it the kernel wrote.
+pub fn get_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
+    // SAFETY: the pointer and the length are those of a live mutable slice; the kernel writes at most `length` bytes.
+    unsafe {
+        check(libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut length))?;
+    }
+    Ok(length as usize)
+}
+
+/// Reads an option whose value is an `int`.
+pub fn get_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
+    let mut value = [0; 4];
+    get_bytes(socket, level, name, &mut value)?;
+    Ok(i32::from_ne_bytes(value))
+}
+
+/// Wakes the calling thread from sleeps as near to its due time as the hardware's timer allows; by default the kernel
+/// may be 50 µs late to save wake-ups.
+pub fn precise_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes one integer and concerns the calling thread only.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_read_back_and_refusals_are_errors() {
+        let socket = socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        set_int(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1).unwrap();
+        assert_eq!(get_int(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY).unwrap(), 1);
+        set_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"reno").unwrap();
+        let mut name = [0; 16];
+        get_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name).unwrap();
+        assert!(name.starts_with(b"reno\0"));
+        assert!(set_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"no such").is_err());
+        assert!(self::socket(libc::AF_INET, 99, 0).is_err());
+        assert_eq!(accept(&socket, 0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn timers_can_be_made_precise() {
+        precise_timers();
+        // SAFETY: PR_GET_TIMERSLACK takes no argument.
+        assert_eq!(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }, 1);
+    }
+}

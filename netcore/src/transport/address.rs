@@ -1,0 +1,152 @@
+//! Addresses of every family in one type.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::{AsRawFd, OwnedFd},
+    path::PathBuf,
+};
+
+use nix::sys::socket::{SockaddrLike, SockaddrStorage, UnixAddr, VsockAddr, bind, connect, getpeername, getsockname};
+
+use crate::{
+    end::EndError,
+    spec::{Family, TestSpec},
+};
+
+/// Where a data socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// IP address and port.
+    Ip(SocketAddr),
+    /// Path in the file system.
+    Path(PathBuf),
+    /// Context identifier and port.
+    Vsock(u32, u32),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => write!(f, "{address}"),
+            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::Vsock(cid, port) => write!(f, "vsock {cid}:{port}"),
+        }
+    }
+}
+
+impl Address {
+    /// The family, as socket(2) takes it.
+    #[must_use]
+    pub fn family(&self) -> libc::c_int {
+        match self {
+            Self::Ip(SocketAddr::V4(_)) => libc::AF_INET,
+            Self::Ip(SocketAddr::V6(_)) => libc::AF_INET6,
+            Self::Path(_) => libc::AF_UNIX,
+            Self::Vsock(..) => libc::AF_VSOCK,
+        }
+    }
+
+    /// Calls `with` with the address as the kernel takes it.
+    fn with<T>(&self, with: impl Fn(&dyn SockaddrLike) -> nix::Result<T>) -> nix::Result<T> {
+        match self {
+            Self::Ip(address) => with(&SockaddrStorage::from(*address)),
+            Self::Path(path) => with(&UnixAddr::new(path)?),
+            Self::Vsock(cid, port) => with(&VsockAddr::new(*cid, *port)),
+        }
+    }
+
+    /// Binds a socket to the address.
+    pub fn bind(&self, socket: &OwnedFd) -> Result<(), EndError> {
+        self.with(|address| bind(socket.as_raw_fd(), address)).map_err(|error| {
+            let hint = match error {
+                nix::Error::EADDRINUSE => ", which is in use: choose another port or wait for its owner to end",
+                nix::Error::EADDRNOTAVAIL => ", which is no address of this host",
+                nix::Error::EACCES => ", for which the permission is missing",
+                _ => "",
+            };
+            EndError::System { what: format!("cannot bind a data socket to {self}{hint}"), source: error.into() }
+        })
+    }
+
+    /// Connects a socket to the address (or begins to, where it is non-blocking).
+    pub fn connect(&self, socket: &OwnedFd) -> nix::Result<()> {
+        self.with(|address| connect(socket.as_raw_fd(), address))
+    }
+}
+
+/// The IP address and port that a socket is bound to.
+pub fn local_ip(socket: &OwnedFd) -> Result<SocketAddr, EndError> {
+    ip(getsockname(socket.as_raw_fd()))
+}
+
+/// The IP address and port that a socket is connected to.
+pub fn peer_ip(socket: &OwnedFd) -> Result<SocketAddr, EndError> {
+    ip(getpeername(socket.as_raw_fd()))
+}
+
+fn ip(name: nix::Result<SockaddrStorage>) -> Result<SocketAddr, EndError> {
+    let name = name.map_err(|error| EndError::System {
+        what: "cannot read a data socket's address".into(),
+        source: error.into(),
+    })?;
+    if let Some(v4) = name.as_sockaddr_in() {
+        return Ok(SocketAddr::from((v4.ip(), v4.port())));
+    }
+    name.as_sockaddr_in6()
+        .map(|v6| SocketAddr::from((v6.ip(), v6.port())))
+        .ok_or_else(|| EndError::Impossible("a data socket has no IP address".into()))
+}
+
+/// The local IP address of flow `flow` at the far end, and whether it was chosen by the test or the session.
+#[must_use]
+pub fn listening_ip(spec: &TestSpec, data_ip: Option<IpAddr>, flow: u32) -> (IpAddr, bool) {
+    let bind = &spec.far.bind;
+    if let Some(&address) = bind.get(flow as usize % bind.len().max(1)) {
+        return (address, true);
+    }
+    match (data_ip, spec.family) {
+        (Some(address), _) => (address, false),
+        (None, Family::V4) => (Ipv4Addr::UNSPECIFIED.into(), false),
+        // One IPv6 socket takes connections of both versions, unless the test asks for one of them.
+        (None, Family::Any | Family::V6) => (Ipv6Addr::UNSPECIFIED.into(), false),
+    }
+}
+
+/// The local address that the near end binds flow `flow` to; `None`: the route and the kernel choose.
+#[must_use]
+pub fn near_bind(spec: &TestSpec, data_ip: Option<IpAddr>, peer: IpAddr, flow: u32) -> Option<SocketAddr> {
+    let bind = &spec.near.bind;
+    let address = bind.get(flow as usize % bind.len().max(1)).copied().or(data_ip);
+    let port = spec.near.port.map_or(0, |port| port.wrapping_add(u16::try_from(flow).unwrap_or(u16::MAX)));
+    let unspecified =
+        if peer.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) };
+    match (address, port) {
+        (None, 0) => None,
+        (address, port) => Some((address.unwrap_or(unspecified), port).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Pattern, Transport};
+
+    #[test]
+    fn near_ends_bind_only_what_is_asked_for() {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        let peer = "127.0.0.1".parse().unwrap();
+        assert_eq!(near_bind(&spec, None, peer, 0), None);
+        spec.near.port = Some(5000);
+        assert_eq!(near_bind(&spec, None, peer, 2), Some("0.0.0.0:5002".parse().unwrap()));
+        spec.near.bind = vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
+        assert_eq!(near_bind(&spec, None, peer, 3), Some("127.0.0.3:5003".parse().unwrap()));
+    }
+
+    #[test]
+    fn an_address_that_is_not_ours_is_named() {
+        let socket = crate::sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        let error = Address::Ip("192.0.2.1:0".parse().unwrap()).bind(&socket).unwrap_err().to_string();
+        assert!(error.contains("192.0.2.1") && error.contains("no address of this host"), "{error}");
+    }
+}

@@ -1,0 +1,283 @@
+//! Connections: listen, connect, accept, and the proof that a connection belongs to the session.
+//!
+//! A data connection begins with a preamble: eight bytes that name the protocol, the session's token and the flow's
+//! number. The far end reads the preambles of all newcomers at the same time, so that one that says nothing holds up
+//! nobody, and drops whoever has not the token.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, Ipv4Addr},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    time::Duration,
+};
+
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::socket::{Backlog, MsgFlags, listen, recv, send},
+};
+
+use super::{Deadline, Protocol, address::Address, options};
+use crate::{
+    end::{EndError, Token},
+    spec::{EndSpec, SocketOptions},
+    sys,
+};
+
+/// The first bytes of a data connection.
+const MAGIC: &[u8; 8] = b"plumbln1";
+
+/// Length of a preamble, bytes. It is no payload, but the kernel counts it as data.
+pub const PREAMBLE_BYTES: usize = 8 + 16 + 4;
+
+/// Newcomers that may owe their preamble at the same time; past that the oldest is dropped.
+const NEWCOMERS: usize = 1024;
+
+/// What a connection sends before its payload.
+#[must_use]
+pub fn preamble(token: &Token, flow: u32) -> [u8; PREAMBLE_BYTES] {
+    let mut bytes = [0; PREAMBLE_BYTES];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..24].copy_from_slice(token);
+    bytes[24..].copy_from_slice(&flow.to_le_bytes());
+    bytes
+}
+
+/// The flow's number, if the preamble is one of this session.
+#[must_use]
+pub fn flow_of(bytes: &[u8], token: &Token) -> Option<u32> {
+    let bytes: &[u8; PREAMBLE_BYTES] = bytes.try_into().ok()?;
+    // The token is compared to its end whatever it holds, so that the time taken tells a stranger nothing.
+    let differences = bytes[8..24].iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
+    (bytes[..8] == *MAGIC && differences == 0).then(|| u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]))
+}
+
+fn system(what: impl Into<String>) -> impl FnOnce(nix::Error) -> EndError {
+    move |error| EndError::System { what: what.into(), source: error.into() }
+}
+
+/// Switches a descriptor between blocking and non-blocking.
+pub fn set_blocking(fd: &OwnedFd, blocking: bool) -> Result<(), EndError> {
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map_err(system("cannot read a socket's mode"))?;
+    let mut flags = OFlag::from_bits_retain(flags);
+    flags.set(OFlag::O_NONBLOCK, !blocking);
+    fcntl(fd, FcntlArg::F_SETFL(flags)).map_err(system("cannot set a socket's mode")).map(|_| ())
+}
+
+/// A socket that listens, with its options set before, since connections inherit them.
+pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u32) -> Result<OwnedFd, EndError> {
+    let socket = protocol.socket(address.family())?;
+    if let Address::Ip(ip) = address {
+        sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
+            .map_err(|source| EndError::System { what: "cannot set SO_REUSEADDR".into(), source })?;
+        if ip.ip().is_unspecified() && ip.is_ipv6() {
+            sys::set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
+                .map_err(|source| EndError::System { what: "cannot listen on both IP versions".into(), source })?;
+        }
+    }
+    let v6 = address.family() == libc::AF_INET6;
+    options::apply(&socket, &end.socket, protocol.transport, v6)?;
+    if protocol.transport.is_tcp() {
+        let set = |name: &str, option, value| {
+            sys::set_int(&socket, libc::IPPROTO_TCP, option, value)
+                .map_err(|source| EndError::System { what: format!("the kernel refuses {name} = {value}"), source })
+        };
+        if end.socket.fastopen == Some(true) {
+            set("fastopen", libc::TCP_FASTOPEN, 1024)?;
+        }
+        if let Some(seconds) = end.socket.defer_accept {
+            set("defer_accept", libc::TCP_DEFER_ACCEPT, i32::try_from(seconds).unwrap_or(i32::MAX))?;
+        }
+    }
+    address.bind(&socket)?;
+    let backlog = Backlog::new(i32::try_from(backlog).unwrap_or(i32::MAX).min(4096)).unwrap_or(Backlog::MAXCONN);
+    listen(&socket, backlog).map_err(system(format!("cannot listen on {address}")))?;
+    Ok(socket)
+}
+
+/// Listens on an address, or on every IPv4 address where the host has no IPv6.
+pub fn listen_on(protocol: Protocol, ip: IpAddr, port: u16, end: &EndSpec, backlog: u32) -> Result<OwnedFd, EndError> {
+    let on = |ip: IpAddr| listener(protocol, &Address::Ip((ip, port).into()), end, backlog);
+    match on(ip) {
+        Err(EndError::System { source, .. })
+            if ip.is_ipv6()
+                && ip.is_unspecified()
+                && matches!(source.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) =>
+        {
+            on(Ipv4Addr::UNSPECIFIED.into())
+        }
+        other => other,
+    }
+}
+
+/// A new socket with its options, bound where the test says so, connected in time.
+pub fn connect(
+    protocol: Protocol,
+    from: Option<&Address>,
+    to: &Address,
+    socket_options: &SocketOptions,
+    deadline: &Deadline,
+) -> Result<OwnedFd, EndError> {
+    let socket = protocol.socket(to.family())?;
+    options::apply(&socket, socket_options, protocol.transport, to.family() == libc::AF_INET6)?;
+    if socket_options.fastopen == Some(true) && protocol.transport.is_tcp() {
+        sys::set_int(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
+            .map_err(|source| EndError::System { what: "the kernel refuses fastopen".into(), source })?;
+    }
+    if let Some(from) = from {
+        sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
+            .map_err(|source| EndError::System { what: "cannot set SO_REUSEADDR".into(), source })?;
+        from.bind(&socket)?;
+    }
+    set_blocking(&socket, false)?;
+    let failed = |source: io::Error| {
+        let hint = match source.raw_os_error() {
+            Some(libc::ECONNREFUSED) => " (is the data port open in the firewall between the hosts?)",
+            Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => " (the local port is taken or in TIME_WAIT)",
+            _ => "",
+        };
+        EndError::System { what: format!("cannot open a data connection to {to}{hint}"), source }
+    };
+    match to.connect(&socket) {
+        Ok(()) => {}
+        Err(nix::Error::EINPROGRESS | nix::Error::EAGAIN) => {
+            if !wait(&socket, PollFlags::POLLOUT, deadline.left())? {
+                return Err(deadline.missed(0, 1, &format!("no answer from {to}: is a firewall between the hosts?")));
+            }
+            match sys::get_int(&socket, libc::SOL_SOCKET, libc::SO_ERROR).map_err(failed)? {
+                0 => {}
+                error => return Err(failed(io::Error::from_raw_os_error(error))),
+            }
+        }
+        Err(error) => return Err(failed(error.into())),
+    }
+    set_blocking(&socket, true)?;
+    Ok(socket)
+}
+
+/// Sends the proof that a new connection belongs to the session.
+pub fn prove(socket: &OwnedFd, token: &Token, flow: u32) -> Result<(), EndError> {
+    let bytes = preamble(token, flow);
+    let mut sent = 0;
+    while sent < bytes.len() {
+        // A new connection's buffer is empty, so this cannot block.
+        sent += send(socket.as_raw_fd(), &bytes[sent..], MsgFlags::MSG_NOSIGNAL)
+            .map_err(system("cannot begin a data connection"))?;
+    }
+    Ok(())
+}
+
+/// Waits for an event; says whether it came in time.
+pub fn wait(fd: &impl AsFd, events: PollFlags, at_most: Duration) -> Result<bool, EndError> {
+    let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
+    match poll(&mut [PollFd::new(fd.as_fd(), events)], timeout) {
+        Ok(n) => Ok(n > 0),
+        // Whoever waits looks at the clock and waits again.
+        Err(nix::Error::EINTR) => Ok(false),
+        Err(error) => Err(system("cannot wait for a data connection")(error)),
+    }
+}
+
+/// A connection that owes its preamble.
+struct Newcomer {
+    socket: OwnedFd,
+    bytes: [u8; PREAMBLE_BYTES],
+    got: usize,
+}
+
+impl Newcomer {
+    /// Reads on; `Ok(true)`: the preamble is whole; an error: it never will be.
+    fn read(&mut self) -> Result<bool, ()> {
+        match recv(self.socket.as_raw_fd(), &mut self.bytes[self.got..], MsgFlags::MSG_DONTWAIT) {
+            Ok(0) => Err(()),
+            Ok(n) => {
+                self.got += n;
+                Ok(self.got == PREAMBLE_BYTES)
+            }
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(false),
+            Err(_) => Err(()),
+        }
+    }
+}
+
+/// Accepts until `accept(flow, socket)` has taken a connection for each of `flows`, or the time is up. A connection
+/// without the token, or for a flow that is there already, is dropped.
+pub fn accept_flows(
+    listener: &OwnedFd,
+    token: &Token,
+    flows: u32,
+    deadline: &Deadline,
+) -> Result<Vec<OwnedFd>, EndError> {
+    set_blocking(listener, false)?;
+    let mut found: Vec<Option<OwnedFd>> = (0..flows).map(|_| None).collect();
+    let mut newcomers: VecDeque<Newcomer> = VecDeque::new();
+    let mut missing = flows;
+    while missing > 0 {
+        let left = deadline.left();
+        if left.is_zero() {
+            let hint = "the peer's data connections did not arrive; is the data port open in the firewall?";
+            return Err(deadline.missed((flows - missing) as usize, flows, hint));
+        }
+        {
+            let mut fds: Vec<PollFd<'_>> =
+                newcomers.iter().map(|newcomer| PollFd::new(newcomer.socket.as_fd(), PollFlags::POLLIN)).collect();
+            fds.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
+            match poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(error) => return Err(system("cannot wait for data connections")(error)),
+            }
+        }
+        match sys::accept(listener, 0) {
+            Ok(socket) => {
+                if newcomers.len() == NEWCOMERS {
+                    newcomers.pop_front();
+                }
+                newcomers.push_back(Newcomer { socket, bytes: [0; PREAMBLE_BYTES], got: 0 });
+            }
+            Err(error) if is_passing(&error) => {}
+            Err(source) => return Err(EndError::System { what: "cannot accept data connections".into(), source }),
+        }
+        for _ in 0..newcomers.len() {
+            let Some(mut newcomer) = newcomers.pop_front() else { break };
+            match newcomer.read() {
+                Ok(false) => newcomers.push_back(newcomer),
+                Ok(true) => {
+                    let flow = flow_of(&newcomer.bytes, token).map_or(usize::MAX, |flow| flow as usize);
+                    if let Some(place @ None) = found.get_mut(flow) {
+                        *place = Some(newcomer.socket);
+                        missing -= 1;
+                    }
+                }
+                Err(()) => {}
+            }
+        }
+    }
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// Whether an error of accept(2) concerns one connection that is gone, or nothing at all.
+#[must_use]
+pub fn is_passing(error: &io::Error) -> bool {
+    let network =
+        [libc::ENETDOWN, libc::EPROTO, libc::ENOPROTOOPT, libc::EHOSTDOWN, libc::EHOSTUNREACH, libc::ENETUNREACH];
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED))
+        || error.raw_os_error().is_some_and(|number| network.contains(&number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_opens() {
+        let token = [7; 16];
+        let bytes = preamble(&token, 42);
+        assert_eq!(flow_of(&bytes, &token), Some(42));
+        assert_eq!(flow_of(&bytes, &[8; 16]), None);
+        assert_eq!(flow_of(&bytes[1..], &token), None);
+        let mut other = bytes;
+        other[0] ^= 1;
+        assert_eq!(flow_of(&other, &token), None);
+    }
+}

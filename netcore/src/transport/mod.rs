@@ -1,0 +1,143 @@
+//! How two ends meet: sockets made, options applied, connections opened, accepted and proven to belong to the session.
+
+pub mod address;
+pub mod connection;
+pub mod meeting;
+pub mod options;
+
+use std::{
+    os::fd::{AsRawFd, OwnedFd},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nix::sys::socket::{Shutdown, shutdown};
+
+use crate::{
+    end::EndError,
+    spec::{Family, TestSpec, Transport},
+    sys,
+};
+
+/// The descriptors of one flow. For a socket both are the same.
+#[derive(Debug)]
+pub struct Link {
+    /// Number of the flow.
+    pub flow: u32,
+    /// What is sent on.
+    pub send: Arc<OwnedFd>,
+    /// What is received on.
+    pub receive: Arc<OwnedFd>,
+}
+
+impl Link {
+    /// Of one socket.
+    #[must_use]
+    pub fn of_socket(flow: u32, socket: OwnedFd) -> Self {
+        let socket = Arc::new(socket);
+        Self { flow, send: socket.clone(), receive: socket }
+    }
+
+    /// Says that nothing more will be sent: the peer reads to the end of the stream.
+    pub fn end_of_stream(&self) {
+        // A peer that has gone already has ended the stream too.
+        let _ = shutdown(self.send.as_raw_fd(), Shutdown::Write);
+    }
+
+    /// Frees threads that are blocked on the flow's descriptors. May be called again and again until they have left.
+    pub fn free(&self) {
+        // What is not connected any more frees its threads by that.
+        let _ = shutdown(self.send.as_raw_fd(), Shutdown::Both);
+    }
+}
+
+/// The numbers of a connection-oriented protocol, as socket(2) takes them.
+#[derive(Clone, Copy, Debug)]
+pub struct Protocol {
+    transport: Transport,
+    kind: libc::c_int,
+    number: libc::c_int,
+    /// The kernel module that brings it.
+    module: Option<&'static str>,
+}
+
+const IPPROTO_MPTCP: libc::c_int = 262;
+
+impl Protocol {
+    /// Of the transports that listen, connect and accept.
+    #[must_use]
+    pub fn of(transport: Transport) -> Option<Self> {
+        let (kind, number, module) = match transport {
+            Transport::Tcp => (libc::SOCK_STREAM, libc::IPPROTO_TCP, None),
+            Transport::Mptcp => (libc::SOCK_STREAM, IPPROTO_MPTCP, None),
+            Transport::Sctp => (libc::SOCK_STREAM, libc::IPPROTO_SCTP, Some("sctp")),
+            Transport::Dccp => (libc::SOCK_DCCP, libc::IPPROTO_DCCP, Some("dccp_ipv4 and dccp_ipv6")),
+            Transport::UnixStream => (libc::SOCK_STREAM, 0, None),
+            Transport::UnixSeqpacket => (libc::SOCK_SEQPACKET, 0, None),
+            Transport::Vsock => (libc::SOCK_STREAM, 0, Some("vsock and vsock_loopback, or the hypervisor's transport")),
+            _ => return None,
+        };
+        Some(Self { transport, kind, number, module })
+    }
+
+    /// A socket of this protocol and family.
+    pub fn socket(self, family: libc::c_int) -> Result<OwnedFd, EndError> {
+        sys::socket(family, self.kind, self.number).map_err(|source| {
+            let name = self.transport.name();
+            let hint = match (self.module, self.transport, source.raw_os_error()) {
+                (Some(module), _, Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT | libc::EAFNOSUPPORT)) => {
+                    format!("this kernel has no {name}; load it with: modprobe {module}")
+                }
+                (None, Transport::Mptcp, Some(libc::EPROTONOSUPPORT | libc::ENOPROTOOPT)) => {
+                    "this kernel has no MPTCP, or it is off; switch it on with: sysctl net.mptcp.enabled=1".to_owned()
+                }
+                _ => format!("no socket for {name}"),
+            };
+            EndError::System { what: hint, source }
+        })
+    }
+}
+
+/// A time limit that several waits share.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    start: Instant,
+    allowed: Duration,
+}
+
+impl Deadline {
+    /// From now on.
+    #[must_use]
+    pub fn after(allowed: Duration) -> Self {
+        Self { start: Instant::now(), allowed }
+    }
+
+    /// What is left of it.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.allowed.saturating_sub(self.start.elapsed())
+    }
+
+    /// The error for the time being up.
+    #[must_use]
+    pub fn missed(&self, connected: usize, flows: u32, hint: &str) -> EndError {
+        let connected = u32::try_from(connected).unwrap_or(u32::MAX);
+        EndError::Timeout { connected, flows, seconds: self.allowed.as_secs_f64(), hint: hint.to_owned() }
+    }
+}
+
+/// Whether the address fits the family that the test asks for.
+pub fn check_family(spec: &TestSpec, address: std::net::IpAddr) -> Result<(), EndError> {
+    let fits = match spec.family {
+        Family::Any => true,
+        Family::V4 => address.is_ipv4(),
+        Family::V6 => address.is_ipv6(),
+    };
+    if fits {
+        return Ok(());
+    }
+    let version = if spec.family == Family::V4 { "IPv4" } else { "IPv6" };
+    Err(EndError::Impossible(format!(
+        "the test asks for {version}, but the data address is {address}: give the host an {version} address"
+    )))
+}

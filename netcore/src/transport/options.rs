@@ -1,0 +1,313 @@
+//! Socket options: asked for, set, and read back, since the kernel clamps and ignores in silence.
+
+use std::{io, os::fd::OwnedFd};
+
+use crate::{
+    end::EndError,
+    report::Granted,
+    spec::{SocketOptions, Transport},
+    sys,
+};
+
+/// How an option's value looks to the kernel.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Int(i64),
+    Text(&'a str),
+    Linger(u32),
+}
+
+/// An option: its name in plans, its place in the kernel, and what was asked for.
+struct Entry<'a> {
+    name: &'static str,
+    level: libc::c_int,
+    option: libc::c_int,
+    requested: Option<Value<'a>>,
+    /// Whether it is reported even where nothing was asked for.
+    always: bool,
+}
+
+const UDPLITE_SEND_CSCOV: libc::c_int = 10;
+const IPPROTO_UDPLITE: libc::c_int = 136;
+
+/// Every option that has a meaning on this transport, in the order in which they are set.
+fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Entry<'_>> {
+    let flag = |value: Option<bool>| value.map(|on| Value::Int(on.into()));
+    let number = |value: Option<u32>| value.map(|n| Value::Int(n.into()));
+    let bytes = |value: Option<u64>| value.map(|n| Value::Int(i64::try_from(n).unwrap_or(i64::MAX)));
+    let entry = |name, level, option, requested, always| Entry { name, level, option, requested, always };
+    let mut list = vec![
+        entry("send_buffer", libc::SOL_SOCKET, libc::SO_SNDBUF, bytes(options.send_buffer), true),
+        entry("receive_buffer", libc::SOL_SOCKET, libc::SO_RCVBUF, bytes(options.receive_buffer), true),
+        entry("keepalive", libc::SOL_SOCKET, libc::SO_KEEPALIVE, flag(options.keepalive), false),
+        entry("busy_poll", libc::SOL_SOCKET, libc::SO_BUSY_POLL, number(options.busy_poll), false),
+        entry("dont_route", libc::SOL_SOCKET, libc::SO_DONTROUTE, flag(options.dont_route), false),
+        entry("linger", libc::SOL_SOCKET, libc::SO_LINGER, options.linger.map(Value::Linger), false),
+        entry("device", libc::SOL_SOCKET, libc::SO_BINDTODEVICE, options.device.as_deref().map(Value::Text), false),
+        entry("no_checksum", libc::SOL_SOCKET, libc::SO_NO_CHECK, flag(options.no_checksum), false),
+    ];
+    if matches!(transport, Transport::Tcp | Transport::Mptcp) {
+        let tcp = libc::IPPROTO_TCP;
+        let congestion_control = options.congestion_control.as_deref().map(Value::Text);
+        list.extend([
+            entry("no_delay", tcp, libc::TCP_NODELAY, flag(options.no_delay), true),
+            entry("cork", tcp, libc::TCP_CORK, flag(options.cork), false),
+            entry("congestion_control", tcp, libc::TCP_CONGESTION, congestion_control, true),
+            entry("mss", tcp, libc::TCP_MAXSEG, number(options.mss), true),
+            entry("notsent_lowat", tcp, libc::TCP_NOTSENT_LOWAT, number(options.notsent_lowat), false),
+        ]);
+    }
+    if transport == Transport::Sctp {
+        // SCTP_NODELAY and SCTP_MAXSEG have the numbers 3 and 13 at the level of the protocol.
+        list.push(entry("no_delay", libc::IPPROTO_SCTP, 3, flag(options.no_delay), true));
+        list.push(entry("mss", libc::IPPROTO_SCTP, 13, number(options.mss), false));
+    }
+    if transport == Transport::UdpLite {
+        let coverage = number(options.checksum_coverage);
+        list.push(entry("checksum_coverage", IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV, coverage, true));
+    }
+    if uses_ip(transport) {
+        // The code point is the upper six bits of the byte; the lower two belong to congestion notification.
+        let dscp = options.dscp.map(|code| Value::Int(i64::from(code) << 2));
+        let ttl = options.ttl.map(|hops| Value::Int(hops.into()));
+        let discover = options.mtu_discover.as_deref().and_then(discovery).map(|mode| Value::Int(mode.into()));
+        let (level, tos, hops, mtu) = if v6 {
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_UNICAST_HOPS, libc::IPV6_MTU_DISCOVER)
+        } else {
+            (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL, libc::IP_MTU_DISCOVER)
+        };
+        list.extend([
+            entry("dscp", level, tos, dscp, false),
+            entry("ttl", level, hops, ttl, false),
+            entry("mtu_discover", level, mtu, discover, false),
+        ]);
+    }
+    // Setting the code point sets the priority too: what was asked for has the last word.
+    list.push(entry("priority", libc::SOL_SOCKET, libc::SO_PRIORITY, number(options.priority), false));
+    list
+}
+
+/// Whether the transport runs over IP, so that IP's options have a meaning on it.
+#[must_use]
+pub fn uses_ip(transport: Transport) -> bool {
+    !matches!(
+        transport,
+        Transport::UnixStream
+            | Transport::UnixSeqpacket
+            | Transport::UnixDatagram
+            | Transport::Vsock
+            | Transport::Link
+            | Transport::Pipe
+    )
+}
+
+/// IP_PMTUDISC_*: the same numbers for both versions.
+fn discovery(mode: &str) -> Option<i32> {
+    match mode {
+        "dont" => Some(0),
+        "want" => Some(1),
+        "do" => Some(2),
+        "probe" => Some(3),
+        _ => None,
+    }
+}
+
+/// The options that were asked for and have no meaning on this transport: reported, so that nobody thinks they acted.
+#[must_use]
+pub fn without_meaning(options: &SocketOptions, transport: Transport) -> Vec<&'static str> {
+    let SocketOptions { no_delay, cork, congestion_control, mss, notsent_lowat, fastopen, defer_accept, .. } = options;
+    let tcp = transport.is_tcp();
+    let sctp = transport == Transport::Sctp;
+    [
+        ("no_delay", no_delay.is_some() && !tcp && !sctp),
+        ("cork", cork.is_some() && !tcp),
+        ("congestion_control", congestion_control.is_some() && !tcp),
+        ("mss", mss.is_some() && !tcp && !sctp),
+        ("notsent_lowat", notsent_lowat.is_some() && !tcp),
+        ("fastopen", fastopen.is_some() && !tcp),
+        ("defer_accept", defer_accept.is_some() && !tcp),
+        ("dscp", options.dscp.is_some() && !uses_ip(transport)),
+        ("ttl", options.ttl.is_some() && !uses_ip(transport)),
+        ("mtu_discover", options.mtu_discover.is_some() && !uses_ip(transport)),
+        ("checksum_coverage", options.checksum_coverage.is_some() && transport != Transport::UdpLite),
+    ]
+    .into_iter()
+    .filter_map(|(name, without)| without.then_some(name))
+    .collect()
+}
+
+/// Sets what was asked for.
+pub fn apply(socket: &OwnedFd, options: &SocketOptions, transport: Transport, v6: bool) -> Result<(), EndError> {
+    if let Some(mode) = options.mtu_discover.as_deref()
+        && discovery(mode).is_none()
+    {
+        return Err(EndError::Impossible(format!("mtu_discover: `{mode}` is none of do, dont, want, probe")));
+    }
+    for entry in entries(options, transport, v6) {
+        let Some(value) = entry.requested else { continue };
+        let result = match value {
+            Value::Int(value) => {
+                sys::set_int(socket, entry.level, entry.option, i32::try_from(value).unwrap_or(i32::MAX))
+            }
+            Value::Text(text) => sys::set_bytes(socket, entry.level, entry.option, text.as_bytes()),
+            Value::Linger(seconds) => set_linger(socket, i32::try_from(seconds).unwrap_or(i32::MAX)),
+        };
+        result.map_err(|source| refused(entry.name, value, source))?;
+    }
+    Ok(())
+}
+
+/// SO_LINGER: `struct linger` is two integers, the switch and the seconds. With 0 seconds a close is a reset.
+pub fn set_linger(socket: &OwnedFd, seconds: i32) -> io::Result<()> {
+    let mut value = [0; 8];
+    value[..4].copy_from_slice(&1i32.to_ne_bytes());
+    value[4..].copy_from_slice(&seconds.to_ne_bytes());
+    sys::set_bytes(socket, libc::SOL_SOCKET, libc::SO_LINGER, &value)
+}
+
+fn refused(name: &str, value: Value<'_>, source: io::Error) -> EndError {
+    let what = match (name, value) {
+        ("congestion_control", Value::Text(wanted)) => {
+            let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                .map_or_else(|_| "unknown".to_owned(), |text| text.trim().replace(' ', ", "));
+            format!(
+                "congestion control `{wanted}` is not available on this host (available: {available}); load it with: \
+                 modprobe tcp_{wanted}"
+            )
+        }
+        ("device", Value::Text(device)) => format!("cannot bind a data socket to the device `{device}`"),
+        (_, Value::Int(value)) => format!("the kernel refuses {name} = {value}"),
+        (_, Value::Linger(value)) => format!("the kernel refuses {name} = {value}"),
+        (_, Value::Text(value)) => format!("the kernel refuses {name} = {value}"),
+    };
+    EndError::System { what, source }
+}
+
+/// What the kernel says about an option.
+fn read(socket: &OwnedFd, entry: &Entry<'_>) -> Option<String> {
+    match entry.name {
+        "congestion_control" | "device" => {
+            let mut value = [0; 32];
+            let n = sys::get_bytes(socket, entry.level, entry.option, &mut value).ok()?;
+            let text = value[..n].split(|byte| *byte == 0).next().unwrap_or_default();
+            Some(String::from_utf8_lossy(text).into_owned())
+        }
+        "linger" => {
+            let mut value = [0; 8];
+            sys::get_bytes(socket, entry.level, entry.option, &mut value).ok()?;
+            Some(i32::from_ne_bytes([value[4], value[5], value[6], value[7]]).to_string())
+        }
+        name => {
+            let value = sys::get_int(socket, entry.level, entry.option).ok()?;
+            Some(match name {
+                "dscp" => (value >> 2).to_string(),
+                "no_delay" | "cork" | "keepalive" | "dont_route" | "no_checksum" => (value != 0).to_string(),
+                "mtu_discover" => {
+                    let modes = ["dont", "want", "do", "probe"];
+                    usize::try_from(value)
+                        .ok()
+                        .and_then(|i| modes.get(i))
+                        .map_or(value.to_string(), |s| (*s).to_owned())
+                }
+                _ => value.to_string(),
+            })
+        }
+    }
+}
+
+/// Asked for and granted, for the options that were asked for and those that every report names.
+#[must_use]
+pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Granted> {
+    entries(options, transport, v6)
+        .iter()
+        .filter(|entry| entry.always || entry.requested.is_some())
+        .map(|entry| Granted {
+            flow,
+            option: entry.name.to_owned(),
+            requested: entry.requested.map(|value| match (entry.name, value) {
+                ("dscp", Value::Int(value)) => (value >> 2).to_string(),
+                ("no_delay" | "cork" | "keepalive" | "dont_route" | "no_checksum", Value::Int(value)) => {
+                    (value != 0).to_string()
+                }
+                ("mtu_discover", _) => options.mtu_discover.clone().unwrap_or_default(),
+                (_, Value::Int(value)) => value.to_string(),
+                (_, Value::Linger(value)) => value.to_string(),
+                (_, Value::Text(text)) => text.to_owned(),
+            }),
+            at_start: read(socket, entry),
+            at_end: None,
+        })
+        .collect()
+}
+
+/// Completes the list with what the kernel says now.
+pub fn read_again(list: &mut [Granted], socket: &OwnedFd, transport: Transport, v6: bool) {
+    let options = SocketOptions::default();
+    for entry in entries(&options, transport, v6) {
+        for granted in list.iter_mut().filter(|granted| granted.option == entry.name) {
+            granted.at_end = read(socket, &entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp() -> OwnedFd {
+        sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap()
+    }
+
+    #[test]
+    fn every_option_is_granted_as_asked() {
+        let socket = tcp();
+        let options = SocketOptions {
+            send_buffer: Some(50_000),
+            receive_buffer: Some(60_000),
+            no_delay: Some(true),
+            cork: Some(true),
+            congestion_control: Some("reno".into()),
+            mss: Some(1000),
+            dscp: Some(46),
+            priority: Some(5),
+            keepalive: Some(true),
+            busy_poll: Some(50),
+            notsent_lowat: Some(1 << 17),
+            ttl: Some(9),
+            dont_route: Some(true),
+            mtu_discover: Some("do".into()),
+            linger: Some(3),
+            device: Some("lo".into()),
+            ..SocketOptions::default()
+        };
+        apply(&socket, &options, Transport::Tcp, false).unwrap();
+        let mut list = granted(&socket, 0, &options, Transport::Tcp, false);
+        read_again(&mut list, &socket, Transport::Tcp, false);
+        for granted in &list {
+            let asked = granted.requested.clone().unwrap();
+            match granted.option.as_str() {
+                // Doubled by the kernel, for its own overhead.
+                "send_buffer" => assert_eq!(granted.at_start.as_deref(), Some("100000")),
+                "receive_buffer" => assert_eq!(granted.at_start.as_deref(), Some("120000")),
+                name => assert_eq!(granted.at_start, Some(asked), "{name}"),
+            }
+            assert_eq!(granted.at_end, granted.at_start);
+        }
+        assert_eq!(list.len(), 16);
+    }
+
+    #[test]
+    fn a_missing_congestion_control_names_those_there_are() {
+        let options = SocketOptions { congestion_control: Some("warp".into()), ..SocketOptions::default() };
+        let error = apply(&tcp(), &options, Transport::Tcp, false).unwrap_err().to_string();
+        assert!(error.contains("`warp`") && error.contains("reno") && error.contains("modprobe"), "{error}");
+    }
+
+    #[test]
+    fn options_without_meaning_are_told() {
+        let options = SocketOptions { cork: Some(true), dscp: Some(1), ..SocketOptions::default() };
+        assert_eq!(without_meaning(&options, Transport::Udp), ["cork"]);
+        assert_eq!(without_meaning(&options, Transport::UnixStream), ["cork", "dscp"]);
+        assert!(without_meaning(&options, Transport::Tcp).is_empty());
+    }
+}

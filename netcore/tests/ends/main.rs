@@ -1,0 +1,6 @@
+//! Both ends of a test in one process, over the real transports of this machine.
+#![allow(missing_docs)]
+
+mod pair;
+mod request_response;
+mod stream;

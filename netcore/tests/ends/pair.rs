@@ -1,0 +1,90 @@
+//! Runs both ends as a session does.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    thread,
+    time::Duration,
+};
+
+use netcore::{
+    end::{End, EndError, Running},
+    measure::clock::monotonic_ns,
+    report::{Counts, Ending, FlowWindow, Phase, Side, SideReport, Window},
+    spec::{Pattern, Stop, TestSpec, Transport},
+};
+
+pub const TOKEN: [u8; 16] = *b"0123456789abcdef";
+pub const MS: u64 = 1_000_000;
+pub const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A test that lasts `ms` milliseconds.
+pub fn lasting(pattern: Pattern, transport: Transport, ms: u64) -> TestSpec {
+    let mut spec = TestSpec::new(pattern, transport);
+    spec.phases.stop = Stop::AfterNs(ms * MS);
+    spec
+}
+
+/// Both ends, connected.
+pub fn connect(spec: &TestSpec, ip: IpAddr) -> Result<(End, End), EndError> {
+    let mut far = End::prepare(spec, Side::Far, Some(ip), TOKEN)?;
+    let mut near = End::prepare(spec, Side::Near, None, TOKEN)?;
+    let endpoints = far.endpoints();
+    let (near_result, far_result) = thread::scope(|scope| {
+        let far = scope.spawn(|| far.connect(None, Duration::from_secs(5)));
+        (near.connect(Some((ip, &endpoints)), Duration::from_secs(5)), far.join().unwrap())
+    });
+    near_result?;
+    far_result?;
+    Ok((near, far))
+}
+
+/// Starts both at the same instant.
+pub fn start((near, far): (End, End)) -> (Running, Running) {
+    let t0 = monotonic_ns() + 20 * MS;
+    (near.start(t0, None).unwrap(), far.start(t0, None).unwrap())
+}
+
+/// Waits for both, telling each when the other has finished, as the conversation does.
+pub fn finish((near, far): (Running, Running)) -> (SideReport, SideReport) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !near.wait(Duration::from_millis(5)) && !far.is_finished() {
+        assert!(std::time::Instant::now() < deadline, "neither end finishes");
+    }
+    let other = if near.is_finished() { &far } else { &near };
+    other.stop_at(monotonic_ns());
+    assert!(near.wait(PATIENCE) && far.wait(PATIENCE), "one end never finishes");
+    (near.finish(), far.finish())
+}
+
+pub fn run(spec: &TestSpec, ip: IpAddr) -> (SideReport, SideReport) {
+    let (near, far) = finish(start(connect(spec, ip).unwrap()));
+    assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete));
+    assert_eq!((near.side, far.side), (Side::Near, Side::Far));
+    (near, far)
+}
+
+pub fn sum(flows: &[FlowWindow]) -> Counts {
+    flows.iter().fold(Counts::default(), |sum, flow| Counts {
+        bytes_sent: sum.bytes_sent + flow.counts.bytes_sent,
+        bytes_received: sum.bytes_received + flow.counts.bytes_received,
+        sends: sum.sends + flow.counts.sends,
+        receives: sum.receives + flow.counts.receives,
+        transactions: sum.transactions + flow.counts.transactions,
+        connections: sum.connections + flow.counts.connections,
+        errors: sum.errors + flow.counts.errors,
+        messages_sent: sum.messages_sent + flow.counts.messages_sent,
+        messages_received: sum.messages_received + flow.counts.messages_received,
+        reordered: sum.reordered + flow.counts.reordered,
+        duplicated: sum.duplicated + flow.counts.duplicated,
+    })
+}
+
+pub fn phase(report: &SideReport, phase: Phase) -> &Window {
+    report.phases.iter().find(|window| window.phase == phase).unwrap()
+}
+
+/// Counters of the measure phase, summed over the flows.
+pub fn measured(report: &SideReport) -> Counts {
+    sum(&phase(report, Phase::Measure).flows)
+}
