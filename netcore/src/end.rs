@@ -11,7 +11,7 @@
 use std::{
     net::IpAddr,
     path::PathBuf,
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
@@ -200,7 +200,7 @@ impl End {
             }
         };
         let sampler = spawn("sampler".to_owned(), run).inspect_err(|_| watch.abort())?;
-        Ok(Running { side, watch, report, _sampler: sampler })
+        Ok(Running { side, watch, report: Mutex::new(report), _sampler: sampler })
     }
 }
 
@@ -267,7 +267,8 @@ fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandl
 pub struct Running {
     side: Side,
     watch: Arc<Watch>,
-    report: mpsc::Receiver<SideReport>,
+    /// Behind a lock only so that a running end may be shared between threads.
+    report: Mutex<mpsc::Receiver<SideReport>>,
     /// Never joined: it leaves after its report, and its workers before it.
     _sampler: JoinHandle<()>,
 }
@@ -299,7 +300,8 @@ impl Running {
     /// Waits for the end (the schedule's own, or the one that was asked for; draining is bounded) and gives the report.
     #[must_use]
     pub fn finish(self) -> SideReport {
-        self.report.recv().unwrap_or_else(|_| SideReport {
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        report.recv().unwrap_or_else(|_| SideReport {
             side: self.side,
             io: String::new(),
             threads: 0,
