@@ -1,3 +1,4 @@
 //! end to end
 
+mod check_schema;
 mod selectors;

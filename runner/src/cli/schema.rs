@@ -6,6 +6,7 @@ use crate::error::{Error, Exit};
 
 pub const EXAMPLES: &str = "\
 Examples:
+  plumb schema plan > plan.schema.json
   plumb schema results | jq -r '.fields[].name'";
 
 #[derive(Debug, clap::Args)]
@@ -16,12 +17,15 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Which {
+    /// The JSON Schema of a plan.
+    Plan,
     /// The Table Schema of the results table.
     Results,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let schema = match args.which {
+        Which::Plan => crate::plan::schema::plan_schema(),
         Which::Results => schemas::publish::results_schema(),
     };
     super::print(&format!("{schema:#}\n"))?;

@@ -261,8 +261,7 @@ impl<'a> MapAccess<'a> for Entries<'a, '_> {
 
     fn next_key_seed<K: DeserializeSeed<'a>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let (aside, extensions) = (self.aside, self.extensions);
-        let Some(entry) =
-            self.rest.find(|e| !aside.contains(&identity(*e)) && !(extensions && e.key.starts_with("x-")))
+        let Some(entry) = self.rest.find(|e| !(aside.contains(&identity(*e)) || extensions && e.key.starts_with("x-")))
         else {
             return Ok(None);
         };

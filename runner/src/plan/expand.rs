@@ -384,16 +384,17 @@ fn iterations(typed: &TestBody, members: &[Member], place: &dyn Fn(&str) -> Span
             }
             list.iter().map(|m| m.0).collect()
         }
-        None => match members.iter().find_map(|m| m.job.spec()) {
-            Some(spec) => vec![measures::headline(spec)],
-            None => {
+        None => {
+            if let Some(spec) = members.iter().find_map(|m| m.job.spec()) {
+                vec![measures::headline(spec)]
+            } else {
                 out.push(
                     Diagnostic::error(place("iterations"), "a command has no metric of its own")
                         .help("name it: iterations: {metrics: [throughput]}"),
                 );
                 Vec::new()
             }
-        },
+        }
     };
     Iterations::Until { min, max, confidence, margin, metrics }
 }
@@ -411,16 +412,17 @@ fn stop_when(
     check_metric(&all, detail.that.0.metric, span, out);
     let names: Vec<&str> = paths.iter().map(|p| &**p).collect();
     let axis = match (&detail.axis, paths) {
-        (Some(axis), _) => match paths.iter().find(|p| ***p == **axis) {
-            Some(path) => path.clone(),
-            None => {
+        (Some(axis), _) => {
+            if let Some(path) = paths.iter().find(|p| ***p == **axis) {
+                path.clone()
+            } else {
                 out.push(
                     Diagnostic::error(span, format!("`{axis}` is no axis of this test's matrix"))
                         .help(suggest(axis, &names)),
                 );
                 return None;
             }
-        },
+        }
         (None, [only]) => only.clone(),
         (None, []) => {
             out.push(
@@ -448,11 +450,11 @@ fn find(typed: &TestBody, members: &[Member], place: &dyn Fn(&str) -> Span, out:
         fail("a search needs a single workload".to_owned(), "remove `concurrent`, or `find`");
         return None;
     };
-    let Some(test) = member.job.spec() else {
+    let Some(load_spec) = member.job.spec() else {
         fail("a search needs a workload whose load it can vary".to_owned(), "not a command");
         return None;
     };
-    if find.by == FindBy::Inflight && test.pattern == netcore::spec::Pattern::Stream {
+    if find.by == FindBy::Inflight && load_spec.pattern == netcore::spec::Pattern::Stream {
         fail("a stream has nothing in flight to vary".to_owned(), "by: rate");
         return None;
     }

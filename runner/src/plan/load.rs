@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io::Read,
-    path::Path,
     time::Duration,
 };
 
@@ -58,6 +57,12 @@ pub struct LoadOptions {
 
 /// Reads, checks and expands the plan at `path`; `-` is standard input.
 pub fn load(path: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
+    let (name, text) = read(path)?;
+    load_str(&name, &text, options)
+}
+
+/// The text of the plan at `path`, and the name it is known by; `-` is standard input.
+pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
     let refuse = |message: String, help: &str| {
         let mut out = Diagnostics::default();
         out.push(Diagnostic::bare(message).help(help));
@@ -69,13 +74,7 @@ pub fn load(path: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
     let read = if path == "-" {
         std::io::stdin().lock().take(limit).read_to_end(&mut text)
     } else {
-        match std::fs::File::open(path) {
-            Ok(file) => file.take(limit).read_to_end(&mut text),
-            Err(error) => {
-                let help = if Path::new(path).is_absolute() { "" } else { "the path is relative to this directory" };
-                return refuse(format!("cannot read the plan {path}: {}", plain(&error)), help);
-            }
-        }
+        std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut text))
     };
     if let Err(error) = read {
         return refuse(format!("cannot read the plan {path}: {}", plain(&error)), "");
@@ -88,7 +87,7 @@ pub fn load(path: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
     }
     let name = if path == "-" { "<stdin>" } else { path };
     match String::from_utf8(text) {
-        Ok(text) => load_str(name, &text, options),
+        Ok(text) => Ok((name.to_owned(), text)),
         Err(error) => refuse(
             format!("the plan {name} is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()),
             "is this the right file?",
@@ -210,13 +209,13 @@ fn set(text: &str, root: &mut Node, vars: &mut Vars, sets: &mut Vec<BodySet>, ou
     let segments: Vec<&str> = path.split('.').collect();
     match segments.as_slice() {
         [] | [""] => out.push(Diagnostic::bare(format!("--set {text}: no path")).help("write --set PATH=VALUE")),
-        ["tests", test, _, ..] => {
+        ["tests", name, _, ..] => {
             let names: Vec<&str> =
                 root.get("tests").and_then(Node::entries).unwrap_or_default().iter().map(|e| &*e.key).collect();
-            if names.contains(test) {
-                sets.push(BodySet { test: Some((*test).to_owned()), path: segments[2..].join("."), value });
+            if names.contains(name) {
+                sets.push(BodySet { test: Some((*name).to_owned()), path: segments[2..].join("."), value });
             } else {
-                out.push(Diagnostic::bare(format!("--set {text}: unknown test `{test}`")).help(suggest(test, &names)));
+                out.push(Diagnostic::bare(format!("--set {text}: unknown test `{name}`")).help(suggest(name, &names)));
             }
         }
         [head, ..] if TOP.contains(head) && !["version", "name", "tests"].contains(head) => root.set(path, value),
@@ -260,7 +259,7 @@ fn build(
     check::top(root, &hosts, file.as_ref(), out);
     let run = run_options(file.as_ref().and_then(|f| f.run.as_ref()));
     let layers = Layers { root, built_in, sets };
-    let expander = Expander { layers: &layers, hosts: &hosts, pause: run.pause, timeout: run.timeout };
+    let tests_of = Expander { layers: &layers, hosts: &hosts, pause: run.pause, timeout: run.timeout };
     let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
     if tests.is_empty() && root.get("tests").is_some_and(|n| n.is_null() || n.entries().is_some()) {
         out.push(
@@ -270,9 +269,9 @@ fn build(
     }
     let (mut cases, mut axis_paths, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
     let max_cases = run.max_cases as usize;
-    for test in tests {
+    for entry in tests {
         // One beyond the limit is enough to know that it is passed.
-        let expanded = expander.test(test, max_cases + 1, out);
+        let expanded = tests_of.test(entry, max_cases + 1, out);
         cases.extend(expanded.cases);
         for path in expanded.paths {
             if !has_column(&path) && !axis_paths.iter().any(|p: &String| **p == *path) {
@@ -280,11 +279,11 @@ fn build(
             }
         }
         if let Some(body) = expanded.resolved {
-            resolved.push((test.key.clone(), body));
+            resolved.push((entry.key.clone(), body));
         }
         if cases.len() > max_cases {
             out.push(
-                Diagnostic::error(test.key_span, format!("the plan has more than {max_cases} cases here"))
+                Diagnostic::error(entry.key_span, format!("the plan has more than {max_cases} cases here"))
                     .help("sweep fewer values, or raise run.max_cases"),
             );
             return None;

@@ -28,6 +28,9 @@ struct Axis {
     steps: Vec<Vec<Node>>,
 }
 
+/// Conditions that all hold for what is left out, and where they are written.
+type Exclude = (Span, Vec<(Arc<str>, Condition)>);
+
 /// The swept values of one case, in the order of the axes.
 pub type Combination = Vec<(Arc<str>, Node)>;
 
@@ -35,7 +38,7 @@ pub type Combination = Vec<(Arc<str>, Node)>;
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
     axes: Vec<Axis>,
-    excluded: Vec<(Span, Vec<(Arc<str>, Condition)>)>,
+    excluded: Vec<Exclude>,
     included: Vec<Combination>,
 }
 
@@ -387,7 +390,9 @@ fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
         None => numbers,
     };
     if kind.is_whole() {
-        all.iter_mut().for_each(|n| *n = n.round());
+        for n in &mut all {
+            *n = n.round();
+        }
     }
     all.sort_by(f64::total_cmp);
     all.dedup();

@@ -8,6 +8,7 @@
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
 //! - [`expand`], [`spec`], [`measures`], [`check`]: what it means
+//! - [`explain`]: where a value comes from; [`schema`]: the published form of the language
 
 pub mod case;
 pub mod check;
@@ -15,6 +16,7 @@ pub mod condition;
 pub mod decode;
 pub mod diagnostics;
 pub mod expand;
+pub mod explain;
 pub mod load;
 pub mod matrix;
 pub mod measures;
@@ -22,6 +24,7 @@ pub mod merge;
 pub mod model;
 pub mod quantity;
 pub mod resolve;
+pub mod schema;
 pub mod source;
 pub mod spec;
 pub mod tree;
@@ -30,4 +33,5 @@ pub mod workload;
 
 pub use case::{Case, Plan};
 pub use diagnostics::{Diagnostics, Format};
+pub use explain::{Explanation, explain};
 pub use load::{LoadOptions, load, load_str};

@@ -19,6 +19,8 @@ pub enum Origin {
     Profile(String),
     /// The test itself.
     Test,
+    /// An axis of the test's matrix.
+    Matrix,
     /// A member of a concurrent group.
     Member(String),
     /// `--set`.
@@ -32,6 +34,7 @@ impl std::fmt::Display for Origin {
             Self::Defaults => f.write_str("defaults"),
             Self::Profile(name) => write!(f, "profile {name}"),
             Self::Test => f.write_str("test"),
+            Self::Matrix => f.write_str("matrix"),
             Self::Member(name) => write!(f, "member {name}"),
             Self::Set => f.write_str("--set"),
         }

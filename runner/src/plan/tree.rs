@@ -517,7 +517,7 @@ mod tests {
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for n in 1..10 {
             let list = vec![format!("*a{}", n - 1); 10].join(", ");
-            bomb.push_str(&format!("a{n}: &a{n} [{list}]\n"));
+            bomb = format!("{bomb}a{n}: &a{n} [{list}]\n");
         }
         assert!(complaint(&bomb).contains("grows beyond"));
         assert!(complaint(&"[".repeat(50_000)).contains("error"));

@@ -112,12 +112,11 @@ const REFUSED: &[(&str, &str)] = &[
 fn traffic(name: &str) -> Option<Kind> {
     let (transport, suffix) = TRANSPORTS
         .iter()
-        // The longest transport's name: `unix_dgram_rr` is no `unix`.
-        .filter_map(|(word, t)| {
+        // Both halves must be known: `unix_dgram_rr` is no `unix` with a suffix `dgram_rr`.
+        .find_map(|(word, t)| {
             let rest = name.strip_prefix(word)?.strip_prefix('_')?;
             SUFFIXES.iter().find(|s| s.name == rest).map(|s| (*t, s))
-        })
-        .next()?;
+        })?;
     let connects = matches!(transport, Transport::Tcp | Transport::Mptcp | Transport::Sctp | Transport::Vsock);
     if matches!(suffix.pattern, Pattern::Connect | Pattern::ConnectRequestResponse) && !connects {
         return None;

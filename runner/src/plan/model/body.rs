@@ -10,7 +10,7 @@ use serde::{
 
 use super::{
     Buffers, Close, CpuList, Level, OneOrMany, Ports, Socket, Statement,
-    common::{Word, either_schema},
+    common::{STATEMENT, Word, either_schema},
 };
 use crate::plan::{
     quantity::{MetricName, Rate, Ratio, Size, Time},
@@ -367,7 +367,7 @@ macro_rules! word_or_map {
             }
 
             fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-                either_schema($expecting, json_schema!($types), generator.subschema_for::<$detail>())
+                either_schema($expecting, &json_schema!($types), &generator.subschema_for::<$detail>())
             }
         }
     };
@@ -432,7 +432,7 @@ word_or_map!(
     Assert,
     AssertDetail,
     "METRIC OP LIMIT, or {that, when, severity, judge, scope, member}",
-    {"type": "string"},
+    {"type": "string", "pattern": STATEMENT},
     |text| Statement::parse(text).map(|that| Assert(bare(that))).map_err(E::custom),
     |detail| Assert(detail)
 );
@@ -456,7 +456,7 @@ word_or_map!(
     StopWhen,
     StopWhenDetail,
     "METRIC OP LIMIT, or {that, axis}",
-    {"type": "string"},
+    {"type": "string", "pattern": STATEMENT},
     |text| Statement::parse(text).map(|that| StopWhen(StopWhenDetail { that, axis: None })).map_err(E::custom),
     |detail| StopWhen(detail)
 );
@@ -587,8 +587,8 @@ impl JsonSchema for Hook {
         let detail = generator.subschema_for::<HookDetail>();
         either_schema(
             "a program with its arguments, or {run, on, timeout}",
-            json_schema!({"type": "array", "items": {"type": ["string", "number", "boolean"]}}),
-            detail,
+            &json_schema!({"type": "array", "items": {"type": ["string", "number", "boolean"]}}),
+            &detail,
         )
     }
 }

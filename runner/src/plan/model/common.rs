@@ -189,6 +189,9 @@ impl JsonSchema for Ports {
     }
 }
 
+/// What a statement looks like, for the published schema.
+pub(super) const STATEMENT: &str = r"^ *([a-z0-9_.]+ *(<=|>=|==|!=|<|>) *.+|.*\$\{vars\..*)$";
+
 /// `METRIC OP LIMIT`, its unit checked against the metric's.
 #[derive(Clone, Debug)]
 pub struct Statement(pub assertion::Assertion);
@@ -230,7 +233,7 @@ impl JsonSchema for Statement {
         json_schema!({
             "description": "METRIC OP LIMIT, for example: throughput >= 9Gbit/s",
             "type": "string",
-            "pattern": "^ *[a-z0-9_.]+ *(<=|>=|==|!=|<|>) *.+$",
+            "pattern": STATEMENT,
             "examples": ["throughput >= 9Gbit/s", "latency.p99 < 80us", "retransmits == 0"]
         })
     }
@@ -252,6 +255,6 @@ impl JsonSchema for Word {
 }
 
 /// The schema of a word that may also be a map that says more.
-pub(super) fn either_schema(description: &str, word: Schema, map: Schema) -> Schema {
+pub(super) fn either_schema(description: &str, word: &Schema, map: &Schema) -> Schema {
     json_schema!({"description": description, "anyOf": [word, map]})
 }

@@ -1,0 +1,223 @@
+//! `plumb check --explain PATH`: a value, and everything that set it on the way.
+
+use super::{
+    decode::decode,
+    diagnostics::{Diagnostic, Diagnostics, suggest},
+    load::{LoadOptions, Prepared, prepare},
+    merge,
+    model::TestBody,
+    resolve::{Layer, Layers, Origin, fold},
+    source::{Place, Sources, Span},
+    tree::{Node, Scalar, Value},
+};
+
+/// A value with its history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The path that was asked for.
+    pub path: String,
+    /// The value in the end, as YAML on one line; `None` where nothing sets it and the system's default holds.
+    pub value: Option<String>,
+    /// Everything that set it, first to last.
+    pub steps: Vec<Step>,
+}
+
+/// One layer that set the value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Which layer: `built-in`, `defaults`, `profile bulk`, `test`, `matrix`, `member up`, `--set`.
+    pub origin: String,
+    /// What it said, as YAML on one line; `~` where it removed the value.
+    pub value: String,
+    /// Where.
+    pub place: Place,
+}
+
+impl std::fmt::Display for Explanation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.value {
+            Some(value) => writeln!(f, "{}: {value}", self.path)?,
+            None => writeln!(f, "{}: not set; the system's default holds", self.path)?,
+        }
+        let width = self.steps.iter().map(|s| s.origin.chars().count()).max().unwrap_or(0);
+        for step in &self.steps {
+            writeln!(f, "  {:width$}  {}  {}", step.origin, step.place, step.value)?;
+        }
+        Ok(())
+    }
+}
+
+/// Explains a path of the plan at `file`, as [`explain_str`] does.
+pub fn explain(file: &str, options: &LoadOptions, path: &str) -> Result<Explanation, Diagnostics> {
+    let (name, text) = super::load::read(file)?;
+    explain_str(&name, &text, options, path)
+}
+
+/// Explains `tests.NAME.KEY` (also `tests.NAME.concurrent.members.MEMBER.KEY`, and any other path of the plan).
+pub fn explain_str(name: &str, text: &str, options: &LoadOptions, path: &str) -> Result<Explanation, Diagnostics> {
+    let mut out = Diagnostics::new(Sources::default());
+    let Some(prepared) = prepare(name, text, options, &mut out) else { return Err(out) };
+    match history(&prepared, path, &mut out) {
+        Some(explanation) if !out.has_errors() => Ok(explanation),
+        _ => Err(out),
+    }
+}
+
+fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Explanation> {
+    let Prepared { root, built_in, sets } = prepared;
+    let layers = Layers { root, built_in, sets };
+    let segments: Vec<&str> = path.split('.').collect();
+    let (layers, key) = match segments.as_slice() {
+        ["tests", test, rest @ ..] => {
+            let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
+            let Some(entry) = tests.iter().find(|e| &*e.key == *test) else {
+                let known: Vec<&str> = tests.iter().map(|e| &*e.key).collect();
+                out.push(
+                    Diagnostic::bare(format!("--explain {path}: unknown test `{test}`")).help(suggest(test, &known)),
+                );
+                return None;
+            };
+            let mut all = layers.of_test(test, &entry.value, out);
+            match rest {
+                ["concurrent", "members", member, key @ ..] => {
+                    let folded = fold(&all);
+                    let body = folded.at(&format!("concurrent.members.{member}"))?.clone();
+                    for layer in &mut all {
+                        layer.body = merge::inherited_by_members(&layer.body);
+                    }
+                    all.extend(layers.of_member(test, member, &body, out));
+                    (all, key.join("."))
+                }
+                key => {
+                    let key = key.join(".");
+                    insert_matrix(&mut all, &key);
+                    (all, key)
+                }
+            }
+        }
+        _ => (vec![Layer { origin: Origin::Test, body: root.clone() }], path.to_owned()),
+    };
+    if segments.first() == Some(&"tests") && !key.is_empty() {
+        known_key(path, &key, out)?;
+    }
+    let whole = fold(&layers);
+    let node = if key.is_empty() { Some(&whole) } else { whole.at(&key) };
+    let swept = layers.iter().any(|l| l.origin == Origin::Matrix && l.body.at(&key).is_some());
+    let steps = layers
+        .iter()
+        .filter_map(|layer| {
+            let node = if key.is_empty() { &layer.body } else { layer.body.at(&key)? };
+            Some(Step {
+                origin: match layer.origin {
+                    Origin::Test if segments.first() != Some(&"tests") => "plan".to_owned(),
+                    ref other => other.to_string(),
+                },
+                value: line(node),
+                place: out.sources.place(node.span),
+            })
+        })
+        .collect();
+    let value = node.map(line).map(|v| if swept { format!("each of {v}") } else { v });
+    Some(Explanation { path: path.to_owned(), value, steps })
+}
+
+/// An axis of the test's matrix sets its key after every layer but `--set`.
+fn insert_matrix(layers: &mut Vec<Layer>, key: &str) {
+    let folded = fold(layers);
+    let Some(values) = folded.get("matrix").and_then(|m| m.get(key)) else { return };
+    let at = layers.iter().position(|l| l.origin == Origin::Set).unwrap_or(layers.len());
+    // `--set` of the same key replaces the axis.
+    if layers[at..].iter().any(|l| l.body.at(key).is_some()) {
+        return;
+    }
+    let mut body = Node::empty_map(values.span);
+    body.set(key, values.clone());
+    layers.insert(at, Layer { origin: Origin::Matrix, body });
+}
+
+fn known_key(path: &str, key: &str, out: &mut Diagnostics) -> Option<()> {
+    let mut probe = Node::empty_map(Span::default());
+    probe.set(key, Node { value: Value::Scalar(Scalar::plain("~")), span: Span::default() });
+    let mut mistakes = Diagnostics::default();
+    decode::<TestBody>(&probe, &mut mistakes);
+    let Some(unknown) = mistakes.sorted().into_iter().find(|m| m.message.starts_with("unknown key")).cloned() else {
+        return Some(());
+    };
+    out.push(Diagnostic::bare(format!("--explain {path}: {}", unknown.message)).help(unknown.help));
+    None
+}
+
+fn line(node: &Node) -> String {
+    match &node.value {
+        Value::Scalar(scalar) if node.is_null() => {
+            if scalar.text.is_empty() {
+                "~".to_owned()
+            } else {
+                scalar.text.to_string()
+            }
+        }
+        Value::Scalar(scalar) => scalar.text.to_string(),
+        Value::List(items) => format!("[{}]", items.iter().map(line).collect::<Vec<_>>().join(", ")),
+        Value::Map(entries) => {
+            let inner: Vec<String> = entries.iter().map(|e| format!("{}: {}", e.key, line(&e.value))).collect();
+            format!("{{{}}}", inner.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::diagnostics::Format;
+
+    const PLAN: &str = "\
+version: 1
+name: t
+defaults: {workload: tcp_stream, socket: {no_delay: false}}
+profiles:
+  fast:
+    socket: {no_delay: true}
+tests:
+  a:
+    extends: fast
+    matrix: {message_size: [1, 2]}
+  b:
+    socket: {no_delay: ~}
+  c:
+    streams: 2
+    concurrent: {members: {up: {rate: 1Gbit/s}}}
+";
+
+    fn ask(path: &str, sets: &[&str]) -> Result<Explanation, String> {
+        let options = LoadOptions { sets: sets.iter().map(|s| (*s).to_owned()).collect(), ..LoadOptions::default() };
+        explain_str("t.yaml", PLAN, &options, path).map_err(|out| out.render(Format::Human))
+    }
+
+    #[test]
+    fn everything_that_set_a_value_is_shown_with_its_place() {
+        let shown = ask("tests.a.socket.no_delay", &["socket.no_delay=false"]).unwrap().to_string();
+        assert_eq!(
+            shown,
+            "tests.a.socket.no_delay: false\n  defaults      t.yaml:3:53  false\n  profile fast  t.yaml:6:24  true\n  --set         --set:1:17  false\n"
+        );
+    }
+
+    #[test]
+    fn built_in_values_axes_members_and_removals_too() {
+        let step = |path: &str| ask(path, &[]).unwrap();
+        assert_eq!(step("tests.a.streams").steps[0].origin, "built-in");
+        assert_eq!(step("tests.a.message_size").value.as_deref(), Some("each of [1, 2]"));
+        let removed = step("tests.b.socket.no_delay");
+        assert_eq!((removed.value, removed.steps[1].value.as_str()), (None, "~"));
+        let member = step("tests.c.concurrent.members.up.streams");
+        assert_eq!(member.value.as_deref(), Some("2"));
+        assert_eq!(step("tests.c.concurrent.members.up.rate").steps[0].origin, "member up");
+        assert_eq!(step("name").value.as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_said() {
+        assert!(ask("tests.z.streams", &[]).unwrap_err().contains("unknown test `z`"));
+        assert!(ask("tests.a.socket.nodelay", &[]).unwrap_err().contains("did you mean `no_delay`?"));
+    }
+}

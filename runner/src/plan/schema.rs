@@ -1,0 +1,34 @@
+//! The published JSON Schema of a plan, made from the types that read it.
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::model::PlanFile;
+
+/// `schemas/plan.schema.json`.
+#[must_use]
+pub fn plan_schema() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut schema = generator.into_root_schema_for::<PlanFile>().to_value();
+    open_extensions(&mut schema);
+    if let Value::Object(map) = &mut schema {
+        map.insert("title".to_owned(), "Plumbline plan, version 1".into());
+    }
+    schema
+}
+
+/// Wherever unknown keys are refused, `x-…` is still allowed: the extension point.
+fn open_extensions(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if map.get("additionalProperties") == Some(&Value::Bool(false)) {
+                let mut patterns = Map::new();
+                patterns.insert("^x-".to_owned(), json!({}));
+                map.insert("patternProperties".to_owned(), patterns.into());
+            }
+            map.values_mut().for_each(open_extensions);
+        }
+        Value::Array(items) => items.iter_mut().for_each(open_extensions),
+        _ => {}
+    }
+}
