@@ -2,5 +2,9 @@
 
 pub mod aggregate;
 pub mod beforeafter;
+pub mod compare;
+pub mod gate;
 pub mod plot;
+pub(crate) mod samples;
 pub mod table;
+pub(crate) mod verdicts;
