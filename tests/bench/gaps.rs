@@ -25,8 +25,9 @@ const HEADERS: usize = 28;
 const UDP: u8 = 17;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<f64> = std::env::args().skip(1).map(|a| a.parse()).collect::<Result<_, _>>()?;
-    let [payload, gap_us, seconds] = arguments[..] else { return Err("gaps PAYLOAD_BYTES GAP_US SECONDS".into()) };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [payload, gap_us, seconds] = &arguments[..] else { return Err("gaps PAYLOAD_BYTES GAP_US SECONDS".into()) };
+    let (payload, gap_us, seconds): (usize, f64, f64) = (payload.parse()?, gap_us.parse()?, seconds.parse()?);
     let socket: OwnedFd =
         socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)?;
     setsockopt(&socket, ReceiveTimestampns, &true)?;
@@ -34,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     setsockopt(&socket, ReceiveTimeout, &TimeVal::new(0, 100_000))?;
     let mut times: Vec<i64> = Vec::with_capacity(1 << 22);
     let (mut bytes, mut control) = ([0_u8; 64], nix::cmsg_space!(nix::sys::time::TimeSpec));
-    let mut end = Instant::now() + Duration::from_secs(60);
+    let mut end = Instant::now() + Duration::from_mins(1);
     while Instant::now() < end {
         let mut parts = [IoSliceMut::new(&mut bytes)];
         // MSG_TRUNC: the length is the packet's, not the buffer's.
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             continue;
         };
         let length = message.bytes;
-        if outgoing && length == payload as usize + HEADERS && bytes[9] == UDP {
+        if outgoing && length == payload + HEADERS && bytes[9] == UDP {
             if times.is_empty() {
                 end = Instant::now() + Duration::from_secs_f64(seconds);
             }
@@ -62,16 +63,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("no such datagram was sent".into());
     };
     gaps.sort_by(f64::total_cmp);
-    let at = |p: f64| gaps[((gaps.len() - 1) as f64 * p) as usize];
+    let at = |percent: usize| gaps[(gaps.len() - 1) * percent / 100];
     let within = gaps.iter().filter(|g| (*g / gap_us - 1.0).abs() <= 0.1).count() as f64 / gaps.len() as f64;
     let rate = gaps.len() as f64 / ((last - first) as f64 / 1e9);
     println!(
         "rate_error {:+.4}% within_tenth {:.1}% gap_p50 {:.2}us p99 {:.2}us max {:.0}us datagrams {}",
         (rate * gap_us / 1e6 - 1.0) * 100.0,
         within * 100.0,
-        at(0.5),
-        at(0.99),
-        at(1.0),
+        at(50),
+        at(99),
+        at(100),
         times.len()
     );
     Ok(())
