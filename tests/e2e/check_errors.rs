@@ -31,8 +31,7 @@ fn refused(plan: &str) -> String {
 
 /// A plan with these lines in its only test, `a`, from line 5 on, indented by four.
 fn test_with(body: &str) -> String {
-    let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
-    format!("version: 1\nname: t\ntests:\n  a:\n{body}")
+    format!("version: 1\nname: t\ntests:\n  a:\n    {}\n", body.replace('\n', "\n    "))
 }
 
 /// Each of these lines in a test, where it is pointed at, and what is said.
