@@ -225,7 +225,8 @@ impl Conclusion {
             options::read_again(&mut options[start..end], &link.send, spec.transport, v6);
         }
         drop((links, meeting));
-        let Sampled { phases, intervals, totals, counters, wall_start_ns, ending, mut notes } = sampled;
+        let Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, ending, mut notes } =
+            sampled;
         notes.extend(
             options::without_meaning(&end_spec(&spec, side).socket, spec.transport)
                 .into_iter()
@@ -241,6 +242,7 @@ impl Conclusion {
             options,
             counters,
             wall_start_ns,
+            monotonic_start_ns,
             time_wait: None,
             ending,
             notes,
@@ -311,6 +313,7 @@ impl Running {
             options: Vec::new(),
             counters: Vec::new(),
             wall_start_ns: 0,
+            monotonic_start_ns: 0,
             time_wait: None,
             ending: Ending::Failed("the sampler's thread broke down: this is a fault of the program".to_owned()),
             notes: Vec::new(),

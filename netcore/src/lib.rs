@@ -10,6 +10,7 @@
 //! serves the far end of many sessions.
 pub mod client;
 pub mod control;
+pub mod daemon;
 pub mod end;
 mod io;
 pub mod measure;

@@ -321,6 +321,9 @@ pub struct SideReport {
     pub counters: Vec<CounterWindow>,
     /// Wall clock at the measure phase's start, Unix nanoseconds.
     pub wall_start_ns: i64,
+    /// The same instant on this end's monotonic clock, nanoseconds: from it and the clocks' offset comes the skew of
+    /// several ends' starts. 0: the measure phase never began.
+    pub monotonic_start_ns: u64,
     /// Connections in TIME_WAIT; only for the connect patterns.
     pub time_wait: Option<TimeWait>,
     /// How it ended.

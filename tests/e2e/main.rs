@@ -1,5 +1,4 @@
 //! end to end
 
-mod check_errors;
 mod check_schema;
 mod selectors;

@@ -32,7 +32,7 @@ pub struct Target {
     pub key: Option<Key>,
     /// Local address of the control connection; `None`: by the route.
     pub bind: Option<IpAddr>,
-    /// Network namespace of this end's sockets, control and data; `None`: the process's own.
+    /// Network namespace that the control connection is made in; `None`: the process's own.
     pub netns: Option<String>,
     /// How long to wait for what.
     pub timeouts: Timeouts,
@@ -169,6 +169,14 @@ pub enum ClientError {
         request: &'static str,
         /// What came.
         reply: &'static str,
+    },
+    /// Its report is none.
+    #[error("{host}: {reason}")]
+    Senseless {
+        /// Which host.
+        host: HostLabel,
+        /// What is wrong.
+        reason: String,
     },
     /// Its clock makes no sense.
     #[error("the clock of {host} cannot be related to this one: its answers to {probes} probes contradict each other")]

@@ -27,16 +27,18 @@ use crate::{
 const LEAD: Duration = Duration::from_millis(10);
 
 /// Where the data goes, if elsewhere than the control connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataAddresses {
     /// Local address of the near end's data sockets; `None`: by the route.
     pub near: Option<IpAddr>,
     /// Address that the near end connects to; `None`: the one that the far end's daemon was reached at.
     pub far: Option<IpAddr>,
+    /// Network namespace of the near end's data sockets where the near end is this process; `None`: the process's own.
+    pub near_netns: Option<String>,
 }
 
 pub(super) enum Near<'s> {
-    Here { end: End, netns: Option<String> },
+    Here { end: Box<End>, netns: Option<String> },
     There(&'s mut Session),
 }
 
@@ -57,7 +59,7 @@ impl Session {
         check_endpoints(self, spec, far_address, &endpoints)?;
         let within = self.timeouts.ready;
         self.send(&Request::Connect(Connect { peer: None, within_ns: nanoseconds(within) }))?;
-        let namespace = self.netns.clone();
+        let namespace = addresses.near_netns.clone();
         let end = netns::within(namespace.as_deref(), || -> Result<End, EndError> {
             let mut end = End::prepare(spec, Side::Near, addresses.near, token)?;
             end.connect(Some((far_address, &endpoints)), within)?;
@@ -69,7 +71,7 @@ impl Session {
         };
         await_ready(self)?;
         let plan = Plan::new(spec, self.timeouts, self.peer().limits.duration_ns);
-        Ok(Prepared { near: Near::Here { end, netns: namespace }, far: self, plan })
+        Ok(Prepared { near: Near::Here { end: Box::new(end), netns: namespace }, far: self, plan })
     }
 
     /// Runs a test from beginning to end.
@@ -106,12 +108,12 @@ pub fn conduct<'s>(
     let far_address = addresses.far.unwrap_or(far.peer().address);
     let endpoints = prepare_remote(far, spec, Side::Far, addresses.far, token)?;
     prepare_remote(near, spec, Side::Near, addresses.near, token)?;
-    let within_ns = nanoseconds(far.timeouts.ready.max(near.timeouts.ready));
-    far.send(&Request::Connect(Connect { peer: None, within_ns }))?;
+    far.send(&Request::Connect(Connect { peer: None, within_ns: nanoseconds(far.timeouts.ready) }))?;
     let peer = Peer { address: far_address, endpoints };
-    near.send(&Request::Connect(Connect { peer: Some(peer), within_ns }))?;
+    near.send(&Request::Connect(Connect { peer: Some(peer), within_ns: nanoseconds(near.timeouts.ready) }))?;
     // Whoever fails answers first; the other one would keep us waiting until its own time is over.
-    let patience = Instant::now() + Duration::from_nanos(within_ns) + far.timeouts.reply.max(near.timeouts.reply);
+    let patience = |session: &Session| session.timeouts.ready + session.timeouts.reply;
+    let patience = Instant::now() + patience(far).max(patience(near));
     let first = {
         use std::os::fd::AsFd;
         wait([Some(near.channel.as_fd()), Some(far.channel.as_fd())], Some(patience))
@@ -155,7 +157,7 @@ impl<'s> Prepared<'s> {
             }
             Near::Here { end, netns } => {
                 let watch = plan.interval_ns > 0;
-                Party::here(netns::within(netns.as_deref(), || Load::start(end, t0_ns, watch))??)
+                Party::here(netns::within(netns.as_deref(), || Load::start(*end, t0_ns, watch))??)
             }
         };
         Ok(RunningTest::new(near, Party::there(far), plan, t0_ns))

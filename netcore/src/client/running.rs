@@ -8,20 +8,19 @@ use std::{
 use super::{ClientError, Session, Timeouts, ready::nanoseconds};
 use crate::{
     control::{
+        clock::ClockOffset,
         event::wait,
         load::Load,
-        message::{Reply, Request},
+        message::{Reply, ReportBuilder, Request},
         stop::{StopFlag, Urgency},
     },
     measure::clock::monotonic_ns,
-    report::{Ending, Phase, Side, SideReport, Window},
+    report::{Ending, Side, SideReport, Window},
     spec::{Stop, TestSpec},
 };
 
 /// The far end's own end of a test normally shows within this time after the near end's; then it is told.
 const LINGER: Duration = Duration::from_millis(200);
-/// A report's intervals come in at most so many frames of [`crate::control::frame::REPLY_BOUND`].
-const INTERVAL_FRAMES: usize = 64;
 
 /// Hears of intervals while a test runs.
 pub trait Observer {
@@ -58,7 +57,6 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) interval_ns: u64,
-    warmup_ns: u64,
     /// From t0 to the scheduled end of the load; `None`: it stops by a count.
     length_ns: Option<u64>,
     counted_ns: u64,
@@ -77,7 +75,6 @@ impl Plan {
         };
         Self {
             interval_ns: phases.interval_ns,
-            warmup_ns: phases.warmup_ns,
             length_ns,
             counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
             datagrams: spec.transport.is_datagram(),
@@ -92,7 +89,7 @@ impl Plan {
 
 pub(super) enum Party<'s> {
     Here { load: Option<Load>, report: Option<Box<SideReport>> },
-    There { session: &'s mut Session, intervals: Vec<Window>, frames: usize, report: Option<Box<SideReport>> },
+    There { session: &'s mut Session, pieces: ReportBuilder, report: Option<Box<SideReport>> },
 }
 
 impl<'s> Party<'s> {
@@ -101,7 +98,7 @@ impl<'s> Party<'s> {
     }
 
     pub(super) fn there(session: &'s mut Session) -> Self {
-        Self::There { session, intervals: Vec::new(), frames: 0, report: None }
+        Self::There { session, pieces: ReportBuilder::default(), report: None }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -131,21 +128,17 @@ impl<'s> Party<'s> {
                     *report = slot.take().map(|load| Box::new(load.finish()));
                 }
             }
-            Self::There { session, intervals, frames, report } => {
+            Self::There { session, pieces, report } => {
                 while report.is_none() {
                     match session.try_recv()? {
                         None => break,
                         Some(Reply::Interim(window)) => observer.interval(side, &window),
-                        Some(Reply::Intervals(more)) if *frames < INTERVAL_FRAMES => {
-                            *frames += 1;
-                            intervals.extend(more);
-                        }
-                        Some(Reply::Report(mut whole)) => {
-                            if whole.intervals.is_empty() {
-                                whole.intervals = std::mem::take(intervals);
+                        Some(Reply::Report { text, last }) => {
+                            let whole = pieces.add(&text, last).map_err(|reason| session.senseless(reason))?;
+                            if let Some(whole) = whole {
+                                *report = Some(Box::new(whole));
+                                session.completed();
                             }
-                            *report = Some(whole);
-                            session.completed();
                         }
                         Some(other) => return Err(session.unexpected("start", other)),
                     }
@@ -173,8 +166,8 @@ impl<'s> Party<'s> {
         match self {
             // Dropping it aborts it.
             Self::Here { load, .. } => drop(load.take()),
-            // The session stays marked: its next test begins with an abort that is waited for.
-            Self::There { session, report: None, .. } => drop(session.send(&Request::Abort)),
+            // If it cannot be told, its connection is broken, and whoever uses it next hears of that.
+            Self::There { session, report: None, .. } => drop(session.abort()),
             Self::There { .. } => {}
         }
     }
@@ -189,18 +182,16 @@ impl<'s> Party<'s> {
         report.map(|report| *report)
     }
 
-    fn clock_bound_ns(&self, at_ns: u64) -> u64 {
+    /// How its clock is related to this host's; `None`: it is this host's.
+    fn clock(&self) -> Option<ClockOffset> {
         match self {
-            Self::Here { .. } => 0,
-            Self::There { session, .. } => session.peer().clock.bound_at_ns(at_ns),
+            Self::Here { .. } => None,
+            Self::There { session, .. } => Some(session.peer().clock),
         }
     }
 
     fn rtt_ns(&self) -> u64 {
-        match self {
-            Self::Here { .. } => 0,
-            Self::There { session, .. } => session.peer().clock.rtt_ns,
-        }
+        self.clock().map_or(0, |clock| clock.rtt_ns)
     }
 
     fn host(&self) -> Option<&super::HostLabel> {
@@ -236,17 +227,19 @@ impl<'s> RunningTest<'s> {
             self.parties.iter_mut().for_each(Party::abort);
             return Err(error);
         }
-        let bound_at = monotonic_ns();
-        let clock_bound_ns = self.parties.iter().map(|party| party.clock_bound_ns(bound_at)).sum();
-        let Self { parties: [near, far], plan, t0_ns } = self;
+        let bound_at = self.t0_ns;
+        let clocks = self.parties.each_ref().map(Party::clock);
+        let clock_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_at_ns(bound_at)).sum();
+        let Self { parties: [near, far], t0_ns, .. } = self;
         // watch() returns only when both are done.
         let near = near.report().expect("the near end has finished");
         let far = far.report().expect("the far end has finished");
-        let start = |report: &SideReport| {
-            let measure = report.phases.iter().find(|window| window.phase == Phase::Measure)?;
-            (t0_ns + plan.warmup_ns).checked_add_signed(measure.start_ns)
+        let start = |started_ns: u64, clock: Option<ClockOffset>| {
+            let started_ns = (started_ns > 0).then_some(started_ns)?;
+            clock.map_or(Some(started_ns), |clock| clock.to_ours(started_ns))
         };
-        let (near_start_ns, far_start_ns) = (start(&near), start(&far));
+        let near_start_ns = start(near.monotonic_start_ns, clocks[0]);
+        let far_start_ns = start(far.monotonic_start_ns, clocks[1]);
         let start_skew_ns =
             near_start_ns.zip(far_start_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
         Ok(Outcome { near, far, t0_ns, near_start_ns, far_start_ns, start_skew_ns, clock_bound_ns })

@@ -49,11 +49,12 @@ pub struct PeerFacts {
 pub struct Session {
     pub(super) host: HostLabel,
     pub(super) timeouts: Timeouts,
-    pub(super) netns: Option<String>,
     pub(super) channel: Channel,
     peer: PeerFacts,
     /// Whether the daemon may still hold a test, or still have something to say about one.
     dirty: bool,
+    /// Whether it was asked to forget the test and has not answered yet.
+    aborting: bool,
 }
 
 impl Session {
@@ -87,8 +88,7 @@ impl Session {
             clock: ClockOffset::default(),
             address,
         };
-        let mut session =
-            Self { host, timeouts: target.timeouts, netns: target.netns.clone(), channel, peer, dirty: false };
+        let mut session = Self { host, timeouts: target.timeouts, channel, peer, dirty: false, aborting: false };
         session.compare_clocks()?;
         Ok(session)
     }
@@ -141,17 +141,26 @@ impl Session {
     /// Makes sure that the daemon holds no test and the clock is fresh.
     pub(super) fn begin(&mut self) -> Result<(), ClientError> {
         if self.dirty {
-            self.send(&Request::Abort)?;
+            self.abort()?;
             // A far end that is busy connecting answers when that has come to its end.
             let deadline = Instant::now() + self.timeouts.reply + self.timeouts.ready;
             while !matches!(self.recv(deadline)?, Reply::Idle) {}
-            self.dirty = false;
+            (self.dirty, self.aborting) = (false, false);
         }
         let age = Duration::from_nanos(monotonic_ns().saturating_sub(self.peer.clock.taken_ns));
         if age > CLOCK_AGE {
             self.compare_clocks()?;
         }
         self.dirty = true;
+        Ok(())
+    }
+
+    /// Asks the daemon to forget the test; the next test begins by waiting for its answer.
+    pub(super) fn abort(&mut self) -> Result<(), ClientError> {
+        if !self.aborting {
+            self.send(&Request::Abort)?;
+            self.aborting = true;
+        }
         Ok(())
     }
 
@@ -193,6 +202,10 @@ impl Session {
             Reply::Error(fault) => ClientError::Fault { host, fault },
             other => ClientError::OutOfStep { host, request, reply: other.name() },
         }
+    }
+
+    pub(super) fn senseless(&self, reason: String) -> ClientError {
+        ClientError::Senseless { host: self.host.clone(), reason }
     }
 
     fn channel_error(&self, source: ChannelError) -> ClientError {

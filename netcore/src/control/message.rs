@@ -87,6 +87,21 @@ pub enum Request {
     Abort,
 }
 
+impl Request {
+    /// Its name in a sentence about a request that nobody expected.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Prepare(_) => "prepare",
+            Self::Connect(_) => "connect",
+            Self::Start { .. } => "start",
+            Self::Stop { .. } => "stop",
+            Self::Abort => "abort",
+        }
+    }
+}
+
 /// One end of a test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -141,10 +156,13 @@ pub enum Reply {
     Ready,
     /// An interval, while the measurement runs; only if the test asks for it.
     Interim(Box<Window>),
-    /// Some of the report's intervals, in order; the report that follows has none of its own.
-    Intervals(Vec<Window>),
-    /// The test is over.
-    Report(Box<SideReport>),
+    /// The test is over: a piece of the [`SideReport`] as JSON. A long report takes several frames.
+    Report {
+        /// The piece.
+        text: String,
+        /// Whether it is the last one.
+        last: bool,
+    },
     /// To [`Request::Abort`]: there is no test any more.
     Idle,
     /// Something was refused or failed. The test it was about is forgotten.
@@ -160,11 +178,47 @@ impl Reply {
             Self::Prepared(_) => "prepared",
             Self::Ready => "ready",
             Self::Interim(_) => "interim",
-            Self::Intervals(_) => "intervals",
-            Self::Report(_) => "report",
+            Self::Report { .. } => "report",
             Self::Idle => "idle",
             Self::Error(_) => "error",
         }
+    }
+}
+
+/// A report as replies: pieces that stay below the bound of a frame however many quotes in them are escaped.
+pub fn report_pieces(report: &SideReport) -> serde_json::Result<impl Iterator<Item = Reply>> {
+    const PIECE: usize = 4 << 20;
+    let mut text = Some(serde_json::to_string(report)?);
+    Ok(std::iter::from_fn(move || {
+        let mut piece = text.take()?;
+        if piece.len() > PIECE {
+            text = Some(piece.split_off(piece.floor_char_boundary(PIECE)));
+        }
+        Some(Reply::Report { text: piece, last: text.is_none() })
+    }))
+}
+
+/// Puts a report together from its pieces.
+#[derive(Debug, Default)]
+pub struct ReportBuilder {
+    text: String,
+}
+
+impl ReportBuilder {
+    /// The longest report, bytes. A daemon keeps far below it by its limit on interval readings.
+    pub const BOUND: usize = 256 << 20;
+
+    /// Adds a piece; gives the report after the last one, and nothing that is no report or too long for one.
+    pub fn add(&mut self, text: &str, last: bool) -> Result<Option<SideReport>, String> {
+        if self.text.len() + text.len() > Self::BOUND {
+            return Err(format!("its report is longer than {} bytes", Self::BOUND));
+        }
+        self.text.push_str(text);
+        if !last {
+            return Ok(None);
+        }
+        let text = std::mem::take(&mut self.text);
+        serde_json::from_str(&text).map(Some).map_err(|error| format!("its report was not understood: {error}"))
     }
 }
 

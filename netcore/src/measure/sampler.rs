@@ -72,6 +72,8 @@ pub struct Sampled {
     pub counters: Vec<CounterWindow>,
     /// Wall clock at the measure phase's start.
     pub wall_start_ns: i64,
+    /// The same instant on the monotonic clock, nanoseconds; 0: it never came.
+    pub monotonic_start_ns: u64,
     /// How it ended.
     pub ending: Ending,
     /// What a reader should know.
@@ -451,6 +453,8 @@ impl Sampler {
             totals,
             counters: self.counter_log.map_or_else(Vec::new, |counters| counters.into_windows(log.origin_ns)),
             wall_start_ns: log.wall_start_ns,
+            // The wall clock is read at the same time, and never stands at 0.
+            monotonic_start_ns: if log.wall_start_ns == 0 { 0 } else { log.origin_ns },
             ending,
             notes,
         }

@@ -4,4 +4,3 @@
 mod pair;
 mod request_response;
 mod stream;
-mod transports;

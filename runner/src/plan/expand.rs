@@ -58,9 +58,10 @@ impl Expander<'_> {
             matrix
         });
         let matrix = matrix.unwrap_or_default();
-        let combinations = matrix.combinations(limit, out);
+        let combinations = matrix.combinations(out);
         let paths = matrix.paths();
-        let mut cases = Vec::with_capacity(combinations.len().min(limit));
+        let total = combinations.len();
+        let mut cases = Vec::with_capacity(total.min(limit));
         // One look at a broken test says what all its cases would say.
         let take = if out.has_errors() { 1 } else { limit };
         for combination in combinations.iter().take(take) {

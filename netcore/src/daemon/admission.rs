@@ -1,0 +1,279 @@
+//! What may be run here: every number that a test names is bounded before anything is allocated or opened for it.
+
+use std::net::IpAddr;
+
+use super::{Config, plain};
+use crate::{
+    control::message::{Fault, FaultCode, Peer, Prepare},
+    report::Side,
+    spec::{Payload, Stop, TestSpec, support},
+};
+
+/// Who asks, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Where {
+    pub(super) peer: IpAddr,
+    pub(super) local: IpAddr,
+}
+
+/// Whether the client's address may have a session.
+pub(super) fn client(config: &Config, peer: std::net::SocketAddr) -> Result<(), Fault> {
+    let address = plain(peer);
+    if config.allow.is_empty() || config.allow.iter().any(|network| network.contains(address)) {
+        return Ok(());
+    }
+    Err(Fault::new(
+        FaultCode::NotAllowed,
+        format!(
+            "clients from {address} are not allowed here; its `plumb serve` names the networks that are with --allow"
+        ),
+    ))
+}
+
+/// Whether this end of the test may be made ready.
+pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
+    let Prepare { spec, side, .. } = prepare;
+    support::check(spec).map_err(|unsupported| Fault::new(FaultCode::Unsupported, unsupported.to_string()))?;
+    let limits = &config.limits;
+    let flows = spec.flows();
+    if spec.streams == 0 {
+        return refuse("a test needs at least one stream");
+    }
+    if flows > limits.flows || spec.threads.is_some_and(|threads| threads == 0 || threads > limits.flows) {
+        return refuse(format!(
+            "{flows} flows are more than the {} that this daemon grants, or its threads are (--max-flows)",
+            limits.flows
+        ));
+    }
+    let phases = &spec.phases;
+    let measure_ns = if let Stop::AfterNs(measure_ns) = phases.stop { measure_ns } else { 0 };
+    let length_ns = phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns);
+    if length_ns > limits.duration_ns {
+        return refuse(format!(
+            "the test takes {} s with warm-up and cool-down, more than the {} s that this daemon grants (--max-duration)",
+            seconds(length_ns),
+            seconds(limits.duration_ns)
+        ));
+    }
+    check_intervals(config, spec, length_ns)?;
+    check_buffers(config, spec, *side)?;
+    check_files(config, spec)?;
+    let end = match side {
+        Side::Near => &spec.near,
+        Side::Far => &spec.far,
+    };
+    if end.port.is_some_and(|port| port < 1024) {
+        return refuse("data ports below 1024 are not given to clients");
+    }
+    if spec.pace.is_some_and(|pace| !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) || pace.burst == 0) {
+        return refuse("a rate must be a positive number, and its bursts at least one message long");
+    }
+    Ok(())
+}
+
+fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(), Fault> {
+    let interval_ns = spec.phases.interval_ns;
+    if interval_ns == 0 {
+        return Ok(());
+    }
+    // A test that stops by a count may take as long as the daemon grants.
+    let length_ns = if matches!(spec.phases.stop, Stop::AfterNs(_)) { length_ns } else { config.limits.duration_ns };
+    let readings = (length_ns / interval_ns).saturating_add(1).saturating_mul(u64::from(spec.flows()));
+    let granted = config.limits.interval_readings;
+    if interval_ns < 1_000_000 || readings > granted {
+        return refuse(format!(
+            "intervals of {} s would make up to {readings} readings of {} flows; this daemon keeps {granted}, and none \
+             shorter than a millisecond: lengthen `interval`, or shorten the test",
+            seconds(interval_ns),
+            spec.flows()
+        ));
+    }
+    Ok(())
+}
+
+/// Bytes that the engines may allocate: each flow has a ring of buffers for each way, and the transactions in flight.
+fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fault> {
+    let (sizes, end) = match side {
+        Side::Near => (&spec.sizes, &spec.near),
+        Side::Far => (&spec.sizes, &spec.far),
+    };
+    let buffers = &end.buffers;
+    if !buffers.alignment.is_power_of_two() || buffers.alignment > 1 << 30 || buffers.offset > 1 << 30 {
+        return refuse("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");
+    }
+    if buffers.ring == 0 {
+        return refuse("a ring of buffers has at least one");
+    }
+    let extra = u128::from(buffers.alignment) + u128::from(buffers.offset);
+    let stream = u128::from(sizes.message_bytes) + u128::from(sizes.receive_bytes) + 2 * extra;
+    let transaction = u128::from(sizes.request_bytes) + u128::from(sizes.response_bytes) + 2 * extra;
+    let inflight = if spec.pattern == crate::spec::Pattern::Stream { 1 } else { u128::from(spec.inflight.max(1)) };
+    let flow = (u128::from(buffers.ring) * stream).max(u128::from(buffers.ring).max(inflight) * transaction);
+    let bytes = flow * u128::from(spec.flows());
+    if bytes > u128::from(config.limits.buffer_bytes) {
+        return refuse(format!(
+            "the buffers of this test take up to {bytes} bytes; this daemon grants {} (--max-buffers)",
+            config.limits.buffer_bytes
+        ));
+    }
+    Ok(())
+}
+
+/// netserver sends any file that a client names: here that has to be allowed by whoever starts the daemon.
+fn check_files(config: &Config, spec: &TestSpec) -> Result<(), Fault> {
+    let payload = if let Payload::File(path) = &spec.payload { Some(path) } else { None };
+    let named = payload.or(spec.near.buffers.fill_file.as_ref()).or(spec.far.buffers.fill_file.as_ref());
+    match named {
+        Some(path) if !config.allow_files => refuse(format!(
+            "this daemon reads no files for its clients, and the test names {}: use payload `random`, or start it with \
+             --allow-files",
+            path.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a near end here may connect there.
+pub(super) fn connect(config: &Config, place: Where, peer: &Peer) -> Result<(), Fault> {
+    let may = |address: IpAddr| {
+        let address = address.to_canonical();
+        address == place.peer
+            || address == place.local
+            || config.allow_connect.iter().any(|network| network.contains(address))
+    };
+    for address in [Some(peer.address), peer.endpoints.address].into_iter().flatten() {
+        if !may(address) {
+            return refuse(format!(
+                "this daemon connects only to its client {} and to itself, not to {address}: start it with \
+                 --allow-connect {address} if it is to be the near end of tests with that host",
+                place.peer
+            ));
+        }
+    }
+    let local = !peer.endpoints.paths.is_empty() || peer.endpoints.cid.is_some() || peer.endpoints.mac.is_some();
+    if local && !place.peer.is_loopback() && config.allow_connect.is_empty() {
+        return refuse(
+            "this daemon opens sockets that are no IP sockets only for clients on its own machine: start it with \
+             --allow-connect if it is to be the near end of such tests",
+        );
+    }
+    Ok(())
+}
+
+fn refuse(message: impl Into<String>) -> Result<(), Fault> {
+    Err(Fault::new(FaultCode::Refused, message))
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        end::Endpoints,
+        spec::{Direction, Pattern, Transport},
+    };
+
+    fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<(), Fault> {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        change(&mut spec);
+        test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+    }
+
+    #[track_caller]
+    fn refused(change: impl FnOnce(&mut TestSpec), word: &str) {
+        let fault = judge(change).unwrap_err();
+        assert_eq!(fault.code, FaultCode::Refused, "{fault}");
+        assert!(fault.message.contains(word), "{fault}");
+    }
+
+    #[test]
+    fn an_ordinary_test_is_admitted() {
+        judge(|_| ()).unwrap();
+        judge(|spec| spec.phases.interval_ns = 100_000_000).unwrap();
+        judge(|spec| spec.phases.stop = Stop::AfterBytes(1 << 40)).unwrap();
+    }
+
+    #[test]
+    fn each_limit_has_its_sentence() {
+        refused(|spec| spec.streams = 0, "at least one");
+        refused(|spec| spec.streams = 65, "65 flows");
+        refused(
+            |spec| {
+                spec.streams = u32::MAX;
+                spec.direction = Direction::Bidirectional;
+            },
+            "--max-flows",
+        );
+        refused(|spec| spec.threads = Some(1000), "--max-flows");
+        refused(|spec| spec.phases.stop = Stop::AfterNs(u64::MAX), "--max-duration");
+        refused(|spec| spec.phases.warmup_ns = 3_600_000_000_001, "--max-duration");
+        refused(|spec| spec.phases.interval_ns = 1, "millisecond");
+        refused(
+            |spec| {
+                spec.phases.stop = Stop::AfterNs(3600 * 1_000_000_000);
+                spec.phases.interval_ns = 2_000_000;
+            },
+            "interval",
+        );
+        refused(|spec| spec.sizes.message_bytes = u64::MAX, "--max-buffers");
+        refused(|spec| spec.far.buffers.ring = u32::MAX, "--max-buffers");
+        refused(|spec| spec.far.buffers.ring = 0, "at least one");
+        refused(|spec| spec.far.buffers.alignment = 3, "power of two");
+        refused(|spec| spec.far.buffers.alignment = 0, "power of two");
+        refused(|spec| spec.payload = Payload::File("/etc/shadow".into()), "/etc/shadow");
+        refused(|spec| spec.near.buffers.fill_file = Some("/etc/shadow".into()), "--allow-files");
+        refused(|spec| spec.far.port = Some(22), "1024");
+        refused(
+            |spec| {
+                spec.pattern = Pattern::RequestResponse;
+                spec.inflight = u32::MAX;
+                spec.sizes.request_bytes = 1 << 20;
+            },
+            "--max-buffers",
+        );
+    }
+
+    #[test]
+    fn what_the_engines_cannot_do_is_said_as_such() {
+        let fault = judge(|spec| {
+            spec.pattern = Pattern::Stream;
+            spec.phases.stop = Stop::AfterTransactions(5);
+        })
+        .unwrap_err();
+        assert_eq!(fault.code, FaultCode::Unsupported);
+    }
+
+    #[test]
+    fn near_ends_connect_only_where_they_may() {
+        let place = Where { peer: "10.0.0.1".parse().unwrap(), local: "10.0.0.2".parse().unwrap() };
+        let judge = |config: &Config, address: &str, endpoints: Endpoints| {
+            connect(config, place, &Peer { address: address.parse().unwrap(), endpoints })
+        };
+        let strict = Config::default();
+        let open = Config { allow_connect: vec!["192.0.2.0/24".parse().unwrap()], ..Config::default() };
+        judge(&strict, "10.0.0.1", Endpoints::default()).unwrap();
+        judge(&strict, "::ffff:10.0.0.2", Endpoints::default()).unwrap();
+        let fault = judge(&strict, "192.0.2.9", Endpoints::default()).unwrap_err();
+        assert!(fault.message.contains("--allow-connect 192.0.2.9"), "{fault}");
+        judge(&open, "192.0.2.9", Endpoints::default()).unwrap();
+        assert!(judge(&open, "198.51.100.1", Endpoints::default()).is_err());
+        // The address may hide in the endpoints, or not be an address at all.
+        let elsewhere = Endpoints { address: Some("198.51.100.1".parse().unwrap()), ..Endpoints::default() };
+        assert!(judge(&open, "10.0.0.1", elsewhere).is_err());
+        let path = Endpoints { paths: vec!["/run/docker.sock".into()], ..Endpoints::default() };
+        assert!(judge(&strict, "10.0.0.1", path).is_err());
+        assert!(judge(&strict, "127.0.0.1", Endpoints::default()).is_err());
+    }
+
+    #[test]
+    fn clients_come_from_allowed_networks() {
+        let config = Config { allow: vec!["10.0.0.0/8".parse().unwrap()], ..Config::default() };
+        client(&config, "[::ffff:10.1.1.1]:5".parse().unwrap()).unwrap();
+        client(&Config::default(), "192.0.2.1:5".parse().unwrap()).unwrap();
+        let fault = client(&config, "192.0.2.1:5".parse().unwrap()).unwrap_err();
+        assert!(fault.code == FaultCode::NotAllowed && fault.message.contains("192.0.2.1"), "{fault}");
+    }
+}

@@ -1,0 +1,95 @@
+//! The daemon inside the program that conducts: for tests on one machine.
+
+use std::{
+    net::SocketAddr,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::{Config, Daemon, DaemonError, Limits, Network, Timeouts};
+use crate::{
+    client::Target,
+    control::{key::Key, stop::StopFlag},
+};
+
+/// Where an embedded daemon has its sockets.
+#[derive(Clone, Debug, Default)]
+pub struct EmbeddedOptions {
+    /// Network namespace; `None`: the process's own. Its loopback interface must be up.
+    pub netns: Option<String>,
+}
+
+/// A daemon of this process, on a loopback port that the kernel chose, with a key that nobody else knows. Dropping it
+/// ends it.
+#[derive(Debug)]
+pub struct Embedded {
+    address: SocketAddr,
+    key: Key,
+    netns: Option<String>,
+    stop: StopFlag,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    /// Starts a daemon in a thread of this process. It serves this process and nobody else, so it grants whatever the
+    /// machine can do, and reads files with the rights that this process has anyway.
+    pub fn spawn_embedded(options: EmbeddedOptions) -> Result<Embedded, DaemonError> {
+        let key = Key::generate()?;
+        let config = Config {
+            listen: vec![([127, 0, 0, 1], 0).into()],
+            key: Some(key.clone()),
+            allow: Vec::new(),
+            allow_connect: Network::everything().to_vec(),
+            allow_files: true,
+            limits: Limits {
+                sessions: 1024,
+                flows: 4096,
+                duration_ns: 30 * 24 * 3600 * 1_000_000_000,
+                buffer_bytes: u64::MAX,
+                interval_readings: 10_000_000,
+            },
+            // The conductor is in the same process: it cannot vanish without this daemon.
+            timeouts: Timeouts { idle: Duration::from_hours(30 * 24), ..Timeouts::default() },
+            netns: options.netns.clone(),
+            log: None,
+        };
+        let system = |what| move |source| DaemonError::System { what, source };
+        let daemon = Self::bind(config)?;
+        let address = daemon.local_addr().unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
+        let stop = StopFlag::new().map_err(system("no descriptors for the embedded daemon"))?;
+        let flag = stop.clone();
+        let thread = thread::Builder::new()
+            .name("daemon".into())
+            .spawn(move || {
+                // It can only end by the flag, or by a poll that fails; a client then sees its connection closed.
+                let _ = daemon.run(&flag);
+            })
+            .map_err(system("no thread for the embedded daemon"))?;
+        Ok(Embedded { address, key, netns: options.netns, stop, thread: Some(thread) })
+    }
+}
+
+impl Embedded {
+    /// Its control address.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How to reach it, under that name.
+    #[must_use]
+    pub fn target(&self, name: impl Into<String>) -> Target {
+        Target { key: Some(self.key.clone()), netns: self.netns.clone(), ..Target::new(name, self.address.to_string()) }
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.stop.request();
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            // Its only way to panic is one that has been reported already.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Where to listen, and what to say about it.
+
+use std::net::SocketAddr;
+
+use crate::control::DEFAULT_PORT;
+
+/// Addresses to listen on, and a sentence for whoever starts the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// For [`super::Config::listen`].
+    pub addresses: Vec<SocketAddr>,
+    /// What the choice means, where it is not what one might expect.
+    pub advice: Option<String>,
+}
+
+/// With a key, every address; without one, loopback only, unless an address was `named`: that opens it on purpose.
+#[must_use]
+pub fn listen(named: Option<SocketAddr>, has_key: bool) -> Listen {
+    let everywhere: [u16; 8] = [0; 8];
+    match named {
+        Some(address) => {
+            let open = !has_key && !address.ip().is_loopback();
+            let advice = open.then(|| {
+                format!(
+                    "no key: whoever reaches {address} may run tests here and read the conversation; make a key with \
+                     `plumb key` and give it with --key-file, or name the networks that may come with --allow"
+                )
+            });
+            Listen { addresses: vec![address], advice }
+        }
+        // One socket serves both versions of IP; where there is no IPv6, the second one serves IPv4 alone. Where the first
+        // one is bound, the second fails, as it should.
+        None if has_key => Listen {
+            addresses: vec![(everywhere, DEFAULT_PORT).into(), ([0, 0, 0, 0], DEFAULT_PORT).into()],
+            advice: None,
+        },
+        None => Listen {
+            addresses: vec![([127, 0, 0, 1], DEFAULT_PORT).into(), ([0, 0, 0, 0, 0, 0, 0, 1], DEFAULT_PORT).into()],
+            advice: Some(
+                "no key: listening on loopback only. To serve other hosts, make a key with `plumb key lab.key` and start \
+                 with --key-file lab.key at both ends; or open it without a key by naming an address with --listen"
+                    .to_owned(),
+            ),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_key_only_loopback_unless_an_address_is_named() {
+        let quiet = listen(None, false);
+        assert!(quiet.addresses.iter().all(|address| address.ip().is_loopback()), "{quiet:?}");
+        assert!(quiet.advice.unwrap().contains("--key-file"));
+        let named: SocketAddr = "10.0.0.1:9".parse().unwrap();
+        let open = listen(Some(named), false);
+        assert_eq!(open.addresses, [named]);
+        assert!(open.advice.unwrap().contains("10.0.0.1:9"));
+        assert_eq!(listen(Some(named), true).advice, None);
+        assert!(listen(None, true).addresses.iter().all(|address| address.ip().is_unspecified()));
+    }
+}

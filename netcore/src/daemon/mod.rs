@@ -1,0 +1,278 @@
+//! The far end as a service: accepts control connections, decides what may be run, and runs it.
+//!
+//! One thread per session, which sleeps in `poll` whenever nothing happens: an idle daemon uses no CPU. What strangers can
+//! cost is bounded before they have proven anything (connections, time, bytes of a greeting), and what a session can cost
+//! is bounded by [`Limits`]. [`Daemon::spawn_embedded`] is the same code on a loopback port with a key made for the
+//! purpose.
+
+mod admission;
+mod embedded;
+mod listen;
+mod network;
+mod session;
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use embedded::{Embedded, EmbeddedOptions};
+pub use listen::{Listen, listen};
+pub use network::{Network, NetworkError};
+
+pub use crate::control::message::Limits;
+use crate::control::{
+    DEFAULT_PORT,
+    event::wait,
+    key::Key,
+    netns::{self, NetnsError},
+    stop::{StopFlag, Urgency},
+};
+
+/// Connections that have not finished their greeting, at the same time.
+const PENDING: u32 = 64;
+
+/// Hears one line about each thing that happens.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How a daemon serves.
+#[derive(Clone)]
+pub struct Config {
+    /// Where to listen: one or two addresses ([`listen`] gives the right ones).
+    pub listen: Vec<SocketAddr>,
+    /// The key that clients must have; `None`: none.
+    pub key: Option<Key>,
+    /// Networks that clients may come from; empty: any.
+    pub allow: Vec<Network>,
+    /// Networks that near ends may connect to, besides the client's own address and this daemon's.
+    pub allow_connect: Vec<Network>,
+    /// Whether a test may name files of this host to be read and sent.
+    pub allow_files: bool,
+    /// What a session is granted at most.
+    pub limits: Limits,
+    /// How long to wait for what.
+    pub timeouts: Timeouts,
+    /// Network namespace of every socket; `None`: the process's own.
+    pub netns: Option<String>,
+    /// Hears what happens.
+    pub log: Option<Log>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))],
+            key: None,
+            allow: Vec::new(),
+            allow_connect: Vec::new(),
+            allow_files: false,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            netns: None,
+            log: None,
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("listen", &self.listen).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// How long a daemon waits for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For the whole greeting.
+    pub greeting: Duration,
+    /// For the next request of a session that holds no test.
+    pub idle: Duration,
+    /// For the next request of a session whose test is prepared or connected.
+    pub prepared: Duration,
+    /// For the rest of a message that has begun, and for the peer to read one.
+    pub message: Duration,
+    /// For the end of a test after the instant that it should have ended at.
+    pub grace: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            greeting: Duration::from_secs(10),
+            idle: Duration::from_mins(10),
+            prepared: Duration::from_mins(1),
+            message: Duration::from_secs(10),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a daemon does not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// It cannot listen.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What came back.
+        source: io::Error,
+    },
+    /// The namespace.
+    #[error("{0}")]
+    Netns(#[from] NetnsError),
+    /// A key could not be made.
+    #[error("{0}")]
+    Key(#[from] crate::control::key::KeyError),
+    /// The system refused something while it was serving.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What came back.
+        source: io::Error,
+    },
+}
+
+/// A daemon that listens.
+#[derive(Debug)]
+pub struct Daemon {
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+    shared: Shared,
+}
+
+/// What every session of a daemon sees.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    sessions: AtomicU32,
+    pending: AtomicU32,
+}
+
+impl Shared {
+    pub(crate) fn log(&self, line: impl FnOnce() -> String) {
+        if let Some(log) = &self.config.log {
+            log(&line());
+        }
+    }
+
+    /// Takes one of `limit` places until the guard is dropped.
+    fn take(count: &AtomicU32, limit: u32) -> Option<Place<'_>> {
+        let more = |taken: u32| (taken < limit).then_some(taken + 1);
+        count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Place(count))
+    }
+
+    pub(crate) fn session_place(&self) -> Option<Place<'_>> {
+        Self::take(&self.sessions, self.config.limits.sessions)
+    }
+}
+
+pub(crate) struct Place<'a>(&'a AtomicU32);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Daemon {
+    /// Listens. With several addresses, those of the first are needed and the others are taken where the machine has them.
+    pub fn bind(config: Config) -> Result<Self, DaemonError> {
+        let bind = |address: &SocketAddr| -> Result<(TcpListener, SocketAddr), DaemonError> {
+            let error = |source| DaemonError::Listen { address: *address, source };
+            let listener = TcpListener::bind(address).map_err(error)?;
+            listener.set_nonblocking(true).map_err(error)?;
+            let bound = listener.local_addr().map_err(error)?;
+            Ok((listener, bound))
+        };
+        let bound = netns::within(config.netns.as_deref(), || {
+            let mut bound = Vec::new();
+            for (place, address) in config.listen.iter().take(2).enumerate() {
+                match bind(address) {
+                    Ok(pair) => bound.push(pair),
+                    Err(error) if place == 0 => return Err(error),
+                    // No IPv6 on this machine, most likely.
+                    Err(_) => {}
+                }
+            }
+            Ok(bound)
+        })??;
+        let (listeners, addresses) = bound.into_iter().unzip();
+        let shared = Shared { config, sessions: AtomicU32::new(0), pending: AtomicU32::new(0) };
+        Ok(Self { listeners, addresses, shared })
+    }
+
+    /// The first address that it listens on; the port is the real one where 0 was asked for.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.addresses.first().copied()
+    }
+
+    /// Every address that it listens on.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Serves until `stop` is raised, then lets running tests finish; raised twice, it ends them. Returns when every
+    /// session has ended.
+    pub fn run(&self, stop: &StopFlag) -> Result<(), DaemonError> {
+        netns::within(self.shared.config.netns.as_deref(), || thread::scope(|scope| self.accept_all(scope, stop)))?
+    }
+
+    fn accept_all<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stop: &StopFlag) -> Result<(), DaemonError> {
+        let system = |what| move |source| DaemonError::System { what, source };
+        while stop.urgency() == Urgency::None {
+            let listener = |place: usize| self.listeners.get(place).map(AsFd::as_fd);
+            let ready = wait([listener(0), listener(1), stop.beyond(Urgency::None)], None)
+                .map_err(system("waiting for connections failed"))?;
+            for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
+                match listener.accept() {
+                    Ok((stream, peer)) => self.serve(scope, stream, peer, stop.clone()),
+                    Err(error) => match error.kind() {
+                        // Gone again before it was accepted.
+                        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                        _ => {
+                            self.shared.log(|| format!("a connection could not be accepted: {error}"));
+                            // Without descriptors or memory the connection stays in the queue and would wake us at
+                            // once again; a session that ends gives some back.
+                            let pause = Instant::now() + Duration::from_millis(100);
+                            wait([stop.beyond(Urgency::None)], Some(pause))
+                                .map_err(system("waiting for descriptors failed"))?;
+                        }
+                    },
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn serve<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stream: TcpStream, peer: SocketAddr, stop: StopFlag) {
+        let shared = &self.shared;
+        let Some(pending) = Shared::take(&shared.pending, PENDING) else {
+            // Not even a sentence: that would need the greeting, and its time, that there are too many of already.
+            shared.log(|| format!("{peer}: dropped, {PENDING} connections are in their greeting"));
+            return;
+        };
+        let spawned = thread::Builder::new()
+            .name("session".into())
+            .spawn_scoped(scope, move || session::serve(shared, stream, peer, pending, &stop));
+        if let Err(error) = spawned {
+            shared.log(|| format!("{peer}: dropped, no thread for it: {error}"));
+        }
+    }
+}
+
+/// The address as IPv4 where it is one in IPv6's clothes.
+fn plain(address: SocketAddr) -> IpAddr {
+    address.ip().to_canonical()
+}

@@ -1,0 +1,339 @@
+//! One session as the daemon lives through it.
+//!
+//! ```text
+//! greeting ─▶ idle ─Prepare▶ prepared ─Connect▶ connected ─Start▶ running ─▶ idle …
+//!              ▲                 └──────────Abort──────┴───────────┘
+//! ```
+//! A request that does not fit the state ends the session; a test that is refused or fails leaves it idle. Whatever the
+//! state, a client that goes away takes its test with it.
+
+use std::{
+    net::{SocketAddr, TcpStream},
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Place, Shared,
+    admission::{self, Where},
+    plain,
+};
+use crate::{
+    control::{
+        capabilities,
+        channel::{Channel, ChannelError},
+        event::wait,
+        frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
+        load::Load,
+        message::{Connect, Fault, FaultCode, Greeting, Hello, Prepare, Reply, Request, report_pieces},
+        stop::{StopFlag, Urgency},
+    },
+    end::{End, EndError},
+    measure::{
+        clock::{monotonic_ns, wall_ns},
+        host::HostFacts,
+    },
+    report::Side,
+    spec::{Stop, TestSpec},
+};
+
+/// The longest time that flows may take to come together.
+const LONGEST_CONNECT: Duration = Duration::from_mins(1);
+/// How far ahead a start may lie.
+const LONGEST_LEAD: Duration = Duration::from_mins(10);
+
+/// Serves one accepted connection to its end.
+pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, pending: Place<'_>, stop: &StopFlag) {
+    let greeted = greet(shared, stream, peer, stop);
+    drop(pending);
+    match greeted {
+        Ok((mut session, _place)) => {
+            shared.log(|| format!("{peer}: session opened"));
+            let end = session.converse();
+            shared.log(|| format!("{peer}: session ended: {end}"));
+        }
+        Err(error) => shared.log(|| format!("{peer}: no session: {error}")),
+    }
+}
+
+fn greet<'s>(
+    shared: &'s Shared,
+    stream: TcpStream,
+    peer: SocketAddr,
+    stop: &StopFlag,
+) -> Result<(Session<'s>, Place<'s>), Over> {
+    let deadline = Instant::now() + shared.config.timeouts.greeting;
+    let mut channel = Channel::accept(stream, shared.config.key.as_ref(), deadline)?;
+    let _: Hello = channel.recv(deadline)?;
+    let admitted = admission::client(&shared.config, peer).and_then(|()| {
+        let busy = || {
+            let sessions = shared.config.limits.sessions;
+            Fault::new(
+                FaultCode::Busy,
+                format!(
+                    "all {sessions} sessions are taken: wait for one to end, or start it with more (--max-sessions)"
+                ),
+            )
+        };
+        shared.session_place().ok_or_else(busy)
+    });
+    let place = match admitted {
+        Ok(place) => place,
+        Err(fault) => {
+            channel.send(&Greeting::Error(fault.clone()), GREETING_BOUND, deadline)?;
+            return Err(Over::Refused(fault));
+        }
+    };
+    let hello = Hello {
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        transports: capabilities::transports(),
+        limits: Some(shared.config.limits.clone()),
+        host: HostFacts::collect(),
+    };
+    channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, deadline)?;
+    channel.set_bound(REQUEST_BOUND);
+    let local = channel.local_addr().map_err(|source| ChannelError::Io { what: "no local address", source })?;
+    let place_of = Where { peer: plain(peer), local: plain(local) };
+    Ok((Session { shared, channel, place: place_of, stop: stop.clone(), state: State::Idle }, place))
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+enum Over {
+    #[error("{0}")]
+    Channel(#[from] ChannelError),
+    #[error("{0}")]
+    Refused(Fault),
+}
+
+enum State {
+    Idle,
+    Prepared(End, Box<Prepare>),
+    Connected(End, Box<Prepare>),
+}
+
+struct Session<'s> {
+    shared: &'s Shared,
+    channel: Channel,
+    place: Where,
+    stop: StopFlag,
+    state: State,
+}
+
+impl Session<'_> {
+    /// Answers requests until there are no more; says why there are none.
+    fn converse(&mut self) -> Over {
+        loop {
+            let step = self.next_request().and_then(|request| self.answer(request));
+            match step {
+                Ok(()) => {}
+                Err(Over::Refused(fault)) => {
+                    // The last word, for a client that still listens.
+                    let _ = self.reply(&Reply::Error(fault.clone()));
+                    return Over::Refused(fault);
+                }
+                Err(Over::Channel(error)) => {
+                    if let ChannelError::Message(_) | ChannelError::Frame(_) = error {
+                        let _ = self.reply(&Reply::Error(Fault::new(FaultCode::Protocol, error.to_string())));
+                    }
+                    return Over::Channel(error);
+                }
+            }
+        }
+    }
+
+    fn next_request(&mut self) -> Result<Request, Over> {
+        let timeouts = &self.shared.config.timeouts;
+        let patience = if matches!(self.state, State::Idle) { timeouts.idle } else { timeouts.prepared };
+        let mut deadline = Instant::now() + patience;
+        let mut begun = false;
+        loop {
+            if let Some(request) = self.channel.try_recv()? {
+                return Ok(request);
+            }
+            if self.stop.urgency() > Urgency::None {
+                return Err(stopping());
+            }
+            if !begun && self.channel.is_amid_frame() {
+                begun = true;
+                deadline = deadline.min(Instant::now() + timeouts.message);
+            }
+            let ready = wait([Some(self.channel.as_fd()), self.stop.beyond(Urgency::None)], Some(deadline))
+                .map_err(|source| ChannelError::Io { what: "waiting for a request failed", source })?;
+            if ready == [false; 2] {
+                let seconds = if begun { timeouts.message } else { patience }.as_secs_f64();
+                return Err(Over::Refused(Fault::new(
+                    FaultCode::TimedOut,
+                    format!("no whole request came for {seconds:.1} s: the session is closed"),
+                )));
+            }
+        }
+    }
+
+    fn reply(&mut self, reply: &Reply) -> Result<(), ChannelError> {
+        let deadline = Instant::now() + self.shared.config.timeouts.message;
+        self.channel.send(reply, REPLY_BOUND, deadline)
+    }
+
+    fn answer(&mut self, request: Request) -> Result<(), Over> {
+        match (request, std::mem::replace(&mut self.state, State::Idle)) {
+            (Request::Probe, state) => {
+                let arrived_ns = monotonic_ns();
+                self.state = state;
+                let probed = Reply::Probed { arrived_ns, answered_ns: monotonic_ns(), wall_ns: wall_ns() };
+                Ok(self.reply(&probed)?)
+            }
+            (Request::Abort, state) => {
+                drop(state);
+                Ok(self.reply(&Reply::Idle)?)
+            }
+            // It crossed our report on the way.
+            (Request::Stop { .. }, state) => {
+                self.state = state;
+                Ok(())
+            }
+            (Request::Prepare(prepare), State::Idle) => match self.prepare(&prepare) {
+                Ok(end) => {
+                    let endpoints = end.endpoints();
+                    self.state = State::Prepared(end, prepare);
+                    Ok(self.reply(&Reply::Prepared(endpoints))?)
+                }
+                Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
+            },
+            (Request::Connect(connect), State::Prepared(end, prepare)) => {
+                match self.connect(end, prepare.side, &connect) {
+                    Ok(end) => {
+                        self.state = State::Connected(end, prepare);
+                        Ok(self.reply(&Reply::Ready)?)
+                    }
+                    Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
+                }
+            }
+            (Request::Start { t0_ns }, State::Connected(end, prepare)) => self.run(end, &prepare.spec, t0_ns),
+            (request, _) => Err(Over::Refused(Fault::new(
+                FaultCode::Protocol,
+                format!("`{}` was not to be expected at this point: the session is closed", request.name()),
+            ))),
+        }
+    }
+
+    fn prepare(&self, prepare: &Prepare) -> Result<End, Fault> {
+        admission::test(&self.shared.config, prepare)?;
+        let address = match prepare.side {
+            Side::Far => Some(prepare.data_address.unwrap_or(self.place.local)),
+            Side::Near => prepare.data_address,
+        };
+        End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| fault_of(&error))
+    }
+
+    fn connect(&self, mut end: End, side: Side, connect: &Connect) -> Result<End, Fault> {
+        let within = Duration::from_nanos(connect.within_ns).min(LONGEST_CONNECT);
+        let peer = match (side, &connect.peer) {
+            (Side::Near, Some(peer)) => {
+                admission::connect(&self.shared.config, self.place, peer)?;
+                Some((peer.address, &peer.endpoints))
+            }
+            (Side::Far, None) => None,
+            (Side::Near, None) => return Err(Fault::new(FaultCode::Protocol, "a near end must be told its peer")),
+            (Side::Far, Some(_)) => return Err(Fault::new(FaultCode::Protocol, "a far end connects to nobody")),
+        };
+        end.connect(peer, within).map_err(|error| fault_of(&error))?;
+        Ok(end)
+    }
+
+    fn run(&mut self, end: End, spec: &TestSpec, t0_ns: u64) -> Result<(), Over> {
+        let ahead = Duration::from_nanos(t0_ns.saturating_sub(monotonic_ns()));
+        if ahead > LONGEST_LEAD {
+            let message = format!("a start in {:.0} s is too far ahead", ahead.as_secs_f64());
+            return Ok(self.reply(&Reply::Error(Fault::new(FaultCode::Refused, message)))?);
+        }
+        let phases = &spec.phases;
+        let counted = !matches!(phases.stop, Stop::AfterNs(_));
+        let length_ns = match phases.stop {
+            Stop::AfterNs(measure_ns) => phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns),
+            _ => self.shared.config.limits.duration_ns,
+        };
+        // In a test of unknown length only the kernel can tell a client that works from one that is gone.
+        self.channel.set_keepalive(counted)?;
+        let mut deadline = Instant::now() + ahead + Duration::from_nanos(length_ns) + self.shared.config.timeouts.grace;
+        let load = match Load::start(end, t0_ns, spec.interim && phases.interval_ns > 0) {
+            Ok(load) => load,
+            Err(error) => return Ok(self.reply(&Reply::Error(fault_of(&error)))?),
+        };
+        let mut seen = self.stop.urgency();
+        loop {
+            load.clear_news();
+            // Looked at first: the last interval is there before the end is.
+            let finished = load.is_finished();
+            while let Some(window) = load.take_interval() {
+                self.reply(&Reply::Interim(Box::new(window)))?;
+            }
+            if finished {
+                return self.report(load);
+            }
+            match self.channel.try_recv()? {
+                Some(Request::Stop { at_ns }) => {
+                    load.stop_at(at_ns);
+                    let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
+                    deadline = deadline.min(Instant::now() + left + self.shared.config.timeouts.grace);
+                    continue;
+                }
+                Some(Request::Abort) => {
+                    drop(load);
+                    return Ok(self.reply(&Reply::Idle)?);
+                }
+                Some(request) => {
+                    return Err(Over::Refused(Fault::new(
+                        FaultCode::Protocol,
+                        format!("`{}` was not to be expected while a test runs: the session is closed", request.name()),
+                    )));
+                }
+                None => {}
+            }
+            if self.stop.urgency() == Urgency::Now {
+                return Err(stopping());
+            }
+            seen = seen.max(self.stop.urgency());
+            if Instant::now() >= deadline {
+                drop(load);
+                return Ok(self.reply(&Reply::Error(self.overdue(counted)))?);
+            }
+            wait([Some(self.channel.as_fd()), Some(load.as_fd()), self.stop.beyond(seen)], Some(deadline))
+                .map_err(|source| ChannelError::Io { what: "waiting for the end of a test failed", source })?;
+        }
+    }
+
+    fn overdue(&self, counted: bool) -> Fault {
+        let config = &self.shared.config;
+        if counted {
+            let seconds = Duration::from_nanos(config.limits.duration_ns).as_secs_f64();
+            let message = format!("the test was ended after the {seconds} s that this daemon grants (--max-duration)");
+            return Fault::new(FaultCode::Refused, message);
+        }
+        let seconds = config.timeouts.grace.as_secs_f64();
+        Fault::new(
+            FaultCode::Failed,
+            format!("the load did not come to its end within {seconds:.0} s after its time: the test was given up"),
+        )
+    }
+
+    fn report(&mut self, load: Load) -> Result<(), Over> {
+        let report = load.finish();
+        for piece in report_pieces(&report).map_err(ChannelError::Message)? {
+            self.reply(&piece)?;
+        }
+        Ok(())
+    }
+}
+
+fn stopping() -> Over {
+    Over::Refused(Fault::new(FaultCode::Stopping, "the daemon is being stopped: the session is closed"))
+}
+
+fn fault_of(error: &EndError) -> Fault {
+    let code = match error {
+        EndError::Unsupported(_) => FaultCode::Unsupported,
+        _ => FaultCode::Failed,
+    };
+    Fault::new(code, error.to_string())
+}

@@ -1,0 +1,6 @@
+//! Clients and daemons over real control connections on loopback: what works, and what is said and survived when it does
+//! not.
+#![allow(missing_docs)]
+
+mod common;
+mod run;
