@@ -7,7 +7,6 @@
 
 use schemas::assertion::{Assertion, Operator};
 use schemas::metrics::Kind;
-use schemas::units;
 
 use crate::stats::confidence::{self, Interval};
 use crate::stats::histogram::column_quantile;
@@ -297,20 +296,6 @@ impl VerdictRow {
     }
 }
 
-/// `94.1 Gbit/s ± 0.3 %`: what was observed, for people. Percentages of something near 0 say nothing: then the ends.
-#[must_use]
-pub fn observed_text(assertion: &Assertion, judgement: &Judgement) -> String {
-    let human = |v: f64| units::human(assertion.metric.unit, v);
-    let Some(observed) = judgement.observed else { return "no sample".to_owned() };
-    match judgement.interval {
-        None => human(observed),
-        Some(i) => match i.margin_ratio() {
-            Some(ratio) if ratio < 0.1 => format!("{} ± {}", human(observed), units::margin(ratio)),
-            _ => format!("{} ({} … {})", human(observed), human(i.low), human(i.high)),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,6 +364,5 @@ mod tests {
         let judgement = judged("throughput >= 9Gbit/s", &[9.4e9, 9.5e9, 9.45e9]);
         let row = VerdictRow::of(&assertion, &judgement, Severity::Error);
         assert_eq!(row.cells().len(), VERDICT_COLUMNS.len());
-        assert_eq!(observed_text(&assertion, &judgement), "9.45 Gbit/s ± 1.3 %");
     }
 }

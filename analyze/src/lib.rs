@@ -14,6 +14,8 @@
 pub mod counters;
 pub mod error;
 pub mod filters;
+pub mod import;
+mod input;
 pub mod judge;
 pub mod plot;
 pub mod stats;
@@ -29,6 +31,9 @@ use std::io::Write;
 pub enum Filter {
     Aggregate(filters::aggregate::Args),
     Beforeafter(Box<filters::beforeafter::Args>),
+    Compare(Box<filters::compare::Args>),
+    Gate(Box<filters::gate::Args>),
+    Import(filters::import::Args),
     Plot(Box<filters::plot::Args>),
     Table(filters::table::Args),
 }
@@ -39,6 +44,9 @@ impl Filter {
         let result = match self {
             Self::Aggregate(args) => filters::aggregate::run(args, output),
             Self::Beforeafter(args) => filters::beforeafter::run(args, output),
+            Self::Compare(args) => filters::compare::run(args, output),
+            Self::Gate(args) => filters::gate::run(args, output),
+            Self::Import(args) => filters::import::run(args, output),
             Self::Plot(args) => filters::plot::run(args, output),
             Self::Table(args) => filters::table::run(args, output),
         };

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
 /// Turns the C convention (-1 and `errno`) into a result.
@@ -56,6 +56,16 @@ pub fn get_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io:
     let mut value = [0; 4];
     get_bytes(socket, level, name, &mut value)?;
     Ok(i32::from_ne_bytes(value))
+}
+
+/// The context identifier of this machine, from the open device `/dev/vsock`.
+pub fn vsock_cid(device: RawFd) -> io::Result<u32> {
+    /// IOCTL_VM_SOCKETS_GET_LOCAL_CID: `_IO(7, 0xb9)`.
+    const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
+    let mut cid = 0u32;
+    // SAFETY: the request writes one 32-bit number through the pointer, which is that of a live variable.
+    unsafe { check(libc::ioctl(device, GET_LOCAL_CID, &raw mut cid))? };
+    Ok(cid)
 }
 
 /// Wakes the calling thread from sleeps as near to its due time as the hardware's timer allows; by default the kernel

@@ -121,8 +121,6 @@ tests:
     extends: [bulk]
     iterations: 2
     collect: [cpu, tcp_info, nic]
-    rate: 100Mbit/s
-    pacing: {mode: user, burst: 2}
     skip: true
 baseline:
   source: a.csv

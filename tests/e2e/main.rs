@@ -1,4 +1,5 @@
 //! end to end
 
+mod check_errors;
 mod check_schema;
 mod selectors;

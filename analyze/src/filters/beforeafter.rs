@@ -12,6 +12,7 @@ use crate::counters::diff::{self, Change, Missing, Note, Settings};
 use crate::counters::render::{self, Wanted};
 use crate::counters::{Bits, Format, Options, Snapshot, diagnose};
 use crate::error::{Error, Place, Verdict};
+use crate::input::read_text;
 use crate::table::write_whole;
 
 /// Subtract the counters of one snapshot from another's.
@@ -208,29 +209,7 @@ fn files(args: &Args) -> Result<Pair, Error> {
     if before == dash && after == dash {
         return Err(Error::Usage("only one of the snapshots can be standard input".into()));
     }
-    Ok(Pair { source: None, before: load(before)?, after: load(after)?, elapsed: None })
-}
-
-/// A file's name for messages, and its text.
-fn load(path: &Path) -> Result<(String, String), Error> {
-    let name = path.display().to_string();
-    let failed = |source| Error::File { path: path.to_path_buf(), source };
-    let bytes = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).map_err(failed)?;
-        bytes
-    } else {
-        std::fs::read(path).map_err(failed)?
-    };
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok((name, text)),
-        Err(e) => {
-            let at = e.utf8_error().valid_up_to();
-            let line = memchr::memchr_iter(b'\n', &e.as_bytes()[..at]).count() as u64 + 1;
-            let place = Place { file: name, line, column: None };
-            Err(Error::Data { place, reason: "the text is not UTF-8 here".to_owned() })
-        }
-    }
+    Ok(Pair { source: None, before: read_text(before)?, after: read_text(after)?, elapsed: None })
 }
 
 /// Takes snapshots around the command. An interrupt from the terminal is for the command: the differences still follow.

@@ -1,6 +1,6 @@
 //! `plumb table`: for people. The help text is [`Args`]'s.
 
-mod layout;
+pub(crate) mod layout;
 mod view;
 
 use std::io::Write;

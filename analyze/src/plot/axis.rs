@@ -47,6 +47,17 @@ impl Quantity {
     }
 }
 
+impl Quantity {
+    /// A cell's text in words: `65536` of a size is `64 KiB`; what is no number stays as it is.
+    #[must_use]
+    pub fn name(&self, text: &str) -> String {
+        match (self.unit, text.parse::<f64>()) {
+            (Some(unit), Ok(value)) => human(unit, value),
+            _ => text.to_owned(),
+        }
+    }
+}
+
 /// How values are laid out along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
@@ -195,6 +206,15 @@ impl Axis {
             (value - self.min) / (self.max - self.min)
         };
         share.is_finite().then_some(share)
+    }
+
+    /// A value in the unit of the axis' title, with three digits.
+    #[must_use]
+    pub fn number(&self, value: f64) -> String {
+        match &self.format {
+            Format::Scaled { factor, .. } => three_digits(value / factor),
+            _ => self.label(value, &[value]),
+        }
     }
 
     /// A value in words, with its unit.

@@ -82,19 +82,20 @@ impl Figure {
         // In a terminal the axis has the lowest dots of the row above its labels.
         bottom -= 2.0 * metrics.line(tick) + tick_length + if metrics.cells { 1.0 } else { metrics.em * 0.45 };
 
+        // Each panel has its title above it.
+        let above = metrics.line(metrics.size(0.92));
+        let first = top + above + if metrics.cells { 0.0 } else { metrics.em * 0.25 };
         let mut right = width - margin;
         if beside {
             right -= self.legend_beside(&mut canvas, right, top, bottom);
         } else if let Some(colours) = &self.colours {
-            right -= colour_bar(&mut canvas, colours, right, top + metrics.line(tick), bottom);
+            right -= colour_bar(&mut canvas, colours, right, first, bottom);
         }
 
-        // Panels: each with its title above it.
-        let above = metrics.line(metrics.size(0.92));
         let each = (bottom - top) / self.panels.len().max(1) as f64;
         let frames: Vec<(f64, f64)> = (0..self.panels.len())
             .map(|i| {
-                let from = top + each * i as f64 + above + if metrics.cells { 0.0 } else { metrics.em * 0.25 };
+                let from = first + each * i as f64;
                 let to = if i + 1 == self.panels.len() { bottom } else { top + each * (i + 1) as f64 - above * 0.35 };
                 (from, to.max(from + 1.0))
             })
@@ -171,7 +172,7 @@ impl Figure {
         let truncated = std::iter::once(&self.x)
             .chain(self.panels.iter().map(|p| &p.y))
             .filter(|axis| axis.truncated)
-            .map(|axis| format!("the axis of {} does not start at zero", axis.quantity.label));
+            .map(|axis| format!("the {} axis does not start at zero", axis.quantity.label));
         let notes: Vec<String> = self.notes.iter().cloned().chain(truncated).collect();
         if !notes.is_empty() {
             for line in metrics.wrap(&notes.join(" · "), size, room) {

@@ -259,8 +259,25 @@ impl Frame<'_> {
     fn pieces(&self, points: &[Point]) -> Vec<Vec<Point>> {
         points
             .split(|p| self.at(*p).is_none())
-            .map(|piece| piece.iter().filter_map(|p| self.at(*p)).collect::<Vec<_>>())
+            .map(|piece| sparse(piece.iter().filter_map(|p| self.at(*p))))
             .filter(|piece| piece.len() > 1)
             .collect()
     }
+}
+
+/// Points that differ by less than the eye sees are one: histograms have thousands.
+fn sparse(points: impl Iterator<Item = Point>) -> Vec<Point> {
+    let mut kept: Vec<Point> = Vec::new();
+    let mut last = None;
+    for point in points {
+        if kept.last().is_none_or(|k| (k.0 - point.0).abs().max((k.1 - point.1).abs()) > 0.4) {
+            kept.push(point);
+        }
+        last = Some(point);
+    }
+    // The end stays where it is.
+    if let Some(last) = last.filter(|l| kept.last() != Some(l)) {
+        kept.push(last);
+    }
+    kept
 }

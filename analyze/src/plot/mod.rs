@@ -16,8 +16,19 @@ pub mod reading;
 pub mod series;
 pub mod term;
 
+mod bars;
+mod boxes;
+mod cdf;
+mod cpu;
+mod distribution;
+mod groups;
+mod heatmap;
+mod percentiles;
+mod saturation;
+mod signature;
 mod sweep;
 mod timeseries;
+mod transfer;
 
 pub use options::Options;
 
@@ -33,8 +44,24 @@ use std::{io::Write, path::Path};
 pub enum Kind {
     /// A metric against a parameter, one line per series: throughput against message size
     Sweep,
+    /// NetPIPE's signature graph: throughput against the time a message takes
+    Signature,
+    /// NetPIPE's saturation graph: message size against the time it takes
+    Saturation,
     /// Interval results over time, warm-up and cool-down shaded
     Timeseries,
+    /// Which share of the latencies (or of another column's values, -x) is at or below a value
+    Cdf,
+    /// Latency (or another column, -y) at 90 %, 99 %, 99.9 % …: the tail
+    Percentiles,
+    /// Every value by case (or by -x), with quartiles
+    Box,
+    /// Means by case (or by -x) from zero, with intervals
+    Bars,
+    /// A metric (--value) over two parameters as colours; with -y latency, latencies over time
+    Heatmap,
+    /// CPU time of both ends by kind, under the work done: over a parameter, or with -x start_s over time
+    Cpu,
 }
 
 /// A figure with the points it shows.
@@ -72,7 +99,15 @@ impl Drawing {
 pub fn drawing(kind: Kind, options: &Options) -> Result<Drawing, Error> {
     match kind {
         Kind::Sweep => sweep::draw(options),
+        Kind::Signature => signature::draw(options),
+        Kind::Saturation => saturation::draw(options),
         Kind::Timeseries => timeseries::draw(options),
+        Kind::Cdf => cdf::draw(options),
+        Kind::Percentiles => percentiles::draw(options),
+        Kind::Box => boxes::draw(options),
+        Kind::Bars => bars::draw(options),
+        Kind::Heatmap => heatmap::draw(options),
+        Kind::Cpu => cpu::draw(options),
     }
 }
 

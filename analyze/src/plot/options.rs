@@ -86,7 +86,7 @@ pub struct Options {
     /// One series per value of these columns (`file` is one) [default: what the rows differ in]
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub by: Vec<String>,
-    /// Logarithmic axes [default: x where it is a size]
+    /// Logarithmic axes [default: x where it is a size, or the latencies of a cdf]
     #[arg(long, value_name = "AXES", value_enum)]
     pub log: Option<Log>,
     /// What the interval around a point is

@@ -36,7 +36,7 @@ pub fn dash(index: usize) -> Option<(f64, f64)> {
 }
 
 /// A colour for a share from 0 to 1, from dark blue to yellow: lightness grows evenly, and the scale reads the same with
-/// any colour vision (the stops are those of the "cividis" scale, Nuñez, Anderton and Renslow 2018).
+/// any colour vision (the stops are near those of the "cividis" scale, Nuñez, Anderton and Renslow 2018).
 #[must_use]
 pub fn scale(share: f64) -> Colour {
     const STOPS: [(u8, u8, u8); 9] = [

@@ -39,6 +39,8 @@ const FACTS: [&str; 6] = ["run_id", "from", "to", "time", "iteration", "record"]
 pub struct Record {
     cells: Vec<Box<str>>,
     numbers: Vec<Option<f64>>,
+    /// Its line in its file.
+    pub line: u64,
 }
 
 /// The rows of a picture.
@@ -65,7 +67,7 @@ pub struct Wanted<'a> {
     pub optional: &'a [&'a str],
     /// Columns of text that are used where there are.
     pub texts: &'a [&'a str],
-    /// Columns of text that every file must have.
+    /// Columns of text that every file must have, and every row that counts.
     pub required_texts: &'a [&'a str],
     /// Columns along an axis: they do not make another series.
     pub along: &'a [&'a str],
@@ -73,7 +75,7 @@ pub struct Wanted<'a> {
 
 impl Reading {
     /// Reads the files. `by` are the columns the user asked for; without, they are found: the fewest columns by which rows
-    /// at the same place on the axes are alike in everything that was set. A row counts if it has all `wanted.numbers`.
+    /// at the same place on the axes are alike in everything that was set. A row counts if it has all that is required.
     pub fn new(input: &InputArgs, selection: &Selection, wanted: &Wanted<'_>, by: &[String]) -> Result<Self, Error> {
         Self::of_table(&mut Table::open(input)?, selection, wanted, by)
     }
@@ -132,9 +134,14 @@ impl Reading {
             if numbers[..wanted.numbers.len()].iter().any(Option::is_none) {
                 continue;
             }
-            let Some(slot) = kept.slot(kind) else { continue };
-            let cells = text_columns.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect();
-            slot.push(Record { cells, numbers });
+            let cells: Vec<Box<str>> =
+                text_columns.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect();
+            if cells[..wanted.required_texts.len()].iter().any(|cell| cell.is_empty()) {
+                continue;
+            }
+            if let Some(slot) = kept.slot(kind) {
+                slot.push(Record { cells, numbers, line: row.line() });
+            }
         }
         reading.warnings.extend(picker.note());
         if let Some((kind, records)) = kept.into_kept() {

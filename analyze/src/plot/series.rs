@@ -104,6 +104,18 @@ pub fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
+/// The range of values that an axis must have room for. Where every value is at least zero the axis begins there even if
+/// an interval reaches below: such a quantity has no negative values, and the interval is cut at the axis.
+pub fn span<'a>(points: impl Iterator<Item = &'a Point> + Clone, logarithmic: bool) -> (f64, f64) {
+    let ends = points.clone().flat_map(|p| {
+        let (low, high) = p.extent();
+        [low, high, p.y]
+    });
+    let (low, high) = extent(ends.filter(|v| *v > 0.0 || !logarithmic));
+    let negative = points.map(|p| p.y).any(|y| y < 0.0);
+    (if low < 0.0 && !negative { 0.0 } else { low }, high)
+}
+
 /// The sentence that says what points and intervals are, with how many values are behind them.
 #[must_use]
 pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), spread: Spread, level: f64, of: &str) -> String {

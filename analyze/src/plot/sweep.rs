@@ -48,11 +48,7 @@ fn figure(
     // A parameter is not a length from zero: its axis shows the range that was swept.
     let mut x_axis = Axis::new(x_quantity, x_spacing, low, high, true);
     x_axis.truncated = false;
-    let ends = points().flat_map(|p| {
-        let (low, high) = p.extent();
-        [low, high, p.y]
-    });
-    let (low, high) = series::extent(ends.filter(|v| *v > 0.0 || !y_spacing.is_logarithmic()));
+    let (low, high) = series::span(points(), y_spacing.is_logarithmic());
     let y_axis = Axis::new(y_quantity, y_spacing, low, high, options.zoom);
 
     let mut layers = Vec::new();

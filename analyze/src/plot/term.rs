@@ -5,6 +5,7 @@ use super::{
     canvas::{Anchor, Canvas, Colour, Point, Shape, Sign},
     figure::Figure,
     font::Metrics,
+    layer::Layer,
 };
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -37,8 +38,8 @@ struct Cell {
     dots: u8,
     /// What covers the dots.
     letter: Option<char>,
-    /// A filled area lies here.
-    filled: bool,
+    /// A filled area lies here, with that pattern where there are no colours.
+    filled: Option<char>,
     /// The right half of the wide letter before.
     taken: bool,
     colour: Option<Colour>,
@@ -102,7 +103,7 @@ impl Screen {
     }
 
     /// Cells whose middle is inside the polygon.
-    fn fill(&mut self, points: &[Point], colour: Colour) {
+    fn fill(&mut self, points: &[Point], colour: Colour, pattern: char) {
         for row in 0..self.rows {
             for column in 0..self.columns {
                 let (x, y) = (column as f64 * 2.0 + 1.0, row as f64 * 4.0 + 2.0);
@@ -115,7 +116,7 @@ impl Screen {
                 }
                 if inside {
                     let cell = &mut self.cells[row * self.columns + column];
-                    cell.filled = true;
+                    cell.filled = Some(pattern);
                     cell.colour = Some(colour);
                 }
             }
@@ -124,12 +125,20 @@ impl Screen {
 
     fn paint(&mut self, canvas: &Canvas) {
         // Letters over signs over lines over areas, whatever the order of painting: a cell holds one character.
-        for shape in &canvas.shapes {
-            if let Shape::Area { points, colour } = shape
-                && *colour != super::layer::Layer::SHADE
-            {
-                self.fill(points, *colour);
+        let areas = || {
+            canvas.shapes.iter().filter_map(|shape| match shape {
+                Shape::Area { points, colour } if *colour != Layer::SHADE => Some((points, *colour)),
+                _ => None,
+            })
+        };
+        let mut colours = Vec::new();
+        for (_, colour) in areas() {
+            if !colours.contains(&colour) {
+                colours.push(colour);
             }
+        }
+        for (points, colour) in areas() {
+            self.fill(points, colour, pattern(&colours, colour));
         }
         for shape in &canvas.shapes {
             if let Shape::Line { points, colour, .. } = shape {
@@ -162,7 +171,7 @@ impl Screen {
     fn text(&self, coloured: bool) -> String {
         let mut out = String::new();
         for row in self.cells.chunks(self.columns) {
-            let last = row.iter().rposition(|c| c.letter.is_some_and(|l| l != ' ') || c.dots > 0 || c.filled);
+            let last = row.iter().rposition(|c| c.letter.is_some_and(|l| l != ' ') || c.dots > 0 || c.filled.is_some());
             let mut current: Option<Colour> = None;
             for cell in &row[..last.map_or(0, |l| l + 1)] {
                 if cell.taken {
@@ -170,7 +179,13 @@ impl Screen {
                 }
                 let letter = match cell {
                     Cell { letter: Some(letter), .. } => *letter,
-                    Cell { filled: true, .. } => '█',
+                    Cell { filled: Some(pattern), .. } => {
+                        if coloured {
+                            '█'
+                        } else {
+                            *pattern
+                        }
+                    }
                     Cell { dots: 0, .. } => ' ',
                     Cell { dots, .. } => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),
                 };
@@ -193,6 +208,18 @@ impl Screen {
         }
         out
     }
+}
+
+/// By which character a filled area is told from others without colours: a few by their own, many by how dark they are.
+fn pattern(colours: &[Colour], colour: Colour) -> char {
+    const OWN: [char; 6] = ['█', '▒', '░', '▓', '▚', '▤'];
+    const DARKNESS: [char; 4] = ['█', '▓', '▒', '░'];
+    let index = colours.iter().position(|c| *c == colour).unwrap_or(0);
+    if colours.len() <= OWN.len() {
+        return OWN[index];
+    }
+    let light = (usize::from(colour.0) * 3 + usize::from(colour.1) * 6 + usize::from(colour.2)) / 10;
+    DARKNESS[(light / 60).min(3)]
 }
 
 fn letter(sign: Sign) -> char {

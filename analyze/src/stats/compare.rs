@@ -2,6 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
+use super::confidence::Interval;
 use super::moments::Moments;
 
 /// How a p value of [`mann_whitney`] was found.
@@ -70,9 +71,14 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     Some(MannWhitney { u, p: p.clamp(0.0, 1.0), how: PValue::Normal })
 }
 
-/// P(U ≥ u) for samples of n and m without ties, from the recurrence f(n, m, u) = f(n − 1, m, u − m) + f(n, m − 1, u) on
-/// probabilities.
+/// P(U ≥ u) for samples of n and m without ties.
 fn exact_tail(n: usize, m: usize, u: usize) -> f64 {
+    exact_distribution(n, m)[u..].iter().sum()
+}
+
+/// P(U = u) for u = 0 … n·m, samples of n and m without ties, by the recurrence f(n, m, u) = f(n − 1, m, u − m) +
+/// f(n, m − 1, u) for the number of orders.
+fn exact_distribution(n: usize, m: usize) -> Vec<f64> {
     // counts[j][v]: number of orders of i values against j with U = v; built up in i. They stay below C(100, 50) < 2^97,
     // and doubles keep their ratios to the last bit that matters.
     let mut counts: Vec<Vec<f64>> = (0..=m).map(|_| vec![1.0]).collect();
@@ -91,8 +97,48 @@ fn exact_tail(n: usize, m: usize, u: usize) -> f64 {
         }
         counts = next;
     }
-    let row = &counts[m];
-    row[u.min(row.len())..].iter().sum::<f64>() / row.iter().sum::<f64>()
+    let orders: f64 = counts[m].iter().sum();
+    counts[m].iter().map(|c| c / orders).collect()
+}
+
+/// The shift between two samples: Hodges and Lehmann's estimate, the median of all differences bⱼ − aᵢ, and the interval of
+/// those shifts that [`mann_whitney`] would not reject at 1 − `level` (Annals of Mathematical Statistics 34, 1963). It runs
+/// between two of the ordered differences: exactly counted for up to 50 values a side, by the normal approximation beyond.
+/// `None` where a side is empty or so short that no shift could be rejected.
+#[must_use]
+pub fn shift(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
+    let mut differences: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
+    super::quantiles::sort(&mut differences);
+    let (n, m) = (a.len(), b.len());
+    let pairs = differences.len();
+    let centre = super::quantiles::median(&differences)?;
+    let tail = (1.0 - level) / 2.0;
+    // The k lowest and the k highest differences are cut off, with the largest k for which P(U < k) ≤ tail.
+    let k = if n <= EXACT_UP_TO && m <= EXACT_UP_TO {
+        let distribution = exact_distribution(n, m);
+        let mut below = 0.0;
+        distribution
+            .iter()
+            .take_while(|p| {
+                below += **p;
+                below <= tail
+            })
+            .count()
+    } else {
+        let (nf, mf) = (n as f64, m as f64);
+        let sigma = (nf * mf * (nf + mf + 1.0) / 12.0).sqrt();
+        let k = nf * mf / 2.0 + Normal::standard().inverse_cdf(tail) * sigma;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 … n·m/2")]
+        let k = k.max(0.0).floor() as usize;
+        k
+    };
+    (k > 0).then(|| Interval {
+        centre,
+        low: differences[k - 1],
+        high: differences[pairs - k],
+        level,
+        n: (n + m) as u64,
+    })
 }
 
 /// The smallest two-sided p that [`mann_whitney`] can give for samples of these sizes: 2 ÷ C(n + m, n). Below three and
@@ -173,6 +219,7 @@ mod tests {
     fn three_a_side_never_reach_five_percent() {
         assert!((smallest_p(3, 3) - 0.1).abs() < 1e-12);
         assert!((smallest_p(5, 5) - 2.0 / 252.0).abs() < 1e-12);
+        assert!(shift(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0], 0.95).is_none());
         assert_eq!(needed_per_side(0.01), Some(5));
         assert_eq!(needed_per_side(0.05), Some(4));
     }
@@ -199,6 +246,23 @@ mod tests {
             }
             let u = usize::try_from(seed % (n * m + 1) as u64).unwrap();
             prop_assert!((exact_tail(n, m, u) - f64::from(at_least[u]) / f64::from(ways)).abs() < 1e-12);
+        }
+
+        /// The interval of the shift and the test say the same thing.
+        #[test]
+        fn rejected_shifts_lie_outside(
+            a in prop::collection::hash_set(0i32..10_000, 5..12), b in prop::collection::hash_set(0i32..10_000, 5..12),
+        ) {
+            let a: Vec<f64> = a.into_iter().map(f64::from).collect();
+            // Thirds keep differences from ever being ties.
+            let b: Vec<f64> = b.into_iter().map(|v| f64::from(v) + 1.0 / 3.0).collect();
+            let i = shift(&a, &b, 0.95).unwrap();
+            let p = |by: f64| mann_whitney(&a, &b.iter().map(|v| v - by).collect::<Vec<_>>()).unwrap().p;
+            for end in [i.low, i.high] {
+                let outward = if end == i.low { -0.01 } else { 0.01 };
+                prop_assert!(p(end - outward) > 0.05, "{} {:?}", p(end - outward), i);
+                prop_assert!(p(end + outward) <= 0.05, "{} {:?}", p(end + outward), i);
+            }
         }
 
         #[test]

@@ -250,11 +250,16 @@ impl Picker {
     /// A sentence about rows that were left out because of their status, if there were any.
     #[must_use]
     pub fn note(&self) -> Option<String> {
-        let total: u64 = self.left_out.iter().map(|(_, n)| n).sum();
-        let list: Vec<String> = self.left_out.iter().map(|(status, n)| format!("{n} {status}")).collect();
-        let (rows, are) = if total == 1 { ("row", "is") } else { ("rows", "are") };
-        (total > 0).then(|| format!("{total} {rows} without a measurement {are} not counted ({})", list.join(", ")))
+        left_out_note(&self.left_out)
     }
+}
+
+/// A sentence about rows that were left out, by their status and number.
+pub(crate) fn left_out_note(left_out: &[(String, u64)]) -> Option<String> {
+    let total: u64 = left_out.iter().map(|(_, n)| n).sum();
+    let list: Vec<String> = left_out.iter().map(|(status, n)| format!("{n} {status}")).collect();
+    let (rows, are) = if total == 1 { ("row", "is") } else { ("rows", "are") };
+    (total > 0).then(|| format!("{total} {rows} without a measurement {are} not counted ({})", list.join(", ")))
 }
 
 /// Something per kind of record, of which only the preferred kind is kept.

@@ -33,7 +33,7 @@ fn check(name: &str, figure: &Figure) {
                 assert!(apart, "{name} at {width}x{height}: `{text}` covers `{other}`");
             }
         }
-        if let Some(folder) = std::env::var_os("PLUMB_PICTURES") {
+        if let Some(folder) = std::env::var_os("PLUMB_PICTURES").filter(|_| width >= 600) {
             let file = std::path::Path::new(&folder).join(format!("{name}-{width}.png"));
             std::fs::write(file, plot::to_png(figure, &options).unwrap()).unwrap();
             let file = std::path::Path::new(&folder).join(format!("{name}-{width}.svg"));
@@ -70,4 +70,55 @@ fn timeseries() {
         &figure(Kind::Timeseries, &tables::intervals(&["bulk", "up"], 3), Options::default()),
     );
     check("timeseries-twelve", &figure(Kind::Timeseries, &tables::intervals(&tables::TWELVE, 1), Options::default()));
+}
+
+#[test]
+fn netpipe() {
+    for kind in [Kind::Signature, Kind::Saturation] {
+        let name = format!("{kind:?}").to_lowercase();
+        check(&format!("{name}-one"), &figure(kind, &tables::sizes(&["bulk"], 3, 0..=22), Options::default()));
+        check(&format!("{name}-twelve"), &figure(kind, &tables::sizes(&tables::TWELVE, 3, 0..=20), Options::default()));
+        check(&format!("{name}-point"), &figure(kind, &tables::sizes(&["bulk"], 1, 10..=10), Options::default()));
+    }
+}
+
+#[test]
+fn distributions() {
+    for kind in [Kind::Cdf, Kind::Percentiles] {
+        let name = format!("{kind:?}").to_lowercase();
+        check(&format!("{name}-one"), &figure(kind, &tables::round_trips(&["rtt"], 2), Options::default()));
+        check(&format!("{name}-twelve"), &figure(kind, &tables::round_trips(&tables::TWELVE, 1), Options::default()));
+        let log = Options { log: Some(plot::options::Log::Xy), ..Options::default() };
+        check(&format!("{name}-log"), &figure(kind, &tables::round_trips(&["rtt", "other"], 2), log));
+    }
+    let column = Options { x: Some("throughput".into()), ..Options::default() };
+    check("cdf-column", &figure(Kind::Cdf, &tables::sizes(&["bulk"], 30, 16..=16), column));
+}
+
+#[test]
+fn names() {
+    for kind in [Kind::Bars, Kind::Box] {
+        let name = format!("{kind:?}").to_lowercase();
+        check(&format!("{name}-one"), &figure(kind, &tables::sizes(&["bulk"], 12, 16..=16), Options::default()));
+        check(
+            &format!("{name}-twelve"),
+            &figure(kind, &tables::sizes(&tables::TWELVE, 8, 16..=16), Options::default()),
+        );
+        let grouped = Options { x: Some("message_bytes".into()), ..Options::default() };
+        check(&format!("{name}-grouped"), &figure(kind, &tables::sizes(&["bulk", "up", "down"], 8, 16..=19), grouped));
+    }
+}
+
+#[test]
+fn heatmap() {
+    check("heatmap", &figure(Kind::Heatmap, &tables::grid(), Options::default()));
+    let latency = Options { y: Some("latency".into()), ..Options::default() };
+    check("heatmap-latency", &figure(Kind::Heatmap, &tables::latency_intervals(), latency));
+}
+
+#[test]
+fn cpu() {
+    check("cpu-sizes", &figure(Kind::Cpu, &tables::cpu(false), Options::default()));
+    let over_time = Options { x: Some("start_s".into()), ..Options::default() };
+    check("cpu-time", &figure(Kind::Cpu, &tables::cpu(true), over_time));
 }

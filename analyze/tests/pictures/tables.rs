@@ -105,6 +105,109 @@ pub fn intervals(series: &[&str], iterations: u64) -> Vec<Row> {
     rows
 }
 
+/// Round trips with histograms whose tails are long.
+pub fn round_trips(series: &[&str], iterations: u64) -> Vec<Row> {
+    let mut noise = Noise::new(5);
+    let mut rows = Vec::new();
+    for (index, name) in series.iter().enumerate() {
+        for iteration in 1..=iterations {
+            let mut histogram = hdrhistogram::Histogram::<u64>::new(3).unwrap();
+            for _ in 0..20_000 {
+                let tail = (1.0 - noise.share()).ln().powi(2) * 4_000.0;
+                histogram.record((30_000.0 * (1.0 + index as f64 * 0.2) + tail) as u64).unwrap();
+            }
+            rows.push(Row {
+                workload: Some("tcp_rr".into()),
+                latency_kind: Some("round_trip".into()),
+                latency_histogram: Some(encoded(&histogram)),
+                transactions_per_s: Some(noise.around(20_000.0, 0.05)),
+                ..row(name, "iteration", iteration)
+            });
+        }
+    }
+    rows
+}
+
+/// Round trips per interval: latencies over time.
+pub fn latency_intervals() -> Vec<Row> {
+    let mut noise = Noise::new(6);
+    let interval = |step: i32| {
+        let mut histogram = hdrhistogram::Histogram::<u64>::new(3).unwrap();
+        for _ in 0..2_000 {
+            let busy = if (20..30).contains(&step) { 8.0 } else { 1.0 };
+            let value = 30_000.0 * busy + (1.0 - noise.share()).ln().powi(2) * 9_000.0;
+            histogram.record(value as u64).unwrap();
+        }
+        Row {
+            start_s: Some(f64::from(step) * 0.1),
+            elapsed_s: Some(0.1),
+            phase: Some(if step < 0 { "warmup" } else { "measure" }.into()),
+            latency_histogram: Some(encoded(&histogram)),
+            ..row("rtt", "interval", 1)
+        }
+    };
+    (-5..50).map(interval).collect()
+}
+
+fn encoded(histogram: &hdrhistogram::Histogram<u64>) -> String {
+    use base64::Engine as _;
+    use hdrhistogram::serialization::{Serializer, V2Serializer};
+    let mut bytes = Vec::new();
+    V2Serializer::new().serialize(histogram, &mut bytes).unwrap();
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// Throughput with what the processors did, over message sizes or over time.
+pub fn cpu(over_time: bool) -> Vec<Row> {
+    let mut noise = Noise::new(9);
+    let mut rows = Vec::new();
+    for step in 0..if over_time { 60 } else { 15 } {
+        let load = if over_time { noise.around(0.5, 0.2) } else { 0.25 + f64::from(step) * 0.02 };
+        rows.push(Row {
+            message_bytes: Some(64 << if over_time { 6 } else { step }),
+            start_s: over_time.then(|| f64::from(step) * 0.5 - 2.0),
+            elapsed_s: Some(0.5),
+            phase: Some(if over_time && step < 4 { "warmup" } else { "measure" }.into()),
+            throughput_bits_per_s: Some(noise.around(load * 8e10, 0.1)),
+            local_cpu_ratio: Some(load),
+            local_cpu_user_ratio: Some(load * 0.2),
+            local_cpu_system_ratio: Some(load * 0.6),
+            local_cpu_softirq_ratio: Some(load * 0.2),
+            local_cpu_irq_ratio: Some(0.0),
+            local_cpu_steal_ratio: Some(0.0),
+            local_cpu_peak_ratio: Some((load * 1.9).min(1.0)),
+            remote_cpu_ratio: Some(load * 1.2),
+            remote_cpu_user_ratio: Some(load * 0.1),
+            remote_cpu_system_ratio: Some(load * 0.7),
+            remote_cpu_softirq_ratio: Some(load * 0.4),
+            remote_cpu_peak_ratio: Some((load * 2.0).min(1.0)),
+            ..row("bulk", if over_time { "interval" } else { "iteration" }, 1)
+        });
+    }
+    rows
+}
+
+/// Throughput over streams and message sizes.
+pub fn grid() -> Vec<Row> {
+    let mut noise = Noise::new(3);
+    let mut rows = Vec::new();
+    for streams in [1_u64, 2, 4, 8, 16] {
+        for exponent in (6..=20).step_by(2) {
+            for iteration in 1..=3 {
+                let bytes = 1_u64 << exponent;
+                let rate = bytes as f64 * 8.0 / (6e-6 + bytes as f64 * 8.0 / 4e10) * (streams as f64).sqrt();
+                rows.push(Row {
+                    streams: Some(streams),
+                    message_bytes: Some(bytes),
+                    throughput_bits_per_s: Some(noise.around(rate, 0.1)),
+                    ..row("bulk", "iteration", iteration)
+                });
+            }
+        }
+    }
+    rows
+}
+
 /// Twelve names, some of them long.
 pub const TWELVE: [&str; 12] = [
     "bulk",

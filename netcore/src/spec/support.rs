@@ -23,7 +23,15 @@ fn no(key: &'static str, reason: impl Into<String>) -> Result<(), Unsupported> {
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let transport = spec.transport.name();
     match (spec.pattern, spec.transport) {
-        (Pattern::Stream | Pattern::RequestResponse, Transport::Tcp) => {}
+        (
+            Pattern::Stream | Pattern::RequestResponse,
+            Transport::Tcp
+            | Transport::Mptcp
+            | Transport::Sctp
+            | Transport::Vsock
+            | Transport::UnixStream
+            | Transport::UnixSeqpacket,
+        ) => {}
         _ => return no("workload", format!("this pattern over {transport} is not available yet")),
     }
     let known_io = match spec.pattern {
@@ -44,6 +52,15 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     if matches!(spec.phases.stop, Stop::AfterBytes(_)) && spec.pattern != Pattern::Stream {
         return no("bytes", "requests and connections are counted by `transactions`, not by `bytes`");
+    }
+    if spec.transport == Transport::UnixSeqpacket {
+        // A message that does not fit the receive call would be cut off in silence.
+        if spec.pattern == Pattern::Stream && spec.sizes.receive_bytes < spec.sizes.message_bytes {
+            return no(
+                "receive_size",
+                "sequenced packets are received whole: receive_size must not be less than message_size",
+            );
+        }
     }
     if spec.pace.is_some() {
         return no("rate", "an offered rate is not available yet");

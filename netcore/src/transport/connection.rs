@@ -133,6 +133,9 @@ pub fn connect(
     set_blocking(&socket, false)?;
     let failed = |source: io::Error| {
         let hint = match source.raw_os_error() {
+            Some(libc::ETIMEDOUT | libc::ENODEV | libc::ENETUNREACH) if matches!(to, Address::Vsock(..)) => {
+                " (no transport leads there; within one machine: modprobe vsock_loopback)"
+            }
             Some(libc::ECONNREFUSED) => " (is the data port open in the firewall between the hosts?)",
             Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => " (the local port is taken or in TIME_WAIT)",
             _ => "",

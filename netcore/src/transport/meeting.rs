@@ -6,11 +6,13 @@ use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind, peer_ip},
     check_family, connection,
+    scratch::Scratch,
+    vsock,
 };
 use crate::{
     end::{EndError, Endpoints, Token},
     report::Side,
-    spec::{Family, TestSpec},
+    spec::{Family, TestSpec, Transport},
 };
 
 /// An end before its flows are there.
@@ -26,6 +28,8 @@ pub enum Meeting {
         socket: OwnedFd,
         /// Where.
         endpoints: Endpoints,
+        /// What it has put into the file system.
+        _scratch: Option<Scratch>,
     },
 }
 
@@ -47,14 +51,30 @@ impl Meeting {
             return Ok(Self::Comer { data_ip });
         }
         let protocol = protocol(spec)?;
-        let (ip, chosen) = listening_ip(spec, data_ip, 0);
-        if spec.family != Family::Any || !ip.is_unspecified() {
-            check_family(spec, ip)?;
+        let backlog = spec.flows().max(16);
+        match spec.transport {
+            Transport::UnixStream | Transport::UnixSeqpacket => {
+                let scratch = Scratch::new()?;
+                let path = scratch.join("listener");
+                let socket = connection::listener(protocol, &Address::Path(path.clone()), &spec.far, backlog)?;
+                let endpoints = Endpoints { paths: vec![path], ..Endpoints::default() };
+                Ok(Self::Listener { socket, endpoints, _scratch: Some(scratch) })
+            }
+            Transport::Vsock => {
+                let (socket, endpoints) = vsock::listen(protocol, &spec.far, backlog)?;
+                Ok(Self::Listener { socket, endpoints, _scratch: None })
+            }
+            _ => {
+                let (ip, chosen) = listening_ip(spec, data_ip, 0);
+                if spec.family != Family::Any || !ip.is_unspecified() {
+                    check_family(spec, ip)?;
+                }
+                let socket = connection::listen_on(protocol, ip, spec.far.port.unwrap_or(0), &spec.far, backlog)?;
+                let port = local_ip(&socket)?.port();
+                let endpoints = Endpoints { address: chosen.then_some(ip), ports: vec![port], ..Endpoints::default() };
+                Ok(Self::Listener { socket, endpoints, _scratch: None })
+            }
         }
-        let socket = connection::listen_on(protocol, ip, spec.far.port.unwrap_or(0), &spec.far, spec.flows().max(16))?;
-        let port = local_ip(&socket)?.port();
-        let endpoints = Endpoints { address: chosen.then_some(ip), ports: vec![port], ..Endpoints::default() };
-        Ok(Self::Listener { socket, endpoints })
     }
 
     /// What the other end must know.
@@ -81,15 +101,13 @@ impl Meeting {
                 Ok(met(sockets))
             }
             (Self::Comer { data_ip }, Some((ip, endpoints))) => {
-                let ip = endpoints.address.unwrap_or(ip);
-                check_family(spec, ip)?;
-                let port = *endpoints.ports.first().ok_or_else(|| {
-                    EndError::Impossible("the far end did not say which port its data sockets have".to_owned())
-                })?;
-                let to = Address::Ip((ip, port).into());
+                let to = towards(spec, ip, endpoints)?;
                 let mut sockets = Vec::new();
                 for flow in 0..spec.flows() {
-                    let from = near_bind(spec, *data_ip, ip, flow).map(Address::Ip);
+                    let from = match &to {
+                        Address::Ip(to) => near_bind(spec, *data_ip, to.ip(), flow).map(Address::Ip),
+                        _ => None,
+                    };
                     let socket =
                         connection::connect(protocol(spec)?, from.as_ref(), &to, &spec.near.socket, &deadline)?;
                     connection::prove(&socket, token, flow)?;
@@ -103,6 +121,29 @@ impl Meeting {
             (Self::Comer { .. }, None) => {
                 Err(EndError::Impossible("the near end must be told where the far end is".to_owned()))
             }
+        }
+    }
+}
+
+/// Where the far end's data socket is.
+fn towards(spec: &TestSpec, ip: IpAddr, endpoints: &Endpoints) -> Result<Address, EndError> {
+    let unsaid = || EndError::Impossible("the far end did not say where its data sockets are".to_owned());
+    match spec.transport {
+        Transport::UnixStream | Transport::UnixSeqpacket => {
+            let path = endpoints.paths.first().ok_or_else(unsaid)?;
+            if !path.exists() {
+                return Err(EndError::Impossible(format!(
+                    "{} is not on this host: both ends of a Unix socket must be on one host and see the same files",
+                    path.display()
+                )));
+            }
+            Ok(Address::Path(path.clone()))
+        }
+        Transport::Vsock => vsock::towards(endpoints),
+        _ => {
+            let ip = endpoints.address.unwrap_or(ip);
+            check_family(spec, ip)?;
+            Ok(Address::Ip((ip, *endpoints.ports.first().ok_or_else(unsaid)?).into()))
         }
     }
 }

@@ -4,6 +4,8 @@ pub mod address;
 pub mod connection;
 pub mod meeting;
 pub mod options;
+mod scratch;
+mod vsock;
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},

@@ -4,3 +4,4 @@
 mod pair;
 mod request_response;
 mod stream;
+mod transports;

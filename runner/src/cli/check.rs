@@ -15,6 +15,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   plumb check lab.yaml
   plumb check --list lab.yaml
+  plumb check --explain tests.bulk.socket.no_delay lab.yaml
   plumb check --error-format github plans/*.yaml
 
 Nothing is measured and no host is asked. Exit code 0: the plans can be run; 2: they cannot.";
@@ -27,6 +28,9 @@ pub struct Args {
     /// List the cases that each plan expands to, with the time they take.
     #[arg(long)]
     list: bool,
+    /// Print a value and everything that set it, as `tests.bulk.socket.no_delay`.
+    #[arg(long, value_name = "PATH", conflicts_with = "list")]
+    explain: Option<String>,
     /// How errors are printed.
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     error_format: ErrorFormat,
@@ -53,6 +57,13 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let options = args.selection.options();
     let mut wrong = String::new();
     for path in &args.plans {
+        if let Some(key) = &args.explain {
+            match plan::explain(path, &options, key) {
+                Ok(explanation) => super::print(&explanation.to_string())?,
+                Err(diagnostics) => wrong.push_str(&diagnostics.render(format)),
+            }
+            continue;
+        }
         match plan::load(path, &options) {
             Ok(plan) => {
                 anstream::eprint!("{}", plan.warnings.render(format));

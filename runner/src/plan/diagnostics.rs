@@ -170,6 +170,10 @@ impl Diagnostics {
                 let _ = writeln!(out, "{}: {}", diagnostic.severity.word(), diagnostic.message);
             }
         }
+        let errors = self.list.iter().filter(|d| d.severity == Severity::Error).count();
+        if errors > 1 {
+            let _ = writeln!(out, "{errors} errors");
+        }
         out
     }
 

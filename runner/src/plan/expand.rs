@@ -58,10 +58,9 @@ impl Expander<'_> {
             matrix
         });
         let matrix = matrix.unwrap_or_default();
-        let combinations = matrix.combinations(out);
+        let combinations = matrix.combinations(limit, out);
         let paths = matrix.paths();
-        let total = combinations.len();
-        let mut cases = Vec::with_capacity(total.min(limit));
+        let mut cases = Vec::with_capacity(combinations.len().min(limit));
         // One look at a broken test says what all its cases would say.
         let take = if out.has_errors() { 1 } else { limit };
         for combination in combinations.iter().take(take) {

@@ -14,7 +14,7 @@ use super::{
 /// Most values of one axis, and most combinations that are looked at.
 const MAX_VALUES: usize = 10_000;
 /// See [`MAX_VALUES`].
-const MAX_COMBINATIONS: usize = 1_000_000;
+const MAX_COMBINATIONS: usize = 200_000;
 
 /// Keys that cannot be swept: they decide what a test is, not how it is parametrised.
 const NO_AXIS: [&str; 8] = ["matrix", "extends", "concurrent", "assert", "assert+", "stop_when", "hooks", "tags"];
@@ -104,8 +104,8 @@ impl Matrix {
         }
     }
 
-    /// Every combination that is not excluded, the last axis fastest, and then what is included.
-    pub fn combinations(&self, out: &mut Diagnostics) -> Vec<Combination> {
+    /// Every combination that is not excluded, the last axis fastest, and then what is included; no more than `limit`.
+    pub fn combinations(&self, limit: usize, out: &mut Diagnostics) -> Vec<Combination> {
         let total = self.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.steps.len()));
         let Some(total) = total.filter(|n| *n <= MAX_COMBINATIONS) else {
             let span = self.axes.iter().flat_map(|a| a.steps.iter().flatten()).map(|n| n.span).next();
@@ -122,19 +122,17 @@ impl Matrix {
         let mut all = Vec::new();
         for index in 0..total {
             let mut rest = index;
-            let mut combination: Combination = Vec::with_capacity(self.axes.len());
+            let mut swept: Vec<(&Arc<str>, &Node)> = Vec::with_capacity(self.axes.len());
             for axis in self.axes.iter().rev() {
                 let step = &axis.steps[rest % axis.steps.len()];
                 rest /= axis.steps.len();
-                for (path, value) in axis.paths.iter().zip(step).rev() {
-                    combination.push((path.clone(), value.clone()));
-                }
+                swept.extend(axis.paths.iter().zip(step).rev());
             }
-            combination.reverse();
+            swept.reverse();
             let mut keep = true;
             for (at, (_, conditions)) in self.excluded.iter().enumerate() {
                 let holds = conditions.iter().all(|(path, condition)| {
-                    combination.iter().find(|(p, _)| p == path).is_some_and(|(_, v)| condition.holds(v))
+                    swept.iter().find(|(p, _)| *p == path).is_some_and(|(_, v)| condition.holds(v))
                 });
                 if holds {
                     matched[at] = true;
@@ -142,7 +140,11 @@ impl Matrix {
                 }
             }
             if keep {
-                all.push(combination);
+                all.push(swept.into_iter().map(|(path, value)| (path.clone(), value.clone())).collect());
+                // The plan is refused for its size; whether an exclude further on would match is not known.
+                if all.len() > limit {
+                    return all;
+                }
             }
         }
         for ((span, _), matched) in self.excluded.iter().zip(matched) {
@@ -432,4 +434,145 @@ pub fn case_name(test: &str, combination: &Combination) -> String {
     }
     let axes: Vec<String> = combination.iter().map(|(path, value)| format!("{path}={}", normal(path, value))).collect();
     format!("{test}[{}]", axes.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{diagnostics::Format, source::Sources, tree::parse};
+    use proptest::prelude::*;
+
+    fn expand(text: &str) -> Result<Vec<String>, String> {
+        let mut sources = Sources::default();
+        let source = sources.add("t.yaml", text);
+        let mut out = Diagnostics::new(sources);
+        let node = parse(source, &mut out).unwrap();
+        let all = Matrix::read(&node, &mut out).combinations(MAX_COMBINATIONS, &mut out);
+        if out.has_errors() {
+            return Err(out.render(Format::Human));
+        }
+        Ok(all.iter().map(|c| case_name("", c)).collect())
+    }
+
+    fn values(text: &str) -> Vec<String> {
+        expand(text).unwrap().iter().map(|name| name.split(['=', ']']).nth(1).unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn generators_count_as_their_models_do() {
+        assert_eq!(values("{message_size: {from: 1, to: 8, factor: 2}}"), ["1", "2", "4", "8"]);
+        assert_eq!(
+            values("{message_size: {from: 1, to: 8, factor: 2, half_steps: true}}"),
+            ["1", "2", "3", "4", "6", "8"]
+        );
+        assert_eq!(values("{streams: {from: 2, to: 9, step: 3}}"), ["2", "5", "8"]);
+        assert_eq!(values("{rate: {from: 100Mbit/s, to: 300Mbit/s, step: 100Mbit/s}}").len(), 3);
+        assert_eq!(values("{rate: {from: 10k/s, to: 20k/s, step: 10k/s}}"), ["10000/s", "20000/s"]);
+        assert_eq!(values("{duration: {from: 500ms, to: 2s, factor: 2}}"), ["0.5s", "1s", "2s"]);
+        // NetPIPE's schedule from 1 byte to 8 MiB: n - 3, n, n + 3 around every power of two, each size once.
+        let netpipe = values("{message_size: {from: 1, to: 8MiB, factor: 2, perturb: 3}}");
+        assert_eq!(netpipe.len(), 67);
+        assert_eq!(netpipe[..7], ["1", "2", "4", "5", "7", "8", "11"]);
+    }
+
+    #[test]
+    fn combinations_go_in_order_the_last_axis_fastest() {
+        assert_eq!(
+            expand("{streams: [1, 2], socket.no_delay: [true, false]}").unwrap(),
+            [
+                "[streams=1,socket.no_delay=true]",
+                "[streams=1,socket.no_delay=false]",
+                "[streams=2,socket.no_delay=true]",
+                "[streams=2,socket.no_delay=false]"
+            ]
+        );
+        assert_eq!(
+            expand(
+                "{streams: [1, 2], zip: [{request_size: [1, 64], response_size: [2, 1KiB]}], include: [{streams: 9}]}"
+            )
+            .unwrap(),
+            [
+                "[streams=1,request_size=1,response_size=2]",
+                "[streams=1,request_size=64,response_size=1024]",
+                "[streams=2,request_size=1,response_size=2]",
+                "[streams=2,request_size=64,response_size=1024]",
+                "[streams=9]"
+            ]
+        );
+        let kept = expand(
+            "{message_size: [1, 64KiB, 1MiB], streams: [1, 16], exclude: [{message_size: \">64KiB\", streams: 16}]}",
+        );
+        assert_eq!(kept.unwrap().len(), 5);
+    }
+
+    #[test]
+    fn what_cannot_be_swept_is_said_at_the_axis() {
+        for (text, sentence) in [
+            ("{mesage_size: [1]}", "did you mean `message_size`?"),
+            ("{socket.nodelay: [true]}", "did you mean `no_delay`?"),
+            ("{extends: [a]}", "cannot be swept"),
+            ("{streams: 4}", "needs a list of values"),
+            ("{streams: []}", "has no values"),
+            ("{message_size: [64kib]}", "write KiB"),
+            ("{message_size: {from: 8, to: 1, factor: 2}}", "`from` is beyond `to`"),
+            ("{message_size: {from: 1, to: 8}}", "either `factor` or `step`"),
+            ("{message_size: {from: 1, to: 8, factor: 1}}", "a number above 1"),
+            ("{message_size: {from: 1, to: 8, fcator: 2}}", "did you mean `factor`?"),
+            ("{message_size: {from: 0, to: 8, factor: 2}}", "start above 0"),
+            ("{message_size: {from: 1, to: 8, step: 0}}", "never ends"),
+            ("{message_size: {from: 1, to: 1GiB, step: 1}}", "over 10000 values"),
+            ("{direction: {from: 1, to: 8, factor: 2}}", "no number to count with"),
+            ("{streams: [1], exclude: [{streams: 2}]}", "matches no combination"),
+            ("{streams: [1], exclude: [{threads: 2}]}", "no axis of this matrix"),
+            ("{streams: [1], exclude: {streams: 1}}", "a list of maps"),
+            ("{zip: [{streams: [1, 2], threads: [1]}]}", "step by step"),
+            ("{zip: [1]}", "a list of maps"),
+        ] {
+            let error = expand(text).expect_err(text);
+            assert!(error.contains(sentence), "{text}: {sentence} not in:\n{error}");
+        }
+    }
+
+    #[test]
+    fn millions_of_combinations_are_refused_before_they_are_made() {
+        let list = (1..=1000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        let text = format!("{{streams: [{list}], threads: [{list}], inflight: [{list}]}}");
+        assert!(expand(&text).unwrap_err().contains("combinations"));
+    }
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_the_naive_product(
+            streams in proptest::collection::btree_set(1u32..20, 1..5),
+            sizes in proptest::collection::btree_set(1u32..5000, 1..5),
+            inflight in proptest::collection::btree_set(1u32..9, 1..4),
+            limit in 0u32..5000,
+        ) {
+            let list = |set: &std::collections::BTreeSet<u32>| {
+                set.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+            };
+            let first = *streams.iter().next().unwrap();
+            let excluded = sizes.iter().filter(|s| **s > limit).count() * inflight.len();
+            let mut text = format!(
+                "streams: [{}]\nmessage_size: [{}]\ninflight: [{}]\n", list(&streams), list(&sizes), list(&inflight)
+            );
+            if excluded > 0 {
+                text = format!("{text}exclude: [{{message_size: \">{limit}\", streams: {first}}}]\n");
+            }
+            let names = expand(&text).unwrap();
+            prop_assert_eq!(names.len(), streams.len() * sizes.len() * inflight.len() - excluded);
+            let unique: std::collections::HashSet<_> = names.iter().collect();
+            prop_assert_eq!(unique.len(), names.len());
+        }
+
+        #[test]
+        fn generated_sizes_stay_within_their_bounds(from in 1u64..100, span in 0u64..100_000, factor in 1.1f64..5.0) {
+            let to = from + span;
+            let values = values(&format!("{{message_size: {{from: {from}, to: {to}, factor: {factor}}}}}"));
+            let numbers: Vec<u64> = values.iter().map(|v| v.parse().unwrap()).collect();
+            prop_assert_eq!(numbers[0], from);
+            prop_assert!(numbers.windows(2).all(|w| w[0] < w[1]));
+            prop_assert!(numbers.iter().all(|n| *n <= to + 1));
+        }
+    }
 }

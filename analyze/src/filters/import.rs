@@ -1,0 +1,98 @@
+//! `import`: other programs' outputs as rows of the results table.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use schemas::columns::{self, AXIS_PREFIX};
+
+use crate::error::{Error, Verdict};
+use crate::import::{Program, Sheet, set};
+use crate::input::read_text;
+use crate::table::OutputArgs;
+
+/// Read other programs' outputs as results.
+///
+/// Knows netperf (tables, -o, -k, -D), iperf3 (-J, --json-stream), hpcbench (console, files, system logs), NetPIPE (console,
+/// np.out), lmbench, sockperf, qperf, nuttcp and ping, and tells them apart by what they wrote. Each file may hold the output
+/// of several runs; runs of the same case become its iterations.
+///
+/// What a program means by its numbers is converted to what the table means: half round trips are doubled, NetPIPE's 2^20
+/// bit/s become bit/s, both directions of hpcbench's ping-pong become one. Each such conversion is told on standard error.
+/// What a program did not say stays empty.
+///
+/// The whole output is read before the first row is written.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  iperf3 -c HOST -J | plumb import | plumb table
+  plumb import np.out --set to=node7 | plumb plot sweep -x message_bytes -y throughput_bits_per_s -o np.png
+  plumb import monday/*.json --set tag=monday > monday.csv
+  ping -c 20 -i 0.2 127.0.0.1 | plumb import | plumb table
+
+Exit codes: 0; 2 the command line is wrong; 3 an output could not be read (which file, which line, why).")]
+pub struct Args {
+    /// Outputs; `-` or none: standard input.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Whose output it is, where its content does not show it.
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    from: Option<Program>,
+    /// Set a column in every row: `--set tag=monday --set axis_nic=cx5`. Columns called axis_… are your own.
+    #[arg(long, value_name = "COLUMN=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Runs the filter.
+pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    let settings: Vec<(&str, &str)> = args.set.iter().map(|s| setting(s)).collect::<Result<_, _>>()?;
+    let standard_input = PathBuf::from("-");
+    let files = if args.files.is_empty() { std::slice::from_ref(&standard_input) } else { &args.files };
+    let mut sheet = Sheet::default();
+    for path in files {
+        let (name, text) = read_text(path)?;
+        sheet.read(&name, &text, args.from)?;
+    }
+    for note in sheet.notes() {
+        crate::warn(note);
+    }
+    let axes: Vec<(&str, &str)> = settings.iter().copied().filter(|(c, _)| c.starts_with(AXIS_PREFIX)).collect();
+    args.output.write(output, |w| {
+        let mut writer = csv::Writer::from_writer(w);
+        let mut record: Vec<String> = columns::header(&[]);
+        record.extend(axes.iter().map(|(name, _)| (*name).to_owned()));
+        write(&mut writer, &record)?;
+        for mut row in sheet.finish() {
+            for (column, value) in &settings {
+                set(&mut row, column, value)
+                    .map_err(|reason| Error::Usage(format!("--set {column}={value}: {reason}")))?;
+            }
+            row.axes = axes.iter().map(|(_, value)| (*value).to_owned()).collect();
+            record.clear();
+            row.for_each_cell(|cell| record.push(cell.to_owned()));
+            write(&mut writer, &record)?;
+        }
+        writer.flush()?;
+        Ok(())
+    })?;
+    Ok(Verdict::Ok)
+}
+
+fn setting(text: &str) -> Result<(&str, &str), Error> {
+    let usage = || Error::Usage(format!("--set {text}: write COLUMN=VALUE"));
+    let (column, value) = text.split_once('=').ok_or_else(usage)?;
+    let column = column.trim();
+    let snake = column.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if column.is_empty() || !snake {
+        return Err(Error::Usage(format!("--set {text}: a column is named in lower_case")));
+    }
+    Ok((column, value.trim()))
+}
+
+fn write(writer: &mut csv::Writer<&mut dyn Write>, record: &[String]) -> Result<(), Error> {
+    writer.write_record(record).map_err(|e| match e.into_kind() {
+        csv::ErrorKind::Io(e) => Error::Output(e),
+        other => Error::Output(std::io::Error::other(format!("{other:?}"))),
+    })
+}

@@ -1,0 +1,166 @@
+//! One value per iteration, case by case: what `gate` and `compare` judge.
+
+use std::collections::HashMap;
+
+use crate::error::Error;
+use crate::table::select::left_out_note;
+use crate::table::{Header, RecordKind, Rows, Selection, Table};
+
+/// What tells cases apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// `case_id`, or what the user chose to match by.
+    pub id: String,
+    /// Member of a concurrent group; empty for the group's total.
+    pub member: String,
+    /// `forward`, `reverse`, `both`.
+    pub direction: String,
+}
+
+/// A case's samples.
+#[derive(Clone, Debug, Default)]
+pub struct Case {
+    /// Which case.
+    pub key: Key,
+    /// Its readable name.
+    pub name: String,
+    /// Per asked metric, the values in the order of the rows; rows without one are left out.
+    pub values: Vec<Vec<f64>>,
+    /// Transactions over all its rows, where they are counted.
+    pub transactions: Option<u64>,
+    /// Times of its rows, as text that sorts.
+    pub times: Vec<String>,
+}
+
+/// All cases of a table.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// In the order of their first rows.
+    pub cases: Vec<Case>,
+    /// A sentence about rows that were left out.
+    pub note: Option<String>,
+}
+
+/// The columns by which cases are told apart, those of them that a table has.
+const CASE: [&str; 3] = ["case_id", "case", "test"];
+
+impl Samples {
+    /// Reads the values of some columns. Cases are matched `by` that column, or by the first of `case_id`, `case` and
+    /// `test` that there is.
+    pub fn read(table: &mut Table, selection: &Selection, metrics: &[usize], by: Option<&str>) -> Result<Self, Error> {
+        let header = table.header();
+        let id = match by {
+            Some(name) => table.require(name)?,
+            None => CASE.iter().find_map(|n| header.find(n)).map_or_else(|| table.require("case"), Ok)?,
+        };
+        let optional = ["case", "member", "direction", "transactions", "time", "status"].map(|name| header.find(name));
+        let mut columns = vec![id];
+        columns.extend(metrics);
+        let mut at = [None; 6];
+        for (at, column) in at.iter_mut().zip(optional) {
+            if let Some(column) = column {
+                *at = Some(columns.len());
+                columns.push(column);
+            }
+        }
+        let [name, member, direction, transactions, time, status] = at;
+        // A case of which every iteration failed is a case without samples, not a case that is not there.
+        let rows = Rows::read_any_status(table, selection, &columns)?;
+        if matches!(rows.kind, RecordKind::Interval | RecordKind::Stream) && !rows.rows.is_empty() {
+            return Err(Error::Usage(format!(
+                "the rows are {}s, which are parts of an observation: iterations are what can be judged and compared",
+                rows.kind.name()
+            )));
+        }
+        let mut without: Vec<(String, u64)> = Vec::new();
+        let mut index: HashMap<Key, usize> = HashMap::new();
+        let mut cases: Vec<Case> = Vec::new();
+        for row in &rows.rows {
+            let text = |at: Option<usize>| at.map(|i| row.get(i).to_owned()).unwrap_or_default();
+            let status = text(status);
+            if status == "skipped" {
+                continue;
+            }
+            let key = Key { id: text(Some(0)), member: text(member), direction: text(direction) };
+            let i = *index.entry(key.clone()).or_insert_with(|| {
+                let name = name.map_or_else(|| key.id.clone(), |i| row.get(i).to_owned());
+                cases.push(Case { key, name, values: vec![Vec::new(); metrics.len()], ..Case::default() });
+                cases.len() - 1
+            });
+            if !matches!(status.as_str(), "" | "ok") {
+                match without.iter_mut().find(|(s, _)| *s == status) {
+                    Some((_, n)) => *n += 1,
+                    None => without.push((status, 1)),
+                }
+                continue;
+            }
+            for m in 0..metrics.len() {
+                cases[i].values[m].extend(rows.number(row, m + 1)?);
+            }
+            if let Some(column) = transactions
+                && let Some(n) = rows.number(row, column)?
+            {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count below 2^53")]
+                let n = n.max(0.0) as u64;
+                *cases[i].transactions.get_or_insert(0) += n;
+            }
+            cases[i].times.extend(time.map(|t| row.get(t).to_owned()).filter(|t| !t.is_empty()));
+        }
+        Ok(Self { cases, note: left_out_note(&without) })
+    }
+
+    /// Leaves out what a total already contains: the directions where there is a row for both together.
+    pub fn keep_totals(&mut self) {
+        let both: Vec<Key> = self.cases.iter().map(|c| c.key.clone()).filter(|k| k.direction == "both").collect();
+        self.cases.retain(|c| {
+            c.key.direction == "both" || !both.iter().any(|b| b.id == c.key.id && b.member == c.key.member)
+        });
+    }
+}
+
+impl Case {
+    /// The name with what else tells it apart: `mixed up (reverse)`.
+    #[must_use]
+    pub fn label(&self, among: &[Self]) -> String {
+        let mut label = self.name.clone();
+        if !self.key.member.is_empty() {
+            label = format!("{label} {}", self.key.member);
+        }
+        let others = among.iter().any(|c| {
+            c.key.id == self.key.id && c.key.member == self.key.member && c.key.direction != self.key.direction
+        });
+        if others && !self.key.direction.is_empty() {
+            label = format!("{label} ({})", self.key.direction);
+        }
+        label
+    }
+}
+
+/// The column in which a case's result is usually read: what it has values of, of these the first.
+pub const HEADLINE: [&str; 3] = ["throughput_bits_per_s", "transactions_per_s", "latency_p50_us"];
+
+/// The indices of the headline columns that a table has.
+#[must_use]
+pub fn headline(header: &Header) -> Vec<usize> {
+    HEADLINE.iter().filter_map(|n| header.find(n)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_stand_for_their_directions() {
+        let text = "case_id,case,direction,throughput_bits_per_s,transactions,time\n\
+            c1,a,forward,1,5,t1\nc1,a,reverse,2,6,t1\nc1,a,both,3,11,t1\nc1,a,both,4,12,t2\nc2,b,forward,,,\n";
+        let mut table = Table::from_text("t", text).unwrap();
+        let column = table.require("throughput").unwrap();
+        let mut samples = Samples::read(&mut table, &Selection::default(), &[column], None).unwrap();
+        assert_eq!(samples.cases.len(), 4);
+        assert_eq!(samples.cases[1].label(&samples.cases), "a (reverse)");
+        samples.keep_totals();
+        let [a, b] = samples.cases.as_slice() else { panic!("{samples:?}") };
+        assert_eq!((a.values[0].as_slice(), a.transactions, a.times.len()), ([3.0, 4.0].as_slice(), Some(23), 2));
+        assert_eq!((b.values[0].len(), b.transactions, b.label(&samples.cases).as_str()), (0, None, "b"));
+    }
+}

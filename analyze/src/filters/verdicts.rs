@@ -1,0 +1,129 @@
+//! The `verdicts` table: as CSV, or as lines for people.
+
+use std::io::Write;
+
+use schemas::{metrics, units};
+
+use super::table::layout::{self, Column};
+use crate::error::Error;
+use crate::judge::{VERDICT_COLUMNS, VerdictRow};
+
+/// How verdicts are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// The `verdicts` table
+    Csv,
+    /// Aligned columns
+    Text,
+    /// A Markdown table
+    Md,
+}
+
+/// Writes verdicts of assertions.
+pub fn write(rows: &[VerdictRow], format: Format, output: &mut dyn Write) -> Result<(), Error> {
+    match format {
+        Format::Csv => csv(rows, output)?,
+        Format::Text => {
+            layout::aligned(&columns(rows), output)?;
+            writeln!(output, "{}", summary(rows))?;
+        }
+        Format::Md => {
+            layout::markdown(&columns(rows), output)?;
+            writeln!(output, "\n{}", summary(rows))?;
+        }
+    }
+    Ok(())
+}
+
+/// The `verdicts` table.
+pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
+    let mut writer = csv::Writer::from_writer(output);
+    writer.write_record(VERDICT_COLUMNS)?;
+    for row in rows {
+        writer.write_record(row.cells())?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+/// `1 failed, 1 inconclusive, 1 passed`
+fn summary(rows: &[VerdictRow]) -> String {
+    let count = |verdict: &str| rows.iter().filter(|r| r.verdict == verdict).count();
+    let parts: Vec<String> = [("fail", "failed"), ("inconclusive", "inconclusive"), ("pass", "passed")]
+        .iter()
+        .map(|(verdict, word)| (count(verdict), word))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, word)| format!("{n} {word}"))
+        .collect();
+    parts.join(", ")
+}
+
+fn columns(rows: &[VerdictRow]) -> Vec<Column> {
+    let column = |title: &str, cell: &dyn Fn(&VerdictRow) -> String| Column {
+        title: title.to_owned(),
+        right: false,
+        cells: rows.iter().map(cell).collect(),
+    };
+    let place = |r: &VerdictRow| match (r.file.as_str(), r.line) {
+        ("", _) => String::new(),
+        (file, Some(line)) => format!("{file}:{line}"),
+        (file, None) => file.to_owned(),
+    };
+    let mut columns = vec![
+        column("verdict", &|r| {
+            if r.severity == "warn" && r.verdict == "fail" { "warn".to_owned() } else { r.verdict.clone() }
+        }),
+        column("case", &|r| r.case.clone()),
+        column("assertion", &|r| r.assertion.clone()),
+        column("observed", &observed),
+        column("where", &place),
+        column("", &|r| r.note.clone()),
+    ];
+    columns.retain(|c| c.title == "verdict" || c.cells.iter().any(|c| !c.is_empty()));
+    columns
+}
+
+/// `94.1 Gbit/s ± 0.3 %`. Near 0 a percentage says nothing: then the interval's ends.
+fn observed(row: &VerdictRow) -> String {
+    let Some(unit) = metrics::find(&row.metric).map(|m| m.unit) else { return String::new() };
+    let human = |v: f64| units::human(unit, v);
+    match (row.observed, row.low, row.high) {
+        (None, ..) => "no sample".to_owned(),
+        (Some(observed), Some(low), Some(high)) => {
+            let ratio = (high - low) / 2.0 / observed.abs();
+            if ratio < 0.1 {
+                format!("{} ± {}", human(observed), units::margin(ratio))
+            } else {
+                format!("{} ({} … {})", human(observed), human(low), human(high))
+            }
+        }
+        (Some(observed), ..) => human(observed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_units() {
+        let row = VerdictRow {
+            case: "bulk".into(),
+            assertion: "throughput >= 90Gbit/s".into(),
+            metric: "throughput_bits_per_s".into(),
+            observed: Some(94.1e9),
+            low: Some(93.8e9),
+            high: Some(94.4e9),
+            verdict: "pass".into(),
+            severity: "error".into(),
+            ..VerdictRow::default()
+        };
+        let mut out = Vec::new();
+        write(&[row], Format::Text, &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "verdict  case  assertion               observed\n\
+             pass     bulk  throughput >= 90Gbit/s  94.1 Gbit/s ± 0.32 %\n1 passed\n"
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! iperf3: the JSON of `-J`, and the stream of events of `--json-stream`.
+
+use schemas::columns::Row;
+use serde_json::Value;
+
+use super::{Fault, Sheet, count, measured, utc};
+
+/// Whether iperf3 wrote it.
+pub fn looks_like(text: &str) -> bool {
+    let head = text.trim_start();
+    head.starts_with('{')
+        && (head.contains("\"version\":\t\"iperf 3")
+            || head.contains("\"iperf 3")
+            || head.starts_with("{\"event\":\"start\"")
+            || (head.contains("\"sum_received\"") && head.contains("\"test_start\"")))
+}
+
+/// Reads one document, several that follow each other, or a stream of events.
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+    let mut streamed = Streamed::default();
+    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    while let Some(document) = documents.next() {
+        let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+        let document = document.map_err(|e| Fault::new(e.line(), format!("{e}")))?;
+        let at = line(documents.byte_offset());
+        match document.get("event").and_then(Value::as_str) {
+            None => {
+                outcome(&document, at, sheet)?;
+                sheet.next_run();
+            }
+            Some(event) => {
+                let data = document.get("data").cloned().unwrap_or(Value::Null);
+                if streamed.take(event, data) {
+                    outcome(&streamed.document(), at, sheet)?;
+                    sheet.next_run();
+                }
+            }
+        }
+    }
+    if streamed.is_open() {
+        outcome(&streamed.document(), text.lines().count(), sheet)?;
+    }
+    Ok(())
+}
+
+/// The events of one run, put together to the document that `-J` would have written.
+#[derive(Default)]
+struct Streamed {
+    start: Value,
+    intervals: Vec<Value>,
+    end: Value,
+    error: Value,
+}
+
+impl Streamed {
+    /// Takes an event; `true` after the last of a run.
+    fn take(&mut self, event: &str, data: Value) -> bool {
+        match event {
+            "start" => self.start = data,
+            "interval" => self.intervals.push(data),
+            "error" => self.error = data,
+            "end" => {
+                self.end = data;
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn is_open(&self) -> bool {
+        !self.start.is_null() || !self.error.is_null()
+    }
+
+    fn document(&mut self) -> Value {
+        let run = std::mem::take(self);
+        let mut document = serde_json::json!({ "start": run.start, "intervals": run.intervals, "end": run.end });
+        if !run.error.is_null() {
+            document["error"] = run.error;
+        }
+        document
+    }
+}
+
+fn num(value: &Value, path: &str) -> Option<f64> {
+    value.pointer(path).and_then(Value::as_f64)
+}
+
+fn text(value: &Value, path: &str) -> Option<String> {
+    value.pointer(path).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// What the whole run has in common.
+struct Run {
+    base: Row,
+    udp: bool,
+    bidirectional: bool,
+    started: Option<f64>,
+    omit: f64,
+}
+
+fn outcome(document: &Value, line: usize, sheet: &mut Sheet) -> Result<(), Fault> {
+    if !document.get("start").is_some_and(Value::is_object) && document.get("error").is_none() {
+        return Err(Fault::new(line, "the document is not iperf3's: it has no `start`"));
+    }
+    let run = run_of(document);
+    if let Some(error) = text(document, "/error") {
+        let mut row = run.base.clone();
+        row.status = Some("failed".to_owned());
+        row.error = Some(error);
+        sheet.add(row);
+        return Ok(());
+    }
+    if !document.get("end").is_some_and(Value::is_object) {
+        return Err(Fault::new(line, "the run has no `end`: the output was cut off"));
+    }
+    for interval in document.pointer("/intervals").and_then(Value::as_array).into_iter().flatten() {
+        intervals(interval, &run, sheet);
+    }
+    ends(document, &run, sheet);
+    Ok(())
+}
+
+fn run_of(document: &Value) -> Run {
+    let start = document.get("start").unwrap_or(&Value::Null);
+    let protocol = text(start, "/test_start/protocol").unwrap_or_else(|| "TCP".to_owned()).to_ascii_lowercase();
+    let reverse = num(start, "/test_start/reverse").is_some_and(|v| v > 0.0);
+    // Versions before 3.17 do not say so in `start`.
+    let bidirectional = num(start, "/test_start/bidir").is_some_and(|v| v > 0.0)
+        || document.pointer("/end/sum_sent_bidir_reverse").is_some();
+    let mut base = measured(&format!("{protocol}_stream"));
+    base.direction = Some(if bidirectional {
+        "both".to_owned()
+    } else if reverse {
+        "reverse".to_owned()
+    } else {
+        "forward".to_owned()
+    });
+    base.streams = num(start, "/test_start/num_streams").and_then(count);
+    base.message_bytes = num(start, "/test_start/blksize").and_then(count);
+    base.from = text(start, "/connected/0/local_host");
+    base.to = text(start, "/connecting_to/host").or_else(|| text(start, "/connected/0/remote_host"));
+    base.mss_bytes = num(start, "/tcp_mss").or_else(|| num(start, "/tcp_mss_default")).and_then(count);
+    base.congestion_control = text(document, "/end/sender_tcp_congestion");
+    let offered = num(start, "/test_start/target_bitrate").filter(|v| *v > 0.0);
+    base.offered_per_s = offered;
+    base.offered_unit = offered.map(|_| "bits".to_owned());
+    let started = num(start, "/timestamp/timesecs");
+    base.time = started.and_then(utc);
+    let omit = num(start, "/test_start/omit").unwrap_or_default();
+    Run { base, udp: protocol == "udp", bidirectional, started, omit }
+}
+
+fn intervals(interval: &Value, run: &Run, sheet: &mut Sheet) {
+    let streams = interval.get("streams").and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
+    for (index, stream) in streams.iter().enumerate() {
+        let mut row = run.base.clone();
+        row.record = Some("interval".to_owned());
+        row.stream = Some(index as u64);
+        row.streams = None;
+        row.message_bytes = run.base.message_bytes;
+        let sender = stream.get("sender").and_then(Value::as_bool).unwrap_or(true);
+        if run.bidirectional {
+            row.direction = Some(if sender { "forward" } else { "reverse" }.to_owned());
+        }
+        if stream.get("omitted").and_then(Value::as_bool).unwrap_or(false) {
+            row.phase = Some("warmup".to_owned());
+        }
+        // iperf3 counts omitted seconds from zero, and the others from zero again.
+        let shift = if row.phase.as_deref() == Some("warmup") { -run.omit } else { 0.0 };
+        row.start_s = num(stream, "/start").map(|s| s + shift);
+        row.elapsed_s = num(stream, "/seconds");
+        row.time = match (run.started, num(stream, "/end")) {
+            (Some(started), Some(end)) => utc(started + run.omit + shift + end),
+            _ => None,
+        };
+        let (bits, bytes) = (num(stream, "/bits_per_second"), num(stream, "/bytes").and_then(count));
+        // An interval is counted at the near end only: what it sent, or what it received.
+        if sender {
+            (row.sent_bits_per_s, row.bytes_sent) = (bits, bytes);
+            row.messages_sent = num(stream, "/packets").and_then(count);
+        } else {
+            (row.throughput_bits_per_s, row.bytes_received) = (bits, bytes);
+            row.lost = num(stream, "/lost_packets").and_then(count);
+            row.jitter_us = num(stream, "/jitter_ms").map(|v| v * 1e3);
+        }
+        set_retransmits(&mut row, stream);
+        row.cwnd_bytes = num(stream, "/snd_cwnd").and_then(count);
+        row.rtt_us = num(stream, "/rtt");
+        row.rtt_var_us = num(stream, "/rttvar");
+        sheet.add(row);
+    }
+}
+
+fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
+    let Some(end) = document.get("end") else { return };
+    for (index, stream) in end.get("streams").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let mut row = run.base.clone();
+        row.record = Some("stream".to_owned());
+        row.stream = Some(index as u64);
+        if run.bidirectional {
+            let forward = stream.pointer("/sender/sender").and_then(Value::as_bool).unwrap_or(true);
+            row.direction = Some(if forward { "forward" } else { "reverse" }.to_owned());
+        }
+        let (sent, received) = match stream.get("udp") {
+            Some(udp) => (udp, udp),
+            None => (&stream["sender"], &stream["receiver"]),
+        };
+        sums(&mut row, sent, received, run.udp);
+        sheet.add(row);
+    }
+    let mut row = run.base.clone();
+    let (sent, received) = match (end.get("sum_sent"), end.get("sum_received"), end.get("sum")) {
+        (Some(sent), Some(received), _) => (sent, received),
+        // UDP before 3.10 has only one sum.
+        (_, _, Some(sum)) => (sum, sum),
+        _ => return,
+    };
+    sums(&mut row, sent, received, run.udp);
+    if let (Some(sent), Some(received)) = (end.get("sum_sent_bidir_reverse"), end.get("sum_received_bidir_reverse")) {
+        let mut back = Row { direction: Some("reverse".to_owned()), ..Row::default() };
+        sums(&mut back, sent, received, run.udp);
+        let add = |a: &mut Option<f64>, b: Option<f64>| *a = a.zip(b).map(|(a, b)| a + b);
+        add(&mut row.throughput_bits_per_s, back.throughput_bits_per_s);
+        add(&mut row.sent_bits_per_s, back.sent_bits_per_s);
+        let add = |a: &mut Option<u64>, b: Option<u64>| *a = a.zip(b).map(|(a, b)| a + b);
+        add(&mut row.bytes_sent, back.bytes_sent);
+        add(&mut row.bytes_received, back.bytes_received);
+        row.remote_retransmits = back.remote_retransmits;
+        sheet.note("iperf3 --bidir: the run's throughput is the sum of both directions; the stream rows have each");
+    }
+    // iperf3 gives the share of one CPU, not of the machine.
+    if end.get("cpu_utilization_percent").is_some() {
+        sheet.note("iperf3's CPU figures are its own processes' share of one CPU, not the machine's: left out");
+    }
+    sheet.add(row);
+}
+
+/// Retransmissions are the sender's, and the sender of a reverse test is the far end.
+fn set_retransmits(row: &mut Row, sent: &Value) {
+    let retransmits = num(sent, "/retransmits").and_then(count);
+    if row.direction.as_deref() == Some("reverse") {
+        row.remote_retransmits = retransmits;
+    } else {
+        row.retransmits = retransmits;
+    }
+}
+
+/// Sender's and receiver's figures of a stream or of all.
+fn sums(row: &mut Row, sent: &Value, received: &Value, udp: bool) {
+    row.start_s = Some(0.0);
+    row.elapsed_s = num(received, "/seconds").or_else(|| num(sent, "/seconds"));
+    row.sent_bits_per_s = num(sent, "/bits_per_second");
+    row.bytes_sent = num(sent, "/bytes").and_then(count);
+    row.throughput_bits_per_s = num(received, "/bits_per_second");
+    row.bytes_received = num(received, "/bytes").and_then(count);
+    set_retransmits(row, sent);
+    row.rtt_us = num(sent, "/mean_rtt");
+    if udp {
+        let packets = num(sent, "/packets").and_then(count);
+        let lost = num(received, "/lost_packets").and_then(count);
+        row.messages_sent = packets;
+        row.lost = lost;
+        row.messages_received = packets.zip(lost).map(|(sent, lost)| sent.saturating_sub(lost));
+        row.loss_ratio = packets.zip(lost).filter(|(sent, _)| *sent > 0).map(|(sent, lost)| lost as f64 / sent as f64);
+        row.jitter_us = num(received, "/jitter_ms").map(|v| v * 1e3);
+        row.reordered = num(received, "/out_of_order").and_then(count);
+        if std::ptr::eq(sent, received) {
+            // One object for both ends counts what was sent.
+            row.bytes_received = None;
+            if lost.is_some_and(|l| l > 0) {
+                row.throughput_bits_per_s = None;
+            }
+        }
+    }
+}

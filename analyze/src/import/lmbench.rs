@@ -1,0 +1,95 @@
+//! lmbench: the one-line results of `bw_*` and `lat_*`.
+
+use schemas::columns::Row;
+
+use super::{Fault, Sheet, measured, number};
+
+/// What a line says: the start of it, the workload, and what the number is.
+const LINES: &[(&str, &str, Kind)] = &[
+    ("TCP latency using ", "tcp_rr", Kind::RoundTrip),
+    ("UDP latency using ", "udp_rr", Kind::RoundTrip),
+    ("TCP/IP connection cost to ", "tcp_cc", Kind::Connect),
+    ("AF_UNIX sock stream latency", "unix_rr", Kind::RoundTrip),
+    ("UNIX connection cost", "unix_cc", Kind::Connect),
+    ("Pipe latency", "pipe_rr", Kind::RoundTrip),
+    ("Fifo latency", "pipe_rr", Kind::RoundTrip),
+    ("RPC/tcp latency using ", "tcp_rr", Kind::RoundTrip),
+    ("RPC/udp latency using ", "udp_rr", Kind::RoundTrip),
+    ("AF_UNIX sock stream bandwidth", "unix_stream", Kind::Bandwidth),
+    ("Pipe bandwidth", "pipe_stream", Kind::Bandwidth),
+    ("socket UDP bandwidth using ", "udp_stream", Kind::Bandwidth),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    RoundTrip,
+    Connect,
+    Bandwidth,
+}
+
+/// Whether lmbench wrote it.
+pub fn looks_like(text: &str) -> bool {
+    text.lines().any(|l| LINES.iter().any(|(start, ..)| l.trim_start().starts_with(start)) || bandwidth(l).is_some())
+}
+
+/// `0.065536 1915.97 MB/sec`, what `bw_tcp` prints: message size in 10^6 bytes, 10^6 bytes per second.
+fn bandwidth(line: &str) -> Option<(f64, f64)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [megabytes, rate, "MB/sec"] = words.as_slice() else { return None };
+    Some((number(megabytes)?, number(rate)?))
+}
+
+/// Reads every result line; others are the shell's.
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let row = if let Some((megabytes, rate)) = bandwidth(line) {
+            let mut row = measured("tcp_stream");
+            row.message_bytes = super::count(megabytes * 1e6);
+            // bw_tcp's client reads what its server writes.
+            row.direction = Some("reverse".to_owned());
+            row.throughput_bits_per_s = Some(rate * 8e6);
+            sheet.note("lmbench's MB are 10^6 bytes; it reports the median of its repetitions");
+            row
+        } else if let Some((start, workload, kind)) = LINES.iter().find(|(start, ..)| line.starts_with(start)) {
+            one(line, start, workload, *kind, at + 1, sheet)?
+        } else {
+            continue;
+        };
+        sheet.add(row);
+        sheet.next_run();
+    }
+    Ok(())
+}
+
+fn one(
+    line: &str,
+    start: &str,
+    workload: &str,
+    kind: Kind,
+    line_number: usize,
+    sheet: &mut Sheet,
+) -> Result<Row, Fault> {
+    let fault = || Fault::line(line_number, "`what: VALUE UNIT`", line);
+    let (head, tail) = line.rsplit_once(':').ok_or_else(fault)?;
+    let words: Vec<&str> = tail.split_whitespace().collect();
+    let [value, unit] = words.as_slice() else { return Err(fault()) };
+    let value = number(value).ok_or_else(fault)?;
+    let mut row = measured(workload);
+    let host = head.get(start.len()..).map(str::trim).filter(|h| !h.is_empty());
+    row.to = host.map(str::to_owned);
+    match (kind, *unit) {
+        (Kind::Bandwidth, "MB/sec") => {
+            row.throughput_bits_per_s = Some(value * 8e6);
+            sheet.note("lmbench's MB are 10^6 bytes; it reports the median of its repetitions");
+        }
+        (Kind::RoundTrip | Kind::Connect, "microseconds") => {
+            row.latency_mean_us = Some(value);
+            row.latency_kind = Some(if kind == Kind::Connect { "connect" } else { "round_trip" }.to_owned());
+            row.transactions_per_s = (value > 0.0).then(|| 1e6 / value);
+            sheet.note("lmbench's latencies are round trips, the median of its repetitions of their mean");
+        }
+        _ => return Err(fault()),
+    }
+    Ok(row)
+}

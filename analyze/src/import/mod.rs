@@ -1,0 +1,347 @@
+//! Other programs' outputs, read into rows of the results table.
+//!
+//! Each reader knows one program. What a program means by its numbers is converted to what the table means by its columns,
+//! and every conversion that changes a number's size or meaning is told in [`Sheet::notes`].
+
+mod hpcbench;
+mod iperf3;
+mod lmbench;
+mod netperf;
+mod netperf_classic;
+mod netpipe;
+mod nuttcp;
+mod ping;
+mod qperf;
+mod sockperf;
+
+#[cfg(test)]
+mod tests;
+
+use schemas::columns::{AXIS_PREFIX, ColumnType as T, Row};
+
+use crate::error::{Error, Place};
+
+/// The programs whose output is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Program {
+    /// netperf: tables, -o (CSV), -k (key=value), -D (interim results)
+    Netperf,
+    /// iperf3 -J, and its JSON stream
+    Iperf3,
+    /// hpcbench: console, result files, exponential and latency tests, system logs
+    Hpcbench,
+    /// NetPIPE: console (versions 2 and 3) and np.out
+    Netpipe,
+    /// lmbench: `bw_*` and `lat_*`
+    Lmbench,
+    /// sockperf ping-pong, under-load, throughput
+    Sockperf,
+    /// qperf
+    Qperf,
+    /// nuttcp, also -fparse
+    Nuttcp,
+    /// ping
+    Ping,
+}
+
+impl Program {
+    /// The name, as `--from` takes it and as the `plan` column shows it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Netperf => "netperf",
+            Self::Iperf3 => "iperf3",
+            Self::Hpcbench => "hpcbench",
+            Self::Netpipe => "netpipe",
+            Self::Lmbench => "lmbench",
+            Self::Sockperf => "sockperf",
+            Self::Qperf => "qperf",
+            Self::Nuttcp => "nuttcp",
+            Self::Ping => "ping",
+        }
+    }
+
+    /// The program that wrote a text, where its content shows it. The more telling marks are looked for first.
+    #[must_use]
+    pub fn detect(text: &str) -> Option<Self> {
+        type LooksLike = fn(&str) -> bool;
+        const TESTS: &[(Program, LooksLike)] = &[
+            (Program::Iperf3, iperf3::looks_like),
+            (Program::Sockperf, sockperf::looks_like),
+            (Program::Hpcbench, hpcbench::looks_like),
+            (Program::Ping, ping::looks_like),
+            (Program::Netperf, netperf::looks_like),
+            (Program::Nuttcp, nuttcp::looks_like),
+            (Program::Lmbench, lmbench::looks_like),
+            (Program::Qperf, qperf::looks_like),
+            (Program::Netpipe, netpipe::looks_like),
+        ];
+        TESTS.iter().find(|(_, test)| test(text)).map(|(program, _)| *program)
+    }
+
+    fn read(self, text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+        match self {
+            Self::Netperf => netperf::read(text, sheet),
+            Self::Iperf3 => iperf3::read(text, sheet),
+            Self::Hpcbench => hpcbench::read(text, sheet),
+            Self::Netpipe => netpipe::read(text, sheet),
+            Self::Lmbench => lmbench::read(text, sheet),
+            Self::Sockperf => sockperf::read(text, sheet),
+            Self::Qperf => qperf::read(text, sheet),
+            Self::Nuttcp => nuttcp::read(text, sheet),
+            Self::Ping => ping::read(text, sheet),
+        }
+    }
+}
+
+/// What is wrong with an output, before its file's name is known.
+#[derive(Debug, PartialEq, Eq)]
+struct Fault {
+    line: u64,
+    reason: String,
+}
+
+impl Fault {
+    fn new(line: usize, reason: impl Into<String>) -> Self {
+        Self { line: line as u64, reason: reason.into() }
+    }
+
+    /// A line that its program would not have written.
+    fn line(line: usize, wanted: &str, found: &str) -> Self {
+        let found: String = found.trim().chars().take(60).collect();
+        Self::new(line, format!("expected {wanted}, found `{found}`"))
+    }
+}
+
+/// Rows from one or more outputs.
+#[derive(Debug, Default)]
+pub struct Sheet {
+    rows: Vec<(u64, Row)>,
+    run: u64,
+    notes: Vec<String>,
+    /// The run that intervals were last read of, and the Unix time at which its first one started.
+    first_interval: Option<(u64, f64)>,
+}
+
+impl Sheet {
+    /// What was converted, each said once.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Reads one output.
+    pub fn read(&mut self, file: &str, text: &str, program: Option<Program>) -> Result<(), Error> {
+        let fail = |fault: Fault| Error::Data {
+            place: Place { file: file.to_owned(), line: fault.line, column: None },
+            reason: fault.reason,
+        };
+        if text.trim().is_empty() {
+            return Err(fail(Fault::new(0, "there is nothing in it")));
+        }
+        let Some(program) = program.or_else(|| Program::detect(text)) else {
+            let reason = "no known program writes this; say whose output it is with --from, if it is one of theirs";
+            return Err(fail(Fault::new(0, reason)));
+        };
+        let before = self.rows.len();
+        program.read(text, self).map_err(fail)?;
+        if self.rows.len() == before {
+            let reason = format!("there is no result of {} in it", program.name());
+            return Err(fail(Fault::new(0, reason)));
+        }
+        for (_, row) in &mut self.rows[before..] {
+            row.plan = Some(program.name().to_owned());
+        }
+        self.run += 1;
+        Ok(())
+    }
+
+    /// The next rows belong to another run.
+    fn next_run(&mut self) {
+        self.run += 1;
+    }
+
+    fn add(&mut self, row: Row) {
+        self.rows.push((self.run, row));
+    }
+
+    /// Seconds from the start of the run's first interval to one that starts at this Unix time.
+    fn since_first(&mut self, start: f64) -> f64 {
+        match self.first_interval {
+            Some((run, first)) if run == self.run => ((start - first) * 1e3).round() / 1e3,
+            _ => {
+                self.first_interval = Some((self.run, start));
+                0.0
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        if !self.notes.iter().any(|n| n == text) {
+            self.notes.push(text.to_owned());
+        }
+    }
+
+    /// The rows with their cases named and their iterations numbered: runs of one case are its iterations.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Row> {
+        self.name_intervals();
+        let mut runs: std::collections::HashMap<String, Vec<u64>> = std::collections::HashMap::new();
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for (run, mut row) in self.rows {
+            let case = case_of(&row);
+            let case_id = format!("c{:016x}", fnv1a(&format!("{case} {:?}", (&row.plan, &row.transport, row.streams))));
+            let seen = runs.entry(case_id.clone()).or_default();
+            let iteration = seen.iter().position(|r| *r == run).unwrap_or_else(|| {
+                seen.push(run);
+                seen.len() - 1
+            });
+            row.test = row.test.or_else(|| row.workload.clone());
+            row.case = Some(case);
+            row.case_id = Some(case_id);
+            row.iteration = row.iteration.or(Some(iteration as u64 + 1));
+            rows.push(row);
+        }
+        rows
+    }
+}
+
+impl Sheet {
+    /// Intervals are printed before the result that says what ran: they take it over from the only result of their run.
+    fn name_intervals(&mut self) {
+        let is = |row: &Row, record: &str| row.record.as_deref() == Some(record);
+        let mut results: std::collections::HashMap<u64, Vec<Row>> = std::collections::HashMap::new();
+        for (run, row) in self.rows.iter().filter(|(_, row)| is(row, "iteration")) {
+            results.entry(*run).or_default().push(row.clone());
+        }
+        for (run, row) in self.rows.iter_mut().filter(|(_, row)| is(row, "interval")) {
+            let Some([result]) = results.get(run).map(Vec::as_slice) else { continue };
+            row.workload.clone_from(&result.workload);
+            row.transport.clone_from(&result.transport);
+            if row.stream.is_none() {
+                row.direction.clone_from(&result.direction);
+            }
+            (row.message_bytes, row.streams) = (result.message_bytes, result.streams);
+            (row.request_bytes, row.response_bytes) = (result.request_bytes, result.response_bytes);
+            (row.from, row.to) = (row.from.take().or(result.from.clone()), row.to.take().or(result.to.clone()));
+            row.tag.clone_from(&result.tag);
+        }
+    }
+}
+
+/// A readable name for what was run, in the manner of plans: the workload and the sizes.
+fn case_of(row: &Row) -> String {
+    let name = row.test.as_deref().or(row.workload.as_deref()).unwrap_or("import");
+    let sizes: Vec<String> = [
+        ("message_size", row.message_bytes),
+        ("request_size", row.request_bytes),
+        ("response_size", row.response_bytes),
+        ("streams", row.streams.filter(|s| *s > 1)),
+    ]
+    .into_iter()
+    .filter_map(|(key, size)| size.map(|size| format!("{key}={size}")))
+    .collect();
+    if sizes.is_empty() { name.to_owned() } else { format!("{name}[{}]", sizes.join(",")) }
+}
+
+/// FNV-1a, 64 bits: case identifiers must be the same on every machine and for ever.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A row of a finished measurement of a workload.
+fn measured(workload: &str) -> Row {
+    let transport = workload.split('_').next().unwrap_or(workload);
+    Row {
+        record: Some("iteration".to_owned()),
+        phase: Some("measure".to_owned()),
+        status: Some("ok".to_owned()),
+        direction: Some("forward".to_owned()),
+        workload: Some(workload.to_owned()),
+        transport: Some(if transport == "ping" { "icmp" } else { transport }.to_owned()),
+        ..Row::default()
+    }
+}
+
+/// A decimal number; units and commas behind it are not accepted.
+fn number(text: &str) -> Option<f64> {
+    let ok = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E'));
+    if ok { text.parse().ok().filter(|v: &f64| v.is_finite()) } else { None }
+}
+
+fn whole(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+/// A count that came as a double.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, as a count may")]
+fn count(value: f64) -> Option<u64> {
+    (value.is_finite() && value >= 0.0).then(|| value.round() as u64)
+}
+
+/// RFC 3339 of a Unix time with milliseconds.
+fn utc(seconds: f64) -> Option<String> {
+    #[expect(clippy::cast_possible_truncation, reason = "checked against the calendar's limits just before")]
+    let millis = (seconds.abs() < 2.5e11).then(|| (seconds * 1e3).round() as i64)?;
+    let (days, rest) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
+    // Days to a date of the proleptic Gregorian calendar, counted from 1 March of year 0 in eras of 400 years.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hours, minutes, seconds) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60);
+    Some(format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", rest % 1000))
+}
+
+/// Sets a column by its name, as `--set column=value` does. Axes (`axis_…`) are collected by the caller.
+pub fn set(row: &mut Row, column: &str, value: &str) -> Result<(), String> {
+    if column.starts_with(AXIS_PREFIX) {
+        return Ok(());
+    }
+    let Some(known) = schemas::columns::find(column) else {
+        return Err(format!("there is no column `{column}`; a column of your own is called {AXIS_PREFIX}NAME"));
+    };
+    match known.ty {
+        T::Integer if value.parse::<u64>().is_err() => Err(format!("`{value}` is not a whole number")),
+        T::Number if number(value).is_none() => Err(format!("`{value}` is not a number")),
+        T::Integer | T::Number => {
+            row.set_number(column, number(value));
+            Ok(())
+        }
+        T::Boolean | T::Time | T::Text => set_text(row, column, value),
+    }
+}
+
+fn set_text(row: &mut Row, column: &str, value: &str) -> Result<(), String> {
+    let text = Some(value.to_owned());
+    match column {
+        "run_id" => row.run_id = text,
+        "plan" => row.plan = text,
+        "test" => row.test = text,
+        "case_id" => row.case_id = text,
+        "case" => row.case = text,
+        "member" => row.member = text,
+        "tag" => row.tag = text,
+        "from" => row.from = text,
+        "to" => row.to = text,
+        "direction" => row.direction = text,
+        "workload" => row.workload = text,
+        "transport" => row.transport = text,
+        "io" => row.io = text,
+        "congestion_control" => row.congestion_control = text,
+        "local_cpu" => row.local_cpu = text,
+        "remote_cpu" => row.remote_cpu = text,
+        "phase" => row.phase = text,
+        "time" => row.time = text,
+        "no_delay" | "coalesce" => {
+            let flag: bool = value.parse().map_err(|_| format!("`{value}` is neither true nor false"))?;
+            *(if column == "no_delay" { &mut row.no_delay } else { &mut row.coalesce }) = Some(flag);
+        }
+        _ => return Err(format!("the column `{column}` says what was measured and cannot be set")),
+    }
+    Ok(())
+}

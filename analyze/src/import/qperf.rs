@@ -1,0 +1,103 @@
+//! qperf: a test's name, then its figures with units.
+
+use super::{Fault, Sheet, count, measured, number};
+
+/// Whether qperf wrote it.
+pub fn looks_like(text: &str) -> bool {
+    text.lines().any(|l| workload(l).is_some()) && text.lines().any(|l| figure(l).is_some())
+}
+
+/// The heading of a test, `tcp_bw:`.
+fn workload(line: &str) -> Option<&'static str> {
+    Some(match line.trim_end().strip_suffix(':')? {
+        "tcp_bw" => "tcp_stream",
+        "tcp_lat" => "tcp_rr",
+        "udp_bw" => "udp_stream",
+        "udp_lat" => "udp_rr",
+        "sctp_bw" => "sctp_stream",
+        "sctp_lat" => "sctp_rr",
+        _ => return None,
+    })
+}
+
+/// `    bw  =  4.05 GB/sec` as name, value and unit.
+fn figure(line: &str) -> Option<(&str, f64, &str)> {
+    let (name, value) = line.strip_prefix(' ')?.split_once('=')?;
+    let value = value.trim();
+    let (digits, unit) = value.split_once(' ').unwrap_or((value, ""));
+    Some((name.trim(), number(&digits.replace(',', ""))?, unit.trim()))
+}
+
+/// Reads every test.
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+    let mut current = None;
+    for (at, line) in text.lines().enumerate() {
+        if let Some(workload) = workload(line) {
+            if let Some(row) = current.replace(measured(workload)) {
+                sheet.add(row);
+                sheet.next_run();
+            }
+            continue;
+        }
+        let (Some(row), Some((name, value, unit))) = (current.as_mut(), figure(line)) else { continue };
+        let unknown = || Fault::line(at + 1, "a unit of qperf's", line);
+        match name {
+            "bw" | "recv_bw" => row.throughput_bits_per_s = Some(bits(value, unit).ok_or_else(unknown)?),
+            "send_bw" => row.sent_bits_per_s = Some(bits(value, unit).ok_or_else(unknown)?),
+            "latency" => {
+                let microseconds = value
+                    * match unit {
+                        "ns" => 1e-3,
+                        "us" => 1.0,
+                        "ms" => 1e3,
+                        "sec" => 1e6,
+                        _ => return Err(unknown()),
+                    };
+                sheet.note("qperf's latency is half a round trip: doubled");
+                row.latency_mean_us = Some(microseconds * 2.0);
+                row.latency_kind = Some("round_trip".to_owned());
+                row.transactions_per_s = (microseconds > 0.0).then(|| 0.5e6 / microseconds);
+            }
+            "msg_size" => {
+                let size = value
+                    * match unit.split(' ').next().unwrap_or_default() {
+                        "bytes" | "byte" | "" => 1.0,
+                        "KiB" => 1024.0,
+                        "MiB" => 1_048_576.0,
+                        "KB" => 1e3,
+                        "MB" => 1e6,
+                        _ => return Err(unknown()),
+                    };
+                row.message_bytes = count(size);
+            }
+            "time" if unit == "sec" => row.elapsed_s = Some(value),
+            // msg_rate repeats the figure; the CPU figures are shares of one CPU.
+            _ => {}
+        }
+    }
+    if let Some(row) = current {
+        sheet.add(row);
+    }
+    Ok(())
+}
+
+/// qperf's prefixes are decimal.
+fn bits(value: f64, unit: &str) -> Option<f64> {
+    let (prefix, bits) = match unit.split_once('/')? {
+        (amount, "sec") => match (amount.strip_suffix("bytes"), amount.strip_suffix('B'), amount.strip_suffix('b')) {
+            (Some(prefix), ..) | (_, Some(prefix), _) => (prefix.trim(), 8.0),
+            (_, _, Some(prefix)) => (prefix, 1.0),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let factor = match prefix {
+        "" => 1.0,
+        "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return None,
+    };
+    Some(value * bits * factor)
+}

@@ -1,0 +1,94 @@
+//! `cdf`: which share of the values is at or below a value.
+
+use super::{
+    Drawing, Options,
+    axis::{Axis, Quantity, Spacing},
+    distribution::{self, Distribution},
+    figure::{Entry, Figure, Key, Panel},
+    layer::Layer,
+    palette,
+    reading::Reading,
+    series,
+};
+use crate::error::Error;
+use schemas::units::Unit;
+
+/// Reads the files and draws.
+pub fn draw(options: &Options) -> Result<Drawing, Error> {
+    let column = options.x.as_deref().or(options.y.as_deref()).unwrap_or("latency");
+    let reading = distribution::read(options, &options.input, column)?;
+    let own = distribution::gather(&reading, options, column)?;
+    let mut scale = own.clone();
+    if let Some(others) = options.same_scale_input() {
+        scale.extend(distribution::gather(&distribution::read(options, &others, column)?, options, column)?);
+    }
+    let mut drawing = Drawing {
+        header: ["series", "value", "share"].map(str::to_owned).to_vec(),
+        warnings: reading.warnings.clone(),
+        ..Drawing::default()
+    };
+    for one in &own {
+        for (value, share) in one.cumulated() {
+            let number = schemas::columns::number;
+            drawing.rows.push(vec![one.name.clone(), number(value), number(share)]);
+        }
+    }
+    drawing.figure = Some(figure(options, &reading, column, &own, &scale));
+    Ok(drawing)
+}
+
+fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distribution], scale: &[Distribution]) -> Figure {
+    // Latencies have long tails: on an even axis the bulk would be a vertical line.
+    let logarithmic = options.log_x() || (options.log.is_none() && distribution::is_latency(column));
+    let spacing = if logarithmic { Spacing::Log10 } else { Spacing::Linear };
+    let ends = scale.iter().flat_map(|d| d.values.first().into_iter().chain(d.values.last())).map(|v| v.0);
+    let (low, high) = series::extent(ends.filter(|v| *v > 0.0 || !spacing.is_logarithmic()));
+    let mut x = Axis::new(distribution::quantity(reading, options, column), spacing, low, high, options.zoom);
+    x.truncated = false;
+    let share = Quantity::new("share of values at or below", Some(Unit::Ratio));
+    let y = Axis::exact(share, Spacing::Linear, 0.0, 1.0);
+    let mut layers = Vec::new();
+    let mut legend = Vec::new();
+    for (index, one) in own.iter().enumerate() {
+        let (colour, sign) = palette::look(index);
+        let dash = palette::dash(index);
+        // Steps: the share jumps where a value occurred, and stays until the next.
+        let mut points = Vec::new();
+        let mut before = 0.0;
+        for (value, share) in one.cumulated() {
+            points.push((value, before));
+            points.push((value, share));
+            before = share;
+        }
+        let quartiles = marks(one);
+        layers.push(Layer::Line { points, colour, weight: 1.0, dash });
+        // A line without signs is told apart by its colour only.
+        if own.len() > 1 {
+            layers.push(Layer::Marks { points: quartiles, sign, colour, weight: 0.9 });
+        }
+        let sign = (own.len() > 1).then_some(sign);
+        legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign, dash } });
+    }
+    Figure {
+        title: options.title(reading, &format!("distribution of {}", x.quantity.label)),
+        notes: vec![distribution::explain(own, column)],
+        x,
+        panels: vec![Panel { y, layers }],
+        legend,
+        colours: None,
+        footer: options.footer(reading),
+    }
+}
+
+/// The points at which every tenth of the values is passed.
+fn marks(one: &Distribution) -> Vec<(f64, f64)> {
+    let mut points = Vec::new();
+    let mut next = 0.1;
+    for (value, share) in one.cumulated() {
+        if share >= next {
+            points.push((value, share));
+            next = ((share * 10.0).floor() + 1.0) / 10.0;
+        }
+    }
+    points
+}

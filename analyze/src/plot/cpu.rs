@@ -1,0 +1,187 @@
+//! `cpu`: what the processors of both ends did, stacked by kind, under the work that was done: hpcbench's picture of its
+//! system log.
+
+use super::{
+    Drawing, Options,
+    axis::{Axis, Quantity, Spacing},
+    canvas::{Colour, Sign},
+    figure::{Entry, Figure, Key, Panel},
+    layer::Layer,
+    reading::{Reading, Wanted},
+    series,
+};
+use crate::{error::Error, stats::moments};
+use schemas::units::Unit;
+
+/// The kinds of CPU time from the bottom up, and their colours. Idle time and waiting for disks are not work.
+const STACK: [(&str, Colour); 5] = [
+    ("user", Colour(0x00, 0x72, 0xb2)),
+    ("system", Colour(0xe6, 0x9f, 0x00)),
+    ("softirq", Colour(0x00, 0x9e, 0x73)),
+    ("irq", Colour(0xcc, 0x79, 0xa7)),
+    ("steal", Colour(0x99, 0x99, 0x99)),
+];
+
+const PEAK: Colour = Colour(0x00, 0x00, 0x00);
+
+/// The shares at one end and one place.
+struct Load {
+    x: f64,
+    stack: [f64; 5],
+    peak: Option<f64>,
+}
+
+/// Reads the files and draws.
+pub fn draw(options: &Options) -> Result<Drawing, Error> {
+    let x = options.x.as_deref().unwrap_or("message_bytes");
+    let work = options.y.as_deref().unwrap_or("throughput_bits_per_s");
+    let columns: Vec<String> = ["local", "remote"]
+        .iter()
+        .flat_map(|end| STACK.iter().map(|s| s.0).chain(["peak"]).map(move |kind| format!("{end}_cpu_{kind}_ratio")))
+        .collect();
+    let optional: Vec<&str> = columns.iter().map(String::as_str).chain(["elapsed_s"]).collect();
+    let timed = x == "start_s";
+    let along: &[&str] = if timed { &["iteration"] } else { &[x] };
+    let wanted = Wanted { numbers: &[x, work, "local_cpu_ratio"], optional: &optional, along, ..Wanted::default() };
+    let mut selection = options.selection.clone();
+    if timed {
+        "all".clone_into(&mut selection.phase);
+        selection.record.get_or_insert_with(|| "interval".to_owned());
+    }
+    let mut reading = Reading::new(&options.input, &selection, &wanted, &options.by)?;
+    options.nothing_to_draw(reading.records.is_empty(), &reading, &[x, work, "local_cpu_ratio"])?;
+    if !reading.by.is_empty() {
+        return Err(Error::Usage(format!(
+            "the CPU load is drawn for one case; the rows differ in `{}`: choose with --where {}=…",
+            reading.by[0], reading.by[0]
+        )));
+    }
+    // One iteration over time: several would lie on each other.
+    let iterations = reading.distinct("iteration").iter().map(|i| (*i).to_owned()).collect::<Vec<_>>();
+    if timed && let Some(first) = iterations.first() {
+        reading.records = {
+            let all = std::mem::take(&mut reading.records);
+            all.into_iter().filter(|r| reading.text(r, "iteration") == first).collect()
+        };
+        if iterations.len() > 1 {
+            reading.warnings.push(format!("drawn: iteration {first}, the first of {}", iterations.len()));
+        }
+    }
+    let mut places: Vec<f64> = reading.records.iter().filter_map(|r| reading.number(r, x)).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let mean = |place: f64, column: &str| {
+        let here = reading.records.iter().filter(|r| reading.number(r, x) == Some(place));
+        moments::mean(&here.filter_map(|r| reading.number(r, column)).collect::<Vec<_>>())
+    };
+    let half = |place: f64| if timed { mean(place, "elapsed_s").unwrap_or(0.0) / 2.0 } else { 0.0 };
+    let done: Vec<(f64, f64)> = places.iter().filter_map(|p| Some((p + half(*p), mean(*p, work)?))).collect();
+    let loads = |end: &str| -> Vec<Load> {
+        let load = |place: &f64| {
+            let part = |kind: &str| mean(*place, &format!("{end}_cpu_{kind}_ratio"));
+            part("user")?;
+            Some(Load {
+                x: place + half(*place),
+                stack: STACK.map(|(kind, _)| part(kind).unwrap_or(0.0)),
+                peak: part("peak"),
+            })
+        };
+        places.iter().filter_map(load).collect()
+    };
+    let ends = [("here", loads("local")), ("there", loads("remote"))];
+    let mut drawing = Drawing { warnings: reading.warnings.clone(), ..Drawing::default() };
+    drawing.header = ["end", x].into_iter().chain(STACK.map(|s| s.0)).chain(["peak"]).map(str::to_owned).collect();
+    for (end, loads) in &ends {
+        for load in loads {
+            let number = schemas::columns::number;
+            let mut row = vec![(*end).to_owned(), number(load.x)];
+            row.extend(load.stack.map(number));
+            row.push(load.peak.map(number).unwrap_or_default());
+            drawing.rows.push(row);
+        }
+    }
+    drawing.figure = Some(figure(options, &reading, (x, work), &done, &ends));
+    Ok(drawing)
+}
+
+fn figure(
+    options: &Options,
+    reading: &Reading,
+    (x, work): (&str, &str),
+    done: &[(f64, f64)],
+    ends: &[(&str, Vec<Load>)],
+) -> Figure {
+    let (from, to) = series::extent(done.iter().map(|p| p.0));
+    let mut axis = if x == "start_s" {
+        let time = Quantity::new("time since the measurement began", Some(Unit::Seconds));
+        Axis::exact(time, Spacing::Linear, from, to)
+    } else {
+        let quantity = Quantity::of_column(x);
+        let spacing = options.spacing_x(&quantity);
+        Axis::new(quantity, spacing, from, to, true)
+    };
+    axis.truncated = false;
+    let (low, high) = series::extent(done.iter().map(|p| p.1));
+    let ink = Colour(0x00, 0x72, 0xb2);
+    let mut panels = vec![Panel {
+        y: Axis::new(options.quantity(work, reading), Spacing::Linear, low, high, options.zoom),
+        layers: vec![
+            Layer::Line { points: done.to_vec(), colour: ink, weight: 1.0, dash: None },
+            Layer::Marks { points: thinned(done), sign: Sign::Circle, colour: ink, weight: 0.8 },
+        ],
+    }];
+    let mut peaks = false;
+    for (end, loads) in ends.iter().filter(|e| !e.1.is_empty()) {
+        let mut layers = Vec::new();
+        let mut below = vec![0.0; loads.len()];
+        for (index, (_, colour)) in STACK.iter().enumerate() {
+            let mut points = Vec::new();
+            for (load, below) in loads.iter().zip(&mut below) {
+                let top = *below + load.stack[index];
+                points.push((load.x, *below, top));
+                *below = top;
+            }
+            if let [(x, low, high)] = points[..] {
+                // One place has no width: a bar stands for it.
+                points = vec![(x * 0.9, low, high), (x * 1.1, low, high)];
+            }
+            layers.push(Layer::Area { points, colour: colour.tint(0.8) });
+        }
+        let peak: Vec<(f64, f64)> = loads.iter().filter_map(|l| Some((l.x, l.peak?))).collect();
+        peaks |= !peak.is_empty();
+        layers.push(Layer::Marks { points: thinned(&peak), sign: Sign::Plus, colour: PEAK, weight: 0.6 });
+        layers.push(Layer::Line { points: peak, colour: PEAK, weight: 0.6, dash: Some((3.0, 2.0)) });
+        let high = peak_of(loads);
+        let y = Axis::new(Quantity::new(format!("CPU {end}"), Some(Unit::Ratio)), Spacing::Linear, 0.0, high, false);
+        panels.push(Panel { y, layers });
+    }
+    let mut legend: Vec<Entry> = STACK
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| ends.iter().any(|e| e.1.iter().any(|l| l.stack[*index] > 0.0)))
+        .map(|(_, (kind, colour))| Entry { label: (*kind).to_owned(), key: Key::Patch(colour.tint(0.8)) })
+        .collect();
+    if peaks {
+        let key = Key::Series { colour: PEAK, sign: Some(Sign::Plus), dash: Some((3.0, 2.0)) };
+        legend.push(Entry { label: "busiest CPU".to_owned(), key });
+    }
+    Figure {
+        title: options.title(reading, &format!("CPU load and {}", panels[0].y.quantity.label)),
+        notes: vec!["stacked: share of all CPUs, 100 % is all of them busy; dashed: the busiest CPU alone".to_owned()],
+        x: axis,
+        panels,
+        legend,
+        colours: None,
+        footer: options.footer(reading),
+    }
+}
+
+fn peak_of(loads: &[Load]) -> f64 {
+    let highest = |load: &Load| load.peak.unwrap_or(0.0).max(load.stack.iter().sum());
+    series::extent(loads.iter().map(highest)).1
+}
+
+/// At most some thirty points: signs that touch say nothing.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    points.iter().step_by(points.len().div_ceil(32).max(1)).copied().collect()
+}

@@ -1,0 +1,121 @@
+//! Distributions of values by series, for the pictures that show them: from merged histograms, or from a column.
+
+use super::{
+    Options,
+    reading::{Reading, Wanted},
+};
+use crate::{
+    error::{Error, Place},
+    stats::histogram::Latencies,
+    table::InputArgs,
+};
+
+/// The column of histograms.
+pub const HISTOGRAM: &str = "latency_histogram";
+
+/// Whether a column's name means the latencies behind the histograms rather than a column of numbers.
+#[must_use]
+pub fn is_latency(column: &str) -> bool {
+    matches!(column, "latency" | HISTOGRAM)
+}
+
+/// Values with how often each occurred, by rising value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distribution {
+    /// Name of the series.
+    pub name: String,
+    /// The values and their counts.
+    pub values: Vec<(f64, u64)>,
+}
+
+impl Distribution {
+    /// How many values there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.values.iter().map(|v| v.1).sum()
+    }
+
+    /// Each value with the share of all values that are not above it.
+    pub fn cumulated(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let total = self.count() as f64;
+        let mut seen = 0;
+        self.values.iter().map(move |(value, count)| {
+            seen += count;
+            (*value, seen as f64 / total)
+        })
+    }
+}
+
+/// Reads the rows that have a distribution for `column`.
+pub fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Reading, Error> {
+    let wanted = if is_latency(column) {
+        Wanted { required_texts: &[HISTOGRAM], texts: &["latency_kind"], ..Wanted::default() }
+    } else {
+        Wanted { numbers: &[column], texts: &["service_demand_unit"], ..Wanted::default() }
+    };
+    Reading::new(input, &options.selection, &wanted, &options.by)
+}
+
+/// The distribution of each series; histograms are merged, never their percentiles averaged.
+pub fn gather(reading: &Reading, options: &Options, column: &str) -> Result<Vec<Distribution>, Error> {
+    let mut merged: Vec<(String, Latencies)> = Vec::new();
+    let mut listed: Vec<Distribution> = Vec::new();
+    for record in &reading.records {
+        let name = reading.series(record);
+        if is_latency(column) {
+            let broken = |reason: String| Error::Data {
+                place: Place {
+                    file: reading.text(record, "file").to_owned(),
+                    line: record.line,
+                    column: Some(HISTOGRAM.to_owned()),
+                },
+                reason,
+            };
+            let histogram = Latencies::decode(reading.text(record, HISTOGRAM)).map_err(broken)?;
+            match merged.iter_mut().find(|m| m.0 == name) {
+                Some(known) => known.1.merge(&histogram).map_err(broken)?,
+                None => merged.push((name, histogram)),
+            }
+        } else if let Some(value) = reading.number(record, column) {
+            match listed.iter_mut().find(|d| d.name == name) {
+                Some(known) => known.values.push((value, 1)),
+                None => listed.push(Distribution { name, values: vec![(value, 1)] }),
+            }
+        }
+    }
+    for one in &mut listed {
+        one.values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    listed.extend(
+        merged.into_iter().map(|(name, histogram)| Distribution { name, values: histogram.buckets_us().collect() }),
+    );
+    listed.retain(|d| d.count() > 0);
+    options.nothing_to_draw(listed.is_empty(), reading, &[column])?;
+    Ok(listed)
+}
+
+/// What is distributed, as an axis says it.
+#[must_use]
+pub fn quantity(reading: &Reading, options: &Options, column: &str) -> super::axis::Quantity {
+    if !is_latency(column) {
+        return options.quantity(column, reading);
+    }
+    let label = match reading.distinct("latency_kind")[..] {
+        ["round_trip"] => "round-trip latency",
+        ["response"] => "response latency, from the intended send",
+        ["connect"] => "connect latency",
+        ["send"] => "send latency",
+        ["receive"] => "receive latency",
+        _ => "latency",
+    };
+    super::axis::Quantity::new(label, Some(schemas::units::Unit::Microseconds))
+}
+
+/// How many values are behind a picture, in words.
+#[must_use]
+pub fn explain(distributions: &[Distribution], column: &str) -> String {
+    let counts: Vec<u64> = distributions.iter().map(Distribution::count).collect();
+    let (least, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
+    let n = if least == most { format!("n = {least}") } else { format!("n = {least} … {most}") };
+    if is_latency(column) { format!("histograms of all iterations merged, {n} latencies") } else { format!("{n} rows") }
+}

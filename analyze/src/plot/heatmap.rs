@@ -1,0 +1,201 @@
+//! `heatmap`: a metric over two parameters as colours, or latencies over time.
+
+use super::{
+    Drawing, Options,
+    axis::{Axis, Quantity, Spacing},
+    canvas::Anchor,
+    distribution::{HISTOGRAM, is_latency},
+    figure::{Figure, Panel},
+    layer::Layer,
+    palette,
+    reading::{Reading, Wanted},
+    series,
+};
+use crate::{
+    error::{Error, Place},
+    stats::{histogram::Latencies, moments},
+};
+use schemas::units::Unit;
+
+/// Latency buckets per factor of ten in a heat map over time.
+const PER_DECADE: f64 = 12.0;
+
+/// Reads the files and draws.
+pub fn draw(options: &Options) -> Result<Drawing, Error> {
+    if options.y.as_deref().is_some_and(is_latency) { over_time(options) } else { over_parameters(options) }
+}
+
+/// One cell: column, row, value.
+type Cell = (usize, usize, f64);
+
+fn over_parameters(options: &Options) -> Result<Drawing, Error> {
+    let x = options.x.as_deref().unwrap_or("message_bytes");
+    let y = options.y.as_deref().unwrap_or("streams");
+    let value = options.value.as_deref().unwrap_or("throughput_bits_per_s");
+    let wanted = Wanted {
+        numbers: &[value],
+        required_texts: &[x, y],
+        texts: &["service_demand_unit"],
+        along: &[x, y],
+        ..Wanted::default()
+    };
+    let reading = Reading::new(&options.input, &options.selection, &wanted, &options.by)?;
+    options.nothing_to_draw(reading.records.is_empty(), &reading, &[x, y, value])?;
+    if !reading.by.is_empty() {
+        return Err(Error::Usage(format!(
+            "a heat map shows one value per cell, but rows of the same `{x}` and `{y}` differ in {}: choose with --where {}=…",
+            reading.by.iter().map(|b| format!("`{b}`")).collect::<Vec<_>>().join(" and "),
+            reading.by[0]
+        )));
+    }
+    let (columns, rows) = (in_order(reading.distinct(x)), in_order(reading.distinct(y)));
+    let mut cells: Vec<Cell> = Vec::new();
+    for (column, column_text) in columns.iter().enumerate() {
+        for (row, row_text) in rows.iter().enumerate() {
+            let here = reading
+                .records
+                .iter()
+                .filter(|r| reading.text(r, x) == *column_text && reading.text(r, y) == *row_text)
+                .filter_map(|r| reading.number(r, value));
+            if let Some(mean) = moments::mean(&here.collect::<Vec<_>>()) {
+                cells.push((column, row, mean));
+            }
+        }
+    }
+    let mut drawing = Drawing {
+        header: [x, y, value].map(str::to_owned).to_vec(),
+        warnings: reading.warnings.clone(),
+        rows: cells
+            .iter()
+            .map(|(c, r, v)| vec![columns[*c].to_owned(), rows[*r].to_owned(), schemas::columns::number(*v)])
+            .collect(),
+        ..Drawing::default()
+    };
+    let mut scale: Vec<f64> = cells.iter().map(|c| c.2).collect();
+    if let Some(others) = options.same_scale_input() {
+        let others = Reading::new(&others, &options.selection, &wanted, &options.by)?;
+        scale.extend(others.records.iter().filter_map(|r| others.number(r, value)));
+    }
+    let spacing = if options.log_y() || options.log_x() { Spacing::Log10 } else { Spacing::Linear };
+    let (low, high) = series::extent(scale.iter().copied().filter(|v| *v > 0.0 || !spacing.is_logarithmic()));
+    let colours = Axis::new(options.quantity(value, &reading), spacing, low, high, options.zoom);
+    let mut layers = Vec::new();
+    for (column, row, mean) in &cells {
+        let (column, row) = (*column as f64, *row as f64);
+        let Some(share) = colours.position(*mean) else { continue };
+        let colour = palette::scale(share);
+        layers.push(Layer::Box {
+            from: (column - 0.49, row - 0.48),
+            to: (column + 0.49, row + 0.48),
+            colour,
+            outline: None,
+        });
+        // A number in each cell as long as it can be read.
+        if columns.len() <= 12 && rows.len() <= 14 {
+            layers.push(Layer::Label {
+                at: (column, row),
+                anchor: Anchor::Middle,
+                offset: (0.0, 0.28),
+                colour: palette::readable_on(colour),
+                text: colours.number(*mean),
+            });
+        }
+    }
+    let (x_quantity, y_quantity) = (Quantity::of_column(x), Quantity::of_column(y));
+    let words =
+        |quantity: &Quantity, texts: &[&str]| -> Vec<String> { texts.iter().map(|t| quantity.name(t)).collect() };
+    let title = format!("{} over {} and {}", colours.quantity.label, x_quantity.label, y_quantity.label);
+    drawing.figure = Some(Figure {
+        title: options.title(&reading, &title),
+        notes: vec!["mean of iterations; empty: not measured".to_owned()],
+        x: Axis::of_names(x_quantity.label.clone(), words(&x_quantity, &columns)),
+        panels: vec![Panel { y: Axis::of_names(y_quantity.label.clone(), words(&y_quantity, &rows)), layers }],
+        legend: Vec::new(),
+        colours: Some(colours),
+        footer: options.footer(&reading),
+    });
+    Ok(drawing)
+}
+
+/// Numbers by size, names as they came.
+fn in_order(mut texts: Vec<&str>) -> Vec<&str> {
+    if texts.iter().all(|t| t.parse::<f64>().is_ok()) {
+        texts.sort_by(|a, b| a.parse::<f64>().unwrap_or(0.0).total_cmp(&b.parse().unwrap_or(0.0)));
+    }
+    texts
+}
+
+fn over_time(options: &Options) -> Result<Drawing, Error> {
+    let wanted = Wanted {
+        numbers: &["start_s", "elapsed_s"],
+        required_texts: &[HISTOGRAM],
+        along: &["iteration", "stream"],
+        ..Wanted::default()
+    };
+    let mut selection = options.selection.clone();
+    "all".clone_into(&mut selection.phase);
+    selection.record.get_or_insert_with(|| "interval".to_owned());
+    let reading = Reading::new(&options.input, &selection, &wanted, &options.by)?;
+    options.nothing_to_draw(reading.records.is_empty(), &reading, &["start_s", HISTOGRAM])?;
+    if !reading.by.is_empty() {
+        return Err(Error::Usage(format!(
+            "latencies over time are drawn for one case; the rows differ in `{}`: choose with --where {}=…",
+            reading.by[0], reading.by[0]
+        )));
+    }
+    // Share of an interval's latencies by bucket, so that slow intervals (with fewer transactions) can be compared.
+    let mut boxes: Vec<(f64, f64, i32, f64)> = Vec::new();
+    for record in &reading.records {
+        let (Some(start), Some(length)) = (reading.number(record, "start_s"), reading.number(record, "elapsed_s"))
+        else {
+            continue;
+        };
+        let latencies = Latencies::decode(reading.text(record, HISTOGRAM)).map_err(|reason| Error::Data {
+            place: Place {
+                file: reading.text(record, "file").to_owned(),
+                line: record.line,
+                column: Some(HISTOGRAM.to_owned()),
+            },
+            reason,
+        })?;
+        let total = latencies.count() as f64;
+        let mut counts: std::collections::BTreeMap<i32, u64> = std::collections::BTreeMap::new();
+        for (value, count) in latencies.buckets_us().filter(|b| b.0 > 0.0) {
+            #[expect(clippy::cast_possible_truncation, reason = "logarithms of latencies are small")]
+            let bucket = (value.log10() * PER_DECADE).floor() as i32;
+            *counts.entry(bucket).or_default() += count;
+        }
+        boxes.extend(counts.iter().map(|(bucket, count)| (start, start + length, *bucket, *count as f64 / total)));
+    }
+    let edge = |bucket: i32| 10_f64.powf(f64::from(bucket) / PER_DECADE);
+    let (low, high) = series::extent(boxes.iter().flat_map(|b| [edge(b.2), edge(b.2 + 1)]));
+    let y = Axis::new(Quantity::new("latency", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);
+    let (from, to) = series::extent(boxes.iter().flat_map(|b| [b.0, b.1]));
+    let x =
+        Axis::exact(Quantity::new("time since the measurement began", Some(Unit::Seconds)), Spacing::Linear, from, to);
+    let (least, most) = series::extent(boxes.iter().map(|b| b.3));
+    let colours = Axis::new(Quantity::new("share", Some(Unit::Ratio)), Spacing::Log10, least, most, true);
+    let mut layers = Vec::new();
+    for (from, to, bucket, share) in &boxes {
+        let colour = palette::scale(colours.position(*share).unwrap_or(0.0));
+        layers.push(Layer::Box { from: (*from, edge(*bucket)), to: (*to, edge(bucket + 1)), colour, outline: None });
+    }
+    let number = schemas::columns::number;
+    Ok(Drawing {
+        header: ["start_s", "end_s", "latency_low_us", "latency_high_us", "share"].map(str::to_owned).to_vec(),
+        rows: boxes
+            .iter()
+            .map(|(from, to, bucket, share)| [*from, *to, edge(*bucket), edge(bucket + 1), *share].map(number).to_vec())
+            .collect(),
+        warnings: reading.warnings.clone(),
+        figure: Some(Figure {
+            title: options.title(&reading, "latency over time"),
+            notes: vec!["colour: share of an interval's latencies in each range".to_owned()],
+            x,
+            panels: vec![Panel { y, layers }],
+            legend: Vec::new(),
+            colours: Some(colours),
+            footer: options.footer(&reading),
+        }),
+    })
+}

@@ -1,0 +1,114 @@
+//! `percentiles`: the values at 90 %, 99 %, 99.9 % …, equally far apart, so that the tail can be seen.
+
+use super::{
+    Drawing, Options,
+    axis::{Axis, Quantity, Spacing},
+    distribution::{self, Distribution},
+    figure::{Entry, Figure, Key, Panel},
+    layer::Layer,
+    palette,
+    reading::Reading,
+    series,
+};
+use crate::error::Error;
+
+/// A percentile with fewer values beyond it says nothing about the next run.
+const BEYOND: f64 = 10.0;
+
+/// Reads the files and draws.
+pub fn draw(options: &Options) -> Result<Drawing, Error> {
+    let column = options.y.as_deref().or(options.x.as_deref()).unwrap_or("latency");
+    let reading = distribution::read(options, &options.input, column)?;
+    let own = distribution::gather(&reading, options, column)?;
+    let mut scale = own.clone();
+    if let Some(others) = options.same_scale_input() {
+        scale.extend(distribution::gather(&distribution::read(options, &others, column)?, options, column)?);
+    }
+    let mut drawing = Drawing {
+        header: ["series", "share", "value"].map(str::to_owned).to_vec(),
+        warnings: reading.warnings.clone(),
+        ..Drawing::default()
+    };
+    for one in &own {
+        for (nines, value) in spectrum(one) {
+            let number = schemas::columns::number;
+            drawing.rows.push(vec![one.name.clone(), number(1.0 - 1.0 / nines), number(value)]);
+        }
+    }
+    drawing.figure = Some(figure(options, &reading, column, &own, &scale));
+    Ok(drawing)
+}
+
+/// 1 ÷ (1 − share) and the value there, as far as enough values lie beyond.
+fn spectrum(one: &Distribution) -> Vec<(f64, f64)> {
+    let total = one.count() as f64;
+    let last = (total / BEYOND).max(2.0);
+    let mut points = Vec::new();
+    let mut before = 0.0;
+    for (value, share) in one.cumulated() {
+        // A bucket stretches over shares; the curve is at its value over all of them.
+        for share in [before, share] {
+            let nines = 1.0 / (1.0 - share).max(1.0 / total);
+            if nines <= last && points.last() != Some(&(nines, value)) {
+                points.push((nines, value));
+            }
+        }
+        before = share;
+        if 1.0 / (1.0 - share).max(1.0 / total) > last {
+            if points.last().is_none_or(|p| p.0 < last) {
+                points.push((last, value));
+            }
+            break;
+        }
+    }
+    points
+}
+
+fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distribution], scale: &[Distribution]) -> Figure {
+    let all: Vec<(f64, f64)> = scale.iter().flat_map(spectrum).collect();
+    let (_, most) = series::extent(all.iter().map(|p| p.0));
+    let x = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, most, true);
+    let spacing = if options.log_y() { Spacing::Log10 } else { Spacing::Linear };
+    let values = all.iter().map(|p| p.1).filter(|v| *v > 0.0 || !spacing.is_logarithmic());
+    let (low, high) = series::extent(values);
+    let y = Axis::new(distribution::quantity(reading, options, column), spacing, low, high, options.zoom);
+    let mut layers = Vec::new();
+    let mut legend = Vec::new();
+    for (index, one) in own.iter().enumerate() {
+        let (colour, sign) = palette::look(index);
+        let dash = palette::dash(index);
+        let points = spectrum(one);
+        let at = |nines: f64| points.iter().find(|p| p.0 >= nines).map(|p| (nines, p.1));
+        let marks = [2.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6].into_iter().filter_map(at).collect();
+        layers.push(Layer::Line { points: points.clone(), colour, weight: 1.0, dash });
+        layers.push(Layer::Marks { points: marks, sign, colour, weight: 0.9 });
+        legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign: Some(sign), dash } });
+    }
+    Figure {
+        title: options.title(reading, &format!("percentiles of {}", y.quantity.label)),
+        notes: vec![distribution::explain(own, column), format!("drawn as far as {BEYOND} values lie beyond")],
+        x,
+        panels: vec![Panel { y, layers }],
+        legend,
+        colours: None,
+        footer: options.footer(reading),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spectrum_ends_where_too_few_values_lie_beyond() {
+        let one = Distribution { name: String::new(), values: (1..=1000).map(|v| (f64::from(v), 1)).collect() };
+        let points = spectrum(&one);
+        assert_eq!(points[0], (1.0, 1.0));
+        let (nines, value) = *points.last().unwrap();
+        assert!((nines - 100.0).abs() < 1e-6 && (990.0..=991.0).contains(&value), "{nines} {value}");
+        let median = points.iter().find(|p| p.0 >= 2.0).unwrap();
+        assert!((500.0..=501.0).contains(&median.1));
+        let one = Distribution { name: String::new(), values: vec![(5.0, 3)] };
+        assert!(spectrum(&one).iter().all(|p| p.0 <= 2.0 && (p.1 - 5.0).abs() < 1e-9));
+    }
+}

@@ -1,0 +1,112 @@
+//! `saturation`: NetPIPE's saturation graph, message size against transfer time, both logarithmic. Beyond the knee the
+//! curve is a straight line: larger messages take longer in proportion, and nothing is gained by them.
+
+use super::{
+    Drawing, Options,
+    axis::{Axis, Quantity, Spacing},
+    canvas::Point as Place,
+    figure::{Entry, Figure, Key, Panel},
+    layer::Layer,
+    palette,
+    reading::Reading,
+    series::{self, Series},
+    transfer,
+};
+use crate::error::Error;
+use schemas::units::{Unit, human};
+
+/// The share of the largest throughput from which on a size counts as saturating.
+const SATURATED: f64 = 0.95;
+
+/// Reads the files and draws.
+pub fn draw(options: &Options) -> Result<Drawing, Error> {
+    let reading = transfer::read(options, &options.input)?;
+    let series = transfer::rates(&reading, options);
+    options.nothing_to_draw(series.is_empty(), &reading, &["message_bytes", "throughput_bits_per_s"])?;
+    let mut scale = series.clone();
+    if let Some(others) = options.same_scale_input() {
+        scale.extend(transfer::rates(&transfer::read(options, &others)?, options));
+    }
+    let mut drawing = Drawing {
+        header: ["series", "transfer_time_us", "message_bytes", "n"].map(str::to_owned).to_vec(),
+        warnings: reading.warnings.clone(),
+        ..Drawing::default()
+    };
+    for one in &series {
+        for (place, point) in places(one).iter().zip(&one.points) {
+            let number = schemas::columns::number;
+            drawing.rows.push(vec![one.name.clone(), number(place.0), number(place.1), point.n.to_string()]);
+        }
+    }
+    drawing.figure = Some(figure(options, &reading, &series, &scale));
+    Ok(drawing)
+}
+
+/// Time in microseconds and size in bytes of every point.
+fn places(series: &Series) -> Vec<Place> {
+    series.points.iter().map(|p| (transfer::time_us(p.x, p.y), p.x)).collect()
+}
+
+/// The smallest size at which throughput is within a twentieth of the largest measured.
+fn saturation(series: &Series) -> Option<Place> {
+    let most = series.points.iter().map(|p| p.y).fold(f64::NEG_INFINITY, f64::max);
+    let at = series.points.iter().position(|p| p.y >= SATURATED * most)?;
+    places(series).get(at).copied()
+}
+
+fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Series]) -> Figure {
+    let all: Vec<Place> = scale.iter().flat_map(places).collect();
+    let (low, high) = series::extent(all.iter().map(|p| p.0));
+    let mut x = Axis::new(Quantity::new("transfer time", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);
+    x.truncated = false;
+    let (low, high) = series::extent(all.iter().map(|p| p.1));
+    let y = Axis::new(Quantity::of_column("message_bytes"), Spacing::Log2, low, high, true);
+    let mut layers = Vec::new();
+    let mut legend = Vec::new();
+    for (index, one) in series.iter().enumerate() {
+        let (colour, sign) = palette::look(index);
+        let dash = palette::dash(index);
+        layers.push(Layer::Line { points: places(one), colour, weight: 1.0, dash });
+        layers.push(Layer::Marks { points: places(one), sign, colour, weight: 1.0 });
+        if let Some(knee) = saturation(one) {
+            if series.len() == 1 {
+                let label = format!("saturation at {}", human(Unit::Bytes, knee.1));
+                layers.push(Layer::Rule { at: knee.1, upright: false, label });
+            } else {
+                layers.push(Layer::Marks { points: vec![knee], sign, colour, weight: 2.0 });
+            }
+        }
+        legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign: Some(sign), dash } });
+    }
+    let large = if series.len() == 1 { "saturation" } else { "large sign" };
+    Figure {
+        title: options.title(reading, "saturation"),
+        notes: vec![
+            options.explain(&series.iter().flat_map(|s| &s.points), reading),
+            format!("{large}: first size within {} % of the largest throughput", ((1.0 - SATURATED) * 100.0).round()),
+            transfer::explain(reading).to_owned(),
+        ],
+        x,
+        panels: vec![Panel { y, layers }],
+        legend,
+        colours: None,
+        footer: options.footer(reading),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::series::{Point, Spread},
+        *,
+    };
+
+    #[test]
+    fn saturation_is_the_first_size_near_the_top() {
+        let rates = [(64.0, 1e9), (1024.0, 8e9), (4096.0, 9.6e9), (65_536.0, 10e9)];
+        let points = rates.map(|(x, y)| Point::of(x, &[y], Spread::None, 0.95).unwrap()).to_vec();
+        let knee = saturation(&Series { name: String::new(), points }).unwrap();
+        assert!((knee.1 - 4096.0).abs() < 1e-9);
+        assert!((knee.0 - 4096.0 * 8.0 / 9.6e9 * 1e6).abs() < 1e-9);
+    }
+}

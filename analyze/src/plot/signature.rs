@@ -1,0 +1,81 @@
+//! `signature`: NetPIPE's network signature graph, throughput against transfer time. The curve starts at the latency and
+//! reaches up to the bandwidth.
+
+use super::{
+    Drawing, Options,
+    axis::{Axis, Quantity, Spacing},
+    figure::{Entry, Figure, Key, Panel},
+    layer::Layer,
+    palette,
+    reading::Reading,
+    series::{self, Point, Series},
+    transfer,
+};
+use crate::error::Error;
+use schemas::units::{Unit, human};
+
+/// Reads the files and draws.
+pub fn draw(options: &Options) -> Result<Drawing, Error> {
+    let reading = transfer::read(options, &options.input)?;
+    let series = transfer::rates(&reading, options);
+    options.nothing_to_draw(series.is_empty(), &reading, &["message_bytes", "throughput_bits_per_s"])?;
+    let mut scale = series.clone();
+    if let Some(others) = options.same_scale_input() {
+        scale.extend(transfer::rates(&transfer::read(options, &others)?, options));
+    }
+    let mut drawing = Drawing::of_points(&series, "message_bytes", "throughput_bits_per_s");
+    drawing.header.push("transfer_time_us".to_owned());
+    let times = series.iter().flat_map(|s| &s.points).map(|p| schemas::columns::number(time(p)));
+    for (row, time) in drawing.rows.iter_mut().zip(times) {
+        row.push(time);
+    }
+    drawing.warnings.clone_from(&reading.warnings);
+    drawing.figure = Some(figure(options, &reading, &series, &scale));
+    Ok(drawing)
+}
+
+fn time(point: &Point) -> f64 {
+    transfer::time_us(point.x, point.y)
+}
+
+fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Series]) -> Figure {
+    let points = || scale.iter().flat_map(|s| &s.points);
+    let (low, high) = series::extent(points().map(time));
+    let mut x = Axis::new(Quantity::new("transfer time", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);
+    x.truncated = false;
+    let (low, high) = series::span(points(), options.log_y());
+    let spacing = if options.log_y() { Spacing::Log10 } else { Spacing::Linear };
+    let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), spacing, low, high, options.zoom);
+    let mut layers = Vec::new();
+    let mut legend = Vec::new();
+    for (index, one) in series.iter().enumerate() {
+        let (colour, sign) = palette::look(index);
+        let dash = palette::dash(index);
+        // The curve goes by size, as it was measured: where larger messages were faster it turns back, as it should.
+        let line: Vec<_> = one.points.iter().map(|p| (time(p), p.y)).collect();
+        let ranges = one.points.iter().filter_map(|p| Some((time(p), p.low?, p.high?))).collect();
+        layers.push(Layer::Intervals { ranges, sideways: false, colour: colour.tint(0.75) });
+        layers.push(Layer::Line { points: line.clone(), colour, weight: 1.0, dash });
+        layers.push(Layer::Marks { points: line, sign, colour, weight: 1.0 });
+        legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign: Some(sign), dash } });
+    }
+    let mut notes = vec![options.explain(&series.iter().flat_map(|s| &s.points), reading)];
+    if let [one] = series
+        && let Some(first) = one.points.first()
+        && let Some(peak) = one.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
+    {
+        let latency = human(Unit::Microseconds, time(first));
+        notes.push(format!("latency {latency} at {}", human(Unit::Bytes, first.x)));
+        notes.push(format!("peak {} at {}", human(Unit::BitsPerSecond, peak.y), human(Unit::Bytes, peak.x)));
+    }
+    notes.push(transfer::explain(reading).to_owned());
+    Figure {
+        title: options.title(reading, "network signature"),
+        notes,
+        x,
+        panels: vec![Panel { y, layers }],
+        legend,
+        colours: None,
+        footer: options.footer(reading),
+    }
+}

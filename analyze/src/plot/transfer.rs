@@ -1,0 +1,68 @@
+//! How long a message takes and how fast that is, for the two pictures NetPIPE made known.
+
+use super::{
+    Options,
+    reading::{Reading, Record, Wanted},
+    series::{self, Series},
+};
+use crate::{error::Error, table::InputArgs};
+
+const NUMBERS: [&str; 5] =
+    ["message_bytes", "request_bytes", "response_bytes", "throughput_bits_per_s", "latency_mean_us"];
+
+/// The rows of an input from which transfer times can be told.
+pub fn read(options: &Options, input: &InputArgs) -> Result<Reading, Error> {
+    let along = ["message_bytes", "request_bytes", "response_bytes", "receive_bytes"];
+    let wanted = Wanted { optional: &NUMBERS, along: &along, ..Wanted::default() };
+    Reading::new(input, &options.selection, &wanted, &options.by)
+}
+
+/// Payload rate against message size (bit/s against bytes), by series.
+///
+/// A round trip with equal request and response carries the message once each way: the transfer takes half of it
+/// (Snell, Mikler and Gustafson, "NetPIPE: A Network Protocol Independent Performance Evaluator", 1996). A stream's
+/// message takes its bits over the throughput.
+#[must_use]
+pub fn rates(reading: &Reading, options: &Options) -> Vec<Series> {
+    series::gather(reading, |r| size(reading, r), |r| rate(reading, r), options.spread, options.confidence)
+        .into_iter()
+        .filter(|s| !s.points.is_empty())
+        .collect()
+}
+
+fn is_round_trip(reading: &Reading, record: &Record) -> bool {
+    let (request, response) = (reading.number(record, "request_bytes"), reading.number(record, "response_bytes"));
+    request.is_some() && request == response && reading.number(record, "latency_mean_us").is_some()
+}
+
+fn size(reading: &Reading, record: &Record) -> Option<f64> {
+    let column = if is_round_trip(reading, record) { "request_bytes" } else { "message_bytes" };
+    reading.number(record, column).filter(|bytes| *bytes > 0.0)
+}
+
+fn rate(reading: &Reading, record: &Record) -> Option<f64> {
+    if is_round_trip(reading, record) {
+        let one_way_s = reading.number(record, "latency_mean_us")? / 2.0 / 1e6;
+        return (one_way_s > 0.0).then_some(size(reading, record)? * 8.0 / one_way_s);
+    }
+    reading.number(record, "throughput_bits_per_s").filter(|rate| *rate > 0.0)
+}
+
+/// The time a message of that size takes at that rate, microseconds.
+#[must_use]
+pub fn time_us(bytes: f64, bits_per_s: f64) -> f64 {
+    bytes * 8.0 / bits_per_s * 1e6
+}
+
+/// The sentence about what a transfer time is.
+#[must_use]
+pub fn explain(reading: &Reading) -> &'static str {
+    let round_trips = reading.records.iter().filter(|r| is_round_trip(reading, r)).count();
+    if round_trips == 0 {
+        "transfer time: message size over throughput"
+    } else if round_trips == reading.records.len() {
+        "transfer time: half a round trip"
+    } else {
+        "transfer time: half a round trip where one was timed, else message size over throughput"
+    }
+}

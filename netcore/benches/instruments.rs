@@ -1,0 +1,62 @@
+//! What measuring costs: per operation inside the loops, and per reading at an edge.
+
+use std::{
+    hint::black_box,
+    net::{TcpListener, TcpStream},
+    os::fd::AsFd,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use netcore::measure::{
+    clock::monotonic_ns,
+    cpu::{CpuReader, CpuSnapshot},
+    histogram::{Recorder, Tray},
+    tcp_info,
+};
+
+fn per_operation(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("per operation");
+    group.bench_function("clock", |b| b.iter(|| black_box(monotonic_ns())));
+    // A transaction's share: one look at the epoch, one clock read, one latency, and its counters stored.
+    group.bench_function("timed transaction", |b| {
+        let (tray, epoch, counters) = (Tray::default(), AtomicU64::new(0), [const { AtomicU64::new(0) }; 4]);
+        let mut recorder = Recorder::new(&tray, 0);
+        let (mut last, mut count) = (monotonic_ns(), 0);
+        b.iter(|| {
+            let now = monotonic_ns();
+            recorder.record(black_box(&epoch).load(Relaxed), now - last);
+            last = now;
+            count += 1;
+            black_box(&counters).iter().for_each(|counter| counter.store(count, Relaxed));
+        });
+    });
+    // A stream's share: no clock.
+    group.bench_function("counted message", |b| {
+        let (limit, counters) = (AtomicU64::new(u64::MAX), [const { AtomicU64::new(0) }; 2]);
+        let mut count = 0_u64;
+        b.iter(|| {
+            count += 1;
+            black_box(&counters).iter().for_each(|counter| counter.store(count, Relaxed));
+            black_box(count < black_box(&limit).load(Relaxed))
+        });
+    });
+    group.finish();
+}
+
+fn per_edge(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("per edge");
+    group.bench_function("cpu", |b| {
+        let (mut reader, mut snapshot) = (CpuReader::open().unwrap(), CpuSnapshot::default());
+        b.iter(|| reader.read(&mut snapshot).unwrap());
+    });
+    group.bench_function("tcp_info", |b| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        b.iter(|| tcp_info::read(near.as_fd()).unwrap());
+    });
+    group.finish();
+}
+
+criterion_group!(benches, per_operation, per_edge);
+criterion_main!(benches);

@@ -1,0 +1,51 @@
+//! `AF_VSOCK`: which context identifier a machine has, and where a far end listens.
+
+use std::{fs::File, os::fd::AsRawFd};
+
+use super::{Protocol, address::Address, connection};
+use crate::{
+    end::{EndError, Endpoints},
+    spec::EndSpec,
+    sys,
+};
+
+/// This very machine, whatever its identifier (VMADDR_CID_LOCAL); needs the module `vsock_loopback`.
+const LOCAL: u32 = 1;
+
+/// Any local identifier (VMADDR_CID_ANY).
+const ANY: u32 = u32::MAX;
+
+/// This machine's context identifier; `None` where no transport has given it one.
+fn own_cid() -> Option<u32> {
+    let device = File::open("/dev/vsock").ok()?;
+    sys::vsock_cid(device.as_raw_fd()).ok().filter(|cid| *cid != ANY)
+}
+
+/// Listens on a port that is free, or on the test's.
+pub fn listen(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(std::os::fd::OwnedFd, Endpoints), EndError> {
+    let mut port = end.port.unwrap_or(20_000);
+    loop {
+        match connection::listener(protocol, &Address::Vsock(ANY, port.into()), end, backlog) {
+            Ok(socket) => {
+                let endpoints =
+                    Endpoints { cid: Some(own_cid().unwrap_or(LOCAL)), ports: vec![port], ..Endpoints::default() };
+                return Ok((socket, endpoints));
+            }
+            Err(EndError::System { source, .. })
+                if source.raw_os_error() == Some(libc::EADDRINUSE) && end.port.is_none() && port < u16::MAX =>
+            {
+                port += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Where a near end finds the far one.
+pub fn towards(endpoints: &Endpoints) -> Result<Address, EndError> {
+    let (Some(cid), Some(&port)) = (endpoints.cid, endpoints.ports.first()) else {
+        return Err(EndError::Impossible("the far end did not say where its vsock listens".to_owned()));
+    };
+    let cid = if own_cid() == Some(cid) { LOCAL } else { cid };
+    Ok(Address::Vsock(cid, port.into()))
+}

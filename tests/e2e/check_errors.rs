@@ -1,0 +1,348 @@
+//! What a wrong plan gets from `plumb check`: our sentence, its place, exit code 2, and never a panic or a hang.
+
+use std::{
+    io::Write,
+    process::{Command, Output, Stdio},
+};
+
+fn plumb(args: &[&str], plan: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_plumb"))
+        .args(args)
+        .env_remove("PLUMB_TEST_UNSET")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("plumb starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    // A plan that is refused for its size is not read to its end.
+    let _ = stdin.write_all(plan);
+    drop(stdin);
+    child.wait_with_output().expect("plumb ends")
+}
+
+fn refused(plan: &str) -> String {
+    let output = plumb(&["check", "-"], plan.as_bytes());
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{plan}\n{text}");
+    assert!(output.stdout.is_empty(), "nothing but the complaint");
+    text
+}
+
+/// A plan with these lines in its only test, `a`, from line 5 on, indented by four.
+fn test_with(body: &str) -> String {
+    format!("version: 1\nname: t\ntests:\n  a:\n    {}\n", body.replace('\n', "\n    "))
+}
+
+/// Each of these lines in a test, where it is pointed at, and what is said.
+const TESTS: &[(&str, &str, &[&str])] = &[
+    // What typos get.
+    ("workload: tcp_rr\nmesage_size: 64KiB", "6:5", &["unknown key `mesage_size`", "did you mean `message_size`?"]),
+    ("workload: tcp_steam", "5:15", &["unknown workload `tcp_steam`", "did you mean `tcp_stream`?"]),
+    ("workload: tcp_rr\nsocket: {nodelay: true}", "6:14", &["unknown key `nodelay`", "did you mean `no_delay`?"]),
+    ("workload: tcp_rr\ndirection: reversed", "6:16", &["unknown value `reversed`", "did you mean `reverse`?"]),
+    ("workload: tcp_rr\nsocket: {no_delay: yes}", "6:24", &["`yes`", "write true"]),
+    ("workload: tcp_rr\niterations: {margn: 2%}", "6:18", &["unknown key `margn`", "did you mean `margin`?"]),
+    ("workload: tcp_rr\ncollect: [disk]", "6:15", &["unknown value `disk`"]),
+    ("workload: tcp_rr\nextends: fast", "6:14", &["unknown profile `fast`", "there are no profiles"]),
+    ("workload: tcp_rr\nto: sever", "6:9", &["unknown host `sever`", "add `hosts:"]),
+    // Units.
+    (
+        "workload: tcp_stream\nrate: 10Mbps",
+        "6:11",
+        &["`10Mbps` does not say bits or bytes", "write 10Mbit/s or 10MB/s"],
+    ),
+    ("workload: tcp_stream\nrate: 10Gb/s", "6:11", &["did you mean 10Gbit/s?"]),
+    ("workload: tcp_stream\nrate: 10", "6:11", &["a rate needs a unit"]),
+    ("workload: tcp_stream\nmessage_size: 64kib", "6:19", &["write KiB"]),
+    ("workload: tcp_stream\nmessage_size: 99999999999GiB", "6:19", &["is too large", "8 EiB"]),
+    ("workload: tcp_stream\nmessage_size: 99999999999999999999", "6:19", &["is too large"]),
+    ("workload: tcp_stream\nmessage_size: 2GiB", "6:19", &["`message_size` is 2147483648 bytes", "the limit is"]),
+    ("workload: tcp_stream\nmessage_size: -1", "6:19", &["`-1` is not a size"]),
+    ("workload: tcp_stream\nmessage_size: 0", "6:19", &["`message_size` is 0"]),
+    ("workload: tcp_stream\nduration: 2 fortnights", "6:15", &["unknown unit `fortnights`"]),
+    ("workload: tcp_stream\nduration: 0s", "6:15", &["`duration` is 0"]),
+    ("workload: tcp_stream\nstreams: 010", "6:14", &["found `010`"]),
+    ("workload: tcp_stream\nstreams: 1.5", "6:14", &["found `1.5`"]),
+    ("workload: tcp_stream\ncpu: 5-2", "6:10", &["`5-2` is no CPU list"]),
+    ("workload: tcp_stream\nsocket: {dscp: 64}", "6:20", &["`64` is no DSCP"]),
+    ("workload: tcp_stream\nbuffers: {alignment: 3000}", "6:26", &["no power of two", "for example 4096"]),
+    // What contradicts itself.
+    ("workload: tcp_stream\nduration: 1s\nbytes: 1GB", "7:12", &["both say when to stop"]),
+    ("workload: tcp_stream\ntransactions: 5", "6:19", &["a stream has no transactions"]),
+    ("workload: tcp_maerts\ndirection: forward", "6:16", &["`tcp_maerts` says another direction"]),
+    ("workload: tcp_rr\nrate: 1Gbit/s", "6:11", &["no bit rate", "20k/s"]),
+    ("workload: tcp_rr\narrival: poisson", "6:14", &["needs a rate"]),
+    ("workload: tcp_rr\npacing: {burst: 4}", "6:13", &["without a rate paces nothing"]),
+    ("workload: tcp_stream\nduration: 1s\ninterval: 2s", "7:15", &["`interval` is longer than `duration`"]),
+    ("duration: 1s", "4:3", &["no `workload`", "workload: tcp_stream"]),
+    ("workload: command", "5:5", &["no `command`"]),
+    ("workload: tcp_rr\ncommand: {run: [ls]}", "6:5", &["`command` means nothing to tcp_rr"]),
+    ("workload: LOC_CPU", "5:15", &["`LOC_CPU` is no workload here", "no calibration"]),
+    // Iterations.
+    ("workload: tcp_rr\niterations: 0", "6:17", &["`0` is no count"]),
+    ("workload: tcp_rr\niterations: {min: 9, max: 3}", "6:5", &["fewer than `min`"]),
+    ("workload: tcp_rr\niterations: {confidence: 100%}", "6:5", &["a confidence of 100 %"]),
+    ("workload: tcp_rr\niterations: {metrics: [lost]}", "6:5", &["tcp_rr does not measure `lost`"]),
+    // Assertions: each of these has passed silently in some tool.
+    ("workload: tcp_rr\nassert: [avg=123]", "6:14", &["`avg=123` is no assertion", "throughput >= 9Gbit/s"]),
+    (
+        "workload: tcp_rr\nassert: [latency.p98 < 80us]",
+        "6:14",
+        &["unknown metric `latency.p98`", "did you mean `latency.p9"],
+    ),
+    ("workload: tcp_rr\nassert: [latency.p99 < 80Mbit/s]", "6:14", &["unknown unit `Mbit/s`"]),
+    ("workload: tcp_rr\nassert: [latency.p99 < 80]", "6:14", &["80"]),
+    (
+        "workload: tcp_stream\nassert: [latency.p99 < 80us]",
+        "6:14",
+        &["tcp_stream does not measure `latency.p99`", "collect"],
+    ),
+    ("workload: tcp_stream\nassert: [loss_ratio == 0]", "6:14", &["only datagrams can be lost"]),
+    (
+        "workload: tcp_stream\nassert: [{that: throughput > 1bit/s, when: {stream: 1}}]",
+        "6:49",
+        &["unknown key `stream`"],
+    ),
+    (
+        "workload: tcp_stream\nassert: [{that: throughput > 1bit/s, member: up}]",
+        "6:50",
+        &["unknown member `up`", "no concurrent group"],
+    ),
+    ("workload: tcp_stream\ncollect: [tcp_info]\nassert: [cpu.local < 50%]", "7:14", &["`cpu` is not in `collect`"]),
+    // The matrix.
+    ("workload: tcp_rr\nmatrix: {mesage_size: [1]}", "6:14", &["unknown key `mesage_size`", "did you mean"]),
+    ("workload: tcp_rr\nmatrix: {streams: [1], exclude: [{streams: 7}]}", "6:38", &["matches no combination"]),
+    ("workload: tcp_rr\nmatrix: {streams: 4}", "6:23", &["needs a list of values"]),
+    (
+        "workload: tcp_rr\nmatrix: {inflight: {from: 1, to: 9000, step: 1}}",
+        "4:3",
+        &["more than 256 cases", "run.max_cases"],
+    ),
+    ("workload: tcp_rr\nstop_when: latency.p99 > 1s", "6:5", &["there is none", "add a matrix"]),
+    // Groups.
+    ("concurrent: {members: {}}", "5:5", &["a group without members"]),
+    (
+        "concurrent:\n  members:\n    up: {workload: tcp_stream, iterations: 3}",
+        "7:36",
+        &["`iterations` belongs to the whole group"],
+    ),
+    ("concurrent:\n  members:\n    up: {}", "7:9", &["no `workload`"]),
+    // Searches.
+    ("workload: udp_stream\nfind: {metric: loss_ratio, at_most: 0, by: rate}", "6:5", &["a place to start"]),
+    ("workload: udp_stream\nfind: {metric: loss_ratio, by: rate, from: 1Mbit/s}", "6:5", &["needs a bound"]),
+    (
+        "workload: tcp_stream\nfind: {metric: throughput, at_least: 1Gbit/s, by: inflight}",
+        "6:5",
+        &["nothing in flight"],
+    ),
+    // Hooks.
+    ("workload: tcp_rr\nhooks: {setup: {run: [ls], on: mars}}", "6:36", &["unknown host `mars`"]),
+    ("workload: tcp_rr\nhooks: {setup: ls -l}", "6:20", &["a program with its arguments as a list"]),
+];
+
+#[test]
+fn every_mistake_in_a_test_is_said_at_its_place() {
+    let mut wrong = String::new();
+    for (body, place, sentences) in TESTS {
+        let text = refused(&test_with(body));
+        let place = format!("<stdin>:{place}");
+        if !text.contains(&place) || !sentences.iter().all(|s| text.contains(s)) {
+            wrong = format!("{wrong}\n--- {body}\nexpected {place} {sentences:?} in\n{text}");
+        }
+        assert!(!text.contains("panicked"), "{text}");
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Whole plans: the top level, and YAML itself.
+const PLANS: &[(&str, &str, &[&str])] = &[
+    ("version: 2\nname: t\ntsets: {}\n", "1:10", &["does not know version 2", "the newest it knows is 1"]),
+    ("name: t\ntests: {a: {workload: tcp_rr}}\n", "1:1", &["`version` is missing"]),
+    ("version: 1\ntests: {a: {workload: tcp_rr}}\n", "1:1", &["`name` is missing"]),
+    ("version: 1\nname: My Plan\ntests: {a: {workload: tcp_rr}}\n", "2:7", &["cannot be a plan's name"]),
+    ("version: 1\nname: t\n", "1:1", &["`tests` is missing"]),
+    ("version: 1\nname: t\ntests: {}\n", "3:1", &["a plan without tests"]),
+    ("version: 1\nname: t\ntest: {a: {workload: tcp_rr}}\n", "3:1", &["unknown key `test`", "did you mean `tests`?"]),
+    ("version: 1\nname: t\ntests:\n\ta: {workload: tcp_rr}\n", "4:1", &["a tab cannot indent YAML", "use spaces"]),
+    ("version: 1\nname: t\nname: u\ntests: {a: {workload: tcp_rr}}\n", "3:1", &["`name` twice", "first here"]),
+    ("version: 1\nname: t\ntests: {a: {workload: tcp_rr}\n", "", &["this is not YAML"]),
+    ("- a\n- b\n", "1:1", &["a plan is a map"]),
+    ("", "", &["is empty"]),
+    (
+        "version: 1\nname: t\nprofiles: {p: {extends: q}, q: {extends: [p]}}\ntests: {a: {workload: tcp_rr, extends: p}}\n",
+        "3:43",
+        &["in a circle: p → q → p", "remove one `extends`"],
+    ),
+    (
+        "version: 1\nname: t\nhosts: {server: {address: 10.0.0.2}}\ntests: {a: {workload: tcp_rr, to: sever}}\n",
+        "4:35",
+        &["unknown host `sever`", "did you mean `server`?"],
+    ),
+    (
+        "version: 1\nname: t\nhosts: {s: {control: \"x:1\"}}\ntests: {a: {workload: tcp_rr, to: s}}\n",
+        "3:9",
+        &["host `s` has no address"],
+    ),
+    (
+        "version: 1\nname: t\nhosts: {s: {address: x, bind: eth0}}\ntests: {a: {workload: tcp_rr, to: s}}\n",
+        "3:31",
+        &["`eth0` is no address to bind to"],
+    ),
+    (
+        "version: 1\nname: t\nvars: {n: {env: PLUMB_TEST_UNSET}}\ntests: {a: {workload: tcp_rr, streams: \"${vars.n}\"}}\n",
+        "4:40",
+        &["`vars.n` is not set", "declared here"],
+    ),
+    ("version: 1\nname: t\ntests: {a: {workload: tcp_rr, to: \"${vars.x}\"}}\n", "3:35", &["`vars.x` is not declared"]),
+    (
+        "version: 1\nname: t\nrun: {order: backward}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:14",
+        &["unknown value `backward`"],
+    ),
+    (
+        "version: 1\nname: t\nrequire: [{check: cpu_govenor, equals: performance}]\ntests: {a: {workload: tcp_rr}}\n",
+        "3:19",
+        &["unknown check", "did you mean `cpu_governor`?"],
+    ),
+    (
+        "version: 1\nname: t\nrequire: [{check: nic_speed, at_least: 25Gbps}]\ntests: {a: {workload: tcp_rr}}\n",
+        "3:40",
+        &["does not say bits or bytes"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: mss, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:46",
+        &["unknown metric `mss`"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: cwnd, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:46",
+        &["gets neither better nor worse"],
+    ),
+    (
+        "version: 1\nname: t\ngate: {on_inconclusive: shrug}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:25",
+        &["unknown value `shrug`", "warn"],
+    ),
+    (
+        "version: 1\nname: t\noutput: {plots: [{kind: sweep, x: mesage_bytes, y: throughput, file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:35",
+        &["unknown column or metric", "did you mean `message_bytes`?"],
+    ),
+    (
+        "version: 1\nname: t\noutput: {plots: [{kind: sweep, tests: [b], file: a.jpg}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:40",
+        &["unknown test `b`", "end it in .png or .svg"],
+    ),
+    (
+        "version: 1\nname: t\ndefaults: {matrix: {streams: [1, 2]}}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:12",
+        &["`defaults` cannot sweep"],
+    ),
+    (
+        "version: 1\nname: t\nx-a: &a {n: 1}\ntests: {a: {workload: tcp_rr, <<: *a}}\n",
+        "4:31",
+        &["use profiles and `extends`"],
+    ),
+];
+
+#[test]
+fn every_mistake_in_a_plan_is_said_at_its_place() {
+    let mut wrong = String::new();
+    for (plan, place, sentences) in PLANS {
+        let text = refused(plan);
+        if !(place.is_empty() || text.contains(&format!("<stdin>:{place}")))
+            || !sentences.iter().all(|s| text.contains(s))
+        {
+            wrong = format!("{wrong}\n--- {plan}\nexpected {place} {sentences:?} in\n{text}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_in_order() {
+    let text = refused(
+        "version: 1\nname: t\ndefaults: {rate: 10Mbps}\ntests:\n  a: {workload: tcp_stream, to: mars, mesage_size: 1}\n  b: {workload: tcp_rr, assert: [lost == 0]}\n",
+    );
+    let at = |sentence: &str| text.find(sentence).unwrap_or_else(|| panic!("{sentence} not in:\n{text}"));
+    assert!(at("10Mbps") < at("unknown host `mars`"));
+    assert!(at("unknown host `mars`") < at("mesage_size"));
+    assert!(at("mesage_size") < at("does not measure `lost`"));
+    assert!(text.ends_with("4 errors\n"), "{text}");
+    // The default is inherited by two tests, and wrong once.
+    assert_eq!(text.matches("does not say bits or bytes").count(), 1);
+}
+
+#[test]
+fn programs_and_github_get_their_forms() {
+    let plan = test_with("workload: tcp_rr\nmesage_size: 1");
+    let json = plumb(&["check", "--error-format", "json", "-"], plan.as_bytes());
+    assert_eq!(json.status.code(), Some(2));
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!((value[0]["line"].as_u64(), value[0]["column"].as_u64()), (Some(6), Some(5)));
+    assert_eq!(value[0]["help"], "did you mean `message_size`?");
+    let github = plumb(&["check", "--error-format", "github", "-"], plan.as_bytes());
+    let text = String::from_utf8_lossy(&github.stdout);
+    assert!(text.starts_with("::error file=<stdin>,line=6,col=5::unknown key `mesage_size`"), "{text}");
+}
+
+#[test]
+fn a_missing_plan_a_directory_and_a_plan_that_is_no_text() {
+    for (path, sentence) in [("/nonexistent/lab.yaml", "no such file"), ("/", "is a directory")] {
+        let output = plumb(&["check", path], b"");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text.contains(&format!("cannot read the plan {path}")) && text.contains(sentence), "{text}");
+    }
+    let output = plumb(&["check", "-"], &[b'a', 0xff, 0xfe]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not UTF-8"));
+}
+
+#[test]
+fn a_plan_of_a_hundred_megabytes_and_a_bomb_are_refused_without_being_read_whole() {
+    let huge = vec![b'#'; 100 << 20];
+    let output = plumb(&["check", "-"], &huge);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("larger than 4 MiB"));
+
+    let mut bomb = String::from("version: 1\nname: t\nx-0: &x0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let aliases = vec![format!("*x{}", level - 1); 10].join(", ");
+        bomb = format!("{bomb}x-{level}: &x{level} [{aliases}]\n");
+    }
+    let text = refused(&format!("{bomb}tests: {{a: {{workload: tcp_rr}}}}\n"));
+    assert!(text.contains("aliases of aliases multiply"), "{text}");
+
+    let deep = format!("version: 1\nname: t\nx-d: {}{}\n", "[".repeat(20_000), "]".repeat(20_000));
+    assert!(refused(&deep).contains("error"));
+    let long = format!("version: 1\nname: t\ntests: {{{}: {{workload: tcp_rr, a: 1}}}}\n", "k".repeat(1 << 20));
+    assert!(refused(&long).contains("unknown key `a`"));
+}
+
+#[test]
+fn the_command_line_is_checked_like_the_plan() {
+    let plan = test_with("workload: tcp_rr");
+    for (args, sentence) in [
+        (&["check", "-", "--set", "duration=10Mbps"][..], "--set:1:10"),
+        (&["check", "-", "--set", "duration"], "write --set PATH=VALUE"),
+        (&["check", "-", "--set", "tests.b.streams=1"], "unknown test `b`"),
+        (&["check", "-", "--set", "streem=1"], "did you mean `streams`?"),
+        (&["check", "-", "--set", "vars.x=1"], "`vars.x` is not declared"),
+        (&["check", "-", "--set", "version=2"], "cannot be set from outside"),
+        (&["check", "-", "--only", "nothing"], "matches no test, case or tag"),
+        (&["check", "-", "--host", "nowhere"], "--host server=10.0.0.2"),
+        (&["check", "-", "--explain", "tests.a.streem"], "did you mean `streams`?"),
+    ] {
+        let output = plumb(args, plan.as_bytes());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}\n{text}");
+        assert!(text.contains(sentence), "{args:?}: {sentence} not in:\n{text}");
+    }
+    let output = plumb(&["check", "-", "--explain", "tests.a.streams", "--set", "streams=4"], plan.as_bytes());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.starts_with("tests.a.streams: 4\n"), "{text}");
+    assert!(text.contains("built-in:1:10  1") && text.contains("--set:1:9"), "{text}");
+}
