@@ -9,7 +9,10 @@
     clippy::similar_names,
     reason = "formulas are written with the letters of their sources"
 )]
-#![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare with exact values where they are exact"))]
+#![cfg_attr(
+    test,
+    allow(clippy::float_cmp, clippy::format_push_string, reason = "tests compare exact values and build tables")
+)]
 
 pub mod counters;
 pub mod error;
@@ -32,10 +35,14 @@ pub enum Filter {
     Aggregate(filters::aggregate::Args),
     Beforeafter(Box<filters::beforeafter::Args>),
     Compare(Box<filters::compare::Args>),
+    Fit(Box<filters::fit::Args>),
     Gate(Box<filters::gate::Args>),
     Import(filters::import::Args),
+    Percentiles(Box<filters::percentiles::Args>),
     Plot(Box<filters::plot::Args>),
+    Steady(Box<filters::steady::Args>),
     Table(filters::table::Args),
+    Window(Box<filters::window::Args>),
 }
 
 impl Filter {
@@ -45,10 +52,14 @@ impl Filter {
             Self::Aggregate(args) => filters::aggregate::run(args, output),
             Self::Beforeafter(args) => filters::beforeafter::run(args, output),
             Self::Compare(args) => filters::compare::run(args, output),
+            Self::Fit(args) => filters::fit::run(args, output),
             Self::Gate(args) => filters::gate::run(args, output),
             Self::Import(args) => filters::import::run(args, output),
+            Self::Percentiles(args) => filters::percentiles::run(args, output),
             Self::Plot(args) => filters::plot::run(args, output),
+            Self::Steady(args) => filters::steady::run(args, output),
             Self::Table(args) => filters::table::run(args, output),
+            Self::Window(args) => filters::window::run(args, output),
         };
         match result {
             Err(error) if error.is_closed_pipe() => Ok(Verdict::Ok),

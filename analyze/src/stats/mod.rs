@@ -7,6 +7,7 @@ pub mod bootstrap;
 pub mod compare;
 pub mod confidence;
 pub mod histogram;
+pub mod hockney;
 pub mod moments;
 pub mod quantiles;
 pub mod series;

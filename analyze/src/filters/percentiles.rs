@@ -1,0 +1,144 @@
+//! `plumb percentiles`: latencies from merged histograms. The help text is [`Args`]'s.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use schemas::columns::number;
+
+use crate::error::{Error, Verdict};
+use crate::stats::histogram::{Latencies, percentile_name};
+use crate::table::select::Preferred;
+use crate::table::{InputArgs, OutputArgs, Picker, Selection, Table};
+
+/// Latency percentiles per group, from the merged histograms of its rows.
+///
+/// plumb run plans/quick.yaml | plumb percentiles --p 50,99,99.9 | plumb table
+///
+/// Histograms are added bucket by bucket, so the percentiles are those of all observations; averaging the rows' own
+/// percentiles would not give them. A percentile with fewer than ten observations beyond it is left empty, unless
+/// --rare shows it. Values are full round trips, as in the results, unless --one-way halves them.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Group rows by these columns [default: case, and member and direction where they are used]
+    #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
+    group: Vec<String>,
+    /// Percentiles
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99,99.9")]
+    p: Vec<String>,
+    /// Show percentiles that fewer than ten observations lie beyond
+    #[arg(long)]
+    rare: bool,
+    /// Halve round trips: what one way takes if both are alike
+    #[arg(long)]
+    one_way: bool,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+/// Observations that must lie beyond a percentile for it to mean something.
+const BEYOND: f64 = 10.0;
+
+#[derive(Default)]
+struct Groups {
+    index: HashMap<Vec<String>, usize>,
+    list: Vec<(Vec<String>, Latencies)>,
+    kinds: Vec<String>,
+}
+
+/// Runs the filter.
+pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    let percentiles = args
+        .p
+        .iter()
+        .map(|p| {
+            let name = format!("p{}", p.trim().trim_start_matches('p'));
+            let q = percentile_name(&name).ok_or_else(|| {
+                Error::Usage(format!("--p {p}: a percentile is at least 0 and below 100, such as 99 or 99.9"))
+            })?;
+            Ok((format!("latency_{}_us", name.replace('.', "")), q))
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
+    let mut table = Table::open(&args.input)?;
+    let header = table.header();
+    let group = match args.group.as_slice() {
+        [] => {
+            table.require("case")?;
+            ["case", "member", "direction"].iter().filter_map(|n| header.find(n)).collect()
+        }
+        names => names.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>()?,
+    };
+    let titles: Vec<String> = group.iter().map(|c| header.names()[*c].clone()).collect();
+    let histogram = table.require("latency_histogram")?;
+    let kind = header.find("latency_kind");
+    let mut picker = Picker::new(&args.selection, &table)?;
+    let mut kept: Preferred<Groups> = Preferred::default();
+    while let Some(row) = table.next_row()? {
+        let Some(groups) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
+        let cell = row.get(histogram);
+        if cell.is_empty() {
+            continue;
+        }
+        let latencies = Latencies::decode(cell).map_err(|reason| row.error(Some(histogram), reason))?;
+        let key: Vec<String> = group.iter().map(|c| row.get(*c).to_owned()).collect();
+        let i = *groups.index.entry(key.clone()).or_insert_with(|| {
+            groups.list.push((key, Latencies::default()));
+            groups.list.len() - 1
+        });
+        groups.list[i].1.merge(&latencies).map_err(|reason| row.error(Some(histogram), reason))?;
+        if let Some(kind) = kind.map(|c| row.get(c)).filter(|k| !groups.kinds.iter().any(|seen| seen == k)) {
+            groups.kinds.push(kind.to_owned());
+        }
+    }
+    let groups = kept.into_kept().map(|(_, groups)| groups).unwrap_or_default();
+    if let Some(note) = picker.note() {
+        crate::warn(&note);
+    }
+    if groups.kinds.len() > 1 {
+        crate::warn(&format!(
+            "rows differ in latency_kind ({}): they time different things; choose with --where latency_kind=…, or add it to -g",
+            groups.kinds.join(", ")
+        ));
+    }
+    args.output.write(output, |w| write(args, &titles, &percentiles, &groups, w))?;
+    Ok(Verdict::Ok)
+}
+
+fn write(
+    args: &Args,
+    group: &[String],
+    percentiles: &[(String, f64)],
+    groups: &Groups,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
+    // Columns nobody asked for are shown where they tell groups apart.
+    let used: Vec<usize> = (0..group.len())
+        .filter(|i| !args.group.is_empty() || *i == 0 || groups.list.iter().any(|g| g.0[*i] != groups.list[0].0[*i]))
+        .collect();
+    let mut writer = csv::Writer::from_writer(output);
+    let mut titles: Vec<&str> = used.iter().map(|i| group[*i].as_str()).collect();
+    titles.extend(["observations", "latency_min_us", "latency_mean_us"]);
+    titles.extend(percentiles.iter().map(|(name, _)| name.as_str()));
+    titles.push("latency_max_us");
+    writer.write_record(&titles)?;
+    let scale = if args.one_way { 0.5 } else { 1.0 };
+    for (key, latencies) in &groups.list {
+        let value = |v: Option<f64>| v.map(|v| number(v * scale)).unwrap_or_default();
+        let mut cells: Vec<String> = used.iter().map(|i| key[*i].clone()).collect();
+        cells.push(latencies.count().to_string());
+        cells.push(value(latencies.min_us()));
+        cells.push(value(latencies.mean_us()));
+        for (_, q) in percentiles {
+            // A little slack: 10 of 1000 observations lie beyond the 99th percentile, whatever 1 − 0.99 is in binary.
+            let enough = (1.0 - q) * latencies.count() as f64 >= BEYOND - 1e-6;
+            cells.push(value(latencies.quantile_us(*q).filter(|_| enough || args.rare)));
+        }
+        cells.push(value(latencies.max_us()));
+        writer.write_record(&cells)?;
+    }
+    writer.flush()?;
+    Ok(())
+}

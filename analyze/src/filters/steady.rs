@@ -1,0 +1,209 @@
+//! `plumb steady`: where the warm-up ends. The help text is [`Args`]'s.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use schemas::columns::number;
+
+use crate::error::{Error, Verdict};
+use crate::stats::moments;
+use crate::stats::series::{self, WarmUp};
+use crate::table::{InputArgs, OutputArgs, RecordKind, Table};
+
+/// Where the warm-up ends in a series of intervals, found from the intervals themselves.
+///
+/// plumb run plans/quick.yaml --set defaults.interval=100ms | plumb steady | plumb table
+///
+/// MSER-5 with a guard: a cut counts only if what it removes differs from the rest by more than three standard errors,
+/// because MSER-5 alone cuts pure noise in four runs of ten. It takes 50 intervals of the measure phase or more. Without
+/// options: one row per series that says what was found. --mark writes the table again with phase=warmup on the intervals
+/// found, --trim without them; both read the whole input first. Iteration rows stay as they were measured.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Rate to look at [default: throughput, or else transaction rate]
+    #[arg(short, long, value_name = "METRIC")]
+    metric: Option<String>,
+    /// Write the table with the warm-up's intervals marked phase=warmup
+    #[arg(long, conflicts_with = "trim")]
+    mark: bool,
+    /// Write the table without the warm-up's intervals
+    #[arg(long)]
+    trim: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+/// The columns that tell series apart, those of them that a table has.
+const SERIES: [&str; 7] = ["run_id", "case_id", "case", "iteration", "member", "direction", "stream"];
+
+struct Series {
+    key: Vec<String>,
+    /// Place in the table, end in seconds, value.
+    intervals: Vec<(usize, Option<f64>, f64)>,
+}
+
+impl Series {
+    fn values(&self) -> Vec<f64> {
+        self.intervals.iter().map(|i| i.2).collect()
+    }
+}
+
+/// Runs the filter.
+pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    let mut table = Table::open(&args.input)?;
+    let metric = match &args.metric {
+        Some(name) => table.require(name)?,
+        None => ["throughput_bits_per_s", "transactions_per_s"]
+            .iter()
+            .find_map(|n| table.header().find(n))
+            .map_or_else(|| table.require("throughput_bits_per_s"), Ok)?,
+    };
+    let names = table.header().names().to_vec();
+    let keys: Vec<usize> = SERIES.iter().filter_map(|n| table.header().find(n)).collect();
+    let [record, phase] = [table.require("record")?, table.require("phase")?];
+    let start = table.header().find("start_s").zip(table.header().find("elapsed_s"));
+    let keep = args.mark || args.trim;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut index: HashMap<Vec<String>, usize> = HashMap::new();
+    let mut all: Vec<Series> = Vec::new();
+    let mut at = 0;
+    while let Some(row) = table.next_row()? {
+        let counts = row.get(record) == RecordKind::Interval.name() && row.get(phase) == "measure";
+        if counts && let Some(value) = row.number(metric)? {
+            let key: Vec<String> = keys.iter().map(|c| row.get(*c).to_owned()).collect();
+            let i = *index.entry(key.clone()).or_insert_with(|| {
+                all.push(Series { key, intervals: Vec::new() });
+                all.len() - 1
+            });
+            let end = match start {
+                Some((start, elapsed)) => row.number(start)?.zip(row.number(elapsed)?).map(|(s, e)| s + e),
+                None => None,
+            };
+            all[i].intervals.push((at, end, value));
+        }
+        if keep {
+            rows.push(row.cells().map(str::to_owned).collect());
+        }
+        at += 1;
+    }
+    if all.is_empty() {
+        crate::warn("there are no intervals of the measure phase: run the plan with an interval (interval: 100ms)");
+    }
+    let found: Vec<WarmUp> = all.iter().map(|s| series::warm_up(&s.values())).collect();
+    let titles: Vec<&str> = keys.iter().map(|c| names[*c].as_str()).collect();
+    args.output.write(output, |w| {
+        if !keep {
+            return report(&titles, &names[metric], &all, &found, w);
+        }
+        let mut warm = vec![false; rows.len()];
+        for (series, found) in all.iter().zip(&found) {
+            if let WarmUp::Until(n) = found {
+                series.intervals[..*n].iter().for_each(|i| warm[i.0] = true);
+            }
+        }
+        let mut writer = csv::Writer::from_writer(w);
+        writer.write_record(&names)?;
+        for (mut row, warm) in rows.into_iter().zip(warm) {
+            if warm && args.trim {
+                continue;
+            }
+            if warm {
+                "warmup".clone_into(&mut row[phase]);
+            }
+            writer.write_record(&row)?;
+        }
+        writer.flush()?;
+        Ok(())
+    })?;
+    for (series, found) in all.iter().zip(&found) {
+        if *found == WarmUp::NotOver {
+            let name = series.key.join(" ");
+            crate::warn(&format!("{}: half of the intervals are not enough to settle; measure longer", name.trim()));
+        }
+    }
+    Ok(Verdict::Ok)
+}
+
+fn report(keys: &[&str], metric: &str, all: &[Series], found: &[WarmUp], output: &mut dyn Write) -> Result<(), Error> {
+    // Identifiers of runs and cases are for machines; they are shown where nothing else tells series apart.
+    let shown: Vec<usize> = (0..keys.len())
+        .filter(|k| {
+            let varies = all.iter().any(|s| s.key[*k] != all[0].key[*k]);
+            keys[*k] == "case"
+                || varies && !matches!(keys[*k], "run_id" | "case_id")
+                || varies && !keys.contains(&"case")
+        })
+        .collect();
+    let mut writer = csv::Writer::from_writer(output);
+    let mut titles: Vec<String> = shown.iter().map(|k| keys[*k].to_owned()).collect();
+    titles.extend(["intervals", "warm_up", "warm_up_intervals", "warm_up_end_s"].map(str::to_owned));
+    titles.extend(["mean", "steady_mean"].map(|s| format!("{metric}_{s}")));
+    titles.push("change_ratio".to_owned());
+    writer.write_record(&titles)?;
+    for (series, found) in all.iter().zip(found) {
+        let values = series.values();
+        let (word, cut) = match found {
+            WarmUp::TooShort => ("too_short", None),
+            WarmUp::None => ("none", Some(0)),
+            WarmUp::Until(n) => ("found", Some(*n)),
+            WarmUp::NotOver => ("not_over", None),
+        };
+        let end = cut.filter(|n| *n > 0).and_then(|n| series.intervals[n - 1].1);
+        let mean = moments::mean(&values);
+        let steady = cut.and_then(|n| moments::mean(&values[n..]));
+        let change = mean.zip(steady).map(|(m, s)| (s - m) / m.abs()).filter(|r| r.is_finite());
+        let mut cells: Vec<String> = shown.iter().map(|k| series.key[*k].clone()).collect();
+        cells.extend([values.len().to_string(), word.to_owned()]);
+        cells.push(cut.map(|n| n.to_string()).unwrap_or_default());
+        cells.extend([end, mean, steady, change].map(|v| v.map(number).unwrap_or_default()));
+        writer.write_record(&cells)?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn steady(options: &[&str]) -> Vec<String> {
+        let mut text = String::from("case,record,phase,start_s,elapsed_s,throughput_bits_per_s,note\n");
+        for i in 0..100 {
+            let value = if i < 10 { 10 } else { 100 + i % 3 };
+            text += &format!("a,interval,measure,{i},1,{value},\"x,{i}\"\n");
+        }
+        text += "a,iteration,measure,0,100,91.5,\n";
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let path = file.path().to_str().unwrap();
+        let args = Cli::try_parse_from(["steady", path].iter().chain(options)).unwrap().args;
+        let mut out = Vec::new();
+        run(&args, &mut out).unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn says_where_it_ends() {
+        let report = steady(&[]);
+        assert!(report[1].starts_with("a,100,found,10,10,91."), "{report:?}");
+    }
+
+    #[test]
+    fn marks_and_trims_and_leaves_the_rest_alone() {
+        let marked = steady(&["--mark"]);
+        assert_eq!(marked.len(), 102);
+        assert_eq!(marked[1], "a,interval,warmup,0,1,10,\"x,0\"");
+        assert_eq!(marked[11], "a,interval,measure,10,1,101,\"x,10\"");
+        let trimmed = steady(&["--trim"]);
+        assert_eq!(trimmed[1..], marked[11..]);
+    }
+}

@@ -1,0 +1,267 @@
+//! Interval rows, sorted into groups and instances.
+
+use std::collections::HashMap;
+
+use super::grid::Piece;
+use crate::error::Error;
+use crate::table::{Picker, Row, Selection, Table};
+
+/// What intervals are aligned by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Clock {
+    /// start where a group's rows are of one run and case, else time
+    Auto,
+    /// `start_s`: 0 is the start of the measure phase
+    Start,
+    /// `time`: the wall clock
+    Time,
+}
+
+/// The instances of one window.
+#[derive(Debug)]
+pub struct Group {
+    /// The cells it was grouped by.
+    pub key: Vec<String>,
+    /// Their pieces in the order of time.
+    pub instances: Vec<Vec<Piece>>,
+}
+
+/// What tells instances apart, and what a total over them has empty or `both`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Identity {
+    file: String,
+    /// run, case, iteration.
+    measurement: [String; 3],
+    member: String,
+    direction: String,
+    stream: String,
+}
+
+#[derive(Debug, Default)]
+struct Raw {
+    rate: f64,
+    elapsed: f64,
+    start: Option<f64>,
+    /// Wall-clock end.
+    end: Option<f64>,
+}
+
+/// Instances and their intervals, in the order of their first rows.
+type Instances = Vec<(Identity, Vec<Raw>)>;
+
+struct Columns {
+    measurement: [Option<usize>; 3],
+    member: Option<usize>,
+    direction: Option<usize>,
+    stream: Option<usize>,
+    start: Option<usize>,
+    elapsed: usize,
+    time: Option<usize>,
+    metric: usize,
+}
+
+impl Columns {
+    fn find(table: &Table, metric: usize) -> Result<Self, Error> {
+        let find = |name: &str| table.header().find(name);
+        Ok(Self {
+            measurement: [find("run_id"), find("case_id"), find("iteration")],
+            member: find("member"),
+            direction: find("direction"),
+            stream: find("stream"),
+            start: find("start_s"),
+            elapsed: table.require("elapsed_s")?,
+            time: find("time"),
+            metric,
+        })
+    }
+
+    fn identity(&self, row: &Row<'_>) -> Identity {
+        let text = |c: Option<usize>| c.map(|c| row.get(c).to_owned()).unwrap_or_default();
+        Identity {
+            file: row.file().to_owned(),
+            measurement: self.measurement.map(text),
+            member: text(self.member),
+            direction: text(self.direction),
+            stream: text(self.stream),
+        }
+    }
+
+    fn raw(&self, row: &Row<'_>) -> Result<Option<Raw>, Error> {
+        let (Some(rate), Some(elapsed)) = (row.number(self.metric)?, row.number(self.elapsed)?) else {
+            return Ok(None);
+        };
+        let start = self.start.map_or(Ok(None), |c| row.number(c))?;
+        let end =
+            match self.time {
+                Some(c) if !row.get(c).is_empty() => {
+                    let end = epoch_seconds(row.get(c));
+                    Some(end.ok_or_else(|| {
+                        row.error(Some(c), "is no RFC 3339 time in UTC, such as 2026-01-31T12:00:00.5Z")
+                    })?)
+                }
+                _ => None,
+            };
+        Ok((elapsed > 0.0).then_some(Raw { rate, elapsed, start, end }))
+    }
+}
+
+/// Reads the interval rows of a table.
+pub fn read(
+    table: &mut Table,
+    group: &[String],
+    metric: usize,
+    phase: &str,
+    clock: Clock,
+) -> Result<Vec<Group>, Error> {
+    let keys = group.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>()?;
+    let columns = Columns::find(table, metric)?;
+    let selection = Selection { phase: phase.to_owned(), record: Some("interval".to_owned()), ..Selection::default() };
+    let mut picker = Picker::new(&selection, table)?;
+    let mut index: HashMap<Vec<String>, usize> = HashMap::new();
+    let mut groups: Vec<(Vec<String>, Instances)> = Vec::new();
+    let mut key = Vec::new();
+    while let Some(row) = table.next_row()? {
+        if picker.pick(&row)?.is_none() {
+            continue;
+        }
+        let Some(raw) = columns.raw(&row)? else { continue };
+        key.clear();
+        key.extend(keys.iter().map(|c| row.get(*c).to_owned()));
+        let g = index.get(&key).copied().unwrap_or_else(|| {
+            index.insert(key.clone(), groups.len());
+            groups.push((key.clone(), Vec::new()));
+            groups.len() - 1
+        });
+        let identity = columns.identity(&row);
+        let instances = &mut groups[g].1;
+        // Rows of an instance mostly follow each other: look from the end.
+        match instances.iter_mut().rev().find(|(i, _)| *i == identity) {
+            Some((_, pieces)) => pieces.push(raw),
+            None => instances.push((identity, vec![raw])),
+        }
+    }
+    if let Some(note) = picker.note() {
+        crate::warn(&note);
+    }
+    if groups.is_empty() {
+        crate::warn("there are no interval rows: run the plan with an interval (interval: 1s)");
+    }
+    groups.into_iter().map(|(key, instances)| align(key, instances, clock)).collect()
+}
+
+fn align(key: Vec<String>, mut instances: Instances, clock: Clock) -> Result<Group, Error> {
+    keep_parts(&mut instances);
+    let same_run = instances.windows(2).all(|w| w[0].0.measurement == w[1].0.measurement && w[0].0.file == w[1].0.file);
+    let all = |has: fn(&Raw) -> bool| instances.iter().flat_map(|(_, pieces)| pieces).all(has);
+    let (starts, times) = (all(|r| r.start.is_some()), all(|r| r.end.is_some()));
+    let by_start = match clock {
+        Clock::Start => true,
+        Clock::Time => false,
+        // A single run's own clock is the better one; without times it is the only one.
+        Clock::Auto => starts && (same_run || !times),
+    };
+    if by_start && !starts || !by_start && !times {
+        let column = if by_start { "start_s" } else { "time" };
+        return Err(Error::Usage(format!(
+            "the intervals of {} cannot be aligned: some have no {column}",
+            if key.is_empty() { "the input".to_owned() } else { key.join(" ") }
+        )));
+    }
+    let mut aligned: Vec<Vec<Piece>> = Vec::new();
+    for (_, pieces) in instances {
+        let mut pieces: Vec<Piece> = pieces
+            .into_iter()
+            .filter_map(|raw| {
+                let start = if by_start { raw.start? } else { raw.end? - raw.elapsed };
+                Some(Piece { start, end: start + raw.elapsed, rate: raw.rate })
+            })
+            .collect();
+        pieces.sort_by(|a, b| a.start.total_cmp(&b.start));
+        aligned.push(pieces);
+    }
+    Ok(Group { key, instances: aligned })
+}
+
+/// Leaves out rows that would count something twice: a group's total beside its members, both directions beside each, and
+/// single streams beside all of them together.
+fn keep_parts(instances: &mut Instances) {
+    if instances.iter().any(|(i, _)| !i.member.is_empty()) {
+        instances.retain(|(i, _)| !i.member.is_empty());
+    }
+    if instances.iter().any(|(i, _)| i.direction != "both") {
+        instances.retain(|(i, _)| i.direction != "both");
+    }
+    if instances.iter().any(|(i, _)| i.stream.is_empty()) {
+        instances.retain(|(i, _)| i.stream.is_empty());
+    }
+}
+
+/// Seconds since 1970 of an RFC 3339 time in UTC.
+fn epoch_seconds(text: &str) -> Option<f64> {
+    let (date, clock) = text.strip_suffix('Z')?.split_once(['T', ' '])?;
+    let whole = |text: Option<&str>| {
+        text.filter(|t| t.len() >= 2 && t.bytes().all(|b| b.is_ascii_digit()))?.parse::<i64>().ok()
+    };
+    let mut parts = date.split('-');
+    let (year, month, day) = (whole(parts.next())?, whole(parts.next())?, whole(parts.next())?);
+    let mut parts = clock.splitn(3, ':');
+    let (hour, minute) = (whole(parts.next())?, whole(parts.next())?);
+    let seconds: f64 = parts.next()?.parse().ok()?;
+    if !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+        || hour > 23
+        || minute > 59
+        || !(0.0..61.0).contains(&seconds)
+    {
+        return None;
+    }
+    // Days since 1970 in the proleptic Gregorian calendar, the year starting in March so that leap days come last.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day - 1 - 719_468;
+    Some(((days * 24 + hour) * 60 + minute) as f64 * 60.0 + seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_since_1970() {
+        // date -u -d 2026-11-21T00:33:37Z +%s
+        assert_eq!(epoch_seconds("2026-11-21T00:33:37.25Z"), Some(1_795_221_217.25));
+        assert_eq!(epoch_seconds("1970-01-01T00:00:00Z"), Some(0.0));
+        // date -u -d 2024-02-29T12:00:00Z +%s
+        assert_eq!(epoch_seconds("2024-02-29T12:00:00Z"), Some(1_709_208_000.0));
+        assert_eq!(epoch_seconds("2024-02-29T12:00:00+01:00"), None);
+        assert_eq!(epoch_seconds("2024-13-01T12:00:00Z"), None);
+    }
+
+    fn groups(text: &str) -> Vec<Group> {
+        let mut table = Table::from_text("t", text).unwrap();
+        let metric = table.require("throughput").unwrap();
+        read(&mut table, &["case".to_owned()], metric, "measure", Clock::Auto).unwrap()
+    }
+
+    #[test]
+    fn totals_and_warm_up_are_left_out() {
+        let groups = groups(
+            "case,record,phase,member,start_s,elapsed_s,throughput_bits_per_s\n\
+             a,interval,warmup,up,-1,1,9\na,interval,measure,up,0,1,1\na,interval,measure,down,0,1,2\n\
+             a,interval,measure,,0,1,3\na,iteration,measure,up,0,1,1\n",
+        );
+        assert_eq!(groups.len(), 1);
+        assert_eq!(groups[0].instances.len(), 2);
+        assert_eq!(groups[0].instances[1], [Piece { start: 0.0, end: 1.0, rate: 2.0 }]);
+    }
+
+    #[test]
+    fn other_runs_are_aligned_by_the_wall_clock() {
+        let groups = groups(
+            "case,run_id,record,start_s,elapsed_s,time,throughput_bits_per_s\n\
+             a,r1,interval,0,1,2026-01-01T00:00:01Z,1\na,r2,interval,0,1,2026-01-01T00:00:03Z,2\n",
+        );
+        let starts: Vec<f64> = groups[0].instances.iter().map(|i| i[0].start).collect();
+        assert!((starts[1] - starts[0] - 2.0).abs() < 1e-9, "{starts:?}");
+    }
+}
