@@ -1,5 +1,6 @@
 //! end to end
 
+mod check_docs;
 mod check_errors;
 mod check_schema;
 mod selectors;

@@ -120,8 +120,6 @@ pub struct Member {
     pub job: Job,
     /// Where a warm-up ends by itself: its bound. The spec's warm-up is that bound too.
     pub warmup_auto: Option<Duration>,
-    /// What is to be known about it, where something is.
-    pub note: Option<&'static str>,
 }
 
 /// What a member does.

@@ -161,6 +161,9 @@ impl Expander<'_> {
             }
             return None;
         };
+        if let (Some(note), Some(node)) = (workload.note, tree.get("workload")) {
+            out.push(Diagnostic::warning(node.span, note).help(format!("this is {}", workload.name)));
+        }
         let from = self.endpoint(tree, "from", Endpoint::Local, out);
         let to = self.endpoint(tree, "to", Endpoint::Embedded, out);
         let host = |end: &Endpoint| match end {
@@ -204,7 +207,6 @@ impl Expander<'_> {
                 Some(Warmup::Auto(auto)) => Some(spec::auto_warmup_max(auto).0),
                 _ => None,
             },
-            note: workload.note,
         })
     }
 
