@@ -23,6 +23,7 @@ use crate::{
         counter_log::CounterLog,
         nic::NicFacts,
         sampler::{OnInterval, Sampled, SampledFlow, Sampler},
+        time_wait,
         watch::Watch,
     },
     pattern::{self, Worker},
@@ -190,7 +191,8 @@ impl End {
             stop_is_complete: support::learns_its_end(&spec, side),
         };
         let (report_to, report) = mpsc::channel();
-        let conclusion = Conclusion { spec, side, threads, links: met.links, v6: met.v6, granted, meeting };
+        let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
+        let conclusion = Conclusion { spec, side, threads, links: met.links, v6: met.v6, granted, meeting, time_wait };
         let run = {
             let watch = watch.clone();
             move || {
@@ -214,17 +216,19 @@ struct Conclusion {
     granted: Vec<Granted>,
     /// Kept until here: what the far end listens on, or has put into the file system, goes with the end.
     meeting: Meeting,
+    /// Connections in TIME_WAIT before the load, for the connect patterns.
+    time_wait: Option<u64>,
 }
 
 impl Conclusion {
     fn report(self, sampled: Sampled) -> SideReport {
-        let Self { spec, side, threads, links, v6, granted: mut options, meeting } = self;
+        let Self { spec, side, threads, links, v6, granted: mut options, meeting, time_wait } = self;
         for link in &links {
             let end = options.partition_point(|granted| granted.flow <= link.flow);
             let start = options.partition_point(|granted| granted.flow < link.flow);
             options::read_again(&mut options[start..end], &link.send, spec.transport, v6);
         }
-        drop((links, meeting));
+        let time_wait = time_wait.map(|before| time_wait::after(before, &spec));
         let Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, ending, mut notes } =
             sampled;
         notes.extend(
@@ -232,6 +236,8 @@ impl Conclusion {
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
+        notes.extend(time_wait.as_ref().and_then(|counts| time_wait::note(counts, &spec)));
+        drop((links, meeting));
         SideReport {
             side,
             io: pattern::resolve(&spec).name().to_owned(),
@@ -243,7 +249,7 @@ impl Conclusion {
             counters,
             wall_start_ns,
             monotonic_start_ns,
-            time_wait: None,
+            time_wait,
             ending,
             notes,
         }

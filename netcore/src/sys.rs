@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
 };
 
@@ -25,6 +26,43 @@ pub fn accept(listener: &impl AsFd, flags: libc::c_int) -> io::Result<OwnedFd> {
         let fd = libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags | libc::SOCK_CLOEXEC);
         check(fd).map(|fd| OwnedFd::from_raw_fd(fd))
     }
+}
+
+/// Accepts a connection and says from which IP address it came; `None` for other families.
+pub fn accept_from(listener: &impl AsFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let listener = listener.as_fd().as_raw_fd();
+    // An IPv6 address is the longest of those that are of interest; a longer one is cut off by the kernel.
+    let mut address = [0u8; 28];
+    let mut length: libc::socklen_t = 28;
+    // SAFETY: the pointers are those of live variables, and the kernel writes at most `length` bytes; a descriptor that it
+    // returns is new and nobody else's.
+    let socket = unsafe {
+        let fd = libc::accept4(listener, address.as_mut_ptr().cast(), &raw mut length, libc::SOCK_CLOEXEC);
+        check(fd).map(|fd| OwnedFd::from_raw_fd(fd))?
+    };
+    Ok((socket, ip_address(&address)))
+}
+
+/// Reads a `sockaddr_in` or `sockaddr_in6`: family, port (in network order), and address at byte 4 or, after the flow
+/// label, at byte 8.
+fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = libc::c_int::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    let ip: IpAddr = match family {
+        libc::AF_INET => <[u8; 4]>::try_from(bytes.get(4..8)?).ok()?.into(),
+        libc::AF_INET6 => <[u8; 16]>::try_from(bytes.get(8..24)?).ok()?.into(),
+        _ => return None,
+    };
+    Some((ip, port).into())
+}
+
+/// Bounds how long a call that receives (or accepts) waits; 0: for ever.
+pub fn set_receive_timeout(socket: &impl AsFd, microseconds: i64) -> io::Result<()> {
+    // `struct timeval`: two longs.
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&(microseconds / 1_000_000).to_ne_bytes());
+    value[8..].copy_from_slice(&(microseconds % 1_000_000).to_ne_bytes());
+    set_bytes(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &value)
 }
 
 /// Sets an option whose value is some bytes.

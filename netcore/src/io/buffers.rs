@@ -17,7 +17,7 @@ use crate::{
 const SEED: u64 = 0x706c_756d_626c_696e;
 
 /// Equal buffers, used in turn.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Buffers {
     memory: Vec<u8>,
     starts: Vec<usize>,

@@ -24,4 +24,5 @@ pub(crate) mod sampler;
 mod snmp;
 mod system;
 pub mod tcp_info;
+pub(crate) mod time_wait;
 pub(crate) mod watch;

@@ -78,6 +78,7 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
     };
     let options = &end_spec(spec, side).buffers;
     let kind = match role {
+        Role::Requester if spec.pattern == Pattern::Connect => Some("connect"),
         Role::Requester => Some("round_trip"),
         Role::Sender if spec.collect.latency => Some("send"),
         Role::Receiver if spec.collect.latency => Some("receive"),
@@ -104,7 +105,7 @@ impl Place {
             cell: Arc::new(FlowCell::default()),
             trays: self.tray.clone().into_iter().collect(),
             share: share(spec, role, self.flow),
-            tcp: spec.transport.is_tcp(),
+            tcp: spec.transport.is_tcp() && !spec.pattern.is_connecting(),
             link: Some(link),
         }
     }

@@ -3,13 +3,14 @@
 //! A loop is chosen once, by [`run`], generic over its io method; inside it there is one system call, the stores of its
 //! counters and the load of one word that says when to stop.
 
+mod connect;
 mod crew;
 mod request_response;
 mod stream;
 
 pub use crew::{Place, crew, thread};
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Instant};
 
 use crate::{
     io::{
@@ -77,6 +78,17 @@ pub enum Fault {
         /// Number of the flow.
         flow: u32,
     },
+    /// Every local port is taken.
+    #[error(
+        "flow {flow}: {tried} local ports one after the other are taken or in TIME_WAIT: let the far end close first, name \
+         more source addresses (bind), widen net.ipv4.ip_local_port_range, or close by reset"
+    )]
+    Ports {
+        /// Number of the flow.
+        flow: u32,
+        /// How many were tried.
+        tried: u32,
+    },
     /// A byte that arrived is not the one that was sent.
     #[error("flow {flow}: wrong data: byte {at} of the stream is not what was sent")]
     Corrupt {
@@ -124,6 +136,14 @@ pub fn resolve(spec: &TestSpec) -> Io {
 /// Runs a thread's loop from the load's start to the orderly end.
 pub fn run(worker: &mut Worker) -> Result<(), Fault> {
     let link = worker.link.clone();
+    if link.door.is_some() {
+        return match (worker.role, resolve(&worker.spec)) {
+            (Role::Requester, Io::Spin) => connect::open::<true>(worker),
+            (Role::Requester, _) => connect::open::<false>(worker),
+            (_, Io::Spin) => connect::accept::<true>(worker),
+            (_, _) => connect::accept::<false>(worker),
+        };
+    }
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe::new(link));
     }
@@ -137,6 +157,15 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
         }
         _ => over(worker, Blocking::new(link)),
     }
+}
+
+/// Nanoseconds between two readings.
+#[inline]
+fn between(start: Instant, end: Instant) -> u64 {
+    // An operation of 584 years does not happen.
+    #[expect(clippy::cast_possible_truncation)]
+    let nanoseconds = end.saturating_duration_since(start).as_nanos() as u64;
+    nanoseconds
 }
 
 fn over<C: Channel>(worker: &mut Worker, channel: C) -> Result<(), Fault> {

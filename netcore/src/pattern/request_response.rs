@@ -11,7 +11,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
-use super::{Fault, Worker, drain};
+use super::{Fault, Worker, between, drain};
 use crate::{io::Channel, measure::histogram::Recorder};
 
 /// When each request in flight was sent, oldest first: a ring as large as there may be.
@@ -40,15 +40,6 @@ impl Stamps {
         self.count -= 1;
         time
     }
-}
-
-/// Nanoseconds between two readings.
-#[inline]
-fn between(start: Instant, end: Instant) -> u64 {
-    // A transaction of 584 years does not happen.
-    #[expect(clippy::cast_possible_truncation)]
-    let nanoseconds = end.saturating_duration_since(start).as_nanos() as u64;
-    nanoseconds
 }
 
 /// A requester's counters, in registers, stored after each operation.

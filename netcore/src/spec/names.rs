@@ -1,6 +1,14 @@
 //! The words for patterns, transports, io methods and directions, as they stand in plans and results.
 
-use super::{Direction, Io, Transport};
+use super::{Direction, Io, Pattern, Transport};
+
+impl Pattern {
+    /// Whether every operation has a connection of its own.
+    #[must_use]
+    pub fn is_connecting(self) -> bool {
+        matches!(self, Self::Connect | Self::ConnectRequestResponse)
+    }
+}
 
 impl Transport {
     /// The transport's name in results.

@@ -31,10 +31,15 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             | Transport::Vsock
             | Transport::UnixStream
             | Transport::UnixSeqpacket,
+        )
+        | (
+            Pattern::Connect | Pattern::ConnectRequestResponse,
+            Transport::Tcp | Transport::Mptcp | Transport::UnixStream,
         ) => {}
         _ => return no("workload", format!("this pattern over {transport} is not available yet")),
     }
     let known_io = match spec.pattern {
+        Pattern::Connect | Pattern::ConnectRequestResponse => matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin),
         Pattern::Stream => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Sendfile),
         _ => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin),
     };
@@ -52,6 +57,14 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     if matches!(spec.phases.stop, Stop::AfterBytes(_)) && spec.pattern != Pattern::Stream {
         return no("bytes", "requests and connections are counted by `transactions`, not by `bytes`");
+    }
+    if spec.pattern.is_connecting() {
+        if spec.inflight != 1 {
+            return no("inflight", "a connection test has one connection at a time and stream: use `streams` instead");
+        }
+        if spec.near.port_count.is_some() && spec.near.port.is_none() {
+            return no("port_count", "a range of local ports needs its first one: `port`");
+        }
     }
     if spec.transport == Transport::UnixSeqpacket {
         // A message that does not fit the receive call would be cut off in silence.

@@ -113,17 +113,21 @@ pub fn listening_ip(spec: &TestSpec, data_ip: Option<IpAddr>, flow: u32) -> (IpA
     }
 }
 
+/// Any address of the peer's family.
+#[must_use]
+pub fn unspecified(peer: IpAddr) -> IpAddr {
+    if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
 /// The local address that the near end binds flow `flow` to; `None`: the route and the kernel choose.
 #[must_use]
 pub fn near_bind(spec: &TestSpec, data_ip: Option<IpAddr>, peer: IpAddr, flow: u32) -> Option<SocketAddr> {
     let bind = &spec.near.bind;
     let address = bind.get(flow as usize % bind.len().max(1)).copied().or(data_ip);
     let port = spec.near.port.map_or(0, |port| port.wrapping_add(u16::try_from(flow).unwrap_or(u16::MAX)));
-    let unspecified =
-        if peer.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) };
     match (address, port) {
         (None, 0) => None,
-        (address, port) => Some((address.unwrap_or(unspecified), port).into()),
+        (address, port) => Some((address.unwrap_or(unspecified(peer)), port).into()),
     }
 }
 

@@ -1,11 +1,11 @@
-//! How the two ends of a test come together, whatever the transport: the far end opens a door, the near end comes to it.
+//! How the two ends of a test come together, whatever the transport: the far end opens doors, the near end comes to them.
 
 use std::{net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind, peer_ip},
-    check_family, connection,
+    check_family, connection, door,
     scratch::Scratch,
     vsock,
 };
@@ -24,8 +24,8 @@ pub enum Meeting {
     },
     /// The far end listens.
     Listener {
-        /// The socket that listens.
-        socket: OwnedFd,
+        /// The sockets that listen: one for every flow, or one each where every operation makes a connection.
+        sockets: Vec<Arc<OwnedFd>>,
         /// Where.
         endpoints: Endpoints,
         /// What it has put into the file system.
@@ -45,35 +45,11 @@ pub struct Met {
 }
 
 impl Meeting {
-    /// Opens the door at the far end.
+    /// Opens the doors at the far end.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>) -> Result<Self, EndError> {
-        if side == Side::Near {
-            return Ok(Self::Comer { data_ip });
-        }
-        let protocol = protocol(spec)?;
-        let backlog = spec.flows().max(16);
-        match spec.transport {
-            Transport::UnixStream | Transport::UnixSeqpacket => {
-                let scratch = Scratch::new()?;
-                let path = scratch.join("listener");
-                let socket = connection::listener(protocol, &Address::Path(path.clone()), &spec.far, backlog)?;
-                let endpoints = Endpoints { paths: vec![path], ..Endpoints::default() };
-                Ok(Self::Listener { socket, endpoints, _scratch: Some(scratch) })
-            }
-            Transport::Vsock => {
-                let (socket, endpoints) = vsock::listen(protocol, &spec.far, backlog)?;
-                Ok(Self::Listener { socket, endpoints, _scratch: None })
-            }
-            _ => {
-                let (ip, chosen) = listening_ip(spec, data_ip, 0);
-                if spec.family != Family::Any || !ip.is_unspecified() {
-                    check_family(spec, ip)?;
-                }
-                let socket = connection::listen_on(protocol, ip, spec.far.port.unwrap_or(0), &spec.far, backlog)?;
-                let port = local_ip(&socket)?.port();
-                let endpoints = Endpoints { address: chosen.then_some(ip), ports: vec![port], ..Endpoints::default() };
-                Ok(Self::Listener { socket, endpoints, _scratch: None })
-            }
+        match side {
+            Side::Near => Ok(Self::Comer { data_ip }),
+            Side::Far => listen(spec, data_ip),
         }
     }
 
@@ -96,24 +72,10 @@ impl Meeting {
     ) -> Result<Met, EndError> {
         let deadline = Deadline::after(allowed);
         match (self, peer) {
-            (Self::Listener { socket, .. }, None) => {
-                let sockets = connection::accept_flows(socket, token, spec.flows(), &deadline)?;
-                Ok(met(sockets))
-            }
+            (Self::Listener { sockets, .. }, None) => accept(spec, token, sockets, &deadline).map(met),
             (Self::Comer { data_ip }, Some((ip, endpoints))) => {
-                let to = towards(spec, ip, endpoints)?;
-                let mut sockets = Vec::new();
-                for flow in 0..spec.flows() {
-                    let from = match &to {
-                        Address::Ip(to) => near_bind(spec, *data_ip, to.ip(), flow).map(Address::Ip),
-                        _ => None,
-                    };
-                    let socket =
-                        connection::connect(protocol(spec)?, from.as_ref(), &to, &spec.near.socket, &deadline)?;
-                    connection::prove(&socket, token, flow)?;
-                    sockets.push(socket);
-                }
-                Ok(met(sockets))
+                let goal = Goal { ip, endpoints, data_ip: *data_ip };
+                come(spec, token, goal, &deadline).map(met)
             }
             (Self::Listener { .. }, Some(_)) => {
                 Err(EndError::Impossible("the far end accepts; only the near end connects to a peer".to_owned()))
@@ -125,12 +87,93 @@ impl Meeting {
     }
 }
 
-/// Where the far end's data socket is.
-fn towards(spec: &TestSpec, ip: IpAddr, endpoints: &Endpoints) -> Result<Address, EndError> {
+/// Flows that share a listener share its place too.
+fn doors(spec: &TestSpec) -> u32 {
+    if spec.pattern.is_connecting() { spec.flows() } else { 1 }
+}
+
+fn listen(spec: &TestSpec, data_ip: Option<IpAddr>) -> Result<Meeting, EndError> {
+    let protocol = protocol(spec)?;
+    // Connect tests knock as fast as they can.
+    let backlog = if spec.pattern.is_connecting() { 4096 } else { spec.flows().max(16) };
+    let mut endpoints = Endpoints::default();
+    let mut sockets = Vec::new();
+    let is_unix = matches!(spec.transport, Transport::UnixStream | Transport::UnixSeqpacket);
+    let scratch = if is_unix { Some(Scratch::new()?) } else { None };
+    for door in 0..doors(spec) {
+        let port = spec.far.port.map_or(0, |port| port.wrapping_add(u16::try_from(door).unwrap_or(u16::MAX)));
+        let socket = if let Some(scratch) = &scratch {
+            let path = scratch.join(format!("listener{door}"));
+            endpoints.paths.push(path.clone());
+            connection::listener(protocol, &Address::Path(path), &spec.far, backlog)?
+        } else if spec.transport == Transport::Vsock {
+            let (socket, cid, port) = vsock::listen(protocol, &spec.far, backlog)?;
+            endpoints.cid = Some(cid);
+            endpoints.ports.push(port);
+            socket
+        } else {
+            let (ip, chosen) = listening_ip(spec, data_ip, 0);
+            if spec.family != Family::Any || !ip.is_unspecified() {
+                check_family(spec, ip)?;
+            }
+            let socket = connection::listen_on(protocol, ip, port, &spec.far, backlog)?;
+            endpoints.address = chosen.then_some(ip);
+            endpoints.ports.push(local_ip(&socket)?.port());
+            socket
+        };
+        sockets.push(Arc::new(socket));
+    }
+    Ok(Meeting::Listener { sockets, endpoints, _scratch: scratch })
+}
+
+fn accept(
+    spec: &TestSpec,
+    token: &Token,
+    sockets: &[Arc<OwnedFd>],
+    deadline: &Deadline,
+) -> Result<Vec<Link>, EndError> {
+    if spec.pattern.is_connecting() {
+        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| door::admit(socket.clone(), token, spec, flow, deadline);
+        return sockets.iter().zip(0..).map(admit).collect();
+    }
+    let Some(listener) = sockets.first() else { return Ok(Vec::new()) };
+    let sockets = connection::accept_flows(listener, token, spec.flows(), deadline)?;
+    Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
+}
+
+/// Where a near end goes, and from where.
+#[derive(Clone, Copy)]
+struct Goal<'a> {
+    ip: IpAddr,
+    endpoints: &'a Endpoints,
+    data_ip: Option<IpAddr>,
+}
+
+fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> Result<Vec<Link>, EndError> {
+    let protocol = protocol(spec)?;
+    let come = |flow| {
+        let to = towards(spec, goal, flow)?;
+        if spec.pattern.is_connecting() {
+            return door::introduce(spec, protocol, &to, goal.data_ip, token, flow, deadline);
+        }
+        let from = match &to {
+            Address::Ip(to) => near_bind(spec, goal.data_ip, to.ip(), flow).map(Address::Ip),
+            _ => None,
+        };
+        let socket = connection::connect(protocol, from.as_ref(), &to, &spec.near.socket, deadline)?;
+        connection::prove(&socket, token, flow)?;
+        Ok(Link::of_socket(flow, socket))
+    };
+    (0..spec.flows()).map(come).collect()
+}
+
+/// Where the far end's socket for a flow is.
+fn towards(spec: &TestSpec, goal: Goal<'_>, flow: u32) -> Result<Address, EndError> {
     let unsaid = || EndError::Impossible("the far end did not say where its data sockets are".to_owned());
+    let door = if doors(spec) == 1 { 0 } else { flow as usize };
     match spec.transport {
         Transport::UnixStream | Transport::UnixSeqpacket => {
-            let path = endpoints.paths.first().ok_or_else(unsaid)?;
+            let path = goal.endpoints.paths.get(door).ok_or_else(unsaid)?;
             if !path.exists() {
                 return Err(EndError::Impossible(format!(
                     "{} is not on this host: both ends of a Unix socket must be on one host and see the same files",
@@ -139,11 +182,14 @@ fn towards(spec: &TestSpec, ip: IpAddr, endpoints: &Endpoints) -> Result<Address
             }
             Ok(Address::Path(path.clone()))
         }
-        Transport::Vsock => vsock::towards(endpoints),
+        Transport::Vsock => {
+            let port = *goal.endpoints.ports.get(door).ok_or_else(unsaid)?;
+            Ok(vsock::address(goal.endpoints.cid.ok_or_else(unsaid)?, port))
+        }
         _ => {
-            let ip = endpoints.address.unwrap_or(ip);
+            let ip = goal.endpoints.address.unwrap_or(goal.ip);
             check_family(spec, ip)?;
-            Ok(Address::Ip((ip, *endpoints.ports.first().ok_or_else(unsaid)?).into()))
+            Ok(Address::Ip((ip, *goal.endpoints.ports.get(door).ok_or_else(unsaid)?).into()))
         }
     }
 }
@@ -153,10 +199,10 @@ fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
         .ok_or_else(|| EndError::Impossible(format!("{} has no connections", spec.transport.name())))
 }
 
-fn met(sockets: Vec<OwnedFd>) -> Met {
-    let peer = sockets.first().and_then(|socket| peer_ip(socket).ok()).map(|address| address.ip());
-    // The family of the socket and not of the packets: which level its options are set at.
-    let v6 = sockets.first().and_then(|socket| local_ip(socket).ok()).is_some_and(|address| address.is_ipv6());
-    let links = sockets.into_iter().zip(0..).map(|(socket, flow)| Arc::new(Link::of_socket(flow, socket))).collect();
-    Met { links, v6, peer: peer.map(|ip| ip.to_canonical()) }
+fn met(links: Vec<Link>) -> Met {
+    let first = links.first();
+    let peer = first.and_then(|link| peer_ip(&link.send).ok()).map(|address| address.ip().to_canonical());
+    // The family of the socket and not of the packets: it decides at which level options are set.
+    let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
+    Met { links: links.into_iter().map(Arc::new).collect(), v6, peer }
 }

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod connection;
+pub mod door;
 pub mod meeting;
 pub mod options;
 mod scratch;
@@ -13,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use door::Door;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::{
@@ -30,6 +32,8 @@ pub struct Link {
     pub send: Arc<OwnedFd>,
     /// What is received on.
     pub receive: Arc<OwnedFd>,
+    /// For the connect patterns: what their connections come through.
+    pub door: Option<Door>,
 }
 
 impl Link {
@@ -37,7 +41,7 @@ impl Link {
     #[must_use]
     pub fn of_socket(flow: u32, socket: OwnedFd) -> Self {
         let socket = Arc::new(socket);
-        Self { flow, send: socket.clone(), receive: socket }
+        Self { flow, send: socket.clone(), receive: socket, door: None }
     }
 
     /// Says that nothing more will be sent: the peer reads to the end of the stream.
@@ -50,6 +54,9 @@ impl Link {
     pub fn free(&self) {
         // What is not connected any more frees its threads by that.
         let _ = shutdown(self.send.as_raw_fd(), Shutdown::Both);
+        if let Some(door) = &self.door {
+            door.free();
+        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! `AF_VSOCK`: which context identifier a machine has, and where a far end listens.
 
-use std::{fs::File, os::fd::AsRawFd};
+use std::{
+    fs::File,
+    os::fd::{AsRawFd, OwnedFd},
+};
 
 use super::{Protocol, address::Address, connection};
-use crate::{
-    end::{EndError, Endpoints},
-    spec::EndSpec,
-    sys,
-};
+use crate::{end::EndError, spec::EndSpec, sys};
 
 /// This very machine, whatever its identifier (VMADDR_CID_LOCAL); needs the module `vsock_loopback`.
 const LOCAL: u32 = 1;
@@ -21,16 +20,12 @@ fn own_cid() -> Option<u32> {
     sys::vsock_cid(device.as_raw_fd()).ok().filter(|cid| *cid != ANY)
 }
 
-/// Listens on a port that is free, or on the test's.
-pub fn listen(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(std::os::fd::OwnedFd, Endpoints), EndError> {
+/// Listens on a port that is free, or on the test's; gives the socket, the identifier and the port.
+pub fn listen(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(OwnedFd, u32, u16), EndError> {
     let mut port = end.port.unwrap_or(20_000);
     loop {
         match connection::listener(protocol, &Address::Vsock(ANY, port.into()), end, backlog) {
-            Ok(socket) => {
-                let endpoints =
-                    Endpoints { cid: Some(own_cid().unwrap_or(LOCAL)), ports: vec![port], ..Endpoints::default() };
-                return Ok((socket, endpoints));
-            }
+            Ok(socket) => return Ok((socket, own_cid().unwrap_or(LOCAL), port)),
             Err(EndError::System { source, .. })
                 if source.raw_os_error() == Some(libc::EADDRINUSE) && end.port.is_none() && port < u16::MAX =>
             {
@@ -42,10 +37,8 @@ pub fn listen(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(std::o
 }
 
 /// Where a near end finds the far one.
-pub fn towards(endpoints: &Endpoints) -> Result<Address, EndError> {
-    let (Some(cid), Some(&port)) = (endpoints.cid, endpoints.ports.first()) else {
-        return Err(EndError::Impossible("the far end did not say where its vsock listens".to_owned()));
-    };
+#[must_use]
+pub fn address(cid: u32, port: u16) -> Address {
     let cid = if own_cid() == Some(cid) { LOCAL } else { cid };
-    Ok(Address::Vsock(cid, port.into()))
+    Address::Vsock(cid, port.into())
 }

@@ -1,6 +1,7 @@
 //! Both ends of a test in one process, over the real transports of this machine.
 #![allow(missing_docs)]
 
+mod connect;
 mod pair;
 mod request_response;
 mod stream;

@@ -1,0 +1,83 @@
+//! Connections in TIME_WAIT, which is what slows connect tests down: each keeps its pair of addresses and ports for a
+//! minute, and the kernel's search for a free port gets longer with their number, long before it fails.
+
+use std::fs;
+
+use crate::{report::TimeWait, spec::TestSpec};
+
+/// Share of the ports in TIME_WAIT from which on the search for a free one is felt.
+const FELT: f64 = 0.3;
+
+/// How many there are in the calling thread's network namespace.
+#[must_use]
+pub fn count() -> Option<u64> {
+    parse(&fs::read_to_string("/proc/thread-self/net/sockstat").ok()?)
+}
+
+/// The number after `tw` in the line of TCP.
+fn parse(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == "tw")?;
+    words.next()?.parse().ok()
+}
+
+/// Ports from which the kernel chooses local ones.
+fn ephemeral_ports() -> u64 {
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut bounds = range.split_whitespace().map(str::parse::<u64>);
+    match (bounds.next(), bounds.next()) {
+        (Some(Ok(low)), Some(Ok(high))) if low <= high => high - low + 1,
+        // The kernel's default range.
+        _ => 60_999 - 32_768 + 1,
+    }
+}
+
+/// The counts when the test is over.
+#[must_use]
+pub fn after(before: u64, spec: &TestSpec) -> TimeWait {
+    let own_range = spec.near.port.and(spec.near.port_count).map(u64::from);
+    TimeWait { before, after: count().unwrap_or(before), ports: own_range.unwrap_or_else(ephemeral_ports) }
+}
+
+/// A word of warning where they are so many that they are felt.
+#[must_use]
+pub fn note(counts: &TimeWait, spec: &TestSpec) -> Option<String> {
+    let addresses = spec.near.bind.len().max(1) as u64;
+    let share = counts.after as f64 / (counts.ports * addresses) as f64;
+    (share > FELT).then(|| {
+        format!(
+            "{} connections of this host are in TIME_WAIT ({} before the test), {:.0} % of the {} local ports there are for \
+             one destination: connecting gets slower from about a third of them on. Remedies: close: far_first or reset, \
+             more source addresses (bind), own ports in turn (port and port_count)",
+            counts.after,
+            counts.before,
+            share * 100.0,
+            counts.ports * addresses
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Pattern, Transport};
+
+    #[test]
+    fn the_number_is_found_by_its_name() {
+        let text = "sockets: used 173\nTCP: inuse 5 orphan 1 tw 421 alloc 8 mem 2\nUDP: inuse 3 mem 1\n";
+        assert_eq!(parse(text), Some(421));
+        assert_eq!(parse("UDP: inuse 3"), None);
+        assert!(count().is_some());
+        assert!(ephemeral_ports() > 0);
+    }
+
+    #[test]
+    fn a_third_of_the_ports_is_worth_a_word() {
+        let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
+        let counts = TimeWait { before: 7, after: 400, ports: 1000 };
+        assert!(note(&counts, &spec).unwrap().contains("400 connections"));
+        spec.near.bind = vec!["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()];
+        assert_eq!(note(&counts, &spec), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! What the connect patterns need instead of lasting connections: where to listen, where to connect to, and from where.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsRawFd, OwnedFd},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use nix::sys::socket::{Shutdown, shutdown};
+
+use super::{
+    Deadline, Link, Protocol,
+    address::{Address, peer_ip},
+    connection, options,
+};
+use crate::{
+    end::{EndError, Token},
+    spec::{Close, EndSpec, Io, TestSpec, Transport},
+    sys,
+};
+
+/// How long the far end waits for the next connection before it looks whether the test is over, microseconds.
+const LOOK_UP_US: i64 = 50_000;
+
+/// One flow of a connect pattern. At the far end it listens; at the near end it knows the way.
+#[derive(Debug)]
+pub struct Door {
+    /// Far end: what is accepted from.
+    listener: Option<Arc<OwnedFd>>,
+    /// Far end: whose connections count. Empty where the transport has no addresses that could be a stranger's.
+    peers: Vec<IpAddr>,
+    /// Near end: how to make a connection.
+    way: Option<Way>,
+    /// The connection of the present operation, so that a thread that is blocked on it can be freed.
+    present: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+/// How the near end makes connections.
+#[derive(Debug)]
+struct Way {
+    protocol: Protocol,
+    transport: Transport,
+    end: EndSpec,
+    /// Whether any socket option is asked for: if not, none is set, and nothing is spent on it.
+    with_options: bool,
+    to: Address,
+    from: Vec<IpAddr>,
+    ports: Option<(u16, u16)>,
+    reset: bool,
+}
+
+impl Door {
+    /// At the far end.
+    pub fn listening(listener: Arc<OwnedFd>, peers: Vec<IpAddr>, spin: bool) -> Result<Self, EndError> {
+        connection::set_blocking(&listener, !spin)?;
+        sys::set_receive_timeout(&*listener, LOOK_UP_US)
+            .map_err(|source| EndError::System { what: "cannot bound the wait for connections".into(), source })?;
+        Ok(Self { listener: Some(listener), peers, way: None, present: Mutex::default() })
+    }
+
+    /// At the near end.
+    #[must_use]
+    pub fn leading(spec: &TestSpec, protocol: Protocol, to: Address, from: Vec<IpAddr>) -> Self {
+        let ports = spec.near.port.map(|first| (first, spec.near.port_count.unwrap_or(1).max(1)));
+        let way = Way {
+            protocol,
+            transport: spec.transport,
+            end: spec.near.clone(),
+            with_options: spec.near.socket != crate::spec::SocketOptions::default(),
+            to,
+            from,
+            ports,
+            reset: spec.close == Close::Reset,
+        };
+        Self { listener: None, peers: Vec::new(), way: Some(way), present: Mutex::default() }
+    }
+
+    /// Frees a thread that waits for a connection or on one.
+    pub fn free(&self) {
+        let present = self.present.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for socket in self.listener.iter().chain(&present) {
+            // What is not connected any more frees its threads by that.
+            let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+        }
+    }
+
+    /// Makes a connection the present one.
+    fn enter(&self, socket: OwnedFd) -> Arc<OwnedFd> {
+        let socket = Arc::new(socket);
+        *self.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.clone());
+        socket
+    }
+
+    /// Closes the present connection: the caller's handle must be the last but this one.
+    pub fn leave(&self, socket: Arc<OwnedFd>) {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(socket);
+    }
+
+    /// Accepts the next connection of the peer; `Ok(None)`: none came for a while (none is there, where the listener is
+    /// spun on), or a stranger's, which was dropped.
+    pub fn accept(&self) -> std::io::Result<Option<Arc<OwnedFd>>> {
+        let Some(listener) = &self.listener else { return Err(std::io::ErrorKind::Unsupported.into()) };
+        match sys::accept_from(&**listener) {
+            Ok((socket, from)) => {
+                let stranger = from.is_some_and(|from| !self.peers.contains(&from.ip().to_canonical()));
+                Ok((!stranger).then(|| self.enter(socket)))
+            }
+            Err(error) if connection::is_passing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the `number`-th connection: from the next port and the next address, where the test names them.
+    pub fn connect(&self, number: u64) -> Result<Arc<OwnedFd>, ConnectError> {
+        let Some(way) = &self.way else { return Err(ConnectError::Fatal(std::io::ErrorKind::Unsupported.into())) };
+        let socket = way.socket(number)?;
+        let socket = self.enter(socket);
+        match way.to.connect(&socket) {
+            Ok(()) => Ok(socket),
+            Err(error) => {
+                self.leave(socket);
+                Err(ConnectError::of(error.into()))
+            }
+        }
+    }
+}
+
+/// Why a connection was not made.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The local port is taken or in TIME_WAIT: the next one may do.
+    Port,
+    /// Anything else.
+    Fatal(std::io::Error),
+}
+
+impl ConnectError {
+    fn of(error: std::io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL) => Self::Port,
+            _ => Self::Fatal(error),
+        }
+    }
+}
+
+impl Way {
+    /// A socket ready to connect.
+    fn socket(&self, number: u64) -> Result<OwnedFd, ConnectError> {
+        let fatal = |error: EndError| match error {
+            EndError::System { source, .. } => ConnectError::of(source),
+            other => ConnectError::Fatal(std::io::Error::other(other)),
+        };
+        let family = self.to.family();
+        let socket = self.protocol.socket(family).map_err(fatal)?;
+        if self.with_options {
+            options::apply(&socket, &self.end.socket, self.transport, family == libc::AF_INET6).map_err(fatal)?;
+            if self.end.socket.fastopen == Some(true) {
+                sys::set_int(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).map_err(ConnectError::Fatal)?;
+            }
+        }
+        if self.reset {
+            options::set_linger(&socket, 0).map_err(ConnectError::Fatal)?;
+        }
+        let Address::Ip(to) = &self.to else { return Ok(socket) };
+        // Addresses in turn, and one port further after each round of them.
+        let addresses = self.from.len().max(1) as u64;
+        let ip = self.from.get(usize::try_from(number % addresses).unwrap_or(0)).copied();
+        let port = self.ports.map_or(0, |(first, count)| {
+            let offset = u16::try_from(number / addresses % u64::from(count)).unwrap_or(0);
+            first.wrapping_add(offset)
+        });
+        if ip.is_none() && port == 0 {
+            return Ok(socket);
+        }
+        if port == 0 {
+            // The port is chosen when the destination is known, so that every address has all ports for each destination.
+            sys::set_int(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1).map_err(ConnectError::Fatal)?;
+        } else {
+            sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(ConnectError::Fatal)?;
+        }
+        let any = super::address::unspecified(to.ip());
+        Address::Ip(SocketAddr::from((ip.unwrap_or(any), port))).bind(&socket).map_err(fatal)?;
+        Ok(socket)
+    }
+}
+
+/// Far end: waits until the peer has proven itself on this flow's listener, once from each address that it will use.
+pub fn admit(
+    listener: Arc<OwnedFd>,
+    token: &Token,
+    spec: &TestSpec,
+    flow: u32,
+    deadline: &Deadline,
+) -> Result<Link, EndError> {
+    let proofs = connection::accept_flows(&listener, token, proofs(spec), deadline)?;
+    let mut peers = Vec::new();
+    if options::uses_ip(spec.transport) {
+        for socket in &proofs {
+            peers.push(peer_ip(socket)?.ip().to_canonical());
+        }
+    }
+    let proof = proofs.into_iter().next().ok_or_else(|| deadline.missed(0, 1, "no data connection came"))?;
+    let mut link = Link::of_socket(flow, proof);
+    link.door = Some(Door::listening(listener, peers, spec.io == Io::Spin)?);
+    Ok(link)
+}
+
+/// Near end: proves itself on a flow, once from each address that it will use. The first of these connections is kept for
+/// the length of the test: what the kernel says about it stands in the report for all the others.
+pub fn introduce(
+    spec: &TestSpec,
+    protocol: Protocol,
+    to: &Address,
+    data_ip: Option<IpAddr>,
+    token: &Token,
+    flow: u32,
+    deadline: &Deadline,
+) -> Result<Link, EndError> {
+    let mut from = spec.near.bind.clone();
+    if from.is_empty() {
+        from.extend(data_ip);
+    }
+    let mut first = None;
+    for (address, number) in from.iter().copied().map(Some).chain((from.is_empty()).then_some(None)).zip(0..) {
+        let bound = address.map(|ip| Address::Ip((ip, 0).into()));
+        let socket = connection::connect(protocol, bound.as_ref(), to, &spec.near.socket, deadline)?;
+        connection::prove(&socket, token, number)?;
+        // The others close when they have been read: the far end keeps its side until then.
+        first.get_or_insert(socket);
+    }
+    let first = first.ok_or_else(|| deadline.missed(0, 1, "no data connection was made"))?;
+    let mut link = Link::of_socket(flow, first);
+    link.door = Some(Door::leading(spec, protocol, to.clone(), from));
+    Ok(link)
+}
+
+/// Connections by which the near end proves itself on each flow.
+fn proofs(spec: &TestSpec) -> u32 {
+    u32::try_from(spec.near.bind.len().max(1)).unwrap_or(u32::MAX)
+}
