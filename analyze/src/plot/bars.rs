@@ -11,6 +11,9 @@ use super::{
 };
 use crate::error::Error;
 
+/// How much of a series' colour fills its bars.
+const TINT: f64 = 0.85;
+
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if options.zoom || options.log_x() || options.log_y() {
@@ -70,7 +73,7 @@ fn figure(
         layers.push(Layer::Box {
             from: (0.0, middle - half),
             to: (point.y, middle + half),
-            colour: colour.tint(0.85),
+            colour: colour.tint(TINT),
             outline: None,
         });
     }
@@ -80,8 +83,8 @@ fn figure(
         title: options.title(reading, &x.quantity.label.clone()),
         notes: vec![options.explain(&points.iter(), reading)],
         x,
-        panels: vec![Panel { y, layers }],
-        legend: own.legend(),
+        panels: vec![Panel { y, layers, rows_per_name: own.series.len() }],
+        legend: own.legend(TINT),
         colours: None,
         footer: options.footer(reading),
     }

@@ -12,6 +12,9 @@ use super::{
 };
 use crate::{error::Error, stats::quantiles};
 
+/// How much of a series' colour fills its boxes.
+const TINT: f64 = 0.3;
+
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().unwrap_or("throughput_bits_per_s");
@@ -61,8 +64,8 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &Groups, valu
             "box: quartiles and median; whiskers: last value within 1.5 interquartile ranges (Tukey)".to_owned(),
         ],
         x,
-        panels: vec![Panel { y, layers }],
-        legend: own.legend(),
+        panels: vec![Panel { y, layers, rows_per_name: own.series.len() }],
+        legend: own.legend(TINT),
         colours: None,
         footer: options.footer(reading),
     }
@@ -85,7 +88,7 @@ fn one(all: &Groups, group: &Group) -> Vec<Layer> {
         layers.push(Layer::Box {
             from: (q1, middle - half),
             to: (q3, middle + half),
-            colour: colour.tint(0.3),
+            colour: colour.tint(TINT),
             outline: Some(colour),
         });
         layers.push(Layer::Line {

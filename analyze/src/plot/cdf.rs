@@ -73,7 +73,7 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distributio
         title: options.title(reading, &format!("distribution of {}", x.quantity.label)),
         notes: vec![distribution::explain(own, column)],
         x,
-        panels: vec![Panel { y, layers }],
+        panels: vec![Panel { y, layers, rows_per_name: 1 }],
         legend,
         colours: None,
         footer: options.footer(reading),
@@ -85,7 +85,7 @@ fn marks(one: &Distribution) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let mut next = 0.1;
     for (value, share) in one.cumulated() {
-        if share >= next {
+        if share >= next && share < 0.95 {
             points.push((value, share));
             next = ((share * 10.0).floor() + 1.0) / 10.0;
         }

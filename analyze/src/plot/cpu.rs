@@ -48,7 +48,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         "all".clone_into(&mut selection.phase);
         selection.record.get_or_insert_with(|| "interval".to_owned());
     }
-    let mut reading = Reading::new(&options.input, &selection, &wanted, &options.by)?;
+    let mut reading = Reading::new(options, &options.input, &selection, &wanted)?;
     options.nothing_to_draw(reading.records.is_empty(), &reading, &[x, work, "local_cpu_ratio"])?;
     if !reading.by.is_empty() {
         return Err(Error::Usage(format!(
@@ -129,6 +129,7 @@ fn figure(
             Layer::Line { points: done.to_vec(), colour: ink, weight: 1.0, dash: None },
             Layer::Marks { points: thinned(done), sign: Sign::Circle, colour: ink, weight: 0.8 },
         ],
+        rows_per_name: 1,
     }];
     let mut peaks = false;
     for (end, loads) in ends.iter().filter(|e| !e.1.is_empty()) {
@@ -153,7 +154,7 @@ fn figure(
         layers.push(Layer::Line { points: peak, colour: PEAK, weight: 0.6, dash: Some((3.0, 2.0)) });
         let high = peak_of(loads);
         let y = Axis::new(Quantity::new(format!("CPU {end}"), Some(Unit::Ratio)), Spacing::Linear, 0.0, high, false);
-        panels.push(Panel { y, layers });
+        panels.push(Panel { y, layers, rows_per_name: 1 });
     }
     let mut legend: Vec<Entry> = STACK
         .iter()

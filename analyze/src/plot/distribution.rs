@@ -53,7 +53,7 @@ pub fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Readin
     } else {
         Wanted { numbers: &[column], texts: &["service_demand_unit"], ..Wanted::default() }
     };
-    Reading::new(input, &options.selection, &wanted, &options.by)
+    Reading::new(options, input, &options.selection, &wanted)
 }
 
 /// The distribution of each series; histograms are merged, never their percentiles averaged.

@@ -6,6 +6,7 @@ use super::{
     canvas::{Anchor, Canvas, Colour, Shape, Sign, Text},
     font::Metrics,
     layer::{Frame, Layer},
+    options::Size,
     palette,
 };
 
@@ -41,6 +42,8 @@ pub struct Panel {
     pub y: Axis,
     /// What is drawn, in this order.
     pub layers: Vec<Layer>,
+    /// How many things stand beside each other at a name of the vertical axis.
+    pub rows_per_name: usize,
 }
 
 /// Everything that is on the paper.
@@ -66,6 +69,16 @@ pub struct Figure {
 const LEGEND_BESIDE: usize = 6;
 
 impl Figure {
+    /// The size that suits the figure: names along the vertical axis get a row each, whatever their number.
+    #[must_use]
+    pub fn natural_size(&self) -> Size {
+        let rows = self.panels.iter().map(|p| p.y.names.len() * p.rows_per_name.max(1)).max().unwrap_or(0);
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        let height =
+            if rows == 0 || self.colours.is_some() { 700 } else { rows.saturating_mul(34).clamp(100, 3800) + 210 };
+        Size { width: 1200, height }
+    }
+
     /// Lays the figure out on a picture of that size.
     #[must_use]
     pub fn draw(&self, width: f64, height: f64, metrics: Metrics) -> Canvas {

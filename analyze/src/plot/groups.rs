@@ -43,7 +43,7 @@ pub fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Readin
         along: &names,
         ..Wanted::default()
     };
-    Reading::new(input, &options.selection, &wanted, &options.by)
+    Reading::new(options, input, &options.selection, &wanted)
 }
 
 impl Groups {
@@ -55,6 +55,7 @@ impl Groups {
             let Some(value) = reading.number(record, column) else { continue };
             let (name, series) = match &options.x {
                 Some(x) => (Quantity::of_column(x).name(reading.text(record, x)), reading.series(record)),
+                None if reading.by.is_empty() => (reading.text(record, "test").to_owned(), String::new()),
                 None => (reading.series(record), String::new()),
             };
             let name = index(&mut found.names, name);
@@ -104,14 +105,16 @@ impl Groups {
         palette::look(group.series).0
     }
 
-    /// The legend, where there is more than one series.
+    /// The legend, where there is more than one series, in the tint that fills their shapes.
     #[must_use]
-    pub fn legend(&self) -> Vec<Entry> {
+    pub fn legend(&self, tint: f64) -> Vec<Entry> {
         if self.series.len() < 2 {
             return Vec::new();
         }
-        let entry =
-            |(index, label): (usize, &String)| Entry { label: label.clone(), key: Key::Patch(palette::look(index).0) };
+        let entry = |(index, label): (usize, &String)| Entry {
+            label: label.clone(),
+            key: Key::Patch(palette::look(index).0.tint(tint)),
+        };
         self.series.iter().enumerate().map(entry).collect()
     }
 

@@ -39,7 +39,7 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
         along: &[x, y],
         ..Wanted::default()
     };
-    let reading = Reading::new(&options.input, &options.selection, &wanted, &options.by)?;
+    let reading = Reading::new(options, &options.input, &options.selection, &wanted)?;
     options.nothing_to_draw(reading.records.is_empty(), &reading, &[x, y, value])?;
     if !reading.by.is_empty() {
         return Err(Error::Usage(format!(
@@ -73,7 +73,7 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
     };
     let mut scale: Vec<f64> = cells.iter().map(|c| c.2).collect();
     if let Some(others) = options.same_scale_input() {
-        let others = Reading::new(&others, &options.selection, &wanted, &options.by)?;
+        let others = Reading::new(options, &others, &options.selection, &wanted)?;
         scale.extend(others.records.iter().filter_map(|r| others.number(r, value)));
     }
     let spacing = if options.log_y() || options.log_x() { Spacing::Log10 } else { Spacing::Linear };
@@ -109,7 +109,11 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
         title: options.title(&reading, &title),
         notes: vec!["mean of iterations; empty: not measured".to_owned()],
         x: Axis::of_names(x_quantity.label.clone(), words(&x_quantity, &columns)),
-        panels: vec![Panel { y: Axis::of_names(y_quantity.label.clone(), words(&y_quantity, &rows)), layers }],
+        panels: vec![Panel {
+            y: Axis::of_names(y_quantity.label.clone(), words(&y_quantity, &rows)),
+            layers,
+            rows_per_name: 1,
+        }],
         legend: Vec::new(),
         colours: Some(colours),
         footer: options.footer(&reading),
@@ -135,7 +139,7 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
     let mut selection = options.selection.clone();
     "all".clone_into(&mut selection.phase);
     selection.record.get_or_insert_with(|| "interval".to_owned());
-    let reading = Reading::new(&options.input, &selection, &wanted, &options.by)?;
+    let reading = Reading::new(options, &options.input, &selection, &wanted)?;
     options.nothing_to_draw(reading.records.is_empty(), &reading, &["start_s", HISTOGRAM])?;
     if !reading.by.is_empty() {
         return Err(Error::Usage(format!(
@@ -192,7 +196,7 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
             title: options.title(&reading, "latency over time"),
             notes: vec!["colour: share of an interval's latencies in each range".to_owned()],
             x,
-            panels: vec![Panel { y, layers }],
+            panels: vec![Panel { y, layers, rows_per_name: 1 }],
             legend: Vec::new(),
             colours: Some(colours),
             footer: options.footer(&reading),

@@ -19,6 +19,7 @@ pub mod term;
 mod bars;
 mod boxes;
 mod cdf;
+mod compare;
 mod cpu;
 mod distribution;
 mod groups;
@@ -60,6 +61,8 @@ pub enum Kind {
     Bars,
     /// A metric (--value) over two parameters as colours; with -y latency, latencies over time
     Heatmap,
+    /// What `plumb compare -f csv` found: the change of each case with its interval and verdict
+    Compare,
     /// CPU time of both ends by kind, under the work done: over a parameter, or with -x start_s over time
     Cpu,
 }
@@ -107,6 +110,7 @@ pub fn drawing(kind: Kind, options: &Options) -> Result<Drawing, Error> {
         Kind::Box => boxes::draw(options),
         Kind::Bars => bars::draw(options),
         Kind::Heatmap => heatmap::draw(options),
+        Kind::Compare => compare::draw(options),
         Kind::Cpu => cpu::draw(options),
     }
 }
@@ -117,17 +121,21 @@ pub fn text_size(width: f64, height: f64) -> f64 {
     (width.min(height * 1.7) / 68.0).clamp(11.0, 30.0)
 }
 
+/// The figure laid out at the size asked for, or at the one that suits it.
+fn laid_out(figure: &Figure, options: &Options) -> canvas::Canvas {
+    let size = options.size.unwrap_or_else(|| figure.natural_size());
+    let (width, height) = (f64::from(size.width), f64::from(size.height));
+    figure.draw(width, height, Metrics::font(text_size(width, height)))
+}
+
 /// A figure as the bytes of a PNG.
 pub fn to_png(figure: &Figure, options: &Options) -> Result<Vec<u8>, Error> {
-    let (width, height) = (f64::from(options.size.width), f64::from(options.size.height));
-    let canvas = figure.draw(width, height, Metrics::font(text_size(width, height)));
-    paint::png(&canvas, options.density).map_err(Error::Usage)
+    paint::png(&laid_out(figure, options), options.density).map_err(Error::Usage)
 }
 
 /// A figure as an SVG document.
 pub fn to_svg(figure: &Figure, options: &Options) -> Result<String, Error> {
-    let (width, height) = (f64::from(options.size.width), f64::from(options.size.height));
-    paint::svg(&figure.draw(width, height, Metrics::font(text_size(width, height)))).map_err(Error::Usage)
+    paint::svg(&laid_out(figure, options)).map_err(Error::Usage)
 }
 
 /// Draws the picture that the options ask for: into its file, and into `stdout` where it is for the terminal. Returns

@@ -83,6 +83,9 @@ pub struct Options {
     /// Column (or metric) that a heat map's colours show [default: throughput]
     #[arg(long, value_name = "COLUMN")]
     pub value: Option<String>,
+    /// Draw this test only; may be repeated
+    #[arg(long = "test", value_name = "NAME", help_heading = "Which rows count")]
+    pub tests: Vec<String>,
     /// One series per value of these columns (`file` is one) [default: what the rows differ in]
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub by: Vec<String>,
@@ -110,9 +113,9 @@ pub struct Options {
     /// Leave out the footer with run, hosts, date and iterations
     #[arg(long)]
     pub no_annotation: bool,
-    /// Size in pixels
-    #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "1200x700")]
-    pub size: Size,
+    /// Size in pixels [default: 1200x700; with names along an axis as high as they need]
+    #[arg(long, value_name = "WIDTHxHEIGHT")]
+    pub size: Option<Size>,
     /// Pixels of a PNG per pixel of the size: 2 for print and fine screens
     #[arg(long, value_name = "FACTOR", value_parser = density, default_value = "1")]
     pub density: f64,
@@ -135,6 +138,7 @@ impl Default for Options {
             x: None,
             y: None,
             value: None,
+            tests: Vec::new(),
             by: Vec::new(),
             log: None,
             spread: Spread::Ci,
@@ -144,7 +148,7 @@ impl Default for Options {
             same_scale: Vec::new(),
             title: None,
             no_annotation: false,
-            size: Size { width: 1200, height: 700 },
+            size: None,
             density: 1.0,
             data: None,
             term: false,

@@ -88,7 +88,7 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distributio
         title: options.title(reading, &format!("percentiles of {}", y.quantity.label)),
         notes: vec![distribution::explain(own, column), format!("drawn as far as {BEYOND} values lie beyond")],
         x,
-        panels: vec![Panel { y, layers }],
+        panels: vec![Panel { y, layers, rows_per_name: 1 }],
         legend,
         colours: None,
         footer: options.footer(reading),

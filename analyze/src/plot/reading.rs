@@ -1,5 +1,6 @@
 //! From results files to the rows of a picture: which columns, which rows count, and which series each belongs to.
 
+use super::Options;
 use crate::{
     error::Error,
     table::{
@@ -74,19 +75,25 @@ pub struct Wanted<'a> {
 }
 
 impl Reading {
-    /// Reads the files. `by` are the columns the user asked for; without, they are found: the fewest columns by which rows
+    /// Reads the files. Without `options.by`, the columns that tell series apart are found: the fewest columns by which rows
     /// at the same place on the axes are alike in everything that was set. A row counts if it has all that is required.
-    pub fn new(input: &InputArgs, selection: &Selection, wanted: &Wanted<'_>, by: &[String]) -> Result<Self, Error> {
-        Self::of_table(&mut Table::open(input)?, selection, wanted, by)
+    pub fn new(
+        options: &Options,
+        input: &InputArgs,
+        selection: &Selection,
+        wanted: &Wanted<'_>,
+    ) -> Result<Self, Error> {
+        Self::of_table(&mut Table::open(input)?, options, selection, wanted)
     }
 
     /// [`Reading::new`] of a table that is already open.
     pub fn of_table(
         table: &mut Table,
+        options: &Options,
         selection: &Selection,
         wanted: &Wanted<'_>,
-        by: &[String],
     ) -> Result<Self, Error> {
+        let by = &options.by[..];
         let mut reading = Self::default();
         // (column in the table, index here): `file` is no column, but rows are told apart by it like by one.
         let mut text_columns: Vec<Option<usize>> = Vec::new();
@@ -126,9 +133,16 @@ impl Reading {
                 text_columns.push(column);
             }
         }
+        let test = match options.tests[..] {
+            [] => None,
+            _ => Some(table.require("test")?),
+        };
         let mut picker = Picker::new(selection, table)?;
         let mut kept: Preferred<Vec<Record>> = Preferred::default();
         while let Some(row) = table.next_row()? {
+            if test.is_some_and(|column| !options.tests.iter().any(|name| name == row.get(column))) {
+                continue;
+            }
             let Some(kind) = picker.pick(&row)? else { continue };
             let numbers: Vec<Option<f64>> = number_columns.iter().map(|c| row.number(*c)).collect::<Result<_, _>>()?;
             if numbers[..wanted.numbers.len()].iter().any(Option::is_none) {
@@ -320,11 +334,11 @@ mod tests {
         r1,p,bulk,iteration,measure,2,ok,a,b,2026-11-21T10:00:00Z,4,128,9\n";
 
     fn reading(by: &[&str]) -> Reading {
-        let by: Vec<String> = by.iter().map(|b| (*b).to_owned()).collect();
+        let options = Options { by: by.iter().map(|b| (*b).to_owned()).collect(), ..Options::default() };
         let wanted =
             Wanted { numbers: &["message_bytes", "throughput"], along: &["message_bytes"], ..Wanted::default() };
-        Reading::of_table(&mut Table::from_text("x/t.csv", TABLE).unwrap(), &Selection::default(), &wanted, &by)
-            .unwrap()
+        let mut table = Table::from_text("x/t.csv", TABLE).unwrap();
+        Reading::of_table(&mut table, &options, &Selection::default(), &wanted).unwrap()
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Seri
             transfer::explain(reading).to_owned(),
         ],
         x,
-        panels: vec![Panel { y, layers }],
+        panels: vec![Panel { y, layers, rows_per_name: 1 }],
         legend,
         colours: None,
         footer: options.footer(reading),

@@ -73,7 +73,7 @@ fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Seri
         title: options.title(reading, "network signature"),
         notes,
         x,
-        panels: vec![Panel { y, layers }],
+        panels: vec![Panel { y, layers, rows_per_name: 1 }],
         legend,
         colours: None,
         footer: options.footer(reading),

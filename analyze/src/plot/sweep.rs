@@ -16,7 +16,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let x = options.x.as_deref().unwrap_or("message_bytes");
     let y = options.y.as_deref().unwrap_or("throughput_bits_per_s");
     let wanted = Wanted { numbers: &[x, y], texts: &["service_demand_unit"], along: &[x], ..Wanted::default() };
-    let read = |input: &InputArgs| Reading::new(input, &options.selection, &wanted, &options.by);
+    let read = |input: &InputArgs| Reading::new(options, input, &options.selection, &wanted);
     let gather = |reading: &Reading| {
         series::gather(reading, |r| reading.number(r, x), |r| reading.number(r, y), options.spread, options.confidence)
     };
@@ -80,7 +80,7 @@ fn figure(
         title: options.title(reading, &format!("{} against {}", y_axis.quantity.label, x_axis.quantity.label)),
         notes,
         x: x_axis,
-        panels: vec![Panel { y: y_axis, layers }],
+        panels: vec![Panel { y: y_axis, layers, rows_per_name: 1 }],
         legend,
         colours: None,
         footer: options.footer(reading),

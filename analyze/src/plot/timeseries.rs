@@ -45,7 +45,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     // Warm-up and cool-down are shown, shaded: leaving them out would hide what they are for.
     "all".clone_into(&mut selection.phase);
     selection.record.get_or_insert_with(|| "interval".to_owned());
-    let read = |input: &InputArgs| Reading::new(input, &selection, &wanted, &options.by);
+    let read = |input: &InputArgs| Reading::new(options, input, &selection, &wanted);
     let reading = read(&options.input)?;
     let tracks = gather(&reading, x, y);
     if reading.records.is_empty() && options.selection.record.is_none() {
@@ -188,7 +188,7 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
         title: options.title(reading, &format!("{} over time", y_axis.quantity.label)),
         notes,
         x: x_axis,
-        panels: vec![Panel { y: y_axis, layers }],
+        panels: vec![Panel { y: y_axis, layers, rows_per_name: 1 }],
         legend,
         colours: None,
         footer: options.footer(reading),

@@ -14,7 +14,7 @@ const NUMBERS: [&str; 5] =
 pub fn read(options: &Options, input: &InputArgs) -> Result<Reading, Error> {
     let along = ["message_bytes", "request_bytes", "response_bytes", "receive_bytes"];
     let wanted = Wanted { optional: &NUMBERS, along: &along, ..Wanted::default() };
-    Reading::new(input, &options.selection, &wanted, &options.by)
+    Reading::new(options, input, &options.selection, &wanted)
 }
 
 /// Payload rate against message size (bit/s against bytes), by series.

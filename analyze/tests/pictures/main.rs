@@ -2,16 +2,23 @@
 //! no text may leave the picture or cover another. With `PLUMB_PICTURES=FOLDER` the pictures are written there, to be
 //! looked at.
 
+mod files;
+mod golden;
 mod tables;
 
 use analyze::plot::{self, Kind, Options, figure::Figure, font::Metrics};
 use schemas::columns::Row;
 
+/// A figure of rows.
+fn figure(kind: Kind, rows: &[Row], options: Options) -> Figure {
+    figure_of(kind, &tables::csv(rows), options)
+}
+
 /// A figure of a table.
-fn figure(kind: Kind, rows: &[Row], mut options: Options) -> Figure {
+fn figure_of(kind: Kind, table: &str, mut options: Options) -> Figure {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.csv");
-    std::fs::write(&path, tables::csv(rows)).unwrap();
+    std::fs::write(&path, table).unwrap();
     options.input.files = vec![path];
     plot::drawing(kind, &options).unwrap().figure.unwrap()
 }
@@ -19,7 +26,7 @@ fn figure(kind: Kind, rows: &[Row], mut options: Options) -> Figure {
 /// Draws at three sizes and looks at where the texts are.
 fn check(name: &str, figure: &Figure) {
     for (width, height) in [(1200, 700), (600, 350), (400, 300)] {
-        let options = Options { size: plot::options::Size { width, height }, ..Options::default() };
+        let options = Options { size: Some(plot::options::Size { width, height }), ..Options::default() };
         let (w, h) = (f64::from(width), f64::from(height));
         let canvas = figure.draw(w, h, Metrics::font(plot::text_size(w, h)));
         let boxes = canvas.text_boxes();
@@ -121,4 +128,9 @@ fn cpu() {
     check("cpu-sizes", &figure(Kind::Cpu, &tables::cpu(false), Options::default()));
     let over_time = Options { x: Some("start_s".into()), ..Options::default() };
     check("cpu-time", &figure(Kind::Cpu, &tables::cpu(true), over_time));
+}
+
+#[test]
+fn compare() {
+    check("compare", &figure_of(Kind::Compare, &tables::verdicts(), Options::default()));
 }

@@ -114,7 +114,7 @@ pub fn round_trips(series: &[&str], iterations: u64) -> Vec<Row> {
             let mut histogram = hdrhistogram::Histogram::<u64>::new(3).unwrap();
             for _ in 0..20_000 {
                 let tail = (1.0 - noise.share()).ln().powi(2) * 4_000.0;
-                histogram.record((30_000.0 * (1.0 + index as f64 * 0.2) + tail) as u64).unwrap();
+                histogram.record(whole(30_000.0 * (1.0 + index as f64 * 0.2) + tail)).unwrap();
             }
             rows.push(Row {
                 workload: Some("tcp_rr".into()),
@@ -136,7 +136,7 @@ pub fn latency_intervals() -> Vec<Row> {
         for _ in 0..2_000 {
             let busy = if (20..30).contains(&step) { 8.0 } else { 1.0 };
             let value = 30_000.0 * busy + (1.0 - noise.share()).ln().powi(2) * 9_000.0;
-            histogram.record(value as u64).unwrap();
+            histogram.record(whole(value)).unwrap();
         }
         Row {
             start_s: Some(f64::from(step) * 0.1),
@@ -147,6 +147,13 @@ pub fn latency_intervals() -> Vec<Row> {
         }
     };
     (-5..50).map(interval).collect()
+}
+
+/// Nanoseconds as a histogram counts them.
+fn whole(value: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and far below 2^53")]
+    let whole = value as u64;
+    whole
 }
 
 fn encoded(histogram: &hdrhistogram::Histogram<u64>) -> String {
@@ -206,6 +213,24 @@ pub fn grid() -> Vec<Row> {
         }
     }
     rows
+}
+
+/// What `compare` writes.
+pub fn verdicts() -> String {
+    let columns = analyze::judge::VERDICT_COLUMNS.join(",");
+    let mut table = format!("{columns}\n");
+    let verdicts = ["regression", "improvement", "same", "inconclusive"];
+    for (i, name) in TWELVE.iter().enumerate() {
+        let change = (i as f64 - 5.0) / 100.0;
+        let cells = format!(
+            "c{i},\"{name}\",,baseline,throughput_bits_per_s,10,4e10,{},{},0.99,0.03,4.1e10,{change},0.002,{},error,,,,,\n",
+            change - 0.02,
+            change + 0.015,
+            verdicts[i % 4]
+        );
+        table.push_str(&cells);
+    }
+    table
 }
 
 /// Twelve names, some of them long.

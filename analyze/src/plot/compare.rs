@@ -1,0 +1,147 @@
+//! `compare`: what `plumb compare` found, a line per case: the change with its interval, and the verdict in its colour.
+
+use super::{
+    Drawing, Options,
+    axis::{Axis, Quantity, Spacing},
+    canvas::{Colour, Sign},
+    figure::{Entry, Figure, Key, Panel},
+    layer::Layer,
+    reading::{Reading, Wanted},
+    series,
+};
+use crate::error::{Error, Place};
+use schemas::units::Unit;
+
+/// Verdicts with their looks, in the order of the legend. Grey is what decides nothing.
+const VERDICTS: [(&str, Colour, Sign); 5] = [
+    ("regression", Colour(0xd5, 0x5e, 0x00), Sign::Down),
+    ("improvement", Colour(0x00, 0x72, 0xb2), Sign::Up),
+    ("same", Colour(0x6b, 0x6b, 0x6b), Sign::Circle),
+    ("inconclusive", Colour(0x9a, 0x9a, 0x9a), Sign::Ring),
+    ("missing", Colour(0x9a, 0x9a, 0x9a), Sign::Cross),
+];
+
+/// One comparison.
+struct Change {
+    name: String,
+    verdict: usize,
+    ratio: f64,
+    interval: Option<(f64, f64)>,
+    p: Option<f64>,
+}
+
+/// Reads the files and draws.
+pub fn draw(options: &Options) -> Result<Drawing, Error> {
+    let wanted = Wanted {
+        numbers: &["change_ratio"],
+        optional: &["ci_low", "ci_high", "p_value", "confidence_level", "limit"],
+        required_texts: &["case", "verdict"],
+        texts: &["metric", "case_id"],
+        // Each row is a comparison of its own.
+        along: &["case", "case_id", "metric", "member"],
+    };
+    let with_hint = |error: Error| match error {
+        Error::Data { place: Place { column: None, line: 1, file }, reason } => Error::Data {
+            place: Place { file, line: 1, column: None },
+            reason: format!(
+                "{reason}. This picture shows what `plumb compare` found: plumb compare -f csv BASE NEW | plumb plot compare -o FILE"
+            ),
+        },
+        other => other,
+    };
+    let reading = Reading::new(options, &options.input, &options.selection, &wanted).map_err(with_hint)?;
+    options.nothing_to_draw(reading.records.is_empty(), &reading, &["change_ratio"])?;
+    let several = reading.distinct("metric").len() > 1;
+    let changes: Vec<Change> = reading
+        .records
+        .iter()
+        .filter_map(|record| {
+            let mut name = reading.text(record, "case").to_owned();
+            let member = reading.text(record, "member");
+            if !member.is_empty() {
+                name = format!("{name} · {member}");
+            }
+            if several {
+                name = format!("{name} · {}", Quantity::of_column(reading.text(record, "metric")).label);
+            }
+            let verdict = reading.text(record, "verdict");
+            Some(Change {
+                name,
+                verdict: VERDICTS.iter().position(|v| v.0 == verdict).unwrap_or(3),
+                ratio: reading.number(record, "change_ratio")?,
+                interval: reading.number(record, "ci_low").zip(reading.number(record, "ci_high")),
+                p: reading.number(record, "p_value"),
+            })
+        })
+        .collect();
+    let number = schemas::columns::number;
+    let rows = changes.iter().map(|c| {
+        vec![
+            c.name.clone(),
+            VERDICTS[c.verdict].0.to_owned(),
+            number(c.ratio),
+            c.interval.map(|i| number(i.0)).unwrap_or_default(),
+            c.interval.map(|i| number(i.1)).unwrap_or_default(),
+            c.p.map(number).unwrap_or_default(),
+        ]
+    });
+    Ok(Drawing {
+        header: ["case", "verdict", "change_ratio", "low", "high", "p_value"].map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+        warnings: reading.warnings.clone(),
+        figure: Some(figure(options, &reading, &changes)),
+    })
+}
+
+fn figure(options: &Options, reading: &Reading, changes: &[Change]) -> Figure {
+    let ends = changes.iter().flat_map(|c| {
+        let (low, high) = c.interval.unwrap_or((c.ratio, c.ratio));
+        [low, high, c.ratio]
+    });
+    let (low, high) = series::extent(ends);
+    let metric = match reading.distinct("metric")[..] {
+        [metric] => format!("change of {}", Quantity::of_column(metric).label),
+        _ => "change".to_owned(),
+    };
+    let x = Axis::new(Quantity::new(metric.clone(), Some(Unit::Ratio)), Spacing::Linear, low, high, false);
+    let y = Axis::of_names("case", changes.iter().map(|c| c.name.clone()).collect());
+    let mut layers = Vec::new();
+    // The smallest change that counts: what lies within it is noise by the caller's own word.
+    let smallest = reading.records.iter().find_map(|r| reading.number(r, "limit"));
+    if let Some(limit) = smallest.filter(|l| *l > 0.0) {
+        layers.push(Layer::Shade { from: -limit, to: limit, label: String::new() });
+    }
+    layers.push(Layer::Rule { at: 0.0, upright: true, label: String::new() });
+    let mut legend = Vec::new();
+    for (index, (word, colour, sign)) in VERDICTS.iter().enumerate() {
+        let mine: Vec<(usize, &Change)> = changes.iter().enumerate().filter(|c| c.1.verdict == index).collect();
+        if mine.is_empty() {
+            continue;
+        }
+        let ranges = mine.iter().filter_map(|(row, c)| c.interval.map(|i| (*row as f64, i.0, i.1))).collect();
+        layers.push(Layer::Intervals { ranges, sideways: true, colour: *colour });
+        let points = mine.iter().map(|(row, c)| (c.ratio, *row as f64)).collect();
+        layers.push(Layer::Marks { points, sign: *sign, colour: *colour, weight: 1.2 });
+        let key = Key::Series { colour: *colour, sign: Some(*sign), dash: None };
+        legend.push(Entry { label: format!("{word} ({})", mine.len()), key });
+    }
+    let mut notes = Vec::new();
+    if let Some(level) = reading.records.iter().find_map(|r| reading.number(r, "confidence_level")) {
+        notes.push(format!("intervals: {} %", schemas::columns::number((level * 1e6).round() / 1e4)));
+    }
+    if let Some(limit) = smallest {
+        notes.push(format!(
+            "shaded: less than {} % counts as no change",
+            schemas::columns::number((limit * 1e6).round() / 1e4)
+        ));
+    }
+    Figure {
+        title: options.title(reading, &metric),
+        notes,
+        x,
+        panels: vec![Panel { y, layers, rows_per_name: 1 }],
+        legend,
+        colours: None,
+        footer: options.footer(reading),
+    }
+}

@@ -1,0 +1,98 @@
+//! What `plumb plot` leaves on disk, and what it says when it cannot draw.
+
+use crate::tables;
+use analyze::plot::{self, Kind, Options};
+use std::path::Path;
+
+fn options(folder: &Path, output: &str) -> Options {
+    let input = folder.join("results.csv");
+    std::fs::write(&input, tables::csv(&tables::sizes(&["bulk", "up"], 3, 6..=10))).unwrap();
+    let mut options = Options { output: Some(folder.join(output)), ..Options::default() };
+    options.input.files = vec![input];
+    options
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_picture_and_its_points_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { data: Some(folder.path().join("points.csv")), ..options(folder.path(), "x.svg") };
+    let warnings = plot::draw(Kind::Sweep, &options, &mut Vec::new()).unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    let first = std::fs::read(folder.path().join("x.svg")).unwrap();
+    plot::draw(Kind::Sweep, &options, &mut Vec::new()).unwrap();
+    assert_eq!(first, std::fs::read(folder.path().join("x.svg")).unwrap(), "the same input gives the same bytes");
+    let points = std::fs::read_to_string(folder.path().join("points.csv")).unwrap();
+    let mut lines = points.lines();
+    assert_eq!(lines.next(), Some("series,message_bytes,throughput_bits_per_s,low,high,n"));
+    assert!(lines.next().unwrap().starts_with("bulk,64,"));
+    assert_eq!(points.lines().count(), 1 + 2 * 5);
+}
+
+#[test]
+fn what_cannot_be_drawn_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let fails = |kind, options: &Options| plot::draw(kind, options, &mut Vec::new()).unwrap_err().to_string();
+    let error = fails(Kind::Sweep, &Options { y: Some("thruput".into()), ..options(folder.path(), "x.png") });
+    assert!(error.contains("there is no column `thruput`"), "{error}");
+    let error = fails(Kind::Timeseries, &options(folder.path(), "x.png"));
+    assert!(error.contains("sets `interval`"), "{error}");
+    let error = fails(Kind::Cdf, &options(folder.path(), "x.png"));
+    assert!(error.contains("nothing to draw"), "{error}");
+    let error = fails(Kind::Sweep, &options(folder.path(), "x.pdf"));
+    assert!(error.contains("PNG or SVG"), "{error}");
+    let error = fails(Kind::Bars, &Options { zoom: true, ..options(folder.path(), "x.png") });
+    assert!(error.contains("bars start at zero"), "{error}");
+    let error = fails(Kind::Compare, &options(folder.path(), "x.png"));
+    assert!(error.contains("plumb compare -f csv"), "{error}");
+    let error = fails(Kind::Sweep, &Options { output: None, ..options(folder.path(), "x") });
+    assert!(error.contains("--term"), "{error}");
+    assert_eq!(names(folder.path()), ["results.csv"]);
+}
+
+#[test]
+fn the_same_scale_makes_two_pictures_comparable() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut a = options(folder.path(), "a.svg");
+    let faster = folder.path().join("faster.csv");
+    let mut rows = tables::sizes(&["bulk"], 3, 6..=12);
+    for row in &mut rows {
+        row.throughput_bits_per_s = row.throughput_bits_per_s.map(|v| v * 10.0);
+    }
+    std::fs::write(&faster, tables::csv(&rows)).unwrap();
+    let mut b = Options { output: Some(folder.path().join("b.svg")), same_scale: a.input.files.clone(), ..a.clone() };
+    b.input.files = vec![faster.clone()];
+    a.same_scale = vec![faster];
+    let axes = |options: &Options| {
+        let figure = plot::drawing(Kind::Sweep, options).unwrap().figure.unwrap();
+        (figure.x.min, figure.x.max, figure.panels[0].y.min, figure.panels[0].y.max)
+    };
+    assert_eq!(axes(&a), axes(&b));
+    a.same_scale.clear();
+    assert_ne!(axes(&a), axes(&b));
+}
+
+#[test]
+fn the_terminal_gets_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { term: true, output: None, ..options(folder.path(), "x") };
+    let mut out = Vec::new();
+    plot::draw(Kind::Sweep, &options, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("throughput (Gbit/s)") && text.contains('●') && text.contains('■'), "{text}");
+}
+
+#[test]
+fn one_test_of_several_can_be_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { tests: vec!["up".into()], ..options(folder.path(), "x.png") };
+    let drawing = plot::drawing(Kind::Sweep, &options).unwrap();
+    assert_eq!(drawing.rows.len(), 5);
+    assert_eq!(drawing.figure.unwrap().title, "message-size, up: throughput against message size");
+}
