@@ -16,6 +16,7 @@
 
 pub mod counters;
 pub mod error;
+pub mod export;
 pub mod filters;
 pub mod import;
 mod input;
@@ -36,6 +37,7 @@ pub enum Filter {
     Beforeafter(Box<filters::beforeafter::Args>),
     Compare(Box<filters::compare::Args>),
     Fit(Box<filters::fit::Args>),
+    Export(Box<filters::export::Args>),
     Gate(Box<filters::gate::Args>),
     Import(filters::import::Args),
     Percentiles(Box<filters::percentiles::Args>),
@@ -53,6 +55,7 @@ impl Filter {
             Self::Beforeafter(args) => filters::beforeafter::run(args, output),
             Self::Compare(args) => filters::compare::run(args, output),
             Self::Fit(args) => filters::fit::run(args, output),
+            Self::Export(args) => filters::export::run(args, output),
             Self::Gate(args) => filters::gate::run(args, output),
             Self::Import(args) => filters::import::run(args, output),
             Self::Percentiles(args) => filters::percentiles::run(args, output),

@@ -198,20 +198,20 @@ pub fn csv(
         }
         let rate = rate(change, elapsed).map(number).unwrap_or_default();
         let (before, after, delta) = (cell(change.before), cell(change.after), cell(change.delta));
-        writer
-            .write_record([host, change.source, &key, &before, &after, &delta, &seconds, &rate, change.note.word()])
-            .map_err(output)?;
+        writer.write_record([
+            host,
+            change.source,
+            &key,
+            &before,
+            &after,
+            &delta,
+            &seconds,
+            &rate,
+            change.note.word(),
+        ])?;
     }
     writer.flush()?;
     Ok(())
-}
-
-/// The CSV writer's error as ours: writing to memory or a pipe has no other kind.
-fn output(error: csv::Error) -> Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(e) => Error::Output(e),
-        other => Error::Output(std::io::Error::other(format!("{other:?}"))),
-    }
 }
 
 fn rate(change: &Change<'_>, elapsed: Option<f64>) -> Option<f64> {

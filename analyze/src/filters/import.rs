@@ -62,7 +62,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         let mut writer = csv::Writer::from_writer(w);
         let mut record: Vec<String> = columns::header(&[]);
         record.extend(axes.iter().map(|(name, _)| (*name).to_owned()));
-        write(&mut writer, &record)?;
+        writer.write_record(&record)?;
         for mut row in sheet.finish() {
             for (column, value) in &settings {
                 set(&mut row, column, value)
@@ -71,7 +71,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             row.axes = axes.iter().map(|(_, value)| (*value).to_owned()).collect();
             record.clear();
             row.for_each_cell(|cell| record.push(cell.to_owned()));
-            write(&mut writer, &record)?;
+            writer.write_record(&record)?;
         }
         writer.flush()?;
         Ok(())
@@ -88,11 +88,4 @@ fn setting(text: &str) -> Result<(&str, &str), Error> {
         return Err(Error::Usage(format!("--set {text}: a column is named in lower_case")));
     }
     Ok((column, value.trim()))
-}
-
-fn write(writer: &mut csv::Writer<&mut dyn Write>, record: &[String]) -> Result<(), Error> {
-    writer.write_record(record).map_err(|e| match e.into_kind() {
-        csv::ErrorKind::Io(e) => Error::Output(e),
-        other => Error::Output(std::io::Error::other(format!("{other:?}"))),
-    })
 }

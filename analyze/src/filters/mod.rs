@@ -4,6 +4,7 @@ pub mod aggregate;
 pub mod beforeafter;
 pub mod compare;
 pub mod fit;
+pub mod export;
 pub mod gate;
 pub mod import;
 pub mod percentiles;

@@ -151,6 +151,10 @@ impl Sheet {
         }
         for (_, row) in &mut self.rows[before..] {
             row.plan = Some(program.name().to_owned());
+            // Only iperf3 prints more digits than a person would; the others' must not grow by a change of unit.
+            if program != Program::Iperf3 {
+                without_noise(row);
+            }
         }
         self.run += 1;
         Ok(())
@@ -225,6 +229,15 @@ impl Sheet {
             (row.request_bytes, row.response_bytes) = (result.request_bytes, result.response_bytes);
             (row.from, row.to) = (row.from.take().or(result.from.clone()), row.to.take().or(result.to.clone()));
             row.tag.clone_from(&result.tag);
+        }
+    }
+}
+
+/// Twelve digits of every number: 516.5383 Mbit/s are 516538300 bit/s and not 516538300.00000006.
+fn without_noise(row: &mut Row) {
+    for column in schemas::columns::COLUMNS.iter().filter(|c| c.ty == T::Number) {
+        if let Some(value) = row.number(column.name) {
+            row.set_number(column.name, format!("{value:.11e}").parse().ok());
         }
     }
 }

@@ -1,0 +1,152 @@
+//! A gnuplot script and its data: what hpcbench's `-P` wrote, with the spread of repeated points.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+
+use schemas::metrics;
+
+use crate::error::Error;
+use crate::table::{Rows, Selection, Table, write_whole};
+
+/// What is drawn.
+#[derive(Debug, Clone, Default)]
+pub struct Picture<'a> {
+    /// Column of the horizontal axis; `None`: message size where there is one, else the iteration.
+    pub x: Option<&'a str>,
+    /// Column of the vertical axis; `None`: throughput.
+    pub y: Option<&'a str>,
+    /// Column that makes a curve of each of its values.
+    pub by: Option<&'a str>,
+}
+
+/// One x of a curve.
+#[derive(Debug, PartialEq)]
+struct Point {
+    x: f64,
+    ys: Vec<f64>,
+}
+
+/// Writes the script. With a file, the data goes beside it (`x.plot`, `x.dat`) and the script draws `x.ps` and `x.eps` when it
+/// is run; without, the data is in the script.
+pub fn write(
+    table: &mut Table,
+    selection: &Selection,
+    picture: &Picture<'_>,
+    file: Option<&Path>,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
+    let default_x = if table.header().find("message_bytes").is_some() { "message_bytes" } else { "iteration" };
+    let x = picture.x.unwrap_or(default_x);
+    let y = picture.y.unwrap_or("throughput");
+    let by = picture.by.unwrap_or("test");
+    let mut columns = vec![table.require(x)?, table.require(y)?];
+    if let Some(by) = table.header().find(by).or(picture.by.map(|by| table.require(by)).transpose()?) {
+        columns.push(by);
+    }
+    let rows = Rows::read(table, selection, &columns)?;
+    if let Some(note) = &rows.note {
+        crate::warn(note);
+    }
+    let curves = curves(&rows)?;
+    if curves.is_empty() {
+        let reason = format!("no row that counts has both a {x} and a {y}");
+        return Err(Error::Usage(reason));
+    }
+    let data = data(&curves);
+    let labels = (axis(&rows.columns[0]), axis(&rows.columns[1]));
+    let logarithmic = rows.columns[0].ends_with("_bytes") && curves.iter().flat_map(|(_, c)| c).all(|p| p.x > 0.0);
+    let script = |source: &str, finish: &str| {
+        let mut script = format!(
+            "# gnuplot script; run it with: gnuplot -persist FILE\n{source}set key left top\nset xlabel {}\nset ylabel \
+             {}\nset grid\n",
+            quoted(&labels.0),
+            quoted(&labels.1),
+        );
+        if logarithmic {
+            script.push_str("set logscale x 2\n");
+        }
+        script.push_str("plot ");
+        for (index, (name, _)) in curves.iter().enumerate() {
+            let more = if index + 1 < curves.len() { ", \\\n     " } else { "\n" };
+            let _ = write!(
+                script,
+                "DATA index {index} using 1:2:3:4 with yerrorlines title {}{more}",
+                quoted(if name.is_empty() { &labels.1 } else { name })
+            );
+        }
+        script + finish
+    };
+    match file {
+        None => {
+            let inline = format!("$data << EOD\n{data}EOD\n");
+            output.write_all(script(&inline, "").replace("DATA index", "$data index").as_bytes())?;
+        }
+        Some(path) => {
+            let beside = path.with_extension("dat");
+            if beside == path {
+                return Err(Error::Usage("the script cannot be called .dat: its data is".into()));
+            }
+            let name = |ending: &str| quoted(&path.with_extension(ending).display().to_string());
+            let finish = format!(
+                "pause -1 \"press return\"\nset terminal postscript color\nset output {}\nreplot\nset terminal postscript eps \
+                 color\nset output {}\nreplot\n",
+                name("ps"),
+                name("eps"),
+            );
+            write_whole(&beside, |w| Ok(w.write_all(data.as_bytes())?))?;
+            let text = script("", &finish).replace("DATA index", &format!("{} index", name("dat")));
+            write_whole(path, |w| Ok(w.write_all(text.as_bytes())?))?;
+        }
+    }
+    Ok(())
+}
+
+/// Points of each curve by rising x; rows without either value are no points.
+fn curves(rows: &Rows) -> Result<Vec<(String, Vec<Point>)>, Error> {
+    let mut curves: Vec<(String, Vec<Point>)> = Vec::new();
+    for row in &rows.rows {
+        let (Some(x), Some(y)) = (rows.number(row, 0)?, rows.number(row, 1)?) else { continue };
+        let name = if rows.columns.len() > 2 { row.get(2) } else { "" };
+        let at = curves.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
+            curves.push((name.to_owned(), Vec::new()));
+            curves.len() - 1
+        });
+        let points = &mut curves[at].1;
+        match points.binary_search_by(|p| p.x.total_cmp(&x)) {
+            Ok(found) => points[found].ys.push(y),
+            Err(place) => points.insert(place, Point { x, ys: vec![y] }),
+        }
+    }
+    Ok(curves)
+}
+
+/// Blocks that gnuplot calls indices: `x median smallest largest n`.
+fn data(curves: &[(String, Vec<Point>)]) -> String {
+    let mut out = String::new();
+    for (name, points) in curves {
+        let _ = writeln!(out, "# {}\n# x median smallest largest n", name.replace('\n', " "));
+        for point in points {
+            let mut ys = point.ys.clone();
+            ys.sort_by(f64::total_cmp);
+            let n = ys.len();
+            let median = if n % 2 == 1 { ys[n / 2] } else { f64::midpoint(ys[n / 2 - 1], ys[n / 2]) };
+            let _ = writeln!(out, "{} {median} {} {} {n}", point.x, ys[0], ys[n - 1]);
+        }
+        out.push_str("\n\n");
+    }
+    out
+}
+
+/// The words on an axis: the quantity and its unit.
+fn axis(column: &str) -> String {
+    match metrics::find(column) {
+        Some(metric) => format!("{} ({})", metric.label, metric.unit.name()),
+        None => column.to_owned(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    // Single quotes: gnuplot reads nothing in them but doubled quotes.
+    format!("'{}'", text.replace('\'', "''").replace('\n', " "))
+}

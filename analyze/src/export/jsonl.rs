@@ -1,0 +1,37 @@
+//! JSON lines: an object per row, without its empty cells.
+
+use std::io::Write;
+
+use schemas::columns::{self, ColumnType};
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+use crate::table::Table;
+
+/// Writes every row as it is read. Numbers keep their digits.
+pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
+    let names: Vec<(String, Option<ColumnType>)> =
+        table.header().names().iter().map(|n| (n.clone(), columns::find(n).map(|c| c.ty))).collect();
+    while let Some(row) = table.next_row()? {
+        let mut object = Map::new();
+        for ((name, ty), cell) in names.iter().zip(row.cells()) {
+            if !cell.is_empty() {
+                object.insert(name.clone(), value(cell, *ty));
+            }
+        }
+        serde_json::to_writer(&mut *output, &object).map_err(|e| Error::Output(e.into()))?;
+        output.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// A registered column is what the registry says; any other is a number where it reads like one of JSON's.
+fn value(cell: &str, ty: Option<ColumnType>) -> Value {
+    match ty {
+        Some(ColumnType::Text | ColumnType::Time) => Value::String(cell.to_owned()),
+        _ => match serde_json::from_str::<Value>(cell) {
+            Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+            _ => Value::String(cell.to_owned()),
+        },
+    }
+}

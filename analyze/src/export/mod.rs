@@ -1,0 +1,64 @@
+//! The results table in other programs' formats. One file per format; each takes a table and writes text.
+
+pub mod benchfmt;
+pub mod gnuplot;
+pub mod jsonl;
+pub mod junit;
+pub mod markdown;
+pub mod openmetrics;
+pub mod rrd;
+
+#[cfg(test)]
+mod tests;
+
+use schemas::metrics::{self, Metric};
+
+use crate::error::Error;
+use crate::table::{Rows, Selection, Table};
+
+/// Columns that tell one measurement from another, in the order in which they are shown as labels.
+const LABELS: &[&str] =
+    &["run_id", "plan", "test", "case", "member", "tag", "from", "to", "direction", "iteration", "stream", "start_s"];
+
+/// The rows that count, with their labels and the metrics that were asked for.
+struct Measurements {
+    rows: Rows,
+    /// Indices into the rows' cells.
+    labels: Vec<usize>,
+    metrics: Vec<(&'static Metric, usize)>,
+}
+
+impl Measurements {
+    /// Reads them. Without names, every registered metric that the table has a column for.
+    fn read(table: &mut Table, selection: &Selection, names: &[String]) -> Result<Self, Error> {
+        let wanted: Vec<&'static Metric> = if names.is_empty() {
+            metrics::METRICS.iter().filter(|m| table.header().find(m.column).is_some()).collect()
+        } else {
+            let find = |name: &String| {
+                metrics::find(name).ok_or_else(|| Error::Usage(format!("-m {name}: there is no metric of that name")))
+            };
+            names.iter().map(find).collect::<Result<_, _>>()?
+        };
+        let mut columns: Vec<usize> = LABELS.iter().filter_map(|l| table.header().find(l)).collect();
+        let labels: Vec<usize> = (0..columns.len()).collect();
+        let mut metrics = Vec::new();
+        for metric in wanted {
+            metrics.push((metric, columns.len()));
+            columns.push(table.require(metric.column)?);
+        }
+        let rows = Rows::read(table, selection, &columns)?;
+        if let Some(note) = &rows.note {
+            crate::warn(note);
+        }
+        // A run's identifier says something only where there are several runs.
+        let differs = |label: &usize| {
+            rows.columns[*label] != "run_id" || rows.rows.iter().any(|r| r.get(*label) != rows.rows[0].get(*label))
+        };
+        let labels = labels.into_iter().filter(differs).collect();
+        Ok(Self { rows, labels, metrics })
+    }
+
+    fn column(&self, index: usize) -> &str {
+        &self.rows.columns[index]
+    }
+}

@@ -1,0 +1,147 @@
+//! Each format against a small table, and against what reads it where that can be said in a line.
+
+use proptest::prelude::*;
+
+use super::{benchfmt, gnuplot, jsonl, junit, markdown, openmetrics, rrd};
+use crate::error::Error;
+use crate::table::{Selection, Table};
+
+const RESULTS: &str = "\
+run_id,plan,test,case,record,iteration,phase,status,error,time,elapsed_s,message_bytes,throughput_bits_per_s,latency_p99_us
+r1,quick,bulk,\"bulk[message_size=64,\"\"x\"\"]\",interval,1,measure,ok,,2026-01-31T12:00:01.5Z,1,64,900.50,
+r1,quick,bulk,\"bulk[message_size=64,\"\"x\"\"]\",interval,1,measure,ok,,2026-01-31T12:00:02.5Z,1,64,1100,
+r1,quick,bulk,\"bulk[message_size=64,\"\"x\"\"]\",iteration,1,measure,ok,,2026-01-31T12:00:02.5Z,2,64,1e3,
+r1,quick,bulk,\"bulk[message_size=64,\"\"x\"\"]\",iteration,2,measure,ok,,2026-01-31T12:00:05Z,2,64,1010,
+r1,quick,bulk,bulk[message_size=128],iteration,1,measure,ok,,2026-01-31T12:00:09Z,2,128,2000,
+r1,quick,rr,rr,iteration,1,measure,failed,\"no | <host>\",2026-01-31T12:00:12Z,,,,
+";
+
+fn table(text: &str) -> Table {
+    Table::from_text("t", text).expect("a table")
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).expect("output");
+    String::from_utf8(out).expect("text")
+}
+
+#[test]
+fn json_lines_keep_every_digit() {
+    let text = written(|out| jsonl::write(&mut table(RESULTS), out));
+    assert_eq!(text.lines().count(), 6);
+    let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!(first["message_bytes"], 64);
+    assert_eq!(first["case"], "bulk[message_size=64,\"x\"]");
+    assert_eq!(first["throughput_bits_per_s"], 900.5);
+    assert!(first.get("error").is_none() && first["time"].is_string());
+}
+
+#[test]
+fn markdown_has_only_columns_with_values() {
+    let text = written(|out| markdown::write(&mut table("a,b,c\n1,,x|y\n2,,z\n"), out));
+    assert_eq!(text, "| a | c |\n| ---: | --- |\n| 1 | x\\|y |\n| 2 | z |\n");
+    assert_eq!(written(|out| markdown::write(&mut table("a,b\n"), out)), "| a | b |\n| --- | --- |\n");
+}
+
+#[test]
+fn openmetrics_families() {
+    let names = ["throughput".to_owned(), "latency.p99".to_owned()];
+    let text = written(|out| openmetrics::write(&mut table(RESULTS), &Selection::default(), &names, out));
+    assert!(text.starts_with("# TYPE plumb_throughput_bits_per_s gauge\n# HELP "), "{text}");
+    assert!(text.contains("case=\"bulk[message_size=64,\\\"x\\\"]\",iteration=\"2\"} 1010\n"), "{text}");
+    // One run needs no identifier; a metric without values has no family.
+    assert!(!text.contains("run_id") && !text.contains("latency") && text.ends_with("# EOF\n"), "{text}");
+    let twice = "case,throughput_bits_per_s\na,1\na,2\n";
+    let error = openmetrics::write(&mut table(twice), &Selection::default(), &names[..1], &mut Vec::new());
+    assert!(error.unwrap_err().to_string().contains("same labels"));
+}
+
+#[test]
+fn benchstat_lines() {
+    let text = written(|out| benchfmt::write(&mut table(RESULTS), &Selection::default(), &[], out));
+    assert!(text.contains("Unit throughput-bit/s better=higher\nUnit latency.p99-us better=lower\n"), "{text}");
+    let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("Benchmark")).collect();
+    // The two iterations have one name, and each line an even number of words after it.
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0], "BenchmarkBulk/message_size=64/\"x\" 1 1e3 throughput-bit/s");
+    assert_eq!(lines[0].split(' ').next(), lines[1].split(' ').next());
+}
+
+#[test]
+fn gnuplot_points_are_medians() {
+    let picture = gnuplot::Picture::default();
+    let text = written(|out| gnuplot::write(&mut table(RESULTS), &Selection::default(), &picture, None, out));
+    assert!(text.contains("\n64 1005 1000 1010 2\n128 2000 2000 2000 1\n"), "{text}");
+    assert!(
+        text.contains("set logscale x 2\nplot $data index 0 using 1:2:3:4 with yerrorlines title 'bulk'\n"),
+        "{text}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("o'sweep.plot");
+    gnuplot::write(&mut table(RESULTS), &Selection::default(), &picture, Some(&path), &mut Vec::new()).unwrap();
+    let script = std::fs::read_to_string(&path).unwrap();
+    assert!(script.contains("o''sweep.dat' index 0") && script.contains("o''sweep.eps'\nreplot\n"), "{script}");
+    assert!(std::fs::read_to_string(folder.path().join("o'sweep.dat")).unwrap().contains("128 2000 2000 2000 1\n"));
+
+    let nothing = gnuplot::write(
+        &mut table("message_bytes,throughput_bits_per_s\n1,\n"),
+        &Selection::default(),
+        &picture,
+        None,
+        &mut Vec::new(),
+    );
+    assert_eq!(nothing.unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn rrdtool_commands() {
+    let text = written(|out| rrd::write(&mut table(RESULTS), &Selection::default(), "throughput", out));
+    let name = "bulk_message_size_64__x";
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].starts_with(&format!("create {name}.rrd --start 1769860800 --step 1 DS:value:GAUGE:10:U:U ")),
+        "{text}"
+    );
+    assert_eq!(lines[1], format!("update {name}.rrd 1769860801.500:900.50"));
+    assert_eq!(lines.len(), 3);
+    let bad = "time,throughput_bits_per_s\nyesterday,1\n";
+    let error = rrd::write(&mut table(bad), &Selection::default(), "throughput", &mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "t:2, column `time`: `yesterday` is no time such as 2026-01-31T12:00:00Z");
+}
+
+#[test]
+fn junit_counts_what_failed() {
+    let text = written(|out| junit::write(&mut table(RESULTS), out));
+    assert!(text.contains("tests=\"4\" skipped=\"0\" failures=\"0\" errors=\"1\""), "{text}");
+    assert!(text.contains("<error message=\"no | &lt;host"), "{text}");
+    let verdicts = "case,assertion,observed,limit,verdict,severity,note\n\
+        bulk,throughput >= 1Gbit/s,5e8,1e9,fail,error,\n\
+        bulk,loss_ratio < 1%,0.02,0.01,fail,warn,\n\
+        rr,latency.p99 < 80us,,80,inconclusive,error,too few\n\
+        rr,retransmits == 0,0,0,pass,error,\n";
+    let text = written(|out| junit::write(&mut table(verdicts), out));
+    assert!(text.contains("tests=\"4\" skipped=\"2\" failures=\"1\" errors=\"0\""), "{text}");
+    assert!(text.contains("observed 5e8, limit 1e9"), "{text}");
+    assert!(junit::write(&mut table("a\n1\n"), &mut Vec::new()).is_err());
+}
+
+proptest! {
+    #[test]
+    fn json_lines_read_back(cells in proptest::collection::vec(("\\PC{0,12}", 0u64..), 1..8)) {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(["case", "bytes_sent"]).unwrap();
+        for (case, bytes) in &cells {
+            writer.write_record([case.as_str(), &bytes.to_string()]).unwrap();
+        }
+        let csv = String::from_utf8(writer.into_inner().unwrap()).unwrap();
+        let text = written(|out| jsonl::write(&mut table(&csv), out));
+        let back: Vec<(String, u64)> = text
+            .lines()
+            .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap())
+            .map(|v| (v.get("case").map_or("", |c| c.as_str().unwrap()).to_owned(), v["bytes_sent"].as_u64().unwrap()))
+            .collect();
+        prop_assert_eq!(back, cells);
+    }
+}

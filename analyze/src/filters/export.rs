@@ -1,0 +1,97 @@
+//! `export`: the results table in other programs' formats.
+
+use std::io::Write;
+
+use crate::error::{Error, Verdict};
+use crate::export::{benchfmt, gnuplot, jsonl, junit, markdown, openmetrics, rrd};
+use crate::table::{InputArgs, OutputArgs, Selection, Table};
+
+/// Write results in another program's format.
+///
+/// jsonl, md: every row as it is. openmetrics (for a textfile collector), benchfmt (for Go's benchstat), gnuplot (script and
+/// data, as hpcbench's -P wrote them), rrd (commands for `rrdtool -`): the rows that count. junit: a test case per assertion
+/// of a `verdicts` table, or per iteration of a results table.
+///
+/// jsonl streams; the others are written when the input has been read.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  plumb run plans/quick.yaml | plumb export --to jsonl | head -n 1
+  plumb export --to benchfmt old.csv > old.txt; plumb export --to benchfmt new.csv > new.txt; benchstat old.txt new.txt
+  plumb export --to gnuplot -o sweep.plot results.csv && gnuplot sweep.plot
+  plumb export --to rrd -m throughput results.csv | rrdtool -
+  plumb gate --assert 'throughput >= 1Gbit/s' -f csv results.csv | plumb export --to junit -o junit.xml
+
+Exit codes: 0; 2 the command line is wrong; 3 the table could not be read (which file, which line, why).")]
+pub struct Args {
+    /// The format.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: To,
+    /// Metrics to write (openmetrics, benchfmt, rrd). Default: those that have values; for rrd, throughput.
+    #[arg(short, long = "metric", value_name = "METRIC", value_delimiter = ',')]
+    metrics: Vec<String>,
+    /// gnuplot: column of the horizontal axis. Default: message_bytes, else iteration.
+    #[arg(short, value_name = "COLUMN")]
+    x: Option<String>,
+    /// gnuplot: column of the vertical axis. Default: throughput.
+    #[arg(short, value_name = "COLUMN")]
+    y: Option<String>,
+    /// gnuplot: a curve for each value of this column. Default: test.
+    #[arg(long, value_name = "COLUMN")]
+    by: Option<String>,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+/// The formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum To {
+    /// JSON lines
+    Jsonl,
+    /// A Markdown table
+    Md,
+    /// OpenMetrics text
+    Openmetrics,
+    /// Go's benchmark format, for benchstat
+    Benchfmt,
+    /// A gnuplot script with its data
+    Gnuplot,
+    /// Commands for `rrdtool -`
+    Rrd,
+    /// JUnit XML
+    Junit,
+}
+
+/// Runs the filter.
+pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    if args.to != To::Gnuplot && (args.x.is_some() || args.y.is_some() || args.by.is_some()) {
+        return Err(Error::Usage("-x, -y and --by are for --to gnuplot".into()));
+    }
+    if !args.metrics.is_empty() && !matches!(args.to, To::Openmetrics | To::Benchfmt | To::Rrd) {
+        return Err(Error::Usage("-m is for --to openmetrics, benchfmt and rrd".into()));
+    }
+    let mut table = Table::open(&args.input)?;
+    if args.to == To::Gnuplot {
+        let picture = gnuplot::Picture { x: args.x.as_deref(), y: args.y.as_deref(), by: args.by.as_deref() };
+        // Two files, written together: it sees to them itself.
+        gnuplot::write(&mut table, &args.selection, &picture, args.output.output.as_deref(), output)?;
+        return Ok(Verdict::Ok);
+    }
+    args.output.write(output, |w| match args.to {
+        To::Jsonl => jsonl::write(&mut table, w),
+        To::Md => markdown::write(&mut table, w),
+        To::Openmetrics => openmetrics::write(&mut table, &args.selection, &args.metrics, w),
+        To::Benchfmt => benchfmt::write(&mut table, &args.selection, &args.metrics, w),
+        To::Junit => junit::write(&mut table, w),
+        To::Gnuplot | To::Rrd => match args.metrics.as_slice() {
+            [] => rrd::write(&mut table, &args.selection, "throughput", w),
+            [metric] => rrd::write(&mut table, &args.selection, metric, w),
+            _ => Err(Error::Usage("--to rrd writes one metric: give one -m".into())),
+        },
+    })?;
+    Ok(Verdict::Ok)
+}
