@@ -54,11 +54,11 @@ fn every_place_exists() {
                 columns += 1;
             } else if let Some((_, fact)) = place.split_once(".facts.") {
                 assert!(facts.get(fact).is_some(), "{name}: HostFacts has no `{fact}`");
-            } else if let Some((_, fact)) = place.split_once(".nic.") {
+            } else if let Some((_, fact)) = place.split_once("_nic.") {
                 assert!(nic.get(fact).is_some(), "{name}: NicFacts has no `{fact}`");
             } else {
                 let known =
-                    ["options[].", "plan.resolved", "command_line", "hosts.<from>.address", "hosts.<to>.address"];
+                    ["plans[].resolved", "argv", "cases.<case_id>.near_options[].", "cases.<case_id>.far_options[]."];
                 assert!(known.iter().any(|k| place.starts_with(k)), "{name}: run.json has no `{place}`");
             }
         }
