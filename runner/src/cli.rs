@@ -1,6 +1,7 @@
 //! The command line: every subcommand with its arguments, and the way to the part that does the work.
 
-mod check;
+pub(crate) mod check;
+mod run;
 mod schema;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
@@ -39,6 +40,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run plans and write their results.
+    #[command(after_help = run::EXAMPLES)]
+    Run(Box<run::Args>),
     /// Check plans and list their cases.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
@@ -73,6 +77,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 impl Command {
     fn run(self) -> Result<Exit, Error> {
         match self {
+            Self::Run(args) => run::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Schema(args) => schema::run(&args),
             Self::Filter(filter) => {

@@ -4,8 +4,13 @@
 //! no sockets.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod cli;
 pub mod error;
+pub mod gate;
+pub mod hosts;
 pub mod plan;
+pub mod schedule;
+pub mod signals;
 pub mod sinks;
 pub mod style;

@@ -12,5 +12,5 @@ pub mod plot;
 pub(crate) mod samples;
 pub mod steady;
 pub mod table;
-pub(crate) mod verdicts;
+pub mod verdicts;
 pub mod window;

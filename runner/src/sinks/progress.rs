@@ -148,6 +148,11 @@ impl Progress {
         }
     }
 
+    /// Text that says itself what it is, such as rendered diagnostics; shown always.
+    pub fn plain(&self, text: &str) {
+        self.print(text);
+    }
+
     /// Something to act on; shown always.
     pub fn warn(&self, text: &str) {
         self.print(&format!("{}warning:{} {text}", style::WARNING, style::WARNING.render_reset()));

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use anstyle::Style;
 use netcore::spec::Pattern;
 use schemas::{
     columns::Row,
@@ -15,7 +16,7 @@ use crate::style;
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
-    lines: Vec<Vec<String>>,
+    lines: Vec<(Style, Vec<String>)>,
     /// Columns whose cells stand to the right.
     right: Vec<usize>,
 }
@@ -29,35 +30,43 @@ impl Table {
 
     /// Adds a line.
     pub fn push(&mut self, line: Vec<String>) {
-        self.lines.push(line);
+        self.push_styled(Style::new(), line);
+    }
+
+    /// Adds a line whose first cell has a style.
+    pub fn push_styled(&mut self, style: Style, line: Vec<String>) {
+        self.lines.push((style, line));
     }
 
     /// Writes it, two spaces in and two between the columns.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let widths: Vec<usize> = (0..self.head.len())
             .map(|i| {
-                let cells = self.lines.iter().filter_map(|l| l.get(i)).chain(self.head.get(i));
+                let cells = self.lines.iter().filter_map(|(_, l)| l.get(i)).chain(self.head.get(i));
                 cells.map(|c| c.width()).max().unwrap_or(0)
             })
             .collect();
-        let line = |cells: &[String]| {
+        let line = |style: Style, cells: &[String]| {
             let mut text = String::new();
             for (i, (cell, width)) in cells.iter().zip(&widths).enumerate() {
                 let pad = " ".repeat(width - cell.width());
+                let first = if i == 0 { style } else { Style::new() };
+                let cell = format!("{first}{cell}{}", first.render_reset());
                 text.push_str("  ");
                 if self.right.contains(&i) {
                     text.push_str(&pad);
-                    text.push_str(cell);
+                    text.push_str(&cell);
                 } else {
-                    text.push_str(cell);
+                    text.push_str(&cell);
                     text.push_str(&pad);
                 }
             }
             text.trim_end().to_owned()
         };
-        writeln!(out, "{}{}{}", style::HEAD, line(&self.head), style::HEAD.render_reset())?;
-        for cells in &self.lines {
-            writeln!(out, "{}", line(cells))?;
+        let head = line(Style::new(), &self.head);
+        writeln!(out, "{}{head}{}", style::HEAD, style::HEAD.render_reset())?;
+        for (style, cells) in &self.lines {
+            writeln!(out, "{}", line(*style, cells))?;
         }
         Ok(())
     }

@@ -1,0 +1,105 @@
+//! `plumb run`: plans in, rows out.
+
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+};
+
+use clap::ValueEnum;
+
+use super::Selection;
+use crate::{
+    campaign::{self, Options},
+    error::{Error, Exit},
+    plan::{self, Format},
+    signals::Interrupts,
+    sinks::progress::{Mode, Progress},
+};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  plumb run plans/quick.yaml
+  plumb run plans/message-size.yaml -o sizes.csv
+  plumb run lab.yaml --host server=b.lab --key-file lab.key -o lab.csv
+  plumb run lab.yaml --only 'bulk*' --set duration=1s
+  plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
+
+Rows go to FILE with -o, else to standard output when that is a pipe or a file; on a terminal the summary is shown there
+instead. Progress, notes and errors go to standard error.
+
+SIGINT, SIGTERM and SIGALRM end the measurement early but whole: what was measured is written and summed up. The exit
+code is 130 after SIGINT and 143 after SIGTERM; SIGALRM is a timer's way to end a long run and changes no exit code
+(timeout -s ALRM 60 plumb run …). A second SIGINT ends it at once.";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Plans to run, one after the other, into one table; `-` is standard input.
+    #[arg(required = true, value_name = "PLAN")]
+    plans: Vec<String>,
+    /// Write the rows to FILE, and what is known about the run beside it (results.csv → results.run.json).
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Key of the far ends that require one; a plan's hosts.NAME.key_file goes first.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Show progress: a line that rewrites itself on a terminal and plain lines elsewhere, that line always, or nothing.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    progress: When,
+    /// A line on standard error per interval of a running measurement.
+    #[arg(long)]
+    interim: bool,
+}
+
+/// When to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+pub fn run(args: &Args) -> Result<Exit, Error> {
+    let options = args.selection.options();
+    let mut plans = Vec::new();
+    let mut wrong = String::new();
+    for path in &args.plans {
+        match plan::load(path, &options) {
+            Ok(plan) => plans.push(plan),
+            Err(diagnostics) => wrong.push_str(&diagnostics.render(Format::Human)),
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(Error::Plan(wrong));
+    }
+    let interrupts = Interrupts::install().map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let mode = match args.progress {
+        When::Auto => Mode::auto(),
+        When::Always => Mode::Line,
+        When::Never => Mode::Silent,
+    };
+    let terminal = std::io::stdout().is_terminal();
+    let options = Options {
+        output: args.output.clone(),
+        stdout_rows: args.output.is_none() && !terminal,
+        key_file: args.key_file.clone(),
+        interim: args.interim,
+        overrides: overrides(&args.selection),
+    };
+    let outcome = campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode))?;
+    if options.stdout_rows {
+        // There is no room there for a summary, and whoever reads rows makes his own; a verdict must be seen.
+        outcome.write_verdicts(&mut anstream::stderr().lock())?;
+    } else {
+        let mut out = anstream::stdout().lock();
+        outcome.write_summary(&mut out)?;
+        out.flush().map_err(Error::output("standard output"))?;
+    }
+    Ok(outcome.exit(&interrupts))
+}
+
+fn overrides(selection: &Selection) -> Vec<String> {
+    let with = |flag: &str, values: &[String]| values.iter().map(|v| format!("{flag} {v}")).collect::<Vec<_>>();
+    [with("--set", &selection.sets), with("--only", &selection.only), with("--host", &selection.hosts)].concat()
+}

@@ -1,0 +1,167 @@
+//! Expectations → verdicts → exit code.
+
+use std::{io::Write, path::Path};
+
+use analyze::{
+    filters::verdicts::{self, Format},
+    judge::{self, Judge, Judgement, VerdictRow},
+};
+use schemas::metrics::{METRICS, Metric};
+
+use crate::{
+    error::{Error, Exit},
+    plan::{
+        Plan,
+        case::{self, Case},
+        model::{self, Level, OnUncertain, Scope},
+    },
+    schedule::{
+        rows::{self, window::Way},
+        run::{Finished, Values},
+        step::Step,
+    },
+    sinks::run_json::replace,
+};
+
+/// All verdicts of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Verdicts {
+    rows: Vec<VerdictRow>,
+    inconclusive_fails: bool,
+}
+
+/// Judges every assertion of a case.
+#[must_use]
+pub fn judge(plan: &Plan, case: &Case, step: &Step, finished: &Finished) -> Verdicts {
+    let mut rows = Vec::new();
+    // What was skipped on purpose promised nothing.
+    if step.skip.is_none() {
+        for assertion in &case.asserts {
+            rows.extend(of_assertion(case, step, finished, assertion));
+        }
+    }
+    let inconclusive_fails = plan.gate.on_inconclusive == Some(OnUncertain::Fail);
+    Verdicts { rows, inconclusive_fails }
+}
+
+fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case::Assertion) -> Vec<VerdictRow> {
+    let detail = &assertion.detail;
+    let statement = &detail.that.0;
+    let how = match detail.judge {
+        Some(model::Judge::Point) => Judge::Point,
+        Some(model::Judge::Ci) | None => Judge::Ci,
+    };
+    let member = match &detail.member {
+        Some(name) => step.members.iter().position(|m| m.identity.member.as_deref() == Some(name.as_str())),
+        None => Some(0),
+    };
+    let Some(member) = member else { return Vec::new() };
+    let direction = step.members[member].spec.direction;
+    let no_values = Vec::new();
+    let of_way = |way: Way| finished.values.get(&(member, way)).unwrap_or(&no_values);
+    let all = rows::ways(direction);
+    let total = all.last().copied().unwrap_or(Way::Forward);
+    let subjects: Vec<(String, &Vec<Values>)> = match detail.scope.unwrap_or(Scope::Total) {
+        Scope::Total => vec![(String::new(), of_way(total))],
+        Scope::Direction => all
+            .iter()
+            .filter(|w| all.len() == 1 || **w != Way::Both)
+            .map(|w| (format!(" ({})", w.name()), of_way(*w)))
+            .collect(),
+        Scope::Stream => {
+            let streams = finished.streams.iter().filter(|((m, _), _)| *m == member);
+            let streams: Vec<_> = streams.map(|((_, s), v)| (format!(" (stream {s})"), v)).collect();
+            if streams.is_empty() { vec![(String::new(), of_way(total))] } else { streams }
+        }
+    };
+    let observations = finished
+        .summaries
+        .iter()
+        .find(|(m, way, _)| *m == member && *way == total)
+        .and_then(|(_, _, row)| row.transactions);
+    subjects
+        .into_iter()
+        .map(|(what, values)| {
+            let samples: Vec<f64> = values.iter().filter_map(|v| value_of(statement.metric, v)).collect();
+            let mut judgement = judge::judge(statement, &samples, observations, step.policy.level, how);
+            if let Some(fault) = finished.failed.as_ref().filter(|_| samples.is_empty()) {
+                judgement.reason = Some(format!("the case failed: {}", fault.message));
+            }
+            verdict(case, step, member, &what, assertion, &judgement)
+        })
+        .collect()
+}
+
+/// The value of a metric in one iteration.
+fn value_of(metric: &Metric, values: &Values) -> Option<f64> {
+    METRICS.iter().position(|m| m.name == metric.name).and_then(|i| values[i])
+}
+
+fn verdict(
+    case: &Case,
+    step: &Step,
+    member: usize,
+    what: &str,
+    assertion: &case::Assertion,
+    judgement: &Judgement,
+) -> VerdictRow {
+    let severity = match assertion.severity {
+        Level::Error => judge::Severity::Error,
+        Level::Warn => judge::Severity::Warn,
+    };
+    let place = &assertion.place;
+    VerdictRow {
+        case_id: case.id.clone(),
+        case: format!("{}{what}", case.name),
+        member: step.members[member].identity.member.clone().unwrap_or_default(),
+        file: place.file.clone(),
+        line: Some(place.line as u64),
+        column: Some(place.column as u64),
+        ..VerdictRow::of(&assertion.detail.that.0, judgement, severity)
+    }
+}
+
+impl Verdicts {
+    /// Adds those of another case.
+    pub fn add(&mut self, mut other: Self) {
+        self.rows.append(&mut other.rows);
+        self.inconclusive_fails |= other.inconclusive_fails;
+    }
+
+    /// Their rows, in the order of the cases.
+    #[must_use]
+    pub fn rows(&self) -> &[VerdictRow] {
+        &self.rows
+    }
+
+    fn has(&self, verdict: &str) -> bool {
+        self.rows.iter().any(|r| r.verdict == verdict && r.severity == "error")
+    }
+
+    /// What they mean for the exit code.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        if self.has("fail") {
+            Exit::Failed
+        } else if self.inconclusive_fails && self.has("inconclusive") {
+            Exit::Inconclusive
+        } else {
+            Exit::Success
+        }
+    }
+
+    /// The table for people, and one line that counts; nothing where nothing was judged.
+    pub fn write_table(&self, out: &mut dyn Write) -> Result<(), Error> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        Ok(verdicts::write(&self.rows, Format::Text, out)?)
+    }
+
+    /// Writes the `verdicts` table.
+    pub fn write_csv(&self, path: &Path) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        verdicts::csv(&self.rows, &mut bytes)?;
+        replace(path, &bytes).map_err(Error::output(path.display()))
+    }
+}

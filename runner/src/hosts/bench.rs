@@ -1,0 +1,140 @@
+//! One iteration: sessions are taken, tests made ready, started at one instant and waited for.
+
+use std::{thread, time::Duration};
+
+use netcore::{
+    client::{ClientError, DataAddresses, Observer, Outcome, Prepared, RunningTest, Session, conduct},
+    control::{message::FaultCode, stop::StopFlag},
+    measure::clock::monotonic_ns,
+    spec::TestSpec,
+};
+
+use super::{Hosts, watch::Watch};
+use crate::{
+    plan::case::Endpoint,
+    schedule::{
+        run::{Bench, Fault, Measured, Reports},
+        step::{Member, Step},
+    },
+    sinks::progress::Progress,
+};
+
+/// How often the display moves while a test runs that has no intervals of its own.
+const DISPLAY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often interim results come where they are asked for and the plan has no interval.
+const INTERIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Telling a member when to start takes a message and a thread: the common instant leaves that much per member.
+const LEAD_PER_MEMBER_NS: u64 = 500_000;
+
+/// The sessions of one member.
+struct Seat {
+    near: Option<Session>,
+    far: Session,
+    addresses: DataAddresses,
+    spec: TestSpec,
+}
+
+impl Bench for Hosts {
+    fn measure(&mut self, step: &Step, progress: &mut Progress) -> Result<Measured, Fault> {
+        let mut seats = Vec::with_capacity(step.members.len());
+        for member in &step.members {
+            seats.push(self.seat(member, step.grace, progress).map_err(|e| fault(&e))?);
+        }
+        // After a fault the sessions are dropped with the seats: what state they are in is anybody's guess.
+        let measured = match seats.as_mut_slice() {
+            [seat] => {
+                let mut watch = Watch::new(progress, &seat.spec, &step.name, self.interim);
+                alone(seat, &mut watch, &self.stop)
+            }
+            seats => together(seats, &self.stop),
+        }
+        .map_err(|e| fault(&e))?;
+        for (member, seat) in step.members.iter().zip(seats) {
+            self.give_back(&member.to, step.grace, seat.far);
+            if let Some(near) = seat.near {
+                self.give_back(&member.from, step.grace, near);
+            }
+        }
+        Ok(measured)
+    }
+}
+
+impl Hosts {
+    fn seat(&mut self, member: &Member, grace: Duration, progress: &Progress) -> Result<Seat, ClientError> {
+        let near_is_here = self.places.get(&member.from).is_none_or(|p| p.target.is_none());
+        let near = if near_is_here { None } else { Some(self.session(&member.from, grace)?) };
+        let far = self.session(&member.to, grace)?;
+        let data = |end: &Endpoint| self.places.get(end).and_then(|p| p.data);
+        let addresses = DataAddresses { far: data(&member.to), ..DataAddresses::default() };
+        let mut spec = member.spec.clone();
+        spec.interim |= self.interim;
+        if spec.phases.interval_ns == 0 {
+            let every = if self.interim {
+                INTERIM_INTERVAL
+            } else if near_is_here && progress.is_live() {
+                DISPLAY_INTERVAL
+            } else {
+                Duration::ZERO
+            };
+            spec.phases.interval_ns = u64::try_from(every.as_nanos()).unwrap_or(0);
+        }
+        Ok(Seat { near, far, addresses, spec })
+    }
+}
+
+impl Seat {
+    fn prepare(&mut self) -> Result<Prepared<'_>, ClientError> {
+        match &mut self.near {
+            None => self.far.prepare(&self.spec, &self.addresses),
+            Some(near) => conduct(near, &mut self.far, &self.spec, &self.addresses),
+        }
+    }
+}
+
+fn alone(seat: &mut Seat, watch: &mut dyn Observer, stop: &StopFlag) -> Result<Measured, ClientError> {
+    let outcome = seat.prepare()?.start(None)?.wait(watch, stop)?;
+    let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
+    Ok(Measured { members: vec![reports(outcome)], start_skew })
+}
+
+/// Prepares every member, then starts them all at one instant. Nothing is said to any host between that instant's
+/// announcement and the end of the last measurement.
+fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError> {
+    let warmups: Vec<u64> = seats.iter().map(|s| s.spec.phases.warmup_ns).collect();
+    let prepared: Vec<Prepared<'_>> = seats.iter_mut().map(Seat::prepare).collect::<Result<_, _>>()?;
+    let lead = prepared.iter().map(Prepared::lead).max().unwrap_or_default();
+    let t0_ns = monotonic_ns()
+        + u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX / 2)
+        + LEAD_PER_MEMBER_NS * prepared.len() as u64;
+    let running: Vec<RunningTest<'_>> = prepared.into_iter().map(|p| p.start(Some(t0_ns))).collect::<Result<_, _>>()?;
+    let outcomes: Vec<Outcome> = thread::scope(|scope| {
+        let waiting: Vec<_> = running.into_iter().map(|test| scope.spawn(move || test.wait(&mut (), stop))).collect();
+        let join =
+            |w: thread::ScopedJoinHandle<'_, _>| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        waiting.into_iter().map(join).collect::<Result<_, _>>()
+    })?;
+    // The load is meant to begin at t0 everywhere; a member's measure phase begins its own warm-up later.
+    let starts: Vec<u64> = outcomes
+        .iter()
+        .zip(warmups)
+        .flat_map(|(o, warmup)| [o.near_start_ns, o.far_start_ns].map(|s| s.map(|s| s.saturating_sub(warmup))))
+        .flatten()
+        .collect();
+    let start_skew = starts.iter().max().zip(starts.iter().min()).map(|(a, b)| Duration::from_nanos(a - b));
+    Ok(Measured { members: outcomes.into_iter().map(reports).collect(), start_skew })
+}
+
+fn reports(outcome: Outcome) -> Reports {
+    Reports { near: outcome.near, far: outcome.far }
+}
+
+fn fault(error: &ClientError) -> Fault {
+    let timeout = match error {
+        ClientError::Silent { .. } => true,
+        ClientError::Fault { fault, .. } => fault.code == FaultCode::TimedOut,
+        _ => false,
+    };
+    Fault { timeout, message: error.to_string() }
+}

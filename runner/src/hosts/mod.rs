@@ -1,0 +1,159 @@
+//! Where far ends come from: the daemon inside this process, and those on other hosts.
+//!
+//! - [`targets`]: from the plan's inventory to addresses
+//! - [`bench`]: one iteration, on sessions that are kept open between iterations
+//! - [`watch`]: what is shown of a running measurement
+
+pub mod bench;
+pub mod targets;
+pub mod watch;
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use netcore::{
+    client::{ClientError, Session, Target},
+    control::{key::Key, stop::StopFlag},
+    daemon::{Daemon, Embedded, EmbeddedOptions},
+    measure::host::HostFacts,
+};
+
+use schemas::units::{Unit, human};
+
+use crate::{
+    error::Error,
+    plan::case::{Endpoint, Plan},
+    schedule::step::Step,
+    sinks::run_json::HostRecord,
+};
+use targets::Place;
+
+/// The hosts of a run: reachable, greeted, and ready for sessions.
+pub struct Hosts {
+    places: BTreeMap<Endpoint, Place>,
+    /// Open sessions that no test uses at the moment, by end, and by the grace they were opened with.
+    idle: BTreeMap<(Endpoint, Duration), Vec<Session>>,
+    /// Facts for `run.json`, by name.
+    records: BTreeMap<String, HostRecord>,
+    stop: StopFlag,
+    interim: bool,
+    /// Lives as long as the run.
+    embedded: Option<Embedded>,
+}
+
+impl Hosts {
+    /// Starts the embedded daemon if a step needs it, and greets the daemon of every host that takes part, so that what
+    /// cannot be reached is known before anything is measured.
+    pub fn open(
+        plan: &Plan,
+        steps: &[Step],
+        key_file: Option<&Path>,
+        interim: bool,
+        stop: &StopFlag,
+    ) -> Result<Self, Error> {
+        let default_key = key_file.map(Key::load).transpose().map_err(|e| Error::Measurement(e.to_string()))?;
+        let mut hosts = Self {
+            places: BTreeMap::new(),
+            idle: BTreeMap::new(),
+            records: BTreeMap::new(),
+            stop: stop.clone(),
+            interim,
+            embedded: None,
+        };
+        let ends = || steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members);
+        for member in ends() {
+            for end in [&member.from, &member.to] {
+                if hosts.places.contains_key(end) {
+                    continue;
+                }
+                let place = match end {
+                    Endpoint::Local => Place::here(),
+                    Endpoint::Embedded => hosts.embed()?,
+                    Endpoint::Host(name) => targets::of_host(name, plan.host(end), default_key.as_ref())?,
+                };
+                hosts.places.insert(end.clone(), place);
+            }
+        }
+        hosts.greet()?;
+        Ok(hosts)
+    }
+
+    /// A daemon inside this process, on loopback, with a key that nobody else has.
+    fn embed(&mut self) -> Result<Place, Error> {
+        let embedded = Daemon::spawn_embedded(EmbeddedOptions::default())
+            .map_err(|e| Error::Measurement(format!("the embedded daemon did not start: {e}")))?;
+        let place = Place { target: Some(embedded.target("embedded")), data: None };
+        self.embedded = Some(embedded);
+        Ok(place)
+    }
+
+    fn greet(&mut self) -> Result<(), Error> {
+        self.records.insert(
+            "local".into(),
+            HostRecord {
+                control: None,
+                tool_version: env!("CARGO_PKG_VERSION").into(),
+                facts: HostFacts::collect(),
+                clock: None,
+            },
+        );
+        let ends: Vec<Endpoint> =
+            self.places.iter().filter(|(_, p)| p.target.is_some()).map(|(e, _)| e.clone()).collect();
+        for end in ends {
+            let session =
+                self.session(&end, crate::schedule::from_plan::GRACE).map_err(|e| Error::Measurement(e.to_string()))?;
+            let peer = session.peer();
+            self.records.insert(
+                end.name().to_owned(),
+                HostRecord {
+                    control: Some(session.host().control.clone()),
+                    tool_version: peer.tool_version.clone(),
+                    facts: peer.host.clone(),
+                    clock: Some(peer.clock),
+                },
+            );
+            self.give_back(&end, crate::schedule::from_plan::GRACE, session);
+        }
+        Ok(())
+    }
+
+    /// An open session with the daemon of that end: one that is idle, or a new one.
+    fn session(&mut self, end: &Endpoint, grace: Duration) -> Result<Session, ClientError> {
+        if let Some(session) = self.idle.get_mut(&(end.clone(), grace)).and_then(Vec::pop) {
+            return Ok(session);
+        }
+        let mut target =
+            self.places.get(end).and_then(|p| p.target.clone()).unwrap_or_else(|| Target::new(end.name(), end.name()));
+        target.timeouts.grace = grace;
+        Session::connect(&target)
+    }
+
+    fn give_back(&mut self, end: &Endpoint, grace: Duration, session: Session) {
+        self.idle.entry((end.clone(), grace)).or_default().push(session);
+    }
+
+    /// Facts about every machine that takes part, by name.
+    pub fn take_records(&mut self) -> BTreeMap<String, HostRecord> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// `checking 2 hosts … a: 6.12.0 · b: 6.12.0 · clock of b off by 38 µs (± 4 µs)`; none where all is in this process.
+    #[must_use]
+    pub fn checked(&self) -> Option<String> {
+        let remote: Vec<_> =
+            self.records.iter().filter(|(n, _)| !["local", "embedded"].contains(&n.as_str())).collect();
+        if remote.is_empty() {
+            return None;
+        }
+        let us = |ns: u64| human(Unit::Microseconds, ns as f64 / 1000.0);
+        let words = remote.iter().map(|(name, host)| {
+            let kernel = host.facts.kernel_release.as_deref().unwrap_or("kernel unknown");
+            let clock = host.clock.map_or_else(String::new, |c| {
+                format!(", clock {} from ours (± {})", us(c.wall_offset_ns.unsigned_abs()), us(c.bound_ns))
+            });
+            format!("{name}: {kernel}{clock}")
+        });
+        let all: Vec<String> = words.collect();
+        let plural = if all.len() == 1 { "" } else { "s" };
+        Some(format!("{} host{plural} ready · {}", all.len(), all.join(" · ")))
+    }
+}

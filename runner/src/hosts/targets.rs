@@ -1,0 +1,93 @@
+//! From the plan's inventory to addresses.
+
+use std::net::{IpAddr, ToSocketAddrs};
+
+use netcore::{client::Target, control::key::Key};
+
+use crate::{error::Error, plan::model::Host};
+
+/// Where an end of a test is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its daemon; `None`: this process.
+    pub target: Option<Target>,
+    /// Where the traffic goes, if elsewhere than to the daemon.
+    pub data: Option<IpAddr>,
+}
+
+impl Place {
+    /// This process.
+    #[must_use]
+    pub fn here() -> Self {
+        Self { target: None, data: None }
+    }
+}
+
+/// The daemon of a host of the inventory.
+pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Result<Place, Error> {
+    let fault = |message: String| Err(Error::Measurement(message));
+    let Some(host) = host else {
+        return fault(format!("host `{name}` is in no inventory: give --host {name}=ADDRESS"));
+    };
+    let Some(control) = host.control.clone().or_else(|| host.address.clone()) else {
+        return fault(format!(
+            "host `{name}` has no address: set hosts.{name}.address in the plan, or give --host {name}=ADDRESS"
+        ));
+    };
+    let mut target = Target::new(name, bracketed(&control));
+    target.key = match &host.key_file {
+        Some(path) => Some(Key::load(path).map_err(|e| Error::Measurement(format!("host `{name}`: {e}")))?),
+        None => default_key.cloned(),
+    };
+    // The daemon is often on a management network: then the traffic has an address of its own.
+    let data = match (&host.control, &host.address) {
+        (Some(_), Some(address)) => Some(resolve(name, address)?),
+        _ => None,
+    };
+    Ok(Place { target: Some(target), data })
+}
+
+/// An IPv6 address without brackets looks like `host:port` with a strange host.
+fn bracketed(control: &str) -> String {
+    match control.parse::<std::net::Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => control.to_owned(),
+    }
+}
+
+fn resolve(name: &str, address: &str) -> Result<IpAddr, Error> {
+    if let Ok(address) = address.parse() {
+        return Ok(address);
+    }
+    let fault =
+        |what: String| Error::Measurement(format!("the address `{address}` of host `{name}` was not found: {what}"));
+    let mut all = (address, 0).to_socket_addrs().map_err(|e| fault(e.to_string()))?;
+    all.next().map(|a| a.ip()).ok_or_else(|| fault("no address came back".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_and_data_may_differ() {
+        let host = Host { address: Some("10.0.0.2".into()), control: Some("192.0.2.1:999".into()), ..Host::default() };
+        let place = of_host("b", Some(&host), None).unwrap();
+        assert_eq!(place.target.unwrap().control, "192.0.2.1:999");
+        assert_eq!(place.data, Some("10.0.0.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_bare_address_serves_for_both() {
+        let host = Host { address: Some("2001:db8::1".into()), ..Host::default() };
+        let place = of_host("b", Some(&host), None).unwrap();
+        assert_eq!(place.target.unwrap().control, "[2001:db8::1]");
+        assert_eq!(place.data, None);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_remedy() {
+        let error = of_host("b", Some(&Host::default()), None).unwrap_err().to_string();
+        assert!(error.contains("--host b=ADDRESS"), "{error}");
+    }
+}

@@ -1,0 +1,121 @@
+//! What is shown of a running measurement: the rewriting line, and interim results where they were asked for.
+
+use std::time::Duration;
+
+use netcore::{
+    client::Observer,
+    report::{FlowWindow, Phase, Role, Side, Window},
+    spec::{Direction, Pattern, TestSpec},
+};
+use schemas::units::{Unit, human};
+
+use crate::{
+    schedule::step::measure_length,
+    sinks::progress::{Live, Progress},
+};
+
+/// Passes intervals on to the display.
+pub struct Watch<'a> {
+    progress: &'a mut Progress,
+    spec: TestSpec,
+    name: String,
+    interim: bool,
+}
+
+impl<'a> Watch<'a> {
+    /// Shows the intervals of this test.
+    pub fn new(progress: &'a mut Progress, spec: &TestSpec, name: &str, interim: bool) -> Self {
+        Self { progress, spec: spec.clone(), name: name.to_owned(), interim }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn interval(&mut self, side: Side, window: &Window) {
+        let rate = rate(&self.spec, window);
+        // Each end's intervals are half of the truth: the line shows whichever end is here, interim results the headline's.
+        if side == Side::Near {
+            let phases = &self.spec.phases;
+            let end_ns = window.start_ns.saturating_add_unsigned(window.elapsed_ns);
+            let measured = measure_length(&self.spec).unwrap_or_default();
+            let (before, planned) = match window.phase {
+                Phase::Warmup => (-phases.warmup_ns.cast_signed(), Some(Duration::from_nanos(phases.warmup_ns))),
+                Phase::Measure => (0, measure_length(&self.spec)),
+                Phase::Cooldown => {
+                    (i64::try_from(measured.as_nanos()).unwrap_or(0), Some(Duration::from_nanos(phases.cooldown_ns)))
+                }
+            };
+            let elapsed = Duration::from_nanos(u64::try_from(end_ns.saturating_sub(before)).unwrap_or(0));
+            self.progress.live(&Live { phase: window.phase.name(), elapsed, planned, rate });
+        }
+        if self.interim
+            && side == headline_side(&self.spec)
+            && let Some((value, unit)) = rate
+        {
+            self.progress.interim(&interim_line(&self.name, window, value, unit));
+        }
+    }
+}
+
+/// The end whose count is the result: the receiver of a stream, the requester otherwise.
+fn headline_side(spec: &TestSpec) -> Side {
+    match (spec.pattern, spec.direction) {
+        (Pattern::Stream, Direction::Forward) => Side::Far,
+        _ => Side::Near,
+    }
+}
+
+/// What one end counted in an interval, per second: what it received if it receives, else what it sent.
+fn rate(spec: &TestSpec, window: &Window) -> Option<(f64, Unit)> {
+    let seconds = window.elapsed_ns as f64 / 1e9;
+    if seconds <= 0.0 {
+        return None;
+    }
+    let sum = |count: fn(&FlowWindow) -> u64| window.flows.iter().map(count).sum::<u64>() as f64 / seconds;
+    Some(match spec.pattern {
+        Pattern::Stream => {
+            let receivers = || window.flows.iter().filter(|f| matches!(f.role, Role::Receiver | Role::Duplex));
+            let bytes = match receivers().next() {
+                Some(_) => receivers().map(|f| f.counts.bytes_received).sum::<u64>() as f64 / seconds,
+                None => sum(|f| f.counts.bytes_sent),
+            };
+            (bytes * 8.0, Unit::BitsPerSecond)
+        }
+        _ => (sum(|f| f.counts.transactions), Unit::PerSecond),
+    })
+}
+
+/// `upload  measure  42.1 Gbit/s  over 1.000 s, ending 12:34:56.789Z`
+fn interim_line(name: &str, window: &Window, value: f64, unit: Unit) -> String {
+    let ending = jiff::Timestamp::from_nanosecond(window.wall_end_ns.into())
+        .map(|t| t.strftime("%H:%M:%S%.3fZ").to_string())
+        .unwrap_or_default();
+    let seconds = window.elapsed_ns as f64 / 1e9;
+    format!("{name}  {}  {}  over {seconds:.3} s, ending {ending}", window.phase.name(), human(unit, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use netcore::spec::Transport;
+
+    use super::*;
+    use crate::schedule::fake::{flow, window};
+
+    #[test]
+    fn an_interim_line_has_value_unit_actual_length_and_wall_clock() {
+        let w = window(Phase::Measure, 1_000_250_000, vec![flow(0, Role::Receiver, 0, 125_031_250)]);
+        let spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        let (value, unit) = rate(&spec, &w).unwrap();
+        assert_eq!(
+            interim_line("upload", &w, value, unit),
+            "upload  measure  1.00 Gbit/s  over 1.000 s, ending 22:13:20.000Z"
+        );
+    }
+
+    #[test]
+    fn a_two_way_end_shows_what_it_received() {
+        let flows = vec![flow(0, Role::Sender, 999, 0), flow(1, Role::Receiver, 0, 125)];
+        let spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        let (value, _) = rate(&spec, &window(Phase::Measure, 1_000_000_000, flows)).unwrap();
+        assert!((value - 1000.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,197 @@
+//! Is a case known well enough? Student's t over its iterations, metric by metric.
+
+use analyze::stats::{confidence::needed_for_margin, confidence::t_interval_of, moments::Moments};
+use schemas::metrics::Metric;
+
+/// When a case has enough iterations.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// At least this many.
+    pub min: u32,
+    /// At most this many; a plain count has both the same.
+    pub max: u32,
+    /// Confidence level, 0 … 1.
+    pub level: f64,
+    /// The half-width over the mean to be reached; `None`: a plain count.
+    pub margin: Option<f64>,
+    /// What must reach it.
+    pub metrics: Vec<&'static Metric>,
+}
+
+/// How far a metric is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reached {
+    /// Half-width of the interval of the mean over the mean; `None` where it is not defined (fewer than two
+    /// iterations, a mean of zero, or a metric that the case does not produce).
+    pub margin: Option<f64>,
+    /// Iterations that the variation seen so far would need; `None` where that cannot be told.
+    pub needed: Option<u64>,
+}
+
+/// The values of a case's metrics, iteration by iteration.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    policy: Policy,
+    moments: Vec<Moments>,
+    /// Values of the first metric in order of time: for drift and serial correlation.
+    headline: Vec<f64>,
+}
+
+impl Samples {
+    /// None yet. The policy's first metric is the headline.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        let moments = vec![Moments::default(); policy.metrics.len()];
+        Self { policy, moments, headline: Vec::new() }
+    }
+
+    /// Adds an iteration by its measured row.
+    pub fn push(&mut self, row: &schemas::columns::Row) {
+        for (i, (metric, moments)) in self.policy.metrics.iter().zip(&mut self.moments).enumerate() {
+            if let Some(value) = row.number(metric.column) {
+                moments.push(value);
+                if i == 0 {
+                    self.headline.push(value);
+                }
+            }
+        }
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// How far each metric is, in the policy's order.
+    #[must_use]
+    pub fn reached(&self) -> Vec<Reached> {
+        self.moments
+            .iter()
+            .map(|m| Reached {
+                margin: margin(m, self.policy.level),
+                needed: self.policy.margin.and_then(|goal| needed_for_margin(m, self.policy.level, goal)),
+            })
+            .collect()
+    }
+
+    /// The worst margin of all metrics; `None` as soon as one has none.
+    #[must_use]
+    pub fn worst_margin(&self) -> Option<f64> {
+        self.reached().into_iter().map(|r| r.margin).reduce(|a, b| Some(a?.max(b?))).flatten()
+    }
+
+    /// Whether every metric is inside its margin; `None` where none was asked for.
+    #[must_use]
+    pub fn confident(&self) -> Option<bool> {
+        let goal = self.policy.margin?;
+        Some(self.worst_margin().is_some_and(|m| m <= goal))
+    }
+
+    /// Whether this many finished iterations are enough.
+    #[must_use]
+    pub fn enough(&self, finished: u32) -> bool {
+        finished >= self.policy.max || (finished >= self.policy.min && self.confident() == Some(true))
+    }
+
+    /// Standard deviation of the headline.
+    #[must_use]
+    pub fn stddev(&self) -> Option<f64> {
+        self.moments.first()?.stddev()
+    }
+
+    /// Change of the headline along its fitted line, first iteration to last, over its mean; from three iterations on.
+    #[must_use]
+    pub fn drift_ratio(&self) -> Option<f64> {
+        let n = self.headline.len();
+        if n < 3 {
+            return None;
+        }
+        let middle = (n - 1) as f64 / 2.0;
+        let mean = self.moments.first()?.mean()?;
+        let (mut xy, mut xx) = (0.0, 0.0);
+        for (i, value) in self.headline.iter().enumerate() {
+            let x = i as f64 - middle;
+            xy += x * (value - mean);
+            xx += x * x;
+        }
+        let ratio = xy / xx * (n - 1) as f64 / mean;
+        ratio.is_finite().then_some(ratio)
+    }
+
+    /// Lag-1 autocorrelation of the headline; from eight iterations on, below which it says nothing.
+    #[must_use]
+    pub fn serial_correlation(&self) -> Option<f64> {
+        if self.headline.len() < 8 {
+            return None;
+        }
+        let mean = self.moments.first()?.mean()?;
+        let squares: f64 = self.headline.iter().map(|v| (v - mean).powi(2)).sum();
+        let products: f64 = self.headline.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
+        let ratio = products / squares;
+        ratio.is_finite().then_some(ratio)
+    }
+}
+
+/// The relative half-width. Values that are all the same, zero too, leave no doubt.
+fn margin(moments: &Moments, level: f64) -> Option<f64> {
+    let interval = t_interval_of(moments, level)?;
+    if interval.half_width() == 0.0 { Some(0.0) } else { interval.margin_ratio() }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::{columns::Row, metrics};
+
+    use super::*;
+
+    fn samples(min: u32, max: u32, margin: Option<f64>, values: &[f64]) -> Samples {
+        let metrics = vec![metrics::find("throughput").unwrap()];
+        let mut samples = Samples::new(Policy { min, max, level: 0.95, margin, metrics });
+        for value in values {
+            samples.push(&Row { throughput_bits_per_s: Some(*value), ..Row::default() });
+        }
+        samples
+    }
+
+    #[test]
+    fn a_count_is_a_count() {
+        let s = samples(3, 3, None, &[1.0, 2.0]);
+        assert!(!s.enough(2));
+        assert!(s.enough(3));
+        assert_eq!(s.confident(), None);
+    }
+
+    #[test]
+    fn confidence_stops_between_min_and_max() {
+        let steady = samples(3, 30, Some(0.025), &[100.0, 100.1, 99.9]);
+        assert!(!steady.enough(2) && steady.enough(3));
+        let wild = samples(3, 5, Some(0.025), &[100.0, 150.0, 50.0]);
+        assert!(!wild.enough(3) && wild.enough(5));
+        assert_eq!(wild.confident(), Some(false));
+        // s = 50, mean 100: t(0.975, n−1)·0.5/√n ≤ 0.025 first at n = 1539.
+        assert!((1530..1550).contains(&wild.reached()[0].needed.unwrap()));
+    }
+
+    #[test]
+    fn a_metric_that_never_appears_is_never_confident() {
+        let mut s = samples(2, 4, Some(0.1), &[]);
+        s.push(&Row::default());
+        s.push(&Row::default());
+        assert_eq!((s.confident(), s.enough(3), s.enough(4)), (Some(false), false, true));
+    }
+
+    #[test]
+    fn equal_values_leave_no_doubt() {
+        assert_eq!(samples(2, 9, Some(0.01), &[0.0, 0.0]).confident(), Some(true));
+    }
+
+    #[test]
+    fn drift_is_the_fitted_change_over_the_mean() {
+        let drift = samples(1, 9, None, &[90.0, 100.0, 110.0]).drift_ratio().unwrap();
+        assert!((drift - 0.2).abs() < 1e-12);
+        assert_eq!(samples(1, 9, None, &[90.0, 100.0]).drift_ratio(), None);
+        let alternating: Vec<f64> = (0..8).map(|i| if i % 2 == 0 { 1.0 } else { 3.0 }).collect();
+        assert!(samples(1, 9, None, &alternating).serial_correlation().unwrap() < -0.8);
+    }
+}

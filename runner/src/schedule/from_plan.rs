@@ -1,0 +1,85 @@
+//! From the cases of a checked plan to steps.
+
+use std::time::Duration;
+
+use schemas::columns::Row;
+
+use super::{
+    confidence::Policy,
+    rows::identity,
+    step::{Member, Step},
+};
+use crate::plan::{
+    case::{Case, Iterations, Job, Plan},
+    measures,
+};
+
+/// The confidence level of plain counts, which ask for none.
+const LEVEL: f64 = 0.95;
+
+/// How much longer than planned an iteration may take when nobody says: connecting, draining and reporting included.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// The steps of a plan, one per case. `axis_paths` are the axis columns of the whole table, which may hold several plans.
+#[must_use]
+pub fn steps(plan: &Plan, run_id: &str, axis_paths: &[String]) -> Vec<Step> {
+    plan.cases.iter().map(|case| step(plan, case, run_id, axis_paths)).collect()
+}
+
+fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
+    let shared = Row {
+        run_id: Some(run_id.to_owned()),
+        plan: Some(plan.name.clone()),
+        test: Some(case.test.to_string()),
+        case_id: Some(case.id.clone()),
+        case: Some(case.name.clone()),
+        tag: (!case.tags.is_empty()).then(|| case.tags.join(" ")),
+        axes: axis_paths
+            .iter()
+            .map(|path| case.axes.iter().find(|(p, _)| **p == **path).map(|(_, v)| v.clone()).unwrap_or_default())
+            .collect(),
+        ..Row::default()
+    };
+    let members: Vec<Member> = case
+        .members
+        .iter()
+        .filter_map(|m| {
+            let Job::Traffic(spec) = &m.job else { return None };
+            let mut row = shared.clone();
+            row.member = (!m.name.is_empty()).then(|| m.name.clone());
+            row.workload = Some(m.workload.clone());
+            row.from = Some(m.from.name().to_owned());
+            row.to = Some(m.to.name().to_owned());
+            identity::requested(&mut row, spec);
+            Some(Member {
+                identity: row,
+                spec: (**spec).clone(),
+                from: m.from.clone(),
+                to: m.to.clone(),
+                intervals: spec.phases.interval_ns > 0,
+            })
+        })
+        .collect();
+    let policy = match &case.iterations {
+        Iterations::Count(n) => {
+            let metrics = members.first().map(|m| measures::headline(&m.spec)).into_iter().collect();
+            Policy { min: *n, max: *n, level: LEVEL, margin: None, metrics }
+        }
+        Iterations::Until { min, max, confidence, margin, metrics } => {
+            Policy { min: *min, max: *max, level: *confidence, margin: Some(*margin), metrics: metrics.clone() }
+        }
+    };
+    Step {
+        name: case.name.clone(),
+        members,
+        policy,
+        pause: case.pause,
+        grace: case.timeout.unwrap_or(GRACE),
+        skip: case.skip.as_ref().map(
+            |reason| {
+                if reason.is_empty() { "the plan says skip".to_owned() } else { reason.clone() }
+            },
+        ),
+        max_skew: case.group.as_ref().map(|g| g.max_skew),
+    }
+}

@@ -1,0 +1,17 @@
+//! From steps to sessions: what runs next, how often, and what becomes of its results.
+//!
+//! - [`step`]: what the schedule knows of a case
+//! - [`from_plan`]: from the cases of a plan to steps
+//! - [`order`]: which case comes next
+//! - [`confidence`]: when a case is known well enough
+//! - [`rows`]: from reports to rows
+//! - [`run`]: the loop
+
+pub mod confidence;
+#[cfg(test)]
+pub(crate) mod fake;
+pub mod from_plan;
+pub mod order;
+pub mod rows;
+pub mod run;
+pub mod step;

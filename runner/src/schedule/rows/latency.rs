@@ -1,0 +1,106 @@
+//! Latency histograms as they travel in reports and results, merged and read.
+
+use netcore::{
+    measure::histogram::{self, Histogram},
+    report::FlowWindow,
+};
+use schemas::columns::Row;
+
+/// Histograms of one kind, merged.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    kind: String,
+    histogram: Histogram<u64>,
+}
+
+/// Which kind of latency stands in a row where flows timed several: the one that a person means by "latency".
+const PREFERENCE: [&str; 5] = ["response", "round_trip", "connect", "send", "receive"];
+
+/// The latencies of these flows, all of one kind; none where nothing was timed.
+#[must_use]
+pub fn of_flows(flows: &[&FlowWindow]) -> Option<Merged> {
+    let all = || flows.iter().flat_map(|f| &f.latencies);
+    let kind = PREFERENCE.into_iter().find(|kind| all().any(|l| l.kind == *kind))?;
+    all().filter(|l| l.kind == kind).filter_map(|l| Merged::decode(kind, &l.histogram)).reduce(|a, b| a.with(&b))
+}
+
+impl Merged {
+    /// Reads a histogram back. `None` for a text that is none.
+    #[must_use]
+    pub fn decode(kind: &str, text: &str) -> Option<Self> {
+        let mut histogram = histogram::decode(text)?;
+        // A histogram of a fixed range would refuse larger values of another when they are merged.
+        histogram.auto(true);
+        Some(Self { kind: kind.to_owned(), histogram })
+    }
+
+    /// The histogram of a row.
+    #[must_use]
+    pub fn of_row(row: &Row) -> Option<Self> {
+        Self::decode(row.latency_kind.as_deref()?, row.latency_histogram.as_deref()?)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(mut self, other: &Self) -> Self {
+        // Cannot fail: `auto` lets it grow to any u64.
+        let _ = self.histogram.add(&other.histogram);
+        self
+    }
+
+    /// Fills the latency cells; does nothing where no value was recorded.
+    pub fn fill(&self, row: &mut Row) {
+        let h = &self.histogram;
+        if h.is_empty() {
+            return;
+        }
+        let us = |ns: u64| Some(ns as f64 / 1000.0);
+        // A quantile is given as the top of its bucket, which may lie above the largest value.
+        let quantile = |q: f64| us(h.value_at_quantile(q).min(h.max()));
+        row.latency_kind = Some(self.kind.clone());
+        row.latency_min_us = us(h.min());
+        row.latency_mean_us = Some(h.mean() / 1000.0);
+        row.latency_p50_us = quantile(0.5);
+        row.latency_p90_us = quantile(0.9);
+        row.latency_p95_us = quantile(0.95);
+        row.latency_p99_us = quantile(0.99);
+        row.latency_p999_us = quantile(0.999);
+        row.latency_max_us = us(h.max());
+        row.latency_stddev_us = Some(h.stdev() / 1000.0);
+        row.latency_histogram = Some(histogram::encode(h));
+    }
+}
+
+#[cfg(test)]
+pub(in crate::schedule) fn encoded(values: &[u64]) -> String {
+    let mut histogram = histogram::empty();
+    for value in values {
+        histogram.record(*value).unwrap();
+    }
+    histogram::encode(&histogram)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_counts_every_value_once() {
+        let all = Merged::decode("round_trip", &encoded(&[1000, 2000]))
+            .unwrap()
+            .with(&Merged::decode("round_trip", &encoded(&[3000, 9_000_000])).unwrap());
+        let mut row = Row::default();
+        all.fill(&mut row);
+        assert_eq!(all.histogram.len(), 4);
+        assert!((row.latency_min_us.unwrap() - 1.0).abs() < 0.01);
+        assert!((row.latency_p50_us.unwrap() - 2.0).abs() < 0.01);
+        assert!((row.latency_max_us.unwrap() - 9000.0).abs() < 9.0);
+        assert_eq!(Merged::of_row(&row).unwrap().histogram.len(), 4);
+    }
+
+    #[test]
+    fn what_is_no_histogram_is_none() {
+        assert!(Merged::decode("send", "bm8gaGlzdG9ncmFt").is_none());
+        assert!(Merged::decode("send", "%").is_none());
+    }
+}

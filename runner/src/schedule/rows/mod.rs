@@ -1,0 +1,104 @@
+//! From what two ends report to rows of the results table.
+//!
+//! - [`identity`]: the cells that say what ran and where, the same in every row of a case
+//! - [`window`]: the cells of one phase or interval
+//! - [`latency`]: histograms, merged
+//! - [`summary`]: what the iterations of a case say together
+
+pub mod identity;
+pub mod latency;
+pub mod summary;
+pub mod window;
+
+use netcore::{
+    report::{Phase, SideReport, Window},
+    spec::{Direction, TestSpec},
+};
+use schemas::columns::Row;
+
+use self::window::{Pair, Way};
+
+/// The rows of one iteration, in the order in which they are written.
+#[derive(Clone, Debug, Default)]
+pub struct IterationRows {
+    /// Intervals in order of time, then streams, then the phases.
+    pub rows: Vec<Row>,
+    /// Copies of the measure phase's `iteration` rows, one per way: what statistics are made of.
+    pub measured: Vec<(Way, Row)>,
+}
+
+/// The ways that a test's rows are about: one, or each direction and both together.
+#[must_use]
+pub fn ways(direction: Direction) -> &'static [Way] {
+    match direction {
+        Direction::Forward => &[Way::Forward],
+        Direction::Reverse => &[Way::Reverse],
+        Direction::Bidirectional | Direction::Duplex => &[Way::Forward, Way::Reverse, Way::Both],
+    }
+}
+
+/// Makes the rows of an iteration whose two ends reported. `identity` carries the cells that every row shares.
+#[must_use]
+pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: &SideReport) -> IterationRows {
+    let mut identity = identity.clone();
+    identity::granted(&mut identity, spec, near, far);
+    let mut made = IterationRows::default();
+
+    for pair in pairs(&near.intervals, &far.intervals) {
+        for way in ways(spec.direction) {
+            let mut row = window::row(&identity, spec, pair, *way, None);
+            row.record = Some("interval".into());
+            made.rows.push(row);
+        }
+    }
+    let measure = Pair { near: phase(near, Phase::Measure), far: phase(far, Phase::Measure) };
+    if spec.flows() > 1 {
+        for stream in 0..spec.flows() {
+            if let Some(way) = window::way_of(spec.direction, measure, stream) {
+                let mut row = window::row(&identity, spec, measure, way, Some(stream));
+                row.record = Some("stream".into());
+                made.rows.push(row);
+            }
+        }
+    }
+    for which in [Phase::Warmup, Phase::Measure, Phase::Cooldown] {
+        let pair = Pair { near: phase(near, which), far: phase(far, which) };
+        if pair.near.is_none() && pair.far.is_none() {
+            continue;
+        }
+        for way in ways(spec.direction) {
+            let mut row = window::row(&identity, spec, pair, *way, None);
+            row.record = Some("iteration".into());
+            if which == Phase::Measure {
+                made.measured.push((*way, row.clone()));
+            }
+            made.rows.push(row);
+        }
+    }
+    made
+}
+
+fn phase(report: &SideReport, phase: Phase) -> Option<&Window> {
+    report.phases.iter().find(|w| w.phase == phase)
+}
+
+/// The n-th interval of a phase at one end belongs to the n-th of that phase at the other: both ends cut by the same
+/// schedule. Where one end has more of them, the rest stand alone.
+fn pairs<'a>(near: &'a [Window], far: &'a [Window]) -> Vec<Pair<'a>> {
+    let mut all = Vec::new();
+    for which in [Phase::Warmup, Phase::Measure, Phase::Cooldown] {
+        let mut near = near.iter().filter(|w| w.phase == which);
+        let mut far = far.iter().filter(|w| w.phase == which);
+        loop {
+            let pair = Pair { near: near.next(), far: far.next() };
+            if pair.near.is_none() && pair.far.is_none() {
+                break;
+            }
+            all.push(pair);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! What the iterations of a case say together: its summary row.
+//!
+//! Rates and states are means over the iterations (each counts once, as in the statistics), counts and the elapsed time
+//! are sums, and latencies are read from the merged histograms: percentiles are never averaged.
+
+use schemas::{
+    columns::{COLUMNS, ColumnType, Row},
+    metrics::{self, Kind},
+};
+
+use super::latency::Merged;
+
+/// Grows by one measured iteration at a time, so that its memory does not.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    last: Option<Row>,
+    count: u64,
+    /// Sums by column; a column that was empty once has no sum any more.
+    sums: Vec<Option<f64>>,
+    latencies: Option<Merged>,
+}
+
+impl Summary {
+    /// Adds the measure phase of an iteration.
+    pub fn push(&mut self, row: &Row) {
+        let cells = COLUMNS.iter().map(|c| row.number(c.name));
+        if self.count == 0 {
+            self.sums = cells.collect();
+        } else {
+            for (sum, cell) in self.sums.iter_mut().zip(cells) {
+                *sum = sum.and_then(|s| Some(s + cell?));
+            }
+        }
+        self.count += 1;
+        if let Some(latencies) = Merged::of_row(row) {
+            self.latencies = Some(match self.latencies.take() {
+                Some(all) => all.with(&latencies),
+                None => latencies,
+            });
+        }
+        self.last = Some(Row { latency_histogram: None, ..row.clone() });
+    }
+
+    /// How many iterations were added.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The summary so far, without the confidence cells; `None` before the first iteration.
+    #[must_use]
+    pub fn row(&self) -> Option<Row> {
+        let mut row = self.last.clone()?;
+        row.record = Some("summary".into());
+        row.iteration = None;
+        row.start_s = None;
+        row.iterations = Some(self.count);
+        for (column, sum) in COLUMNS.iter().zip(&self.sums) {
+            if !["place and time", "volume", "datagrams", "pacing", "latency", "cpu", "tcp"].contains(&column.group)
+                || !matches!(column.ty, ColumnType::Integer | ColumnType::Number)
+            {
+                continue;
+            }
+            let mean = sum.map(|s| s / self.count as f64);
+            let value = match metrics::find(column.name).map(|m| m.kind) {
+                _ if column.name == "elapsed_s" => *sum,
+                Some(Kind::Count) => *sum,
+                Some(Kind::Rate | Kind::Gauge) => mean,
+                // Calls are counts too.
+                None if column.group == "volume" => *sum,
+                None if column.ty == ColumnType::Number => mean,
+                // Percentiles are not averaged, and the busiest CPU's number is not something to add up.
+                Some(Kind::Distribution) | None => None,
+            };
+            row.set_number(column.name, value);
+        }
+        match &self.latencies {
+            Some(latencies) => latencies.fill(&mut row),
+            None => row.latency_kind = None,
+        }
+        Some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::rows::latency;
+
+    fn iteration(throughput: f64, bytes: u64, latencies: &[u64]) -> Row {
+        Row {
+            throughput_bits_per_s: Some(throughput),
+            bytes_received: Some(bytes),
+            receives: Some(3),
+            elapsed_s: Some(1.0),
+            local_cpu_user_ratio: Some(0.5),
+            local_cpu_peak_id: Some(7),
+            latency_kind: Some("round_trip".into()),
+            latency_p99_us: Some(1e9),
+            latency_histogram: Some(latency::encoded(latencies)),
+            iteration: Some(1),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn rates_are_means_counts_are_sums_and_percentiles_come_from_histograms() {
+        let mut summary = Summary::default();
+        assert!(summary.row().is_none());
+        summary.push(&iteration(10.0, 100, &[1000; 99]));
+        summary.push(&iteration(20.0, 300, &[2000; 1]));
+        let row = summary.row().unwrap();
+        assert_eq!(row.throughput_bits_per_s, Some(15.0));
+        assert_eq!((row.bytes_received, row.receives, row.elapsed_s), (Some(400), Some(6), Some(2.0)));
+        assert_eq!((row.local_cpu_user_ratio, row.local_cpu_peak_id), (Some(0.5), None));
+        assert!((row.latency_p99_us.unwrap() - 1.0).abs() < 0.01);
+        assert_eq!((row.iterations, row.iteration), (Some(2), None));
+    }
+
+    #[test]
+    fn what_one_iteration_lacks_the_summary_lacks() {
+        let mut summary = Summary::default();
+        summary.push(&iteration(10.0, 100, &[1000]));
+        summary.push(&Row { throughput_bits_per_s: None, ..iteration(0.0, 1, &[1000]) });
+        assert_eq!(summary.row().unwrap().throughput_bits_per_s, None);
+    }
+}

@@ -1,0 +1,314 @@
+//! The cells of one phase or interval, from the windows that the two ends cut.
+//!
+//! What was sent is what the senders counted over their own elapsed time, what arrived is what the receivers counted
+//! over theirs. Where both ends receive (round trips, both directions at once), the two rates are added.
+
+use netcore::{
+    measure::cpu::service_demand_us,
+    report::{CpuUse, DatagramPhase, FlowWindow, Pacing, Role, TcpInfo, Window},
+    spec::{Direction, Pattern, TestSpec},
+};
+use schemas::columns::Row;
+
+use super::{identity, latency};
+
+/// Which way the payload that a row counts went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// From → to.
+    Forward,
+    /// To → from.
+    Reverse,
+    /// Both.
+    Both,
+}
+
+impl Way {
+    /// The word in the `direction` column.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Reverse => "reverse",
+            Self::Both => "both",
+        }
+    }
+
+    /// Whether the near end's flow of that role carries payload this way.
+    fn takes_near(self, role: Role) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Forward => !matches!(role, Role::Receiver),
+            Self::Reverse => matches!(role, Role::Receiver | Role::Duplex),
+        }
+    }
+
+    fn takes_far(self, role: Role) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Forward => !matches!(role, Role::Sender),
+            Self::Reverse => matches!(role, Role::Sender | Role::Duplex),
+        }
+    }
+}
+
+/// The same phase or interval at both ends; an end that reported none of it is `None`.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    /// At the near end.
+    pub near: Option<&'a Window>,
+    /// At the far end.
+    pub far: Option<&'a Window>,
+}
+
+/// The way of one stream, from its role at whichever end reported it.
+#[must_use]
+pub fn way_of(direction: Direction, pair: Pair<'_>, stream: u32) -> Option<Way> {
+    let find = |w: Option<&Window>| w.and_then(|w| w.flows.iter().find(|f| f.flow == stream)).map(|f| f.role);
+    let way = match (find(pair.near), find(pair.far)) {
+        (Some(Role::Duplex), _) | (_, Some(Role::Duplex)) => Way::Both,
+        (Some(Role::Receiver), _) | (_, Some(Role::Sender)) => Way::Reverse,
+        (None, None) => return None,
+        _ => Way::Forward,
+    };
+    Some(if direction == Direction::Duplex { Way::Both } else { way })
+}
+
+/// The flows of one end that a row is about.
+struct End<'a> {
+    window: &'a Window,
+    flows: Vec<&'a FlowWindow>,
+    /// In a duplex flow each end both sends and receives; a row about one way takes one of the two.
+    sends: bool,
+    receives: bool,
+}
+
+impl End<'_> {
+    fn sum(&self, count: impl Fn(&FlowWindow) -> u64) -> u64 {
+        self.flows.iter().map(|f| count(f)).sum()
+    }
+
+    fn has(&self, roles: &[Role]) -> bool {
+        self.flows.iter().any(|f| roles.contains(&f.role))
+    }
+
+    fn is_sender(&self) -> bool {
+        self.sends && self.has(&[Role::Sender, Role::Duplex, Role::Requester, Role::Responder])
+    }
+
+    fn is_receiver(&self) -> bool {
+        self.receives && self.has(&[Role::Receiver, Role::Duplex, Role::Requester, Role::Responder])
+    }
+
+    fn seconds(&self) -> f64 {
+        self.window.elapsed_ns as f64 / 1e9
+    }
+}
+
+fn ends(pair: Pair<'_>, way: Way, stream: Option<u32>) -> (Option<End<'_>>, Option<End<'_>>) {
+    let wanted = |f: &&FlowWindow| stream.is_none_or(|s| s == f.flow);
+    let near = pair.near.map(|window| {
+        let flows = window.flows.iter().filter(wanted).filter(|f| way.takes_near(f.role)).collect();
+        let duplex = window.flows.iter().any(|f| f.role == Role::Duplex);
+        End { window, flows, sends: !duplex || way != Way::Reverse, receives: !duplex || way != Way::Forward }
+    });
+    let far = pair.far.map(|window| {
+        let flows = window.flows.iter().filter(wanted).filter(|f| way.takes_far(f.role)).collect();
+        let duplex = window.flows.iter().any(|f| f.role == Role::Duplex);
+        End { window, flows, sends: !duplex || way != Way::Forward, receives: !duplex || way != Way::Reverse }
+    });
+    (near, far)
+}
+
+/// Fills a row for that way, and for one stream where one is named. The record's kind is the caller's.
+#[must_use]
+pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Option<u32>) -> Row {
+    let mut row = identity.clone();
+    row.status = Some("ok".into());
+    row.direction = Some(way.name().into());
+    row.stream = stream.map(u64::from);
+    let (near, far) = ends(pair, way, stream);
+
+    // The headline's end: the receiver of a stream, the requester otherwise.
+    let head = match (spec.pattern, way) {
+        (Pattern::Stream, Way::Forward) => far.as_ref().or(near.as_ref()),
+        _ => near.as_ref().or(far.as_ref()),
+    };
+    if let Some(head) = head {
+        row.phase = Some(head.window.phase.name().into());
+        row.time = timestamp(head.window.wall_end_ns);
+        row.start_s = Some(head.window.start_ns as f64 / 1e9);
+        row.elapsed_s = Some(head.seconds());
+    }
+    volume(&mut row, spec, near.as_ref(), far.as_ref());
+    datagrams(&mut row, spec, near.as_ref(), far.as_ref());
+    pacing(&mut row, near.as_ref(), far.as_ref());
+    tcp(&mut row, near.as_ref(), far.as_ref());
+    let timed: Vec<&FlowWindow> = near.iter().chain(&far).flat_map(|e| e.flows.iter().copied()).collect();
+    if let Some(latencies) = latency::of_flows(&timed) {
+        latencies.fill(&mut row);
+    }
+    if stream.is_none() {
+        // One way of two at once has no CPU time of its own: only `both` gets the cost of the work.
+        let whole = way == Way::Both || spec.direction == Direction::Forward || spec.direction == Direction::Reverse;
+        cpu(&mut row, spec, near.as_ref(), far.as_ref(), whole);
+    }
+    row
+}
+
+/// Unix nanoseconds as the contract writes time.
+#[must_use]
+pub fn timestamp(unix_ns: i64) -> Option<String> {
+    let time = jiff::Timestamp::from_nanosecond(unix_ns.into()).ok()?;
+    Some(format!("{time:.6}"))
+}
+
+fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    let ends = || near.into_iter().chain(far);
+    let bits = |bytes: u64, end: &End<'_>| bytes as f64 * 8.0 / end.seconds();
+    let both = near.is_some() && far.is_some();
+    // Where both ends send or receive, half of a sum would be a wrong number: it needs both of them.
+    let two_way = spec.pattern != Pattern::Stream || row.direction.as_deref() == Some("both");
+    if ends().any(End::is_sender) && (both || !two_way) {
+        row.bytes_sent = Some(ends().filter(|e| e.is_sender()).map(|e| e.sum(|f| f.counts.bytes_sent)).sum());
+        row.sends = Some(ends().filter(|e| e.is_sender()).map(|e| e.sum(|f| f.counts.sends)).sum());
+        row.sent_bits_per_s =
+            Some(ends().filter(|e| e.is_sender()).map(|e| bits(e.sum(|f| f.counts.bytes_sent), e)).sum());
+    }
+    if ends().any(End::is_receiver) && (both || !two_way) {
+        row.bytes_received = Some(ends().filter(|e| e.is_receiver()).map(|e| e.sum(|f| f.counts.bytes_received)).sum());
+        row.receives = Some(ends().filter(|e| e.is_receiver()).map(|e| e.sum(|f| f.counts.receives)).sum());
+        row.throughput_bits_per_s =
+            Some(ends().filter(|e| e.is_receiver()).map(|e| bits(e.sum(|f| f.counts.bytes_received), e)).sum());
+    }
+    if spec.pattern != Pattern::Stream
+        && let Some(near) = near
+    {
+        let transactions = near.sum(|f| f.counts.transactions);
+        row.transactions = Some(transactions);
+        row.transactions_per_s = Some(transactions as f64 / near.seconds());
+    }
+    row.connections = near.map(|e| e.sum(|f| f.counts.connections));
+    row.errors = ends().map(|e| e.sum(|f| f.counts.errors)).reduce(|a, b| a + b);
+    if row.stream.is_none()
+        && let Some((offered, unit)) = identity::offered(spec)
+    {
+        let sent = match unit {
+            "bits" => row.sent_bits_per_s,
+            "messages" => {
+                ends().find(|e| e.is_sender()).map(|e| e.sum(|f| f.counts.messages_sent) as f64 / e.seconds())
+            }
+            _ => row.transactions_per_s,
+        };
+        row.rate_error_ratio = sent.map(|sent| (sent - offered) / offered);
+    }
+}
+
+fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    if !spec.transport.is_datagram() {
+        return;
+    }
+    let ends = || near.into_iter().chain(far);
+    let jitters: Vec<u64> = ends().flat_map(|e| &e.flows).filter_map(|f| f.jitter_ns).collect();
+    if !jitters.is_empty() {
+        row.jitter_us = Some(jitters.iter().sum::<u64>() as f64 / jitters.len() as f64 / 1000.0);
+    }
+    let (Some(near), Some(far)) = (near, far) else { return };
+    // By the phase of their sending, where the ends kept count of that; an interval knows only what came and went in it.
+    let phases: Vec<&DatagramPhase> = ends().flat_map(|e| &e.flows).filter_map(|f| f.datagrams.as_ref()).collect();
+    if phases.is_empty() {
+        let sum = |count: fn(&FlowWindow) -> u64| near.sum(count) + far.sum(count);
+        row.messages_sent = Some(sum(|f| f.counts.messages_sent));
+        row.messages_received = Some(sum(|f| f.counts.messages_received));
+        row.reordered = Some(sum(|f| f.counts.reordered));
+        row.duplicated = Some(sum(|f| f.counts.duplicated));
+        return;
+    }
+    let sum = |count: fn(&DatagramPhase) -> u64| phases.iter().map(|p| count(p)).sum::<u64>();
+    let (sent, received) = (sum(|p| p.sent), sum(|p| p.received));
+    row.messages_sent = Some(sent);
+    row.messages_received = Some(received);
+    row.reordered = Some(sum(|p| p.reordered));
+    row.duplicated = Some(sum(|p| p.duplicated));
+    row.lost = Some(sent.saturating_sub(received));
+    row.loss_ratio = (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64);
+}
+
+/// How well paced senders kept their schedules. Gaps of several senders have no common percentile.
+fn pacing(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    let all: Vec<&Pacing> =
+        near.into_iter().chain(far).flat_map(|e| &e.flows).filter_map(|f| f.pacing.as_ref()).collect();
+    let us = |ns: u64| ns as f64 / 1000.0;
+    row.gap_max_us = all.iter().map(|p| us(p.gap_max_ns)).reduce(f64::max);
+    if let [one] = all.as_slice() {
+        row.rate_error_ratio = Some(one.rate_error_ratio);
+        row.gap_p50_us = Some(us(one.gap_p50_ns));
+        row.gap_p99_us = Some(us(one.gap_p99_ns));
+        row.gap_within_tenth_ratio = Some(one.gaps_within_tenth_ratio);
+    }
+}
+
+fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    let retransmits = |end: Option<&End<'_>>| {
+        end.and_then(|e| e.flows.iter().map(|f| f.retransmits).reduce(|a, b| Some(a? + b?))).flatten()
+    };
+    row.retransmits = retransmits(near);
+    row.remote_retransmits = retransmits(far);
+    let Some(sender) = near.into_iter().chain(far).find(|e| e.has(&[Role::Sender, Role::Duplex, Role::Requester]))
+    else {
+        return;
+    };
+    let infos: Vec<&TcpInfo> = sender.flows.iter().filter_map(|f| f.tcp_info.as_ref()).collect();
+    if infos.is_empty() {
+        return;
+    }
+    let mean =
+        |value: fn(&TcpInfo) -> u32| Some(infos.iter().map(|i| f64::from(value(i))).sum::<f64>() / infos.len() as f64);
+    row.rtt_us = mean(|i| i.rtt_us);
+    row.rtt_var_us = mean(|i| i.rtt_var_us);
+    row.cwnd_bytes = Some(infos.iter().map(|i| u64::from(i.cwnd_segments) * u64::from(i.mss_bytes)).sum());
+    row.mss_bytes = row.mss_bytes.or_else(|| infos.first().map(|i| i.mss_bytes.into()));
+    row.delivery_rate_bits_per_s = infos
+        .iter()
+        .map(|i| i.delivery_rate_bytes_per_s)
+        .reduce(|a, b| Some(a? + b?))
+        .flatten()
+        .map(|b| b as f64 * 8.0);
+}
+
+fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>, whole: bool) {
+    let (units, unit) = match spec.pattern {
+        Pattern::Stream => (row.bytes_received.map(|b| b as f64 / 1024.0), "us_per_kib"),
+        _ => (row.transactions.map(|t| t as f64), "us_per_transaction"),
+    };
+    let units = units.filter(|_| whole);
+    let demand =
+        |end: &End<'_>, cpu: &CpuUse| units.and_then(|units| service_demand_us(cpu, end.window.elapsed_ns, units));
+    if let Some((end, cpu)) = near.and_then(|e| e.window.cpu.as_ref().map(|c| (e, c))) {
+        row.local_cpu_ratio = Some(cpu.busy);
+        row.local_cpu_user_ratio = Some(cpu.user);
+        row.local_cpu_system_ratio = Some(cpu.system);
+        row.local_cpu_iowait_ratio = Some(cpu.iowait);
+        row.local_cpu_irq_ratio = Some(cpu.irq);
+        row.local_cpu_softirq_ratio = Some(cpu.softirq);
+        row.local_cpu_steal_ratio = Some(cpu.steal);
+        row.local_cpu_peak_ratio = Some(cpu.peak);
+        row.local_cpu_peak_id = Some(cpu.peak_id.into());
+        row.local_service_demand = demand(end, cpu);
+    }
+    if let Some((end, cpu)) = far.and_then(|e| e.window.cpu.as_ref().map(|c| (e, c))) {
+        row.remote_cpu_ratio = Some(cpu.busy);
+        row.remote_cpu_user_ratio = Some(cpu.user);
+        row.remote_cpu_system_ratio = Some(cpu.system);
+        row.remote_cpu_iowait_ratio = Some(cpu.iowait);
+        row.remote_cpu_irq_ratio = Some(cpu.irq);
+        row.remote_cpu_softirq_ratio = Some(cpu.softirq);
+        row.remote_cpu_steal_ratio = Some(cpu.steal);
+        row.remote_cpu_peak_ratio = Some(cpu.peak);
+        row.remote_cpu_peak_id = Some(cpu.peak_id.into());
+        row.remote_service_demand = demand(end, cpu);
+    }
+    if row.local_service_demand.is_some() || row.remote_service_demand.is_some() {
+        row.service_demand_unit = Some(unit.into());
+    }
+}

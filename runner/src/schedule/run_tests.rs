@@ -1,0 +1,127 @@
+use netcore::report::Ending;
+
+use super::*;
+use crate::{
+    schedule::fake::{FakeBench, Rows, step, stream},
+    sinks::progress::Mode,
+};
+
+const PLAIN: Settings = Settings { order: Order::Interleave, seed: 0, fail_fast: false, retries: 0 };
+
+fn go(steps: &[Step], settings: Settings, bench: &mut FakeBench) -> (Vec<Finished>, Rows) {
+    let mut rows = Rows::default();
+    let mut progress = Progress::new(Mode::Silent);
+    let finished = run(steps, settings, bench, &mut rows, &mut progress, &StopFlag::new().unwrap()).unwrap();
+    (finished, rows)
+}
+
+fn fault(message: &str) -> Result<Measured, Fault> {
+    Err(Fault { timeout: false, message: message.into() })
+}
+
+#[test]
+fn iterations_are_interleaved_unless_the_plan_says_otherwise() {
+    let steps = [step("a", 2, 2, None), step("b", 2, 2, None)];
+    let mut bench = FakeBench::default();
+    go(&steps, PLAIN, &mut bench);
+    assert_eq!(bench.asked, ["a", "b", "a", "b"]);
+    let mut bench = FakeBench::default();
+    go(&steps, Settings { order: Order::Sequential, ..PLAIN }, &mut bench);
+    assert_eq!(bench.asked, ["a", "a", "b", "b"]);
+}
+
+#[test]
+fn a_case_runs_until_it_is_confident() {
+    let mut bench = FakeBench::default();
+    bench.results.extend([1000, 2000, 1500, 1500, 1500, 1500].map(|b| Ok(stream(b))));
+    let (finished, rows) = go(&[step("a", 2, 30, Some(0.2))], PLAIN, &mut bench);
+    let summary = rows.0.last().unwrap();
+    assert_eq!(summary.record.as_deref(), Some("summary"));
+    assert_eq!(summary.confident, Some(true));
+    assert!(summary.margin_ratio.unwrap() <= 0.2);
+    assert!(finished[0].done > 3 && finished[0].done < 30, "{}", finished[0].done);
+    assert_eq!(summary.iterations, Some(finished[0].done.into()));
+}
+
+#[test]
+fn a_failed_case_is_a_row_and_the_run_goes_on() {
+    let mut bench = FakeBench::default();
+    bench.results.extend([Ok(stream(1)), fault("no route"), Ok(stream(1))]);
+    let (finished, rows) = go(&[step("a", 2, 2, None), step("b", 2, 2, None)], PLAIN, &mut bench);
+    assert_eq!(rows.of("a"), ["iteration ok 1", "iteration ok 2", "summary ok"]);
+    assert_eq!(rows.of("b"), ["iteration failed 1", "summary failed"]);
+    assert_eq!(finished[1].failed.as_ref().unwrap().message, "no route");
+    assert!(rows.0.iter().filter(|r| r.status.as_deref() == Some("failed")).all(|r| r.error.is_some()));
+}
+
+#[test]
+fn iterations_before_a_fault_are_still_summed_up() {
+    let mut bench = FakeBench::default();
+    bench.results.extend([Ok(stream(1000)), fault("pulled cable")]);
+    let (_, rows) = go(&[step("a", 5, 5, None)], PLAIN, &mut bench);
+    assert_eq!(rows.of("a"), ["iteration ok 1", "iteration failed 2", "summary failed"]);
+    assert_eq!(rows.0.last().unwrap().throughput_bits_per_s, Some(8000.0));
+}
+
+#[test]
+fn fail_fast_skips_the_rest_visibly() {
+    let mut bench = FakeBench::default();
+    bench.results.push_back(fault("x"));
+    let settings = Settings { fail_fast: true, ..PLAIN };
+    let (finished, rows) = go(&[step("a", 1, 1, None), step("b", 1, 1, None)], settings, &mut bench);
+    assert_eq!(rows.of("b"), ["summary skipped"]);
+    assert!(finished[1].skipped.as_ref().unwrap().contains("a failed"));
+}
+
+#[test]
+fn retries_stay_in_the_data_as_discarded_rows() {
+    let mut bench = FakeBench::default();
+    bench.results.extend([fault("once"), Ok(stream(1))]);
+    let (finished, rows) = go(&[step("a", 1, 1, None)], Settings { retries: 1, ..PLAIN }, &mut bench);
+    assert_eq!(rows.of("a"), ["iteration discarded 1", "iteration ok 1", "summary ok"]);
+    assert!(finished[0].failed.is_none());
+}
+
+#[test]
+fn an_end_that_failed_gives_no_result_even_if_it_counted() {
+    let mut spoiled = stream(1000);
+    spoiled.members[0].far.ending = Ending::Failed("the payload differs at byte 7".into());
+    let mut bench = FakeBench::default();
+    bench.results.push_back(Ok(spoiled));
+    let (_, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
+    assert_eq!(rows.of("a"), ["iteration failed 1", "summary failed"]);
+}
+
+#[test]
+fn a_start_that_was_not_together_is_measured_again() {
+    let mut late = stream(1);
+    late.start_skew = Some(Duration::from_millis(9));
+    let mut together = stream(1);
+    together.start_skew = Some(Duration::from_millis(1));
+    let mut bench = FakeBench::default();
+    bench.results.extend([Ok(late), Ok(together)]);
+    let group = Step { max_skew: Some(Duration::from_millis(5)), ..step("a", 1, 1, None) };
+    let (_, rows) = go(&[group], Settings { retries: 1, ..PLAIN }, &mut bench);
+    assert_eq!(rows.of("a"), ["iteration discarded 1", "iteration ok 1", "summary ok"]);
+    assert_eq!(rows.0[1].start_skew_us, Some(1000.0));
+}
+
+#[test]
+fn what_the_plan_skips_is_a_row() {
+    let skipped = Step { skip: Some("needs IPv6".into()), ..step("a", 1, 1, None) };
+    let (finished, rows) = go(&[skipped, step("b", 1, 1, None)], PLAIN, &mut FakeBench::default());
+    assert_eq!(rows.of("a"), ["summary skipped"]);
+    assert_eq!((rows.0[0].error.as_deref(), finished[0].done), (Some("needs IPv6"), 0));
+}
+
+#[test]
+fn a_stop_leaves_summaries_of_what_was_done_and_rows_for_the_rest() {
+    let stop = StopFlag::new().unwrap();
+    stop.request();
+    let mut rows = Rows::default();
+    let mut bench = FakeBench::default();
+    let steps = [step("a", 1, 1, None)];
+    run(&steps, PLAIN, &mut bench, &mut rows, &mut Progress::new(Mode::Silent), &stop).unwrap();
+    assert!(bench.asked.is_empty());
+    assert_eq!(rows.of("a"), ["summary skipped"]);
+}

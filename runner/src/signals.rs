@@ -1,0 +1,72 @@
+//! SIGINT, SIGTERM and SIGALRM: a measurement ends early but whole; a second SIGINT or SIGTERM ends it at once.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+    thread,
+};
+
+use netcore::control::stop::StopFlag;
+use signal_hook::{
+    consts::{SIGALRM, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use crate::error::Exit;
+
+/// The signals that came, as a flag that measurements and the daemon wait for.
+#[derive(Clone, Debug)]
+pub struct Interrupts {
+    flag: StopFlag,
+    first: Arc<AtomicI32>,
+}
+
+impl Interrupts {
+    /// Catches the three signals from now on, in a thread of their own.
+    pub fn install() -> io::Result<Self> {
+        let (flag, first) = (StopFlag::new()?, Arc::new(AtomicI32::new(0)));
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGALRM])?;
+        let caught = Self { flag: flag.clone(), first: Arc::clone(&first) };
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for signal in signals.forever() {
+                let again = first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err();
+                // An alarm is a timer's: a second one is no sign of impatience.
+                if !again || signal != SIGALRM {
+                    flag.request();
+                }
+            }
+        })?;
+        Ok(caught)
+    }
+
+    /// The flag to hand to whoever waits.
+    #[must_use]
+    pub fn flag(&self) -> &StopFlag {
+        &self.flag
+    }
+
+    /// The exit that the first signal asks for. SIGALRM is the way in which a timer ends a long run and wants its results
+    /// (netperf's own way of stopping), so it changes no exit code.
+    #[must_use]
+    pub fn exit(&self) -> Option<Exit> {
+        match self.first.load(Ordering::SeqCst) {
+            SIGINT => Some(Exit::Signal(2)),
+            SIGTERM => Some(Exit::Signal(15)),
+            _ => None,
+        }
+    }
+
+    /// The name of the first signal.
+    #[must_use]
+    pub fn name(&self) -> Option<&'static str> {
+        match self.first.load(Ordering::SeqCst) {
+            SIGINT => Some("SIGINT"),
+            SIGTERM => Some("SIGTERM"),
+            SIGALRM => Some("SIGALRM"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! `results.run.json`: everything that can change a number and is not in the table.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use netcore::{
+    control::clock::ClockOffset,
+    measure::host::HostFacts,
+    report::{Granted, SideReport},
+    spec::TestSpec,
+};
+use serde::Serialize;
+
+use crate::{
+    error::Error,
+    plan::case::Plan,
+    schedule::{run::Measured, step::Step},
+};
+
+/// What the file says. Field names are the file's keys.
+#[derive(Debug, Serialize)]
+pub struct RunFacts {
+    /// The version of the results contract.
+    pub results_version: u64,
+    /// UUIDv7 of the run.
+    pub run_id: String,
+    /// The program's version.
+    pub tool_version: &'static str,
+    /// The command line.
+    pub argv: Vec<String>,
+    /// When it began, RFC 3339 in UTC.
+    pub began: String,
+    /// When it ended; absent while it runs, and after a crash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// The signal that ended it early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<&'static str>,
+    /// The plans, in the order in which they ran.
+    pub plans: Vec<PlanFacts>,
+    /// The machines, by name.
+    pub hosts: BTreeMap<String, HostRecord>,
+    /// What every case asked for and was granted, by `case_id` (`case_id/member` in groups).
+    pub cases: BTreeMap<String, CaseRecord>,
+}
+
+/// A plan in `run.json`.
+#[derive(Debug, Serialize)]
+pub struct PlanFacts {
+    /// Its path as given.
+    pub path: String,
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its text, verbatim.
+    pub text: String,
+    /// The same with defaults, profiles and the command line merged into every test.
+    pub resolved: String,
+    /// The command line's changes.
+    pub overrides: Vec<String>,
+    /// Seed of the random order.
+    pub seed: u64,
+    /// Whether cases were left out by `--only`.
+    pub partial: bool,
+}
+
+impl PlanFacts {
+    /// What is known of a plan once it is loaded.
+    #[must_use]
+    pub fn of(plan: &Plan, overrides: Vec<String>, seed: u64) -> Self {
+        Self {
+            path: plan.path.clone(),
+            name: plan.name.clone(),
+            labels: plan.labels.clone(),
+            text: plan.sources.get(0).map(|s| s.text.clone()).unwrap_or_default(),
+            resolved: plan.resolved.clone(),
+            overrides,
+            seed,
+            partial: plan.partial,
+        }
+    }
+}
+
+/// A machine in `run.json`.
+#[derive(Debug, Serialize)]
+pub struct HostRecord {
+    /// Where its daemon listens; absent for this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<String>,
+    /// Version of the program there.
+    pub tool_version: String,
+    /// What kind of machine it is.
+    pub facts: HostFacts,
+    /// How far its clocks are from ours, with the bound of the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockOffset>,
+}
+
+/// A case in `run.json`, as its last iteration had it.
+#[derive(Debug, Serialize)]
+pub struct CaseRecord {
+    /// Its readable name.
+    pub case: String,
+    /// The test as both ends got it.
+    pub spec: TestSpec,
+    /// Socket options of the near end, asked for and granted, per flow.
+    pub near_options: Vec<Granted>,
+    /// Socket options of the far end.
+    pub far_options: Vec<Granted>,
+    /// What the ends want known.
+    pub notes: Vec<String>,
+}
+
+/// The file, written when the run begins and again when it ends, so that a crash leaves the first.
+#[derive(Debug)]
+pub struct RunJson {
+    /// What it will say.
+    pub facts: RunFacts,
+    path: Option<PathBuf>,
+}
+
+impl RunJson {
+    /// Nothing written yet; without a path nothing ever is.
+    #[must_use]
+    pub fn new(facts: RunFacts, path: Option<PathBuf>) -> Self {
+        Self { facts, path }
+    }
+
+    /// Keeps what the ends of an iteration said about themselves.
+    pub fn keep(&mut self, step: &Step, measured: &Measured) {
+        for (member, reports) in step.members.iter().zip(&measured.members) {
+            let id = member.identity.case_id.clone().unwrap_or_default();
+            let key = match &member.identity.member {
+                Some(name) => format!("{id}/{name}"),
+                None => id,
+            };
+            let mut notes: Vec<String> = Vec::new();
+            for note in [&reports.near, &reports.far].into_iter().flat_map(|r: &SideReport| &r.notes) {
+                if !notes.contains(note) {
+                    notes.push(note.clone());
+                }
+            }
+            let record = CaseRecord {
+                case: step.name.clone(),
+                spec: member.spec.clone(),
+                near_options: reports.near.options.clone(),
+                far_options: reports.far.options.clone(),
+                notes,
+            };
+            self.facts.cases.insert(key, record);
+        }
+    }
+
+    /// Replaces the file as a whole: a reader sees the old one or the new one.
+    pub fn write(&self) -> Result<(), Error> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let fault = || Error::output(path.display());
+        let mut text = serde_json::to_vec_pretty(&self.facts).map_err(|e| fault()(e.into()))?;
+        text.push(b'\n');
+        replace(path, &text).map_err(fault())
+    }
+}
+
+/// Writes a file beside its final place, and puts it there when it is whole.
+pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let mut file = fs::File::create(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+/// `results.csv` → `results.run.json`.
+#[must_use]
+pub fn beside(results: &Path) -> PathBuf {
+    results.with_extension("run.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_stands_beside_the_table() {
+        assert_eq!(beside(Path::new("a/lab.csv")), Path::new("a/lab.run.json"));
+        assert_eq!(beside(Path::new("lab")), Path::new("lab.run.json"));
+    }
+
+    #[test]
+    fn files_are_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.json");
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}
