@@ -530,3 +530,154 @@ fn find(typed: &TestBody, members: &[Member], place: &dyn Fn(&str) -> Span, out:
         max_probes: find.max_probes.unwrap_or(20).max(1),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{
+        case::{Iterations, Plan},
+        diagnostics::Format,
+        load::{LoadOptions, load_str},
+        model::FindBy,
+    };
+    use proptest::prelude::*;
+
+    fn load(tests: &str) -> Result<Plan, String> {
+        let text = format!("version: 1\nname: t\nhosts: {{h: {{address: 10.0.0.1, cpus: 3}}}}\ntests:\n{tests}\n");
+        load_str("t.yaml", &text, &LoadOptions::default()).map_err(|out| out.render(Format::Human))
+    }
+
+    fn good(tests: &str) -> Plan {
+        load(tests).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn members_inherit_what_is_theirs() {
+        let plan = good(
+            "  g:\n    workload: tcp_stream\n    duration: 2s\n    iterations: 4\n    matrix: {streams: [1, 2]}\n    concurrent:\n      start: {max_skew: 1ms}\n      members:\n        up: {}\n        down: {direction: reverse, duration: 3s, to: h}\n        probe: {workload: tcp_rr, streams: 1}\n",
+        );
+        assert_eq!(plan.cases.len(), 2);
+        let case = &plan.cases[1];
+        assert_eq!(case.group.as_ref().unwrap().max_skew.as_millis(), 1);
+        assert_eq!(case.iterations.bounds(), (4, 4));
+        let streams: Vec<u32> = case.members.iter().map(|m| m.job.spec().unwrap().streams).collect();
+        assert_eq!(streams, [2, 2, 1]);
+        assert_eq!(case.members[1].to.name(), "h");
+        assert_eq!(case.members[1].job.spec().unwrap().far.cpus.as_ref().unwrap().to_string(), "3");
+        assert_eq!(case.estimate().least.as_millis(), 4 * 3100);
+    }
+
+    #[test]
+    fn confidence_has_defaults_and_a_headline() {
+        let plan =
+            good("  a: {workload: tcp_rr, iterations: {}}\n  b: {workload: tcp_stream, iterations: {min: 40}}\n");
+        let Iterations::Until { min, max, metrics, margin, .. } = &plan.cases[0].iterations else { panic!("a map") };
+        assert_eq!((*min, *max, metrics[0].name, *margin), (3, 30, "transaction_rate", 0.025));
+        assert_eq!(plan.cases[1].iterations.bounds(), (40, 40));
+    }
+
+    #[test]
+    fn conditions_choose_the_cases_of_an_assertion() {
+        let plan = good(
+            "  a:\n    workload: tcp_rr\n    matrix: {inflight: [1, 16]}\n    assert:\n      - latency.p99 < 1s\n      - {that: latency.p50 < 1s, when: {inflight: \"<4\", streams: 1}}\n",
+        );
+        assert_eq!(plan.cases[0].asserts.len(), 2);
+        assert_eq!(plan.cases[1].asserts.len(), 1);
+        assert_eq!(plan.cases[1].asserts[0].place.to_string(), "t.yaml:9:9");
+    }
+
+    #[test]
+    fn searches_and_stops_are_resolved() {
+        let plan = good(
+            "  a: {workload: tcp_rr, find: {metric: latency.p99, at_most: 100us, by: inflight, to: 64}}\n  b: {workload: tcp_stream, matrix: {streams: [1, 2]}, stop_when: throughput < 1bit/s}\n",
+        );
+        let find = plan.cases[0].find.as_ref().unwrap();
+        assert_eq!((find.by, find.from, find.to, find.max_probes), (FindBy::Inflight, 1.0, Some(64.0), 20));
+        assert!((find.at_most.unwrap() - 100.0).abs() < 1e-9);
+        assert_eq!(&*plan.cases[1].stop_when.as_ref().unwrap().axis, "streams");
+    }
+
+    /// A value of a plan: mostly words that mean something somewhere, in places where they often do not.
+    fn value() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            Just("tcp_stream".to_owned()),
+            Just("1".to_owned()),
+            Just("0".to_owned()),
+            Just("-1".to_owned()),
+            Just("64KiB".to_owned()),
+            Just("1e999".to_owned()),
+            Just("10Gbit/s".to_owned()),
+            Just("~".to_owned()),
+            Just("true".to_owned()),
+            Just("\"${vars.x}\"".to_owned()),
+            Just("\"throughput > 1\"".to_owned()),
+            Just("auto".to_owned()),
+            "[a-z0-9.%-]{1,6}".prop_map(|w| format!("\"{w}\"")),
+        ];
+        word.prop_recursive(4, 24, 4, |inner| {
+            let key = prop_oneof![
+                Just("workload"),
+                Just("matrix"),
+                Just("concurrent"),
+                Just("members"),
+                Just("streams"),
+                Just("message_size"),
+                Just("socket.mss"),
+                Just("socket"),
+                Just("assert"),
+                Just("assert+"),
+                Just("that"),
+                Just("when"),
+                Just("from"),
+                Just("to"),
+                Just("factor"),
+                Just("step"),
+                Just("perturb"),
+                Just("exclude"),
+                Just("include"),
+                Just("zip"),
+                Just("iterations"),
+                Just("find"),
+                Just("by"),
+                Just("at_most"),
+                Just("metric"),
+                Just("rate"),
+                Just("pacing"),
+                Just("every"),
+                Just("warmup"),
+                Just("duration"),
+                Just("extends"),
+                Just("hooks"),
+                Just("setup"),
+                Just("stop_when"),
+                Just("cpu"),
+                Just("skip"),
+                Just("x-y"),
+                Just("zzz"),
+            ];
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(|v| format!("[{}]", v.join(", "))),
+                proptest::collection::btree_map(key, inner, 0..5).prop_map(|m| {
+                    format!("{{{}}}", m.iter().map(|(k, v)| format!("{k}: {v}")).collect::<Vec<_>>().join(", "))
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        // Each input is a whole plan: fewer of them find as much as more of something smaller.
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn no_plan_makes_it_panic(
+            defaults in value(), profile in value(), test in value(), run in value(), output in value(), set in value(),
+        ) {
+            let text = format!(
+                "version: 1\nname: t\ndefaults: {defaults}\nprofiles: {{p: {profile}}}\nrun: {run}\noutput: {output}\ntests:\n  a: {test}\n  b: {{extends: p, workload: tcp_rr}}\n"
+            );
+            let options = LoadOptions { sets: vec![format!("tests.a.matrix={set}"), format!("socket={set}")], ..LoadOptions::default() };
+            if let Err(out) = load_str("t.yaml", &text, &options) {
+                prop_assert!(out.has_errors());
+                prop_assert!(!out.render(Format::Human).is_empty());
+            }
+        }
+    }
+}
