@@ -90,7 +90,9 @@ pub fn translate(
     }
     out.interim = out.phases.interval_ns > 0;
     if let Err(unsupported) = spec::support::check(&out) {
-        faults.push(fault(unsupported.key, unsupported.reason, ""));
+        // The engines' word for a port and how many follow it; a plan says both in one key.
+        let key = if unsupported.key.starts_with("port") { "ports" } else { unsupported.key };
+        faults.push(fault(key, unsupported.reason, ""));
     }
     Some(out)
 }
