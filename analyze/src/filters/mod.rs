@@ -3,12 +3,13 @@
 pub mod aggregate;
 pub mod beforeafter;
 pub mod compare;
-pub mod fit;
 pub mod export;
+pub mod fit;
 pub mod gate;
 pub mod import;
 pub mod percentiles;
 pub mod plot;
+pub mod report;
 pub(crate) mod samples;
 pub mod steady;
 pub mod table;

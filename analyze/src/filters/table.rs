@@ -1,7 +1,7 @@
 //! `plumb table`: for people. The help text is [`Args`]'s.
 
 pub(crate) mod layout;
-mod view;
+pub(crate) mod view;
 
 use std::io::Write;
 

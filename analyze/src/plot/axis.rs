@@ -359,6 +359,11 @@ impl Axis {
     }
 
     fn label(&self, value: f64, all: &[f64]) -> String {
+        // The sign of a number is as wide as its digits, not as a hyphen.
+        self.plain_label(value, all).replace('-', "−")
+    }
+
+    fn plain_label(&self, value: f64, all: &[f64]) -> String {
         match &self.format {
             Format::Scaled { factor, .. } => {
                 let step = all.windows(2).map(|w| (w[1] - w[0]).abs()).fold(f64::INFINITY, f64::min) / factor;

@@ -1,7 +1,7 @@
 //! `bars`: the mean of each group from zero, with its interval.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Spacing},
     figure::{Figure, Panel},
     groups::{self, Groups},
@@ -31,14 +31,10 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         scale.extend(points(&Groups::of(&groups::read(options, &others, column)?, options, column), options));
     }
     let own_points = points(&own, options);
-    let mut drawing = Drawing {
-        header: ["name", "series", column, "low", "high", "n"].map(str::to_owned).to_vec(),
-        warnings: reading.warnings.clone(),
-        ..Drawing::default()
-    };
+    let mut table = Points::new(&["name", "series", column, "low", "high", "n"]);
     for (group, point) in own.all.iter().zip(&own_points) {
         let end = |value: Option<f64>| value.map(schemas::columns::number).unwrap_or_default();
-        drawing.rows.push(vec![
+        table.rows.push(vec![
             own.names[group.name].clone(),
             own.series[group.series].clone(),
             schemas::columns::number(point.y),
@@ -47,8 +43,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             point.n.to_string(),
         ]);
     }
-    drawing.figure = Some(figure(options, &reading, column, &own, &own_points, &scale));
-    Ok(drawing)
+    Ok(Drawing::new(figure(options, &reading, column, &own, &own_points, &scale), table, &reading))
 }
 
 fn points(groups: &Groups, options: &Options) -> Vec<Point> {

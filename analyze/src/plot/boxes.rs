@@ -1,7 +1,7 @@
 //! `box`: every value of each group, with its quartiles.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Spacing},
     canvas::{Colour, Sign},
     figure::{Figure, Panel},
@@ -26,22 +26,17 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         let others = Groups::of(&groups::read(options, &others, column)?, options, column);
         values.extend(others.all.iter().flat_map(|g| &g.values));
     }
-    let mut drawing = Drawing {
-        header: ["name", "series", column].map(str::to_owned).to_vec(),
-        warnings: reading.warnings.clone(),
-        ..Drawing::default()
-    };
+    let mut table = Points::new(&["name", "series", column]);
     for group in &own.all {
         for value in &group.values {
-            drawing.rows.push(vec![
+            table.rows.push(vec![
                 own.names[group.name].clone(),
                 own.series[group.series].clone(),
                 schemas::columns::number(*value),
             ]);
         }
     }
-    drawing.figure = Some(figure(options, &reading, column, &own, &values));
-    Ok(drawing)
+    Ok(Drawing::new(figure(options, &reading, column, &own, &values), table, &reading))
 }
 
 fn figure(options: &Options, reading: &Reading, column: &str, own: &Groups, values: &[f64]) -> Figure {

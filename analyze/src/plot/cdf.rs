@@ -1,7 +1,7 @@
 //! `cdf`: which share of the values is at or below a value.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     distribution::{self, Distribution},
     figure::{Entry, Figure, Key, Panel},
@@ -22,19 +22,14 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if let Some(others) = options.same_scale_input() {
         scale.extend(distribution::gather(&distribution::read(options, &others, column)?, options, column)?);
     }
-    let mut drawing = Drawing {
-        header: ["series", "value", "share"].map(str::to_owned).to_vec(),
-        warnings: reading.warnings.clone(),
-        ..Drawing::default()
-    };
+    let mut table = Points::new(&["series", "value", "share"]);
     for one in &own {
         for (value, share) in one.cumulated() {
             let number = schemas::columns::number;
-            drawing.rows.push(vec![one.name.clone(), number(value), number(share)]);
+            table.rows.push(vec![one.name.clone(), number(value), number(share)]);
         }
     }
-    drawing.figure = Some(figure(options, &reading, column, &own, &scale));
-    Ok(drawing)
+    Ok(Drawing::new(figure(options, &reading, column, &own, &scale), table, &reading))
 }
 
 fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distribution], scale: &[Distribution]) -> Figure {

@@ -1,7 +1,7 @@
 //! `compare`: what `plumb compare` found, a line per case: the change with its interval, and the verdict in its colour.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     canvas::{Colour, Sign},
     figure::{Entry, Figure, Key, Panel},
@@ -85,12 +85,9 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             c.p.map(number).unwrap_or_default(),
         ]
     });
-    Ok(Drawing {
-        header: ["case", "verdict", "change_ratio", "low", "high", "p_value"].map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        warnings: reading.warnings.clone(),
-        figure: Some(figure(options, &reading, &changes)),
-    })
+    let mut table = Points::new(&["case", "verdict", "change_ratio", "low", "high", "p_value"]);
+    table.rows.extend(rows);
+    Ok(Drawing::new(figure(options, &reading, &changes), table, &reading))
 }
 
 fn figure(options: &Options, reading: &Reading, changes: &[Change]) -> Figure {

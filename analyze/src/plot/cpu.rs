@@ -2,7 +2,7 @@
 //! system log.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     canvas::{Colour, Sign},
     figure::{Entry, Figure, Key, Panel},
@@ -89,19 +89,18 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         places.iter().filter_map(load).collect()
     };
     let ends = [("here", loads("local")), ("there", loads("remote"))];
-    let mut drawing = Drawing { warnings: reading.warnings.clone(), ..Drawing::default() };
-    drawing.header = ["end", x].into_iter().chain(STACK.map(|s| s.0)).chain(["peak"]).map(str::to_owned).collect();
+    let header: Vec<&str> = ["end", x].into_iter().chain(STACK.map(|s| s.0)).chain(["peak"]).collect();
+    let mut table = Points::new(&header);
     for (end, loads) in &ends {
         for load in loads {
             let number = schemas::columns::number;
             let mut row = vec![(*end).to_owned(), number(load.x)];
             row.extend(load.stack.map(number));
             row.push(load.peak.map(number).unwrap_or_default());
-            drawing.rows.push(row);
+            table.rows.push(row);
         }
     }
-    drawing.figure = Some(figure(options, &reading, (x, work), &done, &ends));
-    Ok(drawing)
+    Ok(Drawing::new(figure(options, &reading, (x, work), &done, &ends), table, &reading))
 }
 
 fn figure(

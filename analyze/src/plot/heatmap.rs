@@ -1,7 +1,7 @@
 //! `heatmap`: a metric over two parameters as colours, or latencies over time.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     canvas::Anchor,
     distribution::{HISTOGRAM, is_latency},
@@ -62,15 +62,11 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
             }
         }
     }
-    let mut drawing = Drawing {
-        header: [x, y, value].map(str::to_owned).to_vec(),
-        warnings: reading.warnings.clone(),
-        rows: cells
-            .iter()
-            .map(|(c, r, v)| vec![columns[*c].to_owned(), rows[*r].to_owned(), schemas::columns::number(*v)])
-            .collect(),
-        ..Drawing::default()
-    };
+    let mut table = Points::new(&[x, y, value]);
+    table.rows = cells
+        .iter()
+        .map(|(c, r, v)| vec![columns[*c].to_owned(), rows[*r].to_owned(), schemas::columns::number(*v)])
+        .collect();
     let mut scale: Vec<f64> = cells.iter().map(|c| c.2).collect();
     if let Some(others) = options.same_scale_input() {
         let others = Reading::new(options, &others, &options.selection, &wanted)?;
@@ -105,7 +101,7 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
     let words =
         |quantity: &Quantity, texts: &[&str]| -> Vec<String> { texts.iter().map(|t| quantity.name(t)).collect() };
     let title = format!("{} over {} and {}", colours.quantity.label, x_quantity.label, y_quantity.label);
-    drawing.figure = Some(Figure {
+    let figure = Figure {
         title: options.title(&reading, &title),
         notes: vec!["mean of iterations; empty: not measured".to_owned()],
         x: Axis::of_names(x_quantity.label.clone(), words(&x_quantity, &columns)),
@@ -117,8 +113,8 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
         legend: Vec::new(),
         colours: Some(colours),
         footer: options.footer(&reading),
-    });
-    Ok(drawing)
+    };
+    Ok(Drawing::new(figure, table, &reading))
 }
 
 /// Numbers by size, names as they came.
@@ -185,21 +181,19 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
         layers.push(Layer::Box { from: (*from, edge(*bucket)), to: (*to, edge(bucket + 1)), colour, outline: None });
     }
     let number = schemas::columns::number;
-    Ok(Drawing {
-        header: ["start_s", "end_s", "latency_low_us", "latency_high_us", "share"].map(str::to_owned).to_vec(),
-        rows: boxes
-            .iter()
-            .map(|(from, to, bucket, share)| [*from, *to, edge(*bucket), edge(bucket + 1), *share].map(number).to_vec())
-            .collect(),
-        warnings: reading.warnings.clone(),
-        figure: Some(Figure {
-            title: options.title(&reading, "latency over time"),
-            notes: vec!["colour: share of an interval's latencies in each range".to_owned()],
-            x,
-            panels: vec![Panel { y, layers, rows_per_name: 1 }],
-            legend: Vec::new(),
-            colours: Some(colours),
-            footer: options.footer(&reading),
-        }),
-    })
+    let mut table = Points::new(&["start_s", "end_s", "latency_low_us", "latency_high_us", "share"]);
+    table.rows = boxes
+        .iter()
+        .map(|(from, to, bucket, share)| [*from, *to, edge(*bucket), edge(bucket + 1), *share].map(number).to_vec())
+        .collect();
+    let figure = Figure {
+        title: options.title(&reading, "latency over time"),
+        notes: vec!["colour: share of an interval's latencies in each range".to_owned()],
+        x,
+        panels: vec![Panel { y, layers, rows_per_name: 1 }],
+        legend: Vec::new(),
+        colours: Some(colours),
+        footer: options.footer(&reading),
+    };
+    Ok(Drawing::new(figure, table, &reading))
 }

@@ -67,34 +67,52 @@ pub enum Kind {
     Cpu,
 }
 
+/// What a figure shows, as the table that `--data` writes.
+#[derive(Clone, Debug)]
+pub struct Points {
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// The points, each with a cell per column.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Points {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(header: &[&str]) -> Self {
+        Self { header: header.iter().map(|h| (*h).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// The points of series.
+    #[must_use]
+    pub fn of(series: &[Series], x: &str, y: &str) -> Self {
+        let end = |value: Option<f64>| value.map(number).unwrap_or_default();
+        let mut table = Self::new(&["series", x, y, "low", "high", "n"]);
+        for one in series {
+            table.rows.extend(
+                one.points.iter().map(|p| {
+                    vec![one.name.clone(), number(p.x), number(p.y), end(p.low), end(p.high), p.n.to_string()]
+                }),
+            );
+        }
+        table
+    }
+}
+
 /// A figure with the points it shows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Drawing {
     /// The figure.
-    pub figure: Option<Figure>,
-    /// Names of the columns of `rows`.
-    pub header: Vec<String>,
+    pub figure: Figure,
     /// What was drawn, for `--data`.
-    pub rows: Vec<Vec<String>>,
+    pub points: Points,
     /// Sentences for the user.
     pub warnings: Vec<String>,
 }
 
 impl Drawing {
-    /// The points of series, as the table that `--data` writes.
-    #[must_use]
-    pub fn of_points(series: &[Series], x: &str, y: &str) -> Self {
-        let end = |value: Option<f64>| value.map(number).unwrap_or_default();
-        let rows = series.iter().flat_map(|s| {
-            s.points
-                .iter()
-                .map(|p| vec![s.name.clone(), number(p.x), number(p.y), end(p.low), end(p.high), p.n.to_string()])
-        });
-        Self {
-            header: ["series", x, y, "low", "high", "n"].map(str::to_owned).to_vec(),
-            rows: rows.collect(),
-            ..Self::default()
-        }
+    fn new(figure: Figure, points: Points, reading: &reading::Reading) -> Self {
+        Self { figure, points, warnings: reading.warnings.clone() }
     }
 }
 
@@ -153,9 +171,7 @@ pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec
         return Err(Error::Usage(format!("{}: pictures are PNG or SVG: end the name in .png or .svg", path.display())));
     }
     let drawing = drawing(kind, options)?;
-    let Some(figure) = &drawing.figure else {
-        return Err(Error::Usage("nothing to draw".to_owned()));
-    };
+    let figure = &drawing.figure;
     if let Some(path) = &options.output {
         let bytes = match extension(path).as_deref() {
             Some("svg") => to_svg(figure, options)?.into_bytes(),
@@ -167,8 +183,8 @@ pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec
         write_whole(path, |file| {
             let mut csv = csv::Writer::from_writer(file);
             let failed = |e: csv::Error| Error::Output(std::io::Error::other(e));
-            csv.write_record(&drawing.header).map_err(failed)?;
-            for row in &drawing.rows {
+            csv.write_record(&drawing.points.header).map_err(failed)?;
+            for row in &drawing.points.rows {
                 csv.write_record(row).map_err(failed)?;
             }
             Ok(csv.flush()?)

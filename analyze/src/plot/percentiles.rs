@@ -1,7 +1,7 @@
 //! `percentiles`: the values at 90 %, 99 %, 99.9 % …, equally far apart, so that the tail can be seen.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     distribution::{self, Distribution},
     figure::{Entry, Figure, Key, Panel},
@@ -24,19 +24,14 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if let Some(others) = options.same_scale_input() {
         scale.extend(distribution::gather(&distribution::read(options, &others, column)?, options, column)?);
     }
-    let mut drawing = Drawing {
-        header: ["series", "share", "value"].map(str::to_owned).to_vec(),
-        warnings: reading.warnings.clone(),
-        ..Drawing::default()
-    };
+    let mut table = Points::new(&["series", "share", "value"]);
     for one in &own {
         for (nines, value) in spectrum(one) {
             let number = schemas::columns::number;
-            drawing.rows.push(vec![one.name.clone(), number(1.0 - 1.0 / nines), number(value)]);
+            table.rows.push(vec![one.name.clone(), number(1.0 - 1.0 / nines), number(value)]);
         }
     }
-    drawing.figure = Some(figure(options, &reading, column, &own, &scale));
-    Ok(drawing)
+    Ok(Drawing::new(figure(options, &reading, column, &own, &scale), table, &reading))
 }
 
 /// 1 ÷ (1 − share) and the value there, as far as enough values lie beyond.

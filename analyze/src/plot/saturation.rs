@@ -2,7 +2,7 @@
 //! curve is a straight line: larger messages take longer in proportion, and nothing is gained by them.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     canvas::Point as Place,
     figure::{Entry, Figure, Key, Panel},
@@ -27,19 +27,14 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if let Some(others) = options.same_scale_input() {
         scale.extend(transfer::rates(&transfer::read(options, &others)?, options));
     }
-    let mut drawing = Drawing {
-        header: ["series", "transfer_time_us", "message_bytes", "n"].map(str::to_owned).to_vec(),
-        warnings: reading.warnings.clone(),
-        ..Drawing::default()
-    };
+    let mut table = Points::new(&["series", "transfer_time_us", "message_bytes", "n"]);
     for one in &series {
         for (place, point) in places(one).iter().zip(&one.points) {
             let number = schemas::columns::number;
-            drawing.rows.push(vec![one.name.clone(), number(place.0), number(place.1), point.n.to_string()]);
+            table.rows.push(vec![one.name.clone(), number(place.0), number(place.1), point.n.to_string()]);
         }
     }
-    drawing.figure = Some(figure(options, &reading, &series, &scale));
-    Ok(drawing)
+    Ok(Drawing::new(figure(options, &reading, &series, &scale), table, &reading))
 }
 
 /// Time in microseconds and size in bytes of every point.

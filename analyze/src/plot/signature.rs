@@ -2,7 +2,7 @@
 //! reaches up to the bandwidth.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
@@ -23,15 +23,13 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if let Some(others) = options.same_scale_input() {
         scale.extend(transfer::rates(&transfer::read(options, &others)?, options));
     }
-    let mut drawing = Drawing::of_points(&series, "message_bytes", "throughput_bits_per_s");
-    drawing.header.push("transfer_time_us".to_owned());
+    let mut table = Points::of(&series, "message_bytes", "throughput_bits_per_s");
+    table.header.push("transfer_time_us".to_owned());
     let times = series.iter().flat_map(|s| &s.points).map(|p| schemas::columns::number(time(p)));
-    for (row, time) in drawing.rows.iter_mut().zip(times) {
+    for (row, time) in table.rows.iter_mut().zip(times) {
         row.push(time);
     }
-    drawing.warnings.clone_from(&reading.warnings);
-    drawing.figure = Some(figure(options, &reading, &series, &scale));
-    Ok(drawing)
+    Ok(Drawing::new(figure(options, &reading, &series, &scale), table, &reading))
 }
 
 fn time(point: &Point) -> f64 {

@@ -1,7 +1,7 @@
 //! `sweep`: a metric against a parameter, one line per series, with intervals.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
@@ -26,10 +26,8 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if let Some(others) = options.same_scale_input() {
         scale.extend(gather(&read(&others)?));
     }
-    let mut drawing = Drawing::of_points(&series, x, y);
-    drawing.warnings.clone_from(&reading.warnings);
-    drawing.figure = Some(figure(options, &reading, (x, y), &series, &scale)?);
-    Ok(drawing)
+    let figure = figure(options, &reading, (x, y), &series, &scale)?;
+    Ok(Drawing::new(figure, Points::of(&series, x, y), &reading))
 }
 
 fn figure(

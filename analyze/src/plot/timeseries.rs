@@ -1,7 +1,7 @@
 //! `timeseries`: interval results over time, with warm-up and cool-down shaded.
 
 use super::{
-    Drawing, Options,
+    Drawing, Options, Points,
     axis::{Axis, Quantity, Spacing},
     canvas::Point,
     figure::{Entry, Figure, Key, Panel},
@@ -49,25 +49,22 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let reading = read(&options.input)?;
     let tracks = gather(&reading, x, y);
     if reading.records.is_empty() && options.selection.record.is_none() {
-        return options
-            .nothing_to_draw(true, &reading, &[x, y])
-            .and(Ok(Drawing::default()))
-            .map_err(|e| Error::Usage(format!("{e}. Interval rows are written where a plan's test sets `interval`")));
+        let empty = options.nothing_to_draw(true, &reading, &[x, y]);
+        return Err(Error::Usage(format!(
+            "{}. Interval rows are written where a plan's test sets `interval`",
+            empty.err().map_or_else(String::new, |e| e.to_string())
+        )));
     }
     options.nothing_to_draw(tracks.lines.is_empty(), &reading, &[x, y])?;
     let others = match options.same_scale_input() {
         Some(input) => Some(gather(&read(&input)?, x, y)),
         None => None,
     };
-    let mut drawing = Drawing {
-        header: ["series", "iteration", "stream", x, y].map(str::to_owned).to_vec(),
-        warnings: reading.warnings.clone(),
-        ..Drawing::default()
-    };
+    let mut table = Points::new(&["series", "iteration", "stream", x, y]);
     for track in &tracks.lines {
         for (x, y) in &track.points {
             let number = schemas::columns::number;
-            drawing.rows.push(vec![
+            table.rows.push(vec![
                 track.name.clone(),
                 track.iteration.clone(),
                 track.stream.clone(),
@@ -76,8 +73,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             ]);
         }
     }
-    drawing.figure = Some(figure(options, &reading, (x, y), &tracks, others.as_ref()));
-    Ok(drawing)
+    Ok(Drawing::new(figure(options, &reading, (x, y), &tracks, others.as_ref()), table, &reading))
 }
 
 fn gather(reading: &Reading, x: &str, y: &str) -> Tracks {

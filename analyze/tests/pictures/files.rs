@@ -70,7 +70,7 @@ fn the_same_scale_makes_two_pictures_comparable() {
     b.input.files = vec![faster.clone()];
     a.same_scale = vec![faster];
     let axes = |options: &Options| {
-        let figure = plot::drawing(Kind::Sweep, options).unwrap().figure.unwrap();
+        let figure = plot::drawing(Kind::Sweep, options).unwrap().figure;
         (figure.x.min, figure.x.max, figure.panels[0].y.min, figure.panels[0].y.max)
     };
     assert_eq!(axes(&a), axes(&b));
@@ -93,6 +93,6 @@ fn one_test_of_several_can_be_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options { tests: vec!["up".into()], ..options(folder.path(), "x.png") };
     let drawing = plot::drawing(Kind::Sweep, &options).unwrap();
-    assert_eq!(drawing.rows.len(), 5);
-    assert_eq!(drawing.figure.unwrap().title, "message-size, up: throughput against message size");
+    assert_eq!(drawing.points.rows.len(), 5);
+    assert_eq!(drawing.figure.title, "message-size, up: throughput against message size");
 }

@@ -4,6 +4,7 @@
 
 mod files;
 mod golden;
+mod report;
 mod tables;
 
 use analyze::plot::{self, Kind, Options, figure::Figure, font::Metrics};
@@ -20,7 +21,7 @@ fn figure_of(kind: Kind, table: &str, mut options: Options) -> Figure {
     let path = folder.path().join("results.csv");
     std::fs::write(&path, table).unwrap();
     options.input.files = vec![path];
-    plot::drawing(kind, &options).unwrap().figure.unwrap()
+    plot::drawing(kind, &options).unwrap().figure
 }
 
 /// Draws at three sizes and looks at where the texts are.

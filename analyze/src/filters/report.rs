@@ -1,0 +1,196 @@
+//! `plumb report`: a page about a run. The help text is [`Args`]'s.
+
+mod document;
+mod facts;
+mod pictures;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use schemas::{metrics, units};
+
+use super::table::{layout::Column, view::View};
+use crate::{
+    error::{Error, Verdict},
+    table::{InputArgs, Table, write_whole},
+};
+use document::{Block, Document};
+
+/// A page about a run: plan, machines, results, verdicts, pictures and warnings.
+///
+/// plumb run plans/message-size.yaml -o sizes.csv; plumb report sizes.csv -o sizes.html
+///
+/// RESULTS is what `plumb run -o` wrote, or the folder it is in. What stands beside it is used where it is there:
+/// RESULTS.run.json (plan, machines, notes) and RESULTS.verdicts.csv. FILE.html is one page with everything inside; FILE.md
+/// has its pictures beside it (FILE.1.svg …). Without -o the page goes to standard output as Markdown, without pictures.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// A results file, or the folder it is in
+    #[arg(value_name = "RESULTS")]
+    results: PathBuf,
+    /// The page: FILE.md or FILE.html
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Its title [default: the plan's name]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+}
+
+/// Runs the filter.
+pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    let html = match args.output.as_deref().map(|p| (p, p.extension().and_then(|e| e.to_str()))) {
+        None | Some((_, Some("md"))) => false,
+        Some((_, Some("html"))) => true,
+        Some((path, _)) => {
+            return Err(Error::Usage(format!(
+                "{}: a report is Markdown or HTML: end the name in .md or .html",
+                path.display()
+            )));
+        }
+    };
+    let results = results_file(&args.results)?;
+    let document = assemble(&results, args.title.as_deref())?;
+    match &args.output {
+        None => output.write_all(document.markdown(|_, _| None).as_bytes())?,
+        Some(path) if html => {
+            let text = document.html();
+            write_whole(path, |file| Ok(file.write_all(text.as_bytes())?))?;
+        }
+        Some(path) => {
+            let mut pictures = Vec::new();
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let text = document.markdown(|number, svg| {
+                let name = format!("{stem}.{number}.svg");
+                pictures.push((path.with_file_name(&name), svg.to_owned()));
+                // A name in Markdown ends at a blank.
+                Some(name.replace(' ', "%20"))
+            });
+            for (path, svg) in &pictures {
+                write_whole(path, |file| Ok(file.write_all(svg.as_bytes())?))?;
+            }
+            write_whole(path, |file| Ok(file.write_all(text.as_bytes())?))?;
+        }
+    }
+    Ok(Verdict::Ok)
+}
+
+/// The results file itself: the one given, or the only one in the folder given.
+fn results_file(path: &Path) -> Result<PathBuf, Error> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let file_error = |source| Error::File { path: path.to_owned(), source };
+    let named = path.join("results.csv");
+    if named.is_file() {
+        return Ok(named);
+    }
+    let mut found: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(file_error)? {
+        let file = entry.map_err(file_error)?.path();
+        // A run's table is known by the file of facts beside it.
+        if file.extension().is_some_and(|e| e == "csv") && file.with_extension("run.json").is_file() {
+            found.push(file);
+        }
+    }
+    found.sort();
+    match &found[..] {
+        [one] => Ok(one.clone()),
+        [] => Err(Error::Usage(format!(
+            "{}: there is no results.csv and no table with its run.json; name the results file",
+            path.display()
+        ))),
+        several => Err(Error::Usage(format!(
+            "{}: there are {} results files ({} …); name one",
+            path.display(),
+            several.len(),
+            several[0].display()
+        ))),
+    }
+}
+
+fn assemble(results: &Path, title: Option<&str>) -> Result<Document, Error> {
+    let facts = facts::read(&results.with_extension("run.json"))?;
+    let input = InputArgs { files: vec![results.to_owned()] };
+    let view = View::read(&mut Table::open(&input)?, &[], false)?;
+    let mut blocks = Vec::new();
+    let mut warnings: Vec<String> = view.note.clone().into_iter().collect();
+    if let Some(facts) = &facts {
+        blocks.push(Block::List(facts::run(facts)));
+        warnings.extend(facts::notes(facts));
+    } else {
+        warnings.push(format!(
+            "{} is not there: plan and machines are unknown",
+            results.with_extension("run.json").display()
+        ));
+    }
+    if let Some(columns) = verdicts(&results.with_extension("verdicts.csv"))? {
+        blocks.push(Block::Heading("Verdicts".to_owned()));
+        blocks.push(Block::Table(columns));
+    }
+    blocks.push(Block::Heading("Results".to_owned()));
+    blocks.push(Block::Table(view.columns(false)));
+    blocks.extend(pictures::of(results)?);
+    if !warnings.is_empty() {
+        blocks.push(Block::Heading("Warnings".to_owned()));
+        blocks.push(Block::List(warnings));
+    }
+    if let Some(facts) = &facts {
+        if let Some(hosts) = facts::hosts(facts) {
+            blocks.push(Block::Heading("Machines".to_owned()));
+            blocks.push(hosts);
+        }
+        let plans = facts::plans(facts);
+        if !plans.is_empty() {
+            blocks.push(Block::Heading("Plan".to_owned()));
+            blocks.extend(plans);
+        }
+    }
+    let named = || facts.as_ref().and_then(|f| f["plans"][0]["name"].as_str());
+    let title = match title.or_else(named) {
+        Some(title) => title.to_owned(),
+        None => results.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    Ok(Document { title, blocks })
+}
+
+/// The `verdicts` table for people; `None` where the file is not there.
+fn verdicts(path: &Path) -> Result<Option<Vec<Column>>, Error> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let mut table = Table::open(&InputArgs { files: vec![path.to_owned()] })?;
+    let require = |name: &str| table.require(name);
+    let (verdict, case, assertion) = (require("verdict")?, require("case")?, require("assertion")?);
+    let (metric, observed, note) = (require("metric")?, require("observed")?, require("note")?);
+    let (low, high) = (require("ci_low")?, require("ci_high")?);
+    let mut columns: Vec<Column> = ["verdict", "case", "assertion", "observed", "interval", "note"]
+        .map(|title| Column { title: title.to_owned(), right: false, cells: Vec::new() })
+        .into();
+    while let Some(row) = table.next_row()? {
+        let unit = metrics::find(row.get(metric)).map(|m| m.unit);
+        let words = |value: Option<f64>| match (value, unit) {
+            (Some(value), Some(unit)) => units::human(unit, value),
+            (Some(value), None) => schemas::columns::number(value),
+            (None, _) => String::new(),
+        };
+        let interval = match (row.number(low)?, row.number(high)?) {
+            (Some(low), Some(high)) => format!("{} … {}", words(Some(low)), words(Some(high))),
+            _ => String::new(),
+        };
+        let cells = [
+            row.get(verdict).to_owned(),
+            row.get(case).to_owned(),
+            row.get(assertion).to_owned(),
+            words(row.number(observed)?),
+            interval,
+            row.get(note).to_owned(),
+        ];
+        for (column, cell) in columns.iter_mut().zip(cells) {
+            column.cells.push(cell);
+        }
+    }
+    columns.retain(|c| c.title == "verdict" || c.cells.iter().any(|cell| !cell.is_empty()));
+    Ok(Some(columns))
+}
