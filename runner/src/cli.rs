@@ -1,8 +1,10 @@
 //! The command line: every subcommand with its arguments, and the way to the part that does the work.
 
 pub(crate) mod check;
+mod key;
 mod run;
 mod schema;
+mod serve;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
@@ -43,9 +45,15 @@ enum Command {
     /// Run plans and write their results.
     #[command(after_help = run::EXAMPLES)]
     Run(Box<run::Args>),
-    /// Check plans and list their cases.
+    /// Check plans, list their cases, or explain where a value comes from.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
+    /// Be the far end: serve tests to other hosts.
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(serve::Args),
+    /// Make a key by which two hosts trust each other.
+    #[command(after_help = key::EXAMPLES)]
+    Key(key::Args),
     /// Print the published schema of plans or of results.
     #[command(after_help = schema::EXAMPLES)]
     Schema(schema::Args),
@@ -79,6 +87,8 @@ impl Command {
         match self {
             Self::Run(args) => run::run(&args),
             Self::Check(args) => check::run(&args),
+            Self::Serve(args) => serve::run(&args),
+            Self::Key(args) => key::run(&args),
             Self::Schema(args) => schema::run(&args),
             Self::Filter(filter) => {
                 let verdict = filter.run(&mut std::io::stdout().lock())?;

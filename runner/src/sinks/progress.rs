@@ -190,8 +190,9 @@ pub fn span(time: Duration) -> String {
     let s = u64::try_from(time.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
     match s {
         0..=119 => format!("{s} s"),
-        120..=7199 if s.is_multiple_of(60) => format!("{} min", s / 60),
-        120..=7199 => format!("{} min {} s", s / 60, s % 60),
+        120..=3599 if s.is_multiple_of(60) => format!("{} min", s / 60),
+        120..=3599 => format!("{} min {} s", s / 60, s % 60),
+        _ if s.is_multiple_of(3600) => format!("{} h", s / 3600),
         _ => format!("{} h {} min", s / 3600, s % 3600 / 60),
     }
 }
@@ -215,5 +216,6 @@ mod tests {
         assert_eq!(span(Duration::from_secs(200)), "3 min 20 s");
         assert_eq!(span(Duration::from_mins(10)), "10 min");
         assert_eq!(span(Duration::from_mins(125)), "2 h 5 min");
+        assert_eq!(span(Duration::from_hours(1)), "1 h");
     }
 }

@@ -1,0 +1,32 @@
+//! `plumb key`: a key file that both ends of a session get a copy of.
+
+use std::path::PathBuf;
+
+use netcore::control::key::Key;
+
+use crate::error::{Error, Exit};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  plumb key lab.key
+  scp -p lab.key b.lab:
+  plumb serve --key-file lab.key                       (there)
+  plumb run lab.yaml --key-file lab.key                (here)
+
+Whoever has the file may start sessions: copy it over a channel you trust. An existing file is never replaced.";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The new file, which only its owner may read; without it the key goes to standard output.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<Exit, Error> {
+    let key = Key::generate().map_err(|e| Error::Measurement(e.to_string()))?;
+    match &args.file {
+        Some(path) => key.save(path).map_err(|e| Error::Measurement(e.to_string()))?,
+        None => super::print(&format!("{}\n", key.to_hex()))?,
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,113 @@
+//! `plumb serve`: the far end.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use netcore::{
+    control::{DEFAULT_PORT, key::Key},
+    daemon::{Config, Daemon, Limits, Network, listen},
+};
+
+use crate::{
+    error::{Error, Exit},
+    signals::Interrupts,
+    sinks::progress::span,
+};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  plumb serve                                              on loopback, without a key
+  plumb serve --key-file lab.key                           on every address, for whoever has the key
+  plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24        on one address, without a key, for one network
+
+SIGTERM and SIGINT end it: no new session is accepted, running tests finish; a second one ends them at once.";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Listen on this address only. Default: every address with a key, loopback without one; port 12864.
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
+    listen: Option<SocketAddr>,
+    /// Only sessions that prove to have this key (see `plumb key`).
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Only sessions from this network; may be repeated.
+    #[arg(long, value_name = "CIDR")]
+    allow: Vec<Network>,
+    /// Let tests that are conducted from elsewhere connect from here to this network too; may be repeated.
+    #[arg(long, value_name = "CIDR")]
+    allow_connect: Vec<Network>,
+    /// Let tests send the contents of files of this host.
+    #[arg(long)]
+    allow_files: bool,
+    /// Sessions served at the same time.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    max_sessions: u32,
+    /// Parallel connections of a test.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_flows: u32,
+    /// Longest test, with warm-up and cool-down.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    max_duration: Duration,
+    /// Serve from within this network namespace.
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+    }
+    text.parse().map_err(|_| format!("`{text}` is no address: write 10.0.0.2, 10.0.0.2:12864 or [2001:db8::1]:12864"))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    schemas::units::parse_duration(text).map_err(|e| e.to_string())
+}
+
+pub fn run(args: &Args) -> Result<Exit, Error> {
+    let fault = |e: &dyn std::fmt::Display| Error::Measurement(e.to_string());
+    let key = args.key_file.as_deref().map(Key::load).transpose().map_err(|e| fault(&e))?;
+    let has_key = key.is_some();
+    let place = listen(args.listen, has_key);
+    let limits = Limits {
+        sessions: args.max_sessions,
+        flows: args.max_flows,
+        duration_ns: u64::try_from(args.max_duration.as_nanos()).unwrap_or(u64::MAX),
+        ..Limits::default()
+    };
+    let config = Config {
+        listen: place.addresses,
+        key,
+        allow: args.allow.clone(),
+        allow_connect: args.allow_connect.clone(),
+        allow_files: args.allow_files,
+        limits: limits.clone(),
+        netns: args.netns.clone(),
+        log: Some(Arc::new(|line: &str| anstream::eprintln!("{line}"))),
+        ..Config::default()
+    };
+    let interrupts = Interrupts::install().map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let daemon = Daemon::bind(config).map_err(|e| fault(&e))?;
+    if let Some(advice) = place.advice {
+        anstream::eprintln!("note: {advice}");
+    }
+    let addresses: Vec<String> = daemon.local_addrs().iter().map(ToString::to_string).collect();
+    let who = if has_key { "key required" } else { "no key" };
+    super::print(&format!(
+        "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {} · pid {}\n",
+        env!("CARGO_PKG_VERSION"),
+        addresses.join(" and "),
+        limits.sessions,
+        limits.flows,
+        span(args.max_duration),
+        std::process::id()
+    ))?;
+    daemon.run(interrupts.flag()).map_err(|e| fault(&e))?;
+    // It was asked to end and did: that is success for a service, whichever signal it was.
+    Ok(Exit::Success)
+}
