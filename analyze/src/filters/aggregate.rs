@@ -78,13 +78,23 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 }
 
 fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(RecordKind, Groups), Error> {
-    let mut picker = Picker::new(&args.selection, table)?;
+    let new = Picker::new(&args.selection, table)?;
+    let mut picker = new.clone();
     let mut kept: Preferred<Groups> = Preferred::default();
-    while let Some(row) = table.next_row()? {
-        if let Some(groups) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) {
-            groups.add(&row, &plan.columns)?;
-        }
-    }
+    table.fold(
+        || (new.clone(), Preferred::<Groups>::default()),
+        |(picker, kept), row| match picker.pick(row)?.and_then(|kind| kept.slot(kind)) {
+            Some(groups) => groups.add(row, &plan.columns),
+            None => Ok(()),
+        },
+        |(part, groups)| {
+            picker.merge(&part);
+            match groups.into_kept() {
+                Some((kind, groups)) => kept.slot(kind).map_or(Ok(()), |whole| whole.merge(groups)),
+                None => Ok(()),
+            }
+        },
+    )?;
     if let Some(note) = picker.note() {
         crate::warn(&note);
     }
@@ -234,3 +244,6 @@ fn watched(header: &Header) -> impl Iterator<Item = usize> + '_ {
     };
     header.names().iter().enumerate().filter(move |(_, name)| watched(name)).map(|(i, _)| i)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,9 @@
 //! Rows put into groups, and what is kept of each.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, Place};
 use crate::stats::{histogram::Latencies, moments::Moments, sketch::Sketch};
 use crate::table::{Header, Row};
 
@@ -20,6 +21,8 @@ pub struct Values {
 pub struct Group {
     /// The cells it was grouped by.
     pub key: Vec<Box<str>>,
+    /// The same in one piece, as the index has it.
+    joined: Arc<str>,
     /// Per metric.
     pub values: Vec<Values>,
     rows: u64,
@@ -41,7 +44,7 @@ pub struct Columns {
 /// All groups, in the order of first appearance.
 #[derive(Debug, Default)]
 pub struct Groups {
-    index: HashMap<Box<str>, usize>,
+    index: HashMap<Arc<str>, usize>,
     pub list: Vec<Group>,
     /// Per watched parameter, the group in which it was first seen to differ.
     differs: Vec<Option<usize>>,
@@ -88,15 +91,53 @@ impl Groups {
     fn new_group(&mut self, row: &Row<'_>, columns: &Columns) -> usize {
         self.differs.resize(columns.watched.len(), None);
         let i = self.list.len();
-        self.index.insert(self.key.as_str().into(), i);
+        let joined: Arc<str> = self.key.as_str().into();
+        self.index.insert(joined.clone(), i);
         let cells = |list: &[usize]| list.iter().map(|c| row.get(*c).into()).collect::<Vec<Box<str>>>();
         self.list.push(Group {
             key: cells(&columns.group),
+            joined,
             values: columns.metrics.iter().map(|_| Values::default()).collect(),
             rows: 0,
             parameters: cells(&columns.watched),
         });
         i
+    }
+
+    /// Adds the groups of a later part of the input.
+    pub fn merge(&mut self, later: Self) -> Result<(), Error> {
+        self.differs.resize(self.differs.len().max(later.differs.len()), None);
+        let mut places = Vec::with_capacity(later.list.len());
+        for theirs in later.list {
+            let Some(&i) = self.index.get(&theirs.joined) else {
+                places.push(self.list.len());
+                self.index.insert(theirs.joined.clone(), self.list.len());
+                self.list.push(theirs);
+                continue;
+            };
+            places.push(i);
+            let ours = &mut self.list[i];
+            ours.rows += theirs.rows;
+            for (differs, (a, b)) in self.differs.iter_mut().zip(ours.parameters.iter().zip(&theirs.parameters)) {
+                if a != b {
+                    differs.get_or_insert(i);
+                }
+            }
+            for (ours, theirs) in ours.values.iter_mut().zip(theirs.values) {
+                ours.moments.merge(&theirs.moments);
+                ours.sketch.merge(&theirs.sketch);
+                if let Some(latencies) = theirs.latencies {
+                    ours.latencies.get_or_insert_default().merge(&latencies).map_err(|reason| {
+                        let place = Place { file: "merged rows".to_owned(), line: 0, column: None };
+                        Error::Data { place, reason }
+                    })?;
+                }
+            }
+        }
+        for (ours, theirs) in self.differs.iter_mut().zip(later.differs) {
+            *ours = ours.or(theirs.map(|i| places[i]));
+        }
+        Ok(())
     }
 
     /// Warnings for the user: parameters that differ within a group, and metrics that some rows lack.

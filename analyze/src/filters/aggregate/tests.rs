@@ -1,0 +1,108 @@
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+fn aggregate(file: &tempfile::NamedTempFile, options: &[&str]) -> Result<String, Error> {
+    let path = file.path().to_str().unwrap();
+    let args = Cli::try_parse_from(["aggregate", path].iter().chain(options)).unwrap().args;
+    let mut out = Vec::new();
+    run(&args, &mut out)?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+const SMALL: &str = "case,record,phase,status,streams,throughput_bits_per_s,latency_p99_us\n\
+    a,interval,measure,ok,1,7,\na,iteration,measure,ok,1,1,\na,iteration,measure,ok,1,3,\n\
+    b,iteration,measure,ok,1,5,\na,iteration,measure,failed,1,,\na,summary,,ok,1,2,\n";
+
+#[test]
+fn groups_stand_in_the_order_of_their_first_rows() {
+    let out = aggregate(&file(SMALL), &["-m", "throughput", "-a", "count,mean,stddev,median,best,p50"]).unwrap();
+    assert_eq!(
+        out,
+        "case,throughput_bits_per_s_count,throughput_bits_per_s_mean,throughput_bits_per_s_stddev,\
+         throughput_bits_per_s_median,throughput_bits_per_s_best,throughput_bits_per_s_p50\n\
+         a,2,2,1.4142135623730951,2,3,2\nb,1,5,,5,5,5\n"
+    );
+}
+
+#[test]
+fn the_header_is_written_without_rows() {
+    let out = aggregate(&file("case,throughput_bits_per_s\n"), &["-g", "case", "-m", "throughput"]).unwrap();
+    assert_eq!(out.lines().count(), 1);
+    assert!(out.starts_with("case,throughput_bits_per_s_count,"));
+}
+
+#[test]
+fn parts_are_not_taken_for_observations() {
+    let small = file(SMALL);
+    let error = |options: &[&str]| aggregate(&small, options).unwrap_err();
+    assert!(error(&["--record", "interval"]).to_string().contains("not independent observations"));
+    let mean = error(&["--record", "interval", "-a", "mean"]);
+    assert!(mean.to_string().contains("the mean of parts is not the whole's"), "{mean}");
+    assert_eq!(mean.exit_code(), 2);
+    assert!(aggregate(&small, &["--record", "interval", "-a", "median,max"]).is_ok());
+}
+
+#[test]
+fn unknown_statistics_are_named() {
+    let error = aggregate(&file(SMALL), &["-a", "average"]).unwrap_err().to_string();
+    assert!(error.starts_with("unknown statistic `average`: there are count, sum, mean"), "{error}");
+}
+
+/// Twelve megabytes are several blocks; quotes put some of them on the slow path.
+#[test]
+fn any_number_of_threads_writes_the_same_bytes() {
+    let mut text = String::from("case,streams,throughput_bits_per_s,error\n");
+    let mut x: u64 = 1;
+    for i in 0..220_000 {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let note = if i % 100_000 == 77 { "\"a, \"\"b\"\"\nc\"" } else { "" };
+        text += &format!("case{},{},{}.{},{note}\n", x >> 60, (x >> 50) % 3, x >> 33, i);
+    }
+    let file = file(&text);
+    let options = ["-g", "case,streams", "-m", "throughput", "-a", "count,mean,stddev,median,p99,ci,min,max"];
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| aggregate(&file, &options).unwrap())
+    };
+    let one = on(1);
+    assert_eq!(one.lines().count(), 1 + 16 * 3);
+    assert_eq!(one, on(2));
+    assert_eq!(one, on(5));
+    // Against the plain way: every row in turn.
+    let mut table = Table::open(&InputArgs { files: vec![file.path().to_owned()] }).unwrap();
+    let mut sum = 0.0;
+    let mut count = 0;
+    while let Some(row) = table.next_row().unwrap() {
+        sum += row.number(2).unwrap().unwrap();
+        count += 1;
+    }
+    let mut sums = (0.0, 0);
+    for line in one.lines().skip(1) {
+        let cells: Vec<f64> = line.split(',').skip(2).take(2).map(|c| c.parse().unwrap()).collect();
+        sums = (sums.0 + cells[0] * cells[1], sums.1 + cells[0].round() as i64);
+    }
+    assert_eq!(sums.1, count);
+    assert!((sums.0 / sum - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn the_first_error_of_the_input_wins() {
+    let mut text = String::from("case,throughput_bits_per_s\n");
+    for i in 0..1_100_000 {
+        text += if i == 600_000 || i == 1_090_000 { "a,x\n" } else { "a,12345\n" };
+    }
+    let error = aggregate(&file(&text), &["-m", "throughput"]).unwrap_err().to_string();
+    assert!(error.ends_with(":600002, column `throughput_bits_per_s`: `x` is not a number"), "{error}");
+}
