@@ -6,8 +6,8 @@ use schemas::{columns, metrics, units};
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
+    ends::bind_parts,
     model::{Host, PlanFile},
-    spec::bind_parts,
     tree::Node,
 };
 

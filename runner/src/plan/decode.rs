@@ -285,7 +285,7 @@ impl<'a> MapAccess<'a> for Entries<'a, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{diagnostics::Format, source::Sources, tree::parse};
+    use crate::plan::{diagnostics::Format, source::Sources, yaml::parse};
     use std::collections::BTreeMap;
 
     #[derive(Debug, Default, PartialEq, Deserialize)]

@@ -7,17 +7,19 @@ use std::{
 };
 
 use super::{
+    arguments::{add_host, matches, set},
     case::{Plan, RunOptions, case_id},
     check,
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostic, Diagnostics},
     expand::Expander,
     merge,
     model::{Host, PlanFile, Run},
     resolve::{BodySet, Layers},
     source::{Sources, Span},
-    tree::{self, Node, Value},
+    tree::Node,
     vars::Vars,
+    yaml,
 };
 
 /// The version of the plan language that this program reads.
@@ -27,7 +29,7 @@ pub const VERSION: u32 = 1;
 pub const BUILT_IN_SOURCE: u16 = 1;
 
 /// The keys of the top level.
-const TOP: [&str; 14] = [
+pub(super) const TOP: [&str; 14] = [
     "version",
     "name",
     "description",
@@ -70,7 +72,7 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
     };
     let mut text = Vec::new();
     // One byte more than is allowed tells a plan that is too large from one that just fits, without reading it all.
-    let limit = tree::MAX_BYTES as u64 + 1;
+    let limit = yaml::MAX_BYTES as u64 + 1;
     let read = if path == "-" {
         std::io::stdin().lock().take(limit).read_to_end(&mut text)
     } else {
@@ -79,9 +81,9 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
     if let Err(error) = read {
         return refuse(format!("cannot read the plan {path}: {}", plain(&error)), "");
     }
-    if text.len() > tree::MAX_BYTES {
+    if text.len() > yaml::MAX_BYTES {
         return refuse(
-            format!("the plan {path} is larger than {} MiB", tree::MAX_BYTES >> 20),
+            format!("the plan {path} is larger than {} MiB", yaml::MAX_BYTES >> 20),
             "a plan is written by people: is this the right file?",
         );
     }
@@ -127,8 +129,8 @@ pub fn load_str(name: &str, text: &str, options: &LoadOptions) -> Result<Plan, D
 pub(super) fn prepare(name: &str, text: &str, options: &LoadOptions, out: &mut Diagnostics) -> Option<Prepared> {
     let source = out.sources.add(name, text);
     let built_in_source = out.sources.add("built-in", merge::BUILT_IN);
-    let built_in = tree::parse(built_in_source, out)?;
-    let parsed = tree::parse(source, out);
+    let built_in = yaml::parse(built_in_source, out)?;
+    let parsed = yaml::parse(source, out);
     let mut root = match parsed {
         Some(root) if root.entries().is_some() => root,
         Some(root) if !root.is_null() => {
@@ -175,68 +177,6 @@ fn version(root: &Node, out: &mut Diagnostics) -> Option<()> {
                 Diagnostic::error(node.span, "the version is no whole number").help(format!("version: {VERSION}")),
             );
             None
-        }
-    }
-}
-
-/// `--set PATH=VALUE`.
-fn set(text: &str, root: &mut Node, vars: &mut Vars, sets: &mut Vec<BodySet>, out: &mut Diagnostics) {
-    let Some((path, written)) = text.split_once('=') else {
-        out.push(Diagnostic::bare(format!("--set {text}: no `=`")).help("write --set PATH=VALUE"));
-        return;
-    };
-    let path = path.trim();
-    if let Some(name) = path.strip_prefix("vars.") {
-        if !vars.set(name, written) {
-            out.push(
-                Diagnostic::bare(format!("--set {text}: `vars.{name}` is not declared"))
-                    .help(suggest(name, &vars.names())),
-            );
-        }
-        return;
-    }
-    // The value is padded to its place in the argument, so that its columns are those of the argument.
-    let source = out.sources.add("--set", text);
-    let mut probe = Diagnostics::new(Sources::default());
-    let alone = probe.sources.add("--set", written);
-    let parsed = tree::parse(alone, &mut probe);
-    let Some(mut value) = parsed.filter(|_| !probe.has_errors()) else {
-        out.push(Diagnostic::bare(format!("--set {text}: the value is not YAML")).help("quote it: --set 'PATH=VALUE'"));
-        return;
-    };
-    let start = u32::try_from(text.len() - written.len()).unwrap_or(0);
-    relocate(&mut value, source, start);
-    let segments: Vec<&str> = path.split('.').collect();
-    match segments.as_slice() {
-        [] | [""] => out.push(Diagnostic::bare(format!("--set {text}: no path")).help("write --set PATH=VALUE")),
-        ["tests", name, _, ..] => {
-            let names: Vec<&str> =
-                root.get("tests").and_then(Node::entries).unwrap_or_default().iter().map(|e| &*e.key).collect();
-            if names.contains(name) {
-                sets.push(BodySet { test: Some((*name).to_owned()), path: segments[2..].join("."), value });
-            } else {
-                out.push(Diagnostic::bare(format!("--set {text}: unknown test `{name}`")).help(suggest(name, &names)));
-            }
-        }
-        [head, ..] if TOP.contains(head) && !["version", "name", "tests"].contains(head) => root.set(path, value),
-        [head, ..] if TOP.contains(head) => {
-            out.push(Diagnostic::bare(format!("--set {text}: `{head}` cannot be set from outside")));
-        }
-        _ => sets.push(BodySet { test: None, path: path.to_owned(), value }),
-    }
-}
-
-fn relocate(node: &mut Node, source: u16, by: u32) {
-    let move_span = |span: &mut Span| *span = Span { source, start: span.start + by, end: span.end + by };
-    move_span(&mut node.span);
-    match &mut node.value {
-        Value::Scalar(_) => {}
-        Value::List(items) => items.iter_mut().for_each(|n| relocate(n, source, by)),
-        Value::Map(entries) => {
-            for entry in entries {
-                move_span(&mut entry.key_span);
-                relocate(&mut entry.value, source, by);
-            }
         }
     }
 }
@@ -334,25 +274,6 @@ fn with_spans<T>(list: Option<&Node>, items: Vec<T>) -> Vec<(T, Span)> {
     items.into_iter().zip(spans.chain(std::iter::repeat(Span::default()))).collect()
 }
 
-fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
-    let Some((name, address)) = text.split_once('=').filter(|(n, a)| !n.is_empty() && !a.is_empty()) else {
-        out.push(Diagnostic::bare(format!("--host {text}: no `NAME=ADDRESS`")).help("--host server=10.0.0.2"));
-        return;
-    };
-    let host = hosts.entry(name.to_owned()).or_default();
-    // `b.lab:12864` names the daemon's port too; `fe80::1` is an address with colons of its own.
-    match address.rsplit_once(':') {
-        Some((bare, port)) if port.parse::<u16>().is_ok() && (!bare.contains(':') || bare.ends_with(']')) => {
-            host.address = Some(bare.trim_start_matches('[').trim_end_matches(']').to_owned());
-            host.control = Some(address.to_owned());
-        }
-        _ => {
-            host.address = Some(address.to_owned());
-            host.control = None;
-        }
-    }
-}
-
 fn run_options(run: Option<&Run>) -> RunOptions {
     let run = run.cloned().unwrap_or_default();
     RunOptions {
@@ -396,29 +317,6 @@ fn distinct_ids(cases: &mut [super::case::Case]) {
     for case in cases.iter_mut().filter(|c| seen[&c.id] > 1) {
         case.id = case_id(&case.members, &case.name);
     }
-}
-
-/// `*` is any text, `?` any character; everything else is itself.
-#[must_use]
-pub fn matches(glob: &str, text: &str) -> bool {
-    let (glob, text): (Vec<char>, Vec<char>) = (glob.chars().collect(), text.chars().collect());
-    let (mut g, mut t, mut star) = (0, 0, None);
-    while t < text.len() {
-        if g < glob.len() && glob[g] == '*' {
-            star = Some((g, t));
-            g += 1;
-        } else if g < glob.len() && (glob[g] == '?' || glob[g] == text[t]) {
-            g += 1;
-            t += 1;
-        } else if let Some((sg, st)) = star {
-            star = Some((sg, st + 1));
-            g = sg + 1;
-            t = st + 1;
-        } else {
-            return false;
-        }
-    }
-    glob[g..].iter().all(|c| *c == '*')
 }
 
 /// The plan as resolved, as YAML: the top level as written, every test with all its layers.

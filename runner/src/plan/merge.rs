@@ -41,14 +41,13 @@ pub const WHOLE_TEST: [&str; 13] = [
 
 /// A test body over another: maps merge by key, scalars and lists replace, `assert+` appends, `~` removes.
 #[must_use]
-pub fn body(under: &Node, over: &Node) -> Node {
-    let mut under = under.clone();
+pub fn body(mut under: Node, over: &Node) -> Node {
     if STOP_RULES.iter().any(|rule| over.get(rule).is_some_and(|value| !value.is_null())) {
         for rule in STOP_RULES {
             under.remove(rule);
         }
     }
-    let mut merged = node(&under, over);
+    let mut merged = node(under, over);
     if let Some(more) = merged.remove("assert+") {
         append(&mut merged, more);
     }
@@ -67,15 +66,14 @@ fn append(merged: &mut Node, more: Entry) {
     }
 }
 
-fn node(under: &Node, over: &Node) -> Node {
-    let (Value::Map(below), Value::Map(above)) = (&under.value, &over.value) else { return over.clone() };
-    let mut entries = below.clone();
+fn node(under: Node, over: &Node) -> Node {
+    let (Value::Map(mut entries), Value::Map(above)) = (under.value, &over.value) else { return over.clone() };
     for entry in above {
-        let at = entries.iter().position(|e| e.key == entry.key);
-        match at {
-            Some(at) => {
-                let value = node(&entries[at].value, &entry.value);
-                entries[at] = Entry { key: entry.key.clone(), key_span: entry.key_span, value };
+        match entries.iter_mut().find(|e| e.key == entry.key) {
+            Some(below) => {
+                let lower = std::mem::replace(&mut below.value, Node::empty_map(entry.value.span));
+                below.value = node(lower, &entry.value);
+                below.key_span = entry.key_span;
             }
             None => entries.push(entry.clone()),
         }
@@ -106,7 +104,7 @@ pub fn inherited_by_members(test: &Node) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{diagnostics::Diagnostics, source::Sources, tree::parse};
+    use crate::plan::{diagnostics::Diagnostics, source::Sources, yaml::parse};
     use proptest::prelude::*;
 
     fn read(text: &str) -> Node {
@@ -116,7 +114,7 @@ mod tests {
     }
 
     fn merged(under: &str, over: &str) -> String {
-        let mut node = body(&read(under), &read(over));
+        let mut node = body(read(under), &read(over));
         prune(&mut node);
         node.to_json().to_string()
     }
@@ -157,7 +155,7 @@ mod tests {
         #[test]
         fn merging_keeps_all_keys_and_the_upper_values(under in any_map(), over in any_map()) {
             let (under, over) = (read(&under), read(&over));
-            let all = body(&under, &over);
+            let all = body(under.clone(), &over);
             for entry in under.entries().unwrap() {
                 let upper = over.get(&entry.key).or(Some(&entry.value));
                 prop_assert_eq!(all.get(&entry.key).and_then(Node::text), upper.and_then(Node::text));
@@ -175,7 +173,7 @@ mod tests {
                 all.sort();
                 all
             };
-            prop_assert_eq!(sorted(body(&body(&a, &b), &c)), sorted(body(&a, &body(&b, &c))));
+            prop_assert_eq!(sorted(body(body(a.clone(), &b), &c)), sorted(body(a, &body(b, &c))));
         }
     }
 }

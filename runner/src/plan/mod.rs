@@ -3,25 +3,29 @@
 //! - [`load`]: the way in: [`load::load`] gives a [`case::Plan`] or everything that is wrong with the text
 //! - [`case`]: a checked plan, as the schedule runs it
 //! - [`source`], [`diagnostics`]: texts, places, and messages that point at them
-//! - [`tree`]: YAML as a tree that knows where each word stands
+//! - [`yaml`], [`tree`]: YAML as a tree that knows where each word stands
 //! - [`decode`]: from the tree to typed values, finding every mistake
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
 //! - [`expand`], [`spec`], [`measures`], [`check`]: what it means
 //! - [`explain`]: where a value comes from; [`schema`]: the published form of the language
 
+mod arguments;
 pub mod case;
 pub mod check;
 pub mod condition;
 pub mod decode;
 pub mod diagnostics;
+mod ends;
 pub mod expand;
 pub mod explain;
+mod generator;
 pub mod load;
 pub mod matrix;
 pub mod measures;
 pub mod merge;
 pub mod model;
+mod policy;
 pub mod quantity;
 pub mod resolve;
 pub mod schema;
@@ -30,6 +34,7 @@ pub mod spec;
 pub mod tree;
 pub mod vars;
 pub mod workload;
+pub mod yaml;
 
 pub use case::{Case, Plan};
 pub use diagnostics::{Diagnostics, Format};

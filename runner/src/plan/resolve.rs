@@ -165,7 +165,7 @@ impl Layers<'_> {
 pub fn fold(layers: &[Layer]) -> Node {
     let mut bodies = layers.iter().map(|l| &l.body);
     let Some(first) = bodies.next() else { return Node::empty_map(super::source::Span::default()) };
-    let mut merged = bodies.fold(first.clone(), |under, over| merge::body(&under, over));
+    let mut merged = bodies.fold(first.clone(), merge::body);
     merge::prune(&mut merged);
     merged
 }

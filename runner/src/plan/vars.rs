@@ -136,7 +136,7 @@ impl Vars {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{diagnostics::Format, source::Sources, tree::parse};
+    use crate::plan::{diagnostics::Format, source::Sources, yaml::parse};
 
     fn run(text: &str) -> (serde_json::Value, String) {
         let mut sources = Sources::default();

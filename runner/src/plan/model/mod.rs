@@ -6,16 +6,20 @@
 mod body;
 mod common;
 mod file;
+mod policy;
+mod programs;
 mod socket;
+mod words;
 
-pub use body::{
-    Arrival, Assert, AssertDetail, Collect, Command, Concurrent, Direction, Find, FindBy, Hook, Hooks, Io, Iterations,
-    IterationsDetail, Judge, Matrix, MatrixValue, Pacing, PacingMode, Payload, Scope, Skip, Start, StopWhen,
-    StopWhenDetail, TestBody, Warmup, WarmupAuto, Window,
-};
+pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
 pub use common::{CpuList, Level, Name, OneOrMany, Ports, Statement, Word};
 pub use file::{
     Annotations, Baseline, Comparison, Gate, Host, Launch, LogAxes, OnMissing, OnUncertain, Order, Output, PlanFile,
     Plot, PlotKind, Precondition, RegressionTest, Run, Table, Var,
 };
+pub use policy::{
+    Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
+};
+pub use programs::{Command, Hook, Hooks, Skip};
 pub use socket::{Buffers, Close, Dscp, MtuDiscover, Socket};
+pub use words::{Arrival, Collect, Direction, FindBy, Io, Judge, PacingMode, Payload, Scope, Window};

@@ -1,0 +1,213 @@
+//! How long, how often, and what must come out.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
+use super::{
+    FindBy, Judge, Level, Scope, Statement,
+    common::{STATEMENT, Word, either_schema},
+};
+use crate::plan::quantity::{MetricName, Ratio, Time};
+
+/// Load before the measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Warmup {
+    /// This long.
+    For(Time),
+    /// Until the last intervals are flat.
+    Auto(WarmupAuto),
+}
+
+/// Bounds of a warm-up that ends by itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WarmupAuto {
+    /// The longest it may take, 10 s unless said.
+    pub max: Option<Time>,
+}
+
+/// How often a case is measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Iterations {
+    /// This often.
+    Count(u32),
+    /// Until confident.
+    Until(IterationsDetail),
+}
+
+/// Measured until every metric's mean is known to a margin.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IterationsDetail {
+    /// At least this often: 3 unless said.
+    #[schemars(range(min = 1))]
+    pub min: Option<u32>,
+    /// At most this often: 30 unless said.
+    #[schemars(range(min = 1))]
+    pub max: Option<u32>,
+    /// The confidence level: 95 % unless said.
+    pub confidence: Option<Ratio>,
+    /// The half-width of the interval relative to the mean: 2.5 % unless said (netperf -I 99,5 is 99 %, 2.5 %).
+    pub margin: Option<Ratio>,
+    /// Which metrics: the workload's headline unless said.
+    pub metrics: Option<Vec<MetricName>>,
+}
+
+/// A word, or a map that says more: read without guessing, so that an error keeps its place.
+macro_rules! word_or_map {
+    ($name:ident, $detail:ident, $expecting:literal, $types:tt, |$text:ident| $from_word:expr, |$map:ident| $from_map:expr) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Both;
+                impl<'de> Visitor<'de> for Both {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expecting)
+                    }
+
+                    fn visit_str<E: serde::de::Error>(self, $text: &str) -> Result<$name, E> {
+                        $from_word
+                    }
+
+                    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
+                        let $map = $detail::deserialize(MapAccessDeserializer::new(map))?;
+                        Ok($from_map)
+                    }
+                }
+                deserializer.deserialize_str(Both)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                either_schema($expecting, &json_schema!($types), &generator.subschema_for::<$detail>())
+            }
+        }
+    };
+}
+
+word_or_map!(
+    Warmup,
+    WarmupAuto,
+    "a duration, auto, or {max: 30s}",
+    {"type": ["string", "number"], "minimum": 0},
+    |text| if text == "auto" {
+        Ok(Warmup::Auto(WarmupAuto::default()))
+    } else {
+        schemas::units::parse_duration(text).map(|d| Warmup::For(Time(d))).map_err(E::custom)
+    },
+    |detail| Warmup::Auto(detail)
+);
+
+word_or_map!(
+    Iterations,
+    IterationsDetail,
+    "a count, or {min, max, confidence, margin, metrics}",
+    {"type": "integer", "minimum": 1},
+    |text| text.parse().ok().filter(|n| *n > 0).map(Iterations::Count).ok_or_else(|| E::custom(format!(
+        "`{text}` is no count: write 5, or a map such as {{min: 5, max: 30, margin: 2.5%}}"
+    ))),
+    |detail| Iterations::Until(detail)
+);
+
+/// What must come out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Assert(pub AssertDetail);
+
+/// A statement with its conditions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AssertDetail {
+    /// METRIC OP LIMIT.
+    pub that: Statement,
+    /// Only for cases whose keys have these values; comparisons such as "<=64KiB" too.
+    #[serde(default)]
+    pub when: Option<BTreeMap<String, Word>>,
+    /// error (fails the run) or warn.
+    #[serde(default)]
+    pub severity: Option<Level>,
+    /// Whether the interval or the point is judged; by default the interval where there are three iterations.
+    #[serde(default)]
+    pub judge: Option<Judge>,
+    /// Which rows are judged; by default the total.
+    #[serde(default)]
+    pub scope: Option<Scope>,
+    /// Which member of a concurrent group.
+    #[serde(default)]
+    pub member: Option<String>,
+}
+
+fn bare(that: Statement) -> AssertDetail {
+    AssertDetail { that, when: None, severity: None, judge: None, scope: None, member: None }
+}
+
+word_or_map!(
+    Assert,
+    AssertDetail,
+    "METRIC OP LIMIT, or {that, when, severity, judge, scope, member}",
+    {"type": "string", "pattern": STATEMENT},
+    |text| Statement::parse(text).map(|that| Assert(bare(that))).map_err(E::custom),
+    |detail| Assert(detail)
+);
+
+/// When the rest of an axis is skipped.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StopWhen(pub StopWhenDetail);
+
+/// A statement, and the axis whose rest is skipped once it holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopWhenDetail {
+    /// METRIC OP LIMIT.
+    pub that: Statement,
+    /// The axis; by default the only one there is.
+    #[serde(default)]
+    pub axis: Option<String>,
+}
+
+word_or_map!(
+    StopWhen,
+    StopWhenDetail,
+    "METRIC OP LIMIT, or {that, axis}",
+    {"type": "string", "pattern": STATEMENT},
+    |text| Statement::parse(text).map(|that| StopWhen(StopWhenDetail { that, axis: None })).map_err(E::custom),
+    |detail| StopWhen(detail)
+);
+
+/// The search for the highest offered load at which something holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Find {
+    /// What must hold.
+    pub metric: MetricName,
+    /// The most it may be.
+    #[serde(default)]
+    pub at_most: Option<Word>,
+    /// The least it may be.
+    #[serde(default)]
+    pub at_least: Option<Word>,
+    /// The key that is searched: `rate` or `inflight`.
+    pub by: FindBy,
+    /// Where the search starts.
+    #[serde(default)]
+    pub from: Option<Word>,
+    /// Where it ends.
+    #[serde(default)]
+    pub to: Option<Word>,
+    /// How closely the answer is wanted, relative to it: 1 % unless said.
+    #[serde(default)]
+    pub within: Option<Ratio>,
+    /// The most probes: 20 unless said.
+    #[serde(default)]
+    pub max_probes: Option<u32>,
+}
