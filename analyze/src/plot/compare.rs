@@ -39,6 +39,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         texts: &["metric", "case_id"],
         // Each row is a comparison of its own.
         along: &["case", "case_id", "metric", "member"],
+        by_case: false,
     };
     let with_hint = |error: Error| match error {
         Error::Data { place: Place { column: None, line: 1, file }, reason } => Error::Data {

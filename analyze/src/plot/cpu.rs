@@ -8,9 +8,9 @@ use super::{
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
     reading::{Reading, Wanted},
-    series,
+    series, timeseries,
 };
-use crate::{error::Error, stats::moments};
+use crate::{error::Error, stats::moments, table::Selection};
 use schemas::units::Unit;
 
 /// The kinds of CPU time from the bottom up, and their colours. Idle time and waiting for disks are not work.
@@ -33,7 +33,10 @@ struct Load {
 
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
-    let x = options.x.as_deref().unwrap_or("message_bytes");
+    let x = match options.x.as_deref() {
+        Some(x) => x,
+        None => default_axis(options)?,
+    };
     let work = options.y.as_deref().unwrap_or("throughput_bits_per_s");
     let columns: Vec<String> = ["local", "remote"]
         .iter()
@@ -42,7 +45,13 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let optional: Vec<&str> = columns.iter().map(String::as_str).chain(["elapsed_s"]).collect();
     let timed = x == "start_s";
     let along: &[&str] = if timed { &["iteration"] } else { &[x] };
-    let wanted = Wanted { numbers: &[x, work, "local_cpu_ratio"], optional: &optional, along, ..Wanted::default() };
+    let wanted = Wanted {
+        numbers: &[x, work, "local_cpu_ratio"],
+        optional: &optional,
+        texts: &["phase"],
+        along,
+        ..Wanted::default()
+    };
     let mut selection = options.selection.clone();
     if timed {
         "all".clone_into(&mut selection.phase);
@@ -113,6 +122,11 @@ fn figure(
     let (from, to) = series::extent(done.iter().map(|p| p.0));
     let mut axis = if x == "start_s" {
         let time = Quantity::new("time since the measurement began", Some(Unit::Seconds));
+        let ends = reading.records.iter().filter_map(|r| {
+            let start = reading.number(r, x)?;
+            Some([start, start + reading.number(r, "elapsed_s").unwrap_or(0.0)])
+        });
+        let (from, to) = series::extent(ends.flatten());
         Axis::exact(time, Spacing::Linear, from, to)
     } else {
         let quantity = Quantity::of_column(x);
@@ -130,9 +144,10 @@ fn figure(
         ],
         rows_per_name: 1,
     }];
+    panels[0].layers.extend(timeseries::phases(reading, x));
     let mut peaks = false;
     for (end, loads) in ends.iter().filter(|e| !e.1.is_empty()) {
-        let mut layers = Vec::new();
+        let mut layers = timeseries::phases(reading, x);
         let mut below = vec![0.0; loads.len()];
         for (index, (_, colour)) in STACK.iter().enumerate() {
             let mut points = Vec::new();
@@ -179,6 +194,18 @@ fn figure(
 fn peak_of(loads: &[Load]) -> f64 {
     let highest = |load: &Load| load.peak.unwrap_or(0.0).max(load.stack.iter().sum());
     series::extent(loads.iter().map(highest)).1
+}
+
+/// Message size if it was swept, else time if there are intervals.
+fn default_axis(options: &Options) -> Result<&'static str, Error> {
+    let wanted = Wanted { numbers: &["local_cpu_ratio"], texts: &["message_bytes"], ..Wanted::default() };
+    let sizes = Reading::new(options, &options.input, &options.selection, &wanted)?.distinct("message_bytes").len();
+    if sizes > 1 {
+        return Ok("message_bytes");
+    }
+    let intervals = Selection { record: Some("interval".to_owned()), ..options.selection.clone() };
+    let timed = !Reading::new(options, &options.input, &intervals, &wanted)?.records.is_empty();
+    Ok(if timed { "start_s" } else { "message_bytes" })
 }
 
 /// At most some thirty points: signs that touch say nothing.

@@ -49,9 +49,9 @@ impl Distribution {
 /// Reads the rows that have a distribution for `column`.
 pub fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Reading, Error> {
     let wanted = if is_latency(column) {
-        Wanted { required_texts: &[HISTOGRAM], texts: &["latency_kind"], ..Wanted::default() }
+        Wanted { required_texts: &[HISTOGRAM], texts: &["latency_kind"], by_case: true, ..Wanted::default() }
     } else {
-        Wanted { numbers: &[column], texts: &["service_demand_unit"], ..Wanted::default() }
+        Wanted { numbers: &[column], texts: &["service_demand_unit"], by_case: true, ..Wanted::default() }
     };
     Reading::new(options, input, &options.selection, &wanted)
 }

@@ -41,6 +41,7 @@ pub fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Readin
         required_texts: &names,
         texts: &["service_demand_unit"],
         along: &names,
+        by_case: names.is_empty(),
         ..Wanted::default()
     };
     Reading::new(options, input, &options.selection, &wanted)
@@ -55,7 +56,7 @@ impl Groups {
             let Some(value) = reading.number(record, column) else { continue };
             let (name, series) = match &options.x {
                 Some(x) => (Quantity::of_column(x).name(reading.text(record, x)), reading.series(record)),
-                None if reading.by.is_empty() => (reading.text(record, "test").to_owned(), String::new()),
+                None if reading.by.is_empty() => (reading.text(record, "case").to_owned(), String::new()),
                 None => (reading.series(record), String::new()),
             };
             let name = index(&mut found.names, name);

@@ -89,7 +89,7 @@ pub struct Options {
     /// One series per value of these columns (`file` is one) [default: what the rows differ in]
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub by: Vec<String>,
-    /// Logarithmic axes [default: x where it is a size, or the latencies of a cdf]
+    /// Logarithmic axes [default: sizes, the latencies of a cdf, and percentiles that span more than 50 times]
     #[arg(long, value_name = "AXES", value_enum)]
     pub log: Option<Log>,
     /// What the interval around a point is
@@ -182,6 +182,10 @@ impl Options {
         let size = quantity.unit == Some(Unit::Bytes);
         match self.log {
             None | Some(Log::X | Log::Xy) if size => Spacing::Log2,
+            // Counts of parallel things are powers of two as a rule.
+            Some(Log::X | Log::Xy) if matches!(quantity.label.as_str(), "streams" | "threads" | "inflight") => {
+                Spacing::Log2
+            }
             Some(Log::X | Log::Xy) => Spacing::Log10,
             _ => Spacing::Linear,
         }
@@ -297,7 +301,8 @@ mod tests {
         assert_eq!(Options::default().spacing_x(&size), Spacing::Log2);
         assert_eq!(Options { log: Some(Log::None), ..Options::default() }.spacing_x(&size), Spacing::Linear);
         assert_eq!(Options { log: Some(Log::Y), ..Options::default() }.spacing_x(&size), Spacing::Linear);
-        let count = Quantity::of_column("streams");
-        assert_eq!(Options { log: Some(Log::X), ..Options::default() }.spacing_x(&count), Spacing::Log10);
+        let log = Options { log: Some(Log::X), ..Options::default() };
+        assert_eq!(log.spacing_x(&Quantity::of_column("streams")), Spacing::Log2);
+        assert_eq!(log.spacing_x(&Quantity::of_column("offered_per_s")), Spacing::Log10);
     }
 }

@@ -15,6 +15,9 @@ use crate::error::Error;
 /// A percentile with fewer values beyond it says nothing about the next run.
 const BEYOND: f64 = 10.0;
 
+/// From which ratio of largest to smallest value on the axis is logarithmic by itself: what is fast would lie on it.
+const WIDE: f64 = 50.0;
+
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().or(options.x.as_deref()).unwrap_or("latency");
@@ -63,7 +66,9 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distributio
     let all: Vec<(f64, f64)> = scale.iter().flat_map(spectrum).collect();
     let (_, most) = series::extent(all.iter().map(|p| p.0));
     let x = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, most, true);
-    let spacing = if options.log_y() { Spacing::Log10 } else { Spacing::Linear };
+    let (least, most) = series::extent(all.iter().map(|p| p.1));
+    let wide = least > 0.0 && most / least > WIDE;
+    let spacing = if options.log_y() || (options.log.is_none() && wide) { Spacing::Log10 } else { Spacing::Linear };
     let values = all.iter().map(|p| p.1).filter(|v| *v > 0.0 || !spacing.is_logarithmic());
     let (low, high) = series::extent(values);
     let y = Axis::new(distribution::quantity(reading, options, column), spacing, low, high, options.zoom);

@@ -8,10 +8,10 @@ use crate::{
         select::{Picker, Preferred, RecordKind, Selection},
     },
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What distinguishes rows by name.
-const NAMES: [&str; 5] = ["file", "plan", "test", "member", "direction"];
+const NAMES: [&str; 6] = ["file", "plan", "case", "test", "member", "direction"];
 
 /// Parameters that make rows incomparable where they differ, beside the `axis_` columns. What a kernel reports rather than
 /// a plan sets (buffers, MSS) is not among them.
@@ -57,6 +57,8 @@ pub struct Reading {
     pub warnings: Vec<String>,
     texts: HashMap<String, usize>,
     numbers: HashMap<String, usize>,
+    /// Names of series by the values in `by`.
+    names: HashMap<Vec<Box<str>>, String>,
 }
 
 /// What a picture asks of its input.
@@ -72,6 +74,8 @@ pub struct Wanted<'a> {
     pub required_texts: &'a [&'a str],
     /// Columns along an axis: they do not make another series.
     pub along: &'a [&'a str],
+    /// Whether each case is drawn on its own; then its name tells rows apart, not its parameters.
+    pub by_case: bool,
 }
 
 impl Reading {
@@ -162,7 +166,7 @@ impl Reading {
             reading.kind = Some(kind);
             reading.records = records;
         }
-        let found = reading.distinguishing(by, wanted.along, &axes);
+        let found = reading.distinguishing(by, wanted, &axes);
         if by.is_empty() {
             reading.by = found;
         } else {
@@ -176,13 +180,39 @@ impl Reading {
                 ));
             }
         }
+        reading.names = reading.series_names();
         Ok(reading)
     }
 
+    fn key(&self, record: &Record) -> Vec<Box<str>> {
+        self.by.iter().map(|column| self.text(record, column).into()).collect()
+    }
+
+    /// A name for each combination of values in `by`. A column's value is part of the name only where rows with the same
+    /// values before it differ in it: `stream`, `duplex · forward`, `duplex · reverse`.
+    fn series_names(&self) -> HashMap<Vec<Box<str>>, String> {
+        let keys: HashSet<Vec<Box<str>>> = self.records.iter().map(|record| self.key(record)).collect();
+        let mut following: HashMap<&[Box<str>], HashSet<&str>> = HashMap::new();
+        for key in &keys {
+            for at in 0..key.len() {
+                following.entry(&key[..at]).or_default().insert(&key[at]);
+            }
+        }
+        let name = |key: &Vec<Box<str>>| {
+            let parts = self.by.iter().enumerate().filter_map(|(at, column)| {
+                let differs = following.get(&key[..at]).is_some_and(|values| values.len() > 1);
+                (differs || self.by.len() == 1).then(|| part(column, &key[at])).flatten()
+            });
+            parts.collect::<Vec<_>>().join(" · ")
+        };
+        keys.iter().map(|key| (key.clone(), name(key))).collect()
+    }
+
     /// The fewest columns, beside those given, by which rows at the same place on the axes are alike.
-    fn distinguishing(&self, given: &[String], along: &[&str], axes: &[String]) -> Vec<String> {
-        let candidates = NAMES.into_iter().chain(PARAMETERS).chain(axes.iter().map(String::as_str));
-        let mut keys: Vec<&str> = along.iter().copied().chain(given.iter().map(String::as_str)).collect();
+    fn distinguishing(&self, given: &[String], wanted: &Wanted<'_>, axes: &[String]) -> Vec<String> {
+        let names = NAMES.into_iter().filter(|name| wanted.by_case || *name != "case");
+        let candidates = names.chain(PARAMETERS).chain(axes.iter().map(String::as_str));
+        let mut keys: Vec<&str> = wanted.along.iter().copied().chain(given.iter().map(String::as_str)).collect();
         let mut found = Vec::new();
         for name in candidates.filter(|name| self.texts.contains_key(*name)) {
             if keys.contains(&name) {
@@ -222,27 +252,7 @@ impl Reading {
     /// The name of the series a row belongs to.
     #[must_use]
     pub fn series(&self, record: &Record) -> String {
-        self.named(record, &self.by)
-    }
-
-    /// A row's values in some columns, as one name: `bulk · streams=4`.
-    #[must_use]
-    pub fn named(&self, record: &Record, columns: &[String]) -> String {
-        let parts = columns.iter().filter_map(|column| {
-            let value = self.text(record, column);
-            match column.as_str() {
-                "member" if value.is_empty() => Some("total".to_owned()),
-                _ if value.is_empty() => None,
-                "file" => Some(stem(value).to_owned()),
-                "plan" | "test" | "member" | "direction" | "case" | "tag" | "workload" | "from" | "to"
-                | "congestion_control" | "transport" | "io" => Some(value.to_owned()),
-                _ => Some(match column.strip_prefix(schemas::columns::AXIS_PREFIX) {
-                    Some(path) => format!("{path}={value}"),
-                    None => parameter(column, value),
-                }),
-            }
-        });
-        parts.collect::<Vec<_>>().join(" · ")
+        self.names.get(&self.key(record)).cloned().unwrap_or_default()
     }
 
     /// The distinct values of a column, in the order of their appearance.
@@ -309,6 +319,21 @@ impl Reading {
     }
 }
 
+/// A value as a part of a series' name.
+fn part(column: &str, value: &str) -> Option<String> {
+    match column {
+        "member" if value.is_empty() => Some("total".to_owned()),
+        _ if value.is_empty() => None,
+        "file" => Some(stem(value).to_owned()),
+        "plan" | "test" | "member" | "direction" | "case" | "tag" | "workload" | "from" | "to"
+        | "congestion_control" | "transport" | "io" => Some(value.to_owned()),
+        _ => Some(match column.strip_prefix(schemas::columns::AXIS_PREFIX) {
+            Some(path) => format!("{path}={value}"),
+            None => parameter(column, value),
+        }),
+    }
+}
+
 /// `results/main.csv` → `main`.
 fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -348,6 +373,16 @@ mod tests {
         let names: Vec<String> = r.records.iter().map(|record| r.series(record)).collect();
         assert_eq!(names, ["streams=1", "streams=4", "streams=4"]);
         assert_eq!(r.number(&r.records[2], "throughput"), Some(9.0));
+    }
+
+    #[test]
+    fn a_name_says_only_what_tells_apart() {
+        let text = "test,direction,throughput_bits_per_s\nstream,forward,1\nduplex,forward,2\nduplex,reverse,3\n";
+        let wanted = Wanted { numbers: &["throughput"], ..Wanted::default() };
+        let mut table = Table::from_text("t", text).unwrap();
+        let r = Reading::of_table(&mut table, &Options::default(), &Selection::default(), &wanted).unwrap();
+        let names: Vec<String> = r.records.iter().map(|record| r.series(record)).collect();
+        assert_eq!(names, ["stream", "duplex · forward", "duplex · reverse"]);
     }
 
     #[test]

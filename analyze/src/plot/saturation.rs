@@ -79,7 +79,7 @@ fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Seri
         notes: vec![
             options.explain(&series.iter().flat_map(|s| &s.points), reading),
             format!("{large}: first size within {} % of the largest throughput", ((1.0 - SATURATED) * 100.0).round()),
-            transfer::explain(reading).to_owned(),
+            transfer::explain(reading, options).to_owned(),
         ],
         x,
         panels: vec![Panel { y, layers, rows_per_name: 1 }],

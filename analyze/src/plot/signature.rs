@@ -66,7 +66,7 @@ fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Seri
         notes.push(format!("latency {latency} at {}", human(Unit::Bytes, first.x)));
         notes.push(format!("peak {} at {}", human(Unit::BitsPerSecond, peak.y), human(Unit::Bytes, peak.x)));
     }
-    notes.push(transfer::explain(reading).to_owned());
+    notes.push(transfer::explain(reading, options).to_owned());
     Figure {
         title: options.title(reading, "network signature"),
         notes,

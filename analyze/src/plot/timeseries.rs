@@ -26,8 +26,6 @@ struct Tracks {
     lines: Vec<Track>,
     /// Start and end of the whole.
     range: (f64, f64),
-    /// Shaded stretches: from, to, name.
-    phases: Vec<(f64, f64, &'static str)>,
 }
 
 /// Reads the files and draws.
@@ -78,24 +76,12 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
 
 fn gather(reading: &Reading, x: &str, y: &str) -> Tracks {
     let mut tracks: Vec<Track> = Vec::new();
-    let mut phases: Vec<(f64, f64, &'static str)> = Vec::new();
     let mut range = (f64::INFINITY, f64::NEG_INFINITY);
     let timed = x == "start_s";
     for record in &reading.records {
         let (Some(start), Some(value)) = (reading.number(record, x), reading.number(record, y)) else { continue };
         let length = if timed { reading.number(record, "elapsed_s").unwrap_or(0.0) } else { 0.0 };
         range = (range.0.min(start), range.1.max(start + length));
-        let phase = match reading.text(record, "phase") {
-            "warmup" => Some("warm-up"),
-            "cooldown" => Some("cool-down"),
-            _ => None,
-        };
-        if let Some(phase) = phase.filter(|_| timed) {
-            match phases.iter_mut().find(|p| p.2 == phase) {
-                Some(known) => (known.0, known.1) = (known.0.min(start), known.1.max(start + length)),
-                None => phases.push((start, start + length, phase)),
-            }
-        }
         let name = reading.series(record);
         let (iteration, stream) = (reading.text(record, "iteration"), reading.text(record, "stream"));
         // An interval's value belongs to its middle.
@@ -113,7 +99,26 @@ fn gather(reading: &Reading, x: &str, y: &str) -> Tracks {
     for track in &mut tracks {
         track.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
-    Tracks { lines: tracks, range, phases }
+    Tracks { lines: tracks, range }
+}
+
+/// The stretches of warm-up and cool-down, to be shaded.
+pub fn phases(reading: &Reading, x: &str) -> Vec<Layer> {
+    let mut found: Vec<(f64, f64, &str)> = Vec::new();
+    for record in reading.records.iter().filter(|_| x == "start_s") {
+        let phase = match reading.text(record, "phase") {
+            "warmup" => "warm-up",
+            "cooldown" => "cool-down",
+            _ => continue,
+        };
+        let Some(start) = reading.number(record, x) else { continue };
+        let end = start + reading.number(record, "elapsed_s").unwrap_or(0.0);
+        match found.iter_mut().find(|p| p.2 == phase) {
+            Some(known) => (known.0, known.1) = (known.0.min(start), known.1.max(end)),
+            None => found.push((start, end, phase)),
+        }
+    }
+    found.into_iter().map(|(from, to, label)| Layer::Shade { from, to, label: label.to_owned() }).collect()
 }
 
 fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Tracks, others: Option<&Tracks>) -> Figure {
@@ -136,11 +141,7 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
             names.push(&track.name);
         }
     }
-    let mut layers: Vec<Layer> = own
-        .phases
-        .iter()
-        .map(|(from, to, label)| Layer::Shade { from: *from, to: *to, label: (*label).to_owned() })
-        .collect();
+    let mut layers = phases(reading, x);
     let mut legend = Vec::new();
     let most = own.lines.iter().map(|t| t.points.len()).max().unwrap_or(0);
     let iterations = reading.distinct("iteration").len();

@@ -7,13 +7,23 @@ use super::{
 };
 use crate::{error::Error, table::InputArgs};
 
-const NUMBERS: [&str; 5] =
-    ["message_bytes", "request_bytes", "response_bytes", "throughput_bits_per_s", "latency_mean_us"];
+/// The round trip's column: the mean, or what `-y` says (`latency.min`, `latency.p50`: less disturbed by a busy machine).
+fn latency_column(options: &Options) -> Result<&str, Error> {
+    match options.y.as_deref() {
+        None => Ok("latency_mean_us"),
+        Some(name) if name.starts_with("latency") => Ok(name),
+        Some(other) => Err(Error::Usage(format!(
+            "-y `{other}`: this picture takes its times from a latency column, for example latency.p50, or from throughput"
+        ))),
+    }
+}
 
 /// The rows of an input from which transfer times can be told.
 pub fn read(options: &Options, input: &InputArgs) -> Result<Reading, Error> {
     let along = ["message_bytes", "request_bytes", "response_bytes", "receive_bytes"];
-    let wanted = Wanted { optional: &NUMBERS, along: &along, ..Wanted::default() };
+    let latency = latency_column(options)?;
+    let numbers = ["message_bytes", "request_bytes", "response_bytes", "throughput_bits_per_s", latency];
+    let wanted = Wanted { optional: &numbers, along: &along, ..Wanted::default() };
     Reading::new(options, input, &options.selection, &wanted)
 }
 
@@ -24,26 +34,33 @@ pub fn read(options: &Options, input: &InputArgs) -> Result<Reading, Error> {
 /// message takes its bits over the throughput.
 #[must_use]
 pub fn rates(reading: &Reading, options: &Options) -> Vec<Series> {
-    series::gather(reading, |r| size(reading, r), |r| rate(reading, r), options.spread, options.confidence)
-        .into_iter()
-        .filter(|s| !s.points.is_empty())
-        .collect()
+    let latency = latency_column(options).unwrap_or("latency_mean_us");
+    series::gather(
+        reading,
+        |r| size(reading, r, latency),
+        |r| rate(reading, r, latency),
+        options.spread,
+        options.confidence,
+    )
+    .into_iter()
+    .filter(|s| !s.points.is_empty())
+    .collect()
 }
 
-fn is_round_trip(reading: &Reading, record: &Record) -> bool {
+fn is_round_trip(reading: &Reading, record: &Record, latency: &str) -> bool {
     let (request, response) = (reading.number(record, "request_bytes"), reading.number(record, "response_bytes"));
-    request.is_some() && request == response && reading.number(record, "latency_mean_us").is_some()
+    request.is_some() && request == response && reading.number(record, latency).is_some()
 }
 
-fn size(reading: &Reading, record: &Record) -> Option<f64> {
-    let column = if is_round_trip(reading, record) { "request_bytes" } else { "message_bytes" };
+fn size(reading: &Reading, record: &Record, latency: &str) -> Option<f64> {
+    let column = if is_round_trip(reading, record, latency) { "request_bytes" } else { "message_bytes" };
     reading.number(record, column).filter(|bytes| *bytes > 0.0)
 }
 
-fn rate(reading: &Reading, record: &Record) -> Option<f64> {
-    if is_round_trip(reading, record) {
-        let one_way_s = reading.number(record, "latency_mean_us")? / 2.0 / 1e6;
-        return (one_way_s > 0.0).then_some(size(reading, record)? * 8.0 / one_way_s);
+fn rate(reading: &Reading, record: &Record, latency: &str) -> Option<f64> {
+    if is_round_trip(reading, record, latency) {
+        let one_way_s = reading.number(record, latency)? / 2.0 / 1e6;
+        return (one_way_s > 0.0).then_some(size(reading, record, latency)? * 8.0 / one_way_s);
     }
     reading.number(record, "throughput_bits_per_s").filter(|rate| *rate > 0.0)
 }
@@ -56,8 +73,9 @@ pub fn time_us(bytes: f64, bits_per_s: f64) -> f64 {
 
 /// The sentence about what a transfer time is.
 #[must_use]
-pub fn explain(reading: &Reading) -> &'static str {
-    let round_trips = reading.records.iter().filter(|r| is_round_trip(reading, r)).count();
+pub fn explain(reading: &Reading, options: &Options) -> &'static str {
+    let latency = latency_column(options).unwrap_or("latency_mean_us");
+    let round_trips = reading.records.iter().filter(|r| is_round_trip(reading, r, latency)).count();
     if round_trips == 0 {
         "transfer time: message size over throughput"
     } else if round_trips == reading.records.len() {
