@@ -194,11 +194,11 @@ impl End {
         let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
         let conclusion = Conclusion { spec, side, threads, links: met.links, v6: met.v6, granted, meeting, time_wait };
         let run = {
-            let watch = watch.clone();
+            let reported = Reported(watch.clone());
             move || {
                 // Whoever drops the running end does not want the report.
                 let _ = report_to.send(conclusion.report(sampler.run()));
-                watch.reported();
+                drop(reported);
             }
         };
         let sampler = spawn("sampler".to_owned(), run).inspect_err(|_| watch.abort())?;
@@ -253,6 +253,15 @@ impl Conclusion {
             ending,
             notes,
         }
+    }
+}
+
+/// Whoever waits for the report is woken even if the sampler's thread breaks down: [`Running::finish`] then says so.
+struct Reported(Arc<Watch>);
+
+impl Drop for Reported {
+    fn drop(&mut self) {
+        self.0.reported();
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     control::{
+        channel::ChannelError,
         event::wait,
         load::Load,
         message::{Connect, Peer, Prepare, Reply, Request},
@@ -25,6 +26,9 @@ use crate::{
 
 /// Time between the decision to start and the load, besides the time that the message takes: threads must be awake.
 const LEAD: Duration = Duration::from_millis(10);
+
+/// How long a daemon may take to say why our connection to it failed.
+const LAST_WORD: Duration = Duration::from_millis(50);
 
 /// Where the data goes, if elsewhere than the control connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,10 +89,12 @@ impl Session {
         self.prepare(spec, addresses)?.start(None)?.wait(observer, stop)
     }
 
-    /// What the daemon has to say about a failure here, if it has said something by now: it often knows the cause.
+    /// What the daemon has to say about a failure here, if it says something soon: it often knows the cause.
     fn reason_or(&mut self, ours: ClientError) -> ClientError {
-        match self.channel.try_recv() {
-            Ok(Some(Reply::Error(fault))) => ClientError::Fault { host: self.host.clone(), fault },
+        let host = self.host.clone();
+        match self.channel.recv(Instant::now() + LAST_WORD + Duration::from_nanos(self.peer().clock.rtt_ns)) {
+            Ok(Reply::Error(fault)) => ClientError::Fault { host, fault },
+            Err(ChannelError::Closed) => ClientError::Vanished { host },
             _ => ours,
         }
     }

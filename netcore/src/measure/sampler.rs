@@ -317,7 +317,8 @@ impl Sampler {
         Window {
             phase,
             start_ns: before.at_ns.cast_signed() - log.origin_ns.cast_signed(),
-            elapsed_ns: after.at_ns - before.at_ns,
+            // An end before the load was to begin leaves a window of no length.
+            elapsed_ns: after.at_ns.saturating_sub(before.at_ns),
             wall_end_ns: after.wall_ns,
             flows: flows.collect(),
             cpu: cpu.and_then(|(after, before)| after.since(before, self.collect.cpu_per_core)),

@@ -144,7 +144,8 @@ impl Watch {
         true
     }
 
-    /// For workers: waits for the load's start; says whether there is to be a load at all.
+    /// For workers: waits for the load's start, or for an early stop before it: the ends then part as they do after any
+    /// load. Says whether there is to be a load at all.
     #[must_use]
     pub fn wait_for_start(&self, t0_ns: u64) -> bool {
         let mut state = self.state();
@@ -152,10 +153,11 @@ impl Watch {
             if state.aborted {
                 return false;
             }
-            if monotonic_ns() >= t0_ns {
+            let due_ns = t0_ns.min(state.stop_at_ns.unwrap_or(u64::MAX));
+            if monotonic_ns() >= due_ns {
                 return true;
             }
-            state = self.wait_once(state, t0_ns);
+            state = self.wait_once(state, due_ns);
         }
     }
 

@@ -1,11 +1,22 @@
 //! A daemon for a test, and the tests that are run on it.
 
-use std::{net::SocketAddr, thread::JoinHandle};
+use std::{
+    net::{SocketAddr, TcpStream},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use netcore::{
     client::{Session, Target},
-    control::stop::StopFlag,
+    control::{
+        channel::Channel,
+        frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
+        message::{Connect, Greeting, Hello, Prepare, Reply, Request},
+        stop::StopFlag,
+    },
     daemon::{Config, Daemon},
+    measure::host::HostFacts,
+    report::Side,
     spec::{Pattern, Stop, TestSpec, Transport},
 };
 
@@ -60,4 +71,51 @@ pub fn stream(milliseconds: u64) -> TestSpec {
 
 pub fn nobody_stops() -> StopFlag {
     StopFlag::new().unwrap()
+}
+
+/// Waits for something that another thread brings about.
+pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !happened() {
+        assert!(Instant::now() < patience, "{what}: not within 20 s");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A client that says what a test wants and not what it should.
+pub struct Raw(pub Channel);
+
+impl Raw {
+    /// Greets as a client does.
+    pub fn greeted(address: SocketAddr) -> Self {
+        Self::welcome(address).expect("the daemon has a place")
+    }
+
+    /// The same, or nothing where the daemon is busy.
+    pub fn welcome(address: SocketAddr) -> Option<Self> {
+        let mut raw = Self(Channel::initiate(TcpStream::connect(address).unwrap(), None, soon()).unwrap());
+        let hello =
+            Hello { tool_version: "test".into(), transports: Vec::new(), limits: None, host: HostFacts::default() };
+        raw.0.send(&hello, GREETING_BOUND, soon()).unwrap();
+        let greeting: Greeting = raw.0.recv(soon()).unwrap();
+        raw.0.set_bound(REPLY_BOUND);
+        matches!(greeting, Greeting::Hello(_)).then_some(raw)
+    }
+
+    pub fn ask(&mut self, request: &Request) -> Reply {
+        self.0.send(request, REQUEST_BOUND, soon()).unwrap();
+        self.0.recv(soon()).unwrap()
+    }
+}
+
+pub fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+pub fn prepare(spec: TestSpec, token: [u8; 16]) -> Request {
+    Request::Prepare(Box::new(Prepare { spec, side: Side::Far, token, data_address: None }))
+}
+
+pub fn connect_far() -> Request {
+    Request::Connect(Connect { peer: None, within_ns: 10_000_000_000 })
 }

@@ -3,4 +3,10 @@
 #![allow(missing_docs)]
 
 mod common;
+mod daemon;
+mod hostile;
+mod idle;
+mod namespaces;
 mod run;
+mod secret;
+mod silent;

@@ -242,3 +242,19 @@ fn the_data_may_go_another_way_than_the_conversation() {
     let (sent, arrived) = received(&outcome);
     assert!(sent > 0 && sent == arrived);
 }
+
+#[test]
+fn an_end_before_the_start_is_an_end() {
+    let served = Served::new(Config::default());
+    let mut session = served.connect();
+    let later = || monotonic_ns() + 30_000_000_000;
+    let prepared = session.prepare(&stream(100), &DataAddresses::default()).unwrap();
+    drop(prepared.start(Some(later())).unwrap());
+    let stop = nobody_stops();
+    stop.request();
+    let prepared = session.prepare(&stream(100), &DataAddresses::default()).unwrap();
+    let outcome = prepared.start(Some(later())).unwrap().wait(&mut (), &stop).unwrap();
+    let (sent, arrived) = received(&outcome);
+    assert_eq!(sent, arrived);
+    run(&mut session, &stream(10));
+}

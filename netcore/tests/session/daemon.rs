@@ -1,0 +1,198 @@
+//! The daemon as its operator knows it: limits, networks, timeouts, stopping.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use netcore::{
+    client::{ClientError, DataAddresses, Session},
+    control::message::{FaultCode, Reply, Request},
+    daemon::{Config, Limits, Timeouts},
+    end::End,
+    measure::clock::monotonic_ns,
+    report::{Ending, Side},
+    spec::Stop,
+};
+
+use crate::common::{Raw, Served, connect_far, eventually, nobody_stops, prepare, stream};
+
+fn one_session() -> Config {
+    Config { limits: Limits { sessions: 1, ..Limits::default() }, ..Config::default() }
+}
+
+fn fault(error: ClientError) -> (FaultCode, String) {
+    let sentence = error.to_string();
+    match error {
+        ClientError::Fault { fault, .. } => (fault.code, sentence),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn twenty_sessions_at_once() {
+    let limits = Limits { sessions: 20, ..Limits::default() };
+    let served = Served::new(Config { limits, ..Config::default() });
+    let mut sessions: Vec<Session> = (0..20).map(|_| served.connect()).collect();
+    std::thread::scope(|scope| {
+        for session in &mut sessions {
+            scope.spawn(move || {
+                for _ in 0..2 {
+                    let outcome =
+                        session.run(&stream(30), &DataAddresses::default(), &mut (), &nobody_stops()).unwrap();
+                    assert_eq!(outcome.far.ending, Ending::Complete);
+                }
+            });
+        }
+    });
+    let (code, sentence) = fault(Session::connect(&served.target()).unwrap_err());
+    assert_eq!(code, FaultCode::Busy);
+    assert!(sentence.contains("all 20 sessions") && sentence.contains("--max-sessions"), "{sentence}");
+    sessions.pop();
+    eventually("a place is free again", || Session::connect(&served.target()).is_ok());
+}
+
+/// With one session, the next client is served only when the one before is wholly forgotten.
+#[test]
+fn a_client_that_vanishes_at_any_step_leaves_nothing_behind() {
+    let served = Served::new(one_session());
+    let token = [7; 16];
+    for step in 0..6 {
+        let mut raw = greeted_when_free(&served);
+        if step >= 1 {
+            assert!(matches!(raw.ask(&Request::Probe), Reply::Probed { .. }));
+        }
+        let mut near = None;
+        if step >= 2 {
+            let Reply::Prepared(endpoints) = raw.ask(&prepare(stream(60_000), token)) else { panic!() };
+            let end = End::prepare(&stream(60_000), Side::Near, None, token).unwrap();
+            near = Some((end, endpoints));
+        }
+        if let (true, Some((end, endpoints))) = (step >= 3, &mut near) {
+            end.connect(Some(("127.0.0.1".parse().unwrap(), endpoints)), Duration::from_secs(10)).unwrap();
+            assert_eq!(raw.ask(&connect_far()), Reply::Ready);
+        }
+        if step >= 4 {
+            let t0_ns = monotonic_ns() + 1_000_000;
+            raw.0.send(&Request::Start { t0_ns }, 1 << 20, crate::common::soon()).unwrap();
+        }
+        if step >= 5 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        drop(raw);
+    }
+    eventually("the last one is forgotten, too", || Session::connect(&served.target()).is_ok());
+}
+
+fn greeted_when_free(served: &Served) -> Raw {
+    let mut raw = None;
+    // The place of the client before is given back when its thread has noticed.
+    eventually("the place is free", || {
+        raw = Raw::welcome(served.address);
+        raw.is_some()
+    });
+    raw.unwrap()
+}
+
+#[test]
+fn a_session_without_requests_is_closed_with_a_sentence() {
+    let timeouts = Timeouts {
+        idle: Duration::from_millis(100),
+        prepared: Duration::from_millis(150),
+        message: Duration::from_millis(100),
+        ..Timeouts::default()
+    };
+    let served = Served::new(Config { timeouts, ..one_session() });
+    let timed_out = |reply: Reply| match reply {
+        Reply::Error(fault) => assert_eq!(fault.code, FaultCode::TimedOut, "{fault}"),
+        other => panic!("{other:?}"),
+    };
+    let mut idle = Raw::greeted(served.address);
+    timed_out(idle.0.recv(crate::common::soon()).unwrap());
+    let mut prepared = greeted_when_free(&served);
+    assert!(matches!(prepared.ask(&prepare(stream(10), [0; 16])), Reply::Prepared(_)));
+    timed_out(prepared.0.recv(crate::common::soon()).unwrap());
+}
+
+#[test]
+fn a_greeting_that_does_not_come_gives_its_connection_up() {
+    let timeouts = Timeouts { greeting: Duration::from_millis(100), ..Timeouts::default() };
+    let served = Served::new(Config { timeouts, ..Config::default() });
+    for words in [&b""[..], b"plumb\0", b"plumb\0\x01\0", b"plumb\0\x01\0\0\0"] {
+        let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+        std::io::Write::write_all(&mut stream, words).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut rest = Vec::new();
+        // Closed or reset: both are an end.
+        let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
+        assert!(rest.len() <= 8, "{rest:?}");
+    }
+}
+
+#[test]
+fn only_allowed_networks_have_sessions() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&lines);
+    let served = Served::new(Config {
+        allow: vec!["127.0.0.9".parse().unwrap()],
+        log: Some(Arc::new(move |line| heard.lock().unwrap().push(line.to_owned()))),
+        ..Config::default()
+    });
+    let (code, sentence) = fault(Session::connect(&served.target()).unwrap_err());
+    assert_eq!(code, FaultCode::NotAllowed);
+    assert!(sentence.contains("127.0.0.1 are not allowed") && sentence.contains("--allow"), "{sentence}");
+    let mut target = served.target();
+    target.bind = Some("127.0.0.9".parse().unwrap());
+    drop(Session::connect(&target).unwrap());
+    eventually("both were logged", || {
+        let lines = lines.lock().unwrap();
+        lines.iter().any(|line| line.contains("no session") && line.contains("not allowed"))
+            && lines.iter().any(|line| line.starts_with("127.0.0.9") && line.ends_with("session opened"))
+    });
+}
+
+#[test]
+fn a_counted_test_is_ended_after_the_granted_time() {
+    let limits = Limits { duration_ns: 300_000_000, ..Limits::default() };
+    let timeouts = Timeouts { grace: Duration::from_millis(100), ..Timeouts::default() };
+    let served = Served::new(Config { limits, timeouts, ..Config::default() });
+    let mut spec = stream(0);
+    spec.phases.stop = Stop::AfterBytes(1 << 50);
+    let error = served.connect().run(&spec, &DataAddresses::default(), &mut (), &nobody_stops()).unwrap_err();
+    let (code, sentence) = fault(error);
+    assert_eq!(code, FaultCode::Refused);
+    assert!(sentence.contains("0.3 s") && sentence.contains("--max-duration"), "{sentence}");
+}
+
+#[test]
+fn an_orderly_stop_lets_the_running_test_finish_and_closes_the_others() {
+    let mut served = Served::new(Config::default());
+    let mut idle = served.connect();
+    let mut busy = served.connect();
+    let running = busy.prepare(&stream(300), &DataAddresses::default()).unwrap().start(None).unwrap();
+    // The daemon reads the start before it hears of the stop.
+    std::thread::sleep(Duration::from_millis(100));
+    served.stop.request();
+    let outcome = running.wait(&mut (), &nobody_stops()).unwrap();
+    assert_eq!((outcome.near.ending, outcome.far.ending), (Ending::Complete, Ending::Complete));
+    served.join();
+    let error = idle.prepare(&stream(10), &DataAddresses::default()).err().unwrap();
+    let sentence = error.to_string();
+    assert!(sentence.contains("being stopped") || sentence.contains("closed"), "{sentence}");
+    let error = Session::connect(&served.target()).unwrap_err().to_string();
+    assert!(error.contains("cannot be reached") && error.contains("plumb serve"), "{error}");
+}
+
+#[test]
+fn a_second_stop_ends_the_running_test() {
+    let mut served = Served::new(Config::default());
+    let mut session = served.connect();
+    let running = session.prepare(&stream(60_000), &DataAddresses::default()).unwrap().start(None).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    served.stop.request();
+    served.stop.request();
+    let error = running.wait(&mut (), &nobody_stops()).unwrap_err();
+    let sentence = error.to_string();
+    assert!(sentence.contains("being stopped") || matches!(error, ClientError::Vanished { .. }), "{sentence}");
+    served.join();
+}

@@ -1,0 +1,161 @@
+//! Clients that mean harm, or are broken: the daemon answers with a sentence or not at all, and goes on serving.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use netcore::{
+    control::message::{Connect, FaultCode, Peer, Prepare, Reply, Request},
+    daemon::Config,
+    end::{End, Endpoints},
+    report::Side,
+};
+use proptest::prelude::*;
+
+use crate::common::{Raw, Served, connect_far, nobody_stops, prepare, soon, stream};
+
+fn serves(served: &Served) {
+    let outcome =
+        served.connect().run(&stream(10), &netcore::client::DataAddresses::default(), &mut (), &nobody_stops());
+    outcome.unwrap();
+}
+
+fn last_word(mut raw: Raw) -> FaultCode {
+    match raw.0.recv(soon()).unwrap() {
+        Reply::Error(fault) => fault.code,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn garbage_is_survived() {
+    let served = Served::new(Config::default());
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(24));
+    let bytes = prop::collection::vec(any::<u8>(), 0..600);
+    runner
+        .run(&(bytes, any::<bool>()), |(bytes, greeted)| {
+            let mut stream = TcpStream::connect(served.address).unwrap();
+            if greeted {
+                stream.write_all(b"plumb\0\x01\0").unwrap();
+            }
+            // The daemon may have closed by now.
+            let _ = stream.write_all(&bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut answer = Vec::new();
+            match stream.read_to_end(&mut answer) {
+                Ok(_) => {}
+                Err(error) => prop_assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+            }
+            Ok(())
+        })
+        .unwrap();
+    serves(&served);
+}
+
+#[test]
+fn messages_that_are_none_are_answered_with_a_sentence() {
+    let served = Served::new(Config::default());
+    let deep = (0..200).fold(serde_json::Value::Null, |inner, _| serde_json::Value::Array(vec![inner]));
+    let messages = [
+        serde_json::json!({}),
+        serde_json::json!("prepare"),
+        serde_json::json!({"start": {}}),
+        serde_json::json!({"start": {"t0_ns": -1}}),
+        serde_json::json!({"abort": null, "probe": null}),
+        serde_json::json!({"prepare": {"spec": {}, "side": "far"}}),
+        deep,
+    ];
+    for message in messages {
+        let mut raw = Raw::greeted(served.address);
+        raw.0.send(&message, usize::MAX, soon()).unwrap();
+        assert_eq!(last_word(raw), FaultCode::Protocol, "{message}");
+    }
+    serves(&served);
+}
+
+#[test]
+fn a_frame_beyond_the_bound_is_refused_before_it_is_kept() {
+    let served = Served::new(Config::default());
+    let mut raw = Raw::greeted(served.address);
+    let text = "x".repeat(2 << 20);
+    // The daemon may close before it has all.
+    let _ = raw.0.send(&text, usize::MAX, soon());
+    match raw.0.recv::<Reply>(soon()) {
+        Ok(Reply::Error(fault)) => assert_eq!(fault.code, FaultCode::Protocol),
+        // Its sentence may be lost in the reset that our unread bytes cause.
+        Err(error) => assert!(error.to_string().contains("closed"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    serves(&served);
+}
+
+#[test]
+fn requests_out_of_order_end_the_session() {
+    let served = Served::new(Config::default());
+    for request in [connect_far(), Request::Start { t0_ns: 0 }] {
+        let mut raw = Raw::greeted(served.address);
+        raw.0.send(&request, 1 << 20, soon()).unwrap();
+        assert_eq!(last_word(raw), FaultCode::Protocol);
+    }
+    let mut raw = Raw::greeted(served.address);
+    assert!(matches!(raw.ask(&prepare(stream(10), [1; 16])), Reply::Prepared(_)));
+    raw.0.send(&prepare(stream(10), [1; 16]), 1 << 20, soon()).unwrap();
+    assert_eq!(last_word(raw), FaultCode::Protocol);
+    // A stop may cross the report on the way, so it is nothing at any time.
+    let mut raw = Raw::greeted(served.address);
+    raw.0.send(&Request::Stop { at_ns: 5 }, 1 << 20, soon()).unwrap();
+    assert_eq!(raw.ask(&Request::Abort), Reply::Idle);
+    serves(&served);
+}
+
+#[test]
+fn a_stranger_on_the_data_port_is_no_flow() {
+    let served = Served::new(Config::default());
+    let token = [3; 16];
+    let mut raw = Raw::greeted(served.address);
+    let Reply::Prepared(endpoints) = raw.ask(&prepare(stream(30), token)) else { panic!() };
+    let port = endpoints.ports[0];
+    // One that says nothing, one that guesses, one that goes away.
+    let silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut guessing = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    guessing.write_all(&[9; 64]).unwrap();
+    drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let mut near = End::prepare(&stream(30), Side::Near, None, token).unwrap();
+    near.connect(Some(("127.0.0.1".parse().unwrap(), &endpoints)), Duration::from_secs(10)).unwrap();
+    assert_eq!(raw.ask(&connect_far()), Reply::Ready);
+    let mut rest = Vec::new();
+    guessing.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // Dropped: an end or a reset, but no data.
+    let _ = guessing.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "{rest:?}");
+    drop(silent);
+    serves(&served);
+}
+
+#[test]
+fn a_daemon_is_sent_nowhere() {
+    let served = Served::new(Config::default());
+    let mut raw = Raw::greeted(served.address);
+    let near = Prepare { spec: stream(10), side: Side::Near, token: [0; 16], data_address: None };
+    let places = [
+        ("192.0.2.1", Endpoints { ports: vec![9], ..Endpoints::default() }),
+        (
+            "127.0.0.1",
+            Endpoints { ports: vec![9], address: Some("192.0.2.1".parse().unwrap()), ..Endpoints::default() },
+        ),
+    ];
+    for (address, endpoints) in places {
+        assert!(matches!(raw.ask(&Request::Prepare(Box::new(near.clone()))), Reply::Prepared(_)));
+        let peer = Peer { address: address.parse().unwrap(), endpoints };
+        match raw.ask(&Request::Connect(Connect { peer: Some(peer), within_ns: 1_000_000_000 })) {
+            Reply::Error(fault) => {
+                assert_eq!(fault.code, FaultCode::Refused);
+                assert!(fault.message.contains("192.0.2.1"), "{fault}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

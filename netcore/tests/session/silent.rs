@@ -1,0 +1,172 @@
+//! Daemons that hang, vanish or lie at each step: the client says so by its deadline, and never hangs itself.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    thread,
+    time::{Duration, Instant},
+};
+
+use netcore::{
+    client::{ClientError, DataAddresses, Session, Target, Timeouts},
+    control::{
+        channel::Channel,
+        frame::{GREETING_BOUND, REPLY_BOUND},
+        message::{Greeting, Hello, Prepare, Reply, Request},
+    },
+    end::{End, Endpoints},
+    measure::{
+        clock::{monotonic_ns, wall_ns},
+        host::HostFacts,
+    },
+    report::Side,
+};
+
+use crate::common::{nobody_stops, soon, stream};
+
+/// How far a daemon plays its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Nothing,
+    Preamble,
+    Hello,
+    Probes,
+    Prepared,
+    Ready,
+    Everything,
+}
+
+/// What it does when its part is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Hangs,
+    Vanishes,
+}
+
+fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let held = stream.try_clone().unwrap();
+        let kept = act(stream, part, endpoints.as_ref());
+        if then == Then::Hangs {
+            // Longer than any of the client's deadlines; the process does not wait for this thread.
+            thread::sleep(Duration::from_secs(30));
+        }
+        drop((held, kept));
+    });
+    address
+}
+
+/// Plays until the part is over; what is returned is kept open.
+fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Option<(Channel, Option<End>)> {
+    if part == Part::Nothing {
+        return None;
+    }
+    let mut channel = Channel::accept(stream, None, soon()).ok()?;
+    let mut end = None;
+    if part == Part::Preamble {
+        return Some((channel, end));
+    }
+    let _: Hello = channel.recv(soon()).ok()?;
+    let hello = Hello { tool_version: "0".into(), transports: vec![], limits: None, host: HostFacts::default() };
+    channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, soon()).ok()?;
+    channel.set_bound(REPLY_BOUND);
+    loop {
+        let reply = match channel.recv::<Request>(soon()).ok()? {
+            Request::Probe if part >= Part::Probes => {
+                Reply::Probed { arrived_ns: monotonic_ns(), answered_ns: monotonic_ns(), wall_ns: wall_ns() }
+            }
+            Request::Prepare(prepare) if part >= Part::Prepared => {
+                let Prepare { spec, token, .. } = *prepare;
+                let far = End::prepare(&spec, Side::Far, Some("127.0.0.1".parse().unwrap()), token).ok()?;
+                let endpoints = lie.cloned().unwrap_or_else(|| far.endpoints());
+                end = Some(far);
+                Reply::Prepared(endpoints)
+            }
+            Request::Connect(_) if part >= Part::Ready => {
+                end.as_mut()?.connect(None, Duration::from_secs(10)).ok()?;
+                Reply::Ready
+            }
+            Request::Start { .. } if part == Part::Everything => {
+                Reply::Report { text: "{\"side\":\"far\"}".into(), last: true }
+            }
+            _ => return Some((channel, end)),
+        };
+        channel.send(&reply, REPLY_BOUND, soon()).ok()?;
+    }
+}
+
+fn impatient(address: SocketAddr) -> Target {
+    let brief = Duration::from_millis(200);
+    let timeouts = Timeouts { connect: brief, reply: brief, ready: brief, grace: brief, counted: brief };
+    Target { timeouts, ..Target::new("server", address.to_string()) }
+}
+
+fn run(address: SocketAddr) -> ClientError {
+    let began = Instant::now();
+    let error = Session::connect(&impatient(address)).and_then(|mut session| {
+        session.run(&stream(50), &DataAddresses::default(), &mut (), &nobody_stops()).map(|_| session)
+    });
+    assert!(began.elapsed() < Duration::from_secs(15), "the deadlines are fractions of a second");
+    error.err().unwrap()
+}
+
+#[test]
+fn a_daemon_that_hangs_at_any_step_is_given_up() {
+    for part in [Part::Nothing, Part::Preamble, Part::Hello, Part::Probes, Part::Prepared, Part::Ready] {
+        let error = run(play(part, Then::Hangs, None));
+        let sentence = error.to_string();
+        assert!(sentence.contains("server"), "{part:?}: {sentence}");
+        let expected = if part == Part::Ready { "no data from" } else { "no answer came within" };
+        assert!(sentence.contains(expected), "{part:?}: {sentence}");
+    }
+}
+
+#[test]
+fn a_daemon_that_vanishes_at_any_step_is_named() {
+    for part in [Part::Nothing, Part::Preamble, Part::Hello, Part::Probes, Part::Prepared, Part::Ready] {
+        let sentence = run(play(part, Then::Vanishes, None)).to_string();
+        assert!(sentence.contains("host `server` (127.0.0.1:"), "{part:?}: {sentence}");
+        assert!(sentence.contains("closed"), "{part:?}: {sentence}");
+    }
+}
+
+#[test]
+fn a_report_that_is_none_is_an_error() {
+    let error = run(play(Part::Everything, Then::Hangs, None));
+    assert!(matches!(error, ClientError::Senseless { .. }), "{error}");
+}
+
+#[test]
+fn a_client_is_not_sent_elsewhere() {
+    let elsewhere = Endpoints { address: Some("192.0.2.1".parse().unwrap()), ports: vec![80], ..Endpoints::default() };
+    let error = run(play(Part::Everything, Then::Hangs, Some(elsewhere)));
+    assert!(matches!(error, ClientError::Elsewhere { .. }), "{error}");
+    assert!(error.to_string().contains("192.0.2.1"), "{error}");
+}
+
+#[test]
+fn another_version_and_another_program_are_named() {
+    for (words, expected) in [(&b"plumb\0\x63\0"[..], "protocol 99"), (b"SSH-2.0-OpenSSH\r\n", "no Plumbline")] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            std::io::Write::write_all(&mut stream, words).unwrap();
+            stream
+        });
+        let sentence = Session::connect(&impatient(address)).unwrap_err().to_string();
+        assert!(sentence.contains(expected) && sentence.contains("server"), "{sentence}");
+        drop(server.join().unwrap());
+    }
+}
+
+#[test]
+fn nobody_there_is_said_as_such() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let sentence = Session::connect(&impatient(address)).unwrap_err().to_string();
+    assert!(sentence.contains("cannot be reached") && sentence.contains("refused"), "{sentence}");
+    let sentence = Session::connect(&Target::new("lab", "no-such-host.invalid")).unwrap_err().to_string();
+    assert!(sentence.contains("host `lab` (no-such-host.invalid) was not found"), "{sentence}");
+}
