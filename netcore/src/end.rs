@@ -27,15 +27,16 @@ use crate::{
         watch::Watch,
     },
     pattern::{self, Worker},
-    report::{Ending, Granted, Side, SideReport, Span},
+    report::{Ending, Granted, Role, Side, SideReport, Span},
     spec::{
         TestSpec,
         support::{self, Unsupported},
     },
     transport::{
         Link,
+        datagram::effective,
         meeting::{Meeting, Met},
-        options,
+        options::{self, kernel_pace},
     },
 };
 
@@ -144,11 +145,14 @@ impl End {
             )));
         }
         let watch = Arc::new(Watch::new(crew.len()));
-        let asked = end_spec(&spec, side);
+        let asked = effective(&end_spec(&spec, side).socket, &spec);
+        for place in crew.iter().filter(|place| place.role == Role::Sender) {
+            kernel_pace(&met.links[place.flow as usize].send, &spec)?;
+        }
         let granted: Vec<Granted> = met
             .links
             .iter()
-            .flat_map(|link| options::granted(&link.send, link.flow, &asked.socket, spec.transport, met.v6))
+            .flat_map(|link| options::granted(&link.send, link.flow, &asked, spec.transport, met.v6))
             .collect();
         let mut flows: Vec<SampledFlow> = Vec::with_capacity(flows);
         let mut threads = 0;
@@ -156,6 +160,7 @@ impl End {
             let link = met.links[place.flow as usize].clone();
             let cell = if let Some(flow) = flows.iter_mut().find(|flow| flow.flow == place.flow) {
                 flow.trays.extend(place.tray.clone());
+                flow.gaps = flow.gaps.take().or_else(|| place.gaps.clone());
                 flow.cell.clone()
             } else {
                 let flow = place.sampled(&spec, link.clone());
@@ -175,6 +180,7 @@ impl End {
                 send_buffers: place.send_buffers,
                 receive_buffers: place.receive_buffers,
                 tray: place.tray.map(|(_, tray)| tray),
+                gaps: place.gaps,
                 watch: watch.clone(),
             };
             spawn(name, move || pattern::thread(worker, t0_ns)).inspect_err(|_| watch.abort())?;
@@ -185,6 +191,7 @@ impl End {
             watch: watch.clone(),
             phases: spec.phases,
             collect: spec.collect,
+            pace: spec.pace,
             t0_ns,
             on_interval,
             counter_log,

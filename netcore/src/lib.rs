@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod end;
 mod io;
 pub mod measure;
+mod pace;
 mod pattern;
 pub mod report;
 pub mod spec;

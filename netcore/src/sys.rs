@@ -43,6 +43,25 @@ pub fn accept_from(listener: &impl AsFd) -> io::Result<(OwnedFd, Option<SocketAd
     Ok((socket, ip_address(&address)))
 }
 
+/// Receives a datagram and says from which IP address it came; `None` for other families.
+pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<SocketAddr>)> {
+    let mut address = [0u8; 28];
+    let mut length: libc::socklen_t = 28;
+    // SAFETY: the pointers and lengths are those of live variables that nobody else uses during the call.
+    let n = unsafe {
+        libc::recvfrom(
+            socket.as_fd().as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            0,
+            address.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    Ok((n, ip_address(&address)))
+}
+
 /// Reads a `sockaddr_in` or `sockaddr_in6`: family, port (in network order), and address at byte 4 or, after the flow
 /// label, at byte 8.
 fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
@@ -58,11 +77,20 @@ fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
 
 /// Bounds how long a call that receives (or accepts) waits; 0: for ever.
 pub fn set_receive_timeout(socket: &impl AsFd, microseconds: i64) -> io::Result<()> {
+    set_timeout(socket, libc::SO_RCVTIMEO, microseconds)
+}
+
+/// Bounds how long a call that sends waits; 0: for ever.
+pub fn set_send_timeout(socket: &impl AsFd, microseconds: i64) -> io::Result<()> {
+    set_timeout(socket, libc::SO_SNDTIMEO, microseconds)
+}
+
+fn set_timeout(socket: &impl AsFd, name: libc::c_int, microseconds: i64) -> io::Result<()> {
     // `struct timeval`: two longs.
     let mut value = [0; 16];
     value[..8].copy_from_slice(&(microseconds / 1_000_000).to_ne_bytes());
     value[8..].copy_from_slice(&(microseconds % 1_000_000).to_ne_bytes());
-    set_bytes(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &value)
+    set_bytes(socket, libc::SOL_SOCKET, name, &value)
 }
 
 /// Sets an option whose value is some bytes.

@@ -155,6 +155,15 @@ impl Expected {
         Ok(Self { bytes, at: 0 })
     }
 
+    /// Checks bytes that belong at a place of the first message; the error is the first wrong one's place in it.
+    pub fn check_at(&self, at: usize, received: &[u8]) -> Result<(), usize> {
+        let expected = self.bytes.get(at..at + received.len()).unwrap_or_default();
+        if received == expected {
+            return Ok(());
+        }
+        Err(at + received.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(expected.len()))
+    }
+
     /// Checks the next bytes of the stream; the error is the first wrong one's place in them.
     pub fn check(&mut self, mut received: &[u8]) -> Result<(), usize> {
         let mut checked = 0;

@@ -2,6 +2,7 @@
 //!
 //! A pattern's loop is generic over its [`Channel`], so the method is chosen once, before the loop, and costs nothing in it.
 
+pub mod batch;
 pub mod blocking;
 pub mod buffers;
 pub mod nonblocking;

@@ -29,10 +29,12 @@ pub struct Sent {
     pub bytes: AtomicU64,
     /// Calls that moved data.
     pub calls: AtomicU64,
-    /// Messages, and by the phase that they were marked with.
+    /// Messages.
     pub messages: AtomicU64,
     /// Messages by the phase that they were marked with.
     pub of_phase: [AtomicU64; 4],
+    /// Due times that a paced sender has dropped.
+    pub dropped: AtomicU64,
 }
 
 /// Written by the thread that receives.
@@ -50,7 +52,9 @@ pub struct Received {
     pub duplicated: AtomicU64,
     /// Smoothed interarrival jitter (RFC 3550, section 6.4.1), nanoseconds.
     pub jitter_ns: AtomicU64,
-    /// The first three by the phase that the sender marked the messages with.
+    /// When the last message arrived, nanoseconds of the monotonic clock.
+    pub last_ns: AtomicU64,
+    /// By the phase that the sender marked the messages with.
     pub of_phase: [PhaseOfSending; 4],
 }
 
@@ -146,6 +150,18 @@ impl FlowCell {
     #[must_use]
     pub fn jitter_ns(&self) -> u64 {
         self.received.0.jitter_ns.load(Relaxed)
+    }
+
+    /// Due times that a paced sender has dropped so far.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.sent.0.dropped.load(Relaxed)
+    }
+
+    /// When the last message arrived; 0: none has.
+    #[must_use]
+    pub fn last_arrival_ns(&self) -> u64 {
+        self.received.0.last_ns.load(Relaxed)
     }
 
     /// What became of the messages that were marked with the phase.

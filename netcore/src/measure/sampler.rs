@@ -15,8 +15,8 @@ use super::{
     watch::{Wake, Watch},
 };
 use crate::{
-    report::{CounterWindow, Counts, Ending, FlowWindow, Latencies, Phase, Role, Span, TcpInfo, Window},
-    spec::{Collect, Phases, Stop},
+    report::{CounterWindow, Counts, Ending, FlowWindow, Latencies, Pacing, Phase, Role, Span, TcpInfo, Window},
+    spec::{Collect, Pace, Phases, Stop},
     transport::Link,
 };
 
@@ -44,6 +44,8 @@ pub struct SampledFlow {
     pub cell: Arc<FlowCell>,
     /// Where its threads leave histograms, by kind.
     pub trays: Vec<(&'static str, Arc<Tray>)>,
+    /// Where a paced thread leaves the gaps between its sends.
+    pub gaps: Option<Arc<Tray>>,
     /// Its descriptors, where it keeps them for the whole test.
     pub link: Option<Arc<Link>>,
     /// How much of the stop rule's count falls to it; `None`: this end's flow does not stop by a count.
@@ -93,6 +95,8 @@ pub struct Sampler {
     pub phases: Phases,
     /// What is collected.
     pub collect: Collect,
+    /// The schedule of the senders.
+    pub pace: Option<Pace>,
     /// The load's start on the monotonic clock.
     pub t0_ns: u64,
     /// Called after each interval.
@@ -109,6 +113,7 @@ struct Reading {
     at_ns: u64,
     wall_ns: i64,
     counts: Vec<Counts>,
+    dropped: Vec<u64>,
     tcp: Vec<Option<TcpInfo>>,
     cpu: Option<CpuSnapshot>,
 }
@@ -132,6 +137,9 @@ struct Log {
     intervals: Vec<(u64, Window)>,
     /// Histograms by flow and kind, one per phase.
     by_phase: HashMap<(usize, usize, usize), Histogram<u64>>,
+    /// Gaps between paced sends by flow and phase, and due times that were dropped.
+    gaps: HashMap<(usize, usize), Histogram<u64>>,
+    dropped: HashMap<(usize, usize), u64>,
     /// Encoded histograms by flow, kind and epoch.
     by_epoch: HashMap<(usize, usize, u64), String>,
 }
@@ -149,6 +157,8 @@ impl Sampler {
             phases: Vec::new(),
             intervals: Vec::new(),
             by_phase: HashMap::new(),
+            gaps: HashMap::new(),
+            dropped: HashMap::new(),
             by_epoch: HashMap::new(),
         };
         let mut phase = if self.phases.warmup_ns > 0 { Phase::Warmup } else { Phase::Measure };
@@ -192,6 +202,10 @@ impl Sampler {
                 // The counters stand still since then: the window ends with the last operation and not with this reading.
                 reading.at_ns = at_ns.max(interval_start.at_ns);
             }
+            if let (Wake::Stop, Some(last)) = (wake, self.last_arrival()) {
+                // The same for who cannot know that a message was the last: the word that it was comes later.
+                reading.at_ns = last.clamp(interval_start.at_ns, reading.at_ns);
+            }
             if self.phases.interval_ns > 0 && reading.at_ns > interval_start.at_ns {
                 let window = self.window(&log, phase, &interval_start, &reading);
                 log.intervals.push((present, window));
@@ -210,6 +224,9 @@ impl Sampler {
             }
             let window = self.window(&log, phase, &phase_start, &reading);
             log.phases.push(window);
+            for (i, (after, before)) in reading.dropped.iter().zip(&phase_start.dropped).enumerate() {
+                log.dropped.insert((i, phase_index(phase)), after - before);
+            }
             if let (Phase::Measure, Some(counter_log)) = (phase, &mut self.counter_log) {
                 counter_log.measure_ends();
             }
@@ -239,6 +256,12 @@ impl Sampler {
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.measure_begins();
         }
+    }
+
+    /// When the last message arrived, where a stop is how this end learns that there are no more.
+    fn last_arrival(&self) -> Option<u64> {
+        let last = self.flows.iter().map(|flow| flow.cell.last_arrival_ns()).max()?;
+        (self.stop_is_complete && last > 0).then_some(last)
     }
 
     /// When the phase is due to end.
@@ -279,6 +302,7 @@ impl Sampler {
     fn read(&self, cpu: &mut Option<CpuReader>, then: impl FnOnce()) -> Reading {
         let (at_ns, wall_ns) = (monotonic_ns(), wall_ns());
         let counts = self.flows.iter().map(|flow| flow.cell.read()).collect();
+        let dropped = self.flows.iter().map(|flow| flow.cell.dropped()).collect();
         then();
         let tcp = self
             .flows
@@ -292,7 +316,7 @@ impl Sampler {
             let mut snapshot = CpuSnapshot::default();
             reader.read(&mut snapshot).is_ok().then_some(snapshot)
         });
-        Reading { at_ns, wall_ns, counts, tcp, cpu }
+        Reading { at_ns, wall_ns, counts, dropped, tcp, cpu }
     }
 
     fn window(&self, log: &Log, phase: Phase, before: &Reading, after: &Reading) -> Window {
@@ -328,6 +352,12 @@ impl Sampler {
     /// Takes the histograms that the workers have left so far.
     fn collect_histograms(&self, log: &mut Log) {
         for (i, flow) in self.flows.iter().enumerate() {
+            if let Some(tray) = &flow.gaps {
+                tray.collect(|epoch, histogram| {
+                    // Both have the same bounds, so adding cannot fail.
+                    let _ = log.gaps.entry((i, phase_of(epoch))).or_insert_with(histogram::empty).add(histogram);
+                });
+            }
             for (kind, (_, tray)) in flow.trays.iter().enumerate() {
                 tray.collect(|epoch, histogram| {
                     let sum = log.by_phase.entry((i, kind, phase_of(epoch))).or_insert_with(histogram::empty);
@@ -346,6 +376,31 @@ impl Sampler {
         trays
             .filter_map(|(kind, (name, _))| Some(Latencies { kind: (*name).to_owned(), histogram: encoded(kind)? }))
             .collect()
+    }
+
+    /// How well the schedule was kept in a window.
+    fn pacing(&self, flow: &FlowWindow, elapsed_ns: u64, gaps: &Histogram<u64>, dropped: u64) -> Option<Pacing> {
+        let pace = self.pace?;
+        let counts = &flow.counts;
+        let events = match flow.role {
+            Role::Requester => counts.transactions,
+            _ if counts.messages_sent > 0 => counts.messages_sent,
+            _ => counts.sends,
+        };
+        let rate = events as f64 / (elapsed_ns as f64 / 1e9);
+        let due_ns = 1e9 * f64::from(pace.burst.max(1)) / pace.events_per_s;
+        // Gaps are below the histogram's longest, an hour.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let within = gaps.count_between((due_ns * 0.9) as u64, (due_ns * 1.1) as u64);
+        Some(Pacing {
+            sent: gaps.len(),
+            dropped,
+            rate_error_ratio: rate / pace.events_per_s - 1.0,
+            gap_p50_ns: gaps.value_at_quantile(0.5),
+            gap_p99_ns: gaps.value_at_quantile(0.99),
+            gap_max_ns: gaps.max(),
+            gaps_within_tenth_ratio: within as f64 / gaps.len() as f64,
+        })
     }
 
     /// Hands the latest interval on, with the histograms of all flows that completed an operation since the edge; the
@@ -423,6 +478,10 @@ impl Sampler {
             for i in 0..window.flows.len() {
                 let encoded = |kind| log.by_phase.get(&(i, kind, index)).map(histogram::encode);
                 window.flows[i].latencies = self.latencies(i, encoded);
+                window.flows[i].pacing = log.gaps.get(&(i, index)).and_then(|gaps| {
+                    let dropped = log.dropped.get(&(i, index)).copied().unwrap_or(0);
+                    self.pacing(&window.flows[i], window.elapsed_ns, gaps, dropped)
+                });
                 let datagrams = self.flows[i].cell.of_phase(window.phase);
                 let counts = &end.counts[i];
                 window.flows[i].datagrams =

@@ -8,7 +8,7 @@ use crate::{
     io::buffers::Buffers,
     measure::{counters::FlowCell, histogram::Tray, sampler::SampledFlow},
     report::{Role, Side},
-    spec::{Direction, Pattern, Stop, TestSpec},
+    spec::{Direction, PaceMode, Pattern, Stop, TestSpec},
     transport::Link,
 };
 
@@ -26,6 +26,8 @@ pub struct Place {
     pub receive_buffers: Buffers,
     /// Where its latencies go, and of what kind they are.
     pub tray: Option<(&'static str, Arc<Tray>)>,
+    /// Where the gaps between its sends go, if it is paced.
+    pub gaps: Option<Arc<Tray>>,
 }
 
 /// Reads of requests and responses in flight take at most so many bytes at once, unless one alone is larger.
@@ -72,10 +74,15 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
     };
     let (send, receive) = match role {
         Role::Sender => (sizes.message_bytes, 0),
+        // A datagram that does not fit the call would be cut off in silence.
+        Role::Receiver | Role::Duplex if spec.transport.is_datagram() => {
+            (0, sizes.receive_bytes.max(sizes.message_bytes))
+        }
         Role::Receiver | Role::Duplex => (0, sizes.receive_bytes),
         Role::Requester => (sizes.request_bytes, several(sizes.response_bytes)),
         Role::Responder => (sizes.response_bytes, several(sizes.request_bytes)),
     };
+    let paced = spec.pace.is_some_and(|pace| pace.mode == PaceMode::User);
     let options = &end_spec(spec, side).buffers;
     let kind = match role {
         Role::Requester if spec.pattern == Pattern::Connect => Some("connect"),
@@ -91,6 +98,7 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
         send_buffers: Buffers::new(send, options, &spec.payload)?,
         receive_buffers: Buffers::new(receive, options, &crate::spec::Payload::Zero)?,
         tray: kind.map(|kind| (kind, Arc::default())),
+        gaps: (paced && matches!(role, Role::Sender | Role::Requester)).then(Arc::default),
     })
 }
 
@@ -104,6 +112,7 @@ impl Place {
             role,
             cell: Arc::new(FlowCell::default()),
             trays: self.tray.clone().into_iter().collect(),
+            gaps: self.gaps.clone(),
             share: share(spec, role, self.flow),
             tcp: spec.transport.is_tcp() && !spec.pattern.is_connecting(),
             link: Some(link),

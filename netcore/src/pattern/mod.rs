@@ -5,7 +5,10 @@
 
 mod connect;
 mod crew;
+mod datagram;
+mod exchange;
 mod request_response;
+mod sequence;
 mod stream;
 
 pub use crew::{Place, crew, thread};
@@ -23,7 +26,7 @@ use crate::{
     },
     measure::{clock::monotonic_ns, counters::FlowCell, histogram::Tray, watch::Watch},
     report::{Role, Side},
-    spec::{Io, TestSpec, Transport},
+    spec::{Io, Pattern, TestSpec, Transport},
     transport::Link,
 };
 
@@ -49,6 +52,8 @@ pub struct Worker {
     pub receive_buffers: Buffers,
     /// Where latencies go.
     pub tray: Option<Arc<Tray>>,
+    /// Where the gaps between a paced thread's sends go.
+    pub gaps: Option<Arc<Tray>>,
     /// The conversation with the sampler.
     pub watch: Arc<Watch>,
 }
@@ -128,6 +133,7 @@ fn drain(channel: &mut impl Channel) {
 #[must_use]
 pub fn resolve(spec: &TestSpec) -> Io {
     match spec.io {
+        Io::Auto if spec.transport.is_datagram() && spec.pattern == Pattern::Stream => Io::Batch,
         Io::Auto => Io::Blocking,
         chosen => chosen,
     }
@@ -142,6 +148,17 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
             (Role::Requester, _) => connect::open::<false>(worker),
             (_, Io::Spin) => connect::accept::<true>(worker),
             (_, _) => connect::accept::<false>(worker),
+        };
+    }
+    if worker.spec.transport.is_datagram() {
+        let spin = resolve(&worker.spec) == Io::Spin;
+        return match worker.role {
+            Role::Sender => datagram::send(worker),
+            Role::Receiver | Role::Duplex => datagram::receive(worker),
+            Role::Requester if spin => exchange::request::<true>(worker),
+            Role::Requester => exchange::request::<false>(worker),
+            Role::Responder if spin => exchange::respond::<true>(worker),
+            Role::Responder => exchange::respond::<false>(worker),
         };
     }
     if worker.spec.transport == Transport::Pipe {

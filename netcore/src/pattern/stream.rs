@@ -5,11 +5,13 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
-use super::{Fault, Worker, drain};
+use super::{Fault, Worker, between, drain};
 use crate::{
     io::{Channel, buffers::Expected},
     measure::histogram::Recorder,
+    pace::{Pacer, Schedule, Unpaced},
     report::Side,
+    spec::PaceMode,
 };
 
 /// Whether each call is timed: chosen before the loop.
@@ -49,14 +51,62 @@ impl Timing for Timed<'_> {
     }
 }
 
+/// Whether each message waits for its time: chosen before the loop.
+trait Due {
+    /// Waits for the next message's time; `false`: the test is over before.
+    fn wait(&mut self, worker: &Worker) -> bool;
+}
+
+impl Due for Unpaced {
+    #[inline]
+    fn wait(&mut self, _worker: &Worker) -> bool {
+        true
+    }
+}
+
+/// Messages at due times, some of them back to back.
+struct Paced<'a> {
+    schedule: Schedule,
+    gaps: Recorder<'a>,
+    /// When the last burst began.
+    before: Option<Instant>,
+    /// Messages of the present burst that are still to go.
+    left: u32,
+    burst: u32,
+}
+
+impl Due for Paced<'_> {
+    fn wait(&mut self, worker: &Worker) -> bool {
+        if self.left > 0 {
+            self.left -= 1;
+            return true;
+        }
+        if self.schedule.wait(|| worker.is_over()).is_none() {
+            return false;
+        }
+        self.left = self.burst.max(1) - 1;
+        let now = Instant::now();
+        if let Some(before) = self.before.replace(now) {
+            self.gaps.record(worker.cell.epoch(), between(before, now));
+        }
+        worker.cell.sent.0.dropped.store(self.schedule.dropped(), Relaxed);
+        true
+    }
+}
+
 /// The sending loop and its orderly end.
 pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
-    match worker.tray.clone() {
-        Some(tray) => {
-            let recorder = Recorder::new(&tray, worker.cell.epoch());
-            send_loop(worker, &mut channel, Timed { recorder, start: Instant::now() })?;
+    match worker.spec.pace {
+        Some(pace) if pace.mode == PaceMode::User => {
+            let gaps = worker.gaps.clone().unwrap_or_default();
+            let gaps = Recorder::new(&gaps, worker.cell.epoch());
+            send_timed(
+                worker,
+                &mut channel,
+                Paced { schedule: Schedule::new(&pace), gaps, before: None, left: 0, burst: pace.burst },
+            )?;
         }
-        None => send_loop(worker, &mut channel, Untimed)?,
+        _ => send_timed(worker, &mut channel, Unpaced)?,
     }
     worker.load_over();
     worker.link.end_of_stream();
@@ -66,7 +116,22 @@ pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault
     Ok(())
 }
 
-fn send_loop<C: Channel, T: Timing>(worker: &mut Worker, channel: &mut C, mut timing: T) -> Result<(), Fault> {
+fn send_timed<C: Channel, P: Due>(worker: &mut Worker, channel: &mut C, due: P) -> Result<(), Fault> {
+    match worker.tray.clone() {
+        Some(tray) => {
+            let recorder = Recorder::new(&tray, worker.cell.epoch());
+            send_loop(worker, channel, Timed { recorder, start: Instant::now() }, due)
+        }
+        None => send_loop(worker, channel, Untimed, due),
+    }
+}
+
+fn send_loop<C: Channel, T: Timing, P: Due>(
+    worker: &mut Worker,
+    channel: &mut C,
+    mut timing: T,
+    mut due: P,
+) -> Result<(), Fault> {
     let (mut bytes, mut calls) = (0u64, 0u64);
     // How much of the present message has gone: a call may take less than it is given.
     let mut at = 0usize;
@@ -77,6 +142,9 @@ fn send_loop<C: Channel, T: Timing>(worker: &mut Worker, channel: &mut C, mut ti
             break None;
         }
         if at == 0 {
+            if !due.wait(worker) {
+                break None;
+            }
             worker.send_buffers.touch();
         }
         let left = usize::try_from(limit - bytes).unwrap_or(usize::MAX);

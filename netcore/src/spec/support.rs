@@ -2,7 +2,7 @@
 //!
 //! The plan's check and the daemon's admission both ask here, so a test that passes is one that the engines can run.
 
-use super::{Direction, Io, Pattern, Stop, TestSpec, Transport};
+use super::{Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport};
 use crate::report::Side;
 
 /// Why a test cannot be run by these engines, whatever the machine.
@@ -30,7 +30,10 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             | Transport::Sctp
             | Transport::Vsock
             | Transport::UnixStream
-            | Transport::UnixSeqpacket,
+            | Transport::UnixSeqpacket
+            | Transport::Udp
+            | Transport::UdpLite
+            | Transport::UnixDatagram,
         )
         | (
             Pattern::Connect | Pattern::ConnectRequestResponse,
@@ -39,6 +42,12 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         _ => return no("workload", format!("this pattern over {transport} is not available yet")),
     }
     let known_io = match spec.pattern {
+        Pattern::Stream if spec.transport.is_datagram() => {
+            matches!(spec.io, Io::Auto | Io::Batch | Io::Blocking | Io::Spin)
+        }
+        Pattern::RequestResponse if spec.transport.is_datagram() => {
+            matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin)
+        }
         Pattern::Connect | Pattern::ConnectRequestResponse => matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin),
         Pattern::Stream => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Sendfile),
         _ => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin),
@@ -75,10 +84,61 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             );
         }
     }
-    if spec.pace.is_some() {
-        return no("rate", "an offered rate is not available yet");
+    if spec.transport.is_datagram() {
+        datagrams(spec)?;
+    }
+    pace(spec)
+}
+
+/// What holds for datagrams.
+fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
+    if spec.direction == Direction::Duplex {
+        return no(
+            "workload",
+            "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead",
+        );
+    }
+    let sizes = &spec.sizes;
+    let (key, largest) = match spec.pattern {
+        Pattern::Stream => ("message_size", sizes.message_bytes),
+        _ if sizes.request_bytes >= sizes.response_bytes => ("request_size", sizes.request_bytes),
+        _ => ("response_size", sizes.response_bytes),
+    };
+    if matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LARGEST_UDP {
+        return no(key, format!("a UDP datagram carries at most {LARGEST_UDP} bytes, not {largest}"));
+    }
+    if spec.coalesce {
+        return no("coalesce", "datagrams keep their boundaries: requests cannot share one");
+    }
+    let touches = |end: &super::EndSpec| end.buffers.ring > 1 || end.buffers.dirty > 0 || end.buffers.clean > 0;
+    if spec.pattern == Pattern::Stream && (touches(&spec.near) || touches(&spec.far)) {
+        return no(
+            "buffers",
+            "ring, dirty and clean are not available for datagram streams, which use one buffer per message",
+        );
     }
     Ok(())
+}
+
+/// Payload of the longest UDP datagram over IPv4, bytes.
+const LARGEST_UDP: u64 = 65_507;
+
+/// What holds for an offered rate.
+fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
+    let Some(pace) = spec.pace else { return Ok(()) };
+    if !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) {
+        return no("rate", "the rate must be a positive number");
+    }
+    if spec.pattern != Pattern::Stream {
+        return no("rate", "an offered rate is not available yet for this workload");
+    }
+    match pace.mode {
+        PaceMode::User => Ok(()),
+        PaceMode::Kernel if spec.transport.is_tcp() => Ok(()),
+        // setsockopt succeeds there and has no effect without the fq queue discipline.
+        PaceMode::Kernel => no("pacing", "the kernel paces TCP only; for other transports use `mode: user`"),
+        PaceMode::Txtime => no("pacing", "`mode: txtime` is not available yet: use `mode: user`"),
+    }
 }
 
 /// Whether an end can learn that a counted test is over from its peer only, by way of the conversation: then an early

@@ -7,7 +7,6 @@
 use std::{
     collections::VecDeque,
     io,
-    net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, AsRawFd, OwnedFd},
     time::Duration,
 };
@@ -53,6 +52,12 @@ pub fn flow_of(bytes: &[u8], token: &Token) -> Option<u32> {
     (bytes[..8] == *MAGIC && differences == 0).then(|| u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]))
 }
 
+/// Whether the bytes begin like a preamble.
+#[must_use]
+pub fn is_greeting(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
 fn system(what: impl Into<String>) -> impl FnOnce(nix::Error) -> EndError {
     move |error| EndError::System { what: what.into(), source: error.into() }
 }
@@ -94,21 +99,6 @@ pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u
     let backlog = Backlog::new(i32::try_from(backlog).unwrap_or(i32::MAX).min(4096)).unwrap_or(Backlog::MAXCONN);
     listen(&socket, backlog).map_err(system(format!("cannot listen on {address}")))?;
     Ok(socket)
-}
-
-/// Listens on an address, or on every IPv4 address where the host has no IPv6.
-pub fn listen_on(protocol: Protocol, ip: IpAddr, port: u16, end: &EndSpec, backlog: u32) -> Result<OwnedFd, EndError> {
-    let on = |ip: IpAddr| listener(protocol, &Address::Ip((ip, port).into()), end, backlog);
-    match on(ip) {
-        Err(EndError::System { source, .. })
-            if ip.is_ipv6()
-                && ip.is_unspecified()
-                && matches!(source.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) =>
-        {
-            on(Ipv4Addr::UNSPECIFIED.into())
-        }
-        other => other,
-    }
 }
 
 /// A new socket with its options, bound where the test says so, connected in time.

@@ -1,11 +1,16 @@
 //! How the two ends of a test come together, whatever the transport: the far end opens doors, the near end comes to them.
 
-use std::{net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind, peer_ip},
-    check_family, connection, door,
+    check_family, connection, datagram, door,
     scratch::Scratch,
     vsock,
 };
@@ -21,6 +26,8 @@ pub enum Meeting {
     Comer {
         /// Local address of the data sockets, where the session chose one.
         data_ip: Option<IpAddr>,
+        /// Where it puts sockets that have names.
+        scratch: Option<Scratch>,
     },
     /// The far end listens.
     Listener {
@@ -48,7 +55,10 @@ impl Meeting {
     /// Opens the doors at the far end.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>) -> Result<Self, EndError> {
         match side {
-            Side::Near => Ok(Self::Comer { data_ip }),
+            Side::Near => {
+                let scratch = if spec.transport == Transport::UnixDatagram { Some(Scratch::new()?) } else { None };
+                Ok(Self::Comer { data_ip, scratch })
+            }
             Side::Far => listen(spec, data_ip),
         }
     }
@@ -73,8 +83,8 @@ impl Meeting {
         let deadline = Deadline::after(allowed);
         match (self, peer) {
             (Self::Listener { sockets, .. }, None) => accept(spec, token, sockets, &deadline).map(met),
-            (Self::Comer { data_ip }, Some((ip, endpoints))) => {
-                let goal = Goal { ip, endpoints, data_ip: *data_ip };
+            (Self::Comer { data_ip, scratch }, Some((ip, endpoints))) => {
+                let goal = Goal { ip, endpoints, data_ip: *data_ip, scratch: scratch.as_ref() };
                 come(spec, token, goal, &deadline).map(met)
             }
             (Self::Listener { .. }, Some(_)) => {
@@ -89,34 +99,37 @@ impl Meeting {
 
 /// Flows that share a listener share its place too.
 fn doors(spec: &TestSpec) -> u32 {
-    if spec.pattern.is_connecting() { spec.flows() } else { 1 }
+    if spec.pattern.is_connecting() || spec.transport.is_datagram() { spec.flows() } else { 1 }
 }
 
 fn listen(spec: &TestSpec, data_ip: Option<IpAddr>) -> Result<Meeting, EndError> {
-    let protocol = protocol(spec)?;
+    let protocol = Protocol::of(spec.transport);
     // Connect tests knock as fast as they can.
     let backlog = if spec.pattern.is_connecting() { 4096 } else { spec.flows().max(16) };
     let mut endpoints = Endpoints::default();
     let mut sockets = Vec::new();
-    let is_unix = matches!(spec.transport, Transport::UnixStream | Transport::UnixSeqpacket);
-    let scratch = if is_unix { Some(Scratch::new()?) } else { None };
+    let scratch = if is_unix(spec) { Some(Scratch::new()?) } else { None };
+    let open = |address: &Address| match protocol {
+        Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
+        None => datagram::socket(spec, &spec.far.socket, address, true),
+    };
     for door in 0..doors(spec) {
         let port = spec.far.port.map_or(0, |port| port.wrapping_add(u16::try_from(door).unwrap_or(u16::MAX)));
         let socket = if let Some(scratch) = &scratch {
             let path = scratch.join(format!("listener{door}"));
             endpoints.paths.push(path.clone());
-            connection::listener(protocol, &Address::Path(path), &spec.far, backlog)?
-        } else if spec.transport == Transport::Vsock {
+            open(&Address::Path(path))?
+        } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
             let (socket, cid, port) = vsock::listen(protocol, &spec.far, backlog)?;
             endpoints.cid = Some(cid);
             endpoints.ports.push(port);
             socket
         } else {
-            let (ip, chosen) = listening_ip(spec, data_ip, 0);
+            let (ip, chosen) = listening_ip(spec, data_ip, door);
             if spec.family != Family::Any || !ip.is_unspecified() {
                 check_family(spec, ip)?;
             }
-            let socket = connection::listen_on(protocol, ip, port, &spec.far, backlog)?;
+            let socket = on_either_version(ip, |ip| open(&Address::Ip((ip, port).into())))?;
             endpoints.address = chosen.then_some(ip);
             endpoints.ports.push(local_ip(&socket)?.port());
             socket
@@ -124,6 +137,25 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>) -> Result<Meeting, EndError>
         sockets.push(Arc::new(socket));
     }
     Ok(Meeting::Listener { sockets, endpoints, _scratch: scratch })
+}
+
+/// Opens a socket on an address, or on every IPv4 address where the host has no IPv6.
+fn on_either_version(ip: IpAddr, open: impl Fn(IpAddr) -> Result<OwnedFd, EndError>) -> Result<OwnedFd, EndError> {
+    match open(ip) {
+        Err(EndError::System { source, .. })
+            if ip.is_ipv6()
+                && ip.is_unspecified()
+                && matches!(source.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) =>
+        {
+            open(Ipv4Addr::UNSPECIFIED.into())
+        }
+        other => other,
+    }
+}
+
+/// Whether the flows meet in the file system.
+fn is_unix(spec: &TestSpec) -> bool {
+    matches!(spec.transport, Transport::UnixStream | Transport::UnixSeqpacket | Transport::UnixDatagram)
 }
 
 fn accept(
@@ -134,6 +166,10 @@ fn accept(
 ) -> Result<Vec<Link>, EndError> {
     if spec.pattern.is_connecting() {
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| door::admit(socket.clone(), token, spec, flow, deadline);
+        return sockets.iter().zip(0..).map(admit).collect();
+    }
+    if spec.transport.is_datagram() {
+        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| datagram::admit(socket, token, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
     }
     let Some(listener) = sockets.first() else { return Ok(Vec::new()) };
@@ -147,12 +183,24 @@ struct Goal<'a> {
     ip: IpAddr,
     endpoints: &'a Endpoints,
     data_ip: Option<IpAddr>,
+    /// Where the near end puts sockets that have names.
+    scratch: Option<&'a Scratch>,
 }
 
 fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> Result<Vec<Link>, EndError> {
-    let protocol = protocol(spec)?;
     let come = |flow| {
         let to = towards(spec, goal, flow)?;
+        if spec.transport.is_datagram() {
+            let own = goal.scratch.map(|scratch| scratch.join(format!("near{flow}")));
+            let from = match (&to, &own) {
+                (Address::Ip(to), _) => near_bind(spec, goal.data_ip, to.ip(), flow).map(Address::Ip),
+                (_, Some(own)) => Some(Address::Path(own.clone())),
+                _ => None,
+            };
+            let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
+            return datagram::knock(socket, &to, own.as_ref(), token, flow, deadline);
+        }
+        let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {
             return door::introduce(spec, protocol, &to, goal.data_ip, token, flow, deadline);
         }
@@ -172,7 +220,7 @@ fn towards(spec: &TestSpec, goal: Goal<'_>, flow: u32) -> Result<Address, EndErr
     let unsaid = || EndError::Impossible("the far end did not say where its data sockets are".to_owned());
     let door = if doors(spec) == 1 { 0 } else { flow as usize };
     match spec.transport {
-        Transport::UnixStream | Transport::UnixSeqpacket => {
+        _ if is_unix(spec) => {
             let path = goal.endpoints.paths.get(door).ok_or_else(unsaid)?;
             if !path.exists() {
                 return Err(EndError::Impossible(format!(

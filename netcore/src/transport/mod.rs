@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod connection;
+pub mod datagram;
 pub mod door;
 pub mod meeting;
 pub mod options;

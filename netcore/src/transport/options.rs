@@ -5,7 +5,7 @@ use std::{io, os::fd::OwnedFd};
 use crate::{
     end::EndError,
     report::Granted,
-    spec::{SocketOptions, Transport},
+    spec::{PaceMode, SocketOptions, TestSpec, Transport},
     sys,
 };
 
@@ -163,6 +163,21 @@ pub fn set_linger(socket: &OwnedFd, seconds: i32) -> io::Result<()> {
     value[..4].copy_from_slice(&1i32.to_ne_bytes());
     value[4..].copy_from_slice(&seconds.to_ne_bytes());
     sys::set_bytes(socket, libc::SOL_SOCKET, libc::SO_LINGER, &value)
+}
+
+/// SO_MAX_PACING_RATE: takes a 64-bit rate in bytes per second.
+const SO_MAX_PACING_RATE: libc::c_int = 47;
+
+/// Lets the kernel pace what is sent on a connection, where the test asks for that.
+pub fn kernel_pace(socket: &OwnedFd, spec: &TestSpec) -> Result<(), EndError> {
+    let Some(pace) = spec.pace.filter(|pace| pace.mode == PaceMode::Kernel) else { return Ok(()) };
+    let rate = pace.events_per_s * spec.sizes.message_bytes as f64;
+    // Rates are positive; one beyond 2^64 bytes per second is no limit.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let bytes_per_s = rate.ceil() as u64;
+    sys::set_bytes(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes()).map_err(|source| {
+        EndError::System { what: format!("the kernel refuses to pace at {bytes_per_s} bytes/s"), source }
+    })
 }
 
 fn refused(name: &str, value: Value<'_>, source: io::Error) -> EndError {

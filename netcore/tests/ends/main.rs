@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod connect;
+mod datagram;
 mod pair;
 mod request_response;
 mod stream;

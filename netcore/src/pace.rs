@@ -1,0 +1,258 @@
+//! When the next send is due.
+//!
+//! Due times are absolute, so that a late send does not delay the ones after it and the mean rate is exact. A thread
+//! sleeps to shortly before a due time and spins the rest; how shortly follows what the machine's wake-ups have lately
+//! been late by. After a stall at most `catch_up` due times are made up for, back to back; the others are dropped and
+//! counted, since a burst of a second's worth of messages is not the load that was asked for.
+
+use std::time::Duration;
+
+use nix::{
+    sys::time::TimeSpec,
+    time::{ClockId, ClockNanosleepFlags, clock_nanosleep},
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    measure::clock::monotonic_ns,
+    spec::{Arrival, Pace},
+};
+
+/// The seed of random arrivals: every run offers the same load.
+const SEED: u64 = 0x0061_7272_6976_616c;
+
+/// How long before a due time a sleep ends at least, nanoseconds.
+const SHORTEST_LEAD_NS: u64 = 20_000;
+
+/// And at most: wake-ups that are later than this are the machine's stalls and not its ordinary lateness.
+const LONGEST_LEAD_NS: u64 = 1_000_000;
+
+/// The longest sleep at a time, so that the end of the test is not slept through, nanoseconds.
+const NAP_NS: u64 = 50_000_000;
+
+/// Decides when a thread may send.
+pub trait Pacer {
+    /// Waits for the next due time and gives it (nanoseconds of the monotonic clock); `None` if the test is over before.
+    fn wait(&mut self, is_over: impl Fn() -> bool) -> Option<u64>;
+
+    /// Due times that have been dropped so far.
+    fn dropped(&self) -> u64;
+}
+
+/// As fast as it goes.
+pub struct Unpaced;
+
+impl Pacer for Unpaced {
+    #[inline]
+    fn wait(&mut self, _is_over: impl Fn() -> bool) -> Option<u64> {
+        Some(0)
+    }
+
+    #[inline]
+    fn dropped(&self) -> u64 {
+        0
+    }
+}
+
+/// Absolute due times.
+pub struct Schedule {
+    /// Where the counting began; moved when due times are dropped.
+    origin_ns: f64,
+    /// Mean distance of two due times.
+    gap_ns: f64,
+    /// The next due time, after the origin.
+    next_ns: f64,
+    /// Evenly spread: how many due times there have been since the origin, so that no rounding adds up.
+    count: u64,
+    random: Option<ChaCha8Rng>,
+    catch_up: u32,
+    dropped: u64,
+    lead_ns: u64,
+}
+
+impl Schedule {
+    /// Beginning now.
+    #[must_use]
+    pub fn new(pace: &Pace) -> Self {
+        let random = (pace.arrival == Arrival::Poisson).then(|| ChaCha8Rng::seed_from_u64(SEED));
+        Self {
+            origin_ns: monotonic_ns() as f64,
+            gap_ns: 1e9 * f64::from(pace.burst.max(1)) / pace.events_per_s,
+            next_ns: 0.0,
+            count: 0,
+            random,
+            catch_up: pace.catch_up,
+            dropped: 0,
+            lead_ns: 60_000,
+        }
+    }
+
+    /// The due time that comes next, without waiting for it.
+    #[must_use]
+    pub fn next_due(&self) -> u64 {
+        // Positive, and below 2^63 for the next 290 years.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let due = (self.origin_ns + self.next_ns) as u64;
+        due
+    }
+
+    /// Goes on to the next due time.
+    pub fn advance(&mut self) {
+        if let Some(random) = &mut self.random {
+            // The gaps of a Poisson process are exponentially distributed; 1 − u is never 0.
+            let uniform: f64 = random.random();
+            self.next_ns -= (1.0 - uniform).ln() * self.gap_ns;
+        } else {
+            self.count += 1;
+            self.next_ns = self.count as f64 * self.gap_ns;
+        }
+    }
+
+    /// Drops the due times that are too long past to be made up for.
+    pub fn drop_missed(&mut self, now_ns: u64) {
+        let behind = now_ns as f64 - (self.origin_ns + self.next_ns);
+        let missed = behind / self.gap_ns - f64::from(self.catch_up);
+        if missed >= 1.0 {
+            // A stall of so many gaps that this overflows would have lasted longer than the test.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let whole = missed as u64;
+            self.dropped += whole;
+            self.origin_ns += whole as f64 * self.gap_ns;
+        }
+    }
+
+    /// Waits for an instant; says whether it has come (and not the end of the test).
+    fn wait_until(&mut self, due_ns: u64, is_over: impl Fn() -> bool) -> bool {
+        loop {
+            let now = monotonic_ns();
+            if now >= due_ns {
+                return true;
+            }
+            let left = due_ns - now;
+            if left > self.lead_ns {
+                let wake = now + (left - self.lead_ns).min(NAP_NS);
+                sleep_until(wake);
+                if is_over() {
+                    return false;
+                }
+                self.learn(monotonic_ns().saturating_sub(wake));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Adapts the lead to how late a wake-up was: up at once, down slowly, so that it settles near the worst of the last
+    /// few hundred.
+    fn learn(&mut self, late_ns: u64) {
+        let wanted = (late_ns + late_ns / 4).clamp(SHORTEST_LEAD_NS, LONGEST_LEAD_NS);
+        if wanted > self.lead_ns {
+            self.lead_ns = wanted;
+        } else {
+            self.lead_ns -= (self.lead_ns - wanted) / 256;
+        }
+    }
+}
+
+impl Pacer for Schedule {
+    #[inline]
+    fn wait(&mut self, is_over: impl Fn() -> bool) -> Option<u64> {
+        self.drop_missed(monotonic_ns());
+        let due = self.next_due();
+        if !self.wait_until(due, is_over) {
+            return None;
+        }
+        self.advance();
+        Some(due)
+    }
+
+    #[inline]
+    fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+fn sleep_until(due_ns: u64) {
+    let time = TimeSpec::from_duration(Duration::from_nanos(due_ns));
+    // A signal that ends the sleep early makes the caller look at the clock again, as every wake-up does.
+    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::PaceMode;
+
+    fn pace(events_per_s: f64, arrival: Arrival, burst: u32, catch_up: u32) -> Pace {
+        Pace { events_per_s, mode: PaceMode::User, arrival, burst, catch_up }
+    }
+
+    #[test]
+    fn due_times_are_absolute_and_even() {
+        let mut schedule = Schedule::new(&pace(3.0, Arrival::Uniform, 1, 0));
+        let first = schedule.next_due();
+        for _ in 0..3_000_000 {
+            schedule.advance();
+        }
+        // A million seconds later, to the microsecond: no rounding has added up.
+        assert!((schedule.next_due() - first).abs_diff(1_000_000_000_000_000) < 1000);
+    }
+
+    #[test]
+    fn a_burst_has_one_due_time() {
+        let mut schedule = Schedule::new(&pace(1000.0, Arrival::Closed, 10, 0));
+        let first = schedule.next_due();
+        schedule.advance();
+        assert_eq!(schedule.next_due() - first, 10_000_000);
+    }
+
+    #[test]
+    fn what_is_missed_is_dropped_but_for_the_catch_up() {
+        let mut schedule = Schedule::new(&pace(1000.0, Arrival::Uniform, 1, 3));
+        let first = schedule.next_due();
+        schedule.drop_missed(first + 3_900_000);
+        assert_eq!(schedule.dropped(), 0);
+        schedule.drop_missed(first + 10_500_000);
+        assert_eq!(schedule.dropped(), 7);
+        // Still on the grid that it was on.
+        assert_eq!(schedule.next_due() - first, 7_000_000);
+    }
+
+    #[test]
+    fn random_gaps_have_the_mean_and_the_spread_of_a_poisson_process() {
+        let mut schedule = Schedule::new(&pace(1000.0, Arrival::Poisson, 1, 0));
+        let mut before = schedule.next_ns;
+        let gaps: Vec<f64> = (0..20_000)
+            .map(|_| {
+                schedule.advance();
+                let gap = schedule.next_ns - before;
+                before = schedule.next_ns;
+                gap
+            })
+            .collect();
+        let mean = gaps.iter().sum::<f64>() / 20_000.0;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / 20_000.0;
+        // Four standard errors of the mean; the standard deviation of an exponential distribution is its mean.
+        assert!((mean / 1e6 - 1.0).abs() < 0.03, "{mean}");
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{variance}");
+    }
+
+    #[test]
+    fn the_end_of_the_test_ends_the_wait() {
+        let mut schedule = Schedule::new(&pace(0.001, Arrival::Uniform, 1, 0));
+        assert!(schedule.wait(|| true).is_some(), "the first is due at once");
+        assert_eq!(schedule.wait(|| true), None);
+    }
+
+    #[test]
+    fn the_lead_follows_the_lateness() {
+        let mut schedule = Schedule::new(&pace(1.0, Arrival::Uniform, 1, 0));
+        schedule.learn(400_000);
+        assert_eq!(schedule.lead_ns, 500_000);
+        (0..5000).for_each(|_| schedule.learn(10_000));
+        assert!(schedule.lead_ns < 25_000, "{}", schedule.lead_ns);
+        schedule.learn(1_000_000_000);
+        assert_eq!(schedule.lead_ns, LONGEST_LEAD_NS);
+    }
+}

@@ -1,0 +1,193 @@
+//! One end sends datagrams without waiting for answers; the other counts what arrives.
+//!
+//! The receiver cannot know from the datagrams that no more will come. It stops when its own schedule or the conversation
+//! says so, and after that takes what is still under way, until nothing has come for a moment.
+
+use std::{
+    io,
+    os::fd::AsRawFd,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use super::{Fault, Worker, resolve, sequence};
+use crate::{
+    io::{
+        batch::{Batch, MESSAGES},
+        buffers::Expected,
+    },
+    measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
+    pace::{Pacer, Schedule, Unpaced},
+    report::Side,
+    spec::{Io, PaceMode},
+    transport::datagram::forget_greetings,
+};
+
+/// How long the receiver goes on after the end while datagrams still come.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Messages per call.
+fn messages_per_call(worker: &Worker) -> usize {
+    match (resolve(&worker.spec), &worker.spec.pace) {
+        (Io::Batch, Some(pace)) => pace.burst.max(1) as usize,
+        (Io::Batch, None) => MESSAGES,
+        _ => 1,
+    }
+}
+
+/// The flags of every call.
+fn flags(worker: &Worker) -> libc::c_int {
+    let spin = if resolve(&worker.spec) == Io::Spin { libc::MSG_DONTWAIT } else { 0 };
+    libc::MSG_NOSIGNAL | spin
+}
+
+/// The sending loop.
+pub fn send(worker: &mut Worker) -> Result<(), Fault> {
+    let result = match worker.spec.pace {
+        Some(pace) if pace.mode == PaceMode::User => send_loop(worker, Schedule::new(&pace)),
+        _ => send_loop(worker, Unpaced),
+    };
+    worker.load_over();
+    result
+}
+
+fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
+    let size = worker.send_buffers.size();
+    let per_call = messages_per_call(worker);
+    let mut batch = Batch::new(per_call, size, worker.send_buffers.present());
+    let (fd, flags) = (worker.link.send.as_raw_fd(), flags(worker));
+    let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
+    let mut of_phase = [0u64; 4];
+    let mut gaps = worker.gaps.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
+    let mut before_ns = None;
+    loop {
+        let limit = worker.cell.limit();
+        let sent_bytes = messages * size as u64;
+        if sent_bytes >= limit {
+            return Ok(());
+        }
+        if pacer.wait(|| worker.is_over()).is_none() {
+            return Ok(());
+        }
+        // A stop by bytes is met with whole messages.
+        let wanted = usize::try_from((limit - sent_bytes).div_ceil(size as u64)).unwrap_or(usize::MAX).min(per_call);
+        let (epoch, now_ns) = (worker.cell.epoch(), monotonic_ns());
+        let phase = phase_of(epoch);
+        if let Some(gaps) = &mut gaps {
+            if let Some(before_ns) = before_ns {
+                gaps.record(epoch, now_ns - before_ns);
+            }
+            before_ns = Some(now_ns);
+        }
+        for (index, number) in (0..wanted).zip(messages..) {
+            sequence::mark(batch.message_mut(index), number, phase, now_ns);
+        }
+        let mut first = 0;
+        while first < wanted {
+            match batch.send(fd, first, wanted - first, flags) {
+                Ok(n) => {
+                    first += n;
+                    messages += n as u64;
+                    of_phase[phase] += n as u64;
+                    calls += 1;
+                    let sent = &worker.cell.sent.0;
+                    sent.bytes.store(messages * size as u64, Relaxed);
+                    sent.calls.store(calls, Relaxed);
+                    sent.messages.store(messages, Relaxed);
+                    sent.of_phase[phase].store(of_phase[phase], Relaxed);
+                    sent.dropped.store(pacer.dropped(), Relaxed);
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    _ if worker.is_over() => return Ok(()),
+                    // A timeout, or the next round of a spin.
+                    Some(libc::EAGAIN) => std::hint::spin_loop(),
+                    // The queue of the interface is full: the message is not sent, and tried again.
+                    Some(libc::ENOBUFS | libc::ENOMEM) => {
+                        errors += 1;
+                        worker.cell.operations.0.errors.store(errors, Relaxed);
+                    }
+                    _ => return Err(worker.fault("send")(explain(error))),
+                },
+            }
+        }
+    }
+}
+
+/// A refusal says that nobody listens there any more.
+fn explain(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED) => io::Error::new(error.kind(), "the peer's socket is gone (connection refused)"),
+        Some(libc::EMSGSIZE) => io::Error::new(
+            error.kind(),
+            "the message is too long for the path or the socket: choose a smaller message_size, or let it be fragmented \
+             (mtu_discover: dont)",
+        ),
+        _ => error,
+    }
+}
+
+/// The receiving loop.
+pub fn receive(worker: &mut Worker) -> Result<(), Fault> {
+    let mut expected = None;
+    if worker.spec.integrity {
+        let sender = if worker.side == Side::Near { &worker.spec.far } else { &worker.spec.near };
+        let size = worker.spec.sizes.message_bytes;
+        let made = Expected::new(size, &sender.buffers, &worker.spec.payload);
+        expected = Some(made.map_err(|error| worker.fault("know what to expect")(io::Error::other(error)))?);
+    }
+    forget_greetings(&worker.link);
+    let result = receive_loop(worker, expected.as_ref());
+    worker.load_over();
+    result
+}
+
+fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), Fault> {
+    let size = worker.receive_buffers.size();
+    let mut batch = Batch::new(if resolve(&worker.spec) == Io::Batch { MESSAGES } else { 1 }, size, &[]);
+    let (fd, flags) = (worker.link.receive.as_raw_fd(), flags(worker));
+    let mut ledger = sequence::Ledger::new();
+    let (mut bytes, mut calls) = (0u64, 0u64);
+    let mut over_since: Option<Instant> = None;
+    loop {
+        match batch.receive(fd, flags) {
+            Ok(n) => {
+                let now_ns = monotonic_ns();
+                for index in 0..n {
+                    let message = batch.received(index);
+                    bytes += message.len() as u64;
+                    ledger.arrive(message, now_ns);
+                    if let Some(expected) = expected {
+                        let at = sequence::STAMPED_BYTES.min(message.len());
+                        expected
+                            .check_at(at, &message[at..])
+                            .map_err(|wrong| Fault::Corrupt { flow: worker.link.flow, at: wrong as u64 })?;
+                    }
+                }
+                calls += 1;
+                let received = &worker.cell.received.0;
+                received.bytes.store(bytes, Relaxed);
+                received.calls.store(calls, Relaxed);
+                received.last_ns.store(now_ns, Relaxed);
+                ledger.store(received);
+            }
+            Err(error) => match error.raw_os_error() {
+                // While spinning a moment of silence has to be waited for.
+                Some(libc::EAGAIN) if worker.is_over() => {
+                    let silent = monotonic_ns() - worker.cell.last_arrival_ns().min(monotonic_ns());
+                    if flags & libc::MSG_DONTWAIT == 0 || silent > 100_000_000 {
+                        return Ok(());
+                    }
+                }
+                Some(libc::EAGAIN | libc::EINTR) => std::hint::spin_loop(),
+                _ if worker.is_over() => return Ok(()),
+                // The peer's answer to something that was sent before: no reason not to receive.
+                Some(libc::ECONNREFUSED) => {}
+                _ => return Err(worker.fault("receive")(error)),
+            },
+        }
+        if worker.is_over() && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Requests and responses by datagrams, which may be lost.
+//!
+//! A request without an answer after `reply_timeout` counts as an error and is replaced by a new one, so that a loss
+//! neither stalls the test nor shows as a long latency. Requests and responses of 8 bytes or more carry a number, by which
+//! a late answer is told from one in time; shorter ones are matched in their order, and after a timeout what comes next
+//! could be the late answer: there the socket is emptied first.
+
+use std::{
+    io,
+    os::fd::AsRawFd,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use nix::sys::socket::{MsgFlags, recv, send};
+
+use super::{Fault, Worker, between, sequence::NUMBERED_BYTES};
+use crate::{measure::histogram::Recorder, sys, transport::datagram::forget_greetings};
+
+/// A request in flight.
+#[derive(Clone, Copy)]
+struct Flight {
+    number: u64,
+    start: Instant,
+}
+
+/// One attempt to receive: a message, or nothing for now.
+#[inline]
+fn attempt<const SPIN: bool>(worker: &mut Worker) -> io::Result<Option<usize>> {
+    let flags = if SPIN { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
+    match recv(worker.link.receive.as_raw_fd(), worker.receive_buffers.present_mut(), flags) {
+        Ok(n) => Ok(Some(n)),
+        // A refusal is the answer to an earlier message, when the peer was not there yet or is gone already.
+        Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends a message, whatever it takes; `false`: the test is over.
+#[inline]
+fn deliver(worker: &Worker, errors: &mut u64) -> io::Result<bool> {
+    loop {
+        match send(worker.link.send.as_raw_fd(), worker.send_buffers.present(), MsgFlags::MSG_NOSIGNAL) {
+            Ok(_) => return Ok(true),
+            Err(_) if worker.is_over() => return Ok(false),
+            Err(nix::Error::EINTR | nix::Error::EAGAIN) => {}
+            Err(nix::Error::ENOBUFS | nix::Error::ENOMEM | nix::Error::ECONNREFUSED) => {
+                *errors += 1;
+                worker.cell.operations.0.errors.store(*errors, Relaxed);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn number_of(message: &[u8]) -> Option<u64> {
+    message.get(..NUMBERED_BYTES)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// The requesting loop.
+pub fn request<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
+    let tray = worker.tray.clone().unwrap_or_default();
+    let recorder = Recorder::new(&tray, worker.cell.epoch());
+    forget_greetings(&worker.link);
+    // The look-ups of a blocked call must be no rarer than what is to be noticed by them.
+    let look_up_us = i64::try_from(worker.spec.reply_timeout_ns / 1000).unwrap_or(i64::MAX).clamp(1, 100_000);
+    sys::set_receive_timeout(&*worker.link.receive, look_up_us)
+        .map_err(worker.fault("bound the wait for responses"))?;
+    let result = request_loop::<SPIN>(worker, recorder);
+    worker.load_over();
+    result
+}
+
+fn request_loop<const SPIN: bool>(worker: &mut Worker, mut recorder: Recorder<'_>) -> Result<(), Fault> {
+    let inflight = worker.spec.inflight as usize;
+    let timeout = Duration::from_nanos(worker.spec.reply_timeout_ns);
+    let sizes = worker.spec.sizes;
+    let numbered = sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64;
+    // Oldest first. Answers may overtake each other, so that one from the middle may leave.
+    let mut flights: std::collections::VecDeque<Flight> = std::collections::VecDeque::with_capacity(inflight);
+    let (mut sent, mut transactions, mut errors, mut stray) = (0u64, 0u64, 0u64, 0u64);
+    let mut now = Instant::now();
+    loop {
+        let limit = worker.cell.limit();
+        while flights.len() < inflight && transactions + (flights.len() as u64) < limit {
+            if numbered {
+                worker.send_buffers.present_mut()[..NUMBERED_BYTES].copy_from_slice(&sent.to_le_bytes());
+            }
+            if !deliver(worker, &mut errors).map_err(worker.fault("send a request"))? {
+                return Ok(());
+            }
+            flights.push_back(Flight { number: sent, start: now });
+            sent += 1;
+            worker.cell.sent.0.bytes.store(sent * sizes.request_bytes, Relaxed);
+            worker.cell.sent.0.calls.store(sent, Relaxed);
+        }
+        if flights.is_empty() {
+            return Ok(());
+        }
+        let received = attempt::<SPIN>(worker).map_err(worker.fault("receive a response"))?;
+        now = Instant::now();
+        let Some(n) = received else {
+            if worker.is_over() && (!SPIN || flights.iter().all(|flight| now - flight.start > timeout)) {
+                // What is still under way after the end is not waited for longer than one look.
+                return Ok(());
+            }
+            let before = flights.len();
+            flights.retain(|flight| now - flight.start < timeout);
+            let lost = (before - flights.len()) as u64;
+            if lost > 0 {
+                errors += lost;
+                worker.cell.operations.0.errors.store(errors, Relaxed);
+                if !numbered {
+                    while recv(worker.link.receive.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT).is_ok() {}
+                    flights.clear();
+                }
+            }
+            std::hint::spin_loop();
+            continue;
+        };
+        let message = &worker.receive_buffers.present()[..n];
+        let place = if numbered {
+            number_of(message).and_then(|number| flights.iter().position(|flight| flight.number == number))
+        } else {
+            Some(0)
+        };
+        let Some(flight) = place.and_then(|place| flights.remove(place)) else {
+            stray += 1;
+            worker.cell.received.0.duplicated.store(stray, Relaxed);
+            continue;
+        };
+        transactions += 1;
+        worker.cell.received.0.bytes.store(transactions * sizes.response_bytes, Relaxed);
+        worker.cell.received.0.calls.store(transactions, Relaxed);
+        worker.cell.operations.0.transactions.store(transactions, Relaxed);
+        recorder.record(worker.cell.epoch(), between(flight.start, now));
+    }
+}
+
+/// The answering loop.
+pub fn respond<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
+    forget_greetings(&worker.link);
+    let result = respond_loop::<SPIN>(worker);
+    worker.load_over();
+    result
+}
+
+fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
+    let sizes = worker.spec.sizes;
+    let numbered = sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64;
+    let (mut transactions, mut errors) = (0u64, 0u64);
+    let mut last = Instant::now();
+    loop {
+        let Some(n) = attempt::<SPIN>(worker).map_err(worker.fault("receive a request"))? else {
+            if worker.is_over() && (!SPIN || last.elapsed() > Duration::from_millis(100)) {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+            continue;
+        };
+        if SPIN {
+            last = Instant::now();
+        }
+        if numbered && n >= NUMBERED_BYTES {
+            let number = &worker.receive_buffers.present()[..NUMBERED_BYTES];
+            worker.send_buffers.present_mut()[..NUMBERED_BYTES].copy_from_slice(number);
+        }
+        if !deliver(worker, &mut errors).map_err(worker.fault("send a response"))? {
+            return Ok(());
+        }
+        transactions += 1;
+        let cell = &worker.cell;
+        cell.received.0.bytes.store(transactions * sizes.request_bytes, Relaxed);
+        cell.received.0.calls.store(transactions, Relaxed);
+        cell.sent.0.bytes.store(transactions * sizes.response_bytes, Relaxed);
+        cell.sent.0.calls.store(transactions, Relaxed);
+        cell.operations.0.transactions.store(transactions, Relaxed);
+    }
+}

@@ -1,0 +1,248 @@
+//! What a message of a datagram stream says about itself, and what the receiver makes of it: loss, reordering,
+//! duplication, jitter.
+//!
+//! A message of 16 bytes or more begins with its sequence number, the phase it was sent in and the sender's time; one of
+//! 8 to 15 bytes with the first two; a shorter one says nothing and can only be counted.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::measure::counters::Received;
+
+/// Bytes that a message needs for its sequence number.
+pub const NUMBERED_BYTES: usize = 8;
+
+/// Bytes that it needs for the sender's time too.
+pub const STAMPED_BYTES: usize = 16;
+
+/// The upper two bits of the first word are the phase.
+const PHASE_SHIFT: u32 = 62;
+
+/// Writes what there is room for.
+#[inline]
+pub fn mark(message: &mut [u8], number: u64, phase: usize, now_ns: u64) {
+    if let Some(place) = message.get_mut(..NUMBERED_BYTES) {
+        place.copy_from_slice(&(number | (phase as u64) << PHASE_SHIFT).to_le_bytes());
+    }
+    if let Some(place) = message.get_mut(NUMBERED_BYTES..STAMPED_BYTES) {
+        place.copy_from_slice(&now_ns.to_le_bytes());
+    }
+}
+
+/// Sequence number, phase, and the sender's time, as far as they are there.
+#[inline]
+fn read(message: &[u8]) -> Option<(u64, usize, Option<u64>)> {
+    let word = |at: usize| message.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    let first = word(0)?;
+    Some((first & ((1 << PHASE_SHIFT) - 1), (first >> PHASE_SHIFT) as usize, word(NUMBERED_BYTES)))
+}
+
+/// What has become of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    InOrder,
+    Late,
+    Again,
+}
+
+/// How far back a message that arrives again is recognised; an older one counts as late.
+const WINDOW: u64 = 4096;
+
+/// Words of 64 bits for that.
+const WINDOW_WORDS: usize = 64;
+
+/// Which of the latest messages have arrived.
+struct Window {
+    /// One past the highest number that has arrived.
+    next: u64,
+    /// A bit for each of the last [`WINDOW`] numbers.
+    bits: [u64; WINDOW_WORDS],
+}
+
+impl Window {
+    #[inline]
+    fn place(number: u64) -> (usize, u64) {
+        // The remainder is below 4096.
+        ((number % WINDOW) as usize / 64, 1 << (number % 64))
+    }
+
+    #[inline]
+    fn arrive(&mut self, number: u64) -> Fate {
+        let (word, bit) = Self::place(number);
+        if number >= self.next {
+            for skipped in self.next.max((number + 1).saturating_sub(WINDOW))..number {
+                let (word, bit) = Self::place(skipped);
+                self.bits[word] &= !bit;
+            }
+            self.bits[word] |= bit;
+            self.next = number + 1;
+            return Fate::InOrder;
+        }
+        if self.next - number > WINDOW {
+            return Fate::Late;
+        }
+        if self.bits[word] & bit != 0 {
+            return Fate::Again;
+        }
+        self.bits[word] |= bit;
+        Fate::Late
+    }
+}
+
+/// Interarrival jitter as RFC 3550 (section 6.4.1 and appendix A.8) computes it, in sixteenths of a nanosecond.
+#[derive(Default)]
+struct Jitter {
+    transit: Option<i64>,
+    sixteenths: i64,
+}
+
+impl Jitter {
+    #[inline]
+    fn arrive(&mut self, sent_ns: u64, now_ns: u64) {
+        // The two clocks differ by a constant, which cancels in the difference of two transits.
+        let transit = now_ns.wrapping_sub(sent_ns).cast_signed();
+        if let Some(before) = self.transit.replace(transit) {
+            let difference = transit.wrapping_sub(before).saturating_abs();
+            self.sixteenths += difference - ((self.sixteenths + 8) >> 4);
+        }
+    }
+}
+
+/// The receiver's books of one flow.
+pub struct Ledger {
+    window: Window,
+    jitter: Jitter,
+    /// Since the beginning: messages, late ones, repeated ones; then the same by phase.
+    counts: [u64; 3],
+    of_phase: [[u64; 3]; 4],
+}
+
+impl Ledger {
+    /// Nothing has arrived.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            window: Window { next: 0, bits: [0; WINDOW_WORDS] },
+            jitter: Jitter::default(),
+            counts: [0; 3],
+            of_phase: [[0; 3]; 4],
+        }
+    }
+
+    /// A message has arrived.
+    #[inline]
+    pub fn arrive(&mut self, message: &[u8], now_ns: u64) {
+        let Some((number, phase, sent_ns)) = read(message) else {
+            self.counts[0] += 1;
+            return;
+        };
+        let of_phase = &mut self.of_phase[phase];
+        match self.window.arrive(number) {
+            Fate::Again => {
+                self.counts[2] += 1;
+                of_phase[2] += 1;
+                return;
+            }
+            Fate::Late => {
+                self.counts[1] += 1;
+                of_phase[1] += 1;
+            }
+            Fate::InOrder => {}
+        }
+        self.counts[0] += 1;
+        of_phase[0] += 1;
+        if let Some(sent_ns) = sent_ns {
+            self.jitter.arrive(sent_ns, now_ns);
+        }
+    }
+
+    /// Makes the books public.
+    #[inline]
+    pub fn store(&self, to: &Received) {
+        to.messages.store(self.counts[0], Relaxed);
+        to.reordered.store(self.counts[1], Relaxed);
+        to.duplicated.store(self.counts[2], Relaxed);
+        // Never negative: it is a mean of absolute values.
+        to.jitter_ns.store((self.jitter.sixteenths >> 4).cast_unsigned(), Relaxed);
+        for (public, own) in to.of_phase.iter().zip(&self.of_phase) {
+            public.messages.store(own[0], Relaxed);
+            public.reordered.store(own[1], Relaxed);
+            public.duplicated.store(own[2], Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(number: u64, phase: usize, time: u64) -> [u8; 16] {
+        let mut message = [0; 16];
+        mark(&mut message, number, phase, time);
+        message
+    }
+
+    fn counts(ledger: &Ledger) -> (u64, u64, u64) {
+        let public = Received::default();
+        ledger.store(&public);
+        (public.messages.load(Relaxed), public.reordered.load(Relaxed), public.duplicated.load(Relaxed))
+    }
+
+    #[test]
+    fn late_and_repeated_messages_are_told_apart_and_belong_to_the_phase_of_their_sending() {
+        let mut ledger = Ledger::new();
+        for (number, phase) in [(0, 0), (1, 0), (3, 1), (2, 0), (3, 1), (2, 0), (10_000, 1), (4, 1)] {
+            ledger.arrive(&message(number, phase, 0), 0);
+        }
+        assert_eq!(counts(&ledger), (6, 2, 2));
+        assert_eq!(ledger.of_phase[0], [3, 1, 1]);
+        assert_eq!(ledger.of_phase[1], [3, 1, 1]);
+    }
+
+    #[test]
+    fn short_messages_are_only_counted() {
+        let mut ledger = Ledger::new();
+        ledger.arrive(b"1234567", 0);
+        ledger.arrive(b"1234567", 0);
+        assert_eq!(counts(&ledger), (2, 0, 0));
+        let mut short = [0; 7];
+        mark(&mut short, u64::MAX, 3, 9);
+        assert_eq!(short, [0; 7]);
+    }
+
+    #[test]
+    fn jitter_follows_the_formula() {
+        let mut ledger = Ledger::new();
+        let mut expected = 0.0;
+        let transits = [100, 100, 260, 100, 900, 100, 100, 5000];
+        for (number, transit) in (0..).zip(transits) {
+            ledger.arrive(&message(number, 1, number * 1000), number * 1000 + transit + 77_777);
+            if number > 0 {
+                let before = transits[usize::try_from(number).unwrap() - 1];
+                expected += (f64::from(u32::try_from(transit.abs_diff(before)).unwrap()) - expected) / 16.0;
+            }
+        }
+        let public = Received::default();
+        ledger.store(&public);
+        assert!((public.jitter_ns.load(Relaxed) as f64 - expected).abs() < 1.5, "{expected}");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_counted_twice_or_lost(numbers in prop::collection::vec(0u64..300, 0..500)) {
+            let mut ledger = Ledger::new();
+            let mut seen = std::collections::BTreeSet::new();
+            let (mut highest, mut late) = (None, 0);
+            for number in numbers.iter().copied() {
+                ledger.arrive(&message(number, 2, 0), 0);
+                if seen.insert(number) && highest.is_some_and(|highest| number < highest) {
+                    late += 1;
+                }
+                highest = highest.max(Some(number));
+            }
+            let new = seen.len() as u64;
+            prop_assert_eq!(counts(&ledger), (new, late, numbers.len() as u64 - new));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Datagram sockets: a pair for each flow, connected to each other after the near end has proven itself.
+//!
+//! The near end sends its preamble until the far end's answer comes; the far end connects its socket to whoever brought
+//! the token first, and from then on the kernel drops everybody else's datagrams.
+
+use std::{
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::{
+    poll::PollFlags,
+    sys::socket::{MsgFlags, recv, send},
+};
+
+use super::{
+    Deadline, Link,
+    address::Address,
+    connection::{PREAMBLE_BYTES, flow_of, preamble, set_blocking, wait},
+    options,
+};
+use crate::{
+    end::{EndError, Token},
+    spec::{Pattern, SocketOptions, TestSpec, Transport},
+    sys,
+};
+
+/// How long a blocked call waits before its thread looks whether the test is over, microseconds.
+const LOOK_UP_US: i64 = 100_000;
+
+/// How often the near end knocks until it is answered.
+const KNOCK: Duration = Duration::from_millis(50);
+
+/// Answers to each knock: the near end must get one of them.
+const ANSWERS: usize = 3;
+
+/// Receive buffer that is asked for where the test does not say: with the system's default a receiver that is off its CPU
+/// for a moment loses half of what comes.
+const RECEIVE_BUFFER: u64 = 4 << 20;
+
+const IPPROTO_UDPLITE: libc::c_int = 136;
+
+/// The options of a data socket, with what the engines ask for by themselves.
+#[must_use]
+pub fn effective(asked: &SocketOptions, spec: &TestSpec) -> SocketOptions {
+    let mut options = asked.clone();
+    if spec.pattern == Pattern::Stream && matches!(spec.transport, Transport::Udp | Transport::UdpLite) {
+        options.receive_buffer.get_or_insert(RECEIVE_BUFFER);
+    }
+    options
+}
+
+/// A socket with its options, bound.
+pub fn socket(spec: &TestSpec, asked: &SocketOptions, address: &Address, bind: bool) -> Result<OwnedFd, EndError> {
+    let protocol = if spec.transport == Transport::UdpLite { IPPROTO_UDPLITE } else { 0 };
+    let name = spec.transport.name();
+    let socket = sys::socket(address.family(), libc::SOCK_DGRAM, protocol).map_err(|source| {
+        let hint =
+            if spec.transport == Transport::UdpLite { ": this kernel may have none; see modprobe udplite" } else { "" };
+        EndError::System { what: format!("no socket for {name}{hint}"), source }
+    })?;
+    let v6 = address.family() == libc::AF_INET6;
+    options::apply(&socket, &effective(asked, spec), spec.transport, v6)?;
+    if v6 && matches!(address, Address::Ip(ip) if ip.ip().is_unspecified()) {
+        sys::set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
+            .map_err(|source| EndError::System { what: "cannot listen on both IP versions".into(), source })?;
+    }
+    if bind {
+        address.bind(&socket)?;
+    }
+    Ok(socket)
+}
+
+/// Bounds every blocking call on the socket.
+fn look_up(socket: &OwnedFd) -> Result<(), EndError> {
+    sys::set_receive_timeout(socket, LOOK_UP_US)
+        .and_then(|()| sys::set_send_timeout(socket, LOOK_UP_US))
+        .map_err(|source| EndError::System { what: "cannot bound the wait of a datagram socket".into(), source })
+}
+
+/// Near end: connects the socket and knocks until it is answered. `own`: the socket's path, where it has one.
+pub fn knock(
+    socket: OwnedFd,
+    to: &Address,
+    own: Option<&PathBuf>,
+    token: &Token,
+    flow: u32,
+    deadline: &Deadline,
+) -> Result<Link, EndError> {
+    let failed = |error: nix::Error| EndError::System {
+        what: format!("cannot reach the far end's datagram socket at {to}"),
+        source: error.into(),
+    };
+    to.connect(&socket).map_err(failed)?;
+    let mut hello = preamble(token, flow).to_vec();
+    hello.extend(own.iter().flat_map(|path| path.as_os_str().as_bytes()));
+    loop {
+        let left = deadline.left();
+        if left.is_zero() {
+            return Err(deadline.missed(
+                flow as usize,
+                flow + 1,
+                &format!("no answer from {to}: is a firewall in between?"),
+            ));
+        }
+        match send(socket.as_raw_fd(), &hello, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
+            // A refusal may be the answer to an earlier knock, before the far end was there.
+            Ok(_) | Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::ENOBUFS) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if !wait(&socket, PollFlags::POLLIN, KNOCK.min(left))? {
+            continue;
+        }
+        let mut answer = [0; PREAMBLE_BYTES];
+        match recv(socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT) {
+            Ok(n) if flow_of(&answer[..n], token) == Some(flow) => break,
+            Ok(_) | Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::EINTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    look_up(&socket)?;
+    Ok(Link::of_socket(flow, socket))
+}
+
+/// Far end: waits for the near end's knock on a flow's socket, connects to it and answers.
+pub fn admit(socket: &Arc<OwnedFd>, token: &Token, flow: u32, deadline: &Deadline) -> Result<Link, EndError> {
+    set_blocking(socket, false)?;
+    let peer = loop {
+        if !wait(&**socket, PollFlags::POLLIN, deadline.left())? && deadline.left().is_zero() {
+            let hint = "the peer's datagrams did not arrive; is the data port open in the firewall?";
+            return Err(deadline.missed(flow as usize, flow + 1, hint));
+        }
+        let mut hello = [0; PREAMBLE_BYTES + 108];
+        let Ok((n, from)) = sys::receive_from(&**socket, &mut hello) else { continue };
+        if n < PREAMBLE_BYTES || flow_of(&hello[..PREAMBLE_BYTES], token) != Some(flow) {
+            continue;
+        }
+        match from {
+            Some(from) => break Address::Ip(from),
+            None => break Address::Path(PathBuf::from(std::ffi::OsStr::from_bytes(&hello[PREAMBLE_BYTES..n]))),
+        }
+    };
+    peer.connect(socket).map_err(|error| EndError::System {
+        what: format!("cannot answer the near end at {peer}"),
+        source: error.into(),
+    })?;
+    for _ in 0..ANSWERS {
+        // One that cannot be sent is one that is lost: there are others.
+        let _ = send(socket.as_raw_fd(), &preamble(token, flow), MsgFlags::MSG_NOSIGNAL);
+    }
+    set_blocking(socket, true)?;
+    look_up(socket)?;
+    Ok(Link { flow, send: socket.clone(), receive: socket.clone(), door: None })
+}
+
+/// Takes away what is left over from knocking and answering, and nothing else. Before the first receive.
+pub fn forget_greetings(link: &Link) {
+    let flags = MsgFlags::MSG_DONTWAIT;
+    let mut start = [0; PREAMBLE_BYTES];
+    let fd = link.receive.as_raw_fd();
+    while let Ok(n) = recv(fd, &mut start, flags | MsgFlags::MSG_PEEK) {
+        if n < PREAMBLE_BYTES || !super::connection::is_greeting(&start) {
+            return;
+        }
+        let _ = recv(fd, &mut start, flags);
+    }
+}

@@ -1,0 +1,217 @@
+//! Datagrams: streams and exchanges.
+
+use std::{net::UdpSocket, time::Duration};
+
+use netcore::{
+    end::{End, EndError},
+    measure::{clock::monotonic_ns, histogram},
+    report::{DatagramPhase, Ending, Phase, Side, SideReport},
+    spec::{Arrival, Direction, Io, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
+};
+
+use crate::pair::{MS, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
+
+/// Slow enough for a debug build on a busy machine to lose nothing.
+fn paced(spec: &mut TestSpec, events_per_s: f64) {
+    spec.pace = Some(Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: 64 });
+}
+
+fn of_phase(report: &SideReport, of: Phase) -> DatagramPhase {
+    phase(report, of).flows[0].datagrams.unwrap()
+}
+
+#[test]
+fn every_message_is_accounted_for_in_every_direction() {
+    for transport in [Transport::Udp, Transport::UdpLite, Transport::UnixDatagram] {
+        for direction in [Direction::Forward, Direction::Reverse, Direction::Bidirectional] {
+            for io in [Io::Auto, Io::Blocking] {
+                let mut spec = lasting(Pattern::Stream, transport, 100);
+                (spec.direction, spec.io, spec.integrity, spec.sizes.message_bytes) = (direction, io, true, 1000);
+                paced(&mut spec, 2000.0);
+                let (near, far) = match connect(&spec, V4) {
+                    Ok(ends) => finish(start(ends)),
+                    Err(EndError::System { what, source }) if transport == Transport::UdpLite => {
+                        eprintln!("skipped: {what}: {source}");
+                        continue;
+                    }
+                    Err(error) => panic!("{error}"),
+                };
+                assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete), "{transport:?} {io:?}");
+                for (a, b) in near.totals.iter().zip(&far.totals) {
+                    assert_eq!(
+                        a.counts.messages_sent, b.counts.messages_received,
+                        "{transport:?} {direction:?} {io:?}"
+                    );
+                    assert_eq!(
+                        b.counts.messages_sent, a.counts.messages_received,
+                        "{transport:?} {direction:?} {io:?}"
+                    );
+                    assert_eq!(a.counts.bytes_sent, 1000 * a.counts.messages_sent);
+                    assert_eq!(a.counts.bytes_sent, b.counts.bytes_received);
+                    assert_eq!(b.counts.reordered + b.counts.duplicated, 0);
+                }
+                assert!(sum(&near.totals).messages_sent + sum(&far.totals).messages_sent > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn loss_belongs_to_the_phase_of_sending_and_is_what_the_kernel_dropped() {
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 200);
+    (spec.phases.warmup_ns, spec.phases.cooldown_ns, spec.sizes.message_bytes) = (100 * MS, 100 * MS, 1400);
+    // A buffer of a few messages, and nobody who paces: much is lost.
+    spec.far.socket.receive_buffer = Some(20_000);
+    let (near, far) = run(&spec, V4);
+    let (mut sent, mut received) = (0, 0);
+    for of in [Phase::Warmup, Phase::Measure, Phase::Cooldown] {
+        let (a, b) = (of_phase(&near, of), of_phase(&far, of));
+        assert!(b.received <= a.sent, "{of:?}");
+        assert_eq!(b.duplicated, 0);
+        (sent, received) = (sent + a.sent, received + b.received);
+    }
+    let (near, far) = (sum(&near.totals), sum(&far.totals));
+    // After the last phase a call's worth may follow, no more.
+    assert!(near.messages_sent - sent <= 32, "{sent} of {}", near.messages_sent);
+    assert!(far.messages_received - received <= 32);
+    assert!(far.messages_received < near.messages_sent, "a buffer that small must lose something");
+}
+
+#[test]
+fn a_count_of_bytes_ends_both_ends() {
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 0);
+    (spec.phases.stop, spec.sizes.message_bytes) = (Stop::AfterBytes(50_001), 100);
+    paced(&mut spec, 5000.0);
+    let (near, far) = run(&spec, V4);
+    assert_eq!(measured(&near).messages_sent, 501, "whole messages");
+    assert_eq!(measured(&far).messages_received, 501);
+    let lasted = phase(&far, Phase::Measure).elapsed_ns;
+    assert!(lasted <= phase(&near, Phase::Measure).elapsed_ns + 50 * MS, "it ends with the last message: {lasted}");
+}
+
+#[test]
+fn messages_too_short_for_a_number_are_counted() {
+    for size in [1, 8, 15, 16] {
+        let mut spec = lasting(Pattern::Stream, Transport::Udp, 50);
+        spec.sizes.message_bytes = size;
+        paced(&mut spec, 1000.0);
+        let (near, far) = run(&spec, V4);
+        assert_eq!(sum(&near.totals).messages_sent, sum(&far.totals).messages_received);
+        assert_eq!(sum(&far.totals).bytes_received, size * sum(&far.totals).messages_received);
+    }
+}
+
+#[test]
+fn a_paced_sender_says_how_well_it_kept_its_schedule() {
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 500);
+    paced(&mut spec, 1000.0);
+    let (near, far) = run(&spec, V4);
+    let pacing = phase(&near, Phase::Measure).flows[0].pacing.unwrap();
+    assert!(pacing.rate_error_ratio.abs() < 0.5, "{pacing:?}");
+    assert!(pacing.gap_p50_ns <= pacing.gap_p99_ns && pacing.gap_p99_ns <= pacing.gap_max_ns);
+    assert!((0.0..=1.0).contains(&pacing.gaps_within_tenth_ratio));
+    assert!(phase(&far, Phase::Measure).flows[0].pacing.is_none());
+    assert!(phase(&far, Phase::Measure).flows[0].jitter_ns.is_some());
+    assert!(phase(&near, Phase::Measure).flows[0].latencies.is_empty());
+    // The same for a stream of bytes.
+    let mut spec = lasting(Pattern::Stream, Transport::Tcp, 300);
+    spec.sizes.message_bytes = 1000;
+    paced(&mut spec, 1000.0);
+    let (near, _) = run(&spec, V4);
+    let pacing = phase(&near, Phase::Measure).flows[0].pacing.unwrap();
+    assert!(pacing.sent > 0 && pacing.rate_error_ratio < 0.5, "{pacing:?}");
+}
+
+#[test]
+fn the_kernel_paces_tcp() {
+    let mut spec = lasting(Pattern::Stream, Transport::Tcp, 500);
+    paced(&mut spec, 1000.0);
+    spec.pace.as_mut().unwrap().mode = PaceMode::Kernel;
+    spec.sizes.message_bytes = 10_000;
+    let (_, far) = run(&spec, V4);
+    let window = phase(&far, Phase::Measure);
+    let rate = sum(&window.flows).bytes_received as f64 / (window.elapsed_ns as f64 / 1e9);
+    // 10 MB/s were asked for; without pacing there would be hundreds of times as much.
+    assert!(rate < 30e6, "{rate}");
+    spec.transport = Transport::Udp;
+    assert!(connect(&spec, V4).err().unwrap().to_string().contains("mode: user"));
+}
+
+#[test]
+fn requests_are_answered_and_lost_ones_replaced() {
+    for transport in [Transport::Udp, Transport::UnixDatagram] {
+        for (inflight, bytes) in [(1, 1), (1, 100), (4, 100)] {
+            let mut spec = lasting(Pattern::RequestResponse, transport, 0);
+            (spec.phases.stop, spec.inflight) = (Stop::AfterTransactions(300), inflight);
+            (spec.sizes.request_bytes, spec.sizes.response_bytes) = (bytes, bytes * 3);
+            let (near, far) = run(&spec, V4);
+            assert_eq!(measured(&near).transactions, 300, "{transport:?}");
+            assert_eq!(sum(&near.totals).errors, 0);
+            assert_eq!(sum(&far.totals).transactions, 300);
+            let flow = &phase(&near, Phase::Measure).flows[0];
+            assert_eq!(histogram::decode(&flow.latencies[0].histogram).unwrap().len(), 300);
+        }
+    }
+}
+
+#[test]
+fn a_lost_answer_is_counted_and_does_not_stall_the_test() {
+    let mut spec = lasting(Pattern::RequestResponse, Transport::Udp, 400);
+    (spec.reply_timeout_ns, spec.sizes.request_bytes, spec.sizes.response_bytes) = (20 * MS, 16, 16);
+    let (near, far) = connect(&spec, V4).unwrap();
+    // The far end begins to answer only after 200 ms: until then every request is lost for its sender.
+    let t0 = monotonic_ns() + 10 * MS;
+    let (near, far) = (near.start(t0, None).unwrap(), far.start(t0 + 200 * MS, None).unwrap());
+    let (near, _) = finish((near, far));
+    assert_eq!(near.ending, Ending::Complete);
+    let counts = measured(&near);
+    assert!(counts.errors >= 2, "{counts:?}");
+    assert!(counts.transactions > 0, "{counts:?}");
+}
+
+#[test]
+fn spinning_exchanges_work() {
+    let mut spec = lasting(Pattern::RequestResponse, Transport::Udp, 0);
+    (spec.phases.stop, spec.io) = (Stop::AfterTransactions(50), Io::Spin);
+    let (near, far) = run(&spec, V4);
+    assert_eq!((measured(&near).transactions, sum(&far.totals).transactions), (50, 50));
+}
+
+#[test]
+fn a_strangers_datagrams_do_not_count() {
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 50);
+    paced(&mut spec, 1000.0);
+    let mut far = End::prepare(&spec, Side::Far, Some(V4), TOKEN).unwrap();
+    let mut near = End::prepare(&spec, Side::Near, None, TOKEN).unwrap();
+    let endpoints = far.endpoints();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(&[0; 28], (V4, endpoints.ports[0])).unwrap();
+    std::thread::scope(|scope| {
+        let far = scope.spawn(|| far.connect(None, Duration::from_secs(5)));
+        near.connect(Some((V4, &endpoints)), Duration::from_secs(5)).unwrap();
+        far.join().unwrap().unwrap();
+    });
+    for _ in 0..10 {
+        stranger.send_to(&[0; 1472], (V4, endpoints.ports[0])).unwrap();
+    }
+    let (near, far) = finish(start((near, far)));
+    assert_eq!(sum(&near.totals).messages_sent, sum(&far.totals).messages_received);
+}
+
+#[test]
+fn what_does_not_fit_a_datagram_is_refused_by_its_key() {
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 50);
+    spec.sizes.message_bytes = 65_508;
+    let EndError::Unsupported(error) = connect(&spec, V4).err().unwrap() else { panic!() };
+    assert_eq!(error.key, "message_size");
+    assert!(error.reason.contains("65507"), "{}", error.reason);
+}
+
+#[test]
+fn the_receive_buffer_is_asked_for() {
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 20);
+    paced(&mut spec, 100.0);
+    let (_, far) = run(&spec, V4);
+    let granted = far.options.iter().find(|granted| granted.option == "receive_buffer").unwrap();
+    assert_eq!(granted.requested.as_deref(), Some("4194304"));
+}
