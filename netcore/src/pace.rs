@@ -123,7 +123,7 @@ impl Schedule {
     }
 
     /// Waits for an instant; says whether it has come (and not the end of the test).
-    fn wait_until(&mut self, due_ns: u64, is_over: impl Fn() -> bool) -> bool {
+    pub fn wait_until(&mut self, due_ns: u64, is_over: impl Fn() -> bool) -> bool {
         loop {
             let now = monotonic_ns();
             if now >= due_ns {

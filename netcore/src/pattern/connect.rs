@@ -16,9 +16,9 @@ use std::{
 
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
-use super::{Fault, Worker, between};
+use super::{Fault, Worker, between, offered::Offer};
 use crate::{
-    measure::histogram::Recorder,
+    measure::{clock::monotonic_ns, histogram::Recorder},
     spec::{Close, Pattern},
     transport::door::{ConnectError, Door},
 };
@@ -108,6 +108,8 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     let Some(door) = &link.door else { return Ok(()) };
     let tray = worker.tray.clone().unwrap_or_default();
     let mut recorder = Recorder::new(&tray, worker.cell.epoch());
+    let gaps = worker.gaps.clone().unwrap_or_default();
+    let mut offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
     let mut tally = Tally::default();
     let mut number = 0;
     let mut taken = 0;
@@ -115,7 +117,16 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
         if tally.transactions >= worker.cell.limit() {
             break Ok(());
         }
-        let start = Instant::now();
+        let mut start = Instant::now();
+        let mut waited_ns = 0;
+        if let Some(offer) = &mut offer {
+            if !offer.wait(worker) {
+                break Ok(());
+            }
+            let Some(start_ns) = offer.take(worker) else { continue };
+            start = Instant::now();
+            waited_ns = monotonic_ns().saturating_sub(start_ns);
+        }
         let socket = match door.connect(number) {
             Ok(socket) => socket,
             Err(ConnectError::Port) => {
@@ -137,7 +148,7 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
                 tally.transactions += 1;
                 let (sent, received) = bytes(worker);
                 tally.store(worker, sent, received);
-                recorder.record(worker.cell.epoch(), nanoseconds);
+                recorder.record(worker.cell.epoch(), nanoseconds + waited_ns);
             }
             Err(fault) => {
                 door.leave(socket);

@@ -8,7 +8,7 @@ use crate::{
     io::buffers::Buffers,
     measure::{counters::FlowCell, histogram::Tray, sampler::SampledFlow},
     report::{Role, Side},
-    spec::{Direction, PaceMode, Pattern, Stop, TestSpec},
+    spec::{Arrival, Direction, PaceMode, Pattern, Stop, TestSpec},
     transport::Link,
 };
 
@@ -86,6 +86,8 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
     let options = &end_spec(spec, side).buffers;
     let kind = match role {
         Role::Requester if spec.pattern == Pattern::Connect => Some("connect"),
+        // From the due time on: another thing than a round trip.
+        Role::Requester if spec.pace.is_some_and(|pace| pace.arrival != Arrival::Closed) => Some("response"),
         Role::Requester => Some("round_trip"),
         Role::Sender if spec.collect.latency => Some("send"),
         Role::Receiver if spec.collect.latency => Some("receive"),

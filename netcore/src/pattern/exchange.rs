@@ -14,14 +14,25 @@ use std::{
 
 use nix::sys::socket::{MsgFlags, recv, send};
 
-use super::{Fault, Worker, between, sequence::NUMBERED_BYTES};
-use crate::{measure::histogram::Recorder, sys, transport::datagram::forget_greetings};
+use super::{
+    Fault, Worker, between,
+    offered::{Offer, wait_readable},
+    sequence::NUMBERED_BYTES,
+};
+use crate::{
+    measure::{clock::monotonic_ns, histogram::Recorder},
+    sys,
+    transport::datagram::forget_greetings,
+};
 
 /// A request in flight.
 #[derive(Clone, Copy)]
 struct Flight {
     number: u64,
+    /// When it was sent.
     start: Instant,
+    /// How long before that its latency began to count, nanoseconds.
+    waited_ns: u64,
 }
 
 /// One attempt to receive: a message, or nothing for now.
@@ -66,12 +77,18 @@ pub fn request<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     let look_up_us = i64::try_from(worker.spec.reply_timeout_ns / 1000).unwrap_or(i64::MAX).clamp(1, 100_000);
     sys::set_receive_timeout(&*worker.link.receive, look_up_us)
         .map_err(worker.fault("bound the wait for responses"))?;
-    let result = request_loop::<SPIN>(worker, recorder);
+    let gaps = worker.gaps.clone().unwrap_or_default();
+    let offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
+    let result = request_loop::<SPIN>(worker, recorder, offer);
     worker.load_over();
     result
 }
 
-fn request_loop<const SPIN: bool>(worker: &mut Worker, mut recorder: Recorder<'_>) -> Result<(), Fault> {
+fn request_loop<const SPIN: bool>(
+    worker: &mut Worker,
+    mut recorder: Recorder<'_>,
+    mut offer: Option<Offer<'_>>,
+) -> Result<(), Fault> {
     let inflight = worker.spec.inflight as usize;
     let timeout = Duration::from_nanos(worker.spec.reply_timeout_ns);
     let sizes = worker.spec.sizes;
@@ -83,24 +100,42 @@ fn request_loop<const SPIN: bool>(worker: &mut Worker, mut recorder: Recorder<'_
     loop {
         let limit = worker.cell.limit();
         while flights.len() < inflight && transactions + (flights.len() as u64) < limit {
+            let mut waited_ns = 0;
+            if let Some(offer) = &mut offer {
+                let Some(start_ns) = offer.take(worker) else { break };
+                now = Instant::now();
+                waited_ns = monotonic_ns().saturating_sub(start_ns);
+            }
             if numbered {
                 worker.send_buffers.present_mut()[..NUMBERED_BYTES].copy_from_slice(&sent.to_le_bytes());
             }
             if !deliver(worker, &mut errors).map_err(worker.fault("send a request"))? {
                 return Ok(());
             }
-            flights.push_back(Flight { number: sent, start: now });
+            flights.push_back(Flight { number: sent, start: now, waited_ns });
             sent += 1;
             worker.cell.sent.0.bytes.store(sent * sizes.request_bytes, Relaxed);
             worker.cell.sent.0.calls.store(sent, Relaxed);
         }
         if flights.is_empty() {
+            let more = transactions < worker.cell.limit();
+            if offer.as_mut().is_some_and(|offer| more && offer.wait(worker)) {
+                continue;
+            }
             return Ok(());
         }
-        let received = attempt::<SPIN>(worker).map_err(worker.fault("receive a response"))?;
+        if let Some(offer) = &offer
+            && flights.len() < inflight
+            && !worker.is_over()
+        {
+            wait_readable(worker, offer.next_due()).map_err(worker.fault("wait for a response"))?;
+        }
+        let paced = offer.is_some();
+        let received = if paced { attempt::<true>(worker) } else { attempt::<SPIN>(worker) };
+        let received = received.map_err(worker.fault("receive a response"))?;
         now = Instant::now();
         let Some(n) = received else {
-            if worker.is_over() && (!SPIN || flights.iter().all(|flight| now - flight.start > timeout)) {
+            if worker.is_over() && (!(SPIN || paced) || flights.iter().all(|flight| now - flight.start > timeout)) {
                 // What is still under way after the end is not waited for longer than one look.
                 return Ok(());
             }
@@ -133,7 +168,7 @@ fn request_loop<const SPIN: bool>(worker: &mut Worker, mut recorder: Recorder<'_
         worker.cell.received.0.bytes.store(transactions * sizes.response_bytes, Relaxed);
         worker.cell.received.0.calls.store(transactions, Relaxed);
         worker.cell.operations.0.transactions.store(transactions, Relaxed);
-        recorder.record(worker.cell.epoch(), between(flight.start, now));
+        recorder.record(worker.cell.epoch(), between(flight.start, now) + flight.waited_ns);
     }
 }
 

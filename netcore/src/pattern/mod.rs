@@ -7,6 +7,7 @@ mod connect;
 mod crew;
 mod datagram;
 mod exchange;
+mod offered;
 mod request_response;
 mod sequence;
 mod stream;
@@ -189,7 +190,10 @@ fn over<C: Channel>(worker: &mut Worker, channel: C) -> Result<(), Fault> {
     match worker.role {
         Role::Sender => stream::send(worker, channel),
         Role::Receiver | Role::Duplex => stream::receive(worker, channel),
-        Role::Requester => request_response::request(worker, channel),
+        Role::Requester => match worker.spec.pace {
+            Some(pace) => offered::request(worker, &pace),
+            None => request_response::request(worker, channel),
+        },
         Role::Responder => request_response::respond(worker, channel),
     }
 }

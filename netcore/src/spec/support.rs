@@ -130,7 +130,18 @@ fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
         return no("rate", "the rate must be a positive number");
     }
     if spec.pattern != Pattern::Stream {
-        return no("rate", "an offered rate is not available yet for this workload");
+        if pace.mode != PaceMode::User {
+            return no("pacing", "requests are paced by the requester: `mode: user`");
+        }
+        if pace.burst > 1 {
+            return no("pacing", "requests come one at a time: a burst is for streams");
+        }
+        if spec.coalesce {
+            return no(
+                "coalesce",
+                "requests that wait for their due times cannot share a call: leave `rate` or `coalesce`",
+            );
+        }
     }
     match pace.mode {
         PaceMode::User => Ok(()),

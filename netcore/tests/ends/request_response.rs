@@ -1,12 +1,12 @@
 //! Requests and responses.
 
 use netcore::{
-    measure::histogram,
+    measure::{clock::monotonic_ns, histogram},
     report::{Phase, SideReport},
-    spec::{Io, Pattern, Stop, TestSpec, Transport},
+    spec::{Arrival, Io, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, V4, lasting, measured, phase, run, sum};
+use crate::pair::{MS, V4, connect, finish, lasting, measured, phase, run, sum};
 
 fn requests(ms: u64) -> TestSpec {
     lasting(Pattern::RequestResponse, Transport::Tcp, ms)
@@ -86,4 +86,63 @@ fn every_io_method_answers() {
             assert!(sum(&near.totals).transactions > 0, "{io:?}");
         }
     }
+}
+
+/// A responder that cannot answer for a while: what it does to latencies depends on from where they count.
+fn longest_at_a_rate(arrival: Arrival, transport: Transport) -> (u64, SideReport) {
+    let mut spec = lasting(Pattern::RequestResponse, transport, 400);
+    (spec.sizes.request_bytes, spec.sizes.response_bytes, spec.reply_timeout_ns) = (16, 16, 5_000 * MS);
+    spec.pace = Some(Pace { events_per_s: 500.0, mode: PaceMode::User, arrival, burst: 1, catch_up: 1_000_000 });
+    let (near, far) = connect(&spec, V4).unwrap();
+    let t0 = monotonic_ns() + 10 * MS;
+    // The far end answers nothing in the first 150 ms.
+    let running = (near.start(t0, None).unwrap(), far.start(t0 + 150 * MS, None).unwrap());
+    let (near, _) = finish(running);
+    let latencies = &phase(&near, Phase::Measure).flows[0].latencies[0];
+    let kind = if arrival == Arrival::Closed { "round_trip" } else { "response" };
+    assert_eq!(latencies.kind, kind);
+    let histogram = histogram::decode(&latencies.histogram).unwrap();
+    let delayed = histogram.count_between(20 * MS, u64::MAX);
+    assert!(histogram.max() >= 100 * MS, "the first request waited");
+    (delayed, near)
+}
+
+#[test]
+fn a_stall_is_not_hidden_from_open_arrivals() {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        // One in flight: in a closed loop the stall costs one request; against the schedule it delays dozens.
+        let (closed, _) = longest_at_a_rate(Arrival::Closed, transport);
+        let (uniform, near) = longest_at_a_rate(Arrival::Uniform, transport);
+        assert!(uniform >= closed + 30, "{closed} {uniform}");
+        assert!(phase(&near, Phase::Measure).flows[0].pacing.is_some());
+    }
+}
+
+#[test]
+fn an_offered_rate_is_kept_with_several_in_flight() {
+    for transport in [Transport::Tcp, Transport::Udp] {
+        for arrival in [Arrival::Uniform, Arrival::Poisson] {
+            let mut spec = lasting(Pattern::RequestResponse, transport, 0);
+            spec.phases.stop = Stop::AfterTransactions(200);
+            (spec.inflight, spec.sizes.request_bytes, spec.sizes.response_bytes) = (8, 16, 16);
+            spec.pace = Some(Pace { events_per_s: 1000.0, mode: PaceMode::User, arrival, burst: 1, catch_up: 1000 });
+            let (near, far) = run(&spec, V4);
+            assert_eq!(measured(&near).transactions, 200);
+            assert_eq!(sum(&far.totals).transactions, 200);
+            assert_eq!(timed(&near), 200);
+            // Not faster than asked for: 200 at 1000 per second take a fifth of a second, give or take chance.
+            assert!(phase(&near, Phase::Measure).elapsed_ns > 100 * MS);
+        }
+    }
+}
+
+#[test]
+fn connections_can_be_offered_at_a_rate_too() {
+    let mut spec = lasting(Pattern::Connect, Transport::Tcp, 0);
+    spec.phases.stop = Stop::AfterTransactions(50);
+    let arrival = Arrival::Uniform;
+    spec.pace = Some(Pace { events_per_s: 500.0, mode: PaceMode::User, arrival, burst: 1, catch_up: 10 });
+    let (near, _) = run(&spec, V4);
+    assert_eq!(measured(&near).transactions, 50);
+    assert!(phase(&near, Phase::Measure).elapsed_ns > 80 * MS);
 }

@@ -1,0 +1,179 @@
+//! Requests at due times on connections that stay open: an offered load instead of a closed loop.
+//!
+//! With `arrival: uniform` or `poisson` a latency counts from the due time and not from the sending, so that requests
+//! which had to wait behind a stall show it: leaving that out is known as coordinated omission. With `closed` a due time is
+//! only the earliest instant, and a latency counts from the sending.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, AsRawFd},
+    sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{
+        socket::{MsgFlags, recv, send},
+        time::TimeSpec,
+    },
+};
+
+use super::{Fault, Worker, drain, resolve};
+use crate::{
+    io::blocking::Blocking,
+    measure::{clock::monotonic_ns, histogram::Recorder},
+    pace::{Pacer, Schedule},
+    spec::{Arrival, Io, Pace},
+};
+
+/// The longest wait at a time, so that the end of the test is not slept through, nanoseconds.
+const LOOK_UP_NS: u64 = 50_000_000;
+
+/// Waits until the worker's descriptor is readable, but no longer than to an instant of the monotonic clock.
+pub fn wait_readable(worker: &Worker, until_ns: u64) -> io::Result<()> {
+    if resolve(&worker.spec) == Io::Spin {
+        // The caller tries again and again.
+        return Ok(());
+    }
+    let left = until_ns.saturating_sub(monotonic_ns()).min(LOOK_UP_NS);
+    let timeout = TimeSpec::from_duration(Duration::from_nanos(left));
+    let fd = PollFd::new(worker.link.receive.as_fd(), PollFlags::POLLIN);
+    match ppoll(&mut [fd], Some(timeout), None) {
+        Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The clock of one thread's offered load.
+pub struct Offer<'a> {
+    schedule: Schedule,
+    from_due: bool,
+    gaps: Recorder<'a>,
+    before_ns: Option<u64>,
+}
+
+impl<'a> Offer<'a> {
+    /// Beginning now.
+    #[must_use]
+    pub fn new(pace: &Pace, gaps: Recorder<'a>) -> Self {
+        crate::sys::precise_timers();
+        let from_due = pace.arrival != Arrival::Closed;
+        Self { schedule: Schedule::new(pace), from_due, gaps, before_ns: None }
+    }
+
+    /// If a request is due: from when on its latency counts.
+    pub fn take(&mut self, worker: &Worker) -> Option<u64> {
+        let now_ns = monotonic_ns();
+        self.schedule.drop_missed(now_ns);
+        let due_ns = self.schedule.next_due();
+        if due_ns > now_ns {
+            return None;
+        }
+        self.schedule.advance();
+        if let Some(before_ns) = self.before_ns.replace(now_ns) {
+            self.gaps.record(worker.cell.epoch(), now_ns - before_ns);
+        }
+        worker.cell.sent.0.dropped.store(self.schedule.dropped(), Relaxed);
+        Some(if self.from_due { due_ns } else { now_ns })
+    }
+
+    /// When the next request is due.
+    #[must_use]
+    pub fn next_due(&self) -> u64 {
+        self.schedule.next_due()
+    }
+
+    /// Sleeps, and then spins, until a request is due; `false`: the test is over before.
+    pub fn wait(&mut self, worker: &Worker) -> bool {
+        let due_ns = self.schedule.next_due();
+        self.schedule.wait_until(due_ns, || worker.is_over())
+    }
+}
+
+/// The requesting loop and its orderly end.
+pub fn request(worker: &mut Worker, pace: &Pace) -> Result<(), Fault> {
+    let (tray, gaps) = (worker.tray.clone().unwrap_or_default(), worker.gaps.clone().unwrap_or_default());
+    let recorder = Recorder::new(&tray, worker.cell.epoch());
+    let offer = Offer::new(pace, Recorder::new(&gaps, worker.cell.epoch()));
+    let result = request_loop(worker, recorder, offer);
+    let over = worker.is_over();
+    worker.load_over();
+    worker.link.end_of_stream();
+    match result {
+        Err(_) if over => Ok(()),
+        Err(fault) => Err(fault),
+        Ok(()) => {
+            drain(&mut Blocking::new(worker.link.clone()));
+            Ok(())
+        }
+    }
+}
+
+fn request_loop(worker: &mut Worker, mut recorder: Recorder<'_>, mut offer: Offer<'_>) -> Result<(), Fault> {
+    let inflight = worker.spec.inflight as usize;
+    let (request_bytes, response_bytes) = (worker.send_buffers.size() as u64, worker.spec.sizes.response_bytes);
+    let mut starts: VecDeque<u64> = VecDeque::with_capacity(inflight);
+    let (mut begun, mut transactions, mut calls, mut got_bytes, mut reads) = (0u64, 0u64, 0u64, 0u64, 0u64);
+    loop {
+        while starts.len() < inflight && begun < worker.cell.limit() {
+            let Some(start_ns) = offer.take(worker) else { break };
+            calls += send_whole(worker).map_err(worker.fault("send a request"))?;
+            starts.push_back(start_ns);
+            begun += 1;
+            worker.cell.sent.0.bytes.store(begun * request_bytes, Relaxed);
+            worker.cell.sent.0.calls.store(calls, Relaxed);
+        }
+        if starts.is_empty() {
+            if begun >= worker.cell.limit() || !offer.wait(worker) {
+                return Ok(());
+            }
+            continue;
+        }
+        let may_send = starts.len() < inflight && !worker.is_over();
+        let until_ns = if may_send { offer.next_due() } else { u64::MAX };
+        wait_readable(worker, until_ns).map_err(worker.fault("wait for a response"))?;
+        let fd = worker.link.receive.as_raw_fd();
+        let n = match recv(fd, worker.receive_buffers.present_mut(), MsgFlags::MSG_DONTWAIT) {
+            Ok(0) => return Err(Fault::Closed { flow: worker.link.flow }),
+            Ok(n) => n,
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => continue,
+            Err(error) => return Err(worker.fault("receive a response")(error.into())),
+        };
+        let now_ns = monotonic_ns();
+        got_bytes += n as u64;
+        reads += 1;
+        let completed = got_bytes / response_bytes;
+        if completed > begun {
+            return Err(Fault::Surplus { flow: worker.link.flow });
+        }
+        let epoch = worker.cell.epoch();
+        for start_ns in (transactions..completed).filter_map(|_| starts.pop_front()) {
+            recorder.record(epoch, now_ns.saturating_sub(start_ns));
+        }
+        transactions = completed;
+        worker.cell.received.0.bytes.store(got_bytes, Relaxed);
+        worker.cell.received.0.calls.store(reads, Relaxed);
+        worker.cell.operations.0.transactions.store(transactions, Relaxed);
+    }
+}
+
+/// Sends a request whole; says how many calls it took.
+fn send_whole(worker: &mut Worker) -> io::Result<u64> {
+    worker.send_buffers.touch();
+    let mut bytes = worker.send_buffers.present();
+    let mut calls = 0;
+    while !bytes.is_empty() {
+        match send(worker.link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL) {
+            Ok(n) => {
+                bytes = &bytes[n..];
+                calls += 1;
+            }
+            Err(nix::Error::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    worker.send_buffers.advance();
+    Ok(calls)
+}
