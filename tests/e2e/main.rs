@@ -3,4 +3,5 @@
 mod check_docs;
 mod check_errors;
 mod check_schema;
+mod plans;
 mod selectors;
