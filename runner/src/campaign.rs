@@ -108,7 +108,8 @@ pub fn run(
         for (case, (step, finished)) in plan.cases.iter().zip(&finished) {
             outcome.failed |= finished.failed.is_some();
             for (member, _, row) in &finished.summaries {
-                outcome.summaries.push((step.members[*member].spec.pattern, row.clone()));
+                let pattern = step.members.get(*member).or(step.members.first()).map(|m| m.spec.pattern);
+                outcome.summaries.push((pattern.unwrap_or(Pattern::Stream), row.clone()));
             }
             outcome.verdicts.add(gate::judge(plan, case, step, finished));
         }

@@ -6,6 +6,7 @@ use analyze::{
     filters::verdicts::{self, Format},
     judge::{self, Judge, Judgement, VerdictRow},
 };
+use netcore::spec::Direction;
 use schemas::metrics::{METRICS, Metric};
 
 use crate::{
@@ -53,10 +54,12 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
     };
     let member = match &detail.member {
         Some(name) => step.members.iter().position(|m| m.identity.member.as_deref() == Some(name.as_str())),
+        None if step.group.is_some() => Some(step.members.len()),
         None => Some(0),
     };
     let Some(member) = member else { return Vec::new() };
-    let direction = step.members[member].spec.direction;
+    let one = step.members.get(member);
+    let direction = one.map_or(Direction::Bidirectional, |m| m.spec.direction);
     let no_values = Vec::new();
     let of_way = |way: Way| finished.values.get(&(member, way)).unwrap_or(&no_values);
     let all = rows::ways(direction);
@@ -65,7 +68,7 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
         Scope::Total => vec![(String::new(), of_way(total))],
         Scope::Direction => all
             .iter()
-            .filter(|w| all.len() == 1 || **w != Way::Both)
+            .filter(|w| all.len() == 1 || one.is_none() || **w != Way::Both)
             .map(|w| (format!(" ({})", w.name()), of_way(*w)))
             .collect(),
         Scope::Stream => {
@@ -113,7 +116,7 @@ fn verdict(
     VerdictRow {
         case_id: case.id.clone(),
         case: format!("{}{what}", case.name),
-        member: step.members[member].identity.member.clone().unwrap_or_default(),
+        member: step.members.get(member).and_then(|m| m.identity.member.clone()).unwrap_or_default(),
         file: place.file.clone(),
         line: Some(place.line as u64),
         column: Some(place.column as u64),

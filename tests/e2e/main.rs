@@ -3,5 +3,9 @@
 mod check_docs;
 mod check_errors;
 mod check_schema;
+mod faults;
 mod plans;
+mod program;
+mod run;
 mod selectors;
+mod signals;

@@ -11,7 +11,7 @@ use super::Selection;
 use crate::{
     campaign::{self, Options},
     error::{Error, Exit},
-    plan::{self, Format},
+    plan::Format,
     signals::Interrupts,
     sinks::progress::{Mode, Progress},
 };
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let mut plans = Vec::new();
     let mut wrong = String::new();
     for path in &args.plans {
-        match plan::load(path, &options) {
+        match super::load(path, &options) {
             Ok(plan) => plans.push(plan),
             Err(diagnostics) => wrong.push_str(&diagnostics.render(Format::Human)),
         }

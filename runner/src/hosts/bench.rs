@@ -127,7 +127,12 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
 }
 
 fn reports(outcome: Outcome) -> Reports {
-    Reports { near: outcome.near, far: outcome.far }
+    Reports {
+        near: outcome.near,
+        far: outcome.far,
+        near_start_ns: outcome.near_start_ns,
+        far_start_ns: outcome.far_start_ns,
+    }
 }
 
 fn fault(error: &ClientError) -> Fault {

@@ -65,6 +65,8 @@ pub fn stream(bytes: u64) -> Measured {
         members: vec![Reports {
             near: report(Side::Near, vec![window(Phase::Measure, second, vec![flow(0, Role::Sender, bytes, 0)])]),
             far: report(Side::Far, vec![window(Phase::Measure, second, vec![flow(0, Role::Receiver, 0, bytes)])]),
+            near_start_ns: Some(second),
+            far_start_ns: Some(second),
         }],
         start_skew: None,
     }
@@ -88,7 +90,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         pause: std::time::Duration::ZERO,
         grace: std::time::Duration::from_secs(1),
         skip: None,
-        max_skew: None,
+        group: None,
     }
 }
 

@@ -7,11 +7,12 @@ use schemas::columns::Row;
 use super::{
     confidence::Policy,
     rows::identity,
-    step::{Member, Step},
+    step::{Group, Member, Step},
 };
 use crate::plan::{
     case::{Case, Iterations, Job, Plan},
     measures,
+    model::Window,
 };
 
 /// The confidence level of plain counts, which ask for none.
@@ -80,6 +81,6 @@ fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
                 if reason.is_empty() { "the plan says skip".to_owned() } else { reason.clone() }
             },
         ),
-        max_skew: case.group.as_ref().map(|g| g.max_skew),
+        group: case.group.as_ref().map(|g| Group { max_skew: g.max_skew, own_windows: g.window == Window::Own }),
     }
 }

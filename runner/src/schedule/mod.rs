@@ -6,6 +6,7 @@
 //! - [`confidence`]: when a case is known well enough
 //! - [`rows`]: from reports to rows
 //! - [`run`]: the loop
+//! - [`support`]: what a plan may say and this program does not do yet
 
 pub mod confidence;
 #[cfg(test)]
@@ -15,3 +16,4 @@ pub mod order;
 pub mod rows;
 pub mod run;
 pub mod step;
+pub mod support;

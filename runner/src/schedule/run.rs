@@ -17,7 +17,12 @@ use schemas::{columns::Row, metrics::METRICS};
 use super::{
     confidence::Samples,
     order,
-    rows::{self, summary::Summary, window::Way},
+    rows::{
+        self,
+        summary::Summary,
+        total::{self, NoTotal, Part},
+        window::Way,
+    },
     step::{Member, Step},
 };
 use crate::{
@@ -61,6 +66,10 @@ pub struct Reports {
     pub near: SideReport,
     /// The end that accepted them.
     pub far: SideReport,
+    /// When the near end's measure phase began, nanoseconds on the conductor's monotonic clock.
+    pub near_start_ns: Option<u64>,
+    /// The same of the far end.
+    pub far_start_ns: Option<u64>,
 }
 
 /// Why an iteration has no result.
@@ -94,7 +103,7 @@ pub struct Finished {
     pub failed: Option<Fault>,
     /// Why it did not run, or not to its end.
     pub skipped: Option<String>,
-    /// Summary rows, member by member and way by way.
+    /// Summary rows, member by member and way by way; the total of a group stands behind its last member.
     pub summaries: Vec<(usize, Way, Row)>,
     /// Values by member and way, iteration by iteration: what is judged.
     pub values: BTreeMap<(usize, Way), Vec<Values>>,
@@ -259,10 +268,14 @@ impl Run<'_> {
             }
             measured_rows.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
         }
+        if let Some(row) = self.total(step, iteration, measured, &measured_rows) {
+            self.sink.row(&row)?;
+            measured_rows.push((step.members.len(), Way::Both, row));
+        }
         self.sink.reports(step, iteration, measured);
         let state = &mut self.states[i];
-        // The headline: both directions together where there are two, of the first member.
-        if let Some((_, _, row)) = measured_rows.iter().filter(|(m, _, _)| *m == 0).max_by_key(|(_, way, _)| *way) {
+        // The headline: the total of a group, or both directions together where there are two.
+        if let Some((_, _, row)) = measured_rows.iter().max_by_key(|(m, way, _)| (*m, *way)) {
             state.samples.push(row);
         }
         for (m, way, row) in measured_rows {
@@ -271,6 +284,35 @@ impl Run<'_> {
         }
         state.done += 1;
         Ok(())
+    }
+
+    /// The row of a group as a whole.
+    fn total(&self, step: &Step, iteration: u32, measured: &Measured, rows: &[(usize, Way, Row)]) -> Option<Row> {
+        let group = step.group.as_ref()?;
+        let of = |m: usize| rows.iter().filter(move |(n, _, _)| *n == m).max_by_key(|(_, way, _)| *way).map(|r| &r.2);
+        let parts: Vec<Part<'_>> = step
+            .members
+            .iter()
+            .zip(&measured.members)
+            .enumerate()
+            .filter_map(|(m, (member, reports))| Some(Part { spec: &member.spec, reports, row: of(m)? }))
+            .collect();
+        let identity = Row { iteration: Some(iteration.into()), ..group_identity(step, measured) };
+        match total::row(&identity, &parts, group.own_windows) {
+            Ok(row) => Some(row),
+            Err(NoTotal::Apart) => {
+                self.progress.warn(&format!("case {}: its members never ran at the same time: no total", step.name));
+                None
+            }
+            Err(NoTotal::Uncut) => {
+                self.progress.warn(&format!(
+                    "case {}: its members share only a part of their windows, which cannot be cut out without \
+                     intervals: no total; set `interval`",
+                    step.name
+                ));
+                None
+            }
+        }
     }
 
     fn fault_row(&mut self, i: usize, iteration: u32, status: &str, fault: &Fault) -> Result<(), Error> {
@@ -411,6 +453,25 @@ fn values(row: &Row) -> Values {
     METRICS.iter().map(|m| row.number(m.column)).collect()
 }
 
+/// What all members have in common.
+fn group_identity(step: &Step, measured: &Measured) -> Row {
+    let mut row = step.members[0].identity.clone();
+    row.member = None;
+    row.direction = Some(Way::Both.name().into());
+    row.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
+    let same = |cell: fn(&Row) -> &Option<String>| step.members.iter().all(|m| cell(&m.identity) == cell(&row));
+    let (from, to, workload, transport) =
+        (same(|r| &r.from), same(|r| &r.to), same(|r| &r.workload), same(|r| &r.transport));
+    let sizes = step.members.iter().all(|m| m.identity.message_bytes == row.message_bytes);
+    row.from = row.from.filter(|_| from);
+    row.to = row.to.filter(|_| to);
+    row.workload = row.workload.filter(|_| workload);
+    row.transport = row.transport.filter(|_| transport);
+    row.message_bytes = row.message_bytes.filter(|_| sizes);
+    row.receive_bytes = row.receive_bytes.filter(|_| sizes);
+    row
+}
+
 /// Takes out of a result what spoils it: an end that failed, a start that was not together.
 fn usable(step: &Step, measured: Measured) -> Result<Measured, Fault> {
     for reports in &measured.members {
@@ -420,7 +481,7 @@ fn usable(step: &Step, measured: Measured) -> Result<Measured, Fault> {
             }
         }
     }
-    if let (Some(most), Some(skew)) = (step.max_skew, measured.start_skew)
+    if let (Some(most), Some(skew)) = (step.group.as_ref().map(|g| g.max_skew), measured.start_skew)
         && skew > most
     {
         let us = |d: Duration| d.as_micros();

@@ -2,7 +2,10 @@ use netcore::report::Ending;
 
 use super::*;
 use crate::{
-    schedule::fake::{FakeBench, Rows, step, stream},
+    schedule::{
+        fake::{FakeBench, Rows, step, stream},
+        step::Group,
+    },
     sinks::progress::Mode,
 };
 
@@ -100,9 +103,11 @@ fn a_start_that_was_not_together_is_measured_again() {
     together.start_skew = Some(Duration::from_millis(1));
     let mut bench = FakeBench::default();
     bench.results.extend([Ok(late), Ok(together)]);
-    let group = Step { max_skew: Some(Duration::from_millis(5)), ..step("a", 1, 1, None) };
+    let group =
+        Step { group: Some(Group { max_skew: Duration::from_millis(5), own_windows: false }), ..step("a", 1, 1, None) };
     let (_, rows) = go(&[group], Settings { retries: 1, ..PLAIN }, &mut bench);
-    assert_eq!(rows.of("a"), ["iteration discarded 1", "iteration ok 1", "summary ok"]);
+    let total = "iteration ok 1";
+    assert_eq!(rows.of("a"), ["iteration discarded 1", "iteration ok 1", total, "summary ok", "summary ok"]);
     assert_eq!(rows.0[1].start_skew_us, Some(1000.0));
 }
 

@@ -23,8 +23,17 @@ pub struct Step {
     pub grace: Duration,
     /// Why it is not run at all, where the plan says so.
     pub skip: Option<String>,
-    /// The largest start skew that counts, of a group.
-    pub max_skew: Option<Duration>,
+    /// How the members belong together, where there are several.
+    pub group: Option<Group>,
+}
+
+/// How the members of a group belong together.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The largest start skew that counts.
+    pub max_skew: Duration,
+    /// Whether each member counts over its own window instead of the common one.
+    pub own_windows: bool,
 }
 
 /// One test of a step.

@@ -79,7 +79,8 @@ pub fn summary(rows: &[(Pattern, Row)]) -> Table {
     let margin = format!("± {} %", three_digits(level * 100.0).trim_end_matches('0').trim_end_matches('.'));
     let mut table = Table::new(&["case", "workload", "result", &margin, "n", "cpu here/there"], &[3, 4]);
     for (pattern, row) in rows {
-        let both = rows.iter().any(|(_, r)| r.case == row.case && r.direction != row.direction);
+        let both =
+            rows.iter().any(|(_, r)| r.case == row.case && r.member == row.member && r.direction != row.direction);
         let mut case = row.case.clone().unwrap_or_default();
         if let Some(member) = &row.member {
             case = format!("{case} {member}");

@@ -4,10 +4,12 @@
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
 //! - [`summary`]: what the iterations of a case say together
+//! - [`total`]: what the members of a group did together
 
 pub mod identity;
 pub mod latency;
 pub mod summary;
+pub mod total;
 pub mod window;
 
 use netcore::{

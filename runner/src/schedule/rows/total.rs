@@ -1,0 +1,199 @@
+//! What the members of a concurrent group did together, over the window that all of them share.
+//!
+//! A sum over windows that only overlap would count seconds in which some member had not begun or had ended already, and
+//! whoever starts late then looks fast. So each member's rate is taken inside the common window: from its intervals that
+//! lie wholly in it, or from its whole measure phase where that is the common window to within [`SLACK`].
+
+use netcore::{
+    report::{Phase, Window},
+    spec::{Direction, Pattern, TestSpec},
+};
+use schemas::columns::Row;
+
+use super::{pairs, window};
+use crate::schedule::run::Reports;
+
+/// How much longer than the common window a member's own may be for its whole phase to stand for it.
+const SLACK: f64 = 0.01;
+
+/// A member with what it reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its test.
+    pub spec: &'a TestSpec,
+    /// What its ends reported.
+    pub reports: &'a Reports,
+    /// The row of its measure phase, both ways together.
+    pub row: &'a Row,
+}
+
+/// Why there is no total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTotal {
+    /// The members never ran at the same time.
+    Apart,
+    /// They did for a part of their time, and there are no intervals to cut that part out.
+    Uncut,
+}
+
+/// The group's row. With `own`, every member counts over its own window, and the common one is only reported.
+pub fn row(identity: &Row, parts: &[Part<'_>], own: bool) -> Result<Row, NoTotal> {
+    let spans: Vec<(f64, f64)> = parts.iter().filter_map(span).collect();
+    if spans.len() < parts.len() {
+        return Err(NoTotal::Apart);
+    }
+    let low = spans.iter().map(|s| s.0).fold(f64::MIN, f64::max);
+    let high = spans.iter().map(|s| s.1).fold(f64::MAX, f64::min);
+    if high <= low {
+        return Err(NoTotal::Apart);
+    }
+    let mut total = identity.clone();
+    total.record = Some("iteration".into());
+    total.phase = Some("measure".into());
+    total.status = Some("ok".into());
+    total.elapsed_s = Some(high - low);
+    total.time = parts.iter().filter_map(|p| p.row.time.clone()).min();
+    let mut sums = [Sum::default(), Sum::default(), Sum::default()];
+    for (part, span) in parts.iter().zip(&spans) {
+        let whole = own || span.1 - span.0 <= (high - low) * (1.0 + SLACK);
+        let row = if whole { part.row.clone() } else { inside(part, span.0, low, high).ok_or(NoTotal::Uncut)? };
+        sums[0].add(row.throughput_bits_per_s);
+        sums[1].add(row.sent_bits_per_s);
+        sums[2].add(row.transactions_per_s);
+    }
+    [total.throughput_bits_per_s, total.sent_bits_per_s, total.transactions_per_s] = sums.map(|s| s.0);
+    let counts = ["retransmits", "remote_retransmits", "errors", "lost", "streams"];
+    for column in counts {
+        let mut sum = Sum::default();
+        for part in parts {
+            sum.add(part.row.number(column));
+        }
+        total.set_number(column, sum.0);
+    }
+    Ok(total)
+}
+
+/// A sum of what is there.
+#[derive(Default)]
+struct Sum(Option<f64>);
+
+impl Sum {
+    fn add(&mut self, value: Option<f64>) {
+        if let Some(value) = value {
+            self.0 = Some(self.0.unwrap_or(0.0) + value);
+        }
+    }
+}
+
+/// The end whose clock and windows the member's row has.
+fn head_is_far(spec: &TestSpec) -> bool {
+    spec.pattern == Pattern::Stream && spec.direction == Direction::Forward
+}
+
+/// Begin and end of the member's measure phase, seconds on the conductor's clock.
+fn span(part: &Part<'_>) -> Option<(f64, f64)> {
+    let r = part.reports;
+    let start_ns = if head_is_far(part.spec) { r.far_start_ns } else { r.near_start_ns }?;
+    let start = start_ns as f64 / 1e9;
+    Some((start, start + part.row.elapsed_s?))
+}
+
+/// The member's row over its intervals that lie within the common window.
+fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<Row> {
+    let fits = |w: &Window| {
+        let begin = start + w.start_ns as f64 / 1e9;
+        w.phase == Phase::Measure && begin >= low && begin + w.elapsed_ns as f64 / 1e9 <= high
+    };
+    let (near, far) = (&part.reports.near, &part.reports.far);
+    let way = *super::ways(part.spec.direction).last()?;
+    let mut seconds = 0.0;
+    let mut work = [0.0; 3];
+    for pair in pairs(&near.intervals, &far.intervals) {
+        if !pair.near.is_some_and(fits) || !pair.far.is_some_and(fits) {
+            continue;
+        }
+        let row = window::row(&Row::default(), part.spec, pair, way, None);
+        let elapsed = row.elapsed_s?;
+        seconds += elapsed;
+        let rates = [row.throughput_bits_per_s, row.sent_bits_per_s, row.transactions_per_s];
+        for (sum, rate) in work.iter_mut().zip(rates) {
+            *sum += rate.unwrap_or(0.0) * elapsed;
+        }
+    }
+    let rate = |work: f64, like: Option<f64>| like.map(|_| work / seconds);
+    (seconds > 0.0).then(|| Row {
+        throughput_bits_per_s: rate(work[0], part.row.throughput_bits_per_s),
+        sent_bits_per_s: rate(work[1], part.row.sent_bits_per_s),
+        transactions_per_s: rate(work[2], part.row.transactions_per_s),
+        ..Row::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use netcore::report::{Role, Side};
+
+    use super::*;
+    use crate::schedule::fake::{flow, report, spec};
+    use crate::schedule::rows::{of_iteration, window::Way};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A forward stream from `start` that moved `bytes[i]` in its i-th second.
+    fn member(start_s: u64, bytes: &[u64], intervals: bool) -> (Reports, Row) {
+        let end = |side, role: Role| {
+            let sends = role == Role::Sender;
+            let of = |b: u64| flow(0, role, if sends { b } else { 0 }, if sends { 0 } else { b });
+            let window = |start_ns: i64, elapsed_ns, b| Window {
+                start_ns,
+                ..crate::schedule::fake::window(Phase::Measure, elapsed_ns, vec![of(b)])
+            };
+            let mut r = report(side, vec![window(0, SECOND * bytes.len() as u64, bytes.iter().sum())]);
+            if intervals {
+                let each = bytes.iter().enumerate();
+                r.intervals = each.map(|(i, b)| window(i.cast_signed() as i64 * 1_000_000_000, SECOND, *b)).collect();
+            }
+            r
+        };
+        let reports = Reports {
+            near: end(Side::Near, Role::Sender),
+            far: end(Side::Far, Role::Receiver),
+            near_start_ns: Some(start_s * SECOND),
+            far_start_ns: Some(start_s * SECOND),
+        };
+        let made = of_iteration(&Row::default(), &spec(Direction::Forward), &reports.near, &reports.far);
+        let row = made.measured.into_iter().find(|(w, _)| *w == Way::Forward).unwrap().1;
+        (reports, row)
+    }
+
+    fn total(members: &[(Reports, Row)], own: bool) -> Result<Row, NoTotal> {
+        let spec = spec(Direction::Forward);
+        let parts: Vec<Part<'_>> = members.iter().map(|(reports, row)| Part { spec: &spec, reports, row }).collect();
+        row(&Row::default(), &parts, own)
+    }
+
+    #[test]
+    fn the_same_window_is_summed_as_it_is() {
+        let both = [member(10, &[100, 100], false), member(10, &[50, 150], false)];
+        let row = total(&both, false).unwrap();
+        assert_eq!((row.throughput_bits_per_s, row.elapsed_s), (Some(1600.0), Some(2.0)));
+    }
+
+    #[test]
+    fn of_a_shifted_member_only_the_common_seconds_count() {
+        // Alone each had the link for itself; together they share it.
+        let both = [member(10, &[200, 100, 100], true), member(11, &[100, 100, 200], true)];
+        let row = total(&both, false).unwrap();
+        assert_eq!((row.throughput_bits_per_s, row.elapsed_s), (Some(1600.0), Some(2.0)));
+        let naive = total(&both, true).unwrap().throughput_bits_per_s.unwrap();
+        assert!(naive > 2100.0, "what a sum over own windows would claim: {naive}");
+    }
+
+    #[test]
+    fn without_intervals_a_part_cannot_be_cut_out() {
+        let both = [member(10, &[200, 100], false), member(11, &[100, 200], false)];
+        assert_eq!(total(&both, false).unwrap_err(), NoTotal::Uncut);
+        let apart = [member(10, &[1], true), member(20, &[1], true)];
+        assert_eq!(total(&apart, false).unwrap_err(), NoTotal::Apart);
+    }
+}

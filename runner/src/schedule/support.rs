@@ -1,0 +1,92 @@
+//! What a plan may say and this program does not do yet: refused by name, at its place, never ignored.
+
+use crate::plan::{
+    Plan,
+    case::{Case, Job},
+    diagnostics::{Diagnostic, Diagnostics},
+    source::Span,
+    tree::{self, Node},
+};
+
+/// Everything in the plan that could not be run as it is written.
+#[must_use]
+pub fn check(plan: &Plan) -> Diagnostics {
+    let mut out = Diagnostics::new(plan.sources.clone());
+    // The plan was read without a fault before, so this finds none either.
+    let root = tree::parse(0, &mut Diagnostics::new(plan.sources.clone()));
+    let places = Places { root };
+    let whole = [
+        ("require", !plan.require.is_empty(), "check these things before the run, and leave it out"),
+        ("baseline", plan.baseline.is_some(), "compare two results files with `plumb compare`"),
+        ("gate.confirm", plan.gate.confirm.unwrap_or(0) > 0, "measure again by hand where a verdict surprises"),
+    ];
+    for (key, said, help) in whole {
+        if said {
+            let span = places.top(key).unwrap_or_default();
+            out.push(Diagnostic::error(span, format!("`{key}` is not available yet")).help(help));
+        }
+    }
+    for (name, host) in &plan.hosts {
+        if host.netns.is_some() {
+            let span = places.top(&format!("hosts.{name}.netns")).unwrap_or_default();
+            out.push(
+                Diagnostic::error(span, "`netns` of a host is not available yet")
+                    .help("start its daemon within the namespace: plumb serve --netns NAME"),
+            );
+        }
+    }
+    for case in &plan.cases {
+        of_case(case, &places, &mut out);
+    }
+    out
+}
+
+fn of_case(case: &Case, places: &Places, out: &mut Diagnostics) {
+    let mut refuse = |key: &str, what: &str, help: &str| {
+        let span = places.of(&case.test, key).unwrap_or(case.span);
+        out.push(Diagnostic::error(span, format!("{what} is not available yet")).help(help));
+    };
+    if case.members.iter().any(|m| matches!(m.job, Job::Command(_))) {
+        refuse("workload", "`workload: command`", "run the program by itself and read its output with `plumb import`");
+    }
+    if case.find.is_some() {
+        refuse("find", "the search for a rate (`find`)", "sweep `rate` in the matrix and plot the loss against it");
+    }
+    if case.stop_when.is_some() {
+        refuse("stop_when", "`stop_when`", "leave it out: the whole axis is measured");
+    }
+    let hooks = &case.hooks;
+    if [&hooks.setup, &hooks.prepare, &hooks.conclude, &hooks.cleanup].iter().any(|h| Option::is_some(h)) {
+        refuse("hooks", "`hooks`", "run these commands around `plumb run`");
+    }
+    if case.members.iter().any(|m| m.warmup_auto.is_some()) {
+        refuse("warmup", "`warmup: auto`", "give a length, and look with `plumb steady` whether it is long enough");
+    }
+}
+
+/// Where keys are written.
+struct Places {
+    root: Option<Node>,
+}
+
+impl Places {
+    /// A key of the top level, by its path.
+    fn top(&self, path: &str) -> Option<Span> {
+        let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
+        let root = self.root.as_ref()?;
+        let node = if parent.is_empty() { root } else { root.at(parent)? };
+        node.entry(key).map(|entry| entry.key_span)
+    }
+
+    /// The key of a test: in the test, or else in what it may have inherited.
+    fn of(&self, test: &str, key: &str) -> Option<Span> {
+        let root = self.root.as_ref()?;
+        let body = root.get("tests")?.get(test);
+        let profiles = root.get("profiles").and_then(Node::entries).unwrap_or_default();
+        body.into_iter()
+            .chain(root.get("defaults"))
+            .chain(profiles.iter().map(|e| &e.value))
+            .find_map(|node| node.entry(key))
+            .map(|entry| entry.key_span)
+    }
+}

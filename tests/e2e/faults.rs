@@ -1,0 +1,171 @@
+//! What bad input gets: a clear sentence, the documented exit code, and rows that stay readable.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    process::Stdio,
+    thread,
+};
+
+use crate::program::{Folder, Serve, command, end, of, parse, plumb, rows};
+
+const BULK: &str = "  bulk: {workload: tcp_stream, duration: 100ms}";
+const REMOTE: &str = "  bulk: {workload: tcp_stream, to: b, duration: 100ms}";
+const HOSTS: &str = "hosts: {b: {address: 127.0.0.1}}";
+
+#[test]
+fn a_missing_plan_is_the_command_lines_fault() {
+    let ran = plumb(&["run", "/nonexistent/plan.yaml"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("cannot read the plan /nonexistent/plan.yaml"), "{}", ran.stderr);
+    assert!(ran.stdout.is_empty());
+}
+
+#[test]
+fn a_wrong_plan_measures_nothing() {
+    let folder = Folder::new();
+    let wrong = [
+        ("\tbulk: {workload: tcp_stream}", "a tab cannot indent YAML", "plan.yaml:4:1"),
+        ("  bulk: {workload: tcp_stream, rate: 10Mbps}", "does not say bits or bytes", "plan.yaml:4:38"),
+    ];
+    for (test, sentence, place) in wrong {
+        let plan = folder.path("plan.yaml");
+        std::fs::write(&plan, format!("version: 1\nname: t\ntests:\n{test}\n")).unwrap();
+        let ran = plumb(&["run", &plan.display().to_string(), "-o", &folder.name("r.csv")]);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains(sentence) && ran.stderr.contains(place), "{}", ran.stderr);
+        assert!(!folder.path("r.csv").exists());
+    }
+}
+
+#[test]
+fn a_host_that_refuses_is_named_with_its_remedy() {
+    let folder = Folder::new();
+    // A port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let plan = folder.plan(HOSTS, REMOTE);
+    let ran = plumb(&["run", &plan, "--host", &format!("b=127.0.0.1:{port}"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    for word in ["error: host `b`", &port.to_string(), "refused", "plumb serve"] {
+        assert!(ran.stderr.contains(word), "{word}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_host_that_hangs_is_given_up() {
+    let folder = Folder::new();
+    // It accepts in the kernel's queue and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let plan = folder.plan(HOSTS, REMOTE);
+    let host = format!("b={}", silent.local_addr().unwrap());
+    let ran = plumb(&["run", &plan, "--host", &host, "--progress", "never"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("error: host `b`") && ran.stderr.contains("within"), "{}", ran.stderr);
+}
+
+#[test]
+fn another_protocol_version_is_said_to_be_one() {
+    let folder = Folder::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = format!("b={}", other.local_addr().unwrap());
+    let peer = thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        stream.write_all(b"plumb\0\xc8\0").unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let plan = folder.plan(HOSTS, REMOTE);
+    let ran = plumb(&["run", &plan, "--host", &host, "--progress", "never"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("protocol 200") && ran.stderr.contains("same version"), "{}", ran.stderr);
+    peer.join().unwrap();
+}
+
+#[test]
+fn a_full_disk_is_a_sentence_and_no_panic() {
+    let folder = Folder::new();
+    let plan = folder.plan("", BULK);
+    let ran = plumb(&["run", &plan, "-o", "/dev/full", "--progress", "never"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot write /dev/full: No space left on device"), "{}", ran.stderr);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let ran = end(command(&["run", &plan, "--progress", "never"]).stdout(full).spawn().unwrap());
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("standard output") && ran.stderr.contains("No space left"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_reader_that_leaves_is_success_and_ends_the_run() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 100ms, iterations: 200}");
+    let mut child = command(&["run", &plan, "--progress", "never"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut header = String::new();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    reader.read_line(&mut header).unwrap();
+    assert!(header.starts_with("run_id,"), "the header is known before the first measurement");
+    drop(reader);
+    let ran = end(child);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_daemon_that_dies_fails_the_case_and_spares_the_rows_before() {
+    let folder = Folder::new();
+    let mut serve = Serve::start(&[]);
+    let plan = folder.plan(
+        &format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}\nrun: {{order: sequential}}", serve.address),
+        "  first: {workload: tcp_stream, to: b, duration: 100ms}\n  second: {workload: tcp_stream, to: b, duration: 60s}\n  \
+         third: {workload: tcp_stream, duration: 100ms}",
+    );
+    let mut child = command(&["run", &plan, "-o", &folder.name("r.csv")]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.by_ref().map_while(Result::ok).any(|l| l.contains("second  iteration 1")), "the second case begins");
+    thread::sleep(std::time::Duration::from_millis(300));
+    serve.kill();
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    let ran = end(child);
+    let said = rest.join("\n");
+    assert_eq!(ran.code, Some(3), "{said}");
+    assert!(
+        said.contains("error: case second, iteration 1: host `b`") && said.contains("going on with the next"),
+        "{said}"
+    );
+    let rows = rows(&folder.path("r.csv"));
+    let status: Vec<_> = of(&rows, "summary").iter().map(|r| (r["case"].clone(), r["status"].clone())).collect();
+    let want = [("first", "ok"), ("second", "failed"), ("third", "ok")];
+    assert_eq!(status, want.map(|(c, s)| (c.to_owned(), s.to_owned())));
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_fails_its_case_only() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  odd: {workload: tcp_stream, duration: 100ms, socket: {congestion_control: nosuch}}\n  \
+         plain: {workload: tcp_stream, duration: 100ms}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nosuch"), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let odd = rows.iter().find(|r| r["case"] == "odd").unwrap();
+    assert_eq!(odd["status"], "failed");
+    assert!(odd["error"].contains("nosuch"));
+    assert!(of(&rows, "summary").iter().any(|r| r["case"] == "plain" && r["status"] == "ok"));
+}
+
+#[test]
+fn fail_fast_leaves_rows_for_what_did_not_run() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "run: {fail_fast: true}",
+        "  odd: {workload: tcp_stream, duration: 100ms, socket: {congestion_control: nosuch}}\n  \
+         plain: {workload: tcp_stream, duration: 100ms}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let rest = rows.iter().find(|r| r["case"] == "plain").unwrap();
+    assert_eq!(rest["status"], "skipped");
+    assert!(rest["error"].contains("odd failed"));
+}

@@ -1,0 +1,140 @@
+//! The real program, run by the tests of this folder.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+/// A row of the results table, by column name.
+pub type Row = HashMap<String, String>;
+
+/// `plumb` with these arguments, its three streams piped.
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // What CI sets must not change what the tests see.
+    command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");
+    command
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit code; `None` after a signal that nobody caught.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+}
+
+/// Runs `plumb` to its end.
+pub fn plumb(args: &[&str]) -> Ran {
+    command(args).output().expect("plumb starts").into()
+}
+
+/// Waits for a child that was started with [`command`].
+pub fn end(child: Child) -> Ran {
+    child.wait_with_output().expect("plumb ends").into()
+}
+
+/// A folder for one test, gone when it is dropped.
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    /// A new one.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The same as text.
+    pub fn name(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Writes a plan with these tests (YAML, indented by two below `tests:`) and gives its path.
+    pub fn plan(&self, top: &str, tests: &str) -> String {
+        let path = self.path("plan.yaml");
+        let text = format!("version: 1\nname: t\n{top}\ntests:\n{tests}\n");
+        std::fs::write(&path, text).expect("the plan is written");
+        path.display().to_string()
+    }
+}
+
+/// The rows of a table in memory.
+pub fn parse(text: &str) -> Vec<Row> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    reader.deserialize().collect::<Result<_, _>>().expect("every row is whole")
+}
+
+/// The rows of a file.
+pub fn rows(path: &Path) -> Vec<Row> {
+    parse(&std::fs::read_to_string(path).expect("the table is there"))
+}
+
+/// The rows of this record, phase `measure` where they have one.
+pub fn of<'a>(rows: &'a [Row], record: &str) -> Vec<&'a Row> {
+    rows.iter().filter(|r| r["record"] == record && ["", "measure"].contains(&r["phase"].as_str())).collect()
+}
+
+/// The number in a cell.
+pub fn number(row: &Row, column: &str) -> f64 {
+    row[column].parse().unwrap_or_else(|_| panic!("{column} is `{}`", row[column]))
+}
+
+/// A daemon on a loopback port of its own; it is killed when this is dropped.
+pub struct Serve {
+    child: Child,
+    /// `127.0.0.1:port`.
+    pub address: String,
+}
+
+impl Serve {
+    /// Starts one with these further arguments and waits for the line that says where it is.
+    pub fn start(args: &[&str]) -> Self {
+        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
+        all.extend(args);
+        let mut child = command(&all).stderr(Stdio::null()).spawn().expect("plumb serve starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
+        let address = line.split_whitespace().find(|w| w.starts_with("127.0.0.1:")).expect("an address").to_owned();
+        Self { child, address }
+    }
+
+    /// SIGKILL: gone without a word.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,226 @@
+//! `plumb run` as a person and a pipe see it.
+
+use std::process::Stdio;
+
+use crate::program::{Folder, Serve, command, end, number, of, parse, plumb, rows};
+
+/// A stream and round trips, a fifth of a second each.
+const TWO: &str = "  bulk: {workload: tcp_stream, duration: 150ms}\n  trips: {workload: tcp_rr, duration: 150ms}";
+
+#[test]
+fn a_plan_without_hosts_runs_over_loopback_into_a_file() {
+    let folder = Folder::new();
+    let plan = folder.plan("defaults: {iterations: 2}", TWO);
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = rows(&folder.path("r.csv"));
+    let iterations = of(&rows, "iteration");
+    assert_eq!(iterations.len(), 4);
+    // Interleaved: the first iteration of every case, then the second.
+    let order: Vec<_> = iterations.iter().map(|r| (r["case"].as_str(), r["iteration"].as_str())).collect();
+    assert_eq!(order, [("bulk", "1"), ("trips", "1"), ("bulk", "2"), ("trips", "2")]);
+    for row in &iterations {
+        assert_eq!(row["status"], "ok");
+        assert!(number(row, "elapsed_s") >= 0.14);
+        // What arrived is what the receiver counted, by its own clock.
+        let bits = number(row, "bytes_received") * 8.0;
+        if row["workload"] == "tcp_stream" {
+            let rate = bits / number(row, "elapsed_s");
+            assert!((rate / number(row, "throughput_bits_per_s") - 1.0).abs() < 1e-9);
+            assert!(number(row, "bytes_sent") >= number(row, "bytes_received"));
+        } else {
+            let rate = number(row, "transactions") / number(row, "elapsed_s");
+            assert!((rate / number(row, "transactions_per_s") - 1.0).abs() < 1e-9);
+            assert!(number(row, "latency_p50_us") <= number(row, "latency_p99_us"));
+            assert_eq!(row["latency_kind"], "round_trip");
+        }
+    }
+    let summaries = of(&rows, "summary");
+    assert_eq!(summaries.len(), 2);
+    assert!(summaries.iter().all(|r| r["iterations"] == "2" && r["status"] == "ok"));
+    // The summary is for people, on standard output.
+    assert!(ran.stdout.contains("bulk") && ran.stdout.contains("bit/s"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("the two ends share this machine"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_not_in_the_table_stands_beside_it() {
+    let folder = Folder::new();
+    let plan = folder.plan("labels: {site: lab}", TWO);
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--set", "duration=100ms", "--only", "bulk"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let text = std::fs::read_to_string(folder.path("r.run.json")).unwrap();
+    let facts: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let table = rows(&folder.path("r.csv"));
+    assert_eq!(facts["run_id"].as_str(), Some(table[0]["run_id"].as_str()));
+    assert_eq!(facts["plans"][0]["text"].as_str().unwrap(), std::fs::read_to_string(&plan).unwrap());
+    assert!(facts["plans"][0]["resolved"].as_str().unwrap().contains("100ms"));
+    assert_eq!(facts["plans"][0]["overrides"][0], "--set duration=100ms");
+    assert_eq!(facts["plans"][0]["partial"], true);
+    assert!(facts["hosts"]["local"]["facts"]["kernel_release"].is_string());
+    assert!(facts["hosts"]["embedded"]["clock"]["bound_ns"].is_u64());
+    assert!(facts["ended"].is_string());
+    let case = facts["cases"].as_object().unwrap().values().next().unwrap();
+    assert!(case["near_options"].as_array().unwrap().iter().any(|o| o["option"] == "congestion_control"), "{case:#}");
+}
+
+#[test]
+fn rows_go_down_a_pipe_and_filters_take_them() {
+    let folder = Folder::new();
+    let plan = folder.plan("", TWO);
+    let mut run = command(&["run", &plan, "--progress", "never"]).spawn().unwrap();
+    let mut aggregate = command(&["aggregate", "-g", "case", "-m", "throughput_bits_per_s"])
+        .stdin(run.stdout.take().unwrap())
+        .spawn()
+        .unwrap();
+    let table = command(&["table"]).stdin(aggregate.stdout.take().unwrap()).spawn().unwrap();
+    let table = end(table);
+    assert_eq!((end(run).code, end(aggregate).code, table.code), (Some(0), Some(0), Some(0)));
+    assert!(table.stdout.contains("bulk") && table.stdout.contains("bit/s"), "{}", table.stdout);
+}
+
+#[test]
+fn both_directions_have_their_rows_and_streams_theirs() {
+    let folder = Folder::new();
+    let plan = folder
+        .plan("", "  both: {workload: tcp_stream, direction: bidirectional, streams: 2, duration: 200ms, warmup: 50ms, cooldown: 50ms}");
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let directions: Vec<_> = of(&rows, "iteration").iter().map(|r| r["direction"].clone()).collect();
+    assert_eq!(directions, ["forward", "reverse", "both"]);
+    let rate = |d: &str| {
+        let all = of(&rows, "iteration");
+        number(all.iter().find(|r| r["direction"] == d).unwrap(), "throughput_bits_per_s")
+    };
+    assert!(((rate("forward") + rate("reverse")) / rate("both") - 1.0).abs() < 1e-9);
+    assert_eq!(of(&rows, "stream").len(), 4);
+    let phases: Vec<_> = rows.iter().filter(|r| r["record"] == "iteration").map(|r| r["phase"].as_str()).collect();
+    assert_eq!(phases.iter().filter(|p| **p == "warmup").count(), 3);
+    assert_eq!(phases.iter().filter(|p| **p == "cooldown").count(), 3);
+    let warmup = rows.iter().find(|r| r["phase"] == "warmup").unwrap();
+    assert!(number(warmup, "start_s") < 0.0);
+}
+
+#[test]
+fn intervals_are_rows_only_where_the_plan_asks_and_lines_where_the_user_does() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 300ms, interval: 100ms}");
+    let ran = plumb(&["run", &plan, "--interim"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let intervals = of(&rows, "interval");
+    assert!(intervals.len() >= 2, "{}", ran.stdout);
+    let whole: f64 = intervals.iter().map(|r| number(r, "bytes_received")).sum();
+    assert!((whole - number(of(&rows, "iteration")[0], "bytes_received")).abs() < 1.0, "intervals add up");
+    let line = ran.stderr.lines().find(|l| l.contains(" over 0.")).expect("an interim line");
+    assert!(line.contains("bit/s") && line.contains("ending ") && line.ends_with('Z'), "{line}");
+}
+
+#[test]
+fn confidence_goes_on_until_it_is_reached_or_says_loudly_that_it_is_not() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  easy: {workload: tcp_rr, duration: 100ms, iterations: {min: 2, max: 3, margin: 500%}}\n  \
+         hard: {workload: tcp_rr, duration: 100ms, iterations: {min: 2, max: 3, margin: 0.0001%}}",
+    );
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = rows(&folder.path("r.csv"));
+    let summaries = of(&rows, "summary");
+    let easy = summaries.iter().find(|r| r["case"] == "easy").unwrap();
+    let hard = summaries.iter().find(|r| r["case"] == "hard").unwrap();
+    assert_eq!((easy["confident"].as_str(), hard["confident"].as_str()), ("true", "false"));
+    assert_eq!(hard["iterations"], "3");
+    assert!(number(easy, "margin_ratio") <= 5.0);
+    let warning = ran.stderr.lines().find(|l| l.contains("warning:")).expect("a warning");
+    for word in ["hard", "transaction_rate", "after 3 iterations", "±0.0 %"] {
+        assert!(warning.contains(word), "{warning}");
+    }
+}
+
+#[test]
+fn assertions_decide_the_exit_code_and_are_kept() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  bulk:\n    workload: tcp_stream\n    duration: 100ms\n    assert:\n      - throughput >= 1kbit/s\n      \
+         - throughput >= 900Tbit/s\n      - {that: throughput >= 900Tbit/s, severity: warn}",
+    );
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("plan.yaml:10"), "the plan's own line: {}", ran.stdout);
+    let verdicts = rows(&folder.path("r.verdicts.csv"));
+    let all: Vec<_> = verdicts.iter().map(|v| (v["verdict"].as_str(), v["severity"].as_str())).collect();
+    assert_eq!(all, [("pass", "error"), ("fail", "error"), ("fail", "warn")]);
+    assert_eq!(verdicts[1]["line"], "10");
+}
+
+#[test]
+fn a_warning_alone_fails_nothing() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  bulk: {workload: tcp_stream, duration: 100ms, assert: [{that: throughput > 900Tbit/s, severity: warn}]}",
+    );
+    assert_eq!(plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]).code, Some(0));
+}
+
+#[test]
+fn a_far_end_on_another_port_serves_with_a_key() {
+    let folder = Folder::new();
+    let key = folder.name("lab.key");
+    assert_eq!(plumb(&["key", &key]).code, Some(0));
+    let serve = Serve::start(&["--key-file", &key]);
+    let plan =
+        folder.plan("hosts: {b: {address: 127.0.0.1}}", "  bulk: {workload: tcp_stream, to: b, duration: 100ms}");
+    let host = format!("b={}", serve.address);
+    let ran = plumb(&["run", &plan, "--host", &host, "--key-file", &key, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    assert_eq!((of(&rows, "iteration")[0]["to"].as_str(), rows.len()), ("b", 2));
+
+    let without = plumb(&["run", &plan, "--host", &host, "--progress", "never"]);
+    assert_eq!(without.code, Some(3), "{}", without.stderr);
+    assert!(without.stderr.contains("requires a key") && without.stderr.contains("hosts.b.key_file"));
+}
+
+#[test]
+fn swept_keys_without_a_column_get_an_axis_column() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  bulk: {workload: tcp_stream, duration: 100ms, matrix: {socket.no_delay: [true, false], streams: [1]}}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let header = ran.stdout.lines().next().unwrap();
+    assert!(header.ends_with(",axis_socket_no_delay"), "{header}");
+    let rows = parse(&ran.stdout);
+    let values: Vec<_> = of(&rows, "iteration").iter().map(|r| r["axis_socket_no_delay"].clone()).collect();
+    assert_eq!(values, ["true", "false"]);
+    assert_eq!(of(&rows, "iteration")[0]["no_delay"], "true");
+}
+
+#[test]
+fn a_skipped_test_is_a_row() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  a: {workload: tcp_rr, skip: needs a network}");
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    let rows = parse(&ran.stdout);
+    assert_eq!((ran.code, rows.len()), (Some(0), 1), "{}", ran.stderr);
+    assert_eq!((rows[0]["status"].as_str(), rows[0]["error"].as_str()), ("skipped", "needs a network"));
+}
+
+#[test]
+fn progress_is_plain_lines_on_a_pipe_and_nothing_when_refused() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 100ms}");
+    let lines = command(&["run", &plan]).stdout(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&lines.stderr).into_owned();
+    assert!(text.contains("[1/1] bulk  iteration 1 of 1"), "{text}");
+    assert!(!text.contains('\u{1b}'), "no escape sequences on a pipe: {text:?}");
+    let silent = command(&["run", &plan, "--progress", "never"]).stdout(Stdio::null()).output().unwrap();
+    assert!(silent.stderr.is_empty(), "{:?}", String::from_utf8_lossy(&silent.stderr));
+}
