@@ -5,7 +5,8 @@ use crate::plan::{
     case::{Case, Job},
     diagnostics::{Diagnostic, Diagnostics},
     source::Span,
-    tree::{self, Node},
+    tree::Node,
+    yaml,
 };
 
 /// Everything in the plan that could not be run as it is written.
@@ -13,7 +14,7 @@ use crate::plan::{
 pub fn check(plan: &Plan) -> Diagnostics {
     let mut out = Diagnostics::new(plan.sources.clone());
     // The plan was read without a fault before, so this finds none either.
-    let root = tree::parse(0, &mut Diagnostics::new(plan.sources.clone()));
+    let root = yaml::parse(0, &mut Diagnostics::new(plan.sources.clone()));
     let places = Places { root };
     let whole = [
         ("require", !plan.require.is_empty(), "check these things before the run, and leave it out"),
