@@ -29,7 +29,7 @@ use crate::{
     pattern::{self, Worker},
     report::{Ending, Granted, Role, Side, SideReport, Span},
     spec::{
-        TestSpec,
+        TestSpec, Transport,
         support::{self, Unsupported},
     },
     transport::{
@@ -138,7 +138,8 @@ impl End {
     pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
         let Self { spec, side, meeting, crew, met, counter_log, .. } = self;
         let flows = spec.flows() as usize;
-        if met.links.len() != flows {
+        let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
+        if met.links.len() != flows && !answered_by_the_kernel {
             return Err(EndError::Impossible(format!(
                 "{} of {flows} data connections are there: an end is connected before it is started",
                 met.links.len()

@@ -124,6 +124,14 @@ pub fn get_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io:
     Ok(i32::from_ne_bytes(value))
 }
 
+/// Makes a descriptor refer to `/dev/null`: what it referred to is closed, and the number stays taken.
+pub fn lead_nowhere(fd: &impl AsFd) -> io::Result<()> {
+    let nowhere = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    // SAFETY: both descriptors are open for the length of the call, by the borrow and by the file; the target remains an open
+    // descriptor of its owner, so that nobody closes another's.
+    unsafe { check(libc::dup3(nowhere.as_raw_fd(), fd.as_fd().as_raw_fd(), libc::O_CLOEXEC)).map(|_| ()) }
+}
+
 /// The context identifier of this machine, from the open device `/dev/vsock`.
 pub fn vsock_cid(device: RawFd) -> io::Result<u32> {
     /// IOCTL_VM_SOCKETS_GET_LOCAL_CID: `_IO(7, 0xb9)`.
@@ -159,6 +167,17 @@ mod tests {
         assert!(set_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"no such").is_err());
         assert!(self::socket(libc::AF_INET, 99, 0).is_err());
         assert_eq!(accept(&socket, 0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_pipe_whose_writer_leads_nowhere_is_at_its_end() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        nix::unistd::write(&writer, b"x").unwrap();
+        lead_nowhere(&writer).unwrap();
+        let mut bytes = [0; 4];
+        assert_eq!(nix::unistd::read(&reader, &mut bytes).unwrap(), 1);
+        assert_eq!(nix::unistd::read(&reader, &mut bytes).unwrap(), 0);
+        assert_eq!(nix::unistd::write(&writer, b"into nothing").unwrap(), 12);
     }
 
     #[test]

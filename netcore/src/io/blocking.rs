@@ -58,7 +58,8 @@ impl Pipe {
 impl Channel for Pipe {
     #[inline]
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        retry(|| write(&self.link.send, bytes))
+        let sent = retry(|| write(&self.link.send, bytes));
+        if self.link.is_freed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { sent }
     }
 
     /// Waits none the less: a pipe has no call that does not. The test's check keeps what is in flight below a pipe's
@@ -70,6 +71,7 @@ impl Channel for Pipe {
 
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        retry(|| read(&self.link.receive, buffer))
+        let received = retry(|| read(&self.link.receive, buffer));
+        if self.link.is_freed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { received }
     }
 }

@@ -8,8 +8,8 @@ use crate::{
     io::buffers::Buffers,
     measure::{counters::FlowCell, histogram::Tray, sampler::SampledFlow},
     report::{Role, Side},
-    spec::{Arrival, Direction, PaceMode, Pattern, Stop, TestSpec},
-    transport::Link,
+    spec::{Arrival, Direction, PaceMode, Pattern, Stop, TestSpec, Transport},
+    transport::{Link, icmp},
 };
 
 /// A thread's place: what it will do and the memory for it.
@@ -36,6 +36,10 @@ const PIPELINE_BYTES: u64 = 256 * 1024;
 /// The places of one end, with their buffers allocated and touched.
 pub fn crew(spec: &TestSpec, side: Side) -> Result<Vec<Place>, EndError> {
     let mut places = Vec::new();
+    if spec.transport == Transport::Icmp && side == Side::Far {
+        // The kernel answers.
+        return Ok(places);
+    }
     for flow in 0..spec.flows() {
         for &role in roles(spec, side, flow) {
             places.push(place(spec, side, flow, role)?);
@@ -79,6 +83,10 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
             (0, sizes.receive_bytes.max(sizes.message_bytes))
         }
         Role::Receiver | Role::Duplex => (0, sizes.receive_bytes),
+        Role::Requester if spec.transport == Transport::Icmp => {
+            let message = sizes.message_bytes.saturating_add(icmp::HEADER_BYTES as u64);
+            (message, message.saturating_add(icmp::IP_HEADER_BYTES as u64))
+        }
         Role::Requester => (sizes.request_bytes, several(sizes.response_bytes)),
         Role::Responder => (sizes.response_bytes, several(sizes.request_bytes)),
     };

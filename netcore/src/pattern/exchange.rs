@@ -4,6 +4,8 @@
 //! neither stalls the test nor shows as a long latency. Requests and responses of 8 bytes or more carry a number, by which
 //! a late answer is told from one in time; shorter ones are matched in their order, and after a timeout what comes next
 //! could be the late answer: there the socket is emptied first.
+//!
+//! ICMP echo is the same with the kernel as the peer: its messages carry 16 bits of a number.
 
 use std::{
     io,
@@ -20,9 +22,9 @@ use super::{
     sequence::NUMBERED_BYTES,
 };
 use crate::{
-    measure::{clock::monotonic_ns, histogram::Recorder},
+    measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     sys,
-    transport::datagram::forget_greetings,
+    transport::{datagram::forget_greetings, icmp},
 };
 
 /// A request in flight.
@@ -33,6 +35,8 @@ struct Flight {
     start: Instant,
     /// How long before that its latency began to count, nanoseconds.
     waited_ns: u64,
+    /// The phase it was sent in.
+    phase: usize,
 }
 
 /// One attempt to receive: a message, or nothing for now.
@@ -64,8 +68,61 @@ fn deliver(worker: &Worker, errors: &mut u64) -> io::Result<bool> {
     }
 }
 
-fn number_of(message: &[u8]) -> Option<u64> {
-    message.get(..NUMBERED_BYTES)?.try_into().ok().map(u64::from_le_bytes)
+/// How requests and their answers are told from each other.
+trait Framing {
+    /// The bits of a request's number that its answer carries; 0: none.
+    const NUMBER_BITS: u32;
+    /// Whether the kernel answers, so that what is lost is known here and nowhere else.
+    const ALONE: bool;
+    /// Writes a request's number into it.
+    fn mark(&self, message: &mut [u8], number: u64);
+    /// The number of the request that this answers; `None`: of none of ours.
+    fn read(&self, message: &[u8]) -> Option<u64>;
+}
+
+/// Messages of ours that are long enough for a number.
+struct Numbered;
+
+impl Framing for Numbered {
+    const NUMBER_BITS: u32 = 64;
+    const ALONE: bool = false;
+    #[inline]
+    fn mark(&self, message: &mut [u8], number: u64) {
+        message[..NUMBERED_BYTES].copy_from_slice(&number.to_le_bytes());
+    }
+    #[inline]
+    fn read(&self, message: &[u8]) -> Option<u64> {
+        message.get(..NUMBERED_BYTES)?.try_into().ok().map(u64::from_le_bytes)
+    }
+}
+
+/// Messages that are too short for one.
+struct Short;
+
+impl Framing for Short {
+    const NUMBER_BITS: u32 = 0;
+    const ALONE: bool = false;
+    #[inline]
+    fn mark(&self, _message: &mut [u8], _number: u64) {}
+    #[inline]
+    fn read(&self, _message: &[u8]) -> Option<u64> {
+        Some(0)
+    }
+}
+
+impl Framing for icmp::Form {
+    const NUMBER_BITS: u32 = 16;
+    const ALONE: bool = true;
+    #[inline]
+    fn mark(&self, message: &mut [u8], number: u64) {
+        // The lower 16 bits are what the header has room for.
+        #[expect(clippy::cast_possible_truncation)]
+        icmp::Form::mark(*self, message, number as u16);
+    }
+    #[inline]
+    fn read(&self, message: &[u8]) -> Option<u64> {
+        icmp::Form::read(*self, message).map(u64::from)
+    }
 }
 
 /// The requesting loop.
@@ -79,20 +136,31 @@ pub fn request<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
         .map_err(worker.fault("bound the wait for responses"))?;
     let gaps = worker.gaps.clone().unwrap_or_default();
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
-    let result = request_loop::<SPIN>(worker, recorder, offer);
+    let sizes = worker.spec.sizes;
+    let result = match worker.link.icmp {
+        Some(form) => request_loop::<SPIN, _>(worker, &form, recorder, offer),
+        None if sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64 => {
+            request_loop::<SPIN, _>(worker, &Numbered, recorder, offer)
+        }
+        None => request_loop::<SPIN, _>(worker, &Short, recorder, offer),
+    };
     worker.load_over();
     result
 }
 
-fn request_loop<const SPIN: bool>(
+fn request_loop<const SPIN: bool, F: Framing>(
     worker: &mut Worker,
+    framing: &F,
     mut recorder: Recorder<'_>,
     mut offer: Option<Offer<'_>>,
 ) -> Result<(), Fault> {
     let inflight = worker.spec.inflight as usize;
     let timeout = Duration::from_nanos(worker.spec.reply_timeout_ns);
     let sizes = worker.spec.sizes;
-    let numbered = sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64;
+    let (request_bytes, response_bytes) =
+        if F::ALONE { (sizes.message_bytes, sizes.message_bytes) } else { (sizes.request_bytes, sizes.response_bytes) };
+    let mask = u64::MAX.checked_shr(64 - F::NUMBER_BITS).unwrap_or(0);
+    let mut of_phase = [[0u64; 2]; 4];
     // Oldest first. Answers may overtake each other, so that one from the middle may leave.
     let mut flights: std::collections::VecDeque<Flight> = std::collections::VecDeque::with_capacity(inflight);
     let (mut sent, mut transactions, mut errors, mut stray) = (0u64, 0u64, 0u64, 0u64);
@@ -106,16 +174,20 @@ fn request_loop<const SPIN: bool>(
                 now = Instant::now();
                 waited_ns = monotonic_ns().saturating_sub(start_ns);
             }
-            if numbered {
-                worker.send_buffers.present_mut()[..NUMBERED_BYTES].copy_from_slice(&sent.to_le_bytes());
-            }
+            framing.mark(worker.send_buffers.present_mut(), sent);
             if !deliver(worker, &mut errors).map_err(worker.fault("send a request"))? {
                 return Ok(());
             }
-            flights.push_back(Flight { number: sent, start: now, waited_ns });
+            let phase = phase_of(worker.cell.epoch());
+            flights.push_back(Flight { number: sent & mask, start: now, waited_ns, phase });
             sent += 1;
-            worker.cell.sent.0.bytes.store(sent * sizes.request_bytes, Relaxed);
+            worker.cell.sent.0.bytes.store(sent * request_bytes, Relaxed);
             worker.cell.sent.0.calls.store(sent, Relaxed);
+            if F::ALONE {
+                of_phase[phase][0] += 1;
+                worker.cell.sent.0.messages.store(sent, Relaxed);
+                worker.cell.sent.0.of_phase[phase].store(of_phase[phase][0], Relaxed);
+            }
         }
         if flights.is_empty() {
             let more = transactions < worker.cell.limit();
@@ -135,7 +207,8 @@ fn request_loop<const SPIN: bool>(
         let received = received.map_err(worker.fault("receive a response"))?;
         now = Instant::now();
         let Some(n) = received else {
-            if worker.is_over() && (!(SPIN || paced) || flights.iter().all(|flight| now - flight.start > timeout)) {
+            let patient = SPIN || paced || F::ALONE;
+            if worker.is_over() && (!patient || flights.iter().all(|flight| now - flight.start > timeout)) {
                 // What is still under way after the end is not waited for longer than one look.
                 return Ok(());
             }
@@ -145,7 +218,7 @@ fn request_loop<const SPIN: bool>(
             if lost > 0 {
                 errors += lost;
                 worker.cell.operations.0.errors.store(errors, Relaxed);
-                if !numbered {
+                if F::NUMBER_BITS == 0 {
                     while recv(worker.link.receive.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT).is_ok() {}
                     flights.clear();
                 }
@@ -154,19 +227,20 @@ fn request_loop<const SPIN: bool>(
             continue;
         };
         let message = &worker.receive_buffers.present()[..n];
-        let place = if numbered {
-            number_of(message).and_then(|number| flights.iter().position(|flight| flight.number == number))
-        } else {
-            Some(0)
-        };
+        let place = framing.read(message).and_then(|number| flights.iter().position(|flight| flight.number == number));
         let Some(flight) = place.and_then(|place| flights.remove(place)) else {
             stray += 1;
             worker.cell.received.0.duplicated.store(stray, Relaxed);
             continue;
         };
         transactions += 1;
-        worker.cell.received.0.bytes.store(transactions * sizes.response_bytes, Relaxed);
+        worker.cell.received.0.bytes.store(transactions * response_bytes, Relaxed);
         worker.cell.received.0.calls.store(transactions, Relaxed);
+        if F::ALONE {
+            of_phase[flight.phase][1] += 1;
+            worker.cell.received.0.messages.store(transactions, Relaxed);
+            worker.cell.received.0.of_phase[flight.phase].messages.store(of_phase[flight.phase][1], Relaxed);
+        }
         worker.cell.operations.0.transactions.store(transactions, Relaxed);
         recorder.record(worker.cell.epoch(), between(flight.start, now) + flight.waited_ns);
     }

@@ -33,8 +33,10 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             | Transport::UnixSeqpacket
             | Transport::Udp
             | Transport::UdpLite
-            | Transport::UnixDatagram,
+            | Transport::UnixDatagram
+            | Transport::Pipe,
         )
+        | (Pattern::Ping, Transport::Icmp)
         | (
             Pattern::Connect | Pattern::ConnectRequestResponse,
             Transport::Tcp | Transport::Mptcp | Transport::UnixStream,
@@ -45,7 +47,8 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         Pattern::Stream if spec.transport.is_datagram() => {
             matches!(spec.io, Io::Auto | Io::Batch | Io::Blocking | Io::Spin)
         }
-        Pattern::RequestResponse if spec.transport.is_datagram() => {
+        _ if spec.transport == Transport::Pipe => matches!(spec.io, Io::Auto | Io::Blocking),
+        Pattern::RequestResponse | Pattern::Ping if spec.transport.is_datagram() => {
             matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin)
         }
         Pattern::Connect | Pattern::ConnectRequestResponse => matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin),
@@ -54,6 +57,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     };
     if !known_io {
         return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
+    }
+    if spec.integrity && spec.pattern != Pattern::Stream {
+        return no("integrity", "integrity: every byte is checked for streams only");
     }
     if spec.pattern != Pattern::Stream && spec.direction != Direction::Forward {
         return no("direction", "requests go from the near end to the far end: exchange `from` and `to` instead");
@@ -87,6 +93,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.transport.is_datagram() {
         datagrams(spec)?;
     }
+    if spec.transport == Transport::Pipe {
+        pipes(spec)?;
+    }
     pace(spec)
 }
 
@@ -104,6 +113,18 @@ fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
         _ if sizes.request_bytes >= sizes.response_bytes => ("request_size", sizes.request_bytes),
         _ => ("response_size", sizes.response_bytes),
     };
+    if spec.pattern == Pattern::Ping {
+        if sizes.message_bytes > LARGEST_UDP {
+            return no(
+                "message_size",
+                format!("an ICMP echo carries at most {LARGEST_UDP} bytes, not {}", sizes.message_bytes),
+            );
+        }
+        if spec.inflight > 65_535 {
+            return no("inflight", "an ICMP echo's number has 16 bits: at most 65535 can be told apart");
+        }
+        return Ok(());
+    }
     if matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LARGEST_UDP {
         return no(key, format!("a UDP datagram carries at most {LARGEST_UDP} bytes, not {largest}"));
     }
@@ -119,6 +140,25 @@ fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     Ok(())
 }
+
+/// What holds for pipes.
+fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
+    let sizes = &spec.sizes;
+    let all = u64::from(spec.inflight).saturating_mul(sizes.request_bytes.max(sizes.response_bytes));
+    if spec.pattern == Pattern::RequestResponse {
+        // A pipe's calls cannot do without waiting: what is in flight must fit.
+        if spec.inflight > 1 && all > PIPE_BYTES {
+            return no("inflight", format!("a pipe holds {PIPE_BYTES} bytes: {all} in flight could lock both ends up"));
+        }
+        if spec.pace.is_some() {
+            return no("rate", "requests through a pipe cannot be offered at a rate: use unix_rr");
+        }
+    }
+    Ok(())
+}
+
+/// What a pipe holds by default, bytes.
+const PIPE_BYTES: u64 = 65_536;
 
 /// Payload of the longest UDP datagram over IPv4, bytes.
 const LARGEST_UDP: u64 = 65_507;
@@ -158,6 +198,6 @@ fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
 pub fn learns_its_end(spec: &TestSpec, side: Side) -> bool {
     let counted = !matches!(spec.phases.stop, Stop::AfterNs(_));
     let connectionless = spec.transport.is_datagram();
-    let only_answers = matches!(spec.pattern, Pattern::Connect | Pattern::ConnectRequestResponse) && side == Side::Far;
+    let only_answers = (spec.pattern.is_connecting() || spec.pattern == Pattern::Ping) && side == Side::Far;
     counted && (connectionless || only_answers)
 }

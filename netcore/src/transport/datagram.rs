@@ -155,7 +155,7 @@ pub fn admit(socket: &Arc<OwnedFd>, token: &Token, flow: u32, deadline: &Deadlin
     }
     set_blocking(socket, true)?;
     look_up(socket)?;
-    Ok(Link { flow, send: socket.clone(), receive: socket.clone(), door: None })
+    Ok(Link::new(flow, socket.clone(), socket.clone()))
 }
 
 /// Takes away what is left over from knocking and answering, and nothing else. Before the first receive.

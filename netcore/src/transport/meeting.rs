@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr},
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -10,7 +11,7 @@ use std::{
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind, peer_ip},
-    check_family, connection, datagram, door,
+    check_family, connection, datagram, door, icmp, pipe,
     scratch::Scratch,
     vsock,
 };
@@ -82,7 +83,9 @@ impl Meeting {
     ) -> Result<Met, EndError> {
         let deadline = Deadline::after(allowed);
         match (self, peer) {
-            (Self::Listener { sockets, .. }, None) => accept(spec, token, sockets, &deadline).map(met),
+            (Self::Listener { sockets, endpoints, .. }, None) => {
+                accept(spec, token, sockets, endpoints, &deadline).map(met)
+            }
             (Self::Comer { data_ip, scratch }, Some((ip, endpoints))) => {
                 let goal = Goal { ip, endpoints, data_ip: *data_ip, scratch: scratch.as_ref() };
                 come(spec, token, goal, &deadline).map(met)
@@ -99,7 +102,8 @@ impl Meeting {
 
 /// Flows that share a listener share its place too.
 fn doors(spec: &TestSpec) -> u32 {
-    if spec.pattern.is_connecting() || spec.transport.is_datagram() { spec.flows() } else { 1 }
+    let each = spec.pattern.is_connecting() || spec.transport.is_datagram() || spec.transport == Transport::Pipe;
+    if each { spec.flows() } else { 1 }
 }
 
 fn listen(spec: &TestSpec, data_ip: Option<IpAddr>) -> Result<Meeting, EndError> {
@@ -108,7 +112,11 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>) -> Result<Meeting, EndError>
     let backlog = if spec.pattern.is_connecting() { 4096 } else { spec.flows().max(16) };
     let mut endpoints = Endpoints::default();
     let mut sockets = Vec::new();
-    let scratch = if is_unix(spec) { Some(Scratch::new()?) } else { None };
+    if spec.transport == Transport::Icmp {
+        // The kernel answers: there is nothing to listen on.
+        return Ok(Meeting::Listener { sockets, endpoints, _scratch: None });
+    }
+    let scratch = if is_unix(spec) || spec.transport == Transport::Pipe { Some(Scratch::new()?) } else { None };
     let open = |address: &Address| match protocol {
         Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
         None => datagram::socket(spec, &spec.far.socket, address, true),
@@ -118,7 +126,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>) -> Result<Meeting, EndError>
         let socket = if let Some(scratch) = &scratch {
             let path = scratch.join(format!("listener{door}"));
             endpoints.paths.push(path.clone());
-            open(&Address::Path(path))?
+            if spec.transport == Transport::Pipe { pipe::make(&path)? } else { open(&Address::Path(path))? }
         } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
             let (socket, cid, port) = vsock::listen(protocol, &spec.far, backlog)?;
             endpoints.cid = Some(cid);
@@ -162,11 +170,22 @@ fn accept(
     spec: &TestSpec,
     token: &Token,
     sockets: &[Arc<OwnedFd>],
+    endpoints: &Endpoints,
     deadline: &Deadline,
 ) -> Result<Vec<Link>, EndError> {
     if spec.pattern.is_connecting() {
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| door::admit(socket.clone(), token, spec, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
+    }
+    if spec.transport == Transport::Icmp {
+        return Ok(Vec::new());
+    }
+    if spec.transport == Transport::Pipe {
+        let buffer = spec.far.socket.send_buffer;
+        let admit = |((socket, path), flow): ((&Arc<OwnedFd>, &PathBuf), u32)| {
+            pipe::admit(socket, path, token, flow, buffer, deadline)
+        };
+        return sockets.iter().zip(&endpoints.paths).zip(0..).map(admit).collect();
     }
     if spec.transport.is_datagram() {
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| datagram::admit(socket, token, flow, deadline);
@@ -189,7 +208,15 @@ struct Goal<'a> {
 
 fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> Result<Vec<Link>, EndError> {
     let come = |flow| {
+        if spec.transport == Transport::Icmp {
+            let ip = goal.endpoints.address.unwrap_or(goal.ip);
+            check_family(spec, ip)?;
+            return icmp::open(spec, ip, goal.data_ip, flow);
+        }
         let to = towards(spec, goal, flow)?;
+        if let (Transport::Pipe, Address::Path(path)) = (spec.transport, &to) {
+            return pipe::come(path, token, flow, spec.near.socket.send_buffer);
+        }
         if spec.transport.is_datagram() {
             let own = goal.scratch.map(|scratch| scratch.join(format!("near{flow}")));
             let from = match (&to, &own) {
@@ -220,11 +247,11 @@ fn towards(spec: &TestSpec, goal: Goal<'_>, flow: u32) -> Result<Address, EndErr
     let unsaid = || EndError::Impossible("the far end did not say where its data sockets are".to_owned());
     let door = if doors(spec) == 1 { 0 } else { flow as usize };
     match spec.transport {
-        _ if is_unix(spec) => {
+        _ if is_unix(spec) || spec.transport == Transport::Pipe => {
             let path = goal.endpoints.paths.get(door).ok_or_else(unsaid)?;
             if !path.exists() {
                 return Err(EndError::Impossible(format!(
-                    "{} is not on this host: both ends of a Unix socket must be on one host and see the same files",
+                    "{} is not on this host: both ends of a Unix socket or pipe must be on one host and see the same files",
                     path.display()
                 )));
             }

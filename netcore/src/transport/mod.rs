@@ -4,14 +4,19 @@ pub mod address;
 pub mod connection;
 pub mod datagram;
 pub mod door;
+pub mod icmp;
 pub mod meeting;
 pub mod options;
+pub mod pipe;
 mod scratch;
 mod vsock;
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -35,6 +40,12 @@ pub struct Link {
     pub receive: Arc<OwnedFd>,
     /// For the connect patterns: what their connections come through.
     pub door: Option<Door>,
+    /// For ICMP: how its messages look.
+    pub icmp: Option<icmp::Form>,
+    /// Whether the descriptors are a pipe's.
+    pub is_pipe: bool,
+    /// Set before blocked threads of a pipe are freed.
+    freed: AtomicBool,
 }
 
 impl Link {
@@ -42,17 +53,40 @@ impl Link {
     #[must_use]
     pub fn of_socket(flow: u32, socket: OwnedFd) -> Self {
         let socket = Arc::new(socket);
-        Self { flow, send: socket.clone(), receive: socket, door: None }
+        Self::new(flow, socket.clone(), socket)
+    }
+
+    /// Of two descriptors.
+    #[must_use]
+    pub fn new(flow: u32, send: Arc<OwnedFd>, receive: Arc<OwnedFd>) -> Self {
+        Self { flow, send, receive, door: None, icmp: None, is_pipe: false, freed: AtomicBool::new(false) }
+    }
+
+    /// Whether the flow's threads are to leave, whatever their last call has given.
+    #[inline]
+    #[must_use]
+    pub fn is_freed(&self) -> bool {
+        self.freed.load(Relaxed)
     }
 
     /// Says that nothing more will be sent: the peer reads to the end of the stream.
     pub fn end_of_stream(&self) {
+        if self.is_pipe {
+            // A pipe ends when its last writer is gone. The descriptor stays valid and leads nowhere.
+            let _ = sys::lead_nowhere(&self.send);
+            return;
+        }
         // A peer that has gone already has ended the stream too.
         let _ = shutdown(self.send.as_raw_fd(), Shutdown::Write);
     }
 
     /// Frees threads that are blocked on the flow's descriptors. May be called again and again until they have left.
     pub fn free(&self) {
+        self.freed.store(true, Relaxed);
+        if self.is_pipe {
+            pipe::free(self);
+            return;
+        }
         // What is not connected any more frees its threads by that.
         let _ = shutdown(self.send.as_raw_fd(), Shutdown::Both);
         if let Some(door) = &self.door {

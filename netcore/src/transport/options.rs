@@ -233,6 +233,15 @@ fn read(socket: &OwnedFd, entry: &Entry<'_>) -> Option<String> {
 /// Asked for and granted, for the options that were asked for and those that every report names.
 #[must_use]
 pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Granted> {
+    if transport == Transport::Pipe {
+        return vec![Granted {
+            flow,
+            option: "send_buffer".to_owned(),
+            requested: options.send_buffer.map(|bytes| bytes.to_string()),
+            at_start: super::pipe::capacity(socket).map(|bytes| bytes.to_string()),
+            at_end: None,
+        }];
+    }
     entries(options, transport, v6)
         .iter()
         .filter(|entry| entry.always || entry.requested.is_some())
@@ -257,6 +266,13 @@ pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, transport: 
 
 /// Completes the list with what the kernel says now.
 pub fn read_again(list: &mut [Granted], socket: &OwnedFd, transport: Transport, v6: bool) {
+    if transport == Transport::Pipe {
+        // Its descriptor leads nowhere by now, and a pipe's capacity does not change by itself.
+        for granted in list {
+            granted.at_end.clone_from(&granted.at_start);
+        }
+        return;
+    }
     let options = SocketOptions::default();
     for entry in entries(&options, transport, v6) {
         for granted in list.iter_mut().filter(|granted| granted.option == entry.name) {

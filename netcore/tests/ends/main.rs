@@ -3,6 +3,7 @@
 
 mod connect;
 mod datagram;
+mod local;
 mod pair;
 mod request_response;
 mod stream;
