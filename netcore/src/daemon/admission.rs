@@ -112,7 +112,8 @@ fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fau
     let bytes = flow * u128::from(spec.flows());
     if bytes > u128::from(config.limits.buffer_bytes) {
         return refuse(format!(
-            "the buffers of this test take up to {bytes} bytes; this daemon grants {} (--max-buffers)",
+            "the buffers of this test take up to {bytes} bytes; this daemon grants {}: use smaller messages, a smaller ring, \
+             or fewer streams",
             config.limits.buffer_bytes
         ));
     }
@@ -218,8 +219,8 @@ mod tests {
             },
             "interval",
         );
-        refused(|spec| spec.sizes.message_bytes = u64::MAX, "--max-buffers");
-        refused(|spec| spec.far.buffers.ring = u32::MAX, "--max-buffers");
+        refused(|spec| spec.sizes.message_bytes = u64::MAX, "smaller ring");
+        refused(|spec| spec.far.buffers.ring = u32::MAX, "smaller ring");
         refused(|spec| spec.far.buffers.ring = 0, "at least one");
         refused(|spec| spec.far.buffers.alignment = 3, "power of two");
         refused(|spec| spec.far.buffers.alignment = 0, "power of two");
@@ -232,7 +233,7 @@ mod tests {
                 spec.inflight = u32::MAX;
                 spec.sizes.request_bytes = 1 << 20;
             },
-            "--max-buffers",
+            "smaller ring",
         );
     }
 

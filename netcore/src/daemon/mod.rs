@@ -142,6 +142,29 @@ pub enum DaemonError {
     },
 }
 
+impl DaemonError {
+    fn kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Listen { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+
+    fn is_absence(&self) -> bool {
+        // EAFNOSUPPORT has no stable kind of its own.
+        let family = matches!(self, Self::Listen { source, .. } if source.raw_os_error() == Some(libc::EAFNOSUPPORT));
+        family || self.kind() == Some(io::ErrorKind::AddrNotAvailable)
+    }
+
+    fn is_taken(&self) -> bool {
+        self.kind() == Some(io::ErrorKind::AddrInUse)
+    }
+}
+
+fn serves_both(bound: &[(TcpListener, SocketAddr)]) -> bool {
+    bound.iter().any(|(_, address)| address.is_ipv6() && address.ip().is_unspecified())
+}
+
 /// A daemon that listens.
 #[derive(Debug)]
 pub struct Daemon {
@@ -185,7 +208,7 @@ impl Drop for Place<'_> {
 }
 
 impl Daemon {
-    /// Listens. With several addresses, those of the first are needed and the others are taken where the machine has them.
+    /// Listens on the addresses that the machine has, and on one of them at least.
     pub fn bind(config: Config) -> Result<Self, DaemonError> {
         let bind = |address: &SocketAddr| -> Result<(TcpListener, SocketAddr), DaemonError> {
             let error = |source| DaemonError::Listen { address: *address, source };
@@ -196,15 +219,21 @@ impl Daemon {
         };
         let bound = netns::within(config.netns.as_deref(), || {
             let mut bound = Vec::new();
-            for (place, address) in config.listen.iter().take(2).enumerate() {
+            let mut absent = None;
+            for address in config.listen.iter().take(2) {
                 match bind(address) {
                     Ok(pair) => bound.push(pair),
-                    Err(error) if place == 0 => return Err(error),
-                    // No IPv6 on this machine, most likely.
-                    Err(_) => {}
+                    // A version of IP that this machine does not have; or IPv4, which the socket of both serves already.
+                    Err(error) if error.is_absence() || (error.is_taken() && serves_both(&bound)) => {
+                        absent = Some(error);
+                    }
+                    Err(error) => return Err(error),
                 }
             }
-            Ok(bound)
+            match absent {
+                Some(error) if bound.is_empty() => Err(error),
+                _ => Ok(bound),
+            }
         })??;
         let (listeners, addresses) = bound.into_iter().unzip();
         let shared = Shared { config, sessions: AtomicU32::new(0), pending: AtomicU32::new(0) };

@@ -64,7 +64,12 @@ fn greet<'s>(
 ) -> Result<(Session<'s>, Place<'s>), Over> {
     let deadline = Instant::now() + shared.config.timeouts.greeting;
     let mut channel = Channel::accept(stream, shared.config.key.as_ref(), deadline)?;
-    let _: Hello = channel.recv(deadline)?;
+    if let Err(error) = channel.recv::<Hello>(deadline) {
+        let fault = Fault::new(FaultCode::Protocol, error.to_string());
+        // The last word, for a client that still listens.
+        let _ = channel.send(&Greeting::Error(fault), GREETING_BOUND, deadline);
+        return Err(error.into());
+    }
     let admitted = admission::client(&shared.config, peer).and_then(|()| {
         let busy = || {
             let sessions = shared.config.limits.sessions;
