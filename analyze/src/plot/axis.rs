@@ -458,7 +458,12 @@ impl Format {
         }
         match quantity.unit {
             Some(Unit::BitsPerSecond) => si("bit/s"),
-            Some(Unit::PerSecond) => si("1/s"),
+            Some(Unit::PerSecond) => match si("/s") {
+                // Without a prefix the slash would stand alone.
+                Self::Scaled { factor, unit } if unit == "/s" => scaled(factor, "1/s".to_owned()),
+                Self::Prefixed { .. } => Self::Prefixed { unit: "1/s".to_owned() },
+                other => other,
+            },
             Some(Unit::Bytes) if spacing.is_logarithmic() => Self::Prefixed { unit: "bytes".to_owned() },
             Some(Unit::Bytes) => {
                 let units =
@@ -502,6 +507,14 @@ mod tests {
         assert_eq!(axis.title(), "message size (bytes)");
         assert_eq!(labels(&axis, 8), ["1", "8", "64", "512", "4 Ki", "32 Ki", "256 Ki"]);
         assert_eq!(labels(&axis, 6), ["1", "16", "256", "4 Ki", "64 Ki", "1 Mi"]);
+    }
+
+    #[test]
+    fn events_per_second_read_as_in_tables() {
+        let title =
+            |high| Axis::new(Quantity::of_column("transactions_per_s"), Spacing::Linear, 0.0, high, false).title();
+        assert_eq!(title(500.0), "transaction rate (1/s)");
+        assert_eq!(title(5e4), "transaction rate (k/s)");
     }
 
     #[test]

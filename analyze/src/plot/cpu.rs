@@ -147,7 +147,13 @@ fn figure(
     panels[0].layers.extend(timeseries::phases(reading, x));
     let mut peaks = false;
     for (end, loads) in ends.iter().filter(|e| !e.1.is_empty()) {
+        // The panel above says which phases these are.
         let mut layers = timeseries::phases(reading, x);
+        for layer in &mut layers {
+            if let Layer::Shade { label, .. } = layer {
+                label.clear();
+            }
+        }
         let mut below = vec![0.0; loads.len()];
         for (index, (_, colour)) in STACK.iter().enumerate() {
             let mut points = Vec::new();

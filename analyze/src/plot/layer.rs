@@ -143,14 +143,16 @@ impl Frame<'_> {
         inside.then_some(point)
     }
 
-    /// An end of an interval: what lies beyond the axis ends at its edge (an interval may reach below zero where the axis
-    /// is logarithmic).
-    fn edge_y(&self, y: f64) -> f64 {
-        self.at_y(y).unwrap_or(self.bottom).clamp(self.top, self.bottom)
+    /// Where an end is, and whether that is inside: what lies beyond the axis ends at its edge (an interval may reach below
+    /// zero where the axis is logarithmic).
+    fn edge_y(&self, y: f64) -> (f64, bool) {
+        let at = self.at_y(y).unwrap_or(self.bottom);
+        (at.clamp(self.top, self.bottom), self.at_y(y).is_some() && at >= self.top - 0.5 && at <= self.bottom + 0.5)
     }
 
-    fn edge_x(&self, x: f64) -> f64 {
-        self.at_x(x).unwrap_or(self.left).clamp(self.left, self.right)
+    fn edge_x(&self, x: f64) -> (f64, bool) {
+        let at = self.at_x(x).unwrap_or(self.left);
+        (at.clamp(self.left, self.right), self.at_x(x).is_some() && at >= self.left - 0.5 && at <= self.right + 0.5)
     }
 
     /// Paints one layer.
@@ -177,28 +179,20 @@ impl Frame<'_> {
             Layer::Intervals { ranges, sideways, colour } => {
                 let cap = metrics.em * 0.26;
                 for (at, low, high) in ranges {
-                    if *sideways {
-                        let (Some(y), low, high) = (self.at_y(*at), self.edge_x(*low), self.edge_x(*high)) else {
-                            continue;
-                        };
-                        canvas.line(vec![(low, y), (high, y)], thin * 1.2, *colour);
-                        for x in [low, high] {
-                            canvas.line(vec![(x, y - cap), (x, y + cap)], thin * 1.2, *colour);
-                        }
-                    } else {
-                        let (Some(x), low, high) = (self.at_x(*at), self.edge_y(*low), self.edge_y(*high)) else {
-                            continue;
-                        };
-                        canvas.line(vec![(x, low), (x, high)], thin * 1.2, *colour);
-                        for y in [low, high] {
-                            canvas.line(vec![(x - cap, y), (x + cap, y)], thin * 1.2, *colour);
-                        }
+                    let Some(place) = (if *sideways { self.at_y(*at) } else { self.at_x(*at) }) else { continue };
+                    let ends = [*low, *high].map(|end| if *sideways { self.edge_x(end) } else { self.edge_y(end) });
+                    let turned = |(across, along): Point| if *sideways { (along, across) } else { (across, along) };
+                    canvas.line(ends.map(|(end, _)| turned((place, end))).to_vec(), thin * 1.2, *colour);
+                    // An interval that goes on beyond the axis has no end there to be marked.
+                    for (end, _) in ends.into_iter().filter(|(_, inside)| *inside) {
+                        let bar = [(place - cap, end), (place + cap, end)].map(turned);
+                        canvas.line(bar.to_vec(), thin * 1.2, *colour);
                     }
                 }
             }
             Layer::Box { from, to, colour, outline } => {
                 let corners = [(from.0, from.1), (to.0, from.1), (to.0, to.1), (from.0, to.1)]
-                    .map(|(x, y)| (self.edge_x(x), self.edge_y(y)));
+                    .map(|(x, y)| (self.edge_x(x).0, self.edge_y(y).0));
                 canvas.area(corners.to_vec(), *colour);
                 if let Some(outline) = outline {
                     let mut around = corners.to_vec();
@@ -207,12 +201,12 @@ impl Frame<'_> {
                 }
             }
             Layer::Area { points, colour } => {
-                let upper = points.iter().filter_map(|(x, _, high)| Some((self.at_x(*x)?, self.edge_y(*high))));
-                let lower = points.iter().rev().filter_map(|(x, low, _)| Some((self.at_x(*x)?, self.edge_y(*low))));
+                let upper = points.iter().filter_map(|(x, _, high)| Some((self.at_x(*x)?, self.edge_y(*high).0)));
+                let lower = points.iter().rev().filter_map(|(x, low, _)| Some((self.at_x(*x)?, self.edge_y(*low).0)));
                 canvas.area(upper.chain(lower).collect(), *colour);
             }
             Layer::Shade { from, to, label } => {
-                let (from, to) = (self.edge_x(*from), self.edge_x(*to));
+                let (from, to) = (self.edge_x(*from).0, self.edge_x(*to).0);
                 canvas.rectangle((from, self.top), (to, self.bottom), Layer::SHADE);
                 if metrics.width(label, small) < to - from {
                     let at = (f64::midpoint(from, to), self.top + metrics.line(small) * 0.85);

@@ -75,10 +75,11 @@ pub fn time_us(bytes: f64, bits_per_s: f64) -> f64 {
 #[must_use]
 pub fn explain(reading: &Reading, options: &Options) -> &'static str {
     let latency = latency_column(options).unwrap_or("latency_mean_us");
-    let round_trips = reading.records.iter().filter(|r| is_round_trip(reading, r, latency)).count();
+    let drawn = || reading.records.iter().filter(|r| rate(reading, r, latency).is_some());
+    let round_trips = drawn().filter(|r| is_round_trip(reading, r, latency)).count();
     if round_trips == 0 {
         "transfer time: message size over throughput"
-    } else if round_trips == reading.records.len() {
+    } else if round_trips == drawn().count() {
         "transfer time: half a round trip"
     } else {
         "transfer time: half a round trip where one was timed, else message size over throughput"
