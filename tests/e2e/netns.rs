@@ -1,0 +1,129 @@
+//! Network namespaces that a test makes and removes itself: a place where nothing else sends a packet.
+
+use std::{
+    process::{Command, Output},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// Runs a program and expects it to succeed.
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|e| format!("{program} cannot be started ({e}): install iproute2"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
+
+/// A network namespace with its loopback interface up; removed when dropped.
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes one. Where that is not possible (not root, no `ip`, a container without the right) prints why and gives
+    /// `None`: the test then has nothing to test with.
+    pub fn new() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("plumb-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let made = run("ip", &["netns", "add", &name]).map(|_| Self { name });
+        let ready = made.and_then(|n| n.ip(&["link", "set", "lo", "up"]).map(|()| n));
+        ready.map_err(|why| println!("skipped: no network namespace can be made here: {why}")).ok()
+    }
+
+    /// A command that runs inside.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]);
+        command
+    }
+
+    /// Output of a program that must succeed inside.
+    pub fn read(&self, program: &str, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command(program).args(arguments).output().unwrap();
+        assert!(status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8_lossy(&stdout).into_owned()
+    }
+
+    /// Counters of an interface: received and sent bytes and packets, as `/proc/net/dev` has them.
+    pub fn interface(&self, name: &str) -> Interface {
+        let text = self.read("cat", &["/proc/net/dev"]);
+        let line = text.lines().find_map(|l| l.trim().strip_prefix(&format!("{name}:")).map(str::to_owned)).unwrap();
+        let columns: Vec<u64> = line.split_whitespace().map(|c| c.parse().unwrap()).collect();
+        Interface { received_bytes: columns[0], received_packets: columns[1] }
+    }
+
+    /// A counter of `/proc/net/snmp`.
+    pub fn snmp(&self, group: &str, key: &str) -> u64 {
+        let text = self.read("cat", &["/proc/net/snmp"]);
+        let mut lines = text.lines().filter(|l| l.starts_with(&format!("{group}:"))).map(str::split_whitespace);
+        let place = lines.next().unwrap().position(|w| w == key).unwrap();
+        lines.next().unwrap().nth(place).unwrap().parse().unwrap()
+    }
+
+    fn ip(&self, arguments: &[&str]) -> Result<(), String> {
+        run("ip", &[&["-n", self.name.as_str()], arguments].concat()).map(drop)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = run("ip", &["netns", "del", &self.name]);
+    }
+}
+
+/// What an interface received.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface {
+    pub received_bytes: u64,
+    pub received_packets: u64,
+}
+
+/// Two namespaces, joined by a link for the data (interface `data`, [`Pair::NEAR`] and [`Pair::FAR`]) and by another one
+/// for the conversation (`talk`, [`Pair::FAR_TALK`] at the far end), so that a queue of the data link holds nothing else.
+pub struct Pair {
+    pub near: Namespace,
+    pub far: Namespace,
+}
+
+impl Pair {
+    pub const FAR: &str = "10.77.0.2";
+    pub const FAR_TALK: &str = "10.78.0.2";
+
+    /// Makes them, with segmentation left to the network stack: what is on the link is single frames.
+    pub fn new() -> Option<Self> {
+        let pair = Self { near: Namespace::new()?, far: Namespace::new()? };
+        for (link, net) in [("data", "10.77.0"), ("talk", "10.78.0")] {
+            pair.near
+                .ip(&["link", "add", link, "type", "veth", "peer", "name", link, "netns", &pair.far.name])
+                .unwrap();
+            for (end, host) in [(&pair.near, 1), (&pair.far, 2)] {
+                end.ip(&["address", "add", &format!("{net}.{host}/24"), "dev", link]).unwrap();
+                end.ip(&["link", "set", link, "up"]).unwrap();
+                if end.command("ethtool").args(["-K", link, "tso", "off", "gso", "off", "gro", "off"]).output().is_err()
+                {
+                    println!("ethtool is not installed: segmentation stays on");
+                }
+            }
+        }
+        Some(pair)
+    }
+
+    /// Limits what the near end sends over the data link to `rate`, behind a queue that holds `latency` of it; `false` and
+    /// a printed reason where this kernel or machine has no token bucket.
+    pub fn limit(&self, rate: &str, latency: &str) -> bool {
+        let shape = ["qdisc", "add", "dev", "data", "root", "tbf", "rate", rate, "burst", "16kb", "latency", latency];
+        run("tc", &[&["-n", self.near.name.as_str()], &shape[..]].concat())
+            .map_err(|why| println!("skipped: no token-bucket queue: {why}"))
+            .is_ok()
+    }
+
+    /// Packets that the near end's queue has dropped.
+    pub fn dropped(&self) -> u64 {
+        let text = run("tc", &["-n", &self.near.name, "-s", "qdisc", "show", "dev", "data"]).unwrap();
+        text.split("dropped ").nth(1).unwrap().split(',').next().unwrap().trim().parse().unwrap()
+    }
+}

@@ -1,0 +1,269 @@
+//! The program's numbers against independent witnesses: the kernel's counters of interfaces, queues and protocols, and
+//! `ss`. Each test has namespaces of its own, so that what the kernel counts there is this test and nothing else.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::netns::{Namespace, Pair};
+
+const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
+const MIB: u64 = 1 << 20;
+
+/// A result row, by column.
+type Row = HashMap<String, String>;
+
+fn rows(csv: &[u8]) -> Vec<Row> {
+    let mut reader = csv::Reader::from_reader(csv);
+    reader.deserialize().map(|row| row.expect("the results are a table")).collect()
+}
+
+fn number(row: &Row, column: &str) -> f64 {
+    row[column].parse().unwrap_or_else(|_| panic!("`{column}` is `{}` in {row:?}", row[column]))
+}
+
+fn count(row: &Row, column: &str) -> u64 {
+    row[column].parse().unwrap_or_else(|_| panic!("`{column}` is `{}` in {row:?}", row[column]))
+}
+
+/// A plan file that is removed with its folder.
+fn plan(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan.yaml");
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+/// Runs a plan inside a namespace and gives the rows of its iterations' measure phases.
+fn measure(namespace: &Namespace, text: &str) -> Vec<Row> {
+    let (_folder, path) = plan(text);
+    let output = namespace.command(PLUMB).args(["run", "--progress", "never"]).arg(path).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "plumb run: {}\n{errors}\n{text}", output.status);
+    let rows: Vec<Row> =
+        rows(&output.stdout).into_iter().filter(|r| r["record"] == "iteration" && r["phase"] == "measure").collect();
+    assert!(rows.iter().all(|r| r["status"] == "ok") && !rows.is_empty(), "{rows:?}\n{errors}");
+    rows
+}
+
+/// `plumb serve` in the far namespace, ended when dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(pair: &Pair) -> Self {
+        let listen = format!("{}:12864", Pair::FAR_TALK);
+        let mut child = pair
+            .far
+            .command(PLUMB)
+            .args(["serve", "--listen", &listen])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says that it serves once it does.
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("12864") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "plumb serve ended before it served");
+        }
+        thread::spawn(move || drop(said.read_to_end(&mut Vec::new())));
+        Self(child)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The inventory of a plan whose far end is in the pair's far namespace.
+fn hosts() -> String {
+    format!("hosts: {{far: {{address: {}, control: \"{}:12864\"}}}}", Pair::FAR, Pair::FAR_TALK)
+}
+
+#[test]
+fn tcp_bytes_are_those_that_the_interface_carried() {
+    let Some(alone) = Namespace::new() else { return };
+    let before = alone.interface("lo");
+    let rows = measure(
+        &alone,
+        "{version: 1, name: witness, tests: {it: {workload: tcp_stream, bytes: 64MiB, message_size: 64KiB}}}",
+    );
+    let after = alone.interface("lo");
+    let sent = count(&rows[0], "bytes_sent");
+    assert_eq!(count(&rows[0], "bytes_received"), sent);
+    assert!(sent >= 64 * MIB, "{sent} bytes is less than the plan asked for");
+    let carried = after.received_bytes - before.received_bytes;
+    let packets = after.received_packets - before.received_packets;
+    // A packet has an Ethernet, an IP and a TCP header (54 bytes), with options at most 94. The conversation between the
+    // two ends goes over the same interface.
+    let conversation = MIB / 2;
+    let (least, most) = (sent + 54 * packets, sent + 94 * packets + conversation);
+    assert!(
+        (least..=most).contains(&carried),
+        "{sent} bytes reported; {carried} carried in {packets} packets, expected {least} to {most}"
+    );
+}
+
+#[test]
+fn datagrams_are_those_that_the_kernel_counted() {
+    let Some(alone) = Namespace::new() else { return };
+    let before = [alone.snmp("Udp", "OutDatagrams"), alone.snmp("Udp", "InDatagrams")];
+    let rows = measure(
+        &alone,
+        "{version: 1, name: witness, tests: {it: {workload: udp_stream, duration: 1s, message_size: 1000, rate: 20k/s}}}",
+    );
+    let out = alone.snmp("Udp", "OutDatagrams") - before[0];
+    let delivered = alone.snmp("Udp", "InDatagrams") - before[1];
+    let (sent, received) = (count(&rows[0], "messages_sent"), count(&rows[0], "messages_received"));
+    // Each flow begins with a few datagrams that prove to whom it belongs, and ends with a few that say so.
+    assert!((sent..=sent + 100).contains(&out), "{sent} messages reported, {out} datagrams sent");
+    assert!((received..=received + 100).contains(&delivered), "{received} reported, {delivered} delivered");
+    assert_eq!(count(&rows[0], "lost"), sent - received);
+}
+
+#[test]
+fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
+    let Some(pair) = Pair::new() else { return };
+    if !pair.limit("100mbit", "50ms") {
+        return;
+    }
+    let _daemon = Daemon::start(&pair);
+    let rows = measure(
+        &pair.near,
+        &format!(
+            "{{version: 1, name: witness, {}, tests: {{it: {{workload: tcp_stream, to: far, warmup: 1s, duration: 3s, \
+             socket: {{congestion_control: reno}}}}}}}}",
+            hosts()
+        ),
+    );
+    // A full frame of 1514 bytes (the queue counts the Ethernet header and not the checksum) carries 1448 of payload:
+    // 20 bytes are IP's, 32 are TCP's with its timestamps.
+    let expected = 100e6 * 1448.0 / 1514.0;
+    let reached = number(&rows[0], "throughput_bits_per_s");
+    assert!((reached / expected - 1.0).abs() < 0.01, "{reached} bit/s, where the link allows {expected}");
+}
+
+#[test]
+fn udp_loss_is_what_the_queue_dropped() {
+    let Some(pair) = Pair::new() else { return };
+    // A queue shorter than the socket's send buffer: a longer one would make the sender wait instead of losing anything.
+    if !pair.limit("50mbit", "5ms") {
+        return;
+    }
+    let _daemon = Daemon::start(&pair);
+    let rows = measure(
+        &pair.near,
+        &format!(
+            "{{version: 1, name: witness, {}, tests: {{it: {{workload: udp_stream, to: far, duration: 2s, \
+             message_size: 1400, rate: 80Mbit/s}}}}}}",
+            hosts()
+        ),
+    );
+    let dropped = pair.dropped() + pair.far.snmp("Udp", "RcvbufErrors");
+    let (sent, lost) = (count(&rows[0], "messages_sent"), count(&rows[0], "lost"));
+    assert!(dropped > 1000, "the queue dropped {dropped}: this link did not lose what the test needs it to lose");
+    // The queue may also have dropped what is no message of the window: datagrams that prove whose flow it is, and those
+    // that were on their way when the window was cut.
+    assert!(
+        (lost..=lost + 10).contains(&dropped),
+        "of {sent} messages {lost} are reported lost; the queue dropped {dropped}"
+    );
+    assert_eq!(sent - lost, count(&rows[0], "messages_received"));
+    assert!((number(&rows[0], "loss_ratio") - lost as f64 / sent as f64).abs() < 1e-9);
+}
+
+#[test]
+fn a_slow_receiver_shows_at_the_sender() {
+    let Some(alone) = Namespace::new() else { return };
+    // Small buffers, so that what is in them is small against what is sent.
+    let body = |receive: &str| {
+        format!(
+            "{{version: 1, name: witness, tests: {{it: {{workload: tcp_stream, duration: 1s, receive_size: {receive}, \
+             socket: {{send_buffer: 64KiB, congestion_control: reno}}, remote_socket: {{receive_buffer: 64KiB}}}}}}}}"
+        )
+    };
+    let fast = &measure(&alone, &body("128KiB"))[0];
+    let slow = &measure(&alone, &body("1"))[0];
+    let (fast_sent, slow_sent) = (number(fast, "sent_bits_per_s"), number(slow, "sent_bits_per_s"));
+    assert!(slow_sent < fast_sent / 4.0, "a receiver that reads byte by byte took {slow_sent} of {fast_sent} bit/s");
+    let (sent, received) = (count(slow, "bytes_sent"), count(slow, "bytes_received"));
+    assert!(sent.abs_diff(received) <= MIB, "{sent} sent and {received} received: that much fits no buffer");
+}
+
+#[test]
+fn tcp_info_is_what_ss_shows() {
+    let Some(pair) = Pair::new() else { return };
+    // A queue so short that segments are lost: retransmissions are what is compared.
+    if !pair.limit("50mbit", "4ms") {
+        return;
+    }
+    if Command::new("ss").arg("-V").output().is_err() {
+        println!("skipped: ss is not installed");
+        return;
+    }
+    let _daemon = Daemon::start(&pair);
+    let (_folder, path) = plan(&format!(
+        "{{version: 1, name: witness, {}, tests: {{it: {{workload: tcp_stream, to: far, duration: 2s, cooldown: 2s, \
+         socket: {{congestion_control: reno}}}}}}}}",
+        hosts()
+    ));
+    let run = pair
+        .near
+        .command(PLUMB)
+        .args(["run", "--progress", "never"])
+        .arg(path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The data connection is the one to the data link's address. It is watched until it is gone.
+    let (mut seen, begun) = (Vec::new(), Instant::now());
+    while begun.elapsed() < Duration::from_secs(20) {
+        let text = pair.near.read("ss", &["-Htin", "dst", Pair::FAR]);
+        if !text.contains("retrans") && !seen.is_empty() && text.trim().is_empty() {
+            break;
+        }
+        if text.contains(" reno ") {
+            seen.push(text);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = rows(&output.stdout);
+    let row = rows.iter().find(|r| r["record"] == "iteration" && r["phase"] == "measure").unwrap();
+    let last = seen.last().expect("ss saw the connection");
+    let field = |text: &str, key: &str| {
+        let word = text.split_whitespace().find_map(|w| w.strip_prefix(&format!("{key}:")).map(str::to_owned));
+        word.map(|w| w.rsplit('/').next().unwrap().to_owned())
+    };
+    assert_eq!(row["congestion_control"], "reno");
+    assert_eq!(row["mss_bytes"], field(last, "mss").unwrap());
+    // The measure phase ends about half way: the count lies between the first and the last one that ss showed.
+    let final_count: u64 = field(last, "retrans").map_or(0, |r| r.parse().unwrap());
+    let reported = count(row, "retransmits");
+    assert!(final_count > 0, "nothing was retransmitted on a link that loses segments: {last}");
+    assert!((1..=final_count).contains(&reported), "{reported} reported, ss had {final_count} at the end");
+    let cooldown: u64 = rows
+        .iter()
+        .filter(|r| r["record"] == "iteration" && r["phase"] == "cooldown")
+        .map(|r| count(r, "retransmits"))
+        .sum();
+    assert!(reported + cooldown >= final_count.saturating_sub(3), "{reported} and {cooldown} against {final_count}");
+    let congestion_windows: Vec<u64> = seen.iter().filter_map(|t| field(t, "cwnd")?.parse().ok()).collect();
+    let (smallest, largest) = (congestion_windows.iter().min().unwrap(), congestion_windows.iter().max().unwrap());
+    let segments = count(row, "cwnd_bytes") / count(row, "mss_bytes");
+    assert!(
+        (*smallest..=*largest).contains(&segments),
+        "window of {segments} segments, ss saw {smallest} to {largest}"
+    );
+}
