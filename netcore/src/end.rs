@@ -109,7 +109,7 @@ impl End {
         support::check(spec)?;
         let spec = Arc::new(spec.clone());
         let crew = pattern::crew(&spec, side)?;
-        let meeting = Meeting::prepare(&spec, side, data_ip)?;
+        let meeting = Meeting::prepare(&spec, side, data_ip, &token)?;
         Ok(Self { spec, side, token, meeting, crew, met: Met::default(), counter_log: None })
     }
 

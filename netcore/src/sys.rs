@@ -124,6 +124,51 @@ pub fn get_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io:
     Ok(i32::from_ne_bytes(value))
 }
 
+/// Binds a packet socket to an interface and a frame type.
+pub fn bind_link(socket: &impl AsFd, interface: u32, ethertype: u16) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    // The family's number is a small constant.
+    address.sll_family = u16::try_from(libc::AF_PACKET).map_err(io::Error::other)?;
+    address.sll_protocol = ethertype.to_be();
+    address.sll_ifindex = i32::try_from(interface).map_err(io::Error::other)?;
+    let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).map_err(io::Error::other)?;
+    // SAFETY: the pointer and the length are those of a live sockaddr_ll, which the kernel only reads.
+    unsafe { check(libc::bind(socket.as_fd().as_raw_fd(), (&raw const address).cast(), length)).map(|_| ()) }
+}
+
+/// The hardware address of the interface that a packet socket is bound to.
+pub fn link_address(socket: &impl AsFd) -> io::Result<[u8; 6]> {
+    // SAFETY: all-zero bytes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).map_err(io::Error::other)?;
+    // SAFETY: the pointers are those of live variables, and the kernel writes at most `length` bytes.
+    unsafe {
+        check(libc::getsockname(socket.as_fd().as_raw_fd(), (&raw mut address).cast(), &raw mut length))?;
+    }
+    let bytes = address.sll_addr;
+    if address.sll_halen != 6 {
+        return Err(io::Error::other("its addresses are not Ethernet's"));
+    }
+    Ok([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]])
+}
+
+/// Lets only what a classic BPF program accepts into a socket.
+pub fn attach_filter(socket: &impl AsFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: libc::c_ushort::try_from(program.len()).map_err(io::Error::other)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    let length = libc::socklen_t::try_from(size_of::<libc::sock_fprog>()).map_err(io::Error::other)?;
+    // SAFETY: the structure lives for the length of the call and points to a live slice of `len` steps; the kernel copies
+    // both and writes to neither.
+    unsafe {
+        let value = (&raw const program).cast();
+        let fd = socket.as_fd().as_raw_fd();
+        check(libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, length)).map(|_| ())
+    }
+}
+
 /// Makes a descriptor refer to `/dev/null`: what it referred to is closed, and the number stays taken.
 pub fn lead_nowhere(fd: &impl AsFd) -> io::Result<()> {
     let nowhere = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;

@@ -9,7 +9,7 @@ use crate::{
     measure::{counters::FlowCell, histogram::Tray, sampler::SampledFlow},
     report::{Role, Side},
     spec::{Arrival, Direction, PaceMode, Pattern, Stop, TestSpec, Transport},
-    transport::{Link, icmp},
+    transport::{Link, icmp, link},
 };
 
 /// A thread's place: what it will do and the memory for it.
@@ -91,6 +91,13 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
         Role::Responder => (sizes.response_bytes, several(sizes.request_bytes)),
     };
     let paced = spec.pace.is_some_and(|pace| pace.mode == PaceMode::User);
+    // Requests and responses are sent from where they lie, with the header of a frame before them.
+    let head = if spec.transport == Transport::Link && spec.pattern != Pattern::Stream {
+        link::HEADER_BYTES as u64
+    } else {
+        0
+    };
+    let (send, receive) = (send.saturating_add(head), receive.saturating_add(head));
     let options = &end_spec(spec, side).buffers;
     let kind = match role {
         Role::Requester if spec.pattern == Pattern::Connect => Some("connect"),

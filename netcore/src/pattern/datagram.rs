@@ -20,7 +20,7 @@ use crate::{
     pace::{Pacer, Schedule, Unpaced},
     report::Side,
     spec::{Io, PaceMode},
-    transport::datagram::forget_greetings,
+    transport::{datagram::forget_greetings, link},
 };
 
 /// How long the receiver goes on after the end while datagrams still come.
@@ -37,8 +37,7 @@ fn messages_per_call(worker: &Worker) -> usize {
 
 /// The flags of every call.
 fn flags(worker: &Worker) -> libc::c_int {
-    let spin = if resolve(&worker.spec) == Io::Spin { libc::MSG_DONTWAIT } else { 0 };
-    libc::MSG_NOSIGNAL | spin
+    if resolve(&worker.spec) == Io::Spin { libc::MSG_DONTWAIT } else { 0 }
 }
 
 /// The sending loop.
@@ -54,7 +53,13 @@ pub fn send(worker: &mut Worker) -> Result<(), Fault> {
 fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
     let size = worker.send_buffers.size();
     let per_call = messages_per_call(worker);
-    let mut batch = Batch::new(per_call, size, worker.send_buffers.present());
+    let head = worker.link.header.len();
+    let mut contents = worker.link.header.clone();
+    contents.extend_from_slice(worker.send_buffers.present());
+    if head > 0 {
+        link::prepend(&worker.link.header, &mut contents, size);
+    }
+    let mut batch = Batch::new(per_call, head + size, &contents);
     let (fd, flags) = (worker.link.send.as_raw_fd(), flags(worker));
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
@@ -80,7 +85,7 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
             before_ns = Some(now_ns);
         }
         for (index, number) in (0..wanted).zip(messages..) {
-            sequence::mark(batch.message_mut(index), number, phase, now_ns);
+            sequence::mark(&mut batch.message_mut(index)[head..], number, phase, now_ns);
         }
         let mut first = 0;
         while first < wanted {
@@ -144,7 +149,8 @@ pub fn receive(worker: &mut Worker) -> Result<(), Fault> {
 
 fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), Fault> {
     let size = worker.receive_buffers.size();
-    let mut batch = Batch::new(if resolve(&worker.spec) == Io::Batch { MESSAGES } else { 1 }, size, &[]);
+    let head = worker.link.header.len();
+    let mut batch = Batch::new(if resolve(&worker.spec) == Io::Batch { MESSAGES } else { 1 }, head + size, &[]);
     let (fd, flags) = (worker.link.receive.as_raw_fd(), flags(worker));
     let mut ledger = sequence::Ledger::new();
     let (mut bytes, mut calls) = (0u64, 0u64);
@@ -155,6 +161,7 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
                 let now_ns = monotonic_ns();
                 for index in 0..n {
                     let message = batch.received(index);
+                    let message = if head > 0 { link::message(message) } else { message };
                     bytes += message.len() as u64;
                     ledger.arrive(message, now_ns);
                     if let Some(expected) = expected {

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     sys,
-    transport::{datagram::forget_greetings, icmp},
+    transport::{datagram::forget_greetings, icmp, link},
 };
 
 /// A request in flight.
@@ -159,6 +159,7 @@ fn request_loop<const SPIN: bool, F: Framing>(
     let sizes = worker.spec.sizes;
     let (request_bytes, response_bytes) =
         if F::ALONE { (sizes.message_bytes, sizes.message_bytes) } else { (sizes.request_bytes, sizes.response_bytes) };
+    let head = prepend_header(worker, request_bytes);
     let mask = u64::MAX.checked_shr(64 - F::NUMBER_BITS).unwrap_or(0);
     let mut of_phase = [[0u64; 2]; 4];
     // Oldest first. Answers may overtake each other, so that one from the middle may leave.
@@ -174,7 +175,7 @@ fn request_loop<const SPIN: bool, F: Framing>(
                 now = Instant::now();
                 waited_ns = monotonic_ns().saturating_sub(start_ns);
             }
-            framing.mark(worker.send_buffers.present_mut(), sent);
+            framing.mark(&mut worker.send_buffers.present_mut()[head..], sent);
             if !deliver(worker, &mut errors).map_err(worker.fault("send a request"))? {
                 return Ok(());
             }
@@ -226,7 +227,7 @@ fn request_loop<const SPIN: bool, F: Framing>(
             std::hint::spin_loop();
             continue;
         };
-        let message = &worker.receive_buffers.present()[..n];
+        let message = &worker.receive_buffers.present()[head.min(n)..n];
         let place = framing.read(message).and_then(|number| flights.iter().position(|flight| flight.number == number));
         let Some(flight) = place.and_then(|place| flights.remove(place)) else {
             stray += 1;
@@ -246,6 +247,17 @@ fn request_loop<const SPIN: bool, F: Framing>(
     }
 }
 
+/// Puts the link layer's header before what is sent, where there is one; says how long it is.
+fn prepend_header(worker: &mut Worker, bytes: u64) -> usize {
+    let header = &worker.link.header;
+    if !header.is_empty() {
+        // It was allocated, so that it fits.
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        link::prepend(header, worker.send_buffers.present_mut(), bytes);
+    }
+    header.len()
+}
+
 /// The answering loop.
 pub fn respond<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     forget_greetings(&worker.link);
@@ -257,6 +269,7 @@ pub fn respond<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
 fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     let sizes = worker.spec.sizes;
     let numbered = sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64;
+    let head = prepend_header(worker, sizes.response_bytes);
     let (mut transactions, mut errors) = (0u64, 0u64);
     let mut last = Instant::now();
     loop {
@@ -270,9 +283,9 @@ fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
         if SPIN {
             last = Instant::now();
         }
-        if numbered && n >= NUMBERED_BYTES {
-            let number = &worker.receive_buffers.present()[..NUMBERED_BYTES];
-            worker.send_buffers.present_mut()[..NUMBERED_BYTES].copy_from_slice(number);
+        if numbered && n >= head + NUMBERED_BYTES {
+            let number = &worker.receive_buffers.present()[head..head + NUMBERED_BYTES];
+            worker.send_buffers.present_mut()[head..head + NUMBERED_BYTES].copy_from_slice(number);
         }
         if !deliver(worker, &mut errors).map_err(worker.fault("send a response"))? {
             return Ok(());

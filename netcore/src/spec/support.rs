@@ -34,6 +34,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             | Transport::Udp
             | Transport::UdpLite
             | Transport::UnixDatagram
+            | Transport::Link
             | Transport::Pipe,
         )
         | (Pattern::Ping, Transport::Icmp)
@@ -128,6 +129,17 @@ fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
     if matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LARGEST_UDP {
         return no(key, format!("a UDP datagram carries at most {LARGEST_UDP} bytes, not {largest}"));
     }
+    if spec.transport == Transport::Link {
+        if largest > LARGEST_FRAME {
+            return no(key, format!("a frame carries at most {LARGEST_FRAME} bytes of a message, not {largest}"));
+        }
+        if spec.near.socket.device.is_none() || spec.far.socket.device.is_none() {
+            return no(
+                "socket.device",
+                "a link test needs the interface of each end: socket.device and remote_socket.device",
+            );
+        }
+    }
     if spec.coalesce {
         return no("coalesce", "datagrams keep their boundaries: requests cannot share one");
     }
@@ -162,6 +174,9 @@ const PIPE_BYTES: u64 = 65_536;
 
 /// Payload of the longest UDP datagram over IPv4, bytes.
 const LARGEST_UDP: u64 = 65_507;
+
+/// The longest frame that any interface takes (the loopback's MTU), less what tells the flows apart, bytes.
+const LARGEST_FRAME: u64 = 65_536 - 10;
 
 /// What holds for an offered rate.
 fn pace(spec: &TestSpec) -> Result<(), Unsupported> {

@@ -22,7 +22,7 @@ use super::{
     Deadline, Link,
     address::Address,
     connection::{PREAMBLE_BYTES, flow_of, preamble, set_blocking, wait},
-    options,
+    link, options,
 };
 use crate::{
     end::{EndError, Token},
@@ -77,7 +77,7 @@ pub fn socket(spec: &TestSpec, asked: &SocketOptions, address: &Address, bind: b
 }
 
 /// Bounds every blocking call on the socket.
-fn look_up(socket: &OwnedFd) -> Result<(), EndError> {
+pub fn look_up(socket: &OwnedFd) -> Result<(), EndError> {
     sys::set_receive_timeout(socket, LOOK_UP_US)
         .and_then(|()| sys::set_send_timeout(socket, LOOK_UP_US))
         .map_err(|source| EndError::System { what: "cannot bound the wait of a datagram socket".into(), source })
@@ -160,13 +160,13 @@ pub fn admit(socket: &Arc<OwnedFd>, token: &Token, flow: u32, deadline: &Deadlin
 
 /// Takes away what is left over from knocking and answering, and nothing else. Before the first receive.
 pub fn forget_greetings(link: &Link) {
-    let flags = MsgFlags::MSG_DONTWAIT;
-    let mut start = [0; PREAMBLE_BYTES];
+    let mut bytes = [0; link::HEADER_BYTES + PREAMBLE_BYTES];
+    let start = &mut bytes[..link.header.len() + PREAMBLE_BYTES];
     let fd = link.receive.as_raw_fd();
-    while let Ok(n) = recv(fd, &mut start, flags | MsgFlags::MSG_PEEK) {
-        if n < PREAMBLE_BYTES || !super::connection::is_greeting(&start) {
+    while let Ok(n) = recv(fd, start, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK) {
+        if n < start.len() || !super::connection::is_greeting(&start[link.header.len()..]) {
             return;
         }
-        let _ = recv(fd, &mut start, flags);
+        let _ = recv(fd, start, MsgFlags::MSG_DONTWAIT);
     }
 }

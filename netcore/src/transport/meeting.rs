@@ -11,7 +11,7 @@ use std::{
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind, peer_ip},
-    check_family, connection, datagram, door, icmp, pipe,
+    check_family, connection, datagram, door, icmp, link, pipe,
     scratch::Scratch,
     vsock,
 };
@@ -54,13 +54,13 @@ pub struct Met {
 
 impl Meeting {
     /// Opens the doors at the far end.
-    pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>) -> Result<Self, EndError> {
+    pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: &Token) -> Result<Self, EndError> {
         match side {
             Side::Near => {
                 let scratch = if spec.transport == Transport::UnixDatagram { Some(Scratch::new()?) } else { None };
                 Ok(Self::Comer { data_ip, scratch })
             }
-            Side::Far => listen(spec, data_ip),
+            Side::Far => listen(spec, data_ip, token),
         }
     }
 
@@ -106,7 +106,7 @@ fn doors(spec: &TestSpec) -> u32 {
     if each { spec.flows() } else { 1 }
 }
 
-fn listen(spec: &TestSpec, data_ip: Option<IpAddr>) -> Result<Meeting, EndError> {
+fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Meeting, EndError> {
     let protocol = Protocol::of(spec.transport);
     // Connect tests knock as fast as they can.
     let backlog = if spec.pattern.is_connecting() { 4096 } else { spec.flows().max(16) };
@@ -114,6 +114,14 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>) -> Result<Meeting, EndError>
     let mut sockets = Vec::new();
     if spec.transport == Transport::Icmp {
         // The kernel answers: there is nothing to listen on.
+        return Ok(Meeting::Listener { sockets, endpoints, _scratch: None });
+    }
+    if spec.transport == Transport::Link {
+        for flow in 0..spec.flows() {
+            let (socket, mac) = link::open(spec, &spec.far.socket, token, flow, Side::Far)?;
+            endpoints.mac = Some(mac);
+            sockets.push(Arc::new(socket));
+        }
         return Ok(Meeting::Listener { sockets, endpoints, _scratch: None });
     }
     let scratch = if is_unix(spec) || spec.transport == Transport::Pipe { Some(Scratch::new()?) } else { None };
@@ -187,6 +195,10 @@ fn accept(
         };
         return sockets.iter().zip(&endpoints.paths).zip(0..).map(admit).collect();
     }
+    if let (Transport::Link, Some(own)) = (spec.transport, endpoints.mac) {
+        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| link::admit(socket, own, token, flow, deadline);
+        return sockets.iter().zip(0..).map(admit).collect();
+    }
     if spec.transport.is_datagram() {
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| datagram::admit(socket, token, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
@@ -212,6 +224,13 @@ fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> 
             let ip = goal.endpoints.address.unwrap_or(goal.ip);
             check_family(spec, ip)?;
             return icmp::open(spec, ip, goal.data_ip, flow);
+        }
+        if spec.transport == Transport::Link {
+            let to = goal.endpoints.mac.ok_or_else(|| {
+                EndError::Impossible("the far end did not say what hardware address it has".to_owned())
+            })?;
+            let (socket, own) = link::open(spec, &spec.near.socket, token, flow, Side::Near)?;
+            return link::knock(socket, own, to, token, flow, deadline);
         }
         let to = towards(spec, goal, flow)?;
         if let (Transport::Pipe, Address::Path(path)) = (spec.transport, &to) {

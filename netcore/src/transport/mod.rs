@@ -5,6 +5,7 @@ pub mod connection;
 pub mod datagram;
 pub mod door;
 pub mod icmp;
+pub mod link;
 pub mod meeting;
 pub mod options;
 pub mod pipe;
@@ -44,6 +45,8 @@ pub struct Link {
     pub icmp: Option<icmp::Form>,
     /// Whether the descriptors are a pipe's.
     pub is_pipe: bool,
+    /// What precedes each message on the link layer; empty elsewhere.
+    pub header: Vec<u8>,
     /// Set before blocked threads of a pipe are freed.
     freed: AtomicBool,
 }
@@ -59,7 +62,16 @@ impl Link {
     /// Of two descriptors.
     #[must_use]
     pub fn new(flow: u32, send: Arc<OwnedFd>, receive: Arc<OwnedFd>) -> Self {
-        Self { flow, send, receive, door: None, icmp: None, is_pipe: false, freed: AtomicBool::new(false) }
+        Self {
+            flow,
+            send,
+            receive,
+            door: None,
+            icmp: None,
+            is_pipe: false,
+            header: Vec::new(),
+            freed: AtomicBool::new(false),
+        }
     }
 
     /// Whether the flow's threads are to leave, whatever their last call has given.

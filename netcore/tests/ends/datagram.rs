@@ -215,3 +215,42 @@ fn the_receive_buffer_is_asked_for() {
     let granted = far.options.iter().find(|granted| granted.option == "receive_buffer").unwrap();
     assert_eq!(granted.requested.as_deref(), Some("4194304"));
 }
+
+#[test]
+fn frames_carry_streams_and_requests() {
+    let mut spec = lasting(Pattern::Stream, Transport::Link, 100);
+    assert!(connect(&spec, V4).err().unwrap().to_string().contains("socket.device"));
+    spec.near.socket.device = Some("lo".into());
+    spec.far.socket.device = Some("lo".into());
+    for (bytes, direction) in [(1000, Direction::Bidirectional), (10, Direction::Reverse)] {
+        (spec.sizes.message_bytes, spec.direction, spec.integrity, spec.streams) = (bytes, direction, true, 2);
+        paced(&mut spec, 1000.0);
+        let (near, far) = match connect(&spec, V4) {
+            Ok(ends) => finish(start(ends)),
+            Err(EndError::System { what, source }) => {
+                eprintln!("skipped: {what}: {source}");
+                assert!(what.contains("CAP_NET_RAW"), "{what}");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete));
+        for (a, b) in near.totals.iter().zip(&far.totals) {
+            assert_eq!(a.counts.messages_sent, b.counts.messages_received);
+            assert_eq!(b.counts.messages_sent, a.counts.messages_received);
+            assert_eq!(a.counts.bytes_sent, b.counts.bytes_received);
+            assert!(a.counts.messages_sent + b.counts.messages_sent > 0);
+        }
+    }
+    for bytes in [1, 40] {
+        let mut spec = lasting(Pattern::RequestResponse, Transport::Link, 0);
+        (spec.near.socket.device, spec.far.socket.device) = (Some("lo".into()), Some("lo".into()));
+        (spec.phases.stop, spec.sizes.request_bytes, spec.sizes.response_bytes) =
+            (Stop::AfterTransactions(200), bytes, bytes);
+        let (near, far) = run(&spec, V4);
+        assert_eq!((measured(&near).transactions, sum(&far.totals).transactions), (200, 200));
+    }
+    let mut absent = spec.clone();
+    absent.near.socket.device = Some("nosuch0".into());
+    assert!(connect(&absent, V4).err().unwrap().to_string().contains("`nosuch0`"));
+}

@@ -1,0 +1,243 @@
+//! Ethernet frames of one type on a named interface (`AF_PACKET`): the link layer without IP above it.
+//!
+//! A frame carries, after the Ethernet header, the session (the first four bytes of its token), the flow and the
+//! message's length, since short frames are padded on the wire. A filter in the kernel lets only the flow's own frames
+//! through: on an interface that both ends share, such as the loopback's, not even those that it sends itself.
+
+use std::{
+    os::fd::{AsRawFd, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::{
+    net::if_::if_nametoindex,
+    poll::PollFlags,
+    sys::socket::{MsgFlags, recv, send},
+};
+
+use super::{
+    Deadline, Link,
+    connection::{PREAMBLE_BYTES, flow_of, preamble, set_blocking, wait},
+    datagram::look_up,
+    options,
+};
+use crate::{
+    end::{EndError, Token},
+    measure::nic::NicFacts,
+    report::Side,
+    spec::{SocketOptions, TestSpec},
+    sys,
+};
+
+/// The type of the frames: the first of the two that IEEE 802 leaves to experiments.
+const ETHERTYPE: u16 = 0x88b5;
+
+/// Bytes of the Ethernet header: destination, source, type.
+const ETHERNET_BYTES: usize = 14;
+
+/// Bytes before the message: the Ethernet header, session, flow and length.
+pub const HEADER_BYTES: usize = ETHERNET_BYTES + 4 + 4 + 2;
+
+/// How often the near end knocks until it is answered.
+const KNOCK: Duration = Duration::from_millis(50);
+
+/// A socket on the test's interface that gets the frames of one flow only, and the interface's hardware address.
+pub fn open(
+    spec: &TestSpec,
+    asked: &SocketOptions,
+    token: &Token,
+    flow: u32,
+    side: Side,
+) -> Result<(OwnedFd, [u8; 6]), EndError> {
+    let Some(device) = asked.device.as_deref() else {
+        return Err(EndError::Impossible(
+            "a link test needs the interface of each end: set socket.device and remote_socket.device".to_owned(),
+        ));
+    };
+    let index = if_nametoindex(device).map_err(|error| EndError::System {
+        what: format!("there is no interface `{device}` on this host"),
+        source: error.into(),
+    })?;
+    let largest = largest_message(spec);
+    if let Some(mtu) = NicFacts::named(device).and_then(|facts| facts.mtu_bytes)
+        && largest + (HEADER_BYTES - ETHERNET_BYTES) as u64 > u64::from(mtu)
+    {
+        return Err(EndError::Impossible(format!(
+            "a message of {largest} bytes does not fit a frame of `{device}`: its MTU is {mtu} bytes, {} of which tell the \
+             flows apart",
+            HEADER_BYTES - ETHERNET_BYTES
+        )));
+    }
+    let failed = |what: String| move |source| EndError::System { what, source };
+    // Of protocol 0, so that nothing arrives before the filter is there.
+    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
+        .map_err(failed("no packet socket: it needs CAP_NET_RAW (setcap cap_net_raw+ep, or root)".to_owned()))?;
+    sys::attach_filter(&socket, &filter(token, mark(flow, side, false)))
+        .map_err(failed("cannot filter frames".to_owned()))?;
+    sys::bind_link(&socket, index, ETHERTYPE)
+        .map_err(failed(format!("cannot use the interface `{device}` (is it up?)")))?;
+    let address = sys::link_address(&socket).map_err(failed(format!("`{device}` has no hardware address")))?;
+    let without_device = SocketOptions { device: None, ..asked.clone() };
+    options::apply(&socket, &without_device, spec.transport, false)?;
+    Ok((socket, address))
+}
+
+fn largest_message(spec: &TestSpec) -> u64 {
+    let sizes = &spec.sizes;
+    match spec.pattern {
+        crate::spec::Pattern::Stream => sizes.message_bytes,
+        _ => sizes.request_bytes.max(sizes.response_bytes),
+    }
+}
+
+/// The session's number in its frames.
+fn session(token: &Token) -> [u8; 4] {
+    [token[0], token[1], token[2], token[3]]
+}
+
+/// A flow's number in the frames that one end sends, or that the other end sends to it.
+fn mark(flow: u32, side: Side, sends: bool) -> u32 {
+    if (side == Side::Far) == sends { flow | 1 << 31 } else { flow }
+}
+
+/// Classic BPF: frames of this session and flow, whole; nothing of any other.
+fn filter(token: &Token, flow: u32) -> [libc::sock_filter; 6] {
+    /// BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ | BPF_K, BPF_RET | BPF_K.
+    const LOAD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    [
+        step(LOAD, 0, 0, 14),
+        step(JUMP_IF_EQUAL, 0, 3, u32::from_be_bytes(session(token))),
+        step(LOAD, 0, 0, 18),
+        step(JUMP_IF_EQUAL, 0, 1, flow),
+        step(RETURN, 0, 0, u32::MAX),
+        step(RETURN, 0, 0, 0),
+    ]
+}
+
+/// The header of every frame of a flow but for the message's length.
+fn header(to: [u8; 6], from: [u8; 6], token: &Token, mark: u32) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend(to);
+    header.extend(from);
+    header.extend(ETHERTYPE.to_be_bytes());
+    header.extend(session(token));
+    header.extend(mark.to_be_bytes());
+    header.extend([0, 0]);
+    header
+}
+
+/// Puts the length of the message into a frame's header.
+fn set_length(header: &mut [u8], bytes: usize) {
+    // At most a frame's payload, which is below 2^16.
+    let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+    header[HEADER_BYTES - 2..HEADER_BYTES].copy_from_slice(&bytes.to_be_bytes());
+}
+
+/// The message in a frame that was received, without padding.
+#[inline]
+#[must_use]
+pub fn message(frame: &[u8]) -> &[u8] {
+    let length = frame.get(HEADER_BYTES - 2..HEADER_BYTES).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    frame.get(HEADER_BYTES..HEADER_BYTES + usize::from(length)).unwrap_or_default()
+}
+
+/// A whole frame.
+fn frame(header: &[u8], message: &[u8]) -> Vec<u8> {
+    let mut frame = header.to_vec();
+    set_length(&mut frame, message.len());
+    frame.extend(message);
+    frame
+}
+
+/// Near end: knocks until it is answered.
+pub fn knock(
+    socket: OwnedFd,
+    own: [u8; 6],
+    to: [u8; 6],
+    token: &Token,
+    flow: u32,
+    deadline: &Deadline,
+) -> Result<Link, EndError> {
+    let header = header(to, own, token, mark(flow, Side::Near, true));
+    let hello = frame(&header, &preamble(token, flow));
+    let failed = |error: nix::Error| EndError::System { what: "cannot send frames".to_owned(), source: error.into() };
+    loop {
+        let left = deadline.left();
+        if left.is_zero() {
+            let hint = "no frame came back: are the two interfaces on one link?";
+            return Err(deadline.missed(flow as usize, flow + 1, hint));
+        }
+        send(socket.as_raw_fd(), &hello, MsgFlags::MSG_DONTWAIT).map_err(failed)?;
+        if wait(&socket, PollFlags::POLLIN, KNOCK.min(left))? {
+            let mut answer = [0; HEADER_BYTES + PREAMBLE_BYTES];
+            if let Ok(n) = recv(socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)
+                && flow_of(message(&answer[..n]), token) == Some(flow)
+            {
+                break;
+            }
+        }
+    }
+    finish(socket.into(), header, flow)
+}
+
+/// Far end: waits for the near end's knock and answers.
+pub fn admit(
+    socket: &Arc<OwnedFd>,
+    own: [u8; 6],
+    token: &Token,
+    flow: u32,
+    deadline: &Deadline,
+) -> Result<Link, EndError> {
+    set_blocking(socket, false)?;
+    let peer = loop {
+        if !wait(&**socket, PollFlags::POLLIN, deadline.left())? && deadline.left().is_zero() {
+            let hint = "the peer's frames did not arrive: are the two interfaces on one link?";
+            return Err(deadline.missed(flow as usize, flow + 1, hint));
+        }
+        let mut hello = [0; HEADER_BYTES + PREAMBLE_BYTES];
+        let Ok(n) = recv(socket.as_raw_fd(), &mut hello, MsgFlags::MSG_DONTWAIT) else { continue };
+        if flow_of(message(&hello[..n]), token) == Some(flow) {
+            break [hello[6], hello[7], hello[8], hello[9], hello[10], hello[11]];
+        }
+    };
+    let header = header(peer, own, token, mark(flow, Side::Far, true));
+    let answer = frame(&header, &preamble(token, flow));
+    for _ in 0..3 {
+        // One that cannot be sent is one that is lost: there are others.
+        let _ = send(socket.as_raw_fd(), &answer, MsgFlags::empty());
+    }
+    set_blocking(socket, true)?;
+    finish(socket.clone(), header, flow)
+}
+
+fn finish(socket: Arc<OwnedFd>, header: Vec<u8>, flow: u32) -> Result<Link, EndError> {
+    look_up(&socket)?;
+    Ok(Link { header, ..Link::new(flow, socket.clone(), socket) })
+}
+
+/// Writes a flow's header before a message of `bytes`.
+pub fn prepend(header: &[u8], frame: &mut [u8], bytes: usize) {
+    frame[..HEADER_BYTES].copy_from_slice(header);
+    set_length(frame, bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_not_part_of_the_message() {
+        let token = [9; 16];
+        let header = header([1; 6], [2; 6], &token, 7);
+        let mut padded = frame(&header, b"abc");
+        padded.resize(60, 0);
+        assert_eq!(message(&padded), b"abc");
+        assert_eq!(message(&padded[..HEADER_BYTES + 2]), b"", "cut off");
+        assert_eq!(message(&padded[..10]), b"");
+        assert_eq!(padded[12..14], [0x88, 0xb5]);
+    }
+}
