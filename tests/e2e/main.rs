@@ -4,6 +4,7 @@ mod check_docs;
 mod check_errors;
 mod check_schema;
 mod faults;
+mod migrating;
 mod netns;
 mod plans;
 mod program;

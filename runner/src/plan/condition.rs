@@ -72,7 +72,15 @@ impl KeyKind {
     #[must_use]
     pub fn text(self, number: f64) -> String {
         match self {
-            Self::Rate => format!("{number}bit/s"),
+            Self::Rate => {
+                let steps = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
+                // The largest prefix that leaves a number somebody would write.
+                let (step, unit) = steps
+                    .into_iter()
+                    .find(|(step, _)| number >= *step && (number / step * 1e3).fract() == 0.0)
+                    .unwrap_or((1.0, "bit/s"));
+                format!("{}{unit}", number / step)
+            }
             Self::Time => format!("{number}s"),
             Self::Size | Self::Count | Self::Word => number.to_string(),
         }

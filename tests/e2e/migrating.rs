@@ -1,0 +1,73 @@
+//! Every plan of docs/migrating.md is run, shortened, and measures something.
+
+use std::{path::Path, process::Command};
+
+const HEAD: &str = "version: 1\nname: migrated\nhosts:\n  server: {address: b.lab}\n";
+
+/// The command lines that a block stands for, and the block.
+fn blocks() -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migrating.md");
+    let page = std::fs::read_to_string(path).expect("docs/migrating.md is part of the project");
+    let mut parts = page.split("```yaml\n");
+    let mut before = parts.next().unwrap_or_default().to_owned();
+    let mut blocks = Vec::new();
+    for part in parts {
+        let (block, rest) = part.split_once("```").expect("a block ends");
+        let commands = before.trim_end().rsplit("\n\n").next().unwrap_or_default().to_owned();
+        blocks.push((commands, block.to_owned()));
+        rest.clone_into(&mut before);
+    }
+    blocks
+}
+
+#[test]
+fn every_command_line_is_a_plan_that_runs() {
+    let mut blocks = blocks();
+    let (_, head) = blocks.remove(0);
+    assert_eq!(head, HEAD, "the page shows what its plans begin with");
+    let commands: usize = blocks.iter().map(|(c, _)| c.matches('`').count() / 2).sum();
+    assert!(commands >= 30, "{commands} command lines");
+    let mut wrong = String::new();
+    for (command, block) in blocks {
+        let dir = tempfile::tempdir().expect("a directory");
+        let plan = dir.path().join("plan.yaml");
+        std::fs::write(&plan, format!("{HEAD}{block}")).expect("written");
+        // Short, and with the far end in this process; what stops by a count is short already.
+        let mut args = vec!["--set", "warmup=0s", "--set", "iterations=1", "--set", "to=local"];
+        if block.contains("bytes: ") {
+            args.extend(["--set", "bytes=1MiB"]);
+        } else if !block.contains("transactions: ") {
+            args.extend(["--set", "duration=20ms"]);
+        }
+        if block.contains("factor: ") {
+            args.extend(["--set", "matrix.message_size=[1, 4KiB]"]);
+        }
+        if block.contains("interval: ") {
+            args.extend(["--set", "interval=10ms"]);
+        }
+        let output = Command::new(env!("CARGO_BIN_EXE_plumb"))
+            .args(["run", "--progress", "never"])
+            .args(&args)
+            .arg(&plan)
+            .output()
+            .expect("plumb starts");
+        let rows = String::from_utf8_lossy(&output.stdout);
+        let says = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = rows.lines().collect();
+        let column = |name: &str| lines.first().and_then(|h| h.split(',').position(|c| c == name));
+        let (Some(record), Some(status)) = (column("record"), column("status")) else {
+            wrong = format!("{wrong}\n--- {command}\nno rows: {says}");
+            continue;
+        };
+        let measured = lines
+            .iter()
+            .skip(1)
+            .map(|l| l.split(',').collect::<Vec<_>>())
+            .filter(|c| c.get(record) == Some(&"iteration"));
+        let good = measured.clone().filter(|c| c.get(status) == Some(&"ok")).count();
+        if !output.status.success() || good == 0 || good != measured.count() {
+            wrong = format!("{wrong}\n--- {command}\nexit {:?}, {good} good rows: {says}", output.status.code());
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
