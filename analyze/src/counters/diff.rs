@@ -330,7 +330,10 @@ impl<'a> Pairs<'a> {
 
 /// Adds up the parts of counters: CPUs (unless `per_cpu`) and, with `queues`, the queues of a device.
 #[must_use]
-pub fn folded<'a>(changes: &[Change<'a>], per_cpu: bool, queues: bool) -> Vec<Change<'a>> {
+pub fn folded<'c, 'a>(changes: &'c [Change<'a>], per_cpu: bool, queues: bool) -> Cow<'c, [Change<'a>]> {
+    if !queues && (per_cpu || changes.iter().all(|c| c.cpu.is_none())) {
+        return Cow::Borrowed(changes);
+    }
     let mut out: Vec<Change<'a>> = Vec::with_capacity(changes.len());
     let mut sums: HashMap<(&'a str, Option<u32>, String), usize> = HashMap::new();
     for change in changes {
@@ -355,7 +358,7 @@ pub fn folded<'a>(changes: &[Change<'a>], per_cpu: bool, queues: bool) -> Vec<Ch
             std::collections::hash_map::Entry::Occupied(at) => add(&mut out[*at.get()], &change),
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 /// A sum is known only where every part of it is.

@@ -350,10 +350,10 @@ impl<'s> Sink<'s> {
                 if first {
                     writeln!(page, "{}", render::HEADER.join(","))?;
                 }
-                render::csv(page, &self.host(), &self.folded(&changes), self.wanted, elapsed)?;
+                render::csv(page, after.format, &self.host(), &self.folded(&changes), self.wanted, elapsed)?;
             }
             Out::Json => {
-                let rows = render::objects(&self.host(), &self.folded(&changes), self.wanted, elapsed);
+                let rows = render::objects(after.format, &self.host(), &self.folded(&changes), self.wanted, elapsed);
                 self.objects.extend(rows);
             }
         }
@@ -363,7 +363,7 @@ impl<'s> Sink<'s> {
         Ok(())
     }
 
-    fn folded(&self, changes: &[Change<'s>]) -> Vec<Change<'s>> {
+    fn folded<'c>(&self, changes: &'c [Change<'s>]) -> std::borrow::Cow<'c, [Change<'s>]> {
         diff::folded(changes, self.args.per_cpu, self.args.sum_queues)
     }
 
