@@ -3,6 +3,7 @@
 mod check_docs;
 mod check_errors;
 mod check_schema;
+mod counters;
 mod faults;
 mod migrating;
 mod netns;

@@ -271,7 +271,9 @@ type Identity<'k> = (u32, Option<u32>, Cow<'k, str>);
 
 impl<'a> Pairs<'a> {
     fn new(before: &'a Snapshot<'a>, after: &'a Snapshot<'a>) -> Self {
-        let find = |name: &String| before.sources.iter().position(|s| s == name).and_then(|at| u32::try_from(at).ok());
+        let places: HashMap<&str, usize> =
+            before.sources.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+        let find = |name: &String| places.get(name.as_str()).and_then(|at| u32::try_from(*at).ok());
         Self { before, after, sources: after.sources.iter().map(find).collect() }
     }
 

@@ -22,6 +22,7 @@ mod prose;
 mod tests;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use crate::error::{Error, Place};
 
@@ -251,21 +252,25 @@ struct Builder<'a> {
     text: &'a str,
     default_source: String,
     sources: Vec<String>,
+    /// Where each source is in `sources`: a file can have very many interfaces.
+    places: HashMap<String, u32>,
     counters: Vec<Counter<'a>>,
 }
 
 impl<'a> Builder<'a> {
     /// The index of a source, made where it is new. Sources come in runs, so the last is looked at first.
     fn source(&mut self, name: &str) -> u32 {
-        let at = if self.sources.last().is_some_and(|s| s == name) {
-            self.sources.len() - 1
-        } else if let Some(at) = self.sources.iter().position(|s| s == name) {
-            at
-        } else {
-            self.sources.push(name.to_owned());
-            self.sources.len() - 1
-        };
-        u32::try_from(at).unwrap_or(u32::MAX)
+        let last = self.sources.len().saturating_sub(1);
+        if self.sources.last().is_some_and(|s| s == name) {
+            return u32::try_from(last).unwrap_or(u32::MAX);
+        }
+        if let Some(at) = self.places.get(name) {
+            return *at;
+        }
+        let at = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
+        self.sources.push(name.to_owned());
+        self.places.insert(name.to_owned(), at);
+        at
     }
 
     fn default_source(&mut self) -> u32 {
@@ -335,7 +340,7 @@ impl<'a> Snapshot<'a> {
         }
         let format = options.format.unwrap_or_else(|| detect::detect(text));
         let default_source = options.source.clone().unwrap_or_else(|| format.name().to_owned());
-        let mut b = Builder { text, default_source, sources: Vec::new(), counters: Vec::new() };
+        let mut b = Builder { text, default_source, sources: Vec::new(), places: HashMap::new(), counters: Vec::new() };
         match format {
             Format::NetstatS | Format::Text => {
                 prose::read(&mut b, format == Format::NetstatS);

@@ -248,6 +248,19 @@ fn json_by_path_and_name() {
 }
 
 #[test]
+fn many_interfaces_are_found_by_name() {
+    // Were each looked for among all others, this would take minutes.
+    let nics = |add: u64| {
+        let one = |i: u64| format!("{{\"ifname\":\"eth{i}\",\"stats64\":{{\"rx\":{{\"bytes\":{}}}}}}}", i * 9 + add);
+        format!("[{}]", (0..40_000).map(one).collect::<Vec<_>>().join(","))
+    };
+    with((&nics(0), &nics(7)), |_, c| {
+        assert_eq!(c.len(), 40_000);
+        assert!(c.iter().all(|c| c.delta == Some(Delta::Whole(7))));
+    });
+}
+
+#[test]
 fn openmetrics_by_series() {
     let before = "# TYPE http_requests counter\nhttp_requests_total{code=\"200\",method=\"get\"} 1027 1395066363000\n\
                   # TYPE temperature gauge\ntemperature 20.5\n\
