@@ -100,6 +100,7 @@ pub struct End {
     /// The buffers of each thread, made before the connections so that nothing is allocated after.
     crew: Vec<pattern::Place>,
     met: Met,
+    nic: Option<NicFacts>,
     counter_log: Option<CounterLog>,
 }
 
@@ -110,7 +111,7 @@ impl End {
         let spec = Arc::new(spec.clone());
         let crew = pattern::crew(&spec, side)?;
         let meeting = Meeting::prepare(&spec, side, data_ip, &token)?;
-        Ok(Self { spec, side, token, meeting, crew, met: Met::default(), counter_log: None })
+        Ok(Self { spec, side, token, meeting, crew, met: Met::default(), nic: None, counter_log: None })
     }
 
     /// What the near end must connect to. Empty at the near end.
@@ -123,10 +124,8 @@ impl End {
     /// accepts until every flow has proven the token; strangers are dropped. Both bounded by `deadline`.
     pub fn connect(&mut self, peer: Option<(IpAddr, &Endpoints)>, deadline: Duration) -> Result<(), EndError> {
         self.met = self.meeting.meet(&self.spec, &self.token, peer, deadline)?;
-        let wants_interface = self.spec.collect.nic;
-        let peer = self.met.peer.filter(|_| wants_interface);
-        let interface = peer.and_then(NicFacts::towards).map(|facts| facts.name);
-        self.counter_log = CounterLog::new(&self.spec.collect, interface);
+        self.nic = self.met.peer.and_then(NicFacts::towards);
+        self.counter_log = CounterLog::new(&self.spec.collect, self.nic.as_ref().map(|nic| nic.name.clone()));
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.rest(Span::Before);
         }
@@ -136,7 +135,7 @@ impl End {
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`
     /// ([`crate::measure::clock::monotonic_ns`]). `on_interval` is called from the sampler's thread after each interval.
     pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
-        let Self { spec, side, meeting, crew, met, counter_log, .. } = self;
+        let Self { spec, side, meeting, crew, met, nic, counter_log, .. } = self;
         let flows = spec.flows() as usize;
         let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
         if met.links.len() != flows && !answered_by_the_kernel {
@@ -200,7 +199,8 @@ impl End {
         };
         let (report_to, report) = mpsc::channel();
         let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
-        let conclusion = Conclusion { spec, side, threads, links: met.links, v6: met.v6, granted, meeting, time_wait };
+        let conclusion =
+            Conclusion { spec, side, threads, links: met.links, v6: met.v6, granted, meeting, nic, time_wait };
         let run = {
             let reported = Reported(watch.clone());
             move || {
@@ -224,13 +224,14 @@ struct Conclusion {
     granted: Vec<Granted>,
     /// Kept until here: what the far end listens on, or has put into the file system, goes with the end.
     meeting: Meeting,
+    nic: Option<NicFacts>,
     /// Connections in TIME_WAIT before the load, for the connect patterns.
     time_wait: Option<u64>,
 }
 
 impl Conclusion {
     fn report(self, sampled: Sampled) -> SideReport {
-        let Self { spec, side, threads, links, v6, granted: mut options, meeting, time_wait } = self;
+        let Self { spec, side, threads, links, v6, granted: mut options, meeting, nic, time_wait } = self;
         for link in &links {
             let end = options.partition_point(|granted| granted.flow <= link.flow);
             let start = options.partition_point(|granted| granted.flow < link.flow);
@@ -254,6 +255,7 @@ impl Conclusion {
             intervals,
             totals,
             options,
+            nic,
             counters,
             wall_start_ns,
             monotonic_start_ns,
@@ -334,6 +336,7 @@ impl Running {
             intervals: Vec::new(),
             totals: Vec::new(),
             options: Vec::new(),
+            nic: None,
             counters: Vec::new(),
             wall_start_ns: 0,
             monotonic_start_ns: 0,

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::measure::nic::NicFacts;
+
 /// Which end of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -317,6 +319,8 @@ pub struct SideReport {
     pub totals: Vec<FlowWindow>,
     /// Socket options, asked for and granted.
     pub options: Vec<Granted>,
+    /// The interface by which packets to the other end leave, where the transport has one.
+    pub nic: Option<NicFacts>,
     /// Counters of the kernel and its interfaces, as far as they were asked for.
     pub counters: Vec<CounterWindow>,
     /// Wall clock at the measure phase's start, Unix nanoseconds.

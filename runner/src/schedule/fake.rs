@@ -49,6 +49,7 @@ pub fn report(side: Side, phases: Vec<Window>) -> SideReport {
         intervals: Vec::new(),
         totals: Vec::new(),
         options: Vec::new(),
+        nic: None,
         counters: Vec::new(),
         wall_start_ns: 0,
         monotonic_start_ns: 0,

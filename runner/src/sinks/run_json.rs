@@ -9,7 +9,7 @@ use std::{
 
 use netcore::{
     control::clock::ClockOffset,
-    measure::host::HostFacts,
+    measure::{host::HostFacts, nic::NicFacts},
     report::{Granted, SideReport},
     spec::TestSpec,
 };
@@ -112,6 +112,12 @@ pub struct CaseRecord {
     pub near_options: Vec<Granted>,
     /// Socket options of the far end.
     pub far_options: Vec<Granted>,
+    /// The interface that the near end's packets used; absent for transports that use none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near_nic: Option<NicFacts>,
+    /// The far end's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far_nic: Option<NicFacts>,
     /// What the ends want known.
     pub notes: Vec<String>,
 }
@@ -150,6 +156,8 @@ impl RunJson {
                 spec: member.spec.clone(),
                 near_options: reports.near.options.clone(),
                 far_options: reports.far.options.clone(),
+                near_nic: reports.near.nic.clone(),
+                far_nic: reports.far.nic.clone(),
                 notes,
             };
             self.facts.cases.insert(key, record);
