@@ -14,7 +14,7 @@ mod session;
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    os::fd::AsFd,
+    os::fd::{AsFd, AsRawFd},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -22,6 +22,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use nix::sys::socket::{Shutdown, shutdown};
 
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use listen::{Listen, listen};
@@ -253,9 +255,19 @@ impl Daemon {
     }
 
     /// Serves until `stop` is raised, then lets running tests finish; raised twice, it ends them. Returns when every
-    /// session has ended.
+    /// session has ended; a daemon serves once.
     pub fn run(&self, stop: &StopFlag) -> Result<(), DaemonError> {
-        netns::within(self.shared.config.netns.as_deref(), || thread::scope(|scope| self.accept_all(scope, stop)))?
+        netns::within(self.shared.config.netns.as_deref(), || {
+            thread::scope(|scope| {
+                let accepted = self.accept_all(scope, stop);
+                // While tests finish, newcomers are refused and not left waiting, and another daemon may take the port.
+                for listener in &self.listeners {
+                    // There is nobody to tell if it fails, and no harm in it.
+                    let _ = shutdown(listener.as_raw_fd(), Shutdown::Both);
+                }
+                accepted
+            })
+        })?
     }
 
     fn accept_all<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stop: &StopFlag) -> Result<(), DaemonError> {

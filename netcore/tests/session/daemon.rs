@@ -170,10 +170,15 @@ fn an_orderly_stop_lets_the_running_test_finish_and_closes_the_others() {
     let mut served = Served::new(Config::default());
     let mut idle = served.connect();
     let mut busy = served.connect();
-    let running = busy.prepare(&stream(300), &DataAddresses::default()).unwrap().start(None).unwrap();
+    let running = busy.prepare(&stream(1000), &DataAddresses::default()).unwrap().start(None).unwrap();
     // The daemon reads the start before it hears of the stop.
     std::thread::sleep(Duration::from_millis(100));
     served.stop.request();
+    // Newcomers are refused at once, and the port is free for the next daemon, while the test still runs.
+    eventually("newcomers are refused", || {
+        matches!(Session::connect(&served.target()), Err(ClientError::Connect { .. }))
+    });
+    drop(std::net::TcpListener::bind(served.address).unwrap());
     let outcome = running.wait(&mut (), &nobody_stops()).unwrap();
     assert_eq!((outcome.near.ending, outcome.far.ending), (Ending::Complete, Ending::Complete));
     served.join();
