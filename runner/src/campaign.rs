@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Exit},
     gate::{self, Verdicts},
     hosts::Hosts,
-    plan::{Format, Plan, case::Endpoint},
+    plan::{Format, Plan, case::Endpoint, model::PlotKind},
     schedule::{
         from_plan,
         run::{self, Finished, Measured, RowSink, Settings},
@@ -22,10 +22,14 @@ use crate::{
     },
     signals::Interrupts,
     sinks::{
+        ci::{self, CaseResult},
+        counters::CounterSink,
         csv::CsvSink,
+        files::Files,
         notes::Notes,
+        plots,
         progress::Progress,
-        run_json::{self, PlanFacts, RunFacts, RunJson},
+        run_json::{PlanFacts, RunFacts, RunJson},
         table,
     },
     style,
@@ -36,6 +40,8 @@ use crate::{
 pub struct Options {
     /// File for the rows.
     pub output: Option<PathBuf>,
+    /// File for JUnit XML.
+    pub junit: Option<PathBuf>,
     /// Whether rows go to standard output.
     pub stdout_rows: bool,
     /// Key for daemons that the plan names none for.
@@ -50,9 +56,11 @@ pub struct Options {
 pub struct Outcome {
     summaries: Vec<(Pattern, Row)>,
     verdicts: Verdicts,
+    cases: Vec<CaseResult>,
     notes: Vec<String>,
     failed: bool,
-    kept: bool,
+    /// Where the rows are.
+    kept: Option<PathBuf>,
     /// Whether the reader of the rows went away: then nothing is missing to anybody.
     closed: bool,
 }
@@ -72,11 +80,14 @@ pub fn run(
             axis_paths.push(path.clone());
         }
     }
-    let csv = match &options.output {
+    let files = Files::of(plans, options.output.as_deref(), options.junit.as_deref(), None, &run_id)?;
+    files.keep_plans(plans)?;
+    let csv = match &files.results {
         Some(path) => Some(CsvSink::create(path, &axis_paths)?),
         None if options.stdout_rows => Some(CsvSink::stdout(&axis_paths)?),
         None => None,
     };
+    let intervals = files.intervals.as_ref().map(|path| CsvSink::create(path, &axis_paths)).transpose()?;
     let facts = RunFacts {
         results_version: schemas::publish::RESULTS_VERSION,
         run_id: run_id.clone(),
@@ -91,15 +102,18 @@ pub fn run(
     };
     let mut sinks = Sinks {
         csv,
-        record: RunJson::new(facts, options.output.as_deref().map(run_json::beside)),
+        intervals,
+        counters: files.counters.as_deref().map(CounterSink::new),
+        record: RunJson::new(facts, files.run_json.clone()),
         notes: Notes::default(),
     };
     let mut outcome = Outcome {
         summaries: Vec::new(),
         verdicts: Verdicts::default(),
+        cases: Vec::new(),
         notes: Vec::new(),
         failed: false,
-        kept: options.output.is_some(),
+        kept: files.results.clone(),
         closed: false,
     };
     let shared = Shared { run_id, seed: id.as_u64_pair().1, axis_paths, options, interrupts };
@@ -111,7 +125,15 @@ pub fn run(
                 let pattern = step.members.get(*member).or(step.members.first()).map(|m| m.spec.pattern);
                 outcome.summaries.push((pattern.unwrap_or(Pattern::Stream), row.clone()));
             }
-            outcome.verdicts.add(gate::judge(plan, case, step, finished));
+            let verdicts = gate::judge(plan, case, step, finished);
+            outcome.cases.push(CaseResult {
+                test: case.test.to_string(),
+                case: case.name.clone(),
+                failed: finished.failed.as_ref().map(|f| f.message.clone()),
+                skipped: finished.skipped.clone().filter(|_| finished.done == 0),
+                verdicts: verdicts.rows().to_vec(),
+            });
+            outcome.verdicts.add(verdicts);
         }
     }
     progress.clear();
@@ -120,11 +142,44 @@ pub fn run(
     sinks.record.write()?;
     outcome.closed = sinks.is_closed();
     outcome.notes = sinks.notes.of_run(&sinks.record.facts.hosts);
-    if let Some(path) = options.output.as_deref().filter(|_| !outcome.verdicts.rows().is_empty()) {
-        let path = path.with_extension("verdicts.csv");
-        outcome.verdicts.write_csv(&path)?;
-    }
+    leave(plans, &files, &outcome, progress)?;
     Ok(outcome)
+}
+
+/// Writes what is made from the results when all is measured.
+fn leave(plans: &[Plan], files: &Files, outcome: &Outcome, progress: &Progress) -> Result<(), Error> {
+    let names: Vec<&str> = plans.iter().map(|p| p.name.as_str()).collect();
+    let name = names.join(" ");
+    if let Some(path) = files.verdicts.as_deref().filter(|_| !outcome.verdicts.rows().is_empty()) {
+        outcome.verdicts.write_csv(path)?;
+    }
+    if let Some(path) = &files.junit {
+        ci::junit(path, &name, &outcome.cases)?;
+    }
+    let mut table = Vec::new();
+    table::summary(&outcome.summaries).markdown(&mut table).map_err(Error::output("the summary"))?;
+    let text = ci::markdown(&name, &String::from_utf8_lossy(&table), outcome.verdicts.rows(), &outcome.notes)?;
+    ci::write_markdown(files.markdown.as_ref(), &text)?;
+    if files.annotations {
+        progress.plain(ci::annotations(&outcome.cases).trim_end());
+    }
+    match &files.results {
+        Some(results) => {
+            for (plot, file) in &files.plots {
+                // Time series are drawn from intervals, wherever those are.
+                let table = files.intervals.as_ref().filter(|_| plot.kind == PlotKind::Timeseries).unwrap_or(results);
+                // Rows are what was asked for; a picture that cannot be drawn of them takes nothing from them.
+                if let Err(e) = plots::draw(plot, table, file) {
+                    progress.warn(&e.to_string());
+                }
+            }
+        }
+        None if !files.plots.is_empty() => {
+            progress.note("the plan's pictures are drawn from kept rows: add -o results.csv, or set output.dir");
+        }
+        None => {}
+    }
+    Ok(())
 }
 
 /// What every plan of a run shares.
@@ -195,21 +250,32 @@ fn now() -> String {
 /// Rows to the table, what the ends say about themselves to the record.
 struct Sinks {
     csv: Option<CsvSink>,
+    /// Interval rows, where they have a table of their own.
+    intervals: Option<CsvSink>,
+    counters: Option<CounterSink>,
     record: RunJson,
     notes: Notes,
 }
 
 impl RowSink for Sinks {
     fn row(&mut self, row: &Row) -> Result<(), Error> {
-        match &mut self.csv {
+        let csv = match &mut self.intervals {
+            Some(intervals) if row.record.as_deref() == Some("interval") => Some(intervals),
+            _ => self.csv.as_mut(),
+        };
+        match csv {
             Some(csv) => csv.row(row),
             None => Ok(()),
         }
     }
 
-    fn reports(&mut self, step: &Step, _: u32, measured: &Measured) {
+    fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
         self.record.keep(step, measured);
         self.notes.keep(measured);
+        match &mut self.counters {
+            Some(counters) => counters.keep(step, iteration, measured),
+            None => Ok(()),
+        }
     }
 
     fn is_closed(&self) -> bool {
@@ -222,11 +288,12 @@ impl Outcome {
     pub fn write_summary(&self, out: &mut dyn Write) -> Result<(), Error> {
         self.write_results(out).map_err(Error::output("standard output"))?;
         self.verdicts.write_table(out)?;
-        let hint = "rows not kept: add -o results.csv, or pipe them into a filter";
-        if !self.kept && !self.summaries.is_empty() {
-            writeln!(out, "{hint}").map_err(Error::output("standard output"))?;
+        let fault = || Error::output("standard output");
+        match &self.kept {
+            Some(path) => writeln!(out, "rows: {}", path.display()).map_err(fault()),
+            None if self.summaries.is_empty() => Ok(()),
+            None => writeln!(out, "rows not kept: add -o results.csv, or pipe them into a filter").map_err(fault()),
         }
-        Ok(())
     }
 
     fn write_results(&self, out: &mut dyn Write) -> io::Result<()> {

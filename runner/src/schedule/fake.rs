@@ -118,7 +118,9 @@ impl RowSink for Rows {
         Ok(())
     }
 
-    fn reports(&mut self, _: &Step, _: u32, _: &Measured) {}
+    fn reports(&mut self, _: &Step, _: u32, _: &Measured) -> Result<(), Error> {
+        Ok(())
+    }
 
     fn is_closed(&self) -> bool {
         false

@@ -15,7 +15,7 @@ use netcore::{
 use schemas::{columns::Row, metrics::METRICS};
 
 use super::{
-    confidence::Samples,
+    confidence::{Policy, Samples},
     order,
     rows::{
         self,
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    plan::model::Order,
+    plan::{measures, model::Order},
     sinks::progress::{Position, Progress},
 };
 
@@ -86,7 +86,7 @@ pub trait RowSink {
     /// Takes a row as soon as it is known.
     fn row(&mut self, row: &Row) -> Result<(), Error>;
     /// Takes what the ends said about themselves in an iteration.
-    fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured);
+    fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error>;
     /// Whether nobody reads any more, so that going on is of no use.
     fn is_closed(&self) -> bool;
 }
@@ -113,6 +113,8 @@ pub struct Finished {
 
 struct State {
     samples: Samples,
+    /// The headline of each member and way by itself, for its own summary row.
+    own: BTreeMap<(usize, Way), Samples>,
     done: u32,
     open: bool,
     failed: Option<Fault>,
@@ -170,6 +172,7 @@ impl State {
     fn new(step: &Step) -> Self {
         Self {
             samples: Samples::new(step.policy.clone()),
+            own: BTreeMap::new(),
             done: 0,
             open: true,
             failed: None,
@@ -272,13 +275,15 @@ impl Run<'_> {
             self.sink.row(&row)?;
             measured_rows.push((step.members.len(), Way::Both, row));
         }
-        self.sink.reports(step, iteration, measured);
+        self.sink.reports(step, iteration, measured)?;
         let state = &mut self.states[i];
         // The headline: the total of a group, or both directions together where there are two.
         if let Some((_, _, row)) = measured_rows.iter().max_by_key(|(m, way, _)| (*m, *way)) {
             state.samples.push(row);
         }
         for (m, way, row) in measured_rows {
+            let own = || Samples::new(own_policy(step, m));
+            state.own.entry((m, way)).or_insert_with(own).push(&row);
             state.values.entry((m, way)).or_default().push(values(&row));
             state.summaries.entry((m, way)).or_default().push(&row);
         }
@@ -350,7 +355,7 @@ impl Run<'_> {
         let mut rows = Vec::new();
         for ((m, way), summary) in &state.summaries {
             let Some(mut row) = summary.row() else { continue };
-            confidence_cells(&mut row, state);
+            confidence_cells(&mut row, state.own.get(&(*m, *way)).unwrap_or(&state.samples));
             if let Some(fault) = &state.failed {
                 row.status = Some(if fault.timeout { "timeout" } else { "failed" }.into());
                 row.error = Some(fault.message.clone());
@@ -501,14 +506,24 @@ fn blank(member: &Member, record: &str, status: &str, error: &str) -> Row {
     row
 }
 
-fn confidence_cells(row: &mut Row, state: &State) {
-    let policy = state.samples.policy();
+/// What a member's own summary row is about: the case's metrics, or in a group its own headline, which promised nothing.
+fn own_policy(step: &Step, member: usize) -> Policy {
+    match step.members.get(member) {
+        Some(one) if step.group.is_some() => {
+            Policy { margin: None, metrics: vec![measures::headline(&one.spec)], ..step.policy.clone() }
+        }
+        _ => step.policy.clone(),
+    }
+}
+
+fn confidence_cells(row: &mut Row, samples: &Samples) {
+    let policy = samples.policy();
     row.confidence_level = Some(policy.level);
-    row.margin_ratio = state.samples.worst_margin();
+    row.margin_ratio = samples.worst_margin();
     row.margin_goal_ratio = policy.margin;
-    row.confident = state.samples.confident();
-    row.stddev = state.samples.stddev();
-    row.drift_ratio = state.samples.drift_ratio();
+    row.confident = samples.confident();
+    row.stddev = samples.stddev();
+    row.drift_ratio = samples.drift_ratio();
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 //! Where results go.
 //!
-//! - [`csv`]: the results table
-//! - [`notes`]: what to know about the numbers
+//! - [`files`]: which files a run leaves behind
+//! - [`csv`]: the results table; [`counters`]: the kernels' counters
+//! - [`run_json`]: what the tables do not hold
+//! - [`ci`]: JUnit, Markdown, annotations; [`plots`]: pictures
 //! - [`progress`]: what a person sees while it runs
-//! - [`run_json`]: what the table does not hold
-//! - [`table`]: the summary at the end
+//! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers
 
+pub mod ci;
+pub mod counters;
 pub mod csv;
+pub mod files;
 pub mod notes;
+pub mod plots;
 pub mod progress;
 pub mod run_json;
 pub mod table;

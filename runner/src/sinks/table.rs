@@ -72,6 +72,24 @@ impl Table {
     }
 }
 
+impl Table {
+    /// The same in Markdown.
+    pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
+        let line = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|c| c.replace('|', "\\|")).collect();
+            format!("| {} |", cells.join(" | "))
+        };
+        writeln!(out, "{}", line(&self.head))?;
+        let rule: Vec<String> =
+            (0..self.head.len()).map(|i| if self.right.contains(&i) { "--:" } else { "---" }.to_owned()).collect();
+        writeln!(out, "{}", line(&rule))?;
+        for (_, cells) in &self.lines {
+            writeln!(out, "{}", line(cells))?;
+        }
+        Ok(())
+    }
+}
+
 /// The summary of a run: a line per summary row.
 #[must_use]
 pub fn summary(rows: &[(Pattern, Row)]) -> Table {

@@ -1,0 +1,213 @@
+//! What a CI system wants: JUnit XML, a summary in Markdown, annotations on the plan's own lines.
+
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use analyze::{
+    filters::verdicts::{self, Format},
+    judge::VerdictRow,
+};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::run_json::replace;
+use crate::{
+    error::Error,
+    plan::{diagnostics::github_annotation, source::Place},
+};
+
+/// GitHub shows about ten annotations of a kind per step; the rest is in the summary.
+const MOST_ANNOTATIONS: usize = 10;
+
+/// A case as CI systems see it.
+#[derive(Clone, Debug)]
+pub struct CaseResult {
+    /// The test it belongs to.
+    pub test: String,
+    /// Its name.
+    pub case: String,
+    /// Why it could not be measured.
+    pub failed: Option<String>,
+    /// Why it was not run.
+    pub skipped: Option<String>,
+    /// What was judged of it.
+    pub verdicts: Vec<VerdictRow>,
+}
+
+/// Writes JUnit XML: a suite per test; in it a case per assertion, or one per case where nothing is asserted.
+pub fn junit(path: &Path, name: &str, cases: &[CaseResult]) -> Result<(), Error> {
+    let fault = || Error::output(path.display());
+    let mut report = Report::new(name);
+    let mut tests: Vec<&str> = cases.iter().map(|c| c.test.as_str()).collect();
+    tests.dedup();
+    for test in tests {
+        let mut suite = TestSuite::new(test);
+        for case in cases.iter().filter(|c| c.test == test) {
+            suite.add_test_cases(junit_cases(case));
+        }
+        report.add_test_suite(suite);
+    }
+    let text = report.to_string().map_err(|e| fault()(std::io::Error::other(e)))?;
+    replace(path, text.as_bytes()).map_err(fault())
+}
+
+fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
+    let make = |name: String, status| {
+        let mut made = TestCase::new(name, status);
+        made.set_classname(&*case.test);
+        made
+    };
+    if let Some(reason) = &case.skipped {
+        let mut status = TestCaseStatus::skipped();
+        status.set_message(&**reason);
+        return vec![make(case.case.clone(), status)];
+    }
+    if let Some(reason) = &case.failed {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_message(&**reason);
+        return vec![make(case.case.clone(), status)];
+    }
+    if case.verdicts.is_empty() {
+        return vec![make(case.case.clone(), TestCaseStatus::success())];
+    }
+    let of = |v: &VerdictRow| {
+        let status = match (v.verdict.as_str(), v.severity.as_str()) {
+            ("fail", "error") => {
+                let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                status.set_message(sentence(v));
+                status.set_description(format!("{}:{}", v.file, v.line.unwrap_or(0)));
+                status
+            }
+            ("inconclusive", _) => {
+                let mut status = TestCaseStatus::skipped();
+                status.set_message(format!("inconclusive: {}", v.note));
+                status
+            }
+            _ => TestCaseStatus::success(),
+        };
+        make(format!("{}: {}", v.case, v.assertion), status)
+    };
+    case.verdicts.iter().map(of).collect()
+}
+
+/// `bulk: throughput >= 9Gbit/s does not hold: 8.1 Gbit/s`
+fn sentence(v: &VerdictRow) -> String {
+    let observed = match (schemas::metrics::find(&v.metric), v.observed) {
+        (Some(metric), Some(value)) => schemas::units::human(metric.unit, value),
+        _ => "no sample".to_owned(),
+    };
+    let note = if v.note.is_empty() { String::new() } else { format!(" ({})", v.note) };
+    format!("{}: {} does not hold: {observed}{note}", v.case, v.assertion)
+}
+
+/// The summary in Markdown: results, verdicts, notes.
+pub fn markdown(name: &str, summary: &str, rows: &[VerdictRow], notes: &[String]) -> Result<String, Error> {
+    let mut text = format!("## {name}\n\n{summary}\n");
+    if !rows.is_empty() {
+        let mut table = Vec::new();
+        verdicts::write(rows, Format::Md, &mut table)?;
+        text.push_str(&String::from_utf8_lossy(&table));
+        text.push('\n');
+    }
+    for note in notes {
+        text.push_str("- ");
+        text.push_str(note);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// Writes the summary to its file, and appends it to what GitHub shows of the step.
+pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
+    if let Some(path) = path {
+        replace(path, text.as_bytes()).map_err(Error::output(path.display()))?;
+    }
+    if let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").map(PathBuf::from) {
+        let fault = || Error::output(path.display());
+        let mut file = OpenOptions::new().append(true).create(true).open(&path).map_err(fault())?;
+        file.write_all(text.as_bytes()).map_err(fault())?;
+    }
+    Ok(())
+}
+
+/// GitHub workflow commands for what failed, errors before warnings.
+#[must_use]
+pub fn annotations(cases: &[CaseResult]) -> String {
+    let mut all: Vec<(&str, Option<Place>, String)> = Vec::new();
+    for case in cases {
+        for v in case.verdicts.iter().filter(|v| v.verdict != "pass") {
+            let kind = if v.verdict == "fail" && v.severity == "error" { "error" } else { "warning" };
+            let place = |v: &u64| usize::try_from(*v).unwrap_or(1);
+            let place = Place {
+                file: v.file.clone(),
+                line: v.line.as_ref().map_or(1, place),
+                column: v.column.as_ref().map_or(1, place),
+            };
+            let text =
+                if v.verdict == "fail" { sentence(v) } else { format!("{}: {}: {}", v.case, v.assertion, v.note) };
+            all.push((kind, Some(place), text));
+        }
+        if let Some(reason) = case.failed.as_ref().filter(|_| case.verdicts.is_empty()) {
+            all.push(("error", None, format!("{}: {reason}", case.case)));
+        }
+    }
+    all.sort_by_key(|(kind, ..)| *kind != "error");
+    let lines = all.iter().take(MOST_ANNOTATIONS).map(|(kind, place, text)| {
+        let mut line = github_annotation(kind, place.as_ref(), text);
+        line.push('\n');
+        line
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(verdict: &str, severity: &str) -> CaseResult {
+        CaseResult {
+            test: "bulk".into(),
+            case: "bulk[streams=4]".into(),
+            failed: None,
+            skipped: None,
+            verdicts: vec![VerdictRow {
+                case: "bulk[streams=4]".into(),
+                assertion: "throughput >= 9Gbit/s".into(),
+                metric: "throughput_bits_per_s".into(),
+                observed: Some(8.1e9),
+                verdict: verdict.into(),
+                severity: severity.into(),
+                file: "lab.yaml".into(),
+                line: Some(23),
+                column: Some(9),
+                ..VerdictRow::default()
+            }],
+        }
+    }
+
+    #[test]
+    fn annotations_stand_at_the_plans_line_errors_first() {
+        let text = annotations(&[case("inconclusive", "error"), case("pass", "error"), case("fail", "error")]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "::error file=lab.yaml,line=23,col=9::bulk[streams=4]: throughput >= 9Gbit/s does not hold: 8.10 Gbit/s"
+        );
+        assert!(lines[1].starts_with("::warning file=lab.yaml,line=23"));
+        assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn junit_tells_failures_errors_and_skips_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j.xml");
+        let broken = CaseResult { failed: Some("no route".into()), ..case("fail", "error") };
+        let skipped = CaseResult { skipped: Some("needs IPv6".into()), ..case("pass", "error") };
+        junit(&path, "lab", &[case("fail", "error"), case("fail", "warn"), broken, skipped]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(r#"tests="4""#) && text.contains(r#"failures="1""#) && text.contains(r#"errors="1""#));
+        assert!(text.contains("no route") && text.contains("needs IPv6") && text.contains("lab.yaml:23"), "{text}");
+    }
+}

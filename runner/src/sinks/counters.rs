@@ -1,0 +1,111 @@
+//! The `counters` table: what the kernels and interfaces of the ends counted, as far as tests collected it.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use netcore::report::{CounterWindow, SideReport, Span};
+use schemas::columns::number;
+
+use crate::{
+    error::Error,
+    schedule::{run::Measured, step::Step},
+};
+
+const HEADER: [&str; 16] = [
+    "run_id",
+    "case_id",
+    "case",
+    "member",
+    "iteration",
+    "host",
+    "span",
+    "start_s",
+    "source",
+    "key",
+    "before",
+    "after",
+    "delta",
+    "elapsed_s",
+    "rate_per_s",
+    "note",
+];
+
+/// Created with the first counter, so that a run without any leaves no empty file.
+#[derive(Debug)]
+pub struct CounterSink {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl CounterSink {
+    /// Will write there.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None }
+    }
+
+    /// Writes the counters of an iteration.
+    pub fn keep(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
+        let mut text = csv::Writer::from_writer(Vec::new());
+        let fault = || Error::output(self.path.display());
+        let mut any = false;
+        for (member, reports) in step.members.iter().zip(&measured.members) {
+            let ends: [(&str, &SideReport); 2] =
+                [(member.from.name(), &reports.near), (member.to.name(), &reports.far)];
+            for (host, window) in ends.iter().flat_map(|(host, r)| r.counters.iter().map(move |w| (host, w))) {
+                for change in &window.values {
+                    any = true;
+                    let row = &member.identity;
+                    let cell = |c: &Option<String>| c.clone().unwrap_or_default();
+                    let seconds = window.elapsed_ns as f64 / 1e9;
+                    // Counters only grow: one that fell is a gauge, or began again.
+                    let delta = change.after.checked_sub(change.before);
+                    let record = [
+                        cell(&row.run_id),
+                        cell(&row.case_id),
+                        cell(&row.case),
+                        cell(&row.member),
+                        iteration.to_string(),
+                        (*host).to_owned(),
+                        span(window).to_owned(),
+                        number(window.start_ns as f64 / 1e9),
+                        change.source.clone(),
+                        change.key.clone(),
+                        change.before.to_string(),
+                        change.after.to_string(),
+                        delta.map(|d| d.to_string()).unwrap_or_default(),
+                        number(seconds),
+                        delta.map(|d| number(d as f64 / seconds)).unwrap_or_default(),
+                        if delta.is_none() { "smaller than before: a gauge, or a reset".into() } else { String::new() },
+                    ];
+                    text.write_record(&record).map_err(|e| fault()(e.into()))?;
+                }
+            }
+        }
+        if !any {
+            return Ok(());
+        }
+        let bytes = text.into_inner().map_err(|e| fault()(e.into_error()))?;
+        if self.file.is_none() {
+            let mut file = File::create(&self.path).map_err(fault())?;
+            writeln!(file, "{}", HEADER.join(",")).map_err(fault())?;
+            self.file = Some(file);
+        }
+        match &mut self.file {
+            Some(file) => file.write_all(&bytes).map_err(Error::output(self.path.display())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn span(window: &CounterWindow) -> &'static str {
+    match window.span {
+        Span::Before => "before",
+        Span::Interval => "interval",
+        Span::Measure => "measure",
+        Span::After => "after",
+    }
+}

@@ -1,0 +1,93 @@
+//! What a run leaves behind: `output.dir`, pictures, and what CI systems read.
+
+use std::fs;
+
+use crate::program::{Folder, command, end, number, of, plumb, rows};
+
+#[test]
+fn a_folder_holds_everything() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!(
+            "output:\n  dir: {}/${{run.id}}\n  tables: [results, intervals, verdicts, counters]\n  junit: ci/junit.xml\n  \
+             markdown: summary.md\n  plots:\n    - {{kind: timeseries, tests: [bulk], y: throughput, file: bulk.svg}}",
+            folder.name("out")
+        ),
+        "  bulk: {workload: tcp_stream, duration: 300ms, interval: 50ms, collect: [cpu, snmp], assert: [throughput > 1kbit/s]}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let mut made = fs::read_dir(folder.path("out")).unwrap();
+    let dir = made.next().unwrap().unwrap().path();
+    let table = rows(&dir.join("results.csv"));
+    assert!(dir.ends_with(&table[0]["run_id"]), "the folder is named after the run");
+    assert!(table.iter().all(|r| r["record"] != "interval"), "intervals have a table of their own");
+    assert!(rows(&dir.join("intervals.csv")).iter().all(|r| r["record"] == "interval"));
+    assert_eq!(rows(&dir.join("verdicts.csv"))[0]["verdict"], "pass");
+    let counters = rows(&dir.join("counters.csv"));
+    let segments = counters.iter().find(|r| r["key"].contains("OutSegs") && r["span"] == "measure").expect("snmp");
+    assert!(number(segments, "delta") > 0.0);
+    assert_eq!(fs::read_to_string(dir.join("plan.yaml")).unwrap(), fs::read_to_string(&plan).unwrap());
+    assert!(fs::read_to_string(dir.join("plan.resolved.yaml")).unwrap().contains("tcp_stream"));
+    assert!(fs::read_to_string(dir.join("run.json")).unwrap().contains("\"ended\""));
+    assert!(fs::read_to_string(dir.join("bulk.svg")).unwrap().contains("<svg"));
+    assert!(fs::read_to_string(dir.join("ci/junit.xml")).unwrap().contains("throughput &gt; 1kbit/s"));
+    assert!(fs::read_to_string(dir.join("summary.md")).unwrap().contains("| bulk |"));
+}
+
+#[test]
+fn github_gets_annotations_at_the_plans_line_and_a_summary() {
+    let folder = Folder::new();
+    let plan =
+        folder.plan("", "  bulk:\n    workload: tcp_stream\n    duration: 100ms\n    assert: [throughput > 900Tbit/s]");
+    let ran = command(&["run", &plan, "-o", &folder.name("r.csv"), "--junit", &folder.name("j.xml")])
+        .env("GITHUB_ACTIONS", "true")
+        .env("GITHUB_STEP_SUMMARY", folder.path("step.md"))
+        .spawn()
+        .unwrap();
+    let ran = end(ran);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let line = ran.stderr.lines().find(|l| l.starts_with("::error ")).expect("an annotation");
+    assert!(line.contains("plan.yaml,line=8,col=14::bulk: throughput > 900Tbit/s does not hold"), "{line}");
+    assert!(fs::read_to_string(folder.path("step.md")).unwrap().contains("1 failed"));
+    assert!(fs::read_to_string(folder.path("j.xml")).unwrap().contains("failures=\"1\""));
+}
+
+#[test]
+fn a_group_has_its_members_and_their_total() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  both:\n    duration: 300ms\n    warmup: 50ms\n    concurrent:\n      start: {max_skew: 1s}\n      members:\n        \
+         up: {workload: tcp_stream}\n        down: {workload: tcp_stream, direction: reverse}\n    assert:\n      \
+         - throughput > 1kbit/s\n      - {that: throughput > 900Tbit/s, member: down, severity: warn}",
+    );
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let table = rows(&folder.path("r.csv"));
+    let iterations = of(&table, "iteration");
+    let members: Vec<_> = iterations.iter().map(|r| r["member"].as_str()).collect();
+    assert_eq!(members, ["up", "down", ""]);
+    let rate = |i: usize| number(iterations[i], "throughput_bits_per_s");
+    assert!(((rate(0) + rate(1)) / rate(2) - 1.0).abs() < 1e-6);
+    assert!(number(iterations[2], "start_skew_us") >= 0.0);
+    let verdicts = rows(&folder.path("r.verdicts.csv"));
+    let judged: Vec<_> = verdicts.iter().map(|v| (v["member"].as_str(), v["verdict"].as_str())).collect();
+    assert_eq!(judged, [("", "pass"), ("down", "fail")]);
+}
+
+#[test]
+fn what_cannot_be_done_yet_is_refused_at_its_place() {
+    let folder = Folder::new();
+    for (top, test, what, place) in [
+        ("gate: {confirm: 1}", "  a: {workload: tcp_rr}", "`gate.confirm` is not available yet", "plan.yaml:3:8"),
+        ("x-a: 1", "  a: {workload: tcp_rr, warmup: auto}", "`warmup: auto` is not available yet", "plan.yaml:5:25"),
+    ] {
+        let plan = folder.plan(top, test);
+        for verb in ["run", "check"] {
+            let ran = plumb(&[verb, &plan]);
+            assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+            assert!(ran.stderr.contains(what) && ran.stderr.contains(place), "{}", ran.stderr);
+        }
+    }
+}
