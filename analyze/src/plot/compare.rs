@@ -124,6 +124,13 @@ fn figure(options: &Options, reading: &Reading, changes: &[Change]) -> Figure {
         legend.push(Entry { label: format!("{word} ({})", mine.len()), key });
     }
     let mut notes = Vec::new();
+    if let [one] = &legend[..] {
+        // A legend of one is not drawn.
+        notes.push(format!("all {}", one.label));
+    }
+    if changes.iter().all(|c| c.interval.is_none()) {
+        notes.push("no intervals: too few iterations".to_owned());
+    }
     if let Some(level) = reading.records.iter().find_map(|r| reading.number(r, "confidence_level")) {
         notes.push(format!("intervals: {} %", schemas::columns::number((level * 1e6).round() / 1e4)));
     }

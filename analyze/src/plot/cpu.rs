@@ -135,6 +135,9 @@ fn figure(
     };
     axis.truncated = false;
     let (low, high) = series::extent(done.iter().map(|p| p.1));
+    let shades = timeseries::phases(reading, x);
+    // The names of the phases stand at the top: no curve there.
+    let high = if shades.is_empty() { high } else { high * 1.25 };
     let ink = Colour(0x00, 0x72, 0xb2);
     let mut panels = vec![Panel {
         y: Axis::new(options.quantity(work, reading), Spacing::Linear, low, high, options.zoom),
@@ -144,7 +147,7 @@ fn figure(
         ],
         rows_per_name: 1,
     }];
-    panels[0].layers.extend(timeseries::phases(reading, x));
+    panels[0].layers.extend(shades);
     let mut peaks = false;
     for (end, loads) in ends.iter().filter(|e| !e.1.is_empty()) {
         // The panel above says which phases these are.

@@ -245,7 +245,7 @@ impl Frame<'_> {
         } else {
             let above = from.1 - metrics.line(small) > self.top;
             let y = if above { from.1 - metrics.gap() * 0.5 } else { from.1 + metrics.line(small) * 0.85 };
-            canvas.text((self.right - metrics.gap(), y), Anchor::End, small, Colour::MUTED, label);
+            canvas.text((self.left + metrics.gap(), y), Anchor::Start, small, Colour::MUTED, label);
         }
     }
 

@@ -136,7 +136,7 @@ pub fn drawing(kind: Kind, options: &Options) -> Result<Drawing, Error> {
 /// The size of normal text in a picture of that size: readable in half a column, not shouting on a slide.
 #[must_use]
 pub fn text_size(width: f64, height: f64) -> f64 {
-    (width.min(height * 1.7) / 68.0).clamp(11.0, 30.0)
+    (width.min(height * 2.6) / 68.0).clamp(11.0, 30.0)
 }
 
 /// The figure laid out at the size asked for, or at the one that suits it.

@@ -105,15 +105,19 @@ pub fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 /// The range of values that an axis must have room for. Where every value is at least zero the axis begins there even if
-/// an interval reaches below: such a quantity has no negative values, and the interval is cut at the axis.
+/// an interval reaches below: such a quantity has no negative values, and the interval is cut at the axis. So is, on a
+/// logarithmic axis, one that comes near zero: its end would be decades away from everything else.
 pub fn span<'a>(points: impl Iterator<Item = &'a Point> + Clone, logarithmic: bool) -> (f64, f64) {
-    let ends = points.clone().flat_map(|p| {
+    let (lowest, _) = extent(points.clone().map(|p| p.y).filter(|y| *y > 0.0 || !logarithmic));
+    let ends = points.flat_map(|p| {
         let (low, high) = p.extent();
         [low, high, p.y]
     });
-    let (low, high) = extent(ends.filter(|v| *v > 0.0 || !logarithmic));
-    let negative = points.map(|p| p.y).any(|y| y < 0.0);
-    (if low < 0.0 && !negative { 0.0 } else { low }, high)
+    if logarithmic {
+        return extent(ends.filter(|v| *v >= lowest / 2.0));
+    }
+    let (low, high) = extent(ends);
+    (if low < 0.0 && lowest >= 0.0 { 0.0 } else { low }, high)
 }
 
 /// The sentence that says what points and intervals are, with how many values are behind them.
@@ -156,6 +160,15 @@ mod tests {
         assert_eq!(Point::of(1.0, &[], Spread::Ci, 0.95), None);
         let p = Point::of(1.0, &[9.0, 12.0], Spread::Range, 0.95).unwrap();
         assert_eq!(p.extent(), (9.0, 12.0));
+    }
+
+    #[test]
+    fn an_interval_does_not_stretch_the_axis_below_what_can_be() {
+        let point = |y: f64, low: f64| Point { x: 1.0, y, low: Some(low), high: Some(y + 1.0), n: 3 };
+        assert_eq!(span([point(5.0, -3.0), point(8.0, 7.0)].iter(), false), (0.0, 9.0));
+        assert_eq!(span([point(-5.0, -6.0)].iter(), false), (-6.0, -4.0));
+        assert_eq!(span([point(5.0, 1e-9), point(80.0, 70.0)].iter(), true), (5.0, 81.0));
+        assert_eq!(span([point(5.0, 4.0)].iter(), true), (4.0, 6.0));
     }
 
     #[test]

@@ -133,6 +133,9 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
     let spacing = if options.log_y() { Spacing::Log10 } else { Spacing::Linear };
     let values = all().flat_map(|t| &t.lines).flat_map(|t| t.points.iter().map(|p| p.1));
     let (low, high) = series::extent(values.filter(|v| *v > 0.0 || !spacing.is_logarithmic()));
+    let mut layers = phases(reading, x);
+    // The names of the phases stand at the top: no curve there.
+    let high = if layers.is_empty() || spacing.is_logarithmic() { high } else { high * 1.08 };
     let y_axis = Axis::new(options.quantity(y, reading), spacing, low, high, options.zoom);
 
     let mut names: Vec<&str> = Vec::new();
@@ -141,7 +144,6 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
             names.push(&track.name);
         }
     }
-    let mut layers = phases(reading, x);
     let mut legend = Vec::new();
     let most = own.lines.iter().map(|t| t.points.len()).max().unwrap_or(0);
     let iterations = reading.distinct("iteration").len();

@@ -3,6 +3,7 @@
 //! looked at.
 
 mod files;
+mod gallery;
 mod golden;
 mod report;
 mod tables;
