@@ -53,6 +53,10 @@ fn every_command_line_is_a_plan_that_runs() {
             .expect("plumb starts");
         let rows = String::from_utf8_lossy(&output.stdout);
         let says = String::from_utf8_lossy(&output.stderr);
+        if block.contains("workload: ping") && says.contains("cap_net_raw") {
+            println!("skipped where ICMP sockets are not allowed: {command}");
+            continue;
+        }
         let lines: Vec<&str> = rows.lines().collect();
         let column = |name: &str| lines.first().and_then(|h| h.split(',').position(|c| c == name));
         let (Some(record), Some(status)) = (column("record"), column("status")) else {
