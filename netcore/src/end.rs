@@ -34,6 +34,7 @@ use crate::{
     },
     transport::{
         Link,
+        address::peer_ip,
         datagram::effective,
         meeting::{Meeting, Met},
         options::{self, kernel_pace},
@@ -130,6 +131,14 @@ impl End {
             counter_log.rest(Span::Before);
         }
         Ok(())
+    }
+
+    /// The addresses that the flows go to, after [`End::connect`], where they are IP addresses: a far end learns them from
+    /// whoever knows the token, so whoever prepares it for others looks at them before the load.
+    #[must_use]
+    pub fn peers(&self) -> Vec<IpAddr> {
+        let peers = self.met.links.iter().filter_map(|link| peer_ip(&link.send).ok());
+        peers.map(|peer| peer.ip().to_canonical()).collect()
     }
 
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`

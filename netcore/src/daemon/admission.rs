@@ -136,14 +136,8 @@ fn check_files(config: &Config, spec: &TestSpec) -> Result<(), Fault> {
 
 /// Whether a near end here may connect there.
 pub(super) fn connect(config: &Config, place: Where, peer: &Peer) -> Result<(), Fault> {
-    let may = |address: IpAddr| {
-        let address = address.to_canonical();
-        address == place.peer
-            || address == place.local
-            || config.allow_connect.iter().any(|network| network.contains(address))
-    };
     for address in [Some(peer.address), peer.endpoints.address].into_iter().flatten() {
-        if !may(address) {
+        if !reaches(config, place, address) {
             return refuse(format!(
                 "this daemon connects only to its client {} and to itself, not to {address}: start it with \
                  --allow-connect {address} if it is to be the near end of tests with that host",
@@ -159,6 +153,26 @@ pub(super) fn connect(config: &Config, place: Where, peer: &Peer) -> Result<(), 
         );
     }
     Ok(())
+}
+
+/// Whether a far end here may send datagrams there. A connection proves that its other end wants it; the source of a
+/// datagram proves nothing, and a client that forges it could turn the load on somebody else.
+pub(super) fn datagrams(config: &Config, place: Where, peers: &[IpAddr]) -> Result<(), Fault> {
+    match peers.iter().find(|address| !reaches(config, place, **address)) {
+        None => Ok(()),
+        Some(address) => refuse(format!(
+            "this daemon sends datagrams only to its client {} and to itself, and the near end's come from {address}: \
+             start it with --allow-connect {address} if they may be answered",
+            place.peer
+        )),
+    }
+}
+
+fn reaches(config: &Config, place: Where, address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    address == place.peer
+        || address == place.local
+        || config.allow_connect.iter().any(|network| network.contains(address))
 }
 
 fn refuse(message: impl Into<String>) -> Result<(), Fault> {

@@ -205,15 +205,13 @@ impl Session<'_> {
                 }
                 Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
             },
-            (Request::Connect(connect), State::Prepared(end, prepare)) => {
-                match self.connect(end, prepare.side, &connect) {
-                    Ok(end) => {
-                        self.state = State::Connected(end, prepare);
-                        Ok(self.reply(&Reply::Ready)?)
-                    }
-                    Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
+            (Request::Connect(connect), State::Prepared(end, prepare)) => match self.connect(end, &prepare, &connect) {
+                Ok(end) => {
+                    self.state = State::Connected(end, prepare);
+                    Ok(self.reply(&Reply::Ready)?)
                 }
-            }
+                Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
+            },
             (Request::Start { t0_ns }, State::Connected(end, prepare)) => self.run(end, &prepare.spec, t0_ns),
             (request, _) => Err(Over::Refused(Fault::new(
                 FaultCode::Protocol,
@@ -231,9 +229,9 @@ impl Session<'_> {
         End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| fault_of(&error))
     }
 
-    fn connect(&self, mut end: End, side: Side, connect: &Connect) -> Result<End, Fault> {
+    fn connect(&self, mut end: End, prepare: &Prepare, connect: &Connect) -> Result<End, Fault> {
         let within = Duration::from_nanos(connect.within_ns).min(LONGEST_CONNECT);
-        let peer = match (side, &connect.peer) {
+        let peer = match (prepare.side, &connect.peer) {
             (Side::Near, Some(peer)) => {
                 admission::connect(&self.shared.config, self.place, peer)?;
                 Some((peer.address, &peer.endpoints))
@@ -243,6 +241,9 @@ impl Session<'_> {
             (Side::Far, Some(_)) => return Err(Fault::new(FaultCode::Protocol, "a far end connects to nobody")),
         };
         end.connect(peer, within).map_err(|error| fault_of(&error))?;
+        if prepare.side == Side::Far && prepare.spec.transport.is_datagram() {
+            admission::datagrams(&self.shared.config, self.place, &end.peers())?;
+        }
         Ok(end)
     }
 

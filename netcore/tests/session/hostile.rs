@@ -11,6 +11,7 @@ use netcore::{
     daemon::Config,
     end::{End, Endpoints},
     report::Side,
+    spec::{Direction, Pattern, TestSpec, Transport},
 };
 use proptest::prelude::*;
 
@@ -156,6 +157,36 @@ fn a_daemon_is_sent_nowhere() {
                 assert!(fault.message.contains("192.0.2.1"), "{fault}");
             }
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The source address of a datagram is what its sender says: who forges it must not turn a daemon's load on others.
+#[test]
+fn datagrams_go_to_the_client_and_nobody_else() {
+    let token = [5; 16];
+    let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
+    spec.direction = Direction::Reverse;
+    let strict = Config::default();
+    let open = Config { allow_connect: vec!["127.0.0.9".parse().unwrap()], ..Config::default() };
+    for (config, source, refused) in
+        [(strict.clone(), "127.0.0.1", false), (strict, "127.0.0.9", true), (open, "127.0.0.9", false)]
+    {
+        let served = Served::new(config);
+        let mut raw = Raw::greeted(served.address);
+        let Reply::Prepared(endpoints) = raw.ask(&prepare(spec.clone(), token)) else { panic!() };
+        let mut near = End::prepare(&spec, Side::Near, Some(source.parse().unwrap()), token).unwrap();
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| near.connect(Some(("127.0.0.1".parse().unwrap(), &endpoints)), Duration::from_secs(10)));
+            raw.ask(&connect_far())
+        });
+        match answer {
+            Reply::Ready if !refused => {}
+            Reply::Error(fault) if refused => {
+                assert_eq!(fault.code, FaultCode::Refused);
+                assert!(fault.message.contains("--allow-connect 127.0.0.9"), "{fault}");
+            }
+            other => panic!("{source}: {other:?}"),
         }
     }
 }
