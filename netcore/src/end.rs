@@ -164,7 +164,7 @@ impl End {
             .flat_map(|link| options::granted(&link.send, link.flow, &asked, spec.transport, met.v6))
             .collect();
         let mut flows: Vec<SampledFlow> = Vec::with_capacity(flows);
-        let mut threads = 0;
+        let mut workers = Vec::with_capacity(crew.len());
         for (index, place) in crew.into_iter().enumerate() {
             let link = met.links[place.flow as usize].clone();
             let cell = if let Some(flow) = flows.iter_mut().find(|flow| flow.flow == place.flow) {
@@ -177,8 +177,7 @@ impl End {
                 flows.push(flow);
                 cell
             };
-            let name = format!("data {}", place.flow);
-            let worker = Worker {
+            workers.push(Worker {
                 index,
                 spec: spec.clone(),
                 side,
@@ -191,21 +190,22 @@ impl End {
                 tray: place.tray.map(|(_, tray)| tray),
                 gaps: place.gaps,
                 watch: watch.clone(),
-            };
-            spawn(name, move || pattern::thread(worker, t0_ns)).inspect_err(|_| watch.abort())?;
-            threads += 1;
+            });
         }
-        let sampler = Sampler {
+        let mut sampler = Sampler {
             flows,
             watch: watch.clone(),
             phases: spec.phases,
             collect: spec.collect,
             pace: spec.pace,
             t0_ns,
+            begin_ns: t0_ns,
             on_interval,
             counter_log,
             stop_is_complete: support::learns_its_end(&spec, side),
         };
+        sampler.arm();
+        let threads = u32::try_from(workers.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
         let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
         let conclusion =
@@ -219,6 +219,10 @@ impl End {
             }
         };
         let sampler = spawn("sampler".to_owned(), run).inspect_err(|_| watch.abort())?;
+        for worker in workers {
+            let name = format!("data {}", worker.link.flow);
+            spawn(name, move || pattern::thread(worker, t0_ns)).inspect_err(|_| watch.abort())?;
+        }
         Ok(Running { side, watch, report: Mutex::new(report), _sampler: sampler })
     }
 }

@@ -27,7 +27,7 @@ const DRAIN_NS: u64 = 10_000_000_000;
 /// How long a thread may take to leave after its sockets were shut down, nanoseconds.
 const LEAVE_NS: u64 = 5_000_000_000;
 
-/// How early a peer's flows may end before this end's own schedule and still count as having ended by it: the bound on
+/// How early a peer may end, or say so, before this end's own schedule and still count as having ended by it: the bound on
 /// the difference between two hosts' ideas of the start, nanoseconds.
 const TOLERANCE_NS: u64 = 250_000_000;
 
@@ -99,6 +99,8 @@ pub struct Sampler {
     pub pace: Option<Pace>,
     /// The load's start on the monotonic clock.
     pub t0_ns: u64,
+    /// When it can begin at the earliest: later than `t0_ns` where that was past already. Set by [`Self::arm`].
+    pub begin_ns: u64,
     /// Called after each interval.
     pub on_interval: Option<OnInterval>,
     /// Counters of the kernel, where they are asked for.
@@ -119,10 +121,11 @@ struct Reading {
 }
 
 impl Reading {
-    /// The reading as of an instant shortly after, since nothing happens until then.
+    /// The reading as of the load's start, when nothing had been counted: the instant is known even if the thread that
+    /// reads was woken too late for it.
     fn begin_at(&mut self, at_ns: u64) {
-        self.wall_ns += at_ns.saturating_sub(self.at_ns).cast_signed();
-        self.at_ns = self.at_ns.max(at_ns);
+        self.wall_ns += at_ns.cast_signed() - self.at_ns.cast_signed();
+        self.at_ns = at_ns;
         self.counts.fill(Counts::default());
     }
 }
@@ -145,6 +148,20 @@ struct Log {
 }
 
 impl Sampler {
+    fn first_phase(&self) -> Phase {
+        if self.phases.warmup_ns > 0 { Phase::Warmup } else { Phase::Measure }
+    }
+
+    /// Makes the flows ready for their threads to start: before that the first window and the limits must be known.
+    pub fn arm(&mut self) {
+        let phase = self.first_phase();
+        self.announce(epoch(0, phase_index(phase)));
+        if phase == Phase::Measure {
+            self.set_shares();
+        }
+        self.begin_ns = self.t0_ns.max(monotonic_ns());
+    }
+
     /// Runs to the end of the load and of the draining after it.
     #[must_use]
     pub fn run(mut self) -> Sampled {
@@ -161,16 +178,12 @@ impl Sampler {
             dropped: HashMap::new(),
             by_epoch: HashMap::new(),
         };
-        let mut phase = if self.phases.warmup_ns > 0 { Phase::Warmup } else { Phase::Measure };
+        let mut phase = self.first_phase();
         let mut number = 0;
-        self.announce(epoch(number, phase_index(phase)));
-        if phase == Phase::Measure {
-            self.set_shares();
-        }
         // Read shortly before the load begins: nothing has been counted then, and a reading after it might come late.
         let mut wake = self.watch.wait(self.t0_ns.saturating_sub(LEAD_NS));
         let mut phase_start = self.read(&mut cpu, || ());
-        phase_start.begin_at(self.t0_ns);
+        phase_start.begin_at(self.begin_ns);
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
             self.begin_measuring(&mut log, &phase_start);
@@ -434,8 +447,8 @@ impl Sampler {
             // The measurement was whole before the stop.
             _ if phase == Phase::Cooldown => Ending::Complete,
             Wake::Stop if self.stop_is_complete && phase == Phase::Measure => Ending::Complete,
-            Wake::LoadOver(_) if phase == Phase::Measure => {
-                let counted = !matches!(self.phases.stop, Stop::AfterNs(_));
+            Wake::Stop | Wake::LoadOver(_) if phase == Phase::Measure => {
+                let counted = matches!(wake, Wake::LoadOver(_)) && !matches!(self.phases.stop, Stop::AfterNs(_));
                 let on_time = phase_end.saturating_sub(reading.at_ns) <= TOLERANCE_NS;
                 if counted || on_time { Ending::Complete } else { Ending::Stopped }
             }

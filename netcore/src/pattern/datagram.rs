@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Fault, Worker, resolve, sequence};
+use super::{Fault, Worker, between, resolve, sequence};
 use crate::{
     io::{
         batch::{Batch, MESSAGES},
@@ -64,6 +64,7 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
     let mut gaps = worker.gaps.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
+    let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
     let mut before_ns = None;
     loop {
         let limit = worker.cell.limit();
@@ -89,8 +90,12 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
         }
         let mut first = 0;
         while first < wanted {
+            let start = times.as_ref().map(|_| Instant::now());
             match batch.send(fd, first, wanted - first, flags) {
                 Ok(n) => {
+                    if let (Some(times), Some(start)) = (&mut times, start) {
+                        times.record(epoch, between(start, Instant::now()));
+                    }
                     first += n;
                     messages += n as u64;
                     of_phase[phase] += n as u64;
@@ -154,11 +159,16 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
     let (fd, flags) = (worker.link.receive.as_raw_fd(), flags(worker));
     let mut ledger = sequence::Ledger::new();
     let (mut bytes, mut calls) = (0u64, 0u64);
+    let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
     let mut over_since: Option<Instant> = None;
     loop {
+        let start = times.as_ref().map(|_| Instant::now());
         match batch.receive(fd, flags) {
             Ok(n) => {
                 let now_ns = monotonic_ns();
+                if let (Some(times), Some(start)) = (&mut times, start) {
+                    times.record(worker.cell.epoch(), between(start, Instant::now()));
+                }
                 for index in 0..n {
                     let message = batch.received(index);
                     let message = if head > 0 { link::message(message) } else { message };

@@ -44,6 +44,15 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         ) => {}
         _ => return no("workload", format!("this pattern over {transport} is not available yet")),
     }
+    let threads = if spec.direction == Direction::Duplex { spec.flows().saturating_mul(2) } else { spec.flows() };
+    if spec.threads.is_some_and(|wanted| wanted != threads) {
+        return no(
+            "threads",
+            format!(
+                "every flow has a thread of its own (duplex: two), here {threads}: leave `threads` out, or change `streams`"
+            ),
+        );
+    }
     let known_io = match spec.pattern {
         Pattern::Stream if spec.transport.is_datagram() => {
             matches!(spec.io, Io::Auto | Io::Batch | Io::Blocking | Io::Spin)

@@ -11,11 +11,12 @@ use nix::sys::socket::{Shutdown, shutdown};
 use super::{
     Deadline, Link, Protocol,
     address::{Address, peer_ip},
-    connection, options,
+    connection,
+    options::{self, Prepared},
 };
 use crate::{
     end::{EndError, Token},
-    spec::{Close, EndSpec, Io, TestSpec, Transport},
+    spec::{Close, Io, TestSpec},
     sys,
 };
 
@@ -39,10 +40,8 @@ pub struct Door {
 #[derive(Debug)]
 struct Way {
     protocol: Protocol,
-    transport: Transport,
-    end: EndSpec,
-    /// Whether any socket option is asked for: if not, none is set, and nothing is spent on it.
-    with_options: bool,
+    options: Prepared,
+    fastopen: bool,
     to: Address,
     from: Vec<IpAddr>,
     ports: Option<(u16, u16)>,
@@ -59,20 +58,19 @@ impl Door {
     }
 
     /// At the near end.
-    #[must_use]
-    pub fn leading(spec: &TestSpec, protocol: Protocol, to: Address, from: Vec<IpAddr>) -> Self {
+    pub fn leading(spec: &TestSpec, protocol: Protocol, to: Address, from: Vec<IpAddr>) -> Result<Self, EndError> {
+        let options = Prepared::new(&spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
         let ports = spec.near.port.map(|first| (first, spec.near.port_count.unwrap_or(1).max(1)));
         let way = Way {
             protocol,
-            transport: spec.transport,
-            end: spec.near.clone(),
-            with_options: spec.near.socket != crate::spec::SocketOptions::default(),
+            options,
+            fastopen: spec.transport.is_tcp() && spec.near.socket.fastopen == Some(true),
             to,
             from,
             ports,
             reset: spec.close == Close::Reset,
         };
-        Self { listener: None, peers: Vec::new(), way: Some(way), present: Mutex::default() }
+        Ok(Self { listener: None, peers: Vec::new(), way: Some(way), present: Mutex::default() })
     }
 
     /// Frees a thread that waits for a connection or on one.
@@ -153,14 +151,12 @@ impl Way {
         };
         let family = self.to.family();
         let socket = self.protocol.socket(family).map_err(fatal)?;
-        if self.with_options {
-            options::apply(&socket, &self.end.socket, self.transport, family == libc::AF_INET6).map_err(fatal)?;
-            if self.end.socket.fastopen == Some(true) {
-                sys::set_int(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).map_err(ConnectError::Fatal)?;
-            }
+        self.options.apply(&socket).map_err(fatal)?;
+        if self.fastopen {
+            sys::set_int(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).map_err(ConnectError::Fatal)?;
         }
         if self.reset {
-            options::set_linger(&socket, 0).map_err(ConnectError::Fatal)?;
+            options::reset_on_close(&socket).map_err(ConnectError::Fatal)?;
         }
         let Address::Ip(to) = &self.to else { return Ok(socket) };
         // Addresses in turn, and one port further after each round of them.
@@ -231,7 +227,7 @@ pub fn introduce(
     }
     let first = first.ok_or_else(|| deadline.missed(0, 1, "no data connection was made"))?;
     let mut link = Link::of_socket(flow, first);
-    link.door = Some(Door::leading(spec, protocol, to.clone(), from));
+    link.door = Some(Door::leading(spec, protocol, to.clone(), from)?);
     Ok(link)
 }
 

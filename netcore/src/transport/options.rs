@@ -136,33 +136,72 @@ pub fn without_meaning(options: &SocketOptions, transport: Transport) -> Vec<&'s
     .collect()
 }
 
-/// Sets what was asked for.
-pub fn apply(socket: &OwnedFd, options: &SocketOptions, transport: Transport, v6: bool) -> Result<(), EndError> {
-    if let Some(mode) = options.mtu_discover.as_deref()
-        && discovery(mode).is_none()
-    {
-        return Err(EndError::Impossible(format!("mtu_discover: `{mode}` is none of do, dont, want, probe")));
-    }
-    for entry in entries(options, transport, v6) {
-        let Some(value) = entry.requested else { continue };
-        let result = match value {
-            Value::Int(value) => {
-                sys::set_int(socket, entry.level, entry.option, i32::try_from(value).unwrap_or(i32::MAX))
-            }
-            Value::Text(text) => sys::set_bytes(socket, entry.level, entry.option, text.as_bytes()),
-            Value::Linger(seconds) => set_linger(socket, i32::try_from(seconds).unwrap_or(i32::MAX)),
-        };
-        result.map_err(|source| refused(entry.name, value, source))?;
-    }
-    Ok(())
+/// Options ready to be set on one socket after another.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    settings: Vec<Setting>,
 }
 
-/// SO_LINGER: `struct linger` is two integers, the switch and the seconds. With 0 seconds a close is a reset.
-pub fn set_linger(socket: &OwnedFd, seconds: i32) -> io::Result<()> {
+/// One of them, as the kernel takes it.
+#[derive(Debug)]
+struct Setting {
+    name: &'static str,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: Vec<u8>,
+    /// For the sentence that a refusal gets.
+    shown: String,
+}
+
+impl Prepared {
+    /// What is asked for.
+    pub fn new(options: &SocketOptions, transport: Transport, v6: bool) -> Result<Self, EndError> {
+        if let Some(mode) = options.mtu_discover.as_deref()
+            && discovery(mode).is_none()
+        {
+            return Err(EndError::Impossible(format!("mtu_discover: `{mode}` is none of do, dont, want, probe")));
+        }
+        let settings = entries(options, transport, v6).into_iter().filter_map(|entry| {
+            let (value, shown) = match entry.requested? {
+                Value::Int(value) => {
+                    (i32::try_from(value).unwrap_or(i32::MAX).to_ne_bytes().to_vec(), value.to_string())
+                }
+                Value::Text(text) => (text.as_bytes().to_vec(), text.to_owned()),
+                Value::Linger(seconds) => {
+                    (linger(i32::try_from(seconds).unwrap_or(i32::MAX)).to_vec(), seconds.to_string())
+                }
+            };
+            Some(Setting { name: entry.name, level: entry.level, option: entry.option, value, shown })
+        });
+        Ok(Self { settings: settings.collect() })
+    }
+
+    /// Sets them.
+    pub fn apply(&self, socket: &OwnedFd) -> Result<(), EndError> {
+        for setting in &self.settings {
+            sys::set_bytes(socket, setting.level, setting.option, &setting.value)
+                .map_err(|source| refused(setting.name, &setting.shown, source))?;
+        }
+        Ok(())
+    }
+}
+
+/// Sets what was asked for.
+pub fn apply(socket: &OwnedFd, options: &SocketOptions, transport: Transport, v6: bool) -> Result<(), EndError> {
+    Prepared::new(options, transport, v6)?.apply(socket)
+}
+
+/// `struct linger`: two integers, the switch and the seconds.
+fn linger(seconds: i32) -> [u8; 8] {
     let mut value = [0; 8];
     value[..4].copy_from_slice(&1i32.to_ne_bytes());
     value[4..].copy_from_slice(&seconds.to_ne_bytes());
-    sys::set_bytes(socket, libc::SOL_SOCKET, libc::SO_LINGER, &value)
+    value
+}
+
+/// Makes a close of the socket a reset: SO_LINGER with 0 seconds.
+pub fn reset_on_close(socket: &OwnedFd) -> io::Result<()> {
+    sys::set_bytes(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger(0))
 }
 
 /// SO_MAX_PACING_RATE: takes a 64-bit rate in bytes per second.
@@ -180,20 +219,18 @@ pub fn kernel_pace(socket: &OwnedFd, spec: &TestSpec) -> Result<(), EndError> {
     })
 }
 
-fn refused(name: &str, value: Value<'_>, source: io::Error) -> EndError {
-    let what = match (name, value) {
-        ("congestion_control", Value::Text(wanted)) => {
+fn refused(name: &str, value: &str, source: io::Error) -> EndError {
+    let what = match name {
+        "congestion_control" => {
             let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
                 .map_or_else(|_| "unknown".to_owned(), |text| text.trim().replace(' ', ", "));
             format!(
-                "congestion control `{wanted}` is not available on this host (available: {available}); load it with: \
-                 modprobe tcp_{wanted}"
+                "congestion control `{value}` is not available on this host (available: {available}); load it with: \
+                 modprobe tcp_{value}"
             )
         }
-        ("device", Value::Text(device)) => format!("cannot bind a data socket to the device `{device}`"),
-        (_, Value::Int(value)) => format!("the kernel refuses {name} = {value}"),
-        (_, Value::Linger(value)) => format!("the kernel refuses {name} = {value}"),
-        (_, Value::Text(value)) => format!("the kernel refuses {name} = {value}"),
+        "device" => format!("cannot bind a data socket to the device `{value}`"),
+        _ => format!("the kernel refuses {name} = {value}"),
     };
     EndError::System { what, source }
 }

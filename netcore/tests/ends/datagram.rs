@@ -254,3 +254,16 @@ fn frames_carry_streams_and_requests() {
     absent.near.socket.device = Some("nosuch0".into());
     assert!(connect(&absent, V4).err().unwrap().to_string().contains("`nosuch0`"));
 }
+
+#[test]
+fn calls_are_timed_on_request() {
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 60);
+    paced(&mut spec, 1000.0);
+    spec.collect.latency = true;
+    let (near, far) = run(&spec, V4);
+    for (report, kind) in [(&near, "send"), (&far, "receive")] {
+        let latencies = &phase(report, Phase::Measure).flows[0].latencies;
+        assert_eq!((latencies.len(), latencies[0].kind.as_str()), (1, kind));
+        assert!(!histogram::decode(&latencies[0].histogram).unwrap().is_empty());
+    }
+}

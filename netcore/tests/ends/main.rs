@@ -4,6 +4,7 @@
 mod connect;
 mod datagram;
 mod local;
+mod namespaces;
 mod pair;
 mod request_response;
 mod stream;

@@ -1,0 +1,136 @@
+//! Over links of known properties, between network namespaces that the test makes itself (as root, or not at all).
+
+use std::{
+    fs::File,
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use netcore::{
+    end::End,
+    measure::clock::monotonic_ns,
+    report::{Ending, Phase, Side, SideReport},
+    spec::{Pattern, TestSpec, Transport},
+};
+use nix::sched::{CloneFlags, setns};
+
+use crate::pair::{MS, TOKEN, lasting, measured, phase, sum};
+
+/// Two namespaces with a link of limited rate from the first to the second; they go with their owner.
+struct Link {
+    near: String,
+    far: String,
+}
+
+fn command(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let status = Command::new(words.next().unwrap()).args(words).stderr(Stdio::null()).stdout(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+impl Link {
+    /// `None`: this user may not make namespaces.
+    fn new(name: &str, shaping: &str) -> Option<Self> {
+        let id = std::process::id();
+        let link = Self { near: format!("plumb-{name}-{id}-a"), far: format!("plumb-{name}-{id}-b") };
+        let (a, b) = (&link.near, &link.far);
+        let made = command(&format!("ip netns add {a}"))
+            && command(&format!("ip netns add {b}"))
+            && command(&format!("ip -n {a} link add v0 type veth peer name v1 netns {b}"));
+        if !made {
+            eprintln!("skipped: network namespaces need root and iproute2");
+            return None;
+        }
+        for line in [
+            // No neighbour discovery beside what is measured.
+            format!("ip netns exec {a} sysctl -q net.ipv6.conf.all.disable_ipv6=1"),
+            format!("ip netns exec {b} sysctl -q net.ipv6.conf.all.disable_ipv6=1"),
+            format!("ip -n {a} addr add 10.99.0.1/24 dev v0"),
+            format!("ip -n {b} addr add 10.99.0.2/24 dev v1"),
+            format!("ip -n {a} link set v0 up"),
+            format!("ip -n {b} link set v1 up"),
+            format!("tc -n {a} qdisc add dev v0 root {shaping}"),
+        ] {
+            assert!(command(&line), "{line}");
+        }
+        Some(link)
+    }
+
+    /// What the link's queue has dropped.
+    fn dropped(&self) -> u64 {
+        let output = Command::new("tc").args(["-n", &self.near, "-s", "-j", "qdisc", "show", "dev", "v0"]).output();
+        let queues: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        queues[0]["drops"].as_u64().unwrap()
+    }
+
+    /// Runs both ends, each in its namespace.
+    fn run(&self, spec: &TestSpec) -> (SideReport, SideReport) {
+        let enter = |name: &str| {
+            setns(File::open(format!("/run/netns/{name}")).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
+        };
+        let t0 = monotonic_ns() + 500 * MS;
+        thread::scope(|scope| {
+            let (tell, hear) = mpsc::channel();
+            let far = scope.spawn(move || {
+                enter(&self.far);
+                let mut far = End::prepare(spec, Side::Far, "10.99.0.2".parse().ok(), TOKEN).unwrap();
+                tell.send(far.endpoints()).unwrap();
+                far.connect(None, Duration::from_secs(5)).unwrap();
+                far.start(t0, None).unwrap().finish()
+            });
+            let near = scope.spawn(move || {
+                enter(&self.near);
+                let mut near = End::prepare(spec, Side::Near, None, TOKEN).unwrap();
+                let endpoints = hear.recv().unwrap();
+                near.connect(Some(("10.99.0.2".parse().unwrap(), &endpoints)), Duration::from_secs(5)).unwrap();
+                near.start(t0, None).unwrap().finish()
+            });
+            (near.join().unwrap(), far.join().unwrap())
+        })
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for name in [&self.near, &self.far] {
+            let _ = command(&format!("ip netns delete {name}"));
+        }
+    }
+}
+
+#[test]
+fn what_udp_loses_is_what_the_queue_dropped() {
+    let Some(link) = Link::new("udp", "tbf rate 20mbit burst 16kb limit 30kb") else { return };
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 300);
+    spec.sizes.message_bytes = 1400;
+    spec.phases.warmup_ns = 100 * MS;
+    let before = link.dropped();
+    let (near, far) = link.run(&spec);
+    assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete));
+    let lost = sum(&near.totals).messages_sent - sum(&far.totals).messages_received;
+    assert!(lost > 0, "nobody paces: the queue must overflow");
+    assert_eq!(lost, link.dropped() - before);
+    // What arrives is what the link carries: 1400 of every 1442 bytes at 20 Mbit/s, within the bursts at either end.
+    let window = phase(&far, Phase::Measure);
+    let rate = measured(&far).bytes_received as f64 * 8.0 / (window.elapsed_ns as f64 / 1e9);
+    let wire = 20e6 * 1400.0 / 1442.0;
+    assert!((rate / wire - 1.0).abs() < 0.1, "{rate} of {wire}");
+    assert!(window.flows[0].jitter_ns.unwrap() > 0);
+}
+
+#[test]
+fn tcp_fills_the_link_and_no_more() {
+    let Some(link) = Link::new("tcp", "tbf rate 100mbit burst 32kb limit 200kb") else { return };
+    let mut spec = lasting(Pattern::Stream, Transport::Tcp, 1000);
+    spec.phases.warmup_ns = 500 * MS;
+    spec.near.socket.congestion_control = Some("cubic".into());
+    let (near, far) = link.run(&spec);
+    assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete));
+    let rate = measured(&far).bytes_received as f64 * 8.0 / (phase(&far, Phase::Measure).elapsed_ns as f64 / 1e9);
+    // 1448 bytes of payload in each frame of 1514: Ethernet, IP, TCP with timestamps.
+    let wire = 100e6 * 1448.0 / 1514.0;
+    assert!((rate / wire - 1.0).abs() < 0.05, "{rate} of {wire}");
+    assert_eq!(sum(&near.totals).bytes_sent, sum(&far.totals).bytes_received);
+}
