@@ -102,6 +102,8 @@ pub(crate) struct Shape {
     width: usize,
     /// For each column of the table, where it stands in this input.
     map: Vec<Option<u32>>,
+    /// Whether its columns are the table's, in the same order.
+    identical: bool,
 }
 
 impl Source {
@@ -135,7 +137,7 @@ impl Source {
         }
         let header_line = text.trim_end_matches(['\n', '\r']).to_owned();
         let width = names.len();
-        let shape = Shape { name: name.clone(), header_line, width, map: Vec::new() };
+        let shape = Shape { name: name.clone(), header_line, width, map: Vec::new(), identical: false };
         Ok((Self { blocks, shape }, names))
     }
 }
@@ -199,6 +201,7 @@ impl Table {
                 .iter()
                 .map(|column| names.iter().position(|n| n == column).and_then(|i| u32::try_from(i).ok()))
                 .collect();
+            source.shape.identical = *names == header.names;
         }
         Ok(Self { header, sources, at: 0, block: None })
     }
@@ -269,6 +272,8 @@ pub(crate) struct BlockRows {
     end: usize,
     /// Where each cell of a block without quotes starts, and one past the last one's end and its separator.
     starts: Vec<u32>,
+    /// How many cells there were, which may be more than `starts` has room for.
+    cells: usize,
 }
 
 impl BlockRows {
@@ -290,13 +295,14 @@ impl BlockRows {
             start: 0,
             end: 0,
             starts: Vec::new(),
+            cells: 0,
         }
     }
 
     /// Moves to the next row; `false` after the last.
     pub(crate) fn advance(&mut self, shape: &Shape) -> Result<bool, Error> {
         let found = match &mut self.quoted {
-            None => self.advance_plain(),
+            None => self.advance_plain(shape.width),
             Some(reader) => {
                 let found = reader.read_record(&mut self.record).map_err(|e| Error::Data {
                     place: Place { file: shape.name.to_string(), line: self.line, column: None },
@@ -309,7 +315,7 @@ impl BlockRows {
         if !found {
             return Ok(false);
         }
-        let cells = if self.quoted.is_some() { self.record.len() } else { self.starts.len() - 1 };
+        let cells = if self.quoted.is_some() { self.record.len() } else { self.cells };
         let again = match self.quoted {
             None => self.block.text[self.start..self.end] == shape.header_line,
             Some(_) => {
@@ -335,7 +341,7 @@ impl BlockRows {
         Ok(true)
     }
 
-    fn advance_plain(&mut self) -> bool {
+    fn advance_plain(&mut self, width: usize) -> bool {
         let text = self.block.text.as_bytes();
         loop {
             if self.at >= text.len() {
@@ -354,7 +360,8 @@ impl BlockRows {
                 break;
             }
         }
-        split(&text[..self.end], self.start, &mut self.starts);
+        self.starts.resize(width + 1, 0);
+        self.cells = split(&text[..self.end], self.start, &mut self.starts);
         true
     }
 
@@ -363,18 +370,25 @@ impl BlockRows {
     }
 }
 
-/// Finds the cells of a line without quotes: fills `starts` with where each one starts, and one past the line's end.
+/// Finds the cells of a line without quotes: fills `starts`, which has room for one more than there should be, with where
+/// each one starts, and one past the line's end. Returns how many there are, also where that is more than fit.
 ///
 /// Most cells of the contract's hundred columns are empty or short, so commas are too dense for a search that starts anew
 /// after each. Eight bytes are looked at together: x has a zero byte where there is a comma, and the sum below sets a
 /// byte's top bit exactly where it is not zero (Hacker's Delight, 6-1).
-fn split(text: &[u8], start: usize, starts: &mut Vec<u32>) {
+fn split(text: &[u8], start: usize, starts: &mut [u32]) -> usize {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     const COMMAS: u64 = 0x2c2c_2c2c_2c2c_2c2c;
-    starts.clear();
-    // Blocks are far below 4 GiB (RECORD_LIMIT).
-    #[expect(clippy::cast_possible_truncation, reason = "offsets are below 2^32")]
-    let mut push = |at: usize| starts.push(at as u32);
+    let mut found = 0;
+    let mut push = |at: usize| {
+        if let Some(slot) = starts.get_mut(found) {
+            // Blocks are far below 4 GiB (RECORD_LIMIT).
+            #[expect(clippy::cast_possible_truncation, reason = "offsets are below 2^32")]
+            let at = at as u32;
+            *slot = at;
+        }
+        found += 1;
+    };
     push(start);
     let mut at = start;
     let (words, rest) = text[start..].as_chunks::<8>();
@@ -393,6 +407,7 @@ fn split(text: &[u8], start: usize, starts: &mut Vec<u32>) {
         }
     }
     push(text.len() + 1);
+    found - 1
 }
 
 /// One row. Cells are addressed by the index that [`Header::find`] or [`Table::require`] gave.
@@ -414,6 +429,17 @@ impl<'a> Row<'a> {
             let (start, next) = (self.block.starts[own as usize], self.block.starts[own as usize + 1]);
             &self.block.block.text[start as usize..next as usize - 1]
         }
+    }
+
+    /// The text of consecutive columns as it stands in the line, separators included. `None` where cells are quoted or
+    /// the input has other columns than the table: then they have to be looked at one by one.
+    #[must_use]
+    pub(crate) fn run(&self, first: usize, last: usize) -> Option<&'a str> {
+        if self.block.quoted.is_some() || !self.shape.identical {
+            return None;
+        }
+        let (start, next) = (self.block.starts[first], self.block.starts[last + 1]);
+        Some(&self.block.block.text[start as usize..next as usize - 1])
     }
 
     /// All cells in the order of the table's header.

@@ -143,9 +143,10 @@ impl Plan {
         };
         let watched = watched(header)
             .filter(|c| !group.contains(c) && !metrics.contains(c) && !args.ignore.contains(&header.names()[*c]))
-            .collect();
+            .collect::<Vec<_>>();
+        let runs = group::runs(&watched);
         Ok(Self {
-            columns: Columns { group, metrics, histogram, watched },
+            columns: Columns { group, metrics, histogram, watched, runs },
             statistics,
             chosen_group: !args.group.is_empty(),
             chosen_metrics: !args.metrics.is_empty(),

@@ -83,15 +83,15 @@ fn any_number_of_threads_writes_the_same_bytes() {
     // Against the plain way: every row in turn.
     let mut table = Table::open(&InputArgs { files: vec![file.path().to_owned()] }).unwrap();
     let mut sum = 0.0;
-    let mut count = 0;
+    let mut count = 0.0;
     while let Some(row) = table.next_row().unwrap() {
         sum += row.number(2).unwrap().unwrap();
-        count += 1;
+        count += 1.0;
     }
-    let mut sums = (0.0, 0);
+    let mut sums = (0.0, 0.0);
     for line in one.lines().skip(1) {
         let cells: Vec<f64> = line.split(',').skip(2).take(2).map(|c| c.parse().unwrap()).collect();
-        sums = (sums.0 + cells[0] * cells[1], sums.1 + cells[0].round() as i64);
+        sums = (sums.0 + cells[0] * cells[1], sums.1 + cells[0]);
     }
     assert_eq!(sums.1, count);
     assert!((sums.0 / sum - 1.0).abs() < 1e-12);
