@@ -5,6 +5,7 @@ mod check_errors;
 mod check_schema;
 mod counters;
 mod faults;
+mod filters;
 mod migrating;
 mod netns;
 mod outputs;
