@@ -44,7 +44,8 @@ fn examples_work_as_pasted() {
         .map(|i| 1u32 << i)
         .map(|n| format!("sizes,{n},{}\n", f64::from(n) * 8.0 / (5e-6 + f64::from(n) / 5e9)))
         .collect();
-    std::fs::write(folder.path("sizes.csv"), format!("test,message_bytes,throughput_bits_per_s\n{sizes}")).expect("written");
+    std::fs::write(folder.path("sizes.csv"), format!("test,message_bytes,throughput_bits_per_s\n{sizes}"))
+        .expect("written");
 
     for filter in ["aggregate", "table", "percentiles", "compare", "gate", "window", "steady", "fit"] {
         let line = example(filter);
