@@ -36,12 +36,9 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
     support::check(spec).map_err(|unsupported| Fault::new(FaultCode::Unsupported, unsupported.to_string()))?;
     let limits = &config.limits;
     let flows = spec.flows();
-    if spec.streams == 0 {
-        return refuse("a test needs at least one stream");
-    }
-    if flows > limits.flows || spec.threads.is_some_and(|threads| threads == 0 || threads > limits.flows) {
+    if flows > limits.flows {
         return refuse(format!(
-            "{flows} flows are more than the {} that this daemon grants, or its threads are (--max-flows)",
+            "{flows} flows are more than the {} that this daemon grants (--max-flows)",
             limits.flows
         ));
     }
@@ -213,7 +210,6 @@ mod tests {
 
     #[test]
     fn each_limit_has_its_sentence() {
-        refused(|spec| spec.streams = 0, "at least one");
         refused(|spec| spec.streams = 65, "65 flows");
         refused(
             |spec| {
@@ -222,7 +218,6 @@ mod tests {
             },
             "--max-flows",
         );
-        refused(|spec| spec.threads = Some(1000), "--max-flows");
         refused(|spec| spec.phases.stop = Stop::AfterNs(u64::MAX), "--max-duration");
         refused(|spec| spec.phases.warmup_ns = 3_600_000_000_001, "--max-duration");
         refused(|spec| spec.phases.interval_ns = 1, "millisecond");

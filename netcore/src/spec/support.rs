@@ -44,6 +44,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         ) => {}
         _ => return no("workload", format!("this pattern over {transport} is not available yet")),
     }
+    sizes(spec)?;
     let threads = if spec.direction == Direction::Duplex { spec.flows().saturating_mul(2) } else { spec.flows() };
     if spec.threads.is_some_and(|wanted| wanted != threads) {
         return no(
@@ -107,6 +108,25 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         pipes(spec)?;
     }
     pace(spec)
+}
+
+/// Nothing that is counted or moved may be nothing.
+fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
+    let sizes = &spec.sizes;
+    let stream = spec.pattern == Pattern::Stream;
+    let data = matches!(spec.pattern, Pattern::RequestResponse | Pattern::ConnectRequestResponse);
+    let zero = [
+        ("streams", spec.streams == 0),
+        ("inflight", spec.inflight == 0),
+        ("message_size", stream && sizes.message_bytes == 0),
+        ("receive_size", stream && sizes.receive_bytes == 0),
+        ("request_size", data && sizes.request_bytes == 0),
+        ("response_size", data && sizes.response_bytes == 0),
+    ];
+    match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+        Some((key, _)) => no(key, format!("{key}: at least 1")),
+        None => Ok(()),
+    }
 }
 
 /// What holds for datagrams.
@@ -224,4 +244,70 @@ pub fn learns_its_end(spec: &TestSpec, side: Side) -> bool {
     let connectionless = spec.transport.is_datagram();
     let only_answers = (spec.pattern.is_connecting() || spec.pattern == Pattern::Ping) && side == Side::Far;
     counted && (connectionless || only_answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Arrival, Pace};
+
+    #[track_caller]
+    fn refused(spec: &TestSpec, key: &str) {
+        let error = check(spec).unwrap_err();
+        assert_eq!(error.key, key, "{error}");
+    }
+
+    #[test]
+    fn nothing_of_anything_is_refused() {
+        let good = TestSpec::new(Pattern::Stream, Transport::Udp);
+        check(&good).unwrap();
+        for (key, change) in [
+            ("streams", (|spec| spec.streams = 0) as fn(&mut TestSpec)),
+            ("inflight", |spec| spec.inflight = 0),
+            ("message_size", |spec| spec.sizes.message_bytes = 0),
+            ("receive_size", |spec| spec.sizes.receive_bytes = 0),
+            ("threads", |spec| spec.threads = Some(0)),
+        ] {
+            let mut spec = good.clone();
+            change(&mut spec);
+            refused(&spec, key);
+        }
+        let mut spec = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
+        spec.sizes.message_bytes = 0;
+        check(&spec).unwrap();
+        spec.sizes.response_bytes = 0;
+        refused(&spec, "response_size");
+        let mut spec = TestSpec::new(Pattern::Ping, Transport::Icmp);
+        spec.sizes.message_bytes = 0;
+        check(&spec).unwrap();
+    }
+
+    #[test]
+    fn rates_that_cannot_be_kept_are_refused() {
+        let mut spec = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
+        let pace = Pace { events_per_s: 10.0, mode: PaceMode::User, arrival: Arrival::Poisson, burst: 1, catch_up: 0 };
+        spec.pace = Some(pace);
+        check(&spec).unwrap();
+        spec.pace = Some(Pace { burst: 2, ..pace });
+        refused(&spec, "pacing");
+        spec.pace = Some(Pace { mode: PaceMode::Kernel, ..pace });
+        refused(&spec, "pacing");
+        for events_per_s in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            spec.pace = Some(Pace { events_per_s, ..pace });
+            refused(&spec, "rate");
+        }
+    }
+
+    #[test]
+    fn who_learns_of_the_end_from_the_peer() {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
+        assert!(!learns_its_end(&spec, Side::Far), "by its own schedule");
+        spec.phases.stop = Stop::AfterBytes(1);
+        assert!(learns_its_end(&spec, Side::Far));
+        spec.transport = Transport::Tcp;
+        assert!(!learns_its_end(&spec, Side::Far), "by the end of the stream");
+        let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
+        spec.phases.stop = Stop::AfterTransactions(1);
+        assert!(learns_its_end(&spec, Side::Far) && !learns_its_end(&spec, Side::Near));
+    }
 }
