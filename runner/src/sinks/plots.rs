@@ -24,7 +24,9 @@ pub fn draw(what: &Plot, results: &Path, file: &Path) -> Result<(), Error> {
     let mut line = vec!["plot".to_owned(), kind, "-o".into(), file.display().to_string()];
     for (flag, value) in [("-x", &what.x), ("-y", &what.y), ("--by", &what.by), ("--title", &what.title)] {
         if let Some(value) = value {
-            line.extend([flag.to_owned(), value.clone()]);
+            // A plan may name a swept key (`rate`, `socket.mss`): the table has it under its column's name.
+            let column = if flag == "--title" { None } else { crate::plan::check::column(value) };
+            line.extend([flag.to_owned(), column.unwrap_or_else(|| value.clone())]);
         }
     }
     if let Some(log) = &what.log {
