@@ -6,15 +6,13 @@ use crate::{
 };
 use std::io::Write;
 
-/// Draw a picture of results: PNG, SVG, or in the terminal
+/// A picture of results: PNG, SVG, or in the terminal.
 ///
-/// Reads everything before it draws. Axes say their quantity and unit; intervals say what they are; the same input gives
-/// the same bytes.
+/// plumb run plans/message-size.yaml -o sizes.csv; plumb plot sweep --log xy -o sizes.png sizes.csv
 ///
-///     plumb run plans/message-size.yaml -o sizes.csv
-///     plumb plot sweep -x message_bytes -y throughput_bits_per_s -o sizes.png sizes.csv
+/// Axes say their quantity and unit, intervals say what they are, and the same input gives the same bytes. The input is read
+/// whole; nothing is written unless everything could be drawn. docs/gallery.md shows every kind.
 #[derive(Clone, Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
 pub struct Args {
     /// What kind of picture
     #[arg(value_enum)]

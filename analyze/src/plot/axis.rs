@@ -1,62 +1,7 @@
-//! Axes: what a quantity is called, in which unit a figure says it, and where its ticks are.
+//! Axes: where values are along them, and where their ticks are.
 
-use schemas::{
-    metrics,
-    units::{Unit, human, three_digits},
-};
-
-/// What an axis shows: the words and the unit of its column.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Quantity {
-    /// What a person calls it.
-    pub label: String,
-    /// Its unit, where one is known.
-    pub unit: Option<Unit>,
-    /// What service demand is counted per (`KiB` or `transaction`), where that is the unit.
-    pub per: Option<String>,
-}
-
-impl Quantity {
-    /// The quantity that a column holds: from the registry, or from the unit at the end of the column's name.
-    #[must_use]
-    pub fn of_column(name: &str) -> Self {
-        const SUFFIXES: [(&str, Unit); 7] = [
-            ("_bits_per_s", Unit::BitsPerSecond),
-            ("_per_s", Unit::PerSecond),
-            ("_bytes", Unit::Bytes),
-            ("_us", Unit::Microseconds),
-            ("_s", Unit::Seconds),
-            ("_ratio", Unit::Ratio),
-            ("_service_demand", Unit::ServiceDemand),
-        ];
-        if let Some(metric) = metrics::find(name) {
-            return Self { label: metric.label.to_owned(), unit: Some(metric.unit), per: None };
-        }
-        let (stem, unit) = SUFFIXES
-            .iter()
-            .find_map(|(suffix, unit)| name.strip_suffix(suffix).map(|stem| (stem, Some(*unit))))
-            .unwrap_or((name, None));
-        let stem = stem.strip_prefix(schemas::columns::AXIS_PREFIX).unwrap_or(stem);
-        Self { label: stem.replace('_', " "), unit, per: None }
-    }
-
-    /// A quantity with its own words.
-    #[must_use]
-    pub fn new(label: impl Into<String>, unit: Option<Unit>) -> Self {
-        Self { label: label.into(), unit, per: None }
-    }
-}
-
-impl Quantity {
-    /// A cell's text in words: `65536` of a size is `64 KiB`; what is no number stays as it is.
-    #[must_use]
-    pub fn name(&self, text: &str) -> String {
-        match (self.unit, text.parse::<f64>()) {
-            (Some(unit), Ok(value)) => human(unit, value),
-            _ => text.to_owned(),
-        }
-    }
-}
+use super::{notation::Notation, quantity::Quantity};
+use schemas::units::{Unit, human, three_digits};
 
 /// How values are laid out along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,18 +51,7 @@ pub struct Axis {
     pub names: Vec<String>,
     /// Whether zero would belong on it and was left out, which the figure then says.
     pub truncated: bool,
-    format: Format,
-}
-
-/// How the axis writes its values: one scale for all of them, or each tick with its own prefix.
-#[derive(Clone, Debug, PartialEq)]
-enum Format {
-    /// Divided by the factor; the unit stands in the axis' title.
-    Scaled { factor: f64, unit: String },
-    /// Each with its prefix; the title names the plain unit.
-    Prefixed { unit: String },
-    /// Times from nanoseconds to seconds: each tick has its unit.
-    Times { per_second: f64, range: String },
+    notation: Notation,
 }
 
 impl Axis {
@@ -156,8 +90,8 @@ impl Axis {
                 }
             }
         };
-        let format = Format::choose(&quantity, spacing, min, max);
-        Self { quantity, spacing, min, max, names: Vec::new(), truncated, format }
+        let notation = Notation::choose(&quantity, spacing, min, max);
+        Self { quantity, spacing, min, max, names: Vec::new(), truncated, notation }
     }
 
     /// An axis of names.
@@ -176,7 +110,7 @@ impl Axis {
         let mut axis = Self::new(quantity, spacing, min, max, true);
         if min < max {
             (axis.min, axis.max) = (min, max);
-            axis.format = Format::choose(&axis.quantity, spacing, min, max);
+            axis.notation = Notation::choose(&axis.quantity, spacing, min, max);
         }
         axis.truncated = false;
         axis
@@ -186,9 +120,9 @@ impl Axis {
     #[must_use]
     pub fn title(&self) -> String {
         let label = &self.quantity.label;
-        let unit = match &self.format {
-            Format::Scaled { unit, .. } | Format::Prefixed { unit } => unit,
-            Format::Times { range, .. } => range,
+        let unit = match &self.notation {
+            Notation::Scaled { unit, .. } | Notation::Prefixed { unit } => unit,
+            Notation::Times { range, .. } => range,
         };
         if unit.is_empty() { label.clone() } else { format!("{label} ({unit})") }
     }
@@ -211,8 +145,8 @@ impl Axis {
     /// A value in the unit of the axis' title, with three digits.
     #[must_use]
     pub fn number(&self, value: f64) -> String {
-        match &self.format {
-            Format::Scaled { factor, .. } => three_digits(value / factor),
+        match &self.notation {
+            Notation::Scaled { factor, .. } => three_digits(value / factor),
             _ => self.label(value, &[value]),
         }
     }
@@ -275,8 +209,8 @@ impl Axis {
 
     /// Steps of 1, 2 or 5 times a power of ten (of two, for bytes), densest first.
     fn linear(&self) -> Vec<Vec<f64>> {
-        let factor = match &self.format {
-            Format::Scaled { factor, .. } => *factor,
+        let factor = match &self.notation {
+            Notation::Scaled { factor, .. } => *factor,
             _ => 1.0,
         };
         let (min, max) = (self.min / factor, self.max / factor);
@@ -359,128 +293,7 @@ impl Axis {
     }
 
     fn label(&self, value: f64, all: &[f64]) -> String {
-        // The sign of a number is as wide as its digits, not as a hyphen.
-        self.plain_label(value, all).replace('-', "−")
-    }
-
-    fn plain_label(&self, value: f64, all: &[f64]) -> String {
-        match &self.format {
-            Format::Scaled { factor, .. } => {
-                let step = all.windows(2).map(|w| (w[1] - w[0]).abs()).fold(f64::INFINITY, f64::min) / factor;
-                if self.spacing.is_logarithmic() || !step.is_finite() {
-                    plain(value / factor)
-                } else {
-                    // Ticks of one axis have the same number of decimals: 0.5, 1.0, 1.5.
-                    let decimals = (0..=9).find(|d| is_whole(step * 10_f64.powi(*d))).unwrap_or(9);
-                    #[expect(clippy::cast_sign_loss, reason = "0 to 9")]
-                    let decimals = decimals as usize;
-                    format!("{:.decimals$}", value / factor)
-                }
-            }
-            Format::Prefixed { .. } if self.quantity.unit == Some(Unit::Bytes) => {
-                const PREFIXES: [&str; 6] = ["", " Ki", " Mi", " Gi", " Ti", " Pi"];
-                prefixed(value, 1024.0, &PREFIXES)
-            }
-            Format::Prefixed { .. } => {
-                if value.abs() < 0.9995 {
-                    return plain(value);
-                }
-                prefixed(value, 1000.0, &["", " k", " M", " G", " T", " P"])
-            }
-            Format::Times { per_second, .. } => {
-                let seconds = value / per_second;
-                let (factor, unit) = time_unit(seconds);
-                format!("{} {unit}", plain(seconds / factor))
-            }
-        }
-    }
-}
-
-fn is_whole(value: f64) -> bool {
-    (value - value.round()).abs() < 1e-6
-}
-
-/// Up to four significant digits, no trailing zeros.
-fn plain(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    if value.abs() >= 1e6 || value.abs() < 1e-6 {
-        return format!("{value:.0e}");
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 9")]
-    let decimals = (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-fn prefixed(value: f64, step: f64, prefixes: &[&str]) -> String {
-    let mut scaled = value;
-    let mut index = 0;
-    while scaled.abs() >= step * 0.9995 && index + 1 < prefixes.len() {
-        scaled /= step;
-        index += 1;
-    }
-    format!("{}{}", plain(scaled), prefixes[index])
-}
-
-/// The unit in which a time is said, and its length in seconds.
-fn time_unit(seconds: f64) -> (f64, &'static str) {
-    const UNITS: [(f64, &str); 3] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")];
-    UNITS.into_iter().find(|(length, _)| seconds.abs() >= length * 0.9995).unwrap_or((1e-9, "ns"))
-}
-
-impl Format {
-    fn choose(quantity: &Quantity, spacing: Spacing, min: f64, max: f64) -> Self {
-        let largest = min.abs().max(max.abs());
-        // On a logarithmic axis the middle decides, and more than three decades do not fit under one unit.
-        let wide = spacing.is_logarithmic() && max / min > 1e4;
-        let typical = if spacing.is_logarithmic() { (min * max).sqrt() } else { largest };
-        let scaled = |factor: f64, unit: String| Self::Scaled { factor, unit };
-        let si = |base: &str| {
-            if wide {
-                return Self::Prefixed { unit: base.to_owned() };
-            }
-            let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-            let (factor, prefix) = prefixes.into_iter().find(|(f, _)| typical >= *f).unwrap_or((1.0, ""));
-            scaled(factor, format!("{prefix}{base}"))
-        };
-        let time = |per_second: f64| {
-            let unit = time_unit(typical / per_second);
-            if wide {
-                let range = format!("{} … {}", time_unit(min / per_second).1, time_unit(max / per_second).1);
-                return Self::Times { per_second, range };
-            }
-            scaled(unit.0 * per_second, unit.1.to_owned())
-        };
-        if matches!(spacing, Spacing::Names | Spacing::Nines) {
-            return scaled(1.0, String::new());
-        }
-        match quantity.unit {
-            Some(Unit::BitsPerSecond) => si("bit/s"),
-            Some(Unit::PerSecond) => match si("/s") {
-                // Without a prefix the slash would stand alone.
-                Self::Scaled { factor, unit } if unit == "/s" => scaled(factor, "1/s".to_owned()),
-                Self::Prefixed { .. } => Self::Prefixed { unit: "1/s".to_owned() },
-                other => other,
-            },
-            Some(Unit::Bytes) if spacing.is_logarithmic() => Self::Prefixed { unit: "bytes".to_owned() },
-            Some(Unit::Bytes) => {
-                let units =
-                    [(1_099_511_627_776.0, "TiB"), (1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB")];
-                let (factor, unit) = units.into_iter().find(|(f, _)| typical >= *f).unwrap_or((1.0, "bytes"));
-                scaled(factor, unit.to_owned())
-            }
-            // Time along an axis is said in seconds as long as there are some: 0.5 s, not 500 ms, beside 10 s.
-            Some(Unit::Seconds) => time(1.0),
-            Some(Unit::Microseconds) => time(1e6),
-            Some(Unit::Ratio) => scaled(0.01, "%".to_owned()),
-            Some(Unit::ServiceDemand) => {
-                scaled(1.0, quantity.per.as_ref().map_or_else(|| "µs".to_owned(), |per| format!("µs/{per}")))
-            }
-            Some(Unit::Count) | None if largest >= 1e5 || (wide && max >= 1e4) => si(""),
-            Some(Unit::Count) | None => scaled(1.0, String::new()),
-        }
+        self.notation.label(self.quantity.unit, self.spacing.is_logarithmic(), value, all)
     }
 }
 
@@ -550,13 +363,6 @@ mod tests {
     fn percentiles_count_their_nines() {
         let axis = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, 1e4, false);
         assert_eq!(labels(&axis, 9), ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.99 %"]);
-    }
-
-    #[test]
-    fn columns_outside_the_registry_take_the_unit_of_their_name() {
-        assert_eq!(Quantity::of_column("axis_socket_mss").label, "socket mss");
-        assert_eq!(Quantity::of_column("queue_bytes"), Quantity::new("queue", Some(Unit::Bytes)));
-        assert_eq!(Quantity::of_column("streams"), Quantity::new("streams", None));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use super::{
     Drawing, Options, Points,
-    axis::{Axis, Quantity, Spacing},
+    axis::{Axis, Spacing},
     distribution::{self, Distribution},
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
     palette,
+    quantity::Quantity,
     reading::Reading,
     series,
 };

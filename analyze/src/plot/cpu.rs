@@ -3,10 +3,11 @@
 
 use super::{
     Drawing, Options, Points,
-    axis::{Axis, Quantity, Spacing},
+    axis::{Axis, Spacing},
     canvas::{Colour, Sign},
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
+    quantity::Quantity,
     reading::{Reading, Wanted},
     series, timeseries,
 };

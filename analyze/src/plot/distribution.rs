@@ -96,7 +96,7 @@ pub fn gather(reading: &Reading, options: &Options, column: &str) -> Result<Vec<
 
 /// What is distributed, as an axis says it.
 #[must_use]
-pub fn quantity(reading: &Reading, options: &Options, column: &str) -> super::axis::Quantity {
+pub fn quantity(reading: &Reading, options: &Options, column: &str) -> super::quantity::Quantity {
     if !is_latency(column) {
         return options.quantity(column, reading);
     }
@@ -108,7 +108,7 @@ pub fn quantity(reading: &Reading, options: &Options, column: &str) -> super::ax
         ["receive"] => "receive latency",
         _ => "latency",
     };
-    super::axis::Quantity::new(label, Some(schemas::units::Unit::Microseconds))
+    super::quantity::Quantity::new(label, Some(schemas::units::Unit::Microseconds))
 }
 
 /// How many values are behind a picture, in words.

@@ -141,11 +141,11 @@ impl Figure {
             let frame = Frame { x: &self.x, y: &panel.y, left, top: *from, right, bottom: *to };
             let is_last = (*to - bottom).abs() < 0.5;
             let style = TickStyle { em: tick, length: tick_length, names_room };
-            for layer in panel.layers.iter().filter(|l| l.is_background()) {
-                frame.paint(&mut canvas, layer);
+            for layer in &panel.layers {
+                frame.paint_background(&mut canvas, layer);
             }
             grid(&mut canvas, &frame, &x_ticks, ticks);
-            for layer in panel.layers.iter().filter(|l| !l.is_background()) {
+            for layer in &panel.layers {
                 frame.paint(&mut canvas, layer);
             }
             edges(&mut canvas, &frame, &x_ticks, ticks, style, is_last);

@@ -3,10 +3,10 @@
 
 use super::{
     Options,
-    axis::Quantity,
     canvas::Colour,
     figure::{Entry, Key},
     palette,
+    quantity::Quantity,
     reading::{Reading, Wanted},
 };
 use crate::{error::Error, table::InputArgs};

@@ -2,12 +2,13 @@
 
 use super::{
     Drawing, Options, Points,
-    axis::{Axis, Quantity, Spacing},
+    axis::{Axis, Spacing},
     canvas::Anchor,
     distribution::{HISTOGRAM, is_latency},
     figure::{Figure, Panel},
     layer::Layer,
     palette,
+    quantity::Quantity,
     reading::{Reading, Wanted},
     series,
 };

@@ -93,12 +93,6 @@ pub enum Layer {
 impl Layer {
     /// The colour behind a shaded stretch.
     pub const SHADE: Colour = Colour(0xf0, 0xf0, 0xf0);
-
-    /// Whether it belongs under the grid lines.
-    #[must_use]
-    pub fn is_background(&self) -> bool {
-        matches!(self, Self::Shade { .. })
-    }
 }
 
 /// The inside of the axes on a canvas.
@@ -155,7 +149,15 @@ impl Frame<'_> {
         (at.clamp(self.left, self.right), self.at_x(x).is_some() && at >= self.left - 0.5 && at <= self.right + 0.5)
     }
 
-    /// Paints one layer.
+    /// Paints what lies under the grid.
+    pub fn paint_background(&self, canvas: &mut Canvas, layer: &Layer) {
+        if let Layer::Shade { from, to, .. } = layer {
+            let (from, to) = (self.edge_x(*from).0, self.edge_x(*to).0);
+            canvas.rectangle((from, self.top), (to, self.bottom), Layer::SHADE);
+        }
+    }
+
+    /// Paints what lies over the grid.
     pub fn paint(&self, canvas: &mut Canvas, layer: &Layer) {
         let metrics = canvas.metrics;
         let thin = if metrics.cells { 1.0 } else { (metrics.em * 0.075).max(1.0) };
@@ -207,7 +209,6 @@ impl Frame<'_> {
             }
             Layer::Shade { from, to, label } => {
                 let (from, to) = (self.edge_x(*from).0, self.edge_x(*to).0);
-                canvas.rectangle((from, self.top), (to, self.bottom), Layer::SHADE);
                 if metrics.width(label, small) < to - from {
                     let at = (f64::midpoint(from, to), self.top + metrics.line(small) * 0.85);
                     canvas.text(at, Anchor::Middle, small, Colour::MUTED, label.clone());

@@ -1,7 +1,8 @@
 //! What can be asked of every kind of picture, and the answers they share.
 
 use super::{
-    axis::{Axis, Quantity, Spacing},
+    axis::{Axis, Spacing},
+    quantity::Quantity,
     reading::Reading,
     series::{self, Point, Series, Spread},
 };

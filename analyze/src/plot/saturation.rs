@@ -3,11 +3,12 @@
 
 use super::{
     Drawing, Options, Points,
-    axis::{Axis, Quantity, Spacing},
+    axis::{Axis, Spacing},
     canvas::Point as Place,
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
     palette,
+    quantity::Quantity,
     reading::Reading,
     series::{self, Series},
     transfer,

@@ -2,10 +2,11 @@
 
 use super::{
     Drawing, Options, Points,
-    axis::{Axis, Quantity, Spacing},
+    axis::{Axis, Spacing},
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
     palette,
+    quantity::Quantity,
     reading::{Reading, Wanted},
     series::{self, Series},
 };
