@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use netcore::spec::Pattern;
@@ -17,6 +18,7 @@ use crate::{
     plan::{Format, Plan, case::Endpoint, model::PlotKind},
     schedule::{
         from_plan,
+        history::{self, History},
         run::{self, Finished, Measured, RowSink, Settings},
         step::Step,
     },
@@ -42,6 +44,8 @@ pub struct Options {
     pub output: Option<PathBuf>,
     /// File for JUnit XML.
     pub junit: Option<PathBuf>,
+    /// Folder of an interrupted run to go on with.
+    pub resume: Option<PathBuf>,
     /// Whether rows go to standard output.
     pub stdout_rows: bool,
     /// Key for daemons that the plan names none for.
@@ -72,38 +76,50 @@ pub fn run(
     interrupts: &Interrupts,
     progress: &mut Progress,
 ) -> Result<Outcome, Error> {
+    let earlier = options.resume.as_deref().map(|dir| Earlier::read(dir, plans)).transpose()?;
     let id = uuid::Uuid::now_v7();
-    let run_id = id.to_string();
+    let run_id = earlier.as_ref().map_or_else(|| id.to_string(), |e| e.run_id.clone());
+    let seed = earlier.as_ref().map_or(id.as_u64_pair().1, |e| e.seed);
     let mut axis_paths: Vec<String> = Vec::new();
     for path in plans.iter().flat_map(|p| &p.axis_paths) {
         if !axis_paths.contains(path) {
             axis_paths.push(path.clone());
         }
     }
-    let files = Files::of(plans, options.output.as_deref(), options.junit.as_deref(), None, &run_id)?;
+    let files =
+        Files::of(plans, options.output.as_deref(), options.junit.as_deref(), options.resume.as_deref(), &run_id)?;
     files.keep_plans(plans)?;
+    let history = match (&earlier, &files.results, plans.first()) {
+        (Some(_), Some(results), Some(plan)) => take_up(results, &files, plan, &run_id, &axis_paths)?,
+        _ => History::new(),
+    };
+    let table = |path: &PathBuf| match &earlier {
+        Some(_) if path.exists() => CsvSink::append(path, &axis_paths),
+        _ => CsvSink::create(path, &axis_paths),
+    };
     let csv = match &files.results {
-        Some(path) => Some(CsvSink::create(path, &axis_paths)?),
+        Some(path) => Some(table(path)?),
         None if options.stdout_rows => Some(CsvSink::stdout(&axis_paths)?),
         None => None,
     };
-    let intervals = files.intervals.as_ref().map(|path| CsvSink::create(path, &axis_paths)).transpose()?;
+    let intervals = files.intervals.as_ref().map(table).transpose()?;
     let facts = RunFacts {
         results_version: schemas::publish::RESULTS_VERSION,
         run_id: run_id.clone(),
         tool_version: env!("CARGO_PKG_VERSION"),
         argv: std::env::args().collect(),
-        began: now(),
+        began: earlier.as_ref().map_or_else(now, |e| e.began.clone()),
+        resumed: earlier.as_ref().map_or_else(Vec::new, |e| [e.resumed.clone(), vec![now()]].concat()),
         ended: None,
         interrupted: None,
         plans: Vec::new(),
         hosts: BTreeMap::new(),
-        cases: BTreeMap::new(),
+        cases: earlier.as_ref().map(|e| e.cases.clone()).unwrap_or_default(),
     };
     let mut sinks = Sinks {
         csv,
         intervals,
-        counters: files.counters.as_deref().map(CounterSink::new),
+        counters: files.counters.as_deref().map(|path| CounterSink::new(path, earlier.is_some())),
         record: RunJson::new(facts, files.run_json.clone()),
         notes: Notes::default(),
     };
@@ -116,7 +132,7 @@ pub fn run(
         kept: files.results.clone(),
         closed: false,
     };
-    let shared = Shared { run_id, seed: id.as_u64_pair().1, axis_paths, options, interrupts };
+    let shared = Shared { run_id, seed, history, axis_paths, options, interrupts };
     for plan in plans {
         let finished = one(plan, &shared, progress, &mut sinks)?;
         for (case, (step, finished)) in plan.cases.iter().zip(&finished) {
@@ -144,6 +160,60 @@ pub fn run(
     outcome.notes = sinks.notes.of_run(&sinks.record.facts.hosts);
     leave(plans, &files, &outcome, progress)?;
     Ok(outcome)
+}
+
+/// What an interrupted run left in its folder.
+struct Earlier {
+    run_id: String,
+    seed: u64,
+    began: String,
+    resumed: Vec<String>,
+    cases: BTreeMap<String, serde_json::Value>,
+}
+
+impl Earlier {
+    /// Reads `run.json`, and refuses a plan that is not the one that was interrupted.
+    fn read(dir: &Path, plans: &[Plan]) -> Result<Self, Error> {
+        let path = dir.join("run.json");
+        let wrong = |what: String| Error::Usage(format!("--resume: {}: {what}", path.display()));
+        let [plan] = plans else { return Err(Error::Usage("--resume goes on with one plan: name that one".into())) };
+        let text = fs::read_to_string(&path).map_err(|e| wrong(format!("{e}; is this the folder of a run?")))?;
+        let facts: serde_json::Value = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        let stored = &facts["plans"][0];
+        let word = |value: &serde_json::Value, key: &str| {
+            value[key].as_str().map(str::to_owned).ok_or_else(|| wrong(format!("`{key}` is missing")))
+        };
+        if let Some(lines) = history::difference(&word(stored, "resolved")?, &plan.resolved) {
+            return Err(Error::Usage(format!(
+                "--resume: the plan is not the one that {} was begun with:\n{lines}\n       start a new run, or take the \
+                 changes back ({})",
+                dir.display(),
+                dir.join("plan.yaml").display()
+            )));
+        }
+        let resumed = facts["resumed"].as_array().into_iter().flatten().filter_map(|t| t.as_str().map(str::to_owned));
+        Ok(Self {
+            run_id: word(&facts, "run_id")?,
+            seed: stored["seed"].as_u64().ok_or_else(|| wrong("`seed` is missing".into()))?,
+            began: word(&facts, "began")?,
+            resumed: resumed.collect(),
+            cases: serde_json::from_value(facts["cases"].clone()).map_err(|e| wrong(e.to_string()))?,
+        })
+    }
+}
+
+/// Reads the tables of an interrupted run back and cuts off what was not finished.
+fn take_up(results: &Path, files: &Files, plan: &Plan, run_id: &str, axis_paths: &[String]) -> Result<History, Error> {
+    // It may have ended before it had written so much as the header.
+    if !fs::read(results).is_ok_and(|bytes| bytes.contains(&b'\n')) {
+        let _ = fs::remove_file(results);
+        return Ok(History::new());
+    }
+    let (history, finished) = history::take_up(results, &from_plan::steps(plan, run_id, axis_paths))?;
+    for table in [&files.intervals, &files.counters].into_iter().flatten() {
+        history::cut(table, &finished)?;
+    }
+    Ok(history)
 }
 
 /// Writes what is made from the results when all is measured.
@@ -187,6 +257,8 @@ struct Shared<'a> {
     run_id: String,
     /// For the order of plans that name no seed. Part of the record, or the order could not be had again.
     seed: u64,
+    /// What an interrupted run had finished; empty for a new one.
+    history: History,
     axis_paths: Vec<String>,
     options: &'a Options,
     interrupts: &'a Interrupts,
@@ -215,7 +287,7 @@ fn one(
     sinks.record.facts.hosts.extend(hosts.take_records());
     sinks.record.write()?;
     let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
-    let finished = run::run(&steps, settings, &mut hosts, sinks, progress, stop)?;
+    let finished = run::run(&steps, settings, &shared.history, &mut hosts, sinks, progress, stop)?;
     Ok(steps.into_iter().zip(finished).collect())
 }
 
@@ -258,13 +330,15 @@ struct Sinks {
 }
 
 impl RowSink for Sinks {
-    fn row(&mut self, row: &Row) -> Result<(), Error> {
-        let csv = match &mut self.intervals {
-            Some(intervals) if row.record.as_deref() == Some("interval") => Some(intervals),
-            _ => self.csv.as_mut(),
-        };
-        match csv {
-            Some(csv) => csv.row(row),
+    fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
+        let apart = self.intervals.is_some();
+        let (intervals, rest): (Vec<Row>, Vec<Row>) =
+            rows.iter().cloned().partition(|r| apart && r.record.as_deref() == Some("interval"));
+        if let Some(table) = &mut self.intervals {
+            table.rows(&intervals)?;
+        }
+        match &mut self.csv {
+            Some(csv) => csv.rows(&rest),
             None => Ok(()),
         }
     }

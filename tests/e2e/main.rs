@@ -11,6 +11,7 @@ mod netns;
 mod outputs;
 mod plans;
 mod program;
+mod resume;
 mod run;
 mod selectors;
 mod signals;

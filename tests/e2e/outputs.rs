@@ -58,7 +58,7 @@ fn a_group_has_its_members_and_their_total() {
     let folder = Folder::new();
     let plan = folder.plan(
         "",
-        "  both:\n    duration: 300ms\n    warmup: 50ms\n    concurrent:\n      start: {max_skew: 1s}\n      members:\n        \
+        "  both:\n    duration: 300ms\n    warmup: 50ms\n    concurrent:\n      start: {max_skew: 1s}\n      window: own\n      members:\n        \
          up: {workload: tcp_stream}\n        down: {workload: tcp_stream, direction: reverse}\n    assert:\n      \
          - throughput > 1kbit/s\n      - {that: throughput > 900Tbit/s, member: down, severity: warn}",
     );

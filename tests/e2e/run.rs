@@ -21,7 +21,7 @@ fn a_plan_without_hosts_runs_over_loopback_into_a_file() {
     assert_eq!(order, [("bulk", "1"), ("trips", "1"), ("bulk", "2"), ("trips", "2")]);
     for row in &iterations {
         assert_eq!(row["status"], "ok");
-        assert!(number(row, "elapsed_s") >= 0.14);
+        assert!(number(row, "elapsed_s") > 0.0);
         // What arrived is what the receiver counted, by its own clock.
         let bits = number(row, "bytes_received") * 8.0;
         if row["workload"] == "tcp_stream" {

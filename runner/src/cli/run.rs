@@ -21,6 +21,7 @@ Examples:
   plumb run plans/quick.yaml
   plumb run plans/message-size.yaml -o sizes.csv
   plumb run lab.yaml --host server=b.lab --key-file lab.key -o lab.csv
+  plumb run lab.yaml --resume results/0198c2…
   plumb run lab.yaml --only 'bulk*' --set duration=1s
   plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
 
@@ -42,6 +43,9 @@ pub struct Args {
     /// Write JUnit XML to FILE (the plan's output.junit otherwise).
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Go on with an interrupted run whose folder (output.dir) is DIR: what is finished is kept.
+    #[arg(long, value_name = "DIR", conflicts_with = "output")]
+    resume: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
     /// Key of the far ends that require one; a plan's hosts.NAME.key_file goes first.
@@ -82,11 +86,12 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         When::Always => Mode::Line,
         When::Never => Mode::Silent,
     };
-    let kept = args.output.is_some() || plans.iter().any(|p| p.output.dir.is_some());
+    let kept = args.output.is_some() || args.resume.is_some() || plans.iter().any(|p| p.output.dir.is_some());
     let terminal = std::io::stdout().is_terminal();
     let options = Options {
         output: args.output.clone(),
         junit: args.junit.clone(),
+        resume: args.resume.clone(),
         stdout_rows: !kept && !terminal,
         key_file: args.key_file.clone(),
         interim: args.interim,

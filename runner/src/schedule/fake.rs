@@ -113,8 +113,8 @@ impl Bench for FakeBench {
 pub struct Rows(pub Vec<Row>);
 
 impl RowSink for Rows {
-    fn row(&mut self, row: &Row) -> Result<(), Error> {
-        self.0.push(row.clone());
+    fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
+        self.0.extend_from_slice(rows);
         Ok(())
     }
 

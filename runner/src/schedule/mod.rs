@@ -2,6 +2,7 @@
 //!
 //! - [`step`]: what the schedule knows of a case
 //! - [`from_plan`]: from the cases of a plan to steps
+//! - [`history`]: what an interrupted run has finished
 //! - [`order`]: which case comes next
 //! - [`confidence`]: when a case is known well enough
 //! - [`rows`]: from reports to rows
@@ -12,6 +13,7 @@ pub mod confidence;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod from_plan;
+pub mod history;
 pub mod order;
 pub mod rows;
 pub mod run;

@@ -16,6 +16,7 @@ use schemas::{columns::Row, metrics::METRICS};
 
 use super::{
     confidence::{Policy, Samples},
+    history::{Done, History},
     order,
     rows::{
         self,
@@ -83,8 +84,8 @@ pub struct Fault {
 
 /// Where rows go.
 pub trait RowSink {
-    /// Takes a row as soon as it is known.
-    fn row(&mut self, row: &Row) -> Result<(), Error>;
+    /// Takes rows as soon as they are known: those of an iteration together, so that a crash leaves all of them or none.
+    fn rows(&mut self, rows: &[Row]) -> Result<(), Error>;
     /// Takes what the ends said about themselves in an iteration.
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error>;
     /// Whether nobody reads any more, so that going on is of no use.
@@ -125,10 +126,11 @@ struct State {
     written: Vec<(usize, Way, Row)>,
 }
 
-/// Runs the steps to their ends and says what became of each. Only output that cannot be written ends it early.
+/// Runs the steps to their ends, from where `history` (empty: the beginning) left them, and says what became of each. Only output that cannot be written ends it early.
 pub fn run(
     steps: &[Step],
     settings: Settings,
+    history: &History,
     bench: &mut dyn Bench,
     sink: &mut dyn RowSink,
     progress: &mut Progress,
@@ -139,6 +141,15 @@ pub fn run(
     for (i, step) in steps.iter().enumerate() {
         if let Some(reason) = &step.skip {
             run.skip(i, reason)?;
+        }
+    }
+    for (i, done) in history.iter().enumerate().filter(|(_, done)| !done.is_empty()) {
+        for iteration in done {
+            run.absorb(i, iteration);
+        }
+        let state = &run.states[i];
+        if state.open && state.samples.enough(state.done) {
+            run.conclude(i)?;
         }
     }
     loop {
@@ -255,40 +266,52 @@ impl Run<'_> {
 
     fn take(&mut self, i: usize, iteration: u32, measured: &Measured) -> Result<(), Error> {
         let step = &self.steps[i];
-        let mut measured_rows: Vec<(usize, Way, Row)> = Vec::new();
+        let mut done = Done::default();
+        let mut written: Vec<Row> = Vec::new();
         for (m, (member, reports)) in step.members.iter().zip(&measured.members).enumerate() {
             let mut identity = member.identity.clone();
             identity.iteration = Some(iteration.into());
             identity.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
             let made = rows::of_iteration(&identity, &member.spec, &reports.near, &reports.far);
-            for row in &made.rows {
+            for row in made.rows {
                 if let Some(stream) = row.stream {
-                    self.states[i].streams.entry((m, stream)).or_default().push(values(row));
+                    done.streams.push((m, stream, row.clone()));
                 }
                 if member.intervals || row.record.as_deref() != Some("interval") {
-                    self.sink.row(row)?;
+                    written.push(row);
                 }
             }
-            measured_rows.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
+            done.measured.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
         }
-        if let Some(row) = self.total(step, iteration, measured, &measured_rows) {
-            self.sink.row(&row)?;
-            measured_rows.push((step.members.len(), Way::Both, row));
+        if let Some(row) = self.total(step, iteration, measured, &done.measured) {
+            written.push(row.clone());
+            done.measured.push((step.members.len(), Way::Both, row));
         }
+        // The rows come last: with them the iteration is finished, whatever happens then.
         self.sink.reports(step, iteration, measured)?;
+        self.sink.rows(&written)?;
+        self.absorb(i, &done);
+        Ok(())
+    }
+
+    /// Lets an iteration count, measured just now or before an interruption.
+    fn absorb(&mut self, i: usize, done: &Done) {
+        let step = &self.steps[i];
         let state = &mut self.states[i];
         // The headline: the total of a group, or both directions together where there are two.
-        if let Some((_, _, row)) = measured_rows.iter().max_by_key(|(m, way, _)| (*m, *way)) {
+        if let Some((_, _, row)) = done.measured.iter().max_by_key(|(m, way, _)| (*m, *way)) {
             state.samples.push(row);
         }
-        for (m, way, row) in measured_rows {
-            let own = || Samples::new(own_policy(step, m));
-            state.own.entry((m, way)).or_insert_with(own).push(&row);
-            state.values.entry((m, way)).or_default().push(values(&row));
-            state.summaries.entry((m, way)).or_default().push(&row);
+        for (m, way, row) in &done.measured {
+            let own = || Samples::new(own_policy(step, *m));
+            state.own.entry((*m, *way)).or_insert_with(own).push(row);
+            state.values.entry((*m, *way)).or_default().push(values(row));
+            state.summaries.entry((*m, *way)).or_default().push(row);
+        }
+        for (m, stream, row) in &done.streams {
+            state.streams.entry((*m, *stream)).or_default().push(values(row));
         }
         state.done += 1;
-        Ok(())
     }
 
     /// The row of a group as a whole.
@@ -321,13 +344,14 @@ impl Run<'_> {
     }
 
     fn fault_row(&mut self, i: usize, iteration: u32, status: &str, fault: &Fault) -> Result<(), Error> {
+        let mut faults = Vec::new();
         for member in &self.steps[i].members {
             let mut row = blank(member, "iteration", status, &fault.message);
             row.iteration = Some(iteration.into());
             row.phase = Some("measure".into());
-            self.sink.row(&row)?;
+            faults.push(row);
         }
-        Ok(())
+        self.sink.rows(&faults)
     }
 
     fn fail(&mut self, i: usize, iteration: u32, fault: Fault) -> Result<(), Error> {
@@ -370,9 +394,8 @@ impl Run<'_> {
                 rows.push((m, *rows::ways(member.spec.direction).last().unwrap_or(&Way::Forward), row));
             }
         }
-        for (_, _, row) in &rows {
-            self.sink.row(row)?;
-        }
+        let written: Vec<Row> = rows.iter().map(|(_, _, row)| row.clone()).collect();
+        self.sink.rows(&written)?;
         self.doubts(i);
         self.states[i].written = rows;
         Ok(())
@@ -412,9 +435,8 @@ impl Run<'_> {
     }
 
     fn skip(&mut self, i: usize, reason: &str) -> Result<(), Error> {
-        for member in &self.steps[i].members {
-            self.sink.row(&blank(member, "summary", "skipped", reason))?;
-        }
+        let rows: Vec<Row> = self.steps[i].members.iter().map(|m| blank(m, "summary", "skipped", reason)).collect();
+        self.sink.rows(&rows)?;
         self.states[i].open = false;
         self.states[i].skipped = Some(reason.to_owned());
         Ok(())

@@ -14,7 +14,8 @@ const PLAIN: Settings = Settings { order: Order::Interleave, seed: 0, fail_fast:
 fn go(steps: &[Step], settings: Settings, bench: &mut FakeBench) -> (Vec<Finished>, Rows) {
     let mut rows = Rows::default();
     let mut progress = Progress::new(Mode::Silent);
-    let finished = run(steps, settings, bench, &mut rows, &mut progress, &StopFlag::new().unwrap()).unwrap();
+    let finished =
+        run(steps, settings, &History::new(), bench, &mut rows, &mut progress, &StopFlag::new().unwrap()).unwrap();
     (finished, rows)
 }
 
@@ -126,7 +127,7 @@ fn a_stop_leaves_summaries_of_what_was_done_and_rows_for_the_rest() {
     let mut rows = Rows::default();
     let mut bench = FakeBench::default();
     let steps = [step("a", 1, 1, None)];
-    run(&steps, PLAIN, &mut bench, &mut rows, &mut Progress::new(Mode::Silent), &stop).unwrap();
+    run(&steps, PLAIN, &History::new(), &mut bench, &mut rows, &mut Progress::new(Mode::Silent), &stop).unwrap();
     assert!(bench.asked.is_empty());
     assert_eq!(rows.of("a"), ["summary skipped"]);
 }

@@ -37,14 +37,15 @@ const HEADER: [&str; 16] = [
 #[derive(Debug)]
 pub struct CounterSink {
     path: PathBuf,
+    resume: bool,
     file: Option<File>,
 }
 
 impl CounterSink {
-    /// Will write there.
+    /// Will write there; a resumed run adds to what is there.
     #[must_use]
-    pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: None }
+    pub fn new(path: &Path, resume: bool) -> Self {
+        Self { path: path.to_owned(), resume, file: None }
     }
 
     /// Writes the counters of an iteration.
@@ -90,8 +91,14 @@ impl CounterSink {
         }
         let bytes = text.into_inner().map_err(|e| fault()(e.into_error()))?;
         if self.file.is_none() {
-            let mut file = File::create(&self.path).map_err(fault())?;
-            writeln!(file, "{}", HEADER.join(",")).map_err(fault())?;
+            // A resumed run goes on where the table ends.
+            let new = !self.resume || !self.path.exists();
+            let mut options = File::options();
+            options.create(true).write(true).truncate(new).append(!new);
+            let mut file = options.open(&self.path).map_err(fault())?;
+            if new {
+                writeln!(file, "{}", HEADER.join(",")).map_err(fault())?;
+            }
             self.file = Some(file);
         }
         match &mut self.file {

@@ -1,4 +1,4 @@
-//! The results table: the header before the first measurement, then each row in one write.
+//! The results table: the header before the first measurement, then the rows of each iteration in one write.
 
 use std::{
     fs::File,
@@ -27,11 +27,11 @@ impl CsvSink {
         Self::new(Box::new(file), to, axis_paths)
     }
 
-    /// Goes on at the end of a file whose header fits; a row that a crash cut off is removed before.
-    pub fn append(path: &Path) -> Result<Self, Error> {
+    /// Goes on at the end of a table that ends with a whole row.
+    pub fn append(path: &Path, axis_paths: &[String]) -> Result<Self, Error> {
         let to = path.display().to_string();
         let file = File::options().append(true).open(path).map_err(Error::output(&to))?;
-        Ok(Self { out: Box::new(file), to, axes: 0, closed: false })
+        Ok(Self { out: Box::new(file), to, axes: axis_paths.len(), closed: false })
     }
 
     /// Writes to standard output.
@@ -45,16 +45,20 @@ impl CsvSink {
         for name in header(axis_paths) {
             line.cell(&name);
         }
+        line.end();
         sink.write(&line.finish())?;
         Ok(sink)
     }
 
-    /// Writes a row, whole.
-    pub fn row(&mut self, row: &Row) -> Result<(), Error> {
-        debug_assert!(self.axes == 0 || row.axes.len() == self.axes, "a row has the header's axes");
-        let mut line = LineWriter::new();
-        row.for_each_cell(|cell| line.cell(cell));
-        self.write(&line.finish())
+    /// Writes rows in one write, so that a crash leaves all of them or none.
+    pub fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
+        let mut text = LineWriter::new();
+        for row in rows {
+            debug_assert!(row.axes.len() == self.axes, "a row has the header's axes");
+            row.for_each_cell(|cell| text.cell(cell));
+            text.end();
+        }
+        if rows.is_empty() { Ok(()) } else { self.write(&text.finish()) }
     }
 
     fn write(&mut self, line: &[u8]) -> Result<(), Error> {
@@ -77,7 +81,7 @@ impl CsvSink {
     }
 }
 
-/// One line of RFC 4180, built in memory so that it can be written at once.
+/// Lines of RFC 4180, built in memory so that they can be written at once.
 struct LineWriter(csv::Writer<Vec<u8>>);
 
 impl LineWriter {
@@ -90,8 +94,11 @@ impl LineWriter {
         let _ = self.0.write_field(text);
     }
 
-    fn finish(mut self) -> Vec<u8> {
+    fn end(&mut self) {
         let _ = self.0.write_record(None::<&[u8]>);
+    }
+
+    fn finish(self) -> Vec<u8> {
         self.0.into_inner().unwrap_or_default()
     }
 }
@@ -118,11 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_one_write_and_reads_back() {
+    fn rows_that_belong_together_are_one_write_and_read_back() {
         let writes = Writes::default();
         let mut sink = CsvSink::new(Box::new(writes.clone()), "x".into(), &["socket.mss".into()]).unwrap();
         let row = Row { case: Some("a[b=\"1\", c=2]\n".into()), axes: vec!["1448".into()], ..Row::default() };
-        sink.row(&row).unwrap();
+        sink.rows(&[row.clone(), row]).unwrap();
         let writes = writes.0.borrow();
         assert_eq!(writes.len(), 2);
         let all = writes.concat();

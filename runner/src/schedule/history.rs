@@ -1,0 +1,214 @@
+//! What an interrupted run has finished, read back from its own table.
+//!
+//! An iteration is finished when the measure rows of all its members are there: its rows are written together, so a crash
+//! leaves either all of them or a torn end that is cut off here. Summaries are written anew when the run ends, and what
+//! had failed is tried again; everything else stays as it stood, byte for byte.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs,
+    path::Path,
+};
+
+use csv::{Reader, StringRecord};
+use schemas::columns::{COLUMNS, ColumnType, Row};
+
+use super::{
+    rows::window::Way,
+    step::{Member, Step},
+};
+use crate::{error::Error, sinks::run_json::replace};
+
+/// One finished iteration of a step.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// Measured rows by member and way; the total of a group stands behind its last member.
+    pub measured: Vec<(usize, Way, Row)>,
+    /// Measured rows by member and stream.
+    pub streams: Vec<(usize, u64, Row)>,
+}
+
+/// The finished iterations of every step, in their order.
+pub type History = Vec<Vec<Done>>;
+
+/// Finished iterations by `case_id` and `iteration`, as they stand in the tables.
+pub type FinishedKeys = HashSet<(String, String)>;
+
+/// Reads a table back and leaves only finished iterations (and discarded tries) in it.
+pub fn take_up(path: &Path, steps: &[Step]) -> Result<(History, FinishedKeys), Error> {
+    let text = fs::read_to_string(path).map_err(|e| {
+        Error::Usage(format!("--resume: cannot read {}: {e}; is this the folder of a run?", path.display()))
+    })?;
+    // A crash in the middle of a write leaves a last line without its end.
+    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+    let mut reader = Reader::from_reader(whole.as_bytes());
+    let broken = |e: csv::Error| Error::Usage(format!("--resume: {} is no results table: {e}", path.display()));
+    let header = reader.headers().map_err(broken)?.clone();
+    let columns: HashMap<String, usize> = header.iter().enumerate().map(|(i, n)| (n.to_owned(), i)).collect();
+    if !["case_id", "iteration", "record", "phase", "status"].iter().all(|c| columns.contains_key(*c)) {
+        return Err(Error::Usage(format!("--resume: {} is no results table", path.display())));
+    }
+    let records: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().map_err(broken)?;
+    let cell = |record: &StringRecord, column: &str| -> String {
+        columns.get(column).and_then(|i| record.get(*i)).unwrap_or_default().to_owned()
+    };
+    let key = |record: &StringRecord| (cell(record, "case_id"), cell(record, "iteration"));
+    let is_measured = |record: &StringRecord| {
+        cell(record, "record") == "iteration" && cell(record, "phase") == "measure" && cell(record, "status") == "ok"
+    };
+    let mut seen: HashMap<(String, String), HashSet<String>> = HashMap::new();
+    for record in records.iter().filter(|r| is_measured(r)) {
+        seen.entry(key(record)).or_default().insert(cell(record, "member"));
+    }
+    let by_id: HashMap<&str, usize> = steps
+        .iter()
+        .enumerate()
+        .filter_map(|(i, s)| Some((s.members.first()?.identity.case_id.as_deref()?, i)))
+        .collect();
+    let finished = |record: &StringRecord| {
+        let (case, iteration) = key(record);
+        let step = by_id.get(case.as_str()).map(|i| &steps[*i]);
+        let name = |m: &Member| m.identity.member.clone().unwrap_or_default();
+        let Some((step, members)) = step.zip(seen.get(&(case, iteration))) else { return false };
+        step.members.iter().all(|m| members.contains(&name(m)))
+    };
+    let kept: Vec<&StringRecord> = records
+        .iter()
+        .filter(|r| cell(r, "record") != "summary")
+        .filter(|r| cell(r, "status") == "discarded" || (cell(r, "status") == "ok" && finished(r)))
+        .collect();
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(&header).map_err(broken)?;
+    for record in &kept {
+        out.write_record(*record).map_err(broken)?;
+    }
+    let bytes = out.into_inner().map_err(|e| Error::output(path.display())(e.into_error()))?;
+    replace(path, &bytes).map_err(Error::output(path.display()))?;
+
+    let keys: FinishedKeys = kept.iter().filter(|r| cell(r, "status") == "ok").map(|r| key(r)).collect();
+    let mut iterations: Vec<BTreeMap<u64, Done>> = steps.iter().map(|_| BTreeMap::new()).collect();
+    for record in kept.into_iter().filter(|r| cell(r, "status") == "ok" && cell(r, "phase") == "measure") {
+        let (case, iteration) = key(record);
+        let (Some(i), Ok(iteration)) = (by_id.get(case.as_str()), iteration.parse()) else { continue };
+        let step = &steps[*i];
+        let name = cell(record, "member");
+        let of_name = |m: &Member| m.identity.member.as_deref().unwrap_or_default() == name;
+        let member = step.members.iter().position(of_name).unwrap_or(step.members.len());
+        let mut row = step.members.get(member).or(step.members.first()).map(|m| m.identity.clone()).unwrap_or_default();
+        fill(&mut row, &columns, record);
+        let done = iterations[*i].entry(iteration).or_default();
+        match (cell(record, "record").as_str(), cell(record, "stream").parse()) {
+            ("iteration", _) => done.measured.push((member, way(&cell(record, "direction")), row)),
+            ("stream", Ok(stream)) => done.streams.push((member, stream, row)),
+            _ => {}
+        }
+    }
+    Ok((iterations.into_iter().map(|done| done.into_values().collect()).collect(), keys))
+}
+
+/// Leaves only rows of finished iterations in a table beside the results; one that is not there is left alone.
+pub fn cut(path: &Path, finished: &FinishedKeys) -> Result<(), Error> {
+    let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
+    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+    let broken = |e: csv::Error| Error::Usage(format!("--resume: {} is no table: {e}", path.display()));
+    let mut reader = Reader::from_reader(whole.as_bytes());
+    let header = reader.headers().map_err(broken)?.clone();
+    let at = |name: &str| header.iter().position(|n| n == name);
+    let (case, iteration) = (at("case_id"), at("iteration"));
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(&header).map_err(broken)?;
+    for record in reader.records() {
+        let record = record.map_err(broken)?;
+        let cell = |i: Option<usize>| i.and_then(|i| record.get(i)).unwrap_or_default().to_owned();
+        if finished.contains(&(cell(case), cell(iteration))) {
+            out.write_record(&record).map_err(broken)?;
+        }
+    }
+    let bytes = out.into_inner().map_err(|e| Error::output(path.display())(e.into_error()))?;
+    replace(path, &bytes).map_err(Error::output(path.display()))
+}
+
+/// The cells of a record; what the plan decides is there already.
+fn fill(row: &mut Row, columns: &HashMap<String, usize>, record: &StringRecord) {
+    let cell = |name: &str| columns.get(name).and_then(|i| record.get(*i)).filter(|c| !c.is_empty());
+    for column in COLUMNS {
+        if matches!(column.ty, ColumnType::Integer | ColumnType::Number) {
+            row.set_number(column.name, cell(column.name).and_then(|c| c.parse().ok()));
+        }
+    }
+    let text = |name: &str| cell(name).map(str::to_owned);
+    row.record = text("record");
+    row.phase = text("phase");
+    row.status = text("status");
+    row.direction = text("direction");
+    row.time = text("time");
+    row.io = text("io");
+    row.member = text("member");
+    row.congestion_control = text("congestion_control");
+    row.no_delay = cell("no_delay").and_then(|c| c.parse().ok());
+    row.latency_kind = text("latency_kind");
+    row.latency_histogram = text("latency_histogram");
+    row.service_demand_unit = text("service_demand_unit");
+}
+
+fn way(direction: &str) -> Way {
+    match direction {
+        "reverse" => Way::Reverse,
+        "both" => Way::Both,
+        _ => Way::Forward,
+    }
+}
+
+/// The lines in which two texts differ, for a person; `None` where they are the same.
+#[must_use]
+pub fn difference(old: &str, new: &str) -> Option<String> {
+    if old == new {
+        return None;
+    }
+    let old_lines: HashSet<&str> = old.lines().collect();
+    let new_lines: HashSet<&str> = new.lines().collect();
+    let gone = old.lines().filter(|l| !new_lines.contains(l)).map(|l| format!("  - {l}"));
+    let come = new.lines().filter(|l| !old_lines.contains(l)).map(|l| format!("  + {l}"));
+    let lines: Vec<String> = gone.chain(come).take(20).collect();
+    Some(if lines.is_empty() { "  (the same lines in another order)".to_owned() } else { lines.join("\n") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::fake::step;
+
+    const HEAD: &str = "case_id,case,iteration,record,phase,status,member,direction,stream,throughput_bits_per_s\n";
+
+    fn taken(rows: &str) -> (History, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        fs::write(&path, format!("{HEAD}{rows}")).unwrap();
+        let mut one = step("a", 3, 3, None);
+        one.members[0].identity.case_id = Some("c1".into());
+        let (history, _) = take_up(&path, &[one]).unwrap();
+        (history, fs::read_to_string(&path).unwrap().replace(HEAD, ""))
+    }
+
+    #[test]
+    fn finished_iterations_stay_and_the_rest_goes() {
+        let keep = "c1,a,1,iteration,measure,ok,,forward,,8\nc1,a,2,iteration,measure,discarded,,forward,,\n";
+        let (history, left) = taken(&format!(
+            "{keep}c1,a,2,iteration,warmup,ok,,forward,,1\nc1,a,,summary,measure,ok,,forward,,8\nc1,a,3,iteration,mea"
+        ));
+        assert_eq!(left, keep);
+        assert_eq!((history[0].len(), history[0][0].measured[0].2.throughput_bits_per_s), (1, Some(8.0)));
+    }
+
+    #[test]
+    fn what_failed_is_tried_again() {
+        let (history, left) = taken("c1,a,1,iteration,measure,failed,,forward,,\n");
+        assert!(history[0].is_empty() && left.is_empty());
+    }
+
+    #[test]
+    fn a_changed_plan_is_shown_by_its_lines() {
+        assert_eq!(difference("a: 1\nb: 2\n", "a: 1\nb: 2\n"), None);
+        assert_eq!(difference("a: 1\nb: 2\n", "a: 1\nb: 3\n").unwrap(), "  - b: 2\n  + b: 3");
+    }
+}

@@ -1,0 +1,100 @@
+//! An interrupted run: whole rows, and a continuation that measures what is missing and nothing twice.
+
+use std::{collections::BTreeMap, path::Path, thread, time::Duration};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::program::{Folder, command, end, of, parse, plumb, rows};
+
+fn plan(folder: &Folder, iterations: u32) -> String {
+    folder.plan(
+        &format!("run: {{order: random, seed: 7}}\noutput: {{dir: {}}}", folder.name("out")),
+        &format!(
+            "  a: {{workload: tcp_rr, duration: 20ms, iterations: {iterations}}}\n  \
+             b: {{workload: tcp_stream, duration: 20ms, iterations: {iterations}, matrix: {{streams: [1, 2]}}}}"
+        ),
+    )
+}
+
+/// How often each iteration of each case is in the table.
+fn iterations(table: &Path) -> BTreeMap<(String, String), usize> {
+    let mut count = BTreeMap::new();
+    for row in of(&rows(table), "iteration") {
+        *count.entry((row["case"].clone(), row["iteration"].clone())).or_default() += 1;
+    }
+    count
+}
+
+#[test]
+fn killed_again_and_again_it_still_comes_to_its_end() {
+    let folder = Folder::new();
+    let plan = plan(&folder, 30);
+    let (out, table) = (folder.name("out"), folder.path("out/results.csv"));
+    let mut most = 0;
+    for round in 0..100_u64 {
+        let resume = ["run", &plan, "--progress", "never", "--resume", &out];
+        let begun = folder.path("out/run.json").exists();
+        let args = if begun { &resume[..] } else { &resume[..4] };
+        let child = command(args).spawn().unwrap();
+        thread::sleep(Duration::from_millis(30 + round * 37 % 90));
+        let killed = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).is_ok();
+        let ran = end(child);
+        assert!(killed && (ran.code.is_none() || ran.code == Some(0)), "round {round}: {}", ran.stderr);
+        if let Ok(text) = std::fs::read_to_string(&table) {
+            // At most the row in flight is lost: everything up to the last line end is whole, and nothing is there twice.
+            let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+            let measured = parse(whole);
+            let finished = of(&measured, "iteration").iter().filter(|r| r["status"] == "ok").count();
+            assert!(finished >= most, "round {round}: {finished} iterations after {most}");
+            most = finished;
+        }
+    }
+    let ran = plumb(&["run", &plan, "--progress", "never", "--resume", &out]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let all = iterations(&table);
+    assert_eq!(all.len(), 90);
+    assert!(all.values().all(|n| *n == 1), "{all:?}");
+    let table = rows(&table);
+    let summaries = of(&table, "summary");
+    assert_eq!(summaries.len(), 3);
+    assert!(summaries.iter().all(|r| r["iterations"] == "30"));
+    assert!(table.iter().all(|r| r["run_id"] == table[0]["run_id"]), "it is one run");
+}
+
+#[test]
+fn a_finished_run_measures_nothing_again() {
+    let folder = Folder::new();
+    let plan = plan(&folder, 2);
+    assert_eq!(plumb(&["run", &plan, "--progress", "never"]).code, Some(0));
+    let before = rows(&folder.path("out/results.csv"));
+    let ran = plumb(&["run", &plan, "--resume", &folder.name("out")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("iteration 1"), "{}", ran.stderr);
+    let after = rows(&folder.path("out/results.csv"));
+    assert_eq!(of(&before, "iteration"), of(&after, "iteration"));
+    let rate = |rows: &[crate::program::Row]| -> Vec<String> {
+        let mut all: Vec<_> = of(rows, "summary").iter().map(|r| r["throughput_bits_per_s"].clone()).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(rate(&before), rate(&after), "the same numbers give the same summaries");
+}
+
+#[test]
+fn a_changed_plan_is_refused_with_the_difference() {
+    let folder = Folder::new();
+    let written = plan(&folder, 2);
+    assert_eq!(plumb(&["run", &written, "--progress", "never"]).code, Some(0));
+    plan(&folder, 3);
+    let ran = plumb(&["run", &written, "--resume", &folder.name("out")]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    for word in ["the plan is not the one", "-     iterations: 2", "+     iterations: 3"] {
+        assert!(ran.stderr.contains(word), "{word}: {}", ran.stderr);
+    }
+    let ran = plumb(&["run", &written, "--resume", &folder.name("nowhere")]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is this the folder of a run?"), "{}", ran.stderr);
+}
