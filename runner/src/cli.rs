@@ -1,6 +1,7 @@
 //! The command line: every subcommand with its arguments, and the way to the part that does the work.
 
 pub(crate) mod check;
+mod gate;
 mod key;
 mod run;
 mod schema;
@@ -91,7 +92,10 @@ impl Command {
             Self::Serve(args) => serve::run(&args),
             Self::Key(args) => key::run(&args),
             Self::Schema(args) => schema::run(&args),
-            Self::Filter(filter) => {
+            Self::Filter(mut filter) => {
+                if let analyze::Filter::Gate(args) = &mut filter {
+                    gate::prepare(args)?;
+                }
                 let verdict = filter.run(&mut std::io::stdout().lock())?;
                 Ok(match verdict {
                     analyze::Verdict::Ok => Exit::Success,

@@ -35,7 +35,7 @@ pub struct Args {
     judge: Judge,
     /// Confidence level of the interval
     #[arg(long, value_name = "LEVEL", default_value = "95%", value_parser = parse_level)]
-    level: f64,
+    pub level: f64,
     /// What an inconclusive verdict is
     #[arg(long, value_name = "HOW", default_value = "warn")]
     inconclusive: OnInconclusive,

@@ -1,0 +1,42 @@
+//! `plumb gate --plan`: a plan's assertions, made ready for the filter that knows no plans.
+
+use analyze::{
+    filters::gate::{Args, Scope, Statement},
+    judge::{Judge, Severity},
+};
+
+use crate::{
+    error::Error,
+    plan::{
+        Format, LoadOptions,
+        model::{self, Level},
+    },
+};
+
+/// Fills in the assertions of the plan that was named, case by case.
+pub fn prepare(args: &mut Args) -> Result<(), Error> {
+    let Some(path) = args.plan.as_ref().map(|p| p.display().to_string()) else { return Ok(()) };
+    let plan = super::load(&path, &LoadOptions::default()).map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    for case in plan.cases.iter().filter(|c| c.skip.is_none()) {
+        args.statements.extend(case.asserts.iter().map(|assertion| {
+            let detail = &assertion.detail;
+            Statement {
+                assertion: detail.that.0.clone(),
+                case_ids: vec![case.id.clone()],
+                member: detail.member.clone(),
+                scope: match detail.scope {
+                    None | Some(model::Scope::Total) => Scope::Total,
+                    Some(model::Scope::Direction) => Scope::Direction,
+                    Some(model::Scope::Stream) => Scope::Stream,
+                },
+                severity: if assertion.severity == Level::Warn { Severity::Warn } else { Severity::Error },
+                judge: if detail.judge == Some(model::Judge::Point) { Judge::Point } else { Judge::Ci },
+                level: args.level,
+                file: assertion.place.file.clone(),
+                line: Some(assertion.place.line as u64),
+                column: Some(assertion.place.column as u64),
+            }
+        }));
+    }
+    Ok(())
+}
