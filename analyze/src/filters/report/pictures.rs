@@ -33,6 +33,12 @@ struct Test {
     histograms: bool,
 }
 
+impl Test {
+    fn is_swept(&self) -> bool {
+        self.axes.iter().any(|values| values.len() >= SWEPT)
+    }
+}
+
 /// Every picture that suits the file.
 pub fn of(results: &Path) -> Result<Vec<Block>, Error> {
     let contents = contents(results)?;
@@ -60,7 +66,9 @@ pub fn of(results: &Path) -> Result<Vec<Block>, Error> {
             wanted.push((Kind::Bars, Options { y: Some((*metric).to_owned()), tests: plain, ..base() }));
         }
     }
-    let timed: Vec<String> = contents.tests.iter().filter(|t| t.histograms).map(|t| t.name.clone()).collect();
+    // A curve per value of a sweep would be a thicket.
+    let timed: Vec<String> =
+        contents.tests.iter().filter(|t| t.histograms && !t.is_swept()).map(|t| t.name.clone()).collect();
     if !timed.is_empty() {
         wanted.push((Kind::Percentiles, Options { tests: timed, ..base() }));
     }
