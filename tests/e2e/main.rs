@@ -6,6 +6,7 @@ mod check_schema;
 mod counters;
 mod faults;
 mod filters;
+mod keys;
 mod migrating;
 mod netns;
 mod outputs;

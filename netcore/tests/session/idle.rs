@@ -64,13 +64,18 @@ fn an_idle_daemon_is_not_woken() {
         .unwrap();
     let session = Session::connect(&Target::new("idle", address.clone())).unwrap();
     let half_open = TcpStream::connect(&address).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    let before = activity(child.id());
-    std::thread::sleep(Duration::from_secs(1));
-    let after = activity(child.id());
+    // A busy machine may let the last threads settle late; a daemon that ticks would never have one quiet second.
+    let mut quiet = false;
+    for _ in 0..8 {
+        let before = activity(child.id());
+        std::thread::sleep(Duration::from_secs(1));
+        // The harness's thread, the test's, the daemon's and two sessions'.
+        quiet = before.len() >= 5 && before == activity(child.id());
+        if quiet {
+            break;
+        }
+    }
     drop((session, half_open, child.stdin.take()));
     child.wait().unwrap();
-    // The harness's thread, the test's, the daemon's and two sessions', all asleep the whole second.
-    assert!(before.len() >= 5, "{before:?}");
-    assert_eq!(before, after);
+    assert!(quiet, "in each of eight seconds some thread of the idle daemon was awake");
 }
