@@ -159,3 +159,19 @@ fn verdicts_decide_the_exit_code() {
     assert_eq!(code(&["gate", "--assert", close, &base]), Some(0));
     assert_eq!(code(&["gate", "--assert", close, "--inconclusive", "fail", &base]), Some(4));
 }
+
+#[test]
+fn a_plan_is_judged_over_its_results() {
+    let folder = Folder::new();
+    let tests = "  a:\n    workload: tcp_rr\n    duration: 50ms\n    iterations: 3\n    assert:\n      - transaction_rate >= 1/s\n      - transaction_rate >= 1000M/s";
+    let plan = folder.plan("", tests);
+    let rows = folder.name("rows.csv");
+    let ran = plumb(&["run", "--progress", "never", "-o", &rows, &plan]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let ran = plumb(&["gate", "--plan", &plan, "-f", "csv", &rows]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    let verdicts = crate::program::parse(&ran.stdout);
+    let found: Vec<&str> = verdicts.iter().map(|v| v["verdict"].as_str()).collect();
+    assert_eq!(found, ["pass", "fail"]);
+    assert!(verdicts[1]["file"].ends_with("plan.yaml") && !verdicts[1]["line"].is_empty());
+}
