@@ -240,6 +240,8 @@ const PLANS: &[(&str, &str, &[&str])] = &[
         "3:12",
         &["`defaults` cannot sweep"],
     ),
+    ("version: 1\nname: t\ntests: {a.b: {workload: tcp_rr}}\n", "3:9", &["`a.b` cannot be a name"]),
+    ("version: 1\nname: t\ntests: {7: {workload: tcp_rr}}\n", "3:9", &["`7` cannot be a name"]),
     (
         "version: 1\nname: t\nx-a: &a {n: 1}\ntests: {a: {workload: tcp_rr, <<: *a}}\n",
         "4:31",

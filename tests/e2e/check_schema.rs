@@ -68,6 +68,8 @@ fn schema_and_parser_refuse_the_same_things() {
         "tests: {a: {workload: tcp_stream, collect: [disks]}}",
         "tests: {a: {workload: tcp_stream, streams: -1}}",
         "tests: [a]",
+        "tests: {a b: {workload: tcp_rr}}",
+        "tests: {a: {workload: tcp_rr, concurrent: {members: {1: {streams: 1}}}}}",
         "run: {order: backwards}\ntests: {a: {workload: tcp_rr}}",
         "output: {plots: [{kind: pie, file: a.png}]}\ntests: {a: {workload: tcp_rr}}",
         "baseline: {source: a.csv, compare: [{metric: speed, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}",

@@ -13,6 +13,7 @@ use super::{
 
 /// Checks everything that is not a test.
 pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>, out: &mut Diagnostics) {
+    names(root, out);
     check_hosts(root, hosts, out);
     if let Some(defaults) = root.get("defaults").and_then(|n| n.entry("extends")) {
         out.push(Diagnostic::error(defaults.key_span, "`defaults` cannot extend").help("write `extends` in the tests"));
@@ -27,6 +28,27 @@ pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>,
     requirements(root, hosts, out);
     comparisons(root, file, out);
     plots(root, out);
+}
+
+/// Names of tests, profiles, members and hosts stand in paths (`--set tests.NAME.streams`), case names and result columns,
+/// where an identifier must not look like a number.
+pub const NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]*$";
+
+fn names(root: &Node, out: &mut Diagnostics) {
+    let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
+    let members = tests.iter().filter_map(|t| t.value.at("concurrent.members"));
+    let sections = ["tests", "profiles", "hosts"].into_iter().filter_map(|key| root.get(key));
+    for entry in sections.chain(members).flat_map(|n| n.entries().unwrap_or_default()) {
+        let mut letters = entry.key.chars();
+        let good = letters.next().is_some_and(|c| c.is_ascii_alphabetic())
+            && letters.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if !good {
+            out.push(
+                Diagnostic::error(entry.key_span, format!("`{}` cannot be a name", entry.key))
+                    .help("a letter, then letters, digits, hyphens and underscores"),
+            );
+        }
+    }
 }
 
 fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) {

@@ -54,6 +54,7 @@ impl Matrix {
         for entry in entries {
             match &*entry.key {
                 "exclude" | "include" | "zip" => {}
+                key if key.starts_with("x-") => {}
                 _ => {
                     if let Some(values) = values(entry, out) {
                         let steps = values.into_iter().map(|v| vec![v]).collect();
@@ -164,6 +165,13 @@ impl Matrix {
         for group in maps(node, "zip", out) {
             let mut axis = Axis { paths: Vec::new(), steps: Vec::new() };
             for entry in group.entries().unwrap_or_default() {
+                if self.axes.iter().any(|a| a.paths.contains(&entry.key)) {
+                    out.push(
+                        Diagnostic::error(entry.key_span, format!("`{}` is swept already", entry.key))
+                            .help("keep it in one place"),
+                    );
+                    continue;
+                }
                 let Some(values) = values(entry, out) else { continue };
                 if axis.paths.is_empty() {
                     axis.steps = vec![Vec::new(); values.len()];
@@ -395,6 +403,7 @@ mod tests {
             ("{streams: [1], exclude: {streams: 1}}", "a list of maps"),
             ("{zip: [{streams: [1, 2], threads: [1]}]}", "step by step"),
             ("{zip: [1]}", "a list of maps"),
+            ("{streams: [1], zip: [{streams: [1]}]}", "swept already"),
         ] {
             let error = expand(text).expect_err(text);
             assert!(error.contains(sentence), "{text}: {sentence} not in:\n{error}");

@@ -3,7 +3,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::model::PlanFile;
+use super::{check::NAME_PATTERN, model::PlanFile};
 
 /// `schemas/plan.schema.json`.
 #[must_use]
@@ -11,6 +11,14 @@ pub fn plan_schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<PlanFile>().to_value();
     open_extensions(&mut schema);
+    for section in ["tests", "profiles", "hosts"] {
+        if let Some(Value::Object(map)) = schema.pointer_mut(&format!("/properties/{section}")) {
+            map.insert("propertyNames".to_owned(), json!({"pattern": NAME_PATTERN}));
+        }
+    }
+    if let Some(Value::Object(map)) = schema.pointer_mut("/$defs/Concurrent/properties/members") {
+        map.insert("propertyNames".to_owned(), json!({"pattern": NAME_PATTERN}));
+    }
     if let Value::Object(map) = &mut schema {
         map.insert("title".to_owned(), "Plumbline plan, version 1".into());
     }
