@@ -72,6 +72,15 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.integrity && spec.pattern != Pattern::Stream {
         return no("integrity", "integrity: every byte is checked for streams only");
     }
+    if spec.io == Io::Sendfile {
+        if !(spec.transport.is_tcp() || spec.transport == Transport::UnixStream) {
+            return no("io", format!("io: sendfile is for streams of bytes, which {transport} does not carry"));
+        }
+        let touches = |end: &super::EndSpec| end.buffers.dirty > 0;
+        if touches(&spec.near) || touches(&spec.far) {
+            return no("buffers", "sendfile sends a file's pages and not the buffers: there is nothing to dirty");
+        }
+    }
     if spec.pattern != Pattern::Stream && spec.direction != Direction::Forward {
         return no("direction", "requests go from the near end to the far end: exchange `from` and `to` instead");
     }
