@@ -284,6 +284,9 @@ fn one(
     if let Some(line) = hosts.checked() {
         progress.say(&line);
     }
+    for warning in hosts.required(plan)? {
+        progress.warn(&warning);
+    }
     sinks.record.facts.hosts.extend(hosts.take_records());
     sinks.record.write()?;
     let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };

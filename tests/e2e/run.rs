@@ -224,3 +224,36 @@ fn progress_is_plain_lines_on_a_pipe_and_nothing_when_refused() {
     let silent = command(&["run", &plan, "--progress", "never"]).stdout(Stdio::null()).output().unwrap();
     assert!(silent.stderr.is_empty(), "{:?}", String::from_utf8_lossy(&silent.stderr));
 }
+
+#[test]
+fn ipv6_runs_over_its_own_loopback() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6 loopback");
+        return;
+    }
+    let folder = Folder::new();
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 100ms, socket: {ipv6: true}}");
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(of(&parse(&ran.stdout), "iteration")[0]["status"], "ok");
+}
+
+#[test]
+fn what_a_plan_requires_of_its_hosts_is_checked_before_anything_runs() {
+    let folder = Folder::new();
+    let kernel = |limit: &str, severity: &str| {
+        folder.plan(
+            &format!("require:\n  - {{check: kernel, at_least: \"{limit}\", severity: {severity}}}"),
+            "  bulk: {workload: tcp_stream, duration: 100ms}",
+        )
+    };
+    assert_eq!(plumb(&["run", &kernel("2.6", "error"), "--progress", "never"]).code, Some(0));
+    let ran = plumb(&["run", &kernel("999.0", "error"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    for word in ["plan.yaml:4:", "host `local`: kernel is ", "must be at least 999.0"] {
+        assert!(ran.stderr.contains(word), "{word}: {}", ran.stderr);
+    }
+    assert_eq!(parse(&ran.stdout).len(), 0, "nothing was measured");
+    let ran = plumb(&["run", &kernel("999.0", "warn"), "--progress", "never"]);
+    assert!(ran.code == Some(0) && ran.stderr.contains("warning: "), "{}", ran.stderr);
+}

@@ -1,12 +1,12 @@
 //! One iteration: sessions are taken, tests made ready, started at one instant and waited for.
 
-use std::{thread, time::Duration};
+use std::{net::Ipv6Addr, thread, time::Duration};
 
 use netcore::{
     client::{ClientError, DataAddresses, Observer, Outcome, Prepared, RunningTest, Session, conduct},
     control::{message::FaultCode, stop::StopFlag},
     measure::clock::monotonic_ns,
-    spec::TestSpec,
+    spec::{Family, TestSpec},
 };
 
 use super::{Hosts, watch::Watch};
@@ -66,7 +66,11 @@ impl Hosts {
         let near_is_here = self.places.get(&member.from).is_none_or(|p| p.target.is_none());
         let near = if near_is_here { None } else { Some(self.session(&member.from, grace)?) };
         let far = self.session(&member.to, grace)?;
-        let data = |end: &Endpoint| self.places.get(end).and_then(|p| p.data);
+        let data = |end: &Endpoint| match end {
+            // It is reached at IPv4's loopback, and listens wherever the data should go.
+            Endpoint::Embedded if member.spec.family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
+            _ => self.places.get(end).and_then(|p| p.data),
+        };
         let addresses = DataAddresses { far: data(&member.to), ..DataAddresses::default() };
         let mut spec = member.spec.clone();
         spec.interim |= self.interim;

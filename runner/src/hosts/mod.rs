@@ -1,10 +1,12 @@
 //! Where far ends come from: the daemon inside this process, and those on other hosts.
 //!
+//! - [`require`]: preconditions against the hosts' facts
 //! - [`targets`]: from the plan's inventory to addresses
 //! - [`bench`]: one iteration, on sessions that are kept open between iterations
 //! - [`watch`]: what is shown of a running measurement
 
 pub mod bench;
+pub mod require;
 pub mod targets;
 pub mod watch;
 
@@ -129,6 +131,12 @@ impl Hosts {
 
     fn give_back(&mut self, end: &Endpoint, grace: Duration, session: Session) {
         self.idle.entry((end.clone(), grace)).or_default().push(session);
+    }
+
+    /// What the plan requires of its hosts and they do not have: an error, or sentences to warn with.
+    pub fn required(&self, plan: &Plan) -> Result<Vec<String>, Error> {
+        let (errors, warnings) = require::check(plan, &self.records);
+        if errors.is_empty() { Ok(warnings) } else { Err(Error::Measurement(errors.join("\n       "))) }
     }
 
     /// Facts about every machine that takes part, by name.

@@ -1,12 +1,15 @@
 //! What a plan may say and this program does not do yet: refused by name, at its place, never ignored.
 
-use crate::plan::{
-    Plan,
-    case::{Case, Job},
-    diagnostics::{Diagnostic, Diagnostics},
-    source::Span,
-    tree::Node,
-    yaml,
+use crate::{
+    hosts::require,
+    plan::{
+        Plan,
+        case::{Case, Job},
+        diagnostics::{Diagnostic, Diagnostics},
+        source::Span,
+        tree::Node,
+        yaml,
+    },
 };
 
 /// Everything in the plan that could not be run as it is written.
@@ -17,7 +20,6 @@ pub fn check(plan: &Plan) -> Diagnostics {
     let root = yaml::parse(0, &mut Diagnostics::new(plan.sources.clone()));
     let places = Places { root };
     let whole = [
-        ("require", !plan.require.is_empty(), "check these things before the run, and leave it out"),
         ("baseline", plan.baseline.is_some(), "compare two results files with `plumb compare`"),
         ("gate.confirm", plan.gate.confirm.unwrap_or(0) > 0, "measure again by hand where a verdict surprises"),
     ];
@@ -26,6 +28,12 @@ pub fn check(plan: &Plan) -> Diagnostics {
             let span = places.top(key).unwrap_or_default();
             out.push(Diagnostic::error(span, format!("`{key}` is not available yet")).help(help));
         }
+    }
+    for (condition, span) in plan.require.iter().filter(|(c, _)| !require::is_known(&c.check)) {
+        out.push(
+            Diagnostic::error(*span, format!("the precondition `{}` is not available yet", condition.check))
+                .help("check it before the run; cpu_governor, kernel, clock_offset and sysctl.<name> are checked here"),
+        );
     }
     for (name, host) in &plan.hosts {
         if host.netns.is_some() {

@@ -1,0 +1,114 @@
+//! Preconditions of a plan, held against the facts of its hosts before anything runs.
+
+use std::{cmp::Ordering, collections::BTreeMap};
+
+use schemas::units::{self, Unit};
+
+use crate::{
+    plan::{
+        Plan,
+        model::{Level, Precondition},
+    },
+    sinks::run_json::HostRecord,
+};
+
+/// The checks whose facts every host tells when it is greeted.
+#[must_use]
+pub fn is_known(check: &str) -> bool {
+    matches!(check, "cpu_governor" | "kernel" | "clock_offset") || check.starts_with("sysctl.")
+}
+
+/// What does not hold, each as a sentence with its place in the plan: what stops the run, and what only warns.
+#[must_use]
+pub fn check(plan: &Plan, hosts: &BTreeMap<String, HostRecord>) -> (Vec<String>, Vec<String>) {
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    for (condition, span) in &plan.require {
+        let wanted = condition.host.as_deref().filter(|h| *h != "*");
+        // The embedded daemon is this process: its facts are those of `local`.
+        for (name, host) in hosts.iter().filter(|(n, _)| *n != "embedded" && wanted.is_none_or(|w| w == *n)) {
+            if let Err(what) = holds(condition, observed(&condition.check, host).as_deref()) {
+                let sentence = format!("{}: host `{name}`: {what}", plan.sources.place(*span));
+                match condition.severity.unwrap_or_default() {
+                    Level::Error => errors.push(sentence),
+                    Level::Warn => warnings.push(sentence),
+                }
+            }
+        }
+    }
+    (errors, warnings)
+}
+
+fn observed(check: &str, host: &HostRecord) -> Option<String> {
+    match check {
+        "cpu_governor" => host.facts.governor.clone(),
+        "kernel" => host.facts.kernel_release.clone(),
+        // This process's own clock is the one that the others are measured against.
+        "clock_offset" => {
+            let ns = host.clock.map_or(0, |c| c.wall_offset_ns.unsigned_abs());
+            Some(format!("{}us", ns as f64 / 1000.0))
+        }
+        _ => host.facts.sysctls.get(check.strip_prefix("sysctl.")?).cloned(),
+    }
+}
+
+fn holds(condition: &Precondition, observed: Option<&str>) -> Result<(), String> {
+    let check = &condition.check;
+    let Some(observed) = observed else {
+        return Err(format!("{check} cannot be told there"));
+    };
+    let bounds = [
+        ("", &condition.equals, [Ordering::Equal, Ordering::Equal]),
+        ("at least ", &condition.at_least, [Ordering::Equal, Ordering::Greater]),
+        ("at most ", &condition.at_most, [Ordering::Equal, Ordering::Less]),
+    ];
+    for (word, limit, good) in bounds {
+        let Some(limit) = limit else { continue };
+        let order = compare(check, observed, &limit.0);
+        if !order.is_some_and(|o| good.contains(&o)) {
+            return Err(format!("{check} is {observed}, and must be {word}{}", limit.0));
+        }
+    }
+    Ok(())
+}
+
+/// Kernels compare by the numbers of their release, clock offsets as times, everything else as numbers where both are
+/// numbers and as words otherwise, which are equal or not.
+fn compare(check: &str, observed: &str, limit: &str) -> Option<Ordering> {
+    if check == "kernel" {
+        let numbers = |text: &str| -> Vec<u64> {
+            let digits = text.split(|c: char| !(c.is_ascii_digit() || c == '.')).next().unwrap_or("");
+            digits.split('.').map_while(|part| part.parse().ok()).collect()
+        };
+        let (observed, limit) = (numbers(observed), numbers(limit));
+        // `6.1` means every 6.1.x.
+        return Some(observed.iter().take(limit.len()).cmp(limit.iter()));
+    }
+    if check == "clock_offset" {
+        let us = |text: &str| units::parse_for(Unit::Microseconds, text).ok();
+        return us(observed)?.partial_cmp(&us(limit)?);
+    }
+    match (observed.parse::<f64>(), limit.parse::<f64>()) {
+        (Ok(observed), Ok(limit)) => observed.partial_cmp(&limit),
+        _ if observed.split_whitespace().eq(limit.split_whitespace()) => Some(Ordering::Equal),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_compare_by_their_kind() {
+        let is = |check, observed, limit| compare(check, observed, limit);
+        assert_eq!(is("kernel", "6.12.3-amd64", "6.2"), Some(Ordering::Greater));
+        assert_eq!(is("kernel", "6.1.0-13", "6.1"), Some(Ordering::Equal));
+        assert_eq!(is("clock_offset", "38.5us", "1ms"), Some(Ordering::Less));
+        assert_eq!(is("sysctl.net.core.rmem_max", "212992", "1000000"), Some(Ordering::Less));
+        assert_eq!(
+            is("sysctl.net.ipv4.tcp_rmem", "4096\t131072\t6291456", "4096 131072 6291456"),
+            Some(Ordering::Equal)
+        );
+        assert_eq!(is("cpu_governor", "powersave", "performance"), None);
+    }
+}
