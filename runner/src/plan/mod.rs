@@ -1,6 +1,6 @@
 //! Plans: YAML text in, checked cases out.
 //!
-//! - [`load`]: the way in: [`load::load`] gives a [`case::Plan`] or everything that is wrong with the text
+//! - [`mod@load`]: the way in: [`fn@load`] gives a [`case::Plan`] or everything that is wrong with the text
 //! - [`case`]: a checked plan, as the schedule runs it
 //! - [`source`], [`diagnostics`]: texts, places, and messages that point at them
 //! - [`yaml`], [`tree`]: YAML as a tree that knows where each word stands
@@ -8,7 +8,7 @@
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
 //! - [`expand`], [`spec`], [`measures`], [`check`]: what it means
-//! - [`explain`]: where a value comes from; [`schema`]: the published form of the language
+//! - [`mod@explain`]: where a value comes from; [`schema`]: the published form of the language
 
 mod arguments;
 pub mod case;
