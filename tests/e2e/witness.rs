@@ -200,6 +200,25 @@ fn a_slow_receiver_shows_at_the_sender() {
 }
 
 #[test]
+fn an_idle_daemon_sleeps() {
+    let Some(pair) = Pair::new() else { return };
+    let daemon = Daemon::start(&pair);
+    // `ip netns exec` becomes the program that it starts, so the process is the daemon itself.
+    let switches = || -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.0.id())).unwrap();
+        let status = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap());
+        let count =
+            |text: String| text.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok());
+        status.map(|text| count(text).unwrap_or(0)).sum()
+    };
+    // Its threads may still be on their way to sleep.
+    thread::sleep(Duration::from_millis(500));
+    let before = switches();
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(switches(), before, "an idle daemon woke up");
+}
+
+#[test]
 fn tcp_info_is_what_ss_shows() {
     let Some(pair) = Pair::new() else { return };
     // A queue so short that segments are lost: retransmissions are what is compared.
