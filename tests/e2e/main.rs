@@ -12,6 +12,7 @@ mod netns;
 mod outputs;
 mod plans;
 mod program;
+mod readme;
 mod resume;
 mod run;
 mod selectors;

@@ -1,0 +1,109 @@
+//! The README is a promise: every command that it shows is run, in order, in a directory of its own.
+//!
+//! `cargo` lines are `.ci/run`'s: here it is only checked that they stand in it. A measurement is cut short by options that
+//! this test adds; everything else runs as it is written.
+
+use std::{
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+const README: &str = include_str!("../../README.md");
+const CI: &str = include_str!("../../.ci/run");
+const PORT: u16 = 12864;
+
+/// The lines of the `sh` blocks.
+fn commands() -> Vec<&'static str> {
+    let mut commands = Vec::new();
+    let mut inside = false;
+    for line in README.lines() {
+        match line.trim() {
+            "```sh" => inside = true,
+            "```" => inside = false,
+            command if inside && !command.is_empty() => commands.push(command),
+            _ => {}
+        }
+    }
+    commands
+}
+
+/// A daemon that the README started; ended with the test, however that ends.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn shell(command: &str, place: &Path) -> Command {
+    let binary = Path::new(env!("CARGO_BIN_EXE_plumb"));
+    let programs = binary.parent().expect("it lies in a directory").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(place).env("PATH", format!("{programs}:{path}")).stdin(Stdio::null());
+    shell
+}
+
+#[test]
+fn every_command_of_the_readme_works() {
+    let place = tempfile::tempdir().expect("a directory");
+    symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/../plans"), place.path().join("plans")).expect("a link");
+    let mut daemons = Vec::new();
+    let commands = commands();
+    assert!(commands.len() >= 8, "the README shows commands in sh blocks");
+    for command in commands {
+        if command.starts_with("cargo ") {
+            assert!(CI.lines().any(|l| l == format!("step {command}")), ".ci/run does not run `{command}`");
+            continue;
+        }
+        if command.starts_with("plumb serve") {
+            if std::net::TcpListener::bind(("127.0.0.1", PORT)).is_err() {
+                println!("skipped from `{command}` on: port {PORT} is taken on this machine");
+                break;
+            }
+            daemons.push(Daemon(shell(&format!("exec {command}"), place.path()).spawn().expect("sh starts")));
+            let begun = Instant::now();
+            while std::net::TcpStream::connect(("127.0.0.1", PORT)).is_err() {
+                assert!(begun.elapsed() < Duration::from_secs(20), "`{command}` does not listen");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            continue;
+        }
+        let short = if command.starts_with("plumb run") {
+            format!("{command} --set duration=20ms --set warmup=0s --set iterations=1")
+        } else {
+            command.to_owned()
+        };
+        let output = shell(&short, place.path()).output().expect("sh starts");
+        assert!(
+            output.status.success(),
+            "`{short}` ended with {}:\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    assert!(place.path().join("sizes.png").exists(), "the README's picture was drawn");
+}
+
+#[test]
+fn the_plan_that_the_readme_shows_is_valid() {
+    let (_, rest) = README.split_once("```yaml\n").expect("the README shows a plan");
+    let (plan, _) = rest.split_once("```").expect("the block ends");
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().expect("a file");
+    std::fs::write(file.path(), plan).expect("written");
+    let output = Command::new(env!("CARGO_BIN_EXE_plumb")).arg("check").arg(file.path()).output().expect("plumb starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn every_page_that_the_readme_names_exists() {
+    for link in README.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(link);
+        assert!(link.contains("://") || path.exists(), "the README names {link}, which does not exist");
+    }
+}
