@@ -406,6 +406,8 @@ pub fn human(unit: Unit, value: f64) -> String {
         Unit::Seconds => human_seconds(value),
         Unit::Microseconds => human_seconds(value / 1e6),
         Unit::Ratio => format!("{} %", three_digits(value * 100.0)),
+        // 9 retransmits are not 9.00 of them.
+        Unit::Count if value.fract() == 0.0 && value.abs() < 1000.0 => format!("{value:.0}"),
         Unit::Count => si(value).trim_end().to_owned(),
         Unit::ServiceDemand => format!("{} µs", three_digits(value)),
     }
@@ -518,6 +520,9 @@ mod tests {
         assert_eq!(human(Unit::Bytes, 65_536.0), "64 KiB");
         assert_eq!(human(Unit::Ratio, 0.019), "1.90 %");
         assert_eq!(human(Unit::Count, f64::NAN), "");
+        assert_eq!(human(Unit::Count, 9.0), "9");
+        assert_eq!(human(Unit::Count, 9.5), "9.50");
+        assert_eq!(human(Unit::Count, 24_501.0), "24.5 k");
         assert_eq!([0.123, 0.0192, 0.00514, 0.0].map(margin), ["12 %", "1.9 %", "0.51 %", "0 %"]);
     }
 

@@ -335,6 +335,7 @@ fn the_command_line_is_checked_like_the_plan() {
         (&["check", "-", "--set", "vars.x=1"], "`vars.x` is not declared"),
         (&["check", "-", "--set", "version=2"], "cannot be set from outside"),
         (&["check", "-", "--only", "nothing"], "matches no test, case or tag"),
+        (&["check", "-", "--host", "lab=10.0.0.2"], "no test of the plan goes to a host `lab`"),
         (&["check", "-", "--host", "nowhere"], "--host server=10.0.0.2"),
         (&["check", "-", "--explain", "tests.a.streem"], "did you mean `streams`?"),
     ] {

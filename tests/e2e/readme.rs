@@ -96,7 +96,8 @@ fn the_plan_that_the_readme_shows_is_valid() {
     let (plan, _) = rest.split_once("```").expect("the block ends");
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().expect("a file");
     std::fs::write(file.path(), plan).expect("written");
-    let output = Command::new(env!("CARGO_BIN_EXE_plumb")).arg("check").arg(file.path()).output().expect("plumb starts");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_plumb")).arg("check").arg(file.path()).output().expect("plumb starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     arguments::{add_host, matches, set},
-    case::{Plan, RunOptions, case_id},
+    case::{Case, Endpoint, Plan, RunOptions, case_id},
     check,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics},
@@ -193,6 +193,7 @@ fn build(
         Some(file) => file.hosts.clone().unwrap_or_default(),
         None => root.get("hosts").and_then(|n| decode(n, out)).unwrap_or_default(),
     };
+    let inventory: Vec<String> = hosts.keys().cloned().collect();
     for text in &options.hosts {
         add_host(text, &mut hosts, out);
     }
@@ -230,6 +231,9 @@ fn build(
         }
     }
     distinct_ids(&mut cases);
+    if !out.has_errors() {
+        unused_hosts(&hosts, &inventory, &cases, out);
+    }
     let before = cases.len();
     if !options.only.is_empty() {
         cases.retain(|case| {
@@ -272,6 +276,19 @@ fn build(
 fn with_spans<T>(list: Option<&Node>, items: Vec<T>) -> Vec<(T, Span)> {
     let spans = list.and_then(Node::items).unwrap_or_default().iter().map(|n| n.span);
     items.into_iter().zip(spans.chain(std::iter::repeat(Span::default()))).collect()
+}
+
+/// A host that only the command line names and no test goes to would be measured by nobody: the run would quietly stay here.
+fn unused_hosts(hosts: &BTreeMap<String, Host>, inventory: &[String], cases: &[Case], out: &mut Diagnostics) {
+    let used = |name: &str| {
+        let is = |end: &Endpoint| matches!(end, Endpoint::Host(host) if host == name);
+        cases.iter().flat_map(|c| &c.members).any(|m| is(&m.from) || is(&m.to))
+    };
+    for name in hosts.keys().filter(|n| !inventory.contains(n) && !used(n)) {
+        out.push(Diagnostic::bare(format!("--host {name}=…: no test of the plan goes to a host `{name}`")).help(
+            format!("--set to={name} sends every test there; or write `to: {name}` under `defaults` in the plan"),
+        ));
+    }
 }
 
 fn run_options(run: Option<&Run>) -> RunOptions {
