@@ -257,3 +257,24 @@ fn what_a_plan_requires_of_its_hosts_is_checked_before_anything_runs() {
     let ran = plumb(&["run", &kernel("999.0", "warn"), "--progress", "never"]);
     assert!(ran.code == Some(0) && ran.stderr.contains("warning: "), "{}", ran.stderr);
 }
+
+#[test]
+fn both_ends_may_be_elsewhere_and_start_together() {
+    let folder = Folder::new();
+    let (a, b) = (Serve::start(&[]), Serve::start(&[]));
+    let plan = folder.plan(
+        &format!(
+            "hosts:\n  a: {{address: 127.0.0.1, control: \"{}\"}}\n  b: {{address: 127.0.0.1, control: \"{}\"}}",
+            a.address, b.address
+        ),
+        "  both:\n    duration: 200ms\n    concurrent:\n      start: {max_skew: 1s}\n      window: own\n      members:\n        \
+         up: {workload: tcp_stream, from: a, to: b}\n        trips: {workload: tcp_rr, from: b, to: a}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let ends: Vec<_> = of(&rows, "iteration").iter().map(|r| (r["from"].clone(), r["to"].clone())).collect();
+    let ends: Vec<_> = ends.iter().map(|(f, t)| (f.as_str(), t.as_str())).collect();
+    assert_eq!(ends, [("a", "b"), ("b", "a"), ("", "")]);
+    assert!(of(&rows, "iteration").iter().all(|r| r["status"] == "ok"));
+}
