@@ -28,7 +28,9 @@ fn per_operation(criterion: &mut Criterion) {
             recorder.record(black_box(&epoch).load(Relaxed), now - last);
             last = now;
             count += 1;
-            black_box(&counters).iter().for_each(|counter| counter.store(count, Relaxed));
+            for counter in black_box(&counters) {
+                counter.store(count, Relaxed);
+            }
         });
     });
     // A stream's share: no clock.
@@ -37,7 +39,9 @@ fn per_operation(criterion: &mut Criterion) {
         let mut count = 0_u64;
         b.iter(|| {
             count += 1;
-            black_box(&counters).iter().for_each(|counter| counter.store(count, Relaxed));
+            for counter in black_box(&counters) {
+                counter.store(count, Relaxed);
+            }
             black_box(count < black_box(&limit).load(Relaxed))
         });
     });
