@@ -1,4 +1,4 @@
-//! end to end
+//! The real program against real sockets, daemons and namespaces: a module per promise.
 
 mod check_docs;
 mod check_errors;
