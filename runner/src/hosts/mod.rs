@@ -2,7 +2,7 @@
 //!
 //! - [`require`]: preconditions against the hosts' facts
 //! - [`targets`]: from the plan's inventory to addresses
-//! - [`bench`]: one iteration, on sessions that are kept open between iterations
+//! - [`mod@bench`]: one iteration, on sessions that are kept open between iterations
 //! - [`watch`]: what is shown of a running measurement
 
 pub mod bench;

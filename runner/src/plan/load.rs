@@ -326,7 +326,7 @@ fn has_column(path: &str) -> bool {
 }
 
 /// Two tests that measure the same thing are told apart by their names.
-fn distinct_ids(cases: &mut [super::case::Case]) {
+fn distinct_ids(cases: &mut [Case]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for case in cases.iter() {
         *seen.entry(case.id.clone()).or_default() += 1;

@@ -2,7 +2,7 @@
 //!
 //! A sum over windows that only overlap would count seconds in which some member had not begun or had ended already, and
 //! whoever starts late then looks fast. So each member's rate is taken inside the common window: from its intervals that
-//! lie wholly in it, or from its whole measure phase where that is the common window to within [`SLACK`].
+//! lie wholly in it, or from its whole measure phase where that is the common window to within a hundredth.
 
 use netcore::{
     report::{Phase, Window},
