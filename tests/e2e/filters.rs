@@ -1,6 +1,7 @@
 //! The filters through the real program: the examples of their help as pasted, and bad input.
 
 use std::{
+    fmt::Write as _,
     path::Path,
     process::{Command, Stdio},
 };
@@ -40,12 +41,12 @@ fn examples_work_as_pasted() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::copy(folder.path("quick.csv"), folder.path("main.csv")).expect("copied");
     std::fs::copy(folder.path("quick.csv"), folder.path("branch.csv")).expect("copied");
-    let sizes: String = (0..12)
-        .map(|i| 1u32 << i)
-        .map(|n| format!("sizes,{n},{}\n", f64::from(n) * 8.0 / (5e-6 + f64::from(n) / 5e9)))
-        .collect();
-    std::fs::write(folder.path("sizes.csv"), format!("test,message_bytes,throughput_bits_per_s\n{sizes}"))
-        .expect("written");
+    let mut sizes = String::from("test,message_bytes,throughput_bits_per_s\n");
+    for n in (0..12).map(|i| 1u32 << i) {
+        let throughput = f64::from(n) * 8.0 / (5e-6 + f64::from(n) / 5e9);
+        writeln!(sizes, "sizes,{n},{throughput}").expect("a string takes it");
+    }
+    std::fs::write(folder.path("sizes.csv"), sizes).expect("written");
 
     for filter in ["aggregate", "table", "percentiles", "compare", "gate", "window", "steady", "fit"] {
         let line = example(filter);
@@ -124,7 +125,7 @@ fn a_reader_that_goes_away_is_success() {
     let folder = Folder::new();
     let mut text = String::from("case,throughput_bits_per_s\n");
     for i in 0..50_000 {
-        text += &format!("case{i},{i}\n");
+        writeln!(text, "case{i},{i}").expect("a string takes it");
     }
     std::fs::write(folder.path("r.csv"), text).expect("written");
     let line = "{ plumb aggregate -g case -m throughput r.csv; echo $? >code; } | head -1; cat code";
@@ -139,7 +140,8 @@ fn verdicts_decide_the_exit_code() {
     let side = |name: &str, factor: f64| {
         let mut text = String::from("case_id,case,record,phase,throughput_bits_per_s\n");
         for i in 0..10 {
-            text += &format!("c1,bulk,iteration,measure,{}\n", factor * (1e10 + f64::from(i % 5) * 1e7 + f64::from(i)));
+            let throughput = factor * (1e10 + f64::from(i % 5) * 1e7 + f64::from(i));
+            writeln!(text, "c1,bulk,iteration,measure,{throughput}").expect("a string takes it");
         }
         let path = folder.path(name);
         std::fs::write(&path, text).expect("written");

@@ -15,7 +15,7 @@ fn a_key_opens_the_daemon_that_has_it_and_nothing_else_does() {
     assert_eq!(plumb(&["key", &other]).code, Some(0));
     let plan = folder.plan(HOSTS, REMOTE);
     let keyed = Serve::start(&["--key-file", &key]);
-    let plain = Serve::start(&[]);
+    let open = Serve::start(&[]);
     let run = |address: &str, more: &[&str]| {
         let host = format!("b={address}");
         let mut all = vec!["run", &plan, "--host", &host, "--progress", "never"];
@@ -31,7 +31,7 @@ fn a_key_opens_the_daemon_that_has_it_and_nothing_else_does() {
     for (address, more, sentence) in [
         (&keyed.address, vec![], "requires a key; give one with hosts.b.key_file in the plan or --key-file"),
         (&keyed.address, vec!["--key-file", &other], "it has another key"),
-        (&plain.address, vec!["--key-file", &key], "uses no key and one was given for it"),
+        (&open.address, vec!["--key-file", &key], "uses no key and one was given for it"),
     ] {
         let ran = run(address, &more);
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
