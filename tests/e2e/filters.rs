@@ -165,7 +165,8 @@ fn verdicts_decide_the_exit_code() {
 #[test]
 fn a_plan_is_judged_over_its_results() {
     let folder = Folder::new();
-    let tests = "  a:\n    workload: tcp_rr\n    duration: 50ms\n    iterations: 3\n    assert:\n      - transaction_rate >= 1/s\n      - transaction_rate >= 1000M/s";
+    // Two iterations are judged by their mean: the interval of three on a busy machine may reach below any floor.
+    let tests = "  a:\n    workload: tcp_rr\n    duration: 50ms\n    iterations: 2\n    assert:\n      - transaction_rate >= 1/s\n      - transaction_rate >= 1000M/s";
     let plan = folder.plan("", tests);
     let rows = folder.name("rows.csv");
     let ran = plumb(&["run", "--progress", "never", "-o", &rows, &plan]);

@@ -90,6 +90,9 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The near end's address on the link.
+    pub const NEAR: &str = "10.77.0.1";
+    /// The far end's address on the link.
     pub const FAR: &str = "10.77.0.2";
     pub const FAR_TALK: &str = "10.78.0.2";
 

@@ -60,7 +60,8 @@ impl Daemon {
         let mut child = pair
             .far
             .command(PLUMB)
-            .args(["serve", "--listen", &listen])
+            // The data take another way than the conversation, so datagrams come from another address than the client's.
+            .args(["serve", "--listen", &listen, "--allow-connect", Pair::NEAR])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
