@@ -77,6 +77,21 @@ fn a_group_has_its_members_and_their_total() {
 }
 
 #[test]
+fn what_cannot_be_decided_is_said_and_fails_only_where_the_gate_says_so() {
+    let folder = Folder::new();
+    // A 99.9th percentile of a hundred transactions is none, however small it came out.
+    let test = "  a: {workload: tcp_rr, transactions: 100, iterations: 3, assert: [latency.p999 < 10s]}";
+    for (gate, code) in [("fail", 4), ("warn", 0)] {
+        let plan = folder.plan(&format!("gate: {{on_inconclusive: {gate}}}"), test);
+        let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+        assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+        let verdicts = rows(&folder.path("r.verdicts.csv"));
+        assert_eq!(verdicts[0]["verdict"], "inconclusive");
+        assert!(ran.stdout.contains("takes at least 10000 observations"), "{}", ran.stdout);
+    }
+}
+
+#[test]
 fn what_cannot_be_done_yet_is_refused_at_its_place() {
     let folder = Folder::new();
     for (top, test, what, place) in [
