@@ -56,8 +56,7 @@ pub struct SampledFlow {
 
 impl SampledFlow {
     /// What the limit counts.
-    fn count(&self) -> u64 {
-        let counts = self.cell.read();
+    fn count(&self, counts: &Counts) -> u64 {
         if self.role == Role::Requester { counts.transactions } else { counts.bytes_sent }
     }
 }
@@ -157,7 +156,7 @@ impl Sampler {
         let phase = self.first_phase();
         self.announce(epoch(0, phase_index(phase)));
         if phase == Phase::Measure {
-            self.set_shares();
+            self.set_shares(&vec![Counts::default(); self.flows.len()]);
         }
         self.begin_ns = self.t0_ns.max(monotonic_ns());
     }
@@ -182,7 +181,7 @@ impl Sampler {
         let mut number = 0;
         // Read shortly before the load begins: nothing has been counted then, and a reading after it might come late.
         let mut wake = self.watch.wait(self.t0_ns.saturating_sub(LEAD_NS));
-        let mut phase_start = self.read(&mut cpu, || ());
+        let mut phase_start = self.read(&mut cpu, |_| ());
         phase_start.begin_at(self.begin_ns);
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
@@ -203,10 +202,10 @@ impl Sampler {
             };
             let present = epoch(number, phase_index(phase));
             number += 1;
-            let mut reading = self.read(&mut cpu, || {
+            let mut reading = self.read(&mut cpu, |counts| {
                 self.announce(epoch(number, next_phase.map_or(AFTER, phase_index)));
                 match next_phase {
-                    Some(Phase::Measure) if phase_is_over => self.set_shares(),
+                    Some(Phase::Measure) if phase_is_over => self.set_shares(counts),
                     None => self.stop(),
                     _ => {}
                 }
@@ -298,11 +297,12 @@ impl Sampler {
         self.flows.iter().for_each(|flow| flow.cell.set_epoch(epoch));
     }
 
-    /// At the measure phase's start: from here, each flow has its share to do.
-    fn set_shares(&self) {
-        for flow in &self.flows {
+    /// At the measure phase's start: from here, each flow has its share to do. It is counted from the very reading that
+    /// the measurement begins with: the threads go on meanwhile, and a second reading would let them do that much more.
+    fn set_shares(&self, counts: &[Counts]) {
+        for (flow, counts) in self.flows.iter().zip(counts) {
             if let Some(share) = flow.share {
-                flow.cell.set_limit(flow.count().saturating_add(share));
+                flow.cell.set_limit(flow.count(counts).saturating_add(share));
             }
         }
     }
@@ -312,11 +312,11 @@ impl Sampler {
     }
 
     /// Reads everything, the counters first; `then` is done between these and what takes longer to read.
-    fn read(&self, cpu: &mut Option<CpuReader>, then: impl FnOnce()) -> Reading {
+    fn read(&self, cpu: &mut Option<CpuReader>, then: impl FnOnce(&[Counts])) -> Reading {
         let (at_ns, wall_ns) = (monotonic_ns(), wall_ns());
-        let counts = self.flows.iter().map(|flow| flow.cell.read()).collect();
+        let counts: Vec<_> = self.flows.iter().map(|flow| flow.cell.read()).collect();
         let dropped = self.flows.iter().map(|flow| flow.cell.dropped()).collect();
-        then();
+        then(&counts);
         let tcp = self
             .flows
             .iter()
@@ -484,7 +484,7 @@ impl Sampler {
     }
 
     fn finish(self, mut log: Log, ending: Ending, notes: Vec<String>) -> Sampled {
-        let end = self.read(&mut None, || ());
+        let end = self.read(&mut None, |_| ());
         let mut phases = std::mem::take(&mut log.phases);
         for window in &mut phases {
             let index = phase_index(window.phase);
