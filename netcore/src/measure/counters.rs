@@ -13,6 +13,9 @@ use crate::report::{Counts, DatagramPhase, Phase};
 #[repr(align(128))]
 pub struct Line<T>(pub T);
 
+/// A limit that is about to be set.
+const HELD: u64 = u64::MAX - 1;
+
 /// What the sampler tells the threads of a flow.
 #[derive(Debug)]
 pub struct Orders {
@@ -99,16 +102,35 @@ impl Default for Orders {
 }
 
 impl FlowCell {
-    /// The count at which to stop: 0 means at once, `u64::MAX` never.
+    /// The count at which to stop: 0 means at once, `u64::MAX` never. Waits while the flow is held.
     #[inline]
     pub fn limit(&self) -> u64 {
-        self.orders.0.limit.load(Relaxed)
+        let limit = self.orders.0.limit.load(Relaxed);
+        if limit == HELD { self.await_limit() } else { limit }
+    }
+
+    #[cold]
+    fn await_limit(&self) -> u64 {
+        loop {
+            let limit = self.orders.0.limit.load(Relaxed);
+            if limit != HELD {
+                return limit;
+            }
+            // The sampler may need this very CPU to set the limit.
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets the flow begin no further operation until its limit is set: what it does meanwhile would not be in the count
+    /// that the limit is reckoned from.
+    pub fn hold(&self) {
+        self.set_limit(HELD);
     }
 
     /// Whether the load is over.
     #[inline]
     pub fn is_over(&self) -> bool {
-        self.limit() == 0
+        self.orders.0.limit.load(Relaxed) == 0
     }
 
     /// Sets the count at which to stop.
@@ -251,6 +273,22 @@ mod tests {
         cell.sent.0.bytes.store(10, Relaxed);
         cell.operations.0.transactions.store(2, Relaxed);
         assert_eq!(cell.read() - before, Counts { bytes_sent: 3, transactions: 2, ..Counts::default() });
+    }
+
+    #[test]
+    fn a_held_flow_waits_for_its_limit() {
+        let cell = std::sync::Arc::new(FlowCell::default());
+        assert_eq!(cell.limit(), u64::MAX);
+        cell.hold();
+        assert!(!cell.is_over());
+        let waiter = std::thread::spawn({
+            let cell = std::sync::Arc::clone(&cell);
+            move || cell.limit()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(!waiter.is_finished());
+        cell.set_limit(7);
+        assert_eq!(waiter.join().unwrap(), 7);
     }
 
     #[test]

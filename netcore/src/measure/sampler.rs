@@ -202,6 +202,9 @@ impl Sampler {
             };
             let present = epoch(number, phase_index(phase));
             number += 1;
+            if next_phase == Some(Phase::Measure) && phase_is_over {
+                self.hold();
+            }
             let mut reading = self.read(&mut cpu, |counts| {
                 self.announce(epoch(number, next_phase.map_or(AFTER, phase_index)));
                 match next_phase {
@@ -297,8 +300,14 @@ impl Sampler {
         self.flows.iter().for_each(|flow| flow.cell.set_epoch(epoch));
     }
 
-    /// At the measure phase's start: from here, each flow has its share to do. It is counted from the very reading that
-    /// the measurement begins with: the threads go on meanwhile, and a second reading would let them do that much more.
+    /// Just before the measure phase's start, where it ends by a count: however long this thread is put aside between
+    /// reading the counters and setting the limits, no flow does more than its share.
+    fn hold(&self) {
+        self.flows.iter().filter(|flow| flow.share.is_some()).for_each(|flow| flow.cell.hold());
+    }
+
+    /// At the measure phase's start: from here, each flow has its share to do, counted from the very reading that the
+    /// measurement begins with.
     fn set_shares(&self, counts: &[Counts]) {
         for (flow, counts) in self.flows.iter().zip(counts) {
             if let Some(share) = flow.share {
