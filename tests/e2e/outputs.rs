@@ -106,3 +106,19 @@ fn what_cannot_be_done_yet_is_refused_at_its_place() {
         }
     }
 }
+
+#[test]
+fn what_only_leaves_out_may_be_beyond_the_engines() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "x-a: 1",
+        "  good: {workload: tcp_rr, duration: 10ms}\n  bad: {workload: udp_stream, message_size: 64KiB}",
+    );
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--only", "good"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for args in [&["run", &plan][..], &["run", &plan, "--only", "bad"]] {
+        let ran = plumb(args);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains("65536") && ran.stderr.contains("plan.yaml:6:"), "{}", ran.stderr);
+    }
+}

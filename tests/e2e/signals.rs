@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader},
     process::Child,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -17,7 +17,12 @@ use crate::program::{Folder, Ran, Serve, command, end, number, of, rows};
 /// Starts a minute's measurement and waits until it is under way.
 fn long(folder: &Folder) -> Child {
     let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 60s}\n  next: {workload: tcp_stream}");
-    let mut child = command(&["run", &plan, "-o", &folder.name("r.csv")]).spawn().unwrap();
+    under_way(folder, &plan)
+}
+
+/// Starts a plan and waits until the measurement of `bulk` is under way.
+fn under_way(folder: &Folder, plan: &str) -> Child {
+    let mut child = command(&["run", plan, "-o", &folder.name("r.csv")]).spawn().unwrap();
     let stderr = child.stderr.take().unwrap();
     let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
     assert!(lines.any(|l| l.contains("bulk  iteration 1")));
@@ -67,6 +72,33 @@ fn sigalrm_is_a_timers_way_to_end_it_and_no_failure() {
     let child = long(&folder);
     signal(&child, Signal::SIGALRM);
     ended_whole(&folder, &end(child), 0);
+}
+
+#[test]
+fn a_second_sigint_ends_it_at_once_and_leaves_rows_that_say_so() {
+    let folder = Folder::new();
+    // A far end that says nothing any more is waited for after the first signal, for as long as the plan grants.
+    let mut serve = Serve::start(&[]);
+    let plan = folder.plan(
+        &format!("hosts: {{far: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address),
+        "  bulk: {workload: tcp_stream, to: far, duration: 60s, timeout: 10m}\n  next: {workload: tcp_stream}",
+    );
+    let began = Instant::now();
+    let child = under_way(&folder, &plan);
+    let daemon = Pid::from_raw(serve.pid());
+    kill(daemon, Signal::SIGSTOP).unwrap();
+    signal(&child, Signal::SIGINT);
+    thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::SIGINT);
+    let ran = end(child);
+    kill(daemon, Signal::SIGCONT).unwrap();
+    serve.kill();
+    assert_eq!(ran.code, Some(130), "{}", ran.stderr);
+    assert!(began.elapsed() < Duration::from_mins(9), "it waited for the silent end: {:?}", began.elapsed());
+    let rows = rows(&folder.path("r.csv"));
+    assert!(of(&rows, "iteration").is_empty(), "what was cut off has no result");
+    let status: Vec<_> = of(&rows, "summary").iter().map(|r| (r["case"].as_str(), r["status"].as_str())).collect();
+    assert_eq!(status, [("bulk", "skipped"), ("next", "skipped")]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use schemas::metrics::Metric;
 use sha2::{Digest, Sha256};
 
 use super::{
-    diagnostics::Diagnostics,
+    diagnostics::{Diagnostic, Diagnostics},
     model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Level, Order, Output, Precondition, Window},
     source::{Place, Sources, Span},
 };
@@ -120,6 +120,8 @@ pub struct Member {
     pub job: Job,
     /// Where a warm-up ends by itself: its bound. The spec's warm-up is that bound too.
     pub warmup_auto: Option<Duration>,
+    /// Why the engines cannot run it. It only matters where `--only` leaves the case in.
+    pub refused: Option<Diagnostic>,
 }
 
 /// What a member does.

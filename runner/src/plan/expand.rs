@@ -172,6 +172,7 @@ impl Expander<'_> {
             _ => None,
         };
         let mut faults = Vec::new();
+        let mut refused = None;
         let job = match workload.kind {
             Kind::Command => {
                 let Some(command) = typed.command.clone() else {
@@ -191,13 +192,15 @@ impl Expander<'_> {
                     );
                 }
                 let spec = spec::translate(typed, workload, host(&from), host(&to), &mut faults)?;
+                refused = spec::beyond_the_engines(&spec, workload);
                 Job::Traffic(Box::new(spec))
             }
         };
-        for fault in faults {
+        let diagnose = |fault: spec::Fault| {
             let span = fault_span(tree, &fault.key).unwrap_or(at);
-            out.push(Diagnostic::error(span, fault.message).help(fault.help));
-        }
+            Diagnostic::error(span, fault.message).help(fault.help)
+        };
+        faults.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
         Some(Member {
             name: name.to_owned(),
             workload: workload.name.clone(),
@@ -208,6 +211,7 @@ impl Expander<'_> {
                 Some(Warmup::Auto(auto)) => Some(spec::auto_warmup_max(auto).0),
                 _ => None,
             },
+            refused: refused.map(diagnose),
         })
     }
 

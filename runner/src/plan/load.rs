@@ -249,6 +249,10 @@ fn build(
             );
         }
     }
+    // What is left out by the command line may need what this machine or this version has not.
+    for refused in cases.iter().flat_map(|c| &c.members).filter_map(|m| m.refused.as_ref()) {
+        out.push(refused.clone());
+    }
     let file = file?;
     Some(Plan {
         path: path.to_owned(),

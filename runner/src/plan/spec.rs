@@ -86,16 +86,22 @@ pub fn translate(
         out.collect = collected(collect);
     }
     out.interim = out.phases.interval_ns > 0;
-    if let Err(unsupported) = spec::support::check(&out) {
-        // The engines' words, where a plan has one word for two of them.
-        let key = match unsupported.key {
-            "port" | "port_count" => "ports",
-            "request_size" | "response_size" if pingpong => "message_size",
-            other => other,
-        };
-        faults.push(fault(key, unsupported.reason, ""));
-    }
     Some(out)
+}
+
+/// What the engines cannot do of it, by the plan's key for it.
+#[must_use]
+pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<Fault> {
+    let unsupported = spec::support::check(spec).err()?;
+    // The engines' words, where a plan has one word for two of them.
+    let key = match unsupported.key {
+        "port" | "port_count" => "ports",
+        "request_size" | "response_size" if matches!(workload.kind, Kind::Traffic { pingpong: true, .. }) => {
+            "message_size"
+        }
+        other => other,
+    };
+    Some(fault(key, unsupported.reason, ""))
 }
 
 fn io_method(body: &TestBody, workload: &Workload, named: Option<spec::Io>, faults: &mut Vec<Fault>) -> spec::Io {
@@ -307,6 +313,7 @@ mod tests {
         let mut faults = Vec::new();
         let workload = body.workload.clone().unwrap();
         let spec = translate(&body, &workload, None, None, &mut faults).unwrap();
+        faults.extend(beyond_the_engines(&spec, &workload));
         (spec, faults.into_iter().map(|f| format!("{}: {}", f.key, f.message)).collect())
     }
 
