@@ -269,6 +269,12 @@ columns! {
         latency_stddev_us: Number = "Standard deviation, microseconds.";
         latency_kind: Text = "What was timed: `round_trip`, `response` (from the intended send), `connect`, `send` or `receive`.";
         latency_histogram: Text = "HdrHistogram V2, base64; values in nanoseconds; histograms of several rows can be merged.";
+        receive_call_mean_us: Number = "Receive calls of a stream whose send calls are in the latency columns: mean, waiting included, microseconds.";
+        receive_call_p50_us: Number = "The same, median, microseconds.";
+        receive_call_p90_us: Number = "The same, 90th percentile, microseconds.";
+        receive_call_p99_us: Number = "The same, 99th percentile, microseconds.";
+        receive_call_max_us: Number = "The same, largest, microseconds.";
+        receive_call_histogram: Text = "The same, as in `latency_histogram`.";
     }
     "cpu" {
         local_cpu_ratio: Number = "Busy share of all CPUs of `from`, 0 … 1 (everything but idle and iowait).";
@@ -300,6 +306,10 @@ columns! {
         rtt_var_us: Number = "Round-trip time variation of the sender's kernel at the end, microseconds; mean over streams.";
         cwnd_bytes: Integer = "Congestion window at the sender at the end, bytes; sum over streams.";
         delivery_rate_bits_per_s: Number = "Delivery rate as the sender's kernel estimates it at the end; sum over streams.";
+        local_time_wait_before: Integer = "Connections in TIME_WAIT at `from` (in its network namespace) before the load of a connect workload.";
+        local_time_wait_after: Integer = "The same after it.";
+        remote_time_wait_before: Integer = "Connections in TIME_WAIT at `to` (in its network namespace) before the load of a connect workload.";
+        remote_time_wait_after: Integer = "The same after it.";
     }
     "confidence" {
         iterations: Integer = "Iterations that a summary row condenses.";

@@ -18,3 +18,4 @@ mod run;
 mod selectors;
 mod signals;
 mod witness;
+mod workloads;

@@ -20,6 +20,8 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
         "latency" if !answers && !spec.collect.latency => {
             missing("a stream times its calls only with `latency` in `collect`")
         }
+        "receive_call" if answers => missing("only streams time their receive calls"),
+        "receive_call" if !spec.collect.latency => missing("a stream times its calls only with `latency` in `collect`"),
         "throughput" | "sent" | "bytes_sent" | "bytes_received"
             if matches!(spec.pattern, Pattern::Connect | Pattern::Ping) =>
         {
@@ -76,6 +78,7 @@ mod tests {
         assert!(has(Pattern::Stream, Transport::Tcp, "retransmits"));
         assert!(!has(Pattern::Stream, Transport::Tcp, "latency.p99"));
         assert!(!has(Pattern::Stream, Transport::Tcp, "loss_ratio"));
+        assert!(!has(Pattern::RequestResponse, Transport::Tcp, "receive_call.p99"));
         assert!(has(Pattern::Stream, Transport::Udp, "jitter"));
         assert!(!has(Pattern::Stream, Transport::Udp, "rtt"));
         assert!(has(Pattern::RequestResponse, Transport::UnixStream, "latency.p50"));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netcore::report::SideReport;
+use netcore::report::{SideReport, TimeWait};
 
 use super::run_json::HostRecord;
 use crate::schedule::run::Measured;
@@ -12,11 +12,16 @@ use crate::schedule::run::Measured;
 pub struct Notes {
     congestion_controls: BTreeSet<String>,
     said: Vec<String>,
+    /// At the ends that connect and at those that accept: before the first connect test, after the last.
+    time_wait: [Option<(u64, u64)>; 2],
 }
 
 impl Notes {
     /// Keeps what the ends of an iteration said.
     pub fn keep(&mut self, measured: &Measured) {
+        for member in &measured.members {
+            self.keep_time_wait([member.near.time_wait, member.far.time_wait]);
+        }
         for report in measured.members.iter().flat_map(|m| [&m.near, &m.far]) {
             self.congestion_controls.extend(congestion_control(report));
             for note in &report.notes {
@@ -24,6 +29,15 @@ impl Notes {
                     self.said.push(note.clone());
                 }
             }
+        }
+    }
+
+    fn keep_time_wait(&mut self, ends: [Option<TimeWait>; 2]) {
+        for (kept, new) in self.time_wait.iter_mut().zip(ends) {
+            *kept = match (*kept, new) {
+                (Some((before, _)), Some(new)) => Some((before, new.after)),
+                (kept, new) => kept.or(new.map(|new| (new.before, new.after))),
+            };
         }
     }
 
@@ -44,6 +58,13 @@ impl Notes {
         if shared {
             notes.push("the two ends share this machine: this measures its kernel, not a network".to_owned());
         }
+        for (end, counts) in ["connects", "accepts"].into_iter().zip(self.time_wait) {
+            notes.extend(counts.map(|(before, after)| {
+                format!(
+                    "connections in TIME_WAIT at the end that {end}: {before} before, {after} after the connect tests"
+                )
+            }));
+        }
         notes.extend(self.said.iter().cloned());
         notes
     }
@@ -58,4 +79,20 @@ fn congestion_control(report: &SideReport) -> Option<String> {
 fn share_a_machine(hosts: &BTreeMap<String, HostRecord>) -> bool {
     let Some(here) = hosts.get("local").and_then(|h| h.facts.boot_id.as_ref()) else { return false };
     hosts.iter().any(|(name, host)| name != "local" && host.facts.boot_id.as_ref() == Some(here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_wait_is_told_from_before_the_first_test_to_after_the_last() {
+        let mut notes = Notes::default();
+        let counts = |before, after| Some(TimeWait { before, after, ports: 100 });
+        notes.keep_time_wait([counts(3, 50), None]);
+        notes.keep_time_wait([counts(40, 90), counts(1, 2)]);
+        notes.keep_time_wait([None, None]);
+        let said = notes.of_run(&BTreeMap::new()).join("\n");
+        assert!(said.contains("connects: 3 before, 90 after") && said.contains("accepts: 1 before, 2 after"), "{said}");
+    }
 }

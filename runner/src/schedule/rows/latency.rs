@@ -14,14 +14,27 @@ pub struct Merged {
 }
 
 /// Which kind of latency stands in a row where flows timed several: the one that a person means by "latency".
-const PREFERENCE: [&str; 5] = ["response", "round_trip", "connect", "send", "receive"];
+const PREFERENCE: [&str; 5] = ["response", "round_trip", "connect", "send", RECEIVE];
+
+/// The kind that has columns of its own where a stream timed its send calls too.
+const RECEIVE: &str = "receive";
 
 /// The latencies of these flows, all of one kind; none where nothing was timed.
 #[must_use]
 pub fn of_flows(flows: &[&FlowWindow]) -> Option<Merged> {
-    let all = || flows.iter().flat_map(|f| &f.latencies);
-    let kind = PREFERENCE.into_iter().find(|kind| all().any(|l| l.kind == *kind))?;
-    all().filter(|l| l.kind == kind).filter_map(|l| Merged::decode(kind, &l.histogram)).reduce(|a, b| a.with(&b))
+    PREFERENCE.into_iter().find_map(|kind| of_kind(kind, flows))
+}
+
+/// The receive calls of flows whose send calls were timed too: they are told beside them and not mixed with them.
+#[must_use]
+pub fn receive_calls(flows: &[&FlowWindow]) -> Option<Merged> {
+    of_flows(flows).filter(|first| first.kind != RECEIVE).and_then(|_| of_kind(RECEIVE, flows))
+}
+
+/// The latencies of that kind.
+fn of_kind(kind: &str, flows: &[&FlowWindow]) -> Option<Merged> {
+    let all = flows.iter().flat_map(|f| &f.latencies).filter(|l| l.kind == kind);
+    all.filter_map(|l| Merged::decode(kind, &l.histogram)).reduce(|a, b| a.with(&b))
 }
 
 impl Merged {
@@ -40,6 +53,12 @@ impl Merged {
         Self::decode(row.latency_kind.as_deref()?, row.latency_histogram.as_deref()?)
     }
 
+    /// The receive calls of a row that has them beside its latencies.
+    #[must_use]
+    pub fn receive_calls_of_row(row: &Row) -> Option<Self> {
+        Self::decode(RECEIVE, row.receive_call_histogram.as_deref()?)
+    }
+
     /// Both together.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
@@ -54,21 +73,43 @@ impl Merged {
         if h.is_empty() {
             return;
         }
-        let us = |ns: u64| Some(ns as f64 / 1000.0);
-        // A quantile is given as the top of its bucket, which may lie above the largest value.
-        let quantile = |q: f64| us(h.value_at_quantile(q).min(h.max()));
+        let quantile = |q: f64| Some(self.quantile_us(q));
         row.latency_kind = Some(self.kind.clone());
-        row.latency_min_us = us(h.min());
+        row.latency_min_us = Some(us(h.min()));
         row.latency_mean_us = Some(h.mean() / 1000.0);
         row.latency_p50_us = quantile(0.5);
         row.latency_p90_us = quantile(0.9);
         row.latency_p95_us = quantile(0.95);
         row.latency_p99_us = quantile(0.99);
         row.latency_p999_us = quantile(0.999);
-        row.latency_max_us = us(h.max());
+        row.latency_max_us = Some(us(h.max()));
         row.latency_stddev_us = Some(h.stdev() / 1000.0);
         row.latency_histogram = Some(histogram::encode(h));
     }
+
+    /// Fills the cells of receive calls; does nothing where no value was recorded.
+    pub fn fill_receive_calls(&self, row: &mut Row) {
+        let h = &self.histogram;
+        if h.is_empty() {
+            return;
+        }
+        row.receive_call_mean_us = Some(h.mean() / 1000.0);
+        row.receive_call_p50_us = Some(self.quantile_us(0.5));
+        row.receive_call_p90_us = Some(self.quantile_us(0.9));
+        row.receive_call_p99_us = Some(self.quantile_us(0.99));
+        row.receive_call_max_us = Some(us(h.max()));
+        row.receive_call_histogram = Some(histogram::encode(h));
+    }
+
+    /// A quantile is given as the top of its bucket, which may lie above the largest value.
+    fn quantile_us(&self, q: f64) -> f64 {
+        us(self.histogram.value_at_quantile(q).min(self.histogram.max()))
+    }
+}
+
+/// Nanoseconds as microseconds.
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1000.0
 }
 
 #[cfg(test)]
@@ -82,6 +123,8 @@ pub(in crate::schedule) fn encoded(values: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use netcore::report::Latencies;
+
     use super::*;
 
     #[test]
@@ -96,6 +139,22 @@ mod tests {
         assert!((row.latency_p50_us.unwrap() - 2.0).abs() < 0.01);
         assert!((row.latency_max_us.unwrap() - 9000.0).abs() < 9.0);
         assert_eq!(Merged::of_row(&row).unwrap().histogram.len(), 4);
+    }
+
+    #[test]
+    fn receive_calls_stand_beside_send_calls_and_alone_in_their_place() {
+        let of = |kind: &str, value| Latencies { kind: kind.into(), histogram: encoded(&[value]) };
+        let mut flow = crate::schedule::fake::flow(0, netcore::report::Role::Duplex, 1, 1);
+        flow.latencies = vec![of("send", 1000), of("receive", 7000)];
+        let flows = [&flow];
+        assert_eq!(of_flows(&flows).unwrap().kind, "send");
+        let mut row = Row::default();
+        receive_calls(&flows).unwrap().fill_receive_calls(&mut row);
+        assert!((row.receive_call_p99_us.unwrap() - 7.0).abs() < 0.01 && row.latency_p99_us.is_none());
+        assert_eq!(Merged::receive_calls_of_row(&row).unwrap().histogram.len(), 1);
+        flow.latencies = vec![of("receive", 7000)];
+        assert_eq!(of_flows(&[&flow]).unwrap().kind, "receive");
+        assert!(receive_calls(&[&flow]).is_none());
     }
 
     #[test]

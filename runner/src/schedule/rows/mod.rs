@@ -72,12 +72,20 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: &Si
             let mut row = window::row(&identity, spec, pair, *way, None);
             row.record = Some("iteration".into());
             if which == Phase::Measure {
+                time_wait(&mut row, near, far);
                 made.measured.push((*way, row.clone()));
             }
             made.rows.push(row);
         }
     }
     made
+}
+
+/// Taken before the load and after all of it, so that they belong to the iteration and to none of its intervals.
+fn time_wait(row: &mut Row, near: &SideReport, far: &SideReport) {
+    let cells = |report: &SideReport| (report.time_wait.map(|t| t.before), report.time_wait.map(|t| t.after));
+    (row.local_time_wait_before, row.local_time_wait_after) = cells(near);
+    (row.remote_time_wait_before, row.remote_time_wait_after) = cells(far);
 }
 
 fn phase(report: &SideReport, phase: Phase) -> Option<&Window> {

@@ -18,6 +18,7 @@ pub struct Summary {
     /// Sums by column; a column that was empty once has no sum any more.
     sums: Vec<Option<f64>>,
     latencies: Option<Merged>,
+    receive_calls: Option<Merged>,
 }
 
 impl Summary {
@@ -32,13 +33,9 @@ impl Summary {
             }
         }
         self.count += 1;
-        if let Some(latencies) = Merged::of_row(row) {
-            self.latencies = Some(match self.latencies.take() {
-                Some(all) => all.with(&latencies),
-                None => latencies,
-            });
-        }
-        self.last = Some(Row { latency_histogram: None, ..row.clone() });
+        add(&mut self.latencies, Merged::of_row(row));
+        add(&mut self.receive_calls, Merged::receive_calls_of_row(row));
+        self.last = Some(Row { latency_histogram: None, receive_call_histogram: None, ..row.clone() });
     }
 
     /// How many iterations were added.
@@ -78,8 +75,19 @@ impl Summary {
             Some(latencies) => latencies.fill(&mut row),
             None => row.latency_kind = None,
         }
+        if let Some(receive_calls) = &self.receive_calls {
+            receive_calls.fill_receive_calls(&mut row);
+        }
         Some(row)
     }
+}
+
+/// Adds the histogram of one more iteration to those before.
+fn add(all: &mut Option<Merged>, one: Option<Merged>) {
+    *all = match (all.take(), one) {
+        (Some(all), Some(one)) => Some(all.with(&one)),
+        (all, one) => all.or(one),
+    };
 }
 
 #[cfg(test)]
@@ -98,6 +106,8 @@ mod tests {
             latency_kind: Some("round_trip".into()),
             latency_p99_us: Some(1e9),
             latency_histogram: Some(latency::encoded(latencies)),
+            receive_call_p50_us: Some(1e9),
+            receive_call_histogram: Some(latency::encoded(latencies)),
             iteration: Some(1),
             ..Row::default()
         }
@@ -114,6 +124,7 @@ mod tests {
         assert_eq!((row.bytes_received, row.receives, row.elapsed_s), (Some(400), Some(6), Some(2.0)));
         assert_eq!((row.local_cpu_user_ratio, row.local_cpu_peak_id), (Some(0.5), None));
         assert!((row.latency_p99_us.unwrap() - 1.0).abs() < 0.01);
+        assert!((row.receive_call_p50_us.unwrap() - 1.0).abs() < 0.01);
         assert_eq!((row.iterations, row.iteration), (Some(2), None));
     }
 

@@ -148,6 +148,9 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     if let Some(latencies) = latency::of_flows(&timed) {
         latencies.fill(&mut row);
     }
+    if let Some(receive_calls) = latency::receive_calls(&timed) {
+        receive_calls.fill_receive_calls(&mut row);
+    }
     if stream.is_none() {
         // One way of two at once has no CPU time of its own: only `both` gets the cost of the work.
         let whole = way == Way::Both || spec.direction == Direction::Forward || spec.direction == Direction::Reverse;

@@ -1,0 +1,40 @@
+//! What single workloads show in their rows that others do not.
+
+use crate::program::{Folder, number, of, parse, plumb, rows};
+
+#[test]
+fn connect_tests_show_what_is_in_time_wait_at_both_ends() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  it: {workload: tcp_cc, duration: 300ms, close: near_first}");
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = rows(&folder.path("r.csv"));
+    let row = of(&rows, "iteration")[0];
+    // Each connection that the near end closed first is there for a minute; both ends see one network namespace.
+    for end in ["local", "remote"] {
+        let grown = number(row, &format!("{end}_time_wait_after")) - number(row, &format!("{end}_time_wait_before"));
+        assert!(grown > 0.0, "{end}: {grown}");
+    }
+    assert!(ran.stdout.contains("connections in TIME_WAIT at the end that connects: "), "{}", ran.stdout);
+}
+
+#[test]
+fn streams_show_their_send_and_their_receive_calls_where_they_are_timed() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  it: {workload: tcp_stream, duration: 200ms, iterations: 2, collect: [latency], assert: [receive_call.p99 > 0us]}\n  \
+           not: {workload: tcp_stream, duration: 100ms}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    for row in rows.iter().filter(|row| row["test"] == "it") {
+        assert_eq!(row["latency_kind"], "send");
+        assert!(number(row, "latency_p50_us") <= number(row, "latency_max_us"));
+        assert!(number(row, "receive_call_p50_us") <= number(row, "receive_call_p99_us"));
+        assert!(number(row, "receive_call_p99_us") <= number(row, "receive_call_max_us"));
+        assert!(!row["receive_call_histogram"].is_empty());
+    }
+    assert!(rows.iter().filter(|row| row["test"] == "not").all(|row| row["receive_call_max_us"].is_empty()));
+}
