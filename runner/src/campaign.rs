@@ -115,6 +115,7 @@ pub fn run(
         plans: Vec::new(),
         hosts: BTreeMap::new(),
         cases: earlier.as_ref().map(|e| e.cases.clone()).unwrap_or_default(),
+        notes: Vec::new(),
     };
     let mut sinks = Sinks {
         csv,
@@ -155,9 +156,10 @@ pub fn run(
     progress.clear();
     sinks.record.facts.ended = Some(now());
     sinks.record.facts.interrupted = interrupts.name();
+    outcome.notes = sinks.notes.of_run(&sinks.record.facts.hosts);
+    sinks.record.facts.notes.clone_from(&outcome.notes);
     sinks.record.write()?;
     outcome.closed = sinks.is_closed();
-    outcome.notes = sinks.notes.of_run(&sinks.record.facts.hosts);
     leave(plans, &files, &outcome, progress)?;
     Ok(outcome)
 }
@@ -353,6 +355,10 @@ impl RowSink for Sinks {
             Some(counters) => counters.keep(step, iteration, measured),
             None => Ok(()),
         }
+    }
+
+    fn doubt(&mut self, sentence: String) {
+        self.notes.doubt(sentence);
     }
 
     fn is_closed(&self) -> bool {

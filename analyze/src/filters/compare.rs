@@ -237,7 +237,7 @@ fn doubts(case: &Case, metric: usize, side: &str) -> Vec<String> {
     if series::correlated(values) {
         doubts.push(format!("{side}: iterations are serially correlated, p is too small"));
     }
-    if let Some(drift) = series::drift(values).filter(|d| values.len() >= 5 && d.p < 0.01) {
+    if let Some(drift) = series::drifting(values) {
         doubts.push(format!("{side}: drifts by {}", units::margin(drift.ratio)));
     }
     let mut sorted = values.clone();

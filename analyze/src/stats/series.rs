@@ -48,6 +48,17 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
     ratio.is_finite().then_some(Drift { slope: fit.slope, ratio, p: fit.p? })
 }
 
+/// A drift is spoken of from so many values on …
+pub const DRIFTING_FROM: usize = 5;
+/// … and where chance would make one as large less often than this.
+pub const DRIFTING_P: f64 = 0.01;
+
+/// The drift of values that ought to have none; `None` where chance explains it or they are fewer than five.
+#[must_use]
+pub fn drifting(values: &[f64]) -> Option<Drift> {
+    drift(values).filter(|d| values.len() >= DRIFTING_FROM && d.p < DRIFTING_P)
+}
+
 /// A least-squares line y = intercept + slope · x.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {

@@ -1,6 +1,10 @@
 //! Is a case known well enough? Student's t over its iterations, metric by metric.
 
-use analyze::stats::{confidence::needed_for_margin, confidence::t_interval_of, moments::Moments};
+use analyze::stats::{
+    confidence::{needed_for_margin, t_interval_of},
+    moments::Moments,
+    series::{self, Drift},
+};
 use schemas::metrics::Metric;
 
 /// When a case has enough iterations.
@@ -103,33 +107,19 @@ impl Samples {
     /// Change of the headline along its fitted line, first iteration to last, over its mean; from three iterations on.
     #[must_use]
     pub fn drift_ratio(&self) -> Option<f64> {
-        let n = self.headline.len();
-        if n < 3 {
-            return None;
-        }
-        let middle = (n - 1) as f64 / 2.0;
-        let mean = self.moments.first()?.mean()?;
-        let (mut xy, mut xx) = (0.0, 0.0);
-        for (i, value) in self.headline.iter().enumerate() {
-            let x = i as f64 - middle;
-            xy += x * (value - mean);
-            xx += x * x;
-        }
-        let ratio = xy / xx * (n - 1) as f64 / mean;
-        ratio.is_finite().then_some(ratio)
+        series::drift(&self.headline).map(|drift| drift.ratio)
     }
 
-    /// Lag-1 autocorrelation of the headline; from eight iterations on, below which it says nothing.
+    /// The drift of the headline, where there is one that chance does not explain.
+    #[must_use]
+    pub fn drift(&self) -> Option<Drift> {
+        series::drifting(&self.headline)
+    }
+
+    /// Lag-1 autocorrelation of the headline, where the iterations are not independent.
     #[must_use]
     pub fn serial_correlation(&self) -> Option<f64> {
-        if self.headline.len() < 8 {
-            return None;
-        }
-        let mean = self.moments.first()?.mean()?;
-        let squares: f64 = self.headline.iter().map(|v| (v - mean).powi(2)).sum();
-        let products: f64 = self.headline.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
-        let ratio = products / squares;
-        ratio.is_finite().then_some(ratio)
+        series::correlated(&self.headline).then(|| series::lag1(&self.headline)).flatten()
     }
 }
 
@@ -191,7 +181,17 @@ mod tests {
         let drift = samples(1, 9, None, &[90.0, 100.0, 110.0]).drift_ratio().unwrap();
         assert!((drift - 0.2).abs() < 1e-12);
         assert_eq!(samples(1, 9, None, &[90.0, 100.0]).drift_ratio(), None);
+        // Ten per cent, but three values lie on a line by chance.
+        assert_eq!(samples(1, 9, None, &[90.0, 100.0, 111.0]).drift(), None);
+        assert!(samples(1, 9, None, &[90.0, 95.0, 101.0, 105.0, 110.0]).drift().unwrap().ratio > 0.15);
+    }
+
+    #[test]
+    fn only_iterations_that_resemble_each_other_are_correlated() {
         let alternating: Vec<f64> = (0..8).map(|i| if i % 2 == 0 { 1.0 } else { 3.0 }).collect();
-        assert!(samples(1, 9, None, &alternating).serial_correlation().unwrap() < -0.8);
+        assert_eq!(samples(1, 9, None, &alternating).serial_correlation(), None);
+        let runs = [1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0];
+        assert!(samples(1, 9, None, &runs).serial_correlation().unwrap() > 0.6);
+        assert_eq!(samples(1, 9, None, &runs[1..]).serial_correlation(), None, "seven say nothing");
     }
 }

@@ -109,8 +109,9 @@ impl Bench for FakeBench {
     }
 }
 
+/// Keeps rows, and what was to be doubted.
 #[derive(Default)]
-pub struct Rows(pub Vec<Row>);
+pub struct Rows(pub Vec<Row>, pub Vec<String>);
 
 impl RowSink for Rows {
     fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
@@ -120,6 +121,10 @@ impl RowSink for Rows {
 
     fn reports(&mut self, _: &Step, _: u32, _: &Measured) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn doubt(&mut self, sentence: String) {
+        self.1.push(sentence);
     }
 
     fn is_closed(&self) -> bool {

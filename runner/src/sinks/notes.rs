@@ -41,6 +41,13 @@ impl Notes {
         }
     }
 
+    /// Keeps a sentence that doubts a case's numbers.
+    pub fn doubt(&mut self, sentence: String) {
+        if !self.said.contains(&sentence) {
+            self.said.push(sentence);
+        }
+    }
+
     /// The sentences about a run on these machines.
     #[must_use]
     pub fn of_run(&self, hosts: &BTreeMap<String, HostRecord>) -> Vec<String> {

@@ -49,6 +49,8 @@ pub struct RunFacts {
     pub hosts: BTreeMap<String, HostRecord>,
     /// What every case asked for and was granted, by `case_id` (`case_id/member` in groups).
     pub cases: BTreeMap<String, serde_json::Value>,
+    /// What whoever relies on the numbers should know, as the summary says it; empty while it runs.
+    pub notes: Vec<String>,
 }
 
 /// A plan in `run.json`.

@@ -106,10 +106,38 @@ fn a_start_that_was_not_together_is_measured_again() {
     bench.results.extend([Ok(late), Ok(together)]);
     let group =
         Step { group: Some(Group { max_skew: Duration::from_millis(5), own_windows: false }), ..step("a", 1, 1, None) };
-    let (_, rows) = go(&[group], Settings { retries: 1, ..PLAIN }, &mut bench);
+    let (_, rows) = go(&[group], PLAIN, &mut bench);
     let total = "iteration ok 1";
     assert_eq!(rows.of("a"), ["iteration discarded 1", "iteration ok 1", total, "summary ok", "summary ok"]);
-    assert_eq!(rows.0[1].start_skew_us, Some(1000.0));
+    assert_eq!((rows.0[0].start_skew_us, rows.0[1].start_skew_us), (Some(9000.0), Some(1000.0)));
+}
+
+#[test]
+fn members_that_never_start_together_are_a_failure_after_three_starts_and_the_retries() {
+    let late = || Measured { start_skew: Some(Duration::from_millis(9)), ..stream(1) };
+    let group =
+        Step { group: Some(Group { max_skew: Duration::from_millis(5), own_windows: false }), ..step("a", 1, 1, None) };
+    for (retries, discarded) in [(0, 2), (1, 3)] {
+        let mut bench = FakeBench::default();
+        bench.results.extend((0..9).map(|_| Ok(late())));
+        let (finished, rows) = go(std::slice::from_ref(&group), Settings { retries, ..PLAIN }, &mut bench);
+        let tries = vec!["iteration discarded 1"; discarded];
+        assert_eq!(rows.of("a"), [&tries[..], &["iteration failed 1", "summary failed"]].concat());
+        assert!(finished[0].failed.as_ref().unwrap().message.contains("9000 µs apart"));
+    }
+}
+
+#[test]
+fn iterations_that_depend_on_each_other_are_said() {
+    let of = |bytes: &[u64]| {
+        let mut bench = FakeBench::default();
+        bench.results.extend(bytes.iter().map(|b| Ok(stream(*b))));
+        let n = u32::try_from(bytes.len()).unwrap();
+        go(&[step("a", n, n, None)], PLAIN, &mut bench).1.1
+    };
+    assert!(of(&[1000, 1010, 990, 1005, 1000, 995, 1010, 990]).is_empty());
+    let climbing = of(&[1000, 1100, 1200, 1300, 1400, 1500, 1600, 1700]);
+    assert!(climbing[0].contains("resemble each other") && climbing[1].contains("drifts: +52 %"), "{climbing:?}");
 }
 
 #[test]

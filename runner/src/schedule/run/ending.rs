@@ -1,0 +1,142 @@
+//! The end of a case: its summary, what to doubt about it, and the rows of what never ran.
+
+use schemas::{columns::Row, units};
+
+use super::Run;
+use crate::{
+    error::Error,
+    schedule::{
+        confidence::Samples,
+        rows::{self, window::Way},
+        step::Member,
+    },
+};
+
+impl Run<'_> {
+    /// Writes what the iterations of a case say together.
+    pub(super) fn conclude(&mut self, i: usize) -> Result<(), Error> {
+        let step = &self.steps[i];
+        self.states[i].open = false;
+        let state = &self.states[i];
+        let mut rows = Vec::new();
+        for ((m, way), summary) in &state.summaries {
+            let Some(mut row) = summary.row() else { continue };
+            confidence_cells(&mut row, state.own.get(&(*m, *way)).unwrap_or(&state.samples));
+            if let Some(fault) = &state.failed {
+                row.status = Some(if fault.timeout { "timeout" } else { "failed" }.into());
+                row.error = Some(fault.message.clone());
+            }
+            rows.push((*m, *way, row));
+        }
+        if let Some(fault) = state.failed.as_ref().filter(|_| rows.is_empty()) {
+            let status = if fault.timeout { "timeout" } else { "failed" };
+            for (m, member) in step.members.iter().enumerate() {
+                let mut row = blank(member, "summary", status, &fault.message);
+                row.iterations = Some(0);
+                rows.push((m, *rows::ways(member.spec.direction).last().unwrap_or(&Way::Forward), row));
+            }
+        }
+        let written: Vec<Row> = rows.iter().map(|(_, _, row)| row.clone()).collect();
+        self.sink.rows(&written)?;
+        self.states[i].written = rows;
+        for doubt in self.doubts(i) {
+            self.progress.warn(&doubt);
+            self.sink.doubt(doubt);
+        }
+        Ok(())
+    }
+
+    /// What a person should know before relying on the numbers.
+    fn doubts(&self, i: usize) -> Vec<String> {
+        let (step, state) = (&self.steps[i], &self.states[i]);
+        let policy = state.samples.policy();
+        let mut doubts = Vec::new();
+        if let (Some(goal), Some(false)) = (policy.margin, state.samples.confident()) {
+            for (metric, reached) in policy.metrics.iter().zip(state.samples.reached()) {
+                if reached.margin.is_some_and(|m| m <= goal) {
+                    continue;
+                }
+                let what = reached.margin.map_or_else(
+                    || "has no margin (too few values, or a mean of zero)".to_owned(),
+                    |m| format!("reached ±{:.1} % of its mean", m * 100.0),
+                );
+                let needed = reached
+                    .needed
+                    .map_or_else(|| "no number of iterations is in sight".into(), |n| format!("about {n} iterations"));
+                doubts.push(format!(
+                    "case {}: {} {what} after {} iterations, not the ±{:.1} % asked for; its variation would need {needed}",
+                    step.name,
+                    metric.name,
+                    state.done,
+                    goal * 100.0,
+                ));
+            }
+        }
+        if let Some(r) = state.samples.serial_correlation() {
+            doubts.push(format!(
+                "case {}: successive iterations resemble each other (lag-1 correlation {r:.2}): its interval is too narrow",
+                step.name
+            ));
+        }
+        if let Some(drift) = state.samples.drift() {
+            doubts.push(format!(
+                "case {}: it drifts: {} from the first iteration to the last (p {:.4}): a mean of that is no state of the \
+                 machine",
+                step.name,
+                signed(drift.ratio),
+                drift.p
+            ));
+        }
+        doubts
+    }
+
+    pub(super) fn skip(&mut self, i: usize, reason: &str) -> Result<(), Error> {
+        let rows: Vec<Row> = self.steps[i].members.iter().map(|m| blank(m, "summary", "skipped", reason)).collect();
+        self.sink.rows(&rows)?;
+        self.states[i].open = false;
+        self.states[i].skipped = Some(reason.to_owned());
+        Ok(())
+    }
+
+    /// What was open when the run ended: its summary as far as it got, or a row that says why there is none.
+    pub(super) fn close(&mut self) -> Result<(), Error> {
+        let reason = self.give_up.clone().unwrap_or_else(|| "interrupted before it ran".to_owned());
+        for i in 0..self.steps.len() {
+            if !self.states[i].open {
+                continue;
+            }
+            if self.states[i].done > 0 {
+                self.conclude(i)?;
+                self.states[i].skipped = Some(reason.clone());
+            } else {
+                self.skip(i, &reason)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row that says that there is none.
+pub(super) fn blank(member: &Member, record: &str, status: &str, error: &str) -> Row {
+    let mut row = member.identity.clone();
+    row.record = Some(record.into());
+    row.status = Some(status.into());
+    row.error = Some(error.into());
+    row.time = rows::window::timestamp(jiff::Timestamp::now().as_nanosecond().try_into().unwrap_or(i64::MAX));
+    row
+}
+
+fn confidence_cells(row: &mut Row, samples: &Samples) {
+    let policy = samples.policy();
+    row.confidence_level = Some(policy.level);
+    row.margin_ratio = samples.worst_margin();
+    row.margin_goal_ratio = policy.margin;
+    row.confident = samples.confident();
+    row.stddev = samples.stddev();
+    row.drift_ratio = samples.drift_ratio();
+}
+
+/// `+12 %`, `−3.1 %`
+fn signed(ratio: f64) -> String {
+    format!("{}{}", if ratio < 0.0 { "−" } else { "+" }, units::margin(ratio.abs()))
+}

@@ -1,0 +1,260 @@
+//! One iteration of a case: measured, tried again where it may be, and its rows handed on.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use netcore::{control::stop::Urgency, report::Ending};
+use schemas::{columns::Row, metrics::METRICS};
+
+use super::{Bench, Fault, Measured, Run, Values, ending::blank};
+use crate::{
+    error::Error,
+    plan::measures,
+    schedule::{
+        confidence::{Policy, Samples},
+        history::Done,
+        rows::{
+            self,
+            total::{self, NoTotal, Part},
+            window::Way,
+        },
+        step::Step,
+    },
+};
+
+/// How often an iteration is started at most before a start that is not together counts as a failure.
+const STARTS: u32 = 3;
+
+/// Why an iteration has no result that could be used.
+struct Spoiled {
+    fault: Fault,
+    /// By how much the start was not together, where that is why.
+    skew: Option<Duration>,
+}
+
+impl From<Fault> for Spoiled {
+    fn from(fault: Fault) -> Self {
+        Self { fault, skew: None }
+    }
+}
+
+impl Run<'_> {
+    /// One iteration of one case, with its retries.
+    pub(super) fn iterate(&mut self, i: usize, bench: &mut dyn Bench) -> Result<(), Error> {
+        let step = &self.steps[i];
+        let iteration = self.states[i].done + 1;
+        let (mut retries, mut starts) = (0, 1);
+        loop {
+            if !self.idle(step.pause) {
+                return Ok(());
+            }
+            self.progress.iteration(self.position(i));
+            let spoiled = match bench.measure(step, self.progress).map_err(Spoiled::from).and_then(|m| usable(step, m))
+            {
+                Ok(measured) => {
+                    self.take(i, iteration, &measured)?;
+                    let state = &self.states[i];
+                    if state.samples.enough(state.done) {
+                        self.conclude(i)?;
+                    }
+                    return Ok(());
+                }
+                Err(spoiled) => spoiled,
+            };
+            // A signal that ended it before there was anything to count is no fault of the case.
+            if self.stop.urgency() != Urgency::None {
+                return Ok(());
+            }
+            // A start that was not together is repeated by itself: it says nothing about the case.
+            let which = if spoiled.skew.is_some() && starts < STARTS {
+                starts += 1;
+                format!("start {starts} of {STARTS}")
+            } else if retries < self.settings.retries {
+                retries += 1;
+                format!("{retries} of {}", self.settings.retries)
+            } else {
+                let fault = spoiled.fault.clone();
+                self.fault_row(i, iteration, if fault.timeout { "timeout" } else { "failed" }, &spoiled)?;
+                return self.fail(i, iteration, fault);
+            };
+            let what = &spoiled.fault.message;
+            self.progress.warn(&format!("case {}, iteration {iteration}: {what}; trying again ({which})", step.name));
+            self.fault_row(i, iteration, "discarded", &spoiled)?;
+        }
+    }
+
+    /// Waits, unless the run is to end; says whether it goes on.
+    fn idle(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        while !self.over() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        false
+    }
+
+    fn take(&mut self, i: usize, iteration: u32, measured: &Measured) -> Result<(), Error> {
+        let step = &self.steps[i];
+        let mut done = Done::default();
+        let mut written: Vec<Row> = Vec::new();
+        for (m, (member, reports)) in step.members.iter().zip(&measured.members).enumerate() {
+            let mut identity = member.identity.clone();
+            identity.iteration = Some(iteration.into());
+            identity.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
+            let made = rows::of_iteration(&identity, &member.spec, &reports.near, &reports.far);
+            for row in made.rows {
+                if let Some(stream) = row.stream {
+                    done.streams.push((m, stream, row.clone()));
+                }
+                if member.intervals || row.record.as_deref() != Some("interval") {
+                    written.push(row);
+                }
+            }
+            done.measured.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
+        }
+        if let Some(row) = self.total(step, iteration, measured, &done.measured) {
+            written.push(row.clone());
+            done.measured.push((step.members.len(), Way::Both, row));
+        }
+        // The rows come last: with them the iteration is finished, whatever happens then.
+        self.sink.reports(step, iteration, measured)?;
+        self.sink.rows(&written)?;
+        self.absorb(i, &done);
+        Ok(())
+    }
+
+    /// Lets an iteration count, measured just now or before an interruption.
+    pub(super) fn absorb(&mut self, i: usize, done: &Done) {
+        let step = &self.steps[i];
+        let state = &mut self.states[i];
+        // The headline: the total of a group, or both directions together where there are two.
+        if let Some((_, _, row)) = done.measured.iter().max_by_key(|(m, way, _)| (*m, *way)) {
+            state.samples.push(row);
+        }
+        for (m, way, row) in &done.measured {
+            let own = || Samples::new(own_policy(step, *m));
+            state.own.entry((*m, *way)).or_insert_with(own).push(row);
+            state.values.entry((*m, *way)).or_default().push(values(row));
+            state.summaries.entry((*m, *way)).or_default().push(row);
+        }
+        for (m, stream, row) in &done.streams {
+            state.streams.entry((*m, *stream)).or_default().push(values(row));
+        }
+        state.done += 1;
+    }
+
+    /// The row of a group as a whole.
+    fn total(&self, step: &Step, iteration: u32, measured: &Measured, rows: &[(usize, Way, Row)]) -> Option<Row> {
+        let group = step.group.as_ref()?;
+        let of = |m: usize| rows.iter().filter(move |(n, _, _)| *n == m).max_by_key(|(_, way, _)| *way).map(|r| &r.2);
+        let parts: Vec<Part<'_>> = step
+            .members
+            .iter()
+            .zip(&measured.members)
+            .enumerate()
+            .filter_map(|(m, (member, reports))| Some(Part { spec: &member.spec, reports, row: of(m)? }))
+            .collect();
+        let identity = Row { iteration: Some(iteration.into()), ..group_identity(step, measured) };
+        match total::row(&identity, &parts, group.own_windows) {
+            Ok(row) => Some(row),
+            Err(NoTotal::Apart) => {
+                self.progress.warn(&format!("case {}: its members never ran at the same time: no total", step.name));
+                None
+            }
+            Err(NoTotal::Uncut) => {
+                self.progress.warn(&format!(
+                    "case {}: its members share only a part of their windows, which cannot be cut out without \
+                     intervals: no total; set `interval`",
+                    step.name
+                ));
+                None
+            }
+        }
+    }
+
+    fn fault_row(&mut self, i: usize, iteration: u32, status: &str, spoiled: &Spoiled) -> Result<(), Error> {
+        let mut faults = Vec::new();
+        for member in &self.steps[i].members {
+            let mut row = blank(member, "iteration", status, &spoiled.fault.message);
+            row.start_skew_us = spoiled.skew.map(|s| s.as_secs_f64() * 1e6);
+            row.iteration = Some(iteration.into());
+            row.phase = Some("measure".into());
+            faults.push(row);
+        }
+        self.sink.rows(&faults)
+    }
+
+    fn fail(&mut self, i: usize, iteration: u32, fault: Fault) -> Result<(), Error> {
+        let name = &self.steps[i].name;
+        let next = if self.settings.fail_fast {
+            "the case is marked failed; nothing more is run (run.fail_fast is on)"
+        } else if self.states.iter().enumerate().any(|(other, s)| other != i && s.open) {
+            "the case is marked failed; going on with the next (run.fail_fast is off)"
+        } else {
+            "the case is marked failed"
+        };
+        self.progress.fault(&format!("case {name}, iteration {iteration}: {}\n       {next}", fault.message));
+        if self.settings.fail_fast {
+            self.give_up = Some(format!("run.fail_fast: {name} failed"));
+        }
+        self.states[i].failed = Some(fault);
+        self.conclude(i)
+    }
+}
+
+fn values(row: &Row) -> Values {
+    METRICS.iter().map(|m| row.number(m.column)).collect()
+}
+
+/// What all members have in common.
+fn group_identity(step: &Step, measured: &Measured) -> Row {
+    let mut row = step.members[0].identity.clone();
+    row.member = None;
+    row.direction = Some(Way::Both.name().into());
+    row.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
+    let same = |cell: fn(&Row) -> &Option<String>| step.members.iter().all(|m| cell(&m.identity) == cell(&row));
+    let (from, to, workload, transport) =
+        (same(|r| &r.from), same(|r| &r.to), same(|r| &r.workload), same(|r| &r.transport));
+    let sizes = step.members.iter().all(|m| m.identity.message_bytes == row.message_bytes);
+    row.from = row.from.filter(|_| from);
+    row.to = row.to.filter(|_| to);
+    row.workload = row.workload.filter(|_| workload);
+    row.transport = row.transport.filter(|_| transport);
+    row.message_bytes = row.message_bytes.filter(|_| sizes);
+    row.receive_bytes = row.receive_bytes.filter(|_| sizes);
+    row
+}
+
+/// Takes out of a result what spoils it: an end that failed, a start that was not together.
+fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
+    for reports in &measured.members {
+        for report in [&reports.near, &reports.far] {
+            if let Ending::Failed(message) = &report.ending {
+                return Err(Fault { timeout: false, message: message.clone() }.into());
+            }
+        }
+    }
+    if let (Some(most), Some(skew)) = (step.group.as_ref().map(|g| g.max_skew), measured.start_skew)
+        && skew > most
+    {
+        let us = |d: Duration| d.as_micros();
+        let message = format!("the members started {} µs apart, more than the {} µs allowed", us(skew), us(most));
+        return Err(Spoiled { fault: Fault { timeout: false, message }, skew: Some(skew) });
+    }
+    Ok(measured)
+}
+
+/// What a member's own summary row is about: the case's metrics, or in a group its own headline, which promised nothing.
+fn own_policy(step: &Step, member: usize) -> Policy {
+    match step.members.get(member) {
+        Some(one) if step.group.is_some() => {
+            Policy { margin: None, metrics: vec![measures::headline(&one.spec)], ..step.policy.clone() }
+        }
+        _ => step.policy.clone(),
+    }
+}
