@@ -122,3 +122,33 @@ fn what_only_leaves_out_may_be_beyond_the_engines() {
         assert!(ran.stderr.contains("65536") && ran.stderr.contains("plan.yaml:6:"), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn the_rest_of_an_axis_is_skipped_with_its_reason_and_nothing_is_asserted_of_it() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "x-a: 1",
+        "  a:\n    workload: tcp_rr\n    matrix: {transactions: [10, 20, 30, 40], request_size: [1, 2]}\n    \
+         stop_when: {that: transactions >= 20, axis: transactions}\n    assert: [transactions > 0]",
+    );
+    for resume in [false, true] {
+        let out = folder.name("out");
+        let mut args = vec!["run", &plan, "--progress", "never", "--set"];
+        let dir = format!("output.dir={out}");
+        args.push(&dir);
+        if resume {
+            args.extend(["--resume", &out]);
+        }
+        let ran = plumb(&args);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let rows = rows(&folder.path("out/results.csv"));
+        assert_eq!(of(&rows, "iteration").len(), 4, "10 and 20 transactions of each size");
+        let skipped: Vec<_> = of(&rows, "summary").into_iter().filter(|r| r["status"] == "skipped").collect();
+        assert_eq!(skipped.len(), 4);
+        for row in skipped {
+            let size = if row["case"].contains("request_size=1") { 1 } else { 2 };
+            let by = format!("stop_when: transactions >= 20 at a[transactions=20,request_size={size}] (20)");
+            assert_eq!(row["error"], by);
+        }
+    }
+}

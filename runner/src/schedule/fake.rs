@@ -92,6 +92,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         grace: std::time::Duration::from_secs(1),
         skip: None,
         group: None,
+        stop: None,
     }
 }
 

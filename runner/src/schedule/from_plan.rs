@@ -7,7 +7,7 @@ use schemas::columns::Row;
 use super::{
     confidence::Policy,
     rows::identity,
-    step::{Group, Member, Step},
+    step::{Group, Member, Step, StopLine},
 };
 use crate::plan::{
     case::{Case, Iterations, Job, Plan},
@@ -24,7 +24,15 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// The steps of a plan, one per case. `axis_paths` are the axis columns of the whole table, which may hold several plans.
 #[must_use]
 pub fn steps(plan: &Plan, run_id: &str, axis_paths: &[String]) -> Vec<Step> {
-    plan.cases.iter().map(|case| step(plan, case, run_id, axis_paths)).collect()
+    let mut steps: Vec<Step> = plan.cases.iter().map(|case| step(plan, case, run_id, axis_paths)).collect();
+    for (i, case) in plan.cases.iter().enumerate() {
+        let Some(stop) = &case.stop_when else { continue };
+        let others = |c: &'_ Case| c.axes.iter().filter(|(path, _)| *path != stop.axis).cloned().collect::<Vec<_>>();
+        let line = others(case);
+        let first = plan.cases.iter().position(|c| c.test == case.test && others(c) == line).unwrap_or(i);
+        steps[i].stop = Some(StopLine { that: stop.that.clone(), first });
+    }
+    steps
 }
 
 fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
@@ -82,5 +90,6 @@ fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
             },
         ),
         group: case.group.as_ref().map(|g| Group { max_skew: g.max_skew, own_windows: g.window == Window::Own }),
+        stop: None,
     }
 }

@@ -4,9 +4,11 @@
 //!
 //! - `iteration`: one iteration, tried again where it may be
 //! - `ending`: what is said of a case when it has ended
+//! - `line`: the cases of an axis that is left once something holds
 
 mod ending;
 mod iteration;
+mod line;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -103,6 +105,8 @@ pub struct Finished {
     pub failed: Option<Fault>,
     /// Why it did not run, or not to its end.
     pub skipped: Option<String>,
+    /// Whether it did not run because the plan says so (`skip`, `stop_when`): nothing was promised of it then.
+    pub left_out: bool,
     /// Summary rows, member by member and way by way; the total of a group stands behind its last member.
     pub summaries: Vec<(usize, Way, Row)>,
     /// Values by member and way, iteration by iteration: what is judged.
@@ -119,6 +123,7 @@ struct State {
     open: bool,
     failed: Option<Fault>,
     skipped: Option<String>,
+    left_out: bool,
     summaries: BTreeMap<(usize, Way), Summary>,
     values: BTreeMap<(usize, Way), Vec<Values>>,
     streams: BTreeMap<(usize, u64), Vec<Values>>,
@@ -139,7 +144,7 @@ pub fn run(
         Run { steps, settings, sink, progress, stop, states: steps.iter().map(State::new).collect(), give_up: None };
     for (i, step) in steps.iter().enumerate() {
         if let Some(reason) = &step.skip {
-            run.skip(i, reason)?;
+            run.leave_out(i, reason)?;
         }
     }
     for (i, done) in history.iter().enumerate().filter(|(_, done)| !done.is_empty()) {
@@ -152,13 +157,15 @@ pub fn run(
         }
     }
     loop {
-        let done: Vec<Option<u32>> = run.states.iter().map(|s| s.open.then_some(s.done)).collect();
+        let done: Vec<Option<u32>> =
+            (0..steps.len()).map(|i| (run.states[i].open && !run.waits(i)).then_some(run.states[i].done)).collect();
         let round = order::round(settings.order, settings.seed, &done);
         if round.is_empty() || run.over() {
             break;
         }
         for i in round {
-            if !run.over() {
+            // One that ended may have left others out.
+            if !run.over() && run.states[i].open {
                 run.iterate(i, bench)?;
             }
         }
@@ -187,6 +194,7 @@ impl State {
             open: true,
             failed: None,
             skipped: None,
+            left_out: false,
             summaries: BTreeMap::new(),
             values: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -199,6 +207,7 @@ impl State {
             done: self.done,
             failed: self.failed,
             skipped: self.skipped,
+            left_out: self.left_out,
             summaries: self.written,
             values: self.values,
             streams: self.streams,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use netcore::spec::{Stop, TestSpec};
-use schemas::columns::Row;
+use schemas::{assertion::Assertion, columns::Row};
 
 use super::confidence::Policy;
 use crate::plan::case::Endpoint;
@@ -25,6 +25,18 @@ pub struct Step {
     pub skip: Option<String>,
     /// How the members belong together, where there are several.
     pub group: Option<Group>,
+    /// When the rest of its line is skipped.
+    pub stop: Option<StopLine>,
+}
+
+/// The place of a case on an axis that is left once something holds.
+#[derive(Clone, Debug)]
+pub struct StopLine {
+    /// What ends the line.
+    pub that: Assertion,
+    /// The first step of the line: the cases that differ from it on that axis alone, in the order of the plan. They are
+    /// run one after the other, since whether one is to run is known when the one before it has ended.
+    pub first: usize,
 }
 
 /// How the members of a group belong together.

@@ -61,9 +61,6 @@ fn of_case(case: &Case, places: &Places, out: &mut Diagnostics) {
     if case.find.is_some() {
         refuse("find", "the search for a rate (`find`)", "sweep `rate` in the matrix and plot the loss against it");
     }
-    if case.stop_when.is_some() {
-        refuse("stop_when", "`stop_when`", "leave it out: the whole axis is measured");
-    }
     let hooks = &case.hooks;
     if [&hooks.setup, &hooks.prepare, &hooks.conclude, &hooks.cleanup].iter().any(|h| Option::is_some(h)) {
         refuse("hooks", "`hooks`", "run these commands around `plumb run`");

@@ -43,7 +43,7 @@ impl Run<'_> {
             self.progress.warn(&doubt);
             self.sink.doubt(doubt);
         }
-        Ok(())
+        self.leave_line(i)
     }
 
     /// What a person should know before relying on the numbers.
@@ -88,6 +88,12 @@ impl Run<'_> {
             ));
         }
         doubts
+    }
+
+    /// What the plan itself leaves out.
+    pub(super) fn leave_out(&mut self, i: usize, reason: &str) -> Result<(), Error> {
+        self.states[i].left_out = true;
+        self.skip(i, reason)
     }
 
     pub(super) fn skip(&mut self, i: usize, reason: &str) -> Result<(), Error> {

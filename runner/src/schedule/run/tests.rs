@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     schedule::{
         fake::{FakeBench, Rows, step, stream},
-        step::Group,
+        step::{Group, StopLine},
     },
     sinks::progress::Mode,
 };
@@ -158,4 +158,48 @@ fn a_stop_leaves_summaries_of_what_was_done_and_rows_for_the_rest() {
     run(&steps, PLAIN, &History::new(), &mut bench, &mut rows, &mut Progress::new(Mode::Silent), &stop).unwrap();
     assert!(bench.asked.is_empty());
     assert_eq!(rows.of("a"), ["summary skipped"]);
+}
+
+/// Cases of one line.
+fn line(names: &[&str], iterations: u32, that: &str) -> Vec<Step> {
+    let stop = StopLine { that: schemas::assertion::parse(that).unwrap(), first: 0 };
+    names.iter().map(|n| Step { stop: Some(stop.clone()), ..step(n, iterations, iterations, None) }).collect()
+}
+
+#[test]
+fn the_rest_of_an_axis_is_left_out_once_the_mean_says_so_and_other_cases_go_on() {
+    let mut steps = line(&["a", "b", "c", "d"], 2, "throughput < 10kbit/s");
+    steps.push(step("other", 3, 3, None));
+    let mut bench = FakeBench::default();
+    // One slow iteration of `a` does not end the line; the mean of `b` does.
+    let bytes = [1000, 9000, 9000, 9000, 1200, 1200, 9000];
+    bench.results.extend(bytes.map(|b| Ok(stream(b))));
+    let (finished, rows) = go(&steps, PLAIN, &mut bench);
+    assert_eq!(bench.asked, ["a", "other", "a", "other", "b", "b", "other"]);
+    for (case, index) in [("c", 2), ("d", 3)] {
+        assert_eq!(rows.of(case), ["summary skipped"]);
+        assert!(finished[index].left_out);
+        let reason = finished[index].skipped.as_deref().unwrap();
+        assert!(reason.starts_with("stop_when: throughput < 10kbit/s at b ("), "{reason}");
+    }
+    assert_eq!(finished[4].done, 3);
+}
+
+#[test]
+fn a_line_is_run_in_its_order_whatever_the_order_of_the_rest() {
+    for order in [Order::Interleave, Order::Sequential, Order::Random] {
+        let mut bench = FakeBench::default();
+        let steps = line(&["a", "b", "c"], 2, "throughput > 1Tbit/s");
+        go(&steps, Settings { order, seed: 3, ..PLAIN }, &mut bench);
+        assert_eq!(bench.asked, ["a", "a", "b", "b", "c", "c"]);
+    }
+}
+
+#[test]
+fn a_case_of_a_line_that_failed_ends_nothing_but_itself() {
+    let mut bench = FakeBench::default();
+    bench.results.push_back(fault("no route"));
+    let (finished, rows) = go(&line(&["a", "b"], 1, "throughput < 1kbit/s"), PLAIN, &mut bench);
+    assert_eq!(rows.of("b"), ["iteration ok 1", "summary ok"]);
+    assert!(!finished[1].left_out);
 }
