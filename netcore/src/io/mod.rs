@@ -7,7 +7,6 @@ pub mod blocking;
 pub mod buffers;
 pub mod nonblocking;
 pub mod sendfile;
-pub mod spin;
 
 use std::{io, os::fd::AsRawFd};
 

@@ -21,9 +21,8 @@ use crate::{
         Channel,
         blocking::{Blocking, Pipe},
         buffers::Buffers,
-        nonblocking::Nonblocking,
+        nonblocking::{Nonblocking, WouldBlock},
         sendfile::Sendfile,
-        spin::Spin,
     },
     measure::{clock::monotonic_ns, counters::FlowCell, histogram::Tray, watch::Watch},
     report::{Role, Side},
@@ -166,8 +165,8 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
         return over(worker, Pipe::new(link));
     }
     match (resolve(&worker.spec), worker.role) {
-        (Io::Nonblocking, _) => over(worker, Nonblocking::new(link)),
-        (Io::Spin, _) => over(worker, Spin::new(link)),
+        (Io::Nonblocking, _) => over(worker, Nonblocking::new(link, WouldBlock::Poll)),
+        (Io::Spin, _) => over(worker, Nonblocking::new(link, WouldBlock::Spin)),
         (Io::Sendfile, Role::Sender) => {
             let channel =
                 Sendfile::new(link, &worker.send_buffers).map_err(worker.fault("make a file to send from"))?;
