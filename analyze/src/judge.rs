@@ -4,6 +4,20 @@
 //! side of the limit, fails when wholly on the bad side, and is inconclusive when the limit lies within. With fewer, the
 //! mean is judged as it is. A count (`retransmits == 0`) has no interval: every iteration must hold. A metric without a
 //! sample fails, because a test that measured nothing must not pass.
+//!
+//! - [`comparison`]: two sides of a metric: regression, improvement, same, or inconclusive
+//! - [`baseline`]: a run against an earlier one
+//! - [`environment`]: on which machine a run was made, and how that differs from another
+//! - [`self_test`]: whether data made worse on purpose fail
+//! - [`VerdictRow`]: the row of the `verdicts` table that each of them ends in
+
+pub mod baseline;
+pub mod comparison;
+pub mod environment;
+mod row;
+pub mod self_test;
+
+pub use row::{Severity, VERDICT_COLUMNS, VerdictRow};
 
 use schemas::assertion::{Assertion, Operator};
 use schemas::metrics::Kind;
@@ -148,152 +162,6 @@ fn too_few_observations(assertion: &Assertion, observations: Option<u64>) -> Opt
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 10 / 10^-6")]
     let needed = (10.0 / (1.0 - quantile)).round() as u64;
     observations.filter(|n| *n < needed).map(|n| (needed, n))
-}
-
-/// How much an assertion weighs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Severity {
-    /// A failure fails the run.
-    #[default]
-    Error,
-    /// A failure is only reported.
-    Warn,
-}
-
-impl Severity {
-    /// `error` or `warn`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-        }
-    }
-}
-
-/// The header of the `verdicts` table: one row per assertion and case, or per comparison and case.
-pub const VERDICT_COLUMNS: &[&str] = &[
-    "case_id",
-    "case",
-    "member",
-    "assertion",
-    "metric",
-    "n",
-    "observed",
-    "ci_low",
-    "ci_high",
-    "confidence_level",
-    "limit",
-    "baseline",
-    "change_ratio",
-    "p_value",
-    "verdict",
-    "severity",
-    "needed_iterations",
-    "note",
-    "file",
-    "line",
-    "column",
-];
-
-/// A row of the `verdicts` table.
-#[derive(Clone, Debug, Default)]
-pub struct VerdictRow {
-    /// Which case.
-    pub case_id: String,
-    /// The same, readable.
-    pub case: String,
-    /// Member of a concurrent group.
-    pub member: String,
-    /// The statement as it was written; for a comparison what was compared with what.
-    pub assertion: String,
-    /// The column that was judged: its name has the unit of the values.
-    pub metric: String,
-    /// Iterations judged.
-    pub n: u64,
-    /// What was observed.
-    pub observed: Option<f64>,
-    /// Its confidence interval; for comparisons the interval of `change_ratio`.
-    pub low: Option<f64>,
-    /// Its other end.
-    pub high: Option<f64>,
-    /// Confidence level of the interval.
-    pub level: Option<f64>,
-    /// The limit; for comparisons the smallest change that counts, as a ratio.
-    pub limit: Option<f64>,
-    /// For comparisons, the other side's centre.
-    pub baseline: Option<f64>,
-    /// For comparisons, (observed − baseline) ÷ baseline.
-    pub change_ratio: Option<f64>,
-    /// For comparisons, after the correction for their number.
-    pub p_value: Option<f64>,
-    /// `pass`, `fail`, `inconclusive`; for comparisons `regression`, `improvement`, `same`, `inconclusive`.
-    pub verdict: String,
-    /// `error` or `warn`.
-    pub severity: String,
-    /// About how many iterations would decide.
-    pub needed: Option<u64>,
-    /// Reasons and warnings.
-    pub note: String,
-    /// Where the statement stands.
-    pub file: String,
-    /// Its line there, from 1.
-    pub line: Option<u64>,
-    /// Its column there, from 1.
-    pub column: Option<u64>,
-}
-
-impl VerdictRow {
-    /// The row for a judged assertion; the case and the place are the caller's.
-    #[must_use]
-    pub fn of(assertion: &Assertion, judgement: &Judgement, severity: Severity) -> Self {
-        let interval = judgement.interval;
-        Self {
-            assertion: assertion.text.clone(),
-            metric: assertion.metric.column.to_owned(),
-            n: judgement.n as u64,
-            observed: judgement.observed,
-            low: interval.map(|i| i.low),
-            high: interval.map(|i| i.high),
-            level: interval.map(|i| i.level),
-            limit: Some(assertion.limit),
-            verdict: judgement.outcome.name().to_owned(),
-            severity: severity.name().to_owned(),
-            needed: judgement.needed,
-            note: judgement.reason.clone().unwrap_or_default(),
-            ..Self::default()
-        }
-    }
-
-    /// The cells in the order of [`VERDICT_COLUMNS`].
-    #[must_use]
-    pub fn cells(&self) -> Vec<String> {
-        let number = |v: Option<f64>| v.map(schemas::columns::number).unwrap_or_default();
-        let whole = |v: Option<u64>| v.map(|v| v.to_string()).unwrap_or_default();
-        vec![
-            self.case_id.clone(),
-            self.case.clone(),
-            self.member.clone(),
-            self.assertion.clone(),
-            self.metric.clone(),
-            self.n.to_string(),
-            number(self.observed),
-            number(self.low),
-            number(self.high),
-            number(self.level),
-            number(self.limit),
-            number(self.baseline),
-            number(self.change_ratio),
-            number(self.p_value),
-            self.verdict.clone(),
-            self.severity.clone(),
-            whole(self.needed),
-            self.note.clone(),
-            self.file.clone(),
-            whole(self.line),
-            whole(self.column),
-        ]
-    }
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use analyze::judge::{VerdictRow, environment::Environment};
 use netcore::spec::Pattern;
 use schemas::columns::Row;
 
 use crate::{
     cli::check::estimate,
     error::{Error, Exit},
-    gate::{self, Verdicts},
+    gate::{Expectations, Verdicts},
     hosts::Hosts,
     plan::{Format, Plan, case::Endpoint, model::PlotKind},
     schedule::{
@@ -136,21 +137,20 @@ pub fn run(
     let shared = Shared { run_id, seed, history, axis_paths, options, interrupts };
     for plan in plans {
         let finished = one(plan, &shared, progress, &mut sinks)?;
-        for (case, (step, finished)) in plan.cases.iter().zip(&finished) {
+        for (case, (step, finished, verdicts)) in plan.cases.iter().zip(finished) {
             outcome.failed |= finished.failed.is_some();
             for (member, _, row) in &finished.summaries {
                 let pattern = step.members.get(*member).or(step.members.first()).map(|m| m.spec.pattern);
                 outcome.summaries.push((pattern.unwrap_or(Pattern::Stream), row.clone()));
             }
-            let verdicts = gate::judge(plan, case, step, finished);
+            outcome.verdicts.add(plan, &verdicts);
             outcome.cases.push(CaseResult {
                 test: case.test.to_string(),
                 case: case.name.clone(),
-                failed: finished.failed.as_ref().map(|f| f.message.clone()),
-                skipped: finished.skipped.clone().filter(|_| finished.done == 0),
-                verdicts: verdicts.rows().to_vec(),
+                failed: finished.failed.map(|f| f.message),
+                skipped: finished.skipped.filter(|_| finished.done == 0),
+                verdicts,
             });
-            outcome.verdicts.add(verdicts);
         }
     }
     progress.clear();
@@ -272,7 +272,8 @@ fn one(
     shared: &Shared<'_>,
     progress: &mut Progress,
     sinks: &mut Sinks,
-) -> Result<Vec<(Step, Finished)>, Error> {
+) -> Result<Vec<(Step, Finished, Vec<VerdictRow>)>, Error> {
+    let expectations = Expectations::of(plan)?;
     let warnings = plan.warnings.render(Format::Human);
     if !warnings.is_empty() {
         progress.plain(warnings.trim_end());
@@ -291,9 +292,18 @@ fn one(
     }
     sinks.record.facts.hosts.extend(hosts.take_records());
     sinks.record.write()?;
+    expectations.check(&environment(&sinks.record.facts))?;
     let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
     let finished = run::run(&steps, settings, &shared.history, &mut hosts, sinks, progress, stop)?;
-    Ok(steps.into_iter().zip(finished).collect())
+    let cases: Vec<_> = plan.cases.iter().zip(&steps).zip(&finished).map(|((c, s), f)| (c, s, f)).collect();
+    let verdicts = expectations.judge(&cases, &environment(&sinks.record.facts));
+    Ok(steps.into_iter().zip(finished).zip(verdicts).map(|((s, f), v)| (s, f, v)).collect())
+}
+
+/// What tells this run's machines from others.
+fn environment(facts: &RunFacts) -> Environment {
+    // Of plain data, as it is written to `run.json`.
+    Environment::of(&serde_json::to_value(facts).unwrap_or_default())
 }
 
 /// `quick · 3 cases · about 18 s · this machine (loopback, embedded daemon)`

@@ -1,5 +1,6 @@
 //! The command line: every subcommand with its arguments, and the way to the part that does the work.
 
+mod baseline;
 pub(crate) mod check;
 mod gate;
 mod key;
@@ -50,6 +51,9 @@ enum Command {
     /// Check plans, list their cases, or explain where a value comes from.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
+    /// Keep a run as the one that later runs are compared with.
+    #[command(after_help = baseline::EXAMPLES)]
+    Baseline(baseline::Args),
     /// Be the far end: serve tests to other hosts.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Args),
@@ -89,6 +93,7 @@ impl Command {
         match self {
             Self::Run(args) => run::run(&args),
             Self::Check(args) => check::run(&args),
+            Self::Baseline(args) => baseline::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Key(args) => key::run(&args),
             Self::Schema(args) => schema::run(&args),

@@ -4,12 +4,13 @@ use std::{io::Write, path::Path};
 
 use analyze::{
     filters::verdicts::{self, Format},
-    judge::{self, Judge, Judgement, VerdictRow},
+    judge::{self, Judge, Judgement, VerdictRow, baseline::Baseline, environment::Environment},
 };
 use netcore::spec::Direction;
 use schemas::metrics::{METRICS, Metric};
 
 use crate::{
+    baseline,
     error::{Error, Exit},
     plan::{
         Plan,
@@ -31,18 +32,54 @@ pub struct Verdicts {
     inconclusive_fails: bool,
 }
 
-/// Judges every assertion of a case.
-#[must_use]
-pub fn judge(plan: &Plan, case: &Case, step: &Step, finished: &Finished) -> Verdicts {
-    let mut rows = Vec::new();
-    // What was skipped on purpose promised nothing.
-    if !finished.left_out {
-        for assertion in &case.asserts {
-            rows.extend(of_assertion(case, step, finished, assertion));
-        }
+/// What a plan expects of its cases.
+pub struct Expectations<'a> {
+    plan: &'a Plan,
+    baseline: Option<Baseline>,
+}
+
+impl<'a> Expectations<'a> {
+    /// Reads the plan's baseline, if it names one, so that one that cannot be read is known before anything is measured.
+    pub fn of(plan: &'a Plan) -> Result<Self, Error> {
+        let baseline = baseline::terms(plan).map(Baseline::read).transpose()?;
+        Ok(Self { plan, baseline })
     }
-    let inconclusive_fails = plan.gate.on_inconclusive == Some(OnUncertain::Fail);
-    Verdicts { rows, inconclusive_fails }
+
+    /// Whether the baseline may be compared with what these hosts will measure, as far as that can be told beforehand.
+    pub fn check(&self, here: &Environment) -> Result<(), Error> {
+        let Some(baseline) = &self.baseline else { return Ok(()) };
+        baseline.refuses(here, true).map_err(|why| {
+            let places = self.plan.baseline.as_ref().and_then(|(_, spans)| spans.first());
+            let file = places.map_or_else(String::new, |span| format!("{}: ", self.plan.sources.place(*span).file));
+            Error::Measurement(format!(
+                "{file}{why}\n       measure where it was measured, promote a baseline of this environment, or take the fact \
+                 out of baseline.require_same"
+            ))
+        })
+    }
+
+    /// Judges cases of the plan: first what is asserted of each, then what is compared. One list of verdicts per case.
+    #[must_use]
+    pub fn judge(&self, cases: &[(&Case, &Step, &Finished)], here: &Environment) -> Vec<Vec<VerdictRow>> {
+        // What was skipped on purpose promised nothing.
+        let ran = || cases.iter().filter(|(.., finished)| !finished.left_out);
+        let compared = self.baseline.as_ref().map(|baseline| {
+            let samples: Vec<_> = ran().flat_map(|(c, s, f)| baseline::samples(c, s, f, baseline.promises())).collect();
+            baseline.judge(&samples, here)
+        });
+        let compared = compared.unwrap_or_default();
+        cases
+            .iter()
+            .map(|(case, step, finished)| {
+                let mut rows = Vec::new();
+                if !finished.left_out {
+                    rows.extend(case.asserts.iter().flat_map(|a| of_assertion(case, step, finished, a)));
+                    rows.extend(compared.iter().filter(|row| row.case_id == case.id).cloned());
+                }
+                rows
+            })
+            .collect()
+    }
 }
 
 fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case::Assertion) -> Vec<VerdictRow> {
@@ -125,10 +162,10 @@ fn verdict(
 }
 
 impl Verdicts {
-    /// Adds those of another case.
-    pub fn add(&mut self, mut other: Self) {
-        self.rows.append(&mut other.rows);
-        self.inconclusive_fails |= other.inconclusive_fails;
+    /// Adds those of a case of a plan.
+    pub fn add(&mut self, plan: &Plan, rows: &[VerdictRow]) {
+        self.rows.extend_from_slice(rows);
+        self.inconclusive_fails |= plan.gate.on_inconclusive == Some(OnUncertain::Fail);
     }
 
     /// Their rows, in the order of the cases.
@@ -144,8 +181,10 @@ impl Verdicts {
     /// What they mean for the exit code.
     #[must_use]
     pub fn exit(&self) -> Exit {
-        if self.has("fail") {
+        if self.rows.iter().any(VerdictRow::fails) {
             Exit::Failed
+        } else if self.has("error") {
+            Exit::Measurement
         } else if self.inconclusive_fails && self.has("inconclusive") {
             Exit::Inconclusive
         } else {

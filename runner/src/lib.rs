@@ -4,12 +4,14 @@
 //! no sockets.
 #![forbid(unsafe_code)]
 
+pub mod baseline;
 pub mod campaign;
 pub mod cli;
 pub mod error;
 pub mod gate;
 pub mod hosts;
 pub mod plan;
+pub mod promote;
 pub mod schedule;
 pub mod signals;
 pub mod sinks;

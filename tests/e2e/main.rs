@@ -1,5 +1,6 @@
 //! The real program against real sockets, daemons and namespaces: a module per promise.
 
+mod baseline;
 mod check_docs;
 mod check_errors;
 mod check_schema;

@@ -1,6 +1,5 @@
 //! `plumb compare`: two runs against each other. The help text is [`Args`]'s.
 
-mod effect;
 mod print;
 
 use std::io::{IsTerminal, Write};
@@ -13,12 +12,14 @@ use super::aggregate::parse_level;
 use super::samples::{self, Case, Samples};
 use super::verdicts::{self, Format};
 use crate::error::{Error, Verdict};
-use crate::stats::{compare as tests, series};
+use crate::judge::comparison::{
+    self, Comparison,
+    Finding::{self, Improvement, Inconclusive, Missing, Regression},
+    Rule, Test,
+};
+use crate::judge::environment::{self, Environment};
+use crate::judge::self_test::{self, Worse};
 use crate::table::{InputArgs, OutputArgs, Selection, Table};
-
-use effect::Comparison;
-use effect::Finding::{self, Improvement, Inconclusive, Missing, Regression};
-pub use effect::Test;
 
 /// What changed between two runs: effect, interval, p and a verdict per case.
 ///
@@ -28,7 +29,8 @@ pub use effect::Test;
 /// (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of comparisons) and in the metric's own
 /// bad direction; an improvement is the same in the good direction; `~` (same) is where neither can hide in the interval;
 /// everything else is inconclusive. The change is that of the medians (Hodges–Lehmann's shift over the baseline's median),
-/// with Welch's test that of the means. Its interval has the level 1 − alpha. The CSV is the `verdicts` table.
+/// with Welch's test that of the means. Its interval has the level 1 − alpha. The CSV is the `verdicts` table. What stands
+/// beside the files (x.run.json) says whether they were measured on the same machine.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Baseline results; may be repeated [default: the first FILE]
@@ -55,7 +57,8 @@ pub struct Args {
     /// Exit with code 1 when there is one of these
     #[arg(long, value_name = "WHAT", default_value = "nothing")]
     fail_on: FailOn,
-    /// Make the baseline worse by this much and compare it with itself: exits with 1 if a case would not be noticed
+    /// Make the baseline worse by this much and compare it with itself: exits with 1 if a case would not be noticed, and
+    /// says from which change on each is
     #[arg(long, value_name = "RATIO", value_parser = parse_effect)]
     self_test: Option<f64>,
     /// csv, text or md [default: text on a terminal, else csv]
@@ -99,30 +102,41 @@ struct Sides {
     headline: bool,
 }
 
+/// One metric of one case on both sides.
+struct Compared {
+    case: Case,
+    label: String,
+    column: String,
+    metric: Option<&'static Metric>,
+    found: Comparison,
+}
+
 /// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let (base, new) = files(args)?;
+    let places = [environments(&base)?, environments(if args.self_test.is_some() { &base } else { &new })?];
     let mut sides = read(args, base, new)?;
     if let Some(worse) = args.self_test {
         sides.new = sides.base.clone();
         for case in &mut sides.new.cases {
             for (values, column) in case.values.iter_mut().zip(&sides.columns) {
-                let factor = if better(column) == Better::Lower { 1.0 + worse } else { 1.0 - worse };
+                let metric = metrics::find(column);
                 for value in values {
-                    *value *= factor;
+                    *value = Worse::of(better(metric)).make(*value, metric, worse);
                 }
             }
         }
     }
-    let comparisons = compare(args, &sides);
+    let mut comparisons = compare(args, &sides);
+    if args.self_test.is_some() {
+        say_least(args, &sides, &mut comparisons);
+    }
     let format = args.format.unwrap_or_else(|| {
         if args.output.output.is_none() && std::io::stdout().is_terminal() { Format::Text } else { Format::Csv }
     });
-    let facts = print::facts(&sides.base, &sides.new, &comparisons);
+    let facts = print::facts(&sides.base, &sides.new, &comparisons, &places);
     args.output.write(output, |w| match format {
-        Format::Csv => {
-            verdicts::csv(&comparisons.iter().map(|c| print::row(c, args.min_effect)).collect::<Vec<_>>(), w)
-        }
+        Format::Csv => verdicts::csv(&comparisons.iter().map(print::row).collect::<Vec<_>>(), w),
         _ => print::people(&comparisons, &facts, format, w),
     })?;
     if format == Format::Csv {
@@ -131,10 +145,42 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(verdict(args, &comparisons))
 }
 
-fn verdict(args: &Args, comparisons: &[Comparison]) -> Verdict {
-    let any = |wanted: &[Finding]| comparisons.iter().any(|c| wanted.contains(&c.finding));
+/// On which machines the runs were made, as far as that stands beside their tables.
+fn environments(files: &[PathBuf]) -> Result<Vec<Environment>, Error> {
+    let mut found = Vec::new();
+    for file in files {
+        found.extend(environment::read(file)?.map(|run| Environment::of(&run)));
+    }
+    Ok(found)
+}
+
+/// From which change on each case would be noticed, beside its verdict.
+fn say_least(args: &Args, sides: &Sides, comparisons: &mut [Compared]) {
+    let tested = if args.no_correction { 1 } else { comparisons.iter().filter(|c| c.found.p.is_some()).count() };
+    for compared in comparisons {
+        let Some(m) = sides.columns.iter().position(|c| *c == compared.column) else { continue };
+        let values = &compared.case.values[m];
+        let worse = Worse::of(better(compared.metric));
+        let least = self_test::least_noticed(worse, |by| {
+            let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, compared.metric, by)).collect();
+            let mut found = Comparison::of(values, &worsened, rule(args, compared.metric));
+            found.decide_among(tested);
+            found.finding == Regression
+        });
+        compared.found.notes.insert(
+            0,
+            match least {
+                Some(least) => format!("noticed from {} on", units::margin(least)),
+                None => "no regression would be noticed".to_owned(),
+            },
+        );
+    }
+}
+
+fn verdict(args: &Args, comparisons: &[Compared]) -> Verdict {
+    let any = |wanted: &[Finding]| comparisons.iter().any(|c| wanted.contains(&c.found.finding));
     let failed = if args.self_test.is_some() {
-        comparisons.iter().any(|c| c.finding != Regression)
+        comparisons.is_empty() || comparisons.iter().any(|c| c.found.finding != Regression)
     } else {
         match args.fail_on {
             FailOn::Nothing => false,
@@ -191,12 +237,33 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>) -> Result<Sides, Err
     Ok(Sides { base, new, columns, headline })
 }
 
-fn better(column: &str) -> Better {
-    metrics::find(column).map_or(Better::Neither, |m| m.better)
+fn better(metric: Option<&Metric>) -> Better {
+    metric.map_or(Better::Neither, |m| m.better)
 }
 
-fn compare(args: &Args, sides: &Sides) -> Vec<Comparison> {
+fn rule(args: &Args, metric: Option<&Metric>) -> Rule {
+    Rule {
+        better: better(metric),
+        test: args.test,
+        alpha: args.alpha,
+        min_ratio: args.min_effect,
+        min_difference: 0.0,
+        seed: args.seed,
+    }
+}
+
+fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
     let mut comparisons = Vec::new();
+    let one = |case: &Case, among: &[Case], column: &str, found: &dyn Fn(Rule) -> Comparison| {
+        let metric = metrics::find(column);
+        Compared {
+            case: case.clone(),
+            label: case.label(among),
+            column: column.to_owned(),
+            metric,
+            found: found(rule(args, metric)),
+        }
+    };
     for base in &sides.base.cases {
         let new = sides.new.cases.iter().find(|c| c.key == base.key);
         for (m, column) in sides.columns.iter().enumerate() {
@@ -206,52 +273,18 @@ fn compare(args: &Args, sides: &Sides) -> Vec<Comparison> {
             if sides.headline && m != first.unwrap_or(0) || !sides.headline && nowhere && first.is_some() {
                 continue;
             }
-            let label = base.label(&sides.base.cases);
-            let metric = metrics::find(column);
-            comparisons.push(match new {
-                Some(new) => effect::compare(base, new, m, column, metric, label, args.test, args.alpha, args.seed),
-                None => Comparison::missing(base, m, column, metric, label, "only in the baseline"),
-            });
+            comparisons.push(one(base, &sides.base.cases, column, &|rule| match new {
+                Some(new) => Comparison::of(&base.values[m], &new.values[m], rule),
+                None => Comparison::missing(rule, (base.values[m].len(), 0), "only in the baseline"),
+            }));
         }
     }
     for new in sides.new.cases.iter().filter(|c| sides.base.cases.iter().all(|b| b.key != c.key)) {
         let m = new.values.iter().position(|v| !v.is_empty()).unwrap_or(0);
-        let column = &sides.columns[m];
-        let label = new.label(&sides.new.cases);
-        comparisons.push(Comparison::missing(new, m, column, metrics::find(column), label, "not in the baseline"));
+        comparisons.push(one(new, &sides.new.cases, &sides.columns[m], &|rule| {
+            Comparison::missing(rule, (0, new.values[m].len()), "not in the baseline")
+        }));
     }
-    let p: Vec<Option<f64>> = comparisons.iter().map(|c| c.p).collect();
-    let tested = p.iter().flatten().count();
-    let adjusted = if args.no_correction { p } else { tests::holm(&p) };
-    for (comparison, p) in comparisons.iter_mut().zip(adjusted) {
-        comparison.p = p;
-        comparison.decide(args.alpha, args.min_effect, if args.no_correction { 1 } else { tested });
-    }
+    comparison::decide(comparisons.iter_mut().map(|c| &mut c.found), !args.no_correction);
     comparisons
-}
-
-/// Warnings about one side that make its comparison worth less.
-fn doubts(case: &Case, metric: usize, side: &str) -> Vec<String> {
-    let values = &case.values[metric];
-    let mut doubts = Vec::new();
-    if series::correlated(values) {
-        doubts.push(format!("{side}: iterations are serially correlated, p is too small"));
-    }
-    if let Some(drift) = series::drifting(values) {
-        doubts.push(format!("{side}: drifts by {}", units::margin(drift.ratio)));
-    }
-    let mut sorted = values.clone();
-    crate::stats::quantiles::sort(&mut sorted);
-    if let Some(fences) = crate::stats::quantiles::Fences::new(&sorted) {
-        let severe = values.iter().filter(|v| fences.label(**v) == crate::stats::quantiles::Outlier::Severe).count();
-        if severe > 0 {
-            doubts.push(format!("{side}: {severe} severe outlier{}", if severe == 1 { "" } else { "s" }));
-        }
-    }
-    doubts
-}
-
-/// The unit of a column, where it is a metric's.
-fn unit(metric: Option<&'static Metric>) -> Option<units::Unit> {
-    metric.map(|m| m.unit)
 }

@@ -10,7 +10,7 @@ pub mod import;
 pub mod percentiles;
 pub mod plot;
 pub mod report;
-pub(crate) mod samples;
+pub mod samples;
 pub mod steady;
 pub mod table;
 pub mod verdicts;

@@ -6,7 +6,7 @@ use schemas::{metrics, units};
 
 use super::table::layout::{self, Column};
 use crate::error::Error;
-use crate::judge::{VERDICT_COLUMNS, VerdictRow};
+use crate::judge::{VERDICT_COLUMNS, VerdictRow, comparison::change_text};
 
 /// How verdicts are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -48,13 +48,19 @@ pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
 
 /// `1 failed, 1 inconclusive, 1 passed`
 fn summary(rows: &[VerdictRow]) -> String {
-    let count = |verdict: &str| rows.iter().filter(|r| r.verdict == verdict).count();
-    let parts: Vec<String> = [("fail", "failed"), ("inconclusive", "inconclusive"), ("pass", "passed")]
-        .iter()
-        .map(|(verdict, word)| (count(verdict), word))
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, word)| format!("{n} {word}"))
-        .collect();
+    let count = |verdicts: &[&str]| rows.iter().filter(|r| verdicts.contains(&r.verdict.as_str())).count();
+    let parts: Vec<String> = [
+        (&["fail", "regression"][..], "failed"),
+        (&["error"], "not comparable"),
+        (&["inconclusive"], "inconclusive"),
+        (&["missing"], "without a baseline"),
+        (&["pass", "same", "improvement", "changed"], "passed"),
+    ]
+    .iter()
+    .map(|(verdicts, word)| (count(verdicts), word))
+    .filter(|(n, _)| *n > 0)
+    .map(|(n, word)| format!("{n} {word}"))
+    .collect();
     parts.join(", ")
 }
 
@@ -71,7 +77,8 @@ fn columns(rows: &[VerdictRow]) -> Vec<Column> {
     };
     let mut columns = vec![
         column("verdict", &|r| {
-            if r.severity == "warn" && r.verdict == "fail" { "warn".to_owned() } else { r.verdict.clone() }
+            let warned = r.severity == "warn" && matches!(r.verdict.as_str(), "fail" | "regression");
+            if warned { "warn".to_owned() } else { r.verdict.clone() }
         }),
         column("case", &|r| r.case.clone()),
         column("assertion", &|r| r.assertion.clone()),
@@ -83,12 +90,26 @@ fn columns(rows: &[VerdictRow]) -> Vec<Column> {
     columns
 }
 
-/// `94.1 Gbit/s ± 0.3 %`. Near 0 a percentage says nothing: then the interval's ends.
-fn observed(row: &VerdictRow) -> String {
+/// `94.1 Gbit/s ± 0.3 %`. Near 0 a percentage says nothing: then the interval's ends. Of a comparison the change:
+/// `40.1 Gbit/s, −5.2 % (−6.0 … −4.3) from 42.3 Gbit/s`.
+#[must_use]
+pub fn observed(row: &VerdictRow) -> String {
     let Some(unit) = metrics::find(&row.metric).map(|m| m.unit) else { return String::new() };
     let human = |v: f64| units::human(unit, v);
+    if let (Some(observed), Some(baseline)) = (row.observed, row.baseline) {
+        let change = change_text(row.change_ratio, row.low.zip(row.high));
+        let change = if change.is_empty() { change } else { format!(", {change}") };
+        return format!("{}{change} from {}", human(observed), human(baseline));
+    }
     match (row.observed, row.low, row.high) {
-        (None, ..) => "no sample".to_owned(),
+        // What could not be compared may have been measured well enough.
+        (None, ..) => {
+            if row.n > 0 {
+                String::new()
+            } else {
+                "no sample".to_owned()
+            }
+        }
         (Some(observed), Some(low), Some(high)) => {
             let ratio = (high - low) / 2.0 / observed.abs();
             if ratio < 0.1 {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use analyze::judge::environment;
 use schemas::{columns, metrics, units};
 
 use super::{
@@ -152,6 +153,15 @@ fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
             Diagnostic::error(span, "a baseline that nothing is compared with")
                 .help("compare: [{metric: throughput, max_regression: 3%}]"),
         );
+    }
+    for node in baseline.get("require_same").and_then(Node::items).unwrap_or_default() {
+        let name = node.text().unwrap_or("");
+        if !environment::is_fact(name) {
+            out.push(
+                Diagnostic::error(node.span, format!("`{name}` is no fact that is known of a run"))
+                    .help(suggest(name, &environment::names())),
+            );
+        }
     }
     for (node, comparison) in
         items.iter().zip(file.and_then(|f| f.baseline.as_ref()).map(|b| b.compare.as_slice()).unwrap_or_default())

@@ -19,10 +19,8 @@ pub fn check(plan: &Plan) -> Diagnostics {
     // The plan was read without a fault before, so this finds none either.
     let root = yaml::parse(0, &mut Diagnostics::new(plan.sources.clone()));
     let places = Places { root };
-    let whole = [
-        ("baseline", plan.baseline.is_some(), "compare two results files with `plumb compare`"),
-        ("gate.confirm", plan.gate.confirm.unwrap_or(0) > 0, "measure again by hand where a verdict surprises"),
-    ];
+    let whole =
+        [("gate.confirm", plan.gate.confirm.unwrap_or(0) > 0, "measure again by hand where a verdict surprises")];
     for (key, said, help) in whole {
         if said {
             let span = places.top(key).unwrap_or_default();

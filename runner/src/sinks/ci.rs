@@ -73,16 +73,23 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
         return vec![make(case.case.clone(), TestCaseStatus::success())];
     }
     let of = |v: &VerdictRow| {
-        let status = match (v.verdict.as_str(), v.severity.as_str()) {
-            ("fail", "error") => {
+        let place = || format!("{}:{}", v.file, v.line.unwrap_or(0));
+        let status = match v.verdict.as_str() {
+            _ if v.fails() => {
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
                 status.set_message(sentence(v));
-                status.set_description(format!("{}:{}", v.file, v.line.unwrap_or(0)));
+                status.set_description(place());
                 status
             }
-            ("inconclusive", _) => {
+            "error" => {
+                let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+                status.set_message(&*v.note);
+                status.set_description(place());
+                status
+            }
+            "inconclusive" | "missing" => {
                 let mut status = TestCaseStatus::skipped();
-                status.set_message(format!("inconclusive: {}", v.note));
+                status.set_message(format!("{}: {}", v.verdict, v.note));
                 status
             }
             _ => TestCaseStatus::success(),
@@ -94,12 +101,8 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
 
 /// `bulk: throughput >= 9Gbit/s does not hold: 8.1 Gbit/s`
 fn sentence(v: &VerdictRow) -> String {
-    let observed = match (schemas::metrics::find(&v.metric), v.observed) {
-        (Some(metric), Some(value)) => schemas::units::human(metric.unit, value),
-        _ => "no sample".to_owned(),
-    };
     let note = if v.note.is_empty() { String::new() } else { format!(" ({})", v.note) };
-    format!("{}: {} does not hold: {observed}{note}", v.case, v.assertion)
+    format!("{}: {} does not hold: {}{note}", v.case, v.assertion, verdicts::observed(v))
 }
 
 /// The summary in Markdown: results, verdicts, notes.
@@ -137,16 +140,18 @@ pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
 pub fn annotations(cases: &[CaseResult]) -> String {
     let mut all: Vec<(&str, Option<Place>, String)> = Vec::new();
     for case in cases {
-        for v in case.verdicts.iter().filter(|v| v.verdict != "pass") {
-            let kind = if v.verdict == "fail" && v.severity == "error" { "error" } else { "warning" };
+        for v in case.verdicts.iter().filter(|v| !v.is_well() && v.verdict != "missing") {
+            let kind = if v.fails() || v.verdict == "error" { "error" } else { "warning" };
             let place = |v: &u64| usize::try_from(*v).unwrap_or(1);
             let place = Place {
                 file: v.file.clone(),
                 line: v.line.as_ref().map_or(1, place),
                 column: v.column.as_ref().map_or(1, place),
             };
-            let text =
-                if v.verdict == "fail" { sentence(v) } else { format!("{}: {}: {}", v.case, v.assertion, v.note) };
+            let text = match v.verdict.as_str() {
+                "fail" | "regression" => sentence(v),
+                _ => format!("{}: {}: {}", v.case, v.assertion, v.note),
+            };
             all.push((kind, Some(place), text));
         }
         if let Some(reason) = case.failed.as_ref().filter(|_| case.verdicts.is_empty()) {

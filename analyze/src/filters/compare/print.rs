@@ -4,51 +4,29 @@ use std::io::Write;
 
 use schemas::units;
 
-use super::effect::{Comparison, Finding};
-use super::unit;
+use super::Compared;
 use crate::error::Error;
 use crate::filters::samples::Samples;
 use crate::filters::table::layout::{self, Column};
 use crate::filters::verdicts::Format;
 use crate::judge::VerdictRow;
+use crate::judge::baseline::said;
+use crate::judge::comparison::Finding;
+use crate::judge::environment::Environment;
 
 /// The row of the `verdicts` table.
-pub fn row(c: &Comparison, min_effect: f64) -> VerdictRow {
-    VerdictRow {
+pub fn row(c: &Compared) -> VerdictRow {
+    let mut row = VerdictRow {
         case_id: c.case.key.id.clone(),
         case: c.label.clone(),
         member: c.case.key.member.clone(),
         assertion: "baseline".to_owned(),
         metric: c.column.clone(),
-        n: c.n.1 as u64,
-        observed: c.new,
-        low: c.interval.map(|i| i.0),
-        high: c.interval.map(|i| i.1),
-        level: c.interval.map(|_| c.level),
-        limit: Some(min_effect),
-        baseline: c.base,
-        change_ratio: c.change,
-        p_value: c.p,
-        verdict: c.finding.name().to_owned(),
         severity: "error".to_owned(),
-        needed: c.needed,
-        note: c.notes.join("; "),
         ..VerdictRow::default()
-    }
-}
-
-/// `+0.4 % (−0.6 … +1.5)`
-fn change(c: &Comparison) -> String {
-    let signed = |v: f64| {
-        let text = units::margin(v.abs());
-        let digits = text.trim_end_matches(" %").to_owned();
-        if v < 0.0 { format!("−{digits}") } else { format!("+{digits}") }
     };
-    match (c.change, c.interval) {
-        (None, _) => String::new(),
-        (Some(change), None) => format!("{} %", signed(change)),
-        (Some(change), Some((low, high))) => format!("{} % ({} … {})", signed(change), signed(low), signed(high)),
-    }
+    row.compared(&c.found);
+    row
 }
 
 /// p with two digits, never a 0.
@@ -61,13 +39,13 @@ fn p_text(p: f64) -> String {
 }
 
 /// An aligned or Markdown table and what must be known beside it.
-pub fn people(comparisons: &[Comparison], facts: &str, format: Format, output: &mut dyn Write) -> Result<(), Error> {
-    let value = |c: &Comparison, v: Option<f64>| match (v, unit(c.metric)) {
+pub fn people(comparisons: &[Compared], facts: &str, format: Format, output: &mut dyn Write) -> Result<(), Error> {
+    let value = |c: &Compared, v: Option<f64>| match (v, c.metric.map(|m| m.unit)) {
         (None, _) => String::new(),
         (Some(v), Some(unit)) => units::human(unit, v),
         (Some(v), None) => units::three_digits(v),
     };
-    let column = |title: &str, right: bool, cell: &dyn Fn(&Comparison) -> String| Column {
+    let column = |title: &str, right: bool, cell: &dyn Fn(&Compared) -> String| Column {
         title: title.to_owned(),
         right,
         cells: comparisons.iter().map(cell).collect(),
@@ -76,14 +54,14 @@ pub fn people(comparisons: &[Comparison], facts: &str, format: Format, output: &
     let mut columns = vec![
         column("case", false, &|c| c.label.clone()),
         column("metric", false, &|c| c.metric.map_or(c.column.clone(), |m| m.name.to_owned())),
-        column("baseline", true, &|c| value(c, c.base)),
-        column("new", true, &|c| value(c, c.new)),
-        column("change", false, &change),
-        column("p", false, &|c| c.p.map(p_text).unwrap_or_default()),
+        column("baseline", true, &|c| value(c, c.found.base)),
+        column("new", true, &|c| value(c, c.found.new)),
+        column("change", false, &|c| c.found.change_text()),
+        column("p", false, &|c| c.found.p.map(p_text).unwrap_or_default()),
         column("verdict", false, &|c| {
-            if c.finding == Finding::Same { "~".to_owned() } else { c.finding.name().to_owned() }
+            if c.found.finding == Finding::Same { "~".to_owned() } else { c.found.finding.name().to_owned() }
         }),
-        column("", false, &|c| c.notes.join("; ")),
+        column("", false, &|c| c.found.notes.join("; ")),
     ];
     columns.retain(|c| match c.title.as_str() {
         "metric" => several,
@@ -100,27 +78,47 @@ pub fn people(comparisons: &[Comparison], facts: &str, format: Format, output: &
     Ok(())
 }
 
-/// `10 and 10 iterations, interleaved: no · drift: none found`
-pub fn facts(base: &Samples, new: &Samples, comparisons: &[Comparison]) -> String {
+/// `10 and 10 iterations, interleaved: no · drift: none found · same machine: yes`
+pub fn facts(base: &Samples, new: &Samples, comparisons: &[Compared], places: &[Vec<Environment>; 2]) -> String {
     let range = |counts: Vec<usize>| {
         let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
         if low == high { low.to_string() } else { format!("{low}–{high}") }
     };
-    let tested = || comparisons.iter().filter(|c| c.finding != Finding::Missing);
+    let tested = || comparisons.iter().filter(|c| c.found.finding != Finding::Missing);
     let mut facts = vec![format!(
         "{} and {} iterations",
-        range(tested().map(|c| c.n.0).collect()),
-        range(tested().map(|c| c.n.1).collect())
+        range(tested().map(|c| c.found.n.0).collect()),
+        range(tested().map(|c| c.found.n.1).collect())
     )];
     if let Some(interleaved) = interleaved(base, new) {
         facts[0] = format!("{}, interleaved: {}", facts[0], if interleaved { "yes" } else { "no" });
     }
-    let drifting = comparisons.iter().filter(|c| c.notes.iter().any(|n| n.contains("drifts by"))).count();
+    let drifting = comparisons.iter().filter(|c| c.found.notes.iter().any(|n| n.contains("drifts by"))).count();
     facts.push(match drifting {
         0 => "drift: none found".to_owned(),
         n => format!("drift: in {n} of {}", comparisons.len()),
     });
+    facts.push(machine(places));
     facts.join(" · ")
+}
+
+/// `same machine: yes`, or what differs.
+fn machine([base, new]: &[Vec<Environment>; 2]) -> String {
+    if base.is_empty() || new.is_empty() {
+        return "same machine: unknown (no run.json beside both)".to_owned();
+    }
+    let mut differences = Vec::new();
+    for difference in base.iter().flat_map(|b| new.iter().flat_map(|n| b.differences(n))) {
+        if !differences.contains(&difference) {
+            differences.push(difference);
+        }
+    }
+    let other = differences.iter().any(|d| d.machine);
+    match said(&differences) {
+        None => "same machine: yes".to_owned(),
+        Some(what) if other => format!("same machine: NO, which voids the comparison ({what})"),
+        Some(what) => format!("same machine: yes, but {what}"),
+    }
 }
 
 /// Whether the two sides were measured in turns: then what drifts, drifts in both.

@@ -1,0 +1,409 @@
+//! A run against an earlier one: what a plan's `baseline` promises, judged over samples of both.
+
+use std::path::{Path, PathBuf};
+
+use schemas::{
+    columns,
+    metrics::{Better, Metric},
+};
+
+use super::{
+    Severity, VerdictRow,
+    comparison::{self, Comparison, Finding, Rule},
+    environment::{self, Difference, Environment},
+};
+use crate::{
+    error::Error,
+    filters::samples::{Case, Samples},
+    table::{InputArgs, Selection, Table},
+};
+
+/// What it means when there is nothing to compare with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnMissing {
+    /// Inconclusive, to be warned of.
+    #[default]
+    Warn,
+    /// A failure.
+    Fail,
+    /// Nothing: the row says that it is missing.
+    Pass,
+}
+
+/// One metric that must not get worse, in some cases.
+#[derive(Clone, Debug)]
+pub struct Promise {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// What counts as worse.
+    pub rule: Rule,
+    /// The `case_id`s that measure it.
+    pub case_ids: Vec<String>,
+    /// The plan's file.
+    pub file: String,
+    /// The line of the comparison there, from 1.
+    pub line: Option<u64>,
+    /// Its column there, from 1.
+    pub column: Option<u64>,
+}
+
+/// What a plan says about its baseline.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The results table of the earlier run.
+    pub source: PathBuf,
+    /// What it means that it, or a case in it, is missing.
+    pub on_missing: OnMissing,
+    /// Facts that must be the same; `None`: another machine is not judged; empty: judged wherever it was measured.
+    pub require_same: Option<Vec<String>>,
+    /// What is compared.
+    pub promises: Vec<Promise>,
+}
+
+/// An earlier run, read and ready.
+#[derive(Clone, Debug)]
+pub struct Baseline {
+    terms: Terms,
+    /// Values by case; each case has one list per promise. `None`: there is no such file.
+    samples: Option<Samples>,
+    /// Where it was measured, or why nobody knows.
+    environment: Result<Environment, String>,
+}
+
+/// What the place of measurement does to the verdict.
+enum Place {
+    /// Judged, with this said beside it.
+    Judged(Option<String>),
+    /// Shown, and not judged.
+    Doubtful(String),
+    /// Not even compared.
+    Refused(String),
+}
+
+impl Baseline {
+    /// Reads the table and what is known about the machine it was measured on. A file that is not there is no error here:
+    /// `on_missing` says what it is.
+    pub fn read(terms: Terms) -> Result<Self, Error> {
+        if !terms.source.exists() {
+            let environment = Err(format!("there is no {}", terms.source.display()));
+            return Ok(Self { terms, samples: None, environment });
+        }
+        let mut table = Table::open(&InputArgs { files: vec![terms.source.clone()] })?;
+        let columns = terms.promises.iter().map(|p| table.require(p.metric.column)).collect::<Result<Vec<_>, _>>()?;
+        let mut samples = Samples::read(&mut table, &Selection::default(), &columns, Some("case_id"))?;
+        samples.keep_totals();
+        let environment = known(&terms.source)?;
+        Ok(Self { terms, samples: Some(samples), environment })
+    }
+
+    /// The promises, in the order in which every case has its values.
+    #[must_use]
+    pub fn promises(&self) -> &[Promise] {
+        &self.terms.promises
+    }
+
+    /// The file it is in.
+    #[must_use]
+    pub fn source(&self) -> &Path {
+        &self.terms.source
+    }
+
+    /// The facts that must be the same and are not, as a sentence; only those that can be known before anything is
+    /// measured where `beforehand`. An error here says that comparing would be of no use.
+    pub fn refuses(&self, here: &Environment, beforehand: bool) -> Result<(), String> {
+        let required = self.terms.require_same.as_deref().unwrap_or_default();
+        let required: Vec<&String> =
+            required.iter().filter(|f| !beforehand || Environment::is_known_beforehand(f)).collect();
+        if required.is_empty() || self.samples.is_none() {
+            return Ok(());
+        }
+        let source = self.terms.source.display();
+        let was = self
+            .environment
+            .as_ref()
+            .map_err(|why| format!("{why}, and the plan requires the same {}", list(&required)))?;
+        let mut wrong: Vec<String> = required
+            .iter()
+            .filter_map(|fact| match (was.knows(fact), here.knows(fact)) {
+                (true, true) => None,
+                (true, false) => Some(format!("{fact} cannot be told here")),
+                (false, _) => Some(format!("{fact} is not known of it")),
+            })
+            .collect();
+        let differs = was.differences(here).into_iter().filter(|d| required.contains(&&d.fact));
+        wrong.extend(differs.map(|d| d.text));
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        Err(format!("the baseline {source} is of another environment: {}", wrong.join("; ")))
+    }
+
+    fn place(&self, here: &Environment) -> Place {
+        if let Err(reason) = self.refuses(here, false) {
+            return Place::Refused(reason);
+        }
+        let anywhere = self.terms.require_same.as_ref().is_some_and(Vec::is_empty);
+        let was = match &self.environment {
+            Ok(was) => was,
+            Err(why) if anywhere => return Place::Judged(Some(why.clone())),
+            Err(why) => return Place::Doubtful(why.clone()),
+        };
+        let differences = was.differences(here);
+        let machine = differences.iter().any(|d| d.machine);
+        match said(&differences) {
+            None => Place::Judged(None),
+            Some(what) if machine && !anywhere => {
+                Place::Doubtful(format!("the baseline is of another machine: {what}"))
+            }
+            Some(what) => Place::Judged(Some(what)),
+        }
+    }
+
+    /// Judges the cases of a run; each has one list of values per promise. A row per promise and case, in their order.
+    #[must_use]
+    pub fn judge(&self, new: &[Case], here: &Environment) -> Vec<VerdictRow> {
+        let place = self.place(here);
+        let mut judged: Vec<(VerdictRow, Option<Comparison>)> = Vec::new();
+        for (m, promise) in self.terms.promises.iter().enumerate() {
+            for id in &promise.case_ids {
+                for case in subjects(new, id, m) {
+                    judged.push(self.one(promise, m, case, new, &place));
+                }
+            }
+        }
+        comparison::decide(judged.iter_mut().filter_map(|(_, c)| c.as_mut()), true);
+        judged
+            .into_iter()
+            .map(|(mut row, comparison)| {
+                if let Some(comparison) = comparison {
+                    row.compared(&comparison);
+                    match &place {
+                        Place::Doubtful(why) => {
+                            "inconclusive".clone_into(&mut row.verdict);
+                            row.needed = None;
+                            row.say_first(why);
+                        }
+                        Place::Judged(Some(what)) => row.say(what),
+                        Place::Judged(None) | Place::Refused(_) => {}
+                    }
+                }
+                row
+            })
+            .collect()
+    }
+
+    fn one(
+        &self,
+        promise: &Promise,
+        m: usize,
+        case: &Case,
+        among: &[Case],
+        place: &Place,
+    ) -> (VerdictRow, Option<Comparison>) {
+        let worse = if promise.rule.better == Better::Lower { "above" } else { "below" };
+        let source = self.terms.source.display();
+        let mut row = VerdictRow {
+            case_id: case.key.id.clone(),
+            case: case.label(among),
+            member: case.key.member.clone(),
+            assertion: format!("{} not {} {worse} {source}", promise.metric.name, percent(promise.rule.min_ratio)),
+            metric: promise.metric.column.to_owned(),
+            limit: Some(promise.rule.min_ratio),
+            severity: Severity::Error.name().to_owned(),
+            file: promise.file.clone(),
+            line: promise.line,
+            column: promise.column,
+            ..VerdictRow::default()
+        };
+        let values = &case.values[m];
+        row.n = values.len() as u64;
+        if values.is_empty() {
+            "fail".clone_into(&mut row.verdict);
+            row.note = format!("there is no sample of {}", promise.metric.name);
+            return (row, None);
+        }
+        let base = self.samples.as_ref().and_then(|s| s.cases.iter().find(|c| c.key == case.key));
+        let Some(base) = base.map(|c| &c.values[m]).filter(|v| !v.is_empty()) else {
+            let why = if self.samples.is_none() {
+                format!("there is no {source}: measure one and keep it with plumb baseline promote")
+            } else {
+                format!("{source} does not have this case: promote a run that has it")
+            };
+            row.note = why;
+            let (verdict, severity) = match self.terms.on_missing {
+                OnMissing::Warn => ("inconclusive", Severity::Warn),
+                OnMissing::Fail => ("fail", Severity::Error),
+                OnMissing::Pass => (Finding::Missing.name(), Severity::Warn),
+            };
+            verdict.clone_into(&mut row.verdict);
+            severity.name().clone_into(&mut row.severity);
+            return (row, None);
+        };
+        if let Place::Refused(why) = place {
+            "error".clone_into(&mut row.verdict);
+            row.note.clone_from(why);
+            return (row, None);
+        }
+        (row, Some(Comparison::of(base, values, promise.rule)))
+    }
+}
+
+/// Which of a case's rows a promise is about: the case, a group's total where it has the metric, else the members that
+/// have it. Where nothing has it, the first row stands for the case, so that it does not pass by silence.
+fn subjects<'a>(cases: &'a [Case], id: &str, m: usize) -> Vec<&'a Case> {
+    let of: Vec<&Case> = cases.iter().filter(|c| c.key.id == id).collect();
+    let with: Vec<&Case> = of.iter().copied().filter(|c| !c.values[m].is_empty()).collect();
+    let total: Vec<&Case> = with.iter().copied().filter(|c| c.key.member.is_empty()).collect();
+    match (total.is_empty(), with.is_empty()) {
+        (false, _) => total,
+        (true, false) => with,
+        (true, true) => of.into_iter().take(1).collect(),
+    }
+}
+
+/// What is known about where a table was measured, or a sentence that says why that is nothing.
+fn known(source: &Path) -> Result<Result<Environment, String>, Error> {
+    let Some(run) = environment::read(source)? else {
+        let beside = &environment::beside(source)[0];
+        return Ok(Err(format!(
+            "{} is missing, so nobody knows on which machine the baseline was measured",
+            beside.display()
+        )));
+    };
+    let environment = Environment::of(&run);
+    let mut table = Table::open(&InputArgs { files: vec![source.to_owned()] })?;
+    if let Some(column) = table.header().find("run_id")
+        && let Some(row) = table.next_row()?
+        && row.get(column) != environment.run_id
+    {
+        return Ok(Err(format!("what stands beside {} is about another run: promote it again", source.display())));
+    }
+    Ok(Ok(environment))
+}
+
+/// The differences in one sentence, machine first; `None` where there are none.
+#[must_use]
+pub fn said(differences: &[Difference]) -> Option<String> {
+    const MOST: usize = 5;
+    let mut sorted: Vec<&Difference> = differences.iter().collect();
+    sorted.sort_by_key(|d| !d.machine);
+    let mut texts: Vec<String> = sorted.iter().take(MOST).map(|d| d.text.clone()).collect();
+    if sorted.len() > MOST {
+        texts.push(format!("and {} more", sorted.len() - MOST));
+    }
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// `3 %`, as a person wrote it, without what binary fractions add.
+fn percent(ratio: f64) -> String {
+    format!("{} %", columns::number((ratio * 1e6).round() / 1e4))
+}
+
+fn list(facts: &[&String]) -> String {
+    facts.iter().map(|f| f.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{filters::samples::Key, judge::comparison::Test};
+    use schemas::metrics;
+    use serde_json::json;
+
+    fn promise() -> Promise {
+        let metric = metrics::find("throughput").unwrap();
+        let rule = Rule {
+            better: metric.better,
+            test: Test::MannWhitney,
+            alpha: 0.01,
+            min_ratio: 0.03,
+            min_difference: 0.0,
+            seed: 1,
+        };
+        Promise { metric, rule, case_ids: vec!["c1".into()], file: "p.yaml".into(), line: Some(7), column: Some(5) }
+    }
+
+    fn case(values: &[f64]) -> Case {
+        let key = Key { id: "c1".into(), direction: "forward".into(), ..Key::default() };
+        Case { key, name: "bulk".into(), values: vec![values.to_vec()], ..Case::default() }
+    }
+
+    fn around(mean: f64) -> Vec<f64> {
+        [0.3, -0.8, 0.9, -0.1, -0.5, 0.6, 0.1, -0.3].iter().map(|x| mean * (1.0 + x / 100.0)).collect()
+    }
+
+    fn here(cpu: &str, kernel: &str) -> Environment {
+        Environment::of(&json!({"hosts": {"local": {"facts": {"cpu_model": cpu, "kernel_release": kernel}}}}))
+    }
+
+    fn judged(require_same: Option<&[&str]>, here: &Environment, new: f64) -> VerdictRow {
+        let terms = Terms {
+            source: "b.csv".into(),
+            on_missing: OnMissing::Warn,
+            require_same: require_same.map(|f| f.iter().map(|f| (*f).to_owned()).collect()),
+            promises: vec![promise()],
+        };
+        let samples = Samples { cases: vec![case(&around(100.0))], note: None };
+        let environment = Ok(self::here("A", "6.1"));
+        let baseline = Baseline { terms, samples: Some(samples), environment };
+        baseline.judge(&[case(&around(new))], here).remove(0)
+    }
+
+    #[test]
+    fn a_regression_is_one_in_the_bad_direction() {
+        let verdict = |new| judged(None, &here("A", "6.1"), new).verdict;
+        assert_eq!([verdict(90.0), verdict(110.0), verdict(100.5)], ["regression", "improvement", "same"]);
+        let row = judged(None, &here("A", "6.1"), 90.0);
+        assert_eq!((row.assertion.as_str(), row.line, row.fails()), ("throughput not 3 % below b.csv", Some(7), true));
+    }
+
+    #[test]
+    fn another_machine_is_not_judged_unless_the_plan_says_so() {
+        let row = judged(None, &here("B", "6.12"), 90.0);
+        assert_eq!(row.verdict, "inconclusive");
+        assert!(row.note.starts_with("the baseline is of another machine: host.cpu_model was A, is B"), "{}", row.note);
+        let row = judged(Some(&[]), &here("B", "6.12"), 90.0);
+        assert_eq!(row.verdict, "regression");
+        assert!(row.note.contains("host.cpu_model was A, is B"), "{}", row.note);
+    }
+
+    #[test]
+    fn another_setting_is_said_and_judged_unless_it_must_be_the_same() {
+        let row = judged(None, &here("A", "6.12"), 90.0);
+        assert_eq!((row.verdict.as_str(), row.note.as_str()), ("regression", "host.kernel was 6.1, is 6.12"));
+        let row = judged(Some(&["host.kernel"]), &here("A", "6.12"), 90.0);
+        assert_eq!(row.verdict, "error");
+        assert_eq!(row.note, "the baseline b.csv is of another environment: host.kernel was 6.1, is 6.12");
+        let row = judged(Some(&["host.nic_speed"]), &here("A", "6.1"), 90.0);
+        assert!(row.note.contains("host.nic_speed is not known of it"), "{}", row.note);
+    }
+
+    #[test]
+    fn nothing_to_compare_with_is_what_the_plan_says() {
+        for (on_missing, verdict, fails) in [
+            (OnMissing::Warn, "inconclusive", false),
+            (OnMissing::Fail, "fail", true),
+            (OnMissing::Pass, "missing", false),
+        ] {
+            let terms =
+                Terms { source: "/nowhere/b.csv".into(), on_missing, require_same: None, promises: vec![promise()] };
+            let row = Baseline::read(terms).unwrap().judge(&[case(&around(1.0))], &here("A", "6.1")).remove(0);
+            assert_eq!((row.verdict.as_str(), row.fails()), (verdict, fails));
+            assert!(row.note.contains("plumb baseline promote"), "{}", row.note);
+        }
+    }
+
+    #[test]
+    fn a_case_without_a_sample_fails() {
+        let row = judged(None, &here("A", "6.1"), 100.0);
+        assert_eq!(row.verdict, "same");
+        let terms = Terms {
+            source: "/b.csv".into(),
+            on_missing: OnMissing::Pass,
+            require_same: None,
+            promises: vec![promise()],
+        };
+        let row = Baseline::read(terms).unwrap().judge(&[case(&[])], &here("A", "6.1")).remove(0);
+        assert_eq!((row.verdict.as_str(), row.note.as_str()), ("fail", "there is no sample of throughput"));
+    }
+}

@@ -1,0 +1,275 @@
+//! On which machine a run was made: the fingerprint of its `run.json`, and how two of them differ.
+//!
+//! A fact is a property of a machine (its CPU, its driver) or a setting of it (its kernel, a sysctl). Runs on different
+//! machines are not two samples of one thing; runs on one machine with different settings may be just what somebody wants
+//! to compare. What a kernel does not tell is absent, and an absent fact differs from nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use crate::error::{Error, Place};
+
+/// Facts that tell machines apart: name, and the key in `run.json`'s facts of a host.
+const MACHINE: [(&str, &str); 5] = [
+    ("host.system_model", "system_model"),
+    ("host.hypervisor", "hypervisor"),
+    ("host.arch", "arch"),
+    ("host.cpu_model", "cpu_model"),
+    ("host.cpus", "cpus"),
+];
+
+/// Facts that are settings of a machine.
+const SETTINGS: [(&str, &str); 6] = [
+    ("host.os", "os"),
+    ("host.kernel", "kernel_release"),
+    ("host.governor", "governor"),
+    ("host.clocksource", "clocksource"),
+    ("host.congestion_control", "congestion_control"),
+    ("host.security_modules", "security_modules"),
+];
+
+/// Facts of the interface that the traffic used, by their keys in `run.json`. The last is a setting.
+const NIC: [(&str, &str); 3] =
+    [("host.nic_driver", "driver"), ("host.nic_speed", "speed_mbit_per_s"), ("host.nic_mtu", "mtu_bytes")];
+const NIC_SETTING: &str = "host.nic_mtu";
+
+/// Version of the program.
+const VERSION: &str = "plumb.version";
+
+/// What begins the name of a sysctl.
+const SYSCTL: &str = "host.sysctl.";
+
+/// Limits that the kernel derives from the memory it found free at boot: they differ a little from boot to boot.
+const FROM_MEMORY: [&str; 3] = ["net.ipv4.tcp_mem", "net.ipv4.udp_mem", "net.ipv4.tcp_max_tw_buckets"];
+
+/// The names of all facts that can be asked for; a sysctl is `host.sysctl.<name>`.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    let hosts = MACHINE.iter().chain(&SETTINGS).chain(&NIC).map(|(name, _)| *name);
+    hosts.chain([VERSION, "host.sysctl.net.ipv4.tcp_rmem"]).collect()
+}
+
+/// Whether there is such a fact.
+#[must_use]
+pub fn is_fact(name: &str) -> bool {
+    name.strip_prefix(SYSCTL).is_some_and(|n| !n.is_empty()) || names().contains(&name)
+}
+
+/// The fingerprint of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Environment {
+    /// The run it is of.
+    pub run_id: String,
+    /// When that began, as written there.
+    pub began: String,
+    /// Per host, its facts by name.
+    hosts: BTreeMap<String, BTreeMap<String, String>>,
+    /// Facts of interfaces: per case and end, by name.
+    nics: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A fact that is not the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Its name.
+    pub fact: String,
+    /// `host.kernel was 6.1.0, is 6.12.0`
+    pub text: String,
+    /// Whether it makes it another machine.
+    pub machine: bool,
+}
+
+/// Where what is known about a run stands beside its table: `results.run.json`, or `run.json` in a run's own folder.
+#[must_use]
+pub fn beside(results: &Path) -> [PathBuf; 2] {
+    [results.with_extension("run.json"), results.with_file_name("run.json")]
+}
+
+/// Reads what is known about a run from beside its table; `None` where nothing is there.
+pub fn read(results: &Path) -> Result<Option<Value>, Error> {
+    for (i, path) in beside(results).into_iter().enumerate() {
+        // The folder of a run has one table of results: other files there are not described by its `run.json`.
+        if i == 1 && results.file_name().is_none_or(|n| n != "results.csv") {
+            continue;
+        }
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(Error::File { path, source }),
+        };
+        return serde_json::from_str(&text).map(Some).map_err(|e| Error::Data {
+            place: Place { file: path.display().to_string(), line: e.line() as u64, column: None },
+            reason: format!("this is no run.json: {e}"),
+        });
+    }
+    Ok(None)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.split_whitespace().collect::<Vec<_>>().join(" ")),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        _ => None,
+    }
+}
+
+impl Environment {
+    /// From the content of a `run.json`. What it does not have is absent.
+    #[must_use]
+    pub fn of(run: &Value) -> Self {
+        let mut environment = Self {
+            run_id: text(&run["run_id"]).unwrap_or_default(),
+            began: text(&run["began"]).unwrap_or_default(),
+            ..Self::default()
+        };
+        // The embedded daemon is this process.
+        for (name, host) in run["hosts"].as_object().into_iter().flatten().filter(|(n, _)| *n != "embedded") {
+            let facts = environment.hosts.entry(name.clone()).or_default();
+            for (fact, key) in MACHINE.iter().chain(&SETTINGS) {
+                facts.extend(text(&host["facts"][key]).map(|v| ((*fact).to_owned(), v)));
+            }
+            facts.extend(text(&host["tool_version"]).map(|v| (VERSION.to_owned(), v)));
+            for (key, value) in host["facts"]["sysctls"].as_object().into_iter().flatten() {
+                if !FROM_MEMORY.contains(&key.as_str()) {
+                    facts.extend(text(value).map(|v| (format!("{SYSCTL}{key}"), v)));
+                }
+            }
+        }
+        for (case, record) in run["cases"].as_object().into_iter().flatten() {
+            for end in ["near_nic", "far_nic"] {
+                let nic = &record[end];
+                let facts = NIC.iter().filter_map(|(fact, key)| Some(((*fact).to_owned(), text(&nic[key])?)));
+                environment.nics.insert(format!("{case} {end}"), facts.collect());
+            }
+        }
+        environment
+    }
+
+    /// The facts in which `later` is not the same, in the order of their names. A fact that one of them lacks is no
+    /// difference; hosts are told apart by their names in the plan.
+    #[must_use]
+    pub fn differences(&self, later: &Self) -> Vec<Difference> {
+        let mut found = Vec::new();
+        let names = |of: &Self| of.hosts.keys().cloned().collect::<Vec<_>>().join(", ");
+        if !self.hosts.is_empty() && !later.hosts.is_empty() && names(self) != names(later) {
+            found.push(Difference {
+                fact: "hosts".to_owned(),
+                text: format!("the hosts were {}, are {}", names(self), names(later)),
+                machine: true,
+            });
+        }
+        for (host, facts) in &self.hosts {
+            let Some(others) = later.hosts.get(host) else { continue };
+            for (fact, was) in facts {
+                if let Some(is) = others.get(fact).filter(|is| *is != was) {
+                    let of = if self.hosts.len() > 1 { format!(" of {host}") } else { String::new() };
+                    let machine = MACHINE.iter().any(|(name, _)| name == fact);
+                    found.push(Difference {
+                        fact: fact.clone(),
+                        text: format!("{fact}{of} was {was}, is {is}"),
+                        machine,
+                    });
+                }
+            }
+        }
+        for (fact, _) in NIC {
+            // Over the cases that both have: another selection of cases is no other machine.
+            let values = |of: &Self, with: &Self| -> BTreeSet<String> {
+                let shared = of.nics.iter().filter(|(case, facts)| {
+                    facts.contains_key(fact) && with.nics.get(*case).is_some_and(|f| f.contains_key(fact))
+                });
+                shared.map(|(_, facts)| facts[fact].clone()).collect()
+            };
+            let (was, is) = (values(self, later), values(later, self));
+            if was != is {
+                let list = |v: BTreeSet<String>| v.into_iter().collect::<Vec<_>>().join(", ");
+                found.push(Difference {
+                    fact: fact.to_owned(),
+                    text: format!("{fact} was {}, is {}", list(was), list(is)),
+                    machine: fact != NIC_SETTING,
+                });
+            }
+        }
+        found
+    }
+
+    /// Whether anybody knows this fact here. Of the interfaces nothing is known before they were used.
+    #[must_use]
+    pub fn knows(&self, fact: &str) -> bool {
+        self.hosts.values().chain(self.nics.values()).any(|facts| facts.contains_key(fact))
+    }
+
+    /// Whether it can be known before anything is measured.
+    #[must_use]
+    pub fn is_known_beforehand(fact: &str) -> bool {
+        !NIC.iter().any(|(name, _)| *name == fact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn run(kernel: &str, cpu: &str, driver: &str) -> Environment {
+        Environment::of(&json!({
+            "run_id": "r", "began": "t",
+            "hosts": {
+                "local": {"tool_version": "1", "facts": {"kernel_release": kernel, "cpu_model": cpu, "cpus": 2,
+                    "sysctls": {"net.ipv4.tcp_rmem": "4096\t131072\t6291456", "net.ipv4.tcp_mem": kernel}}},
+                "embedded": {"tool_version": "2", "facts": {}},
+            },
+            "cases": {"c1": {"near_nic": {"driver": driver, "speed_mbit_per_s": 25000}, "far_nic": null}},
+        }))
+    }
+
+    #[test]
+    fn machines_and_settings_are_told_apart() {
+        let here = run("6.1", "A", "mlx5_core");
+        assert!(here.differences(&here).is_empty());
+        let found = here.differences(&run("6.12", "B", "ice"));
+        let texts: Vec<(&str, bool)> = found.iter().map(|d| (d.text.as_str(), d.machine)).collect();
+        assert_eq!(
+            texts,
+            [
+                ("host.cpu_model was A, is B", true),
+                ("host.kernel was 6.1, is 6.12", false),
+                ("host.nic_driver was mlx5_core, is ice", true)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_differs_from_nothing() {
+        let before = Environment::of(&json!({"hosts": {"local": {"facts": {"cpu_model": "A"}}}}));
+        assert!(run("6.1", "A", "mlx5_core").differences(&before).is_empty());
+        assert!(before.knows("host.cpu_model") && !before.knows("host.kernel") && !before.knows("host.nic_driver"));
+        assert!(is_fact("host.sysctl.net.core.rmem_max") && !is_fact("host.sysctl.") && !is_fact("host.colour"));
+    }
+
+    #[test]
+    fn other_hosts_are_another_place() {
+        let two = Environment::of(&json!({"hosts": {"local": {"facts": {}}, "server": {"facts": {}}}}));
+        let found = run("6.1", "A", "x").differences(&two);
+        assert_eq!(found[0].text, "the hosts were local, are local, server");
+    }
+
+    #[test]
+    fn the_file_stands_beside_the_table_or_in_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |n: &str| dir.path().join(n);
+        std::fs::write(path("run.json"), "{\"run_id\": \"folder\"}").unwrap();
+        let id = |n: &str| read(&path(n)).unwrap().map(|v| v["run_id"].as_str().unwrap().to_owned());
+        assert_eq!(id("results.csv").as_deref(), Some("folder"));
+        assert_eq!(id("x.csv"), None);
+        std::fs::write(path("x.run.json"), "{\"run_id\": \"x\"}").unwrap();
+        assert_eq!(id("x.csv").as_deref(), Some("x"));
+        std::fs::write(path("x.run.json"), "{").unwrap();
+        assert!(read(&path("x.csv")).unwrap_err().to_string().contains("no run.json"));
+    }
+}

@@ -1,0 +1,84 @@
+//! Can this gate fail? A gate that never fails is no gate: data made worse on purpose must not pass.
+
+use schemas::{
+    metrics::{Better, Kind, Metric},
+    units::Unit,
+};
+
+/// Which way a metric is made worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worse {
+    /// Smaller values.
+    Down,
+    /// Larger values.
+    Up,
+}
+
+impl Worse {
+    /// The bad direction of a metric; one that is neither better nor worse is taken to be better when larger.
+    #[must_use]
+    pub fn of(better: Better) -> Self {
+        if better == Better::Lower { Self::Up } else { Self::Down }
+    }
+
+    /// The value, worse by this share of itself. Where it is 0 there is no share: a count then becomes one, a ratio the
+    /// share itself, and anything else stays.
+    #[must_use]
+    pub fn make(self, value: f64, metric: Option<&Metric>, by: f64) -> f64 {
+        match (self, metric) {
+            (Self::Down, _) => value * (1.0 - by),
+            (Self::Up, Some(m)) if value == 0.0 && m.kind == Kind::Count && by > 0.0 => 1.0,
+            (Self::Up, Some(m)) if value == 0.0 && m.unit == Unit::Ratio => by,
+            // One more is the least that a count can get worse by.
+            (Self::Up, Some(m)) if m.kind == Kind::Count && by > 0.0 => (value * (1.0 + by)).max(value + 1.0),
+            (Self::Up, _) => value * (1.0 + by),
+        }
+    }
+}
+
+/// The smallest worsening that fails, to about one part in a thousand, where `fails(by)` says whether the data made worse
+/// by that share fail. `None`: nothing fails, down to 0 or up to a thousandfold. The more is worse, the less it may pass.
+#[must_use]
+pub fn least_noticed(worse: Worse, fails: impl Fn(f64) -> bool) -> Option<f64> {
+    if fails(0.0) {
+        return Some(0.0);
+    }
+    let mut high = 1.0;
+    while !fails(high) {
+        high *= 2.0;
+        if worse == Worse::Down || high > 1024.0 {
+            return None;
+        }
+    }
+    let mut low = 0.0;
+    while high - low > 0.0005 * high.min(1.0) {
+        let middle = f64::midpoint(low, high);
+        if fails(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schemas::metrics::find;
+
+    #[test]
+    fn worse_is_worse_also_from_nothing() {
+        let up = |v, name| Worse::of(find(name).unwrap().better).make(v, find(name), 0.1);
+        assert!((up(100.0, "throughput") - 90.0).abs() < 1e-9);
+        assert!((up(100.0, "latency.p99") - 110.0).abs() < 1e-9);
+        assert_eq!((up(0.0, "retransmits"), up(3.0, "retransmits")), (1.0, 4.0));
+        assert!((up(0.0, "loss_ratio") - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_least_is_found() {
+        let found = least_noticed(Worse::Down, |by| by >= 0.0432).unwrap();
+        assert!((0.0432..0.0433).contains(&found), "{found}");
+        assert_eq!(least_noticed(Worse::Down, |by| by > 1.0), None);
+        let far = least_noticed(Worse::Up, |by| by >= 37.0).unwrap();
+        assert!((37.0..37.1).contains(&far), "{far}");
+        assert_eq!(least_noticed(Worse::Up, |_| true), Some(0.0));
+    }
+}

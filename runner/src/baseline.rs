@@ -1,0 +1,98 @@
+//! A plan's `baseline`, made ready to be judged: which metric of which case must not get worse, and by which rule.
+
+use analyze::{
+    filters::samples,
+    judge::{
+        baseline::{OnMissing, Promise, Terms},
+        comparison::{Rule, Test},
+    },
+    stats::bootstrap,
+};
+use schemas::{metrics::METRICS, units};
+
+use crate::{
+    plan::{
+        Plan,
+        case::Case,
+        measures,
+        model::{self, RegressionTest},
+    },
+    schedule::{
+        rows::{self, window::Way},
+        run::{Finished, Values},
+        step::Step,
+    },
+};
+
+/// The largest p that is significant unless the plan says otherwise.
+const ALPHA: f64 = 0.01;
+
+/// What the plan says; `None` where it names no baseline.
+#[must_use]
+pub fn terms(plan: &Plan) -> Option<Terms> {
+    let (baseline, spans) = plan.baseline.as_ref()?;
+    let promises = baseline.compare.iter().zip(spans).map(|(comparison, span)| {
+        let metric = comparison.metric.0;
+        let place = plan.sources.place(*span);
+        let measured = |case: &&Case| case.members.iter().any(|m| measures::lacks(&m.job, metric).is_none());
+        Promise {
+            metric,
+            rule: Rule {
+                better: metric.better,
+                test: match comparison.test.unwrap_or_default() {
+                    RegressionTest::MannWhitney => Test::MannWhitney,
+                    RegressionTest::Welch => Test::Welch,
+                    RegressionTest::Bootstrap => Test::Bootstrap,
+                },
+                alpha: comparison.alpha.map_or(ALPHA, |a| a.0),
+                min_ratio: comparison.max_regression.0,
+                // Checked when the plan was loaded.
+                min_difference: comparison
+                    .min_effect
+                    .as_ref()
+                    .and_then(|text| units::parse_for(metric.unit, &text.0).ok())
+                    .unwrap_or(0.0),
+                seed: bootstrap::SEED,
+            },
+            case_ids: plan.cases.iter().filter(|c| c.skip.is_none()).filter(measured).map(|c| c.id.clone()).collect(),
+            file: place.file,
+            line: Some(place.line as u64),
+            column: Some(place.column as u64),
+        }
+    });
+    Some(Terms {
+        source: baseline.source.clone(),
+        on_missing: match baseline.on_missing.unwrap_or_default() {
+            model::OnMissing::Warn => OnMissing::Warn,
+            model::OnMissing::Fail => OnMissing::Fail,
+            model::OnMissing::Pass => OnMissing::Pass,
+        },
+        require_same: baseline.require_same.clone(),
+        promises: promises.collect(),
+    })
+}
+
+/// What was measured of a case, as comparisons want it: per member and for a group's total, one list of values per promise.
+#[must_use]
+pub fn samples(case: &Case, step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<samples::Case> {
+    let none = Vec::new();
+    let of = |member: usize, name: &str, way: Way| {
+        let iterations: &Vec<Values> = finished.values.get(&(member, way)).unwrap_or(&none);
+        let values = |promise: &Promise| {
+            let at = METRICS.iter().position(|m| m.name == promise.metric.name);
+            iterations.iter().filter_map(|v| at.and_then(|at| v[at])).collect()
+        };
+        samples::Case {
+            key: samples::Key { id: case.id.clone(), member: name.to_owned(), direction: way.name().to_owned() },
+            name: case.name.clone(),
+            values: promises.iter().map(values).collect(),
+            ..samples::Case::default()
+        }
+    };
+    let members = step.members.iter().enumerate().map(|(m, member)| {
+        let way = rows::ways(member.spec.direction).last().copied().unwrap_or(Way::Forward);
+        of(m, member.identity.member.as_deref().unwrap_or_default(), way)
+    });
+    let total = step.group.as_ref().map(|_| of(step.members.len(), "", Way::Both));
+    members.chain(total).collect()
+}

@@ -1,0 +1,201 @@
+//! An earlier run as the measure of later ones: kept by `plumb baseline promote`, compared with by `plumb run`.
+
+use std::fs;
+
+use crate::program::{Folder, Ran, command, end, number, plumb, rows};
+
+/// A plan whose case is compared with `base.csv`; `terms` are further keys of the baseline, `more` of the test.
+fn plan(folder: &Folder, terms: &str, more: &str) -> String {
+    folder.plan(
+        &format!(
+            "baseline:\n  source: {}\n  compare: [{{metric: transaction_rate, max_regression: 60%}}]\n{terms}",
+            folder.name("base.csv")
+        ),
+        &format!("  rr: {{workload: tcp_rr, duration: 20ms, iterations: 5{more}}}"),
+    )
+}
+
+fn run(folder: &Folder, terms: &str, more: &str) -> Ran {
+    plumb(&["run", &plan(folder, terms, more), "-o", &folder.name("r.csv"), "--progress", "never"])
+}
+
+fn promoted(folder: &Folder) {
+    assert_eq!(run(folder, "", "").code, Some(0));
+    let ran = plumb(&["baseline", "promote", &folder.name("r.csv")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("base.csv: 1 case, 5 iterations of run"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("it replaces nothing"), "{}", ran.stdout);
+}
+
+/// Makes the baseline's rate so many times what was measured.
+fn scale(folder: &Folder, by: f64) {
+    let path = folder.path("base.csv");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let column = header.iter().position(|h| h == "transactions_per_s").unwrap();
+    let mut out = csv::Writer::from_path(&path).unwrap();
+    out.write_record(&header).unwrap();
+    for row in reader.records() {
+        let mut cells: Vec<String> = row.unwrap().iter().map(str::to_owned).collect();
+        cells[column] = (cells[column].parse::<f64>().unwrap() * by).to_string();
+        out.write_record(cells).unwrap();
+    }
+    out.flush().unwrap();
+}
+
+/// Rewrites what is known about the baseline's run.
+fn elsewhere(folder: &Folder, change: impl FnOnce(&mut serde_json::Value)) {
+    let path = folder.path("base.run.json");
+    let mut facts: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    change(&mut facts);
+    fs::write(path, facts.to_string()).unwrap();
+}
+
+fn verdict(folder: &Folder) -> (String, String) {
+    let row = rows(&folder.path("r.verdicts.csv")).remove(0);
+    (row["verdict"].clone(), row["note"].clone())
+}
+
+#[test]
+fn without_a_baseline_the_plan_says_what_that_is() {
+    let folder = Folder::new();
+    for (on_missing, code, word) in [("warn", 0, "inconclusive"), ("fail", 1, "fail"), ("pass", 0, "missing")] {
+        let ran = run(&folder, &format!("  on_missing: {on_missing}"), "");
+        assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+        let (verdict, note) = verdict(&folder);
+        assert_eq!(verdict, word);
+        assert!(note.contains("base.csv") && note.contains("plumb baseline promote"), "{note}");
+        assert!(ran.stdout.contains("transaction_rate not 60 % below"), "never in silence: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn a_regression_fails_the_run_at_the_plans_line_and_an_improvement_does_not() {
+    let folder = Folder::new();
+    promoted(&folder);
+    scale(&folder, 100.0);
+    let ran = command(&[
+        "run",
+        &plan(&folder, "", ""),
+        "-o",
+        &folder.name("r.csv"),
+        "--junit",
+        &folder.name("j.xml"),
+        "--progress",
+        "never",
+    ])
+    .env("GITHUB_ACTIONS", "true")
+    .spawn()
+    .unwrap();
+    let ran = end(ran);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let row = rows(&folder.path("r.verdicts.csv")).remove(0);
+    assert_eq!(row["verdict"], "regression");
+    assert!(number(&row, "change_ratio") < -0.9 && number(&row, "p_value") <= 0.01);
+    assert!(number(&row, "baseline") > 10.0 * number(&row, "observed"));
+    let annotation = ran.stderr.lines().find(|l| l.starts_with("::error ")).expect("an annotation");
+    assert!(annotation.contains("plan.yaml,line=5,col=13::rr: transaction_rate not 60 %25 below"), "{annotation}");
+    assert!(fs::read_to_string(folder.path("j.xml")).unwrap().contains("failures=\"1\""));
+
+    scale(&folder, 1e-4);
+    assert_eq!(run(&folder, "", "").code, Some(0));
+    assert_eq!(verdict(&folder).0, "improvement");
+}
+
+#[test]
+fn a_baseline_of_another_machine_is_not_judged_and_says_what_differs() {
+    let folder = Folder::new();
+    promoted(&folder);
+    scale(&folder, 100.0);
+    elsewhere(&folder, |facts| facts["hosts"]["local"]["facts"]["cpu_model"] = "Cray-1".into());
+    let ran = run(&folder, "", "");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let (word, note) = verdict(&folder);
+    assert_eq!(word, "inconclusive");
+    assert!(note.contains("the baseline is of another machine: host.cpu_model was Cray-1, is "), "{note}");
+
+    // Whoever says that the place does not matter is believed, and told all the same.
+    assert_eq!(run(&folder, "  require_same: []", "").code, Some(1));
+    let (word, note) = verdict(&folder);
+    assert!(word == "regression" && note.contains("Cray-1"), "{word} {note}");
+
+    // What must be the same is known before anything is measured.
+    fs::remove_file(folder.path("r.csv")).unwrap();
+    let ran = run(&folder, "  require_same: [host.cpu_model]", "");
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is of another environment: host.cpu_model was Cray-1, is "), "{}", ran.stderr);
+    assert!(fs::read_to_string(folder.path("r.csv")).unwrap().lines().count() == 1, "nothing was measured");
+
+    fs::remove_file(folder.path("base.run.json")).unwrap();
+    assert_eq!(run(&folder, "", "").code, Some(0));
+    assert!(verdict(&folder).1.contains("nobody knows on which machine"), "{}", verdict(&folder).1);
+}
+
+#[test]
+fn what_is_no_whole_run_is_refused_with_every_reason() {
+    let folder = Folder::new();
+    let path = folder.plan(
+        "",
+        "  rr: {workload: tcp_rr, duration: 20ms, iterations: 2, assert: [transaction_rate > 1G/s]}\n  other: {workload: tcp_rr, duration: 20ms, request_size: 2}",
+    );
+    let out = folder.name("r.csv");
+    assert_eq!(plumb(&["run", &path, "-o", &out, "--only", "rr", "--progress", "never"]).code, Some(1));
+    let to = folder.name("base.csv");
+    let ran = plumb(&["baseline", "promote", &out, "--to", &to]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    for reason in [
+        "--only left cases of plan t out",
+        "case rr has 2 iterations, and a baseline needs 5",
+        "verdict fail: rr: transaction_rate > 1G/s",
+    ] {
+        assert!(ran.stderr.contains(reason), "{reason}: {}", ran.stderr);
+    }
+    assert!(!folder.path("base.csv").exists() && !folder.path("base.run.json").exists());
+    let ran = plumb(&["baseline", "promote", &out]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("names no baseline.source"), "{}", ran.stderr);
+
+    // A run that was ended, and one of which nobody knows.
+    elsewhere_of(&folder, "r.run.json", |facts| {
+        facts["interrupted"] = "SIGINT".into();
+        facts["ended"] = serde_json::Value::Null;
+    });
+    let ran = plumb(&["baseline", "promote", &out, "--to", &to]);
+    assert!(ran.stderr.contains("interrupted by SIGINT") && ran.stderr.contains("--resume"), "{}", ran.stderr);
+    fs::remove_file(folder.path("r.run.json")).unwrap();
+    let ran = plumb(&["baseline", "promote", &out, "--to", &to]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("r.run.json is missing"), "{}", ran.stderr);
+}
+
+fn elsewhere_of(folder: &Folder, name: &str, change: impl FnOnce(&mut serde_json::Value)) {
+    let path = folder.path(name);
+    let mut facts: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    change(&mut facts);
+    fs::write(path, facts.to_string()).unwrap();
+}
+
+#[test]
+fn a_new_baseline_says_what_it_replaces_and_failures_are_accepted_only_aloud() {
+    let folder = Folder::new();
+    promoted(&folder);
+    let first = rows(&folder.path("base.csv"));
+    assert!(first.iter().all(|r| r["record"] == "iteration" && r["phase"] == "measure"), "only what is compared");
+    scale(&folder, 100.0);
+    assert_eq!(run(&folder, "", "").code, Some(1));
+    let before = fs::read(folder.path("base.csv")).unwrap();
+    let refused = plumb(&["baseline", "promote", &folder.name("r.csv")]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("verdict regression: rr"), "{}", refused.stderr);
+    assert_eq!(fs::read(folder.path("base.csv")).unwrap(), before, "nothing was touched");
+
+    let ran = plumb(&["baseline", "promote", &folder.name("r.csv"), "--accept-failures"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let old = &first[0]["run_id"];
+    assert!(ran.stdout.contains(&format!("it replaces run {old}")), "{}", ran.stdout);
+    assert!(ran.stdout.contains("rr: ") && ran.stdout.contains(" → ") && ran.stdout.contains("(-9"), "{}", ran.stdout);
+    let facts: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.path("base.run.json")).unwrap()).unwrap();
+    assert_eq!(facts["run_id"], rows(&folder.path("base.csv"))[0]["run_id"].as_str());
+    assert!(facts["promoted"]["at"].is_string());
+    assert_eq!(run(&folder, "", "").code, Some(0));
+}
