@@ -164,6 +164,12 @@ impl Expected {
         Err(at + received.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(expected.len()))
     }
 
+    /// Checks what must be everything of a message from a place on; the error is the first wrong byte's place in the message.
+    pub fn check_rest(&self, at: usize, received: &[u8]) -> Result<(), usize> {
+        self.check_at(at, received)?;
+        if at + received.len() == self.bytes.len() { Ok(()) } else { Err(at + received.len()) }
+    }
+
     /// Checks the next bytes of the stream; the error is the first wrong one's place in them.
     pub fn check(&mut self, mut received: &[u8]) -> Result<(), usize> {
         let mut checked = 0;

@@ -98,6 +98,13 @@ impl Watch {
         });
     }
 
+    /// Something went wrong; its worker has not left yet.
+    pub fn failed(&self, failure: String) {
+        self.change(|state| {
+            state.failure.get_or_insert(failure);
+        });
+    }
+
     /// A worker leaves; with a sentence if something went wrong.
     pub fn done(&self, worker: usize, failure: Option<String>) {
         let now = monotonic_ns();

@@ -18,6 +18,7 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
 use super::{Fault, Worker, between, offered::Offer};
 use crate::{
+    io::buffers::Expected,
     measure::{clock::monotonic_ns, histogram::Recorder},
     spec::{Close, Pattern},
     transport::door::{ConnectError, Door},
@@ -113,6 +114,7 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     let mut tally = Tally::default();
     let mut number = 0;
     let mut taken = 0;
+    let mut expected = worker.expected(worker.spec.sizes.response_bytes)?;
     let result = loop {
         if tally.transactions >= worker.cell.limit() {
             break Ok(());
@@ -142,7 +144,7 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
             Err(ConnectError::Fatal(error)) => break Err(worker.fault("connect")(error)),
         };
         (number, taken) = (number + 1, 0);
-        match transact::<SPIN>(worker, &socket, start, &mut tally) {
+        match transact::<SPIN>(worker, &socket, start, &mut tally, &mut expected) {
             Ok(nanoseconds) => {
                 door.leave(socket);
                 tally.transactions += 1;
@@ -151,14 +153,13 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
                 recorder.record(worker.cell.epoch(), nanoseconds + waited_ns);
             }
             Err(fault) => {
+                let told = worker.end_of_loop(Err(fault));
                 door.leave(socket);
-                break Err(fault);
+                break told;
             }
         }
     };
-    let over = worker.is_over();
-    worker.load_over();
-    if over { Ok(()) } else { result }
+    worker.end_of_loop(result)
 }
 
 /// Bytes that a transaction sends and receives at the near end.
@@ -172,16 +173,15 @@ fn transact<const SPIN: bool>(
     socket: &OwnedFd,
     start: Instant,
     tally: &mut Tally,
+    expected: &mut Option<Expected>,
 ) -> Result<u64, Fault> {
     let mut done = Instant::now();
     if carries_data(worker) {
         worker.send_buffers.touch();
         let request = worker.send_buffers.present();
         tally.sends += Calls::<SPIN>::send_all(worker, socket, request).map_err(worker.fault("send a request"))?;
-        let mut buffers = std::mem::take(&mut worker.receive_buffers);
-        let received = Calls::<SPIN>::receive_all(worker, socket, buffers.present_mut());
-        worker.receive_buffers = buffers;
-        tally.receives += received.map_err(worker.fault("receive a response"))?;
+        worker.send_buffers.advance();
+        tally.receives += take::<SPIN>(worker, socket, expected, "receive a response")?;
         done = Instant::now();
     }
     if worker.spec.close == Close::NearFirst {
@@ -195,23 +195,44 @@ fn transact<const SPIN: bool>(
     }
 }
 
+/// Receives a request or a response whole; says by how many calls.
+fn take<const SPIN: bool>(
+    worker: &mut Worker,
+    socket: &OwnedFd,
+    expected: &mut Option<Expected>,
+    what: &'static str,
+) -> Result<u64, Fault> {
+    let mut buffers = std::mem::take(&mut worker.receive_buffers);
+    let received = Calls::<SPIN>::receive_all(worker, socket, buffers.present_mut());
+    worker.receive_buffers = buffers;
+    let calls = received.map_err(worker.fault(what))?;
+    worker.check(expected, 0..worker.receive_buffers.size(), 0)?;
+    worker.receive_buffers.touch();
+    worker.receive_buffers.advance();
+    Ok(calls)
+}
+
 /// The far end.
 pub fn accept<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     let link = worker.link.clone();
     let Some(door) = &link.door else { return Ok(()) };
+    let mut expected = worker.expected(worker.spec.sizes.request_bytes)?;
     let mut tally = Tally::default();
     let result = loop {
         // While spinning, the wait for the next connection is a spin too.
         match next::<SPIN>(worker, door) {
             Ok(Some(socket)) => {
-                let served = serve::<SPIN>(worker, &socket, &mut tally);
-                door.leave(socket);
-                if served.is_ok() {
-                    tally.transactions += 1;
-                } else {
+                match serve::<SPIN>(worker, &socket, &mut tally, &mut expected) {
+                    Ok(()) => tally.transactions += 1,
                     // One connection that broke is no reason not to serve the others: the near end says whether it was.
-                    tally.errors += 1;
+                    Err(Fault::Io { .. }) => tally.errors += 1,
+                    Err(fault) => {
+                        let told = worker.end_of_loop(Err(fault));
+                        door.leave(socket);
+                        break told;
+                    }
                 }
+                door.leave(socket);
                 let (received, sent) = bytes(worker);
                 tally.store(worker, sent, received);
             }
@@ -220,8 +241,7 @@ pub fn accept<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
             Err(error) => break Err(worker.fault("accept")(error)),
         }
     };
-    worker.load_over();
-    result
+    worker.end_of_loop(result)
 }
 
 /// The next connection; `None` after a while without one.
@@ -241,17 +261,21 @@ fn next<const SPIN: bool>(worker: &Worker, door: &Door) -> io::Result<Option<std
     }
 }
 
-fn serve<const SPIN: bool>(worker: &mut Worker, socket: &OwnedFd, tally: &mut Tally) -> io::Result<()> {
+fn serve<const SPIN: bool>(
+    worker: &mut Worker,
+    socket: &OwnedFd,
+    tally: &mut Tally,
+    expected: &mut Option<Expected>,
+) -> Result<(), Fault> {
     if carries_data(worker) {
-        let mut buffers = std::mem::take(&mut worker.receive_buffers);
-        let received = Calls::<SPIN>::receive_all(worker, socket, buffers.present_mut());
-        worker.receive_buffers = buffers;
-        tally.receives += received?;
+        tally.receives += take::<SPIN>(worker, socket, expected, "receive a request")?;
         worker.send_buffers.touch();
-        tally.sends += Calls::<SPIN>::send_all(worker, socket, worker.send_buffers.present())?;
+        let sent = Calls::<SPIN>::send_all(worker, socket, worker.send_buffers.present());
+        tally.sends += sent.map_err(worker.fault("send a response"))?;
+        worker.send_buffers.advance();
     }
     if worker.spec.close == Close::NearFirst {
-        Calls::<SPIN>::receive(worker, socket, &mut [0])?;
+        Calls::<SPIN>::receive(worker, socket, &mut [0]).map_err(worker.fault("see a connection closed"))?;
     }
     Ok(())
 }

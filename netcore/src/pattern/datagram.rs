@@ -18,7 +18,6 @@ use crate::{
     },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     pace::{Pacer, Schedule, Unpaced},
-    report::Side,
     spec::{Io, PaceMode},
     transport::{datagram::forget_greetings, link},
 };
@@ -46,8 +45,7 @@ pub fn send(worker: &mut Worker) -> Result<(), Fault> {
         Some(pace) if pace.mode == PaceMode::User => send_loop(worker, Schedule::new(&pace)),
         _ => send_loop(worker, Unpaced),
     };
-    worker.load_over();
-    result
+    worker.end_of_loop(result)
 }
 
 fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
@@ -139,17 +137,10 @@ fn explain(error: io::Error) -> io::Error {
 
 /// The receiving loop.
 pub fn receive(worker: &mut Worker) -> Result<(), Fault> {
-    let mut expected = None;
-    if worker.spec.integrity {
-        let sender = if worker.side == Side::Near { &worker.spec.far } else { &worker.spec.near };
-        let size = worker.spec.sizes.message_bytes;
-        let made = Expected::new(size, &sender.buffers, &worker.spec.payload);
-        expected = Some(made.map_err(|error| worker.fault("know what to expect")(io::Error::other(error)))?);
-    }
+    let expected = worker.expected(worker.spec.sizes.message_bytes)?;
     forget_greetings(&worker.link);
     let result = receive_loop(worker, expected.as_ref());
-    worker.load_over();
-    result
+    worker.end_of_loop(result)
 }
 
 fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), Fault> {
@@ -175,10 +166,10 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
                     bytes += message.len() as u64;
                     ledger.arrive(message, now_ns);
                     if let Some(expected) = expected {
-                        let at = sequence::STAMPED_BYTES.min(message.len());
+                        let at = sequence::stamped(message.len());
                         expected
-                            .check_at(at, &message[at..])
-                            .map_err(|wrong| Fault::Corrupt { flow: worker.link.flow, at: wrong as u64 })?;
+                            .check_rest(at, &message[at..])
+                            .map_err(|wrong| worker.corrupt("a message", wrong as u64))?;
                     }
                 }
                 calls += 1;

@@ -78,6 +78,8 @@ trait Framing {
     fn mark(&self, message: &mut [u8], number: u64);
     /// The number of the request that this answers; `None`: of none of ours.
     fn read(&self, message: &[u8]) -> Option<u64>;
+    /// What of an answer must be as it was sent, and its place in what was sent.
+    fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]);
 }
 
 /// Messages of ours that are long enough for a number.
@@ -94,6 +96,9 @@ impl Framing for Numbered {
     fn read(&self, message: &[u8]) -> Option<u64> {
         message.get(..NUMBERED_BYTES)?.try_into().ok().map(u64::from_le_bytes)
     }
+    fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]) {
+        (NUMBERED_BYTES, message.get(NUMBERED_BYTES..).unwrap_or_default())
+    }
 }
 
 /// Messages that are too short for one.
@@ -107,6 +112,9 @@ impl Framing for Short {
     #[inline]
     fn read(&self, _message: &[u8]) -> Option<u64> {
         Some(0)
+    }
+    fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]) {
+        (0, message)
     }
 }
 
@@ -122,6 +130,9 @@ impl Framing for icmp::Form {
     #[inline]
     fn read(&self, message: &[u8]) -> Option<u64> {
         icmp::Form::read(*self, message).map(u64::from)
+    }
+    fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]) {
+        (icmp::HEADER_BYTES, icmp::Form::payload(*self, message))
     }
 }
 
@@ -144,8 +155,7 @@ pub fn request<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
         }
         None => request_loop::<SPIN, _>(worker, &Short, recorder, offer),
     };
-    worker.load_over();
-    result
+    worker.end_of_loop(result)
 }
 
 fn request_loop<const SPIN: bool, F: Framing>(
@@ -160,6 +170,12 @@ fn request_loop<const SPIN: bool, F: Framing>(
     let (request_bytes, response_bytes) =
         if F::ALONE { (sizes.message_bytes, sizes.message_bytes) } else { (sizes.request_bytes, sizes.response_bytes) };
     let head = prepend_header(worker, request_bytes);
+    // What is sent lies behind its header in one buffer, and is the same in every message. The kernel sends back our own.
+    let expected = if F::ALONE {
+        worker.expected_of(worker.side, request_bytes + icmp::HEADER_BYTES as u64)?
+    } else {
+        worker.expected(response_bytes + head as u64)?
+    };
     let mask = u64::MAX.checked_shr(64 - F::NUMBER_BITS).unwrap_or(0);
     let mut of_phase = [[0u64; 2]; 4];
     // Oldest first. Answers may overtake each other, so that one from the middle may leave.
@@ -227,13 +243,18 @@ fn request_loop<const SPIN: bool, F: Framing>(
             std::hint::spin_loop();
             continue;
         };
-        let message = &worker.receive_buffers.present()[head.min(n)..n];
+        let message = body(worker, n);
         let place = framing.read(message).and_then(|number| flights.iter().position(|flight| flight.number == number));
         let Some(flight) = place.and_then(|place| flights.remove(place)) else {
             stray += 1;
             worker.cell.received.0.duplicated.store(stray, Relaxed);
             continue;
         };
+        if let Some(expected) = &expected {
+            let (at, fixed) = framing.fixed(body(worker, n));
+            let wrong = expected.check_rest(head + at, fixed);
+            wrong.map_err(|at| worker.corrupt("a response", (at - head) as u64))?;
+        }
         transactions += 1;
         worker.cell.received.0.bytes.store(transactions * response_bytes, Relaxed);
         worker.cell.received.0.calls.store(transactions, Relaxed);
@@ -245,6 +266,13 @@ fn request_loop<const SPIN: bool, F: Framing>(
         worker.cell.operations.0.transactions.store(transactions, Relaxed);
         recorder.record(worker.cell.epoch(), between(flight.start, now) + flight.waited_ns);
     }
+}
+
+/// The message in the `n` bytes that were received: on the link layer, what lies between the header and the padding.
+#[inline]
+fn body(worker: &Worker, n: usize) -> &[u8] {
+    let received = &worker.receive_buffers.present()[..n];
+    if worker.link.header.is_empty() { received } else { link::message(received) }
 }
 
 /// Puts the link layer's header before what is sent, where there is one; says how long it is.
@@ -262,14 +290,14 @@ fn prepend_header(worker: &mut Worker, bytes: u64) -> usize {
 pub fn respond<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     forget_greetings(&worker.link);
     let result = respond_loop::<SPIN>(worker);
-    worker.load_over();
-    result
+    worker.end_of_loop(result)
 }
 
 fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     let sizes = worker.spec.sizes;
     let numbered = sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64;
     let head = prepend_header(worker, sizes.response_bytes);
+    let expected = worker.expected(sizes.request_bytes + head as u64)?;
     let (mut transactions, mut errors) = (0u64, 0u64);
     let mut last = Instant::now();
     loop {
@@ -282,6 +310,12 @@ fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
         };
         if SPIN {
             last = Instant::now();
+        }
+        if let Some(expected) = &expected {
+            let message = body(worker, n);
+            let at = if numbered { NUMBERED_BYTES.min(message.len()) } else { 0 };
+            let wrong = expected.check_rest(head + at, &message[at..]);
+            wrong.map_err(|at| worker.corrupt("a request", (at - head) as u64))?;
         }
         if numbered && n >= head + NUMBERED_BYTES {
             let number = &worker.receive_buffers.present()[head..head + NUMBERED_BYTES];

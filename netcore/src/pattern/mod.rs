@@ -14,13 +14,14 @@ mod stream;
 
 pub use crew::{Place, crew, thread};
 
-use std::{io, sync::Arc, time::Instant};
+use std::{io, ops::Range, sync::Arc, time::Instant};
 
 use crate::{
+    end::end_spec,
     io::{
         Channel,
         blocking::{Blocking, Pipe},
-        buffers::Buffers,
+        buffers::{Buffers, Expected},
         nonblocking::{Nonblocking, WouldBlock},
         sendfile::Sendfile,
     },
@@ -95,12 +96,14 @@ pub enum Fault {
         tried: u32,
     },
     /// A byte that arrived is not the one that was sent.
-    #[error("flow {flow}: wrong data: byte {at} of the stream is not what was sent")]
+    #[error("flow {flow}: wrong data: byte {at} of {what} is not what was sent")]
     Corrupt {
         /// Number of the flow.
         flow: u32,
-        /// Its place in the stream, from 0.
+        /// Its place there, from 0.
         at: u64,
+        /// What it is in: `the stream`, `a message`.
+        what: &'static str,
     },
 }
 
@@ -111,9 +114,55 @@ impl Worker {
         move |source| Fault::Io { flow, what, source }
     }
 
+    /// The error for a wrong byte.
+    fn corrupt(&self, what: &'static str, at: u64) -> Fault {
+        Fault::Corrupt { flow: self.link.flow, at, what }
+    }
+
+    /// What the peer sends in messages of `bytes`, made anew from the test itself; `None` where nobody checks it.
+    fn expected(&self, bytes: u64) -> Result<Option<Expected>, Fault> {
+        match self.side {
+            Side::Near => self.expected_of(Side::Far, bytes),
+            Side::Far => self.expected_of(Side::Near, bytes),
+        }
+    }
+
+    /// What that end sends.
+    fn expected_of(&self, side: Side, bytes: u64) -> Result<Option<Expected>, Fault> {
+        if !self.spec.integrity {
+            return Ok(None);
+        }
+        Expected::new(bytes, &end_spec(&self.spec, side).buffers, &self.spec.payload)
+            .map(Some)
+            .map_err(|error| self.fault("know what to expect")(io::Error::other(error)))
+    }
+
+    /// Checks the bytes of the present receive buffer that have just come, the stream's `before`-th on.
+    #[inline]
+    fn check(&self, expected: &mut Option<Expected>, came: Range<usize>, before: u64) -> Result<(), Fault> {
+        let Some(expected) = expected else { return Ok(()) };
+        let wrong = expected.check(&self.receive_buffers.present()[came]);
+        wrong.map_err(|at| self.corrupt("the stream", before + at as u64))
+    }
+
     /// The load is over for this thread; what follows is the orderly end.
     fn load_over(&self) {
         self.watch.load_over(self.index, monotonic_ns());
+    }
+
+    /// The loop has come to its end. What broke it counts, unless the test's end explains it; then it is told at once, before
+    /// the peer can see that this end leaves and the sampler take that for the end of the load.
+    fn end_of_loop(&self, result: Result<(), Fault>) -> Result<(), Fault> {
+        match result {
+            Err(fault) if !self.is_over() || matches!(fault, Fault::Corrupt { .. }) => {
+                self.watch.failed(fault.to_string());
+                Err(fault)
+            }
+            _ => {
+                self.load_over();
+                Ok(())
+            }
+        }
     }
 
     /// Whether the present end of the test explains that a call failed: the peer, or this end by force, has closed.

@@ -98,22 +98,19 @@ pub fn request(worker: &mut Worker, pace: &Pace) -> Result<(), Fault> {
     let recorder = Recorder::new(&tray, worker.cell.epoch());
     let offer = Offer::new(pace, Recorder::new(&gaps, worker.cell.epoch()));
     let result = request_loop(worker, recorder, offer);
-    let over = worker.is_over();
-    worker.load_over();
+    let broken = result.is_err();
+    let result = worker.end_of_loop(result);
     worker.link.end_of_stream();
-    match result {
-        Err(_) if over => Ok(()),
-        Err(fault) => Err(fault),
-        Ok(()) => {
-            drain(&mut Blocking::new(worker.link.clone()));
-            Ok(())
-        }
+    if !broken {
+        drain(&mut Blocking::new(worker.link.clone()));
     }
+    result
 }
 
 fn request_loop(worker: &mut Worker, mut recorder: Recorder<'_>, mut offer: Offer<'_>) -> Result<(), Fault> {
     let inflight = worker.spec.inflight as usize;
     let (request_bytes, response_bytes) = (worker.send_buffers.size() as u64, worker.spec.sizes.response_bytes);
+    let mut expected = worker.expected(response_bytes)?;
     let mut starts: VecDeque<u64> = VecDeque::with_capacity(inflight);
     let (mut begun, mut transactions, mut calls, mut got_bytes, mut reads) = (0u64, 0u64, 0u64, 0u64, 0u64);
     loop {
@@ -142,6 +139,9 @@ fn request_loop(worker: &mut Worker, mut recorder: Recorder<'_>, mut offer: Offe
             Err(error) => return Err(worker.fault("receive a response")(error.into())),
         };
         let now_ns = monotonic_ns();
+        worker.check(&mut expected, 0..n, got_bytes)?;
+        worker.receive_buffers.touch();
+        worker.receive_buffers.advance();
         got_bytes += n as u64;
         reads += 1;
         let completed = got_bytes / response_bytes;

@@ -85,21 +85,18 @@ pub fn request<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fa
     } else {
         several(worker, &mut channel, recorder)
     };
-    let over = worker.is_over();
-    worker.load_over();
+    let broken = result.is_err();
+    let result = worker.end_of_loop(result);
     worker.link.end_of_stream();
-    match result {
-        Err(_) if over => Ok(()),
-        Err(fault) => Err(fault),
-        Ok(()) => {
-            drain(&mut channel);
-            Ok(())
-        }
+    if !broken {
+        drain(&mut channel);
     }
+    result
 }
 
 fn one_at_a_time<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder<'_>) -> Result<(), Fault> {
     let response_bytes = worker.receive_buffers.size();
+    let mut expected = worker.expected(worker.spec.sizes.response_bytes)?;
     let mut tally = Tally::default();
     let mut start = Instant::now();
     while tally.transactions < worker.cell.limit() {
@@ -115,6 +112,7 @@ fn one_at_a_time<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder:
             if n == 0 {
                 return Err(Fault::Closed { flow: worker.link.flow });
             }
+            worker.check(&mut expected, got..got + n, tally.bytes_received)?;
             got += n;
             tally.received(worker, n);
         }
@@ -136,6 +134,7 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
     let coalesce = worker.spec.coalesce;
     // All requests of a refill, side by side.
     let batch = if coalesce { worker.send_buffers.present().repeat(inflight) } else { Vec::new() };
+    let mut expected = worker.expected(worker.spec.sizes.response_bytes)?;
     let mut stamps = Stamps::new(inflight);
     let mut tally = Tally::default();
     // Requests that there is room for in flight, how much of the next one has gone, and how many ever went.
@@ -143,6 +142,7 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
     // How much of a response has come.
     let mut got = 0;
     let mut now = Instant::now();
+    worker.send_buffers.touch();
     loop {
         // A stop by count ends with exactly that many.
         let left = worker.cell.limit().saturating_sub(begun);
@@ -165,6 +165,10 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
             let whole = partly / request_bytes;
             partly %= request_bytes;
             (0..whole).for_each(|_| stamps.push(now));
+            if whole > 0 && !coalesce {
+                worker.send_buffers.advance();
+                worker.send_buffers.touch();
+            }
             (owed, allowed, begun) = (owed - whole, allowed - whole, begun + whole as u64);
         }
         if stamps.count == 0 {
@@ -175,6 +179,9 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
             return Err(Fault::Closed { flow: worker.link.flow });
         }
         now = Instant::now();
+        worker.check(&mut expected, 0..n, tally.bytes_received)?;
+        worker.receive_buffers.touch();
+        worker.receive_buffers.advance();
         tally.received(worker, n);
         let completed = (got + n) / response_bytes;
         got = (got + n) % response_bytes;
@@ -196,16 +203,16 @@ fn size(bytes: u64) -> usize {
 /// The answering loop and its orderly end.
 pub fn respond<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
     let result = respond_loop(worker, &mut channel);
-    let over = worker.is_over();
-    worker.load_over();
+    let result = worker.end_of_loop(result);
     worker.link.end_of_stream();
-    if over { Ok(()) } else { result }
+    result
 }
 
 fn respond_loop<C: Channel>(worker: &mut Worker, channel: &mut C) -> Result<(), Fault> {
     let (request_bytes, response_bytes) = (size(worker.spec.sizes.request_bytes), worker.send_buffers.size());
     let coalesce = worker.spec.coalesce;
     let batch = if coalesce { worker.send_buffers.present().repeat(worker.spec.inflight as usize) } else { Vec::new() };
+    let mut expected = worker.expected(worker.spec.sizes.request_bytes)?;
     let mut tally = Tally::default();
     let mut got = 0;
     loop {
@@ -213,6 +220,7 @@ fn respond_loop<C: Channel>(worker: &mut Worker, channel: &mut C) -> Result<(), 
         if n == 0 {
             return Ok(());
         }
+        worker.check(&mut expected, 0..n, tally.bytes_received)?;
         tally.received(worker, n);
         let requests = (got + n) / request_bytes;
         got = (got + n) % request_bytes;

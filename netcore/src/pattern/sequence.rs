@@ -14,6 +14,16 @@ pub const NUMBERED_BYTES: usize = 8;
 /// Bytes that it needs for the sender's time too.
 pub const STAMPED_BYTES: usize = 16;
 
+/// How much of a message so long is written over by [`mark`].
+#[must_use]
+pub fn stamped(length: usize) -> usize {
+    match length {
+        STAMPED_BYTES.. => STAMPED_BYTES,
+        NUMBERED_BYTES.. => NUMBERED_BYTES,
+        _ => 0,
+    }
+}
+
 /// The upper two bits of the first word are the phase.
 const PHASE_SHIFT: u32 = 62;
 

@@ -10,7 +10,6 @@ use crate::{
     io::{Channel, buffers::Expected},
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
-    report::Side,
     spec::PaceMode,
 };
 
@@ -174,7 +173,7 @@ fn send_loop<C: Channel, T: Timing, P: Due>(
 
 /// The receiving loop and its orderly end.
 pub fn receive<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
-    let mut expected = if worker.spec.integrity { Some(expected(worker)?) } else { None };
+    let mut expected = worker.expected(worker.spec.sizes.message_bytes)?;
     match worker.tray.clone() {
         Some(tray) => {
             let recorder = Recorder::new(&tray, worker.cell.epoch());
@@ -187,16 +186,6 @@ pub fn receive<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fa
         worker.link.end_of_stream();
     }
     Ok(())
-}
-
-/// What the peer sends, made anew from the test itself.
-fn expected(worker: &Worker) -> Result<Expected, Fault> {
-    let sender = match worker.side {
-        Side::Near => &worker.spec.far,
-        Side::Far => &worker.spec.near,
-    };
-    Expected::new(worker.spec.sizes.message_bytes, &sender.buffers, &worker.spec.payload)
-        .map_err(|error| worker.fault("know what to expect")(std::io::Error::other(error)))
 }
 
 fn receive_loop<C: Channel, T: Timing>(
@@ -212,11 +201,7 @@ fn receive_loop<C: Channel, T: Timing>(
             Ok(0) => return Ok(()),
             Ok(n) => {
                 timing.end(|| worker.cell.epoch());
-                if let Some(expected) = expected {
-                    expected
-                        .check(&worker.receive_buffers.present()[..n])
-                        .map_err(|at| Fault::Corrupt { flow: worker.link.flow, at: bytes + at as u64 })?;
-                }
+                worker.check(expected, 0..n, bytes)?;
                 bytes += n as u64;
                 calls += 1;
                 worker.cell.received.0.bytes.store(bytes, Relaxed);

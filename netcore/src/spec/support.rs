@@ -69,15 +69,15 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if !known_io {
         return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
     }
-    if spec.integrity && spec.pattern != Pattern::Stream {
-        return no("integrity", "integrity: every byte is checked for streams only");
+    integrity(spec)?;
+    if spec.coalesce && (touches(&spec.near) || touches(&spec.far)) {
+        return no("buffers", "ring, dirty and clean are not for `coalesce`, which sends many requests from one place");
     }
     if spec.io == Io::Sendfile {
         if !(spec.transport.is_tcp() || spec.transport == Transport::UnixStream) {
             return no("io", format!("io: sendfile is for streams of bytes, which {transport} does not carry"));
         }
-        let touches = |end: &super::EndSpec| end.buffers.dirty > 0;
-        if touches(&spec.near) || touches(&spec.far) {
+        if spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0 {
             return no("buffers", "sendfile sends a file's pages and not the buffers: there is nothing to dirty");
         }
     }
@@ -119,6 +119,31 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     pace(spec)
 }
 
+/// Whether an end asks for more of its buffers than to be sent from.
+fn touches(end: &super::EndSpec) -> bool {
+    end.buffers.ring > 1 || end.buffers.dirty > 0 || end.buffers.clean > 0
+}
+
+/// What holds where every byte is checked.
+fn integrity(spec: &TestSpec) -> Result<(), Unsupported> {
+    if !spec.integrity {
+        return Ok(());
+    }
+    if spec.pattern == Pattern::Connect {
+        return no(
+            "integrity",
+            "integrity: these connections carry no bytes to check; choose a workload that ends in _crr",
+        );
+    }
+    if spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0 {
+        return no(
+            "integrity",
+            "integrity: bytes that are dirtied before each send are not those that the receiver expects",
+        );
+    }
+    Ok(())
+}
+
 /// Nothing that is counted or moved may be nothing.
 fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
     let sizes = &spec.sizes;
@@ -144,6 +169,12 @@ fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
         return no(
             "workload",
             "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead",
+        );
+    }
+    if touches(&spec.near) || touches(&spec.far) {
+        return no(
+            "buffers",
+            "ring, dirty and clean are not available for datagrams, which use one buffer per message",
         );
     }
     let sizes = &spec.sizes;
@@ -180,13 +211,6 @@ fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     if spec.coalesce {
         return no("coalesce", "datagrams keep their boundaries: requests cannot share one");
-    }
-    let touches = |end: &super::EndSpec| end.buffers.ring > 1 || end.buffers.dirty > 0 || end.buffers.clean > 0;
-    if spec.pattern == Pattern::Stream && (touches(&spec.near) || touches(&spec.far)) {
-        return no(
-            "buffers",
-            "ring, dirty and clean are not available for datagram streams, which use one buffer per message",
-        );
     }
     Ok(())
 }
@@ -289,6 +313,17 @@ mod tests {
         let mut spec = TestSpec::new(Pattern::Ping, Transport::Icmp);
         spec.sizes.message_bytes = 0;
         check(&spec).unwrap();
+    }
+
+    #[test]
+    fn only_bytes_that_the_receiver_knows_can_be_checked() {
+        let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
+        spec.integrity = true;
+        refused(&spec, "integrity");
+        spec.pattern = Pattern::ConnectRequestResponse;
+        check(&spec).unwrap();
+        spec.far.buffers.dirty = 1;
+        refused(&spec, "integrity");
     }
 
     #[test]

@@ -48,16 +48,28 @@ impl Form {
         }
     }
 
+    /// The message without the IP header that some sockets give with it.
+    #[inline]
+    fn message(self, received: &[u8]) -> Option<&[u8]> {
+        if self.raw && !self.v6 {
+            // The header's length, in words of four bytes.
+            received.get(usize::from(received.first()? & 15) * 4..)
+        } else {
+            Some(received)
+        }
+    }
+
+    /// What follows the header of an answer.
+    #[must_use]
+    pub fn payload(self, received: &[u8]) -> &[u8] {
+        self.message(received).and_then(|message| message.get(HEADER_BYTES..)).unwrap_or_default()
+    }
+
     /// The sequence number of an answer to one of our requests.
     #[inline]
     #[must_use]
     pub fn read(self, received: &[u8]) -> Option<u16> {
-        let message = if self.raw && !self.v6 {
-            // The header's length, in words of four bytes.
-            received.get(usize::from(received.first()? & 15) * 4..)?
-        } else {
-            received
-        };
+        let message = self.message(received)?;
         let word = |at: usize| Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?));
         let ours = message.first() == Some(&types(self.v6).1) && (!self.raw || word(4)? == self.id);
         if ours { word(6) } else { None }

@@ -1,12 +1,15 @@
 //! Requests and responses.
 
+use std::time::Duration;
+
 use netcore::{
+    end::End,
     measure::{clock::monotonic_ns, histogram},
-    report::{Phase, SideReport},
-    spec::{Arrival, Io, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
+    report::{Ending, Phase, Side, SideReport},
+    spec::{Arrival, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, V4, connect, finish, lasting, measured, phase, run, sum};
+use crate::pair::{MS, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
 
 fn requests(ms: u64) -> TestSpec {
     lasting(Pattern::RequestResponse, Transport::Tcp, ms)
@@ -73,6 +76,69 @@ fn histograms_are_cut_with_the_phases_and_intervals() {
         .sum();
     assert_eq!(in_intervals, timed(&near));
     assert_eq!(phase(&near, Phase::Measure).flows[0].latencies[0].kind, "round_trip");
+}
+
+#[test]
+fn every_byte_of_requests_and_responses_is_checked() {
+    let rr = Pattern::RequestResponse;
+    let crr = Pattern::ConnectRequestResponse;
+    let cases = [
+        (rr, Transport::Tcp, 1, false, false),
+        (rr, Transport::Tcp, 8, false, false),
+        (rr, Transport::Tcp, 8, true, false),
+        (rr, Transport::Tcp, 4, false, true),
+        (rr, Transport::UnixSeqpacket, 1, false, false),
+        (rr, Transport::Pipe, 1, false, false),
+        (rr, Transport::Udp, 3, false, false),
+        (rr, Transport::UnixDatagram, 1, false, false),
+        (crr, Transport::Tcp, 1, false, false),
+    ];
+    for (pattern, transport, inflight, coalesce, paced) in cases {
+        for (request_bytes, response_bytes) in [(5, 7), (3000, 100), (9, 2000)] {
+            let mut spec = lasting(pattern, transport, 0);
+            spec.phases.stop = Stop::AfterTransactions(100);
+            (spec.inflight, spec.coalesce, spec.integrity) = (inflight, coalesce, true);
+            (spec.sizes.request_bytes, spec.sizes.response_bytes) = (request_bytes, response_bytes);
+            if !transport.is_datagram() && !coalesce {
+                (spec.near.buffers.ring, spec.far.buffers.ring) = (3, 2);
+            }
+            spec.pace = paced.then_some(Pace {
+                events_per_s: 2000.0,
+                mode: PaceMode::User,
+                arrival: Arrival::Uniform,
+                burst: 1,
+                catch_up: 1000,
+            });
+            let (near, _) = run(&spec, V4);
+            assert_eq!((measured(&near).transactions, measured(&near).errors), (100, 0), "{spec:?}");
+            // The near end sends something else than the far end expects, and the other way round.
+            for liar in [Side::Near, Side::Far] {
+                let (near, far) = lie(&spec, liar);
+                let honest = if liar == Side::Near { far } else { near };
+                let Ending::Failed(sentence) = honest.ending else { panic!("{liar:?} {spec:?} {:?}", honest.ending) };
+                assert!(sentence.contains("wrong data: byte "), "{sentence}");
+            }
+        }
+    }
+}
+
+/// Both ends of a test, one of which sends zeros where the other expects what was agreed.
+fn lie(spec: &TestSpec, liar: Side) -> (SideReport, SideReport) {
+    let mut spec = spec.clone();
+    // A refusal of what came leaves nobody to answer.
+    spec.reply_timeout_ns = 20 * MS;
+    let mut wrong = spec.clone();
+    (wrong.payload, wrong.integrity) = (Payload::Zero, false);
+    let of = |side| if side == liar { &wrong } else { &spec };
+    let mut far = End::prepare(of(Side::Far), Side::Far, Some(V4), TOKEN).unwrap();
+    let mut near = End::prepare(of(Side::Near), Side::Near, None, TOKEN).unwrap();
+    let endpoints = far.endpoints();
+    std::thread::scope(|scope| {
+        let far = scope.spawn(|| far.connect(None, Duration::from_secs(5)));
+        near.connect(Some((V4, &endpoints)), Duration::from_secs(5)).unwrap();
+        far.join().unwrap().unwrap();
+    });
+    finish(start((near, far)))
 }
 
 #[test]
