@@ -90,7 +90,8 @@ pub fn samples(case: &Case, step: &Step, finished: &Finished, promises: &[Promis
         }
     };
     let members = step.members.iter().enumerate().map(|(m, member)| {
-        let way = rows::ways(member.spec.direction).last().copied().unwrap_or(Way::Forward);
+        let ways = member.spec().map_or(&[Way::Forward][..], |spec| rows::ways(spec.direction));
+        let way = ways.last().copied().unwrap_or(Way::Forward);
         of(m, member.identity.member.as_deref().unwrap_or_default(), way)
     });
     let total = step.group.as_ref().map(|_| of(step.members.len(), "", Way::Both));

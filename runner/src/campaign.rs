@@ -17,6 +17,7 @@ use crate::{
     gate::{Expectations, Verdicts},
     hosts::Hosts,
     plan::{Format, Plan, case::Endpoint, model::PlotKind},
+    programs::{Surroundings, hooks::Programs},
     schedule::{
         from_plan,
         history::{self, History},
@@ -59,7 +60,7 @@ pub struct Options {
 
 /// What came out.
 pub struct Outcome {
-    summaries: Vec<(Pattern, Row)>,
+    summaries: Vec<(Option<Pattern>, Row)>,
     verdicts: Verdicts,
     cases: Vec<CaseResult>,
     notes: Vec<String>,
@@ -134,14 +135,24 @@ pub fn run(
         kept: files.results.clone(),
         closed: false,
     };
-    let shared = Shared { run_id, seed, history, axis_paths, options, interrupts };
+    let shared = Shared {
+        run_id,
+        seed,
+        history,
+        axis_paths,
+        options,
+        interrupts,
+        run_dir: files.dir.clone(),
+        hooks_log: files.hooks.clone(),
+    };
     for plan in plans {
         let finished = one(plan, &shared, progress, &mut sinks)?;
         for (case, (step, finished, verdicts)) in plan.cases.iter().zip(finished) {
             outcome.failed |= finished.failed.is_some();
             for (member, _, row) in &finished.summaries {
-                let pattern = step.members.get(*member).or(step.members.first()).map(|m| m.spec.pattern);
-                outcome.summaries.push((pattern.unwrap_or(Pattern::Stream), row.clone()));
+                let pattern =
+                    step.members.get(*member).or(step.members.first()).and_then(|m| m.spec()).map(|s| s.pattern);
+                outcome.summaries.push((pattern, row.clone()));
             }
             outcome.verdicts.add(plan, &verdicts);
             outcome.cases.push(CaseResult {
@@ -264,6 +275,9 @@ struct Shared<'a> {
     axis_paths: Vec<String>,
     options: &'a Options,
     interrupts: &'a Interrupts,
+    /// The folder of the results, for programs that add to them.
+    run_dir: Option<PathBuf>,
+    hooks_log: Option<PathBuf>,
 }
 
 /// Runs one plan.
@@ -294,7 +308,13 @@ fn one(
     sinks.record.write()?;
     expectations.check(&environment(&sinks.record.facts))?;
     let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
-    let finished = run::run(&steps, settings, &shared.history, &mut hosts, sinks, progress, stop)?;
+    let surroundings = Surroundings::of(plan, shared.run_dir.as_deref(), stop);
+    let log = shared.hooks_log.as_deref();
+    let mut bench = Programs::around(&mut hosts, surroundings, log, options.resume.is_some());
+    let finished = run::run(&steps, settings, &shared.history, &mut bench, sinks, progress, stop);
+    // Also where the run came to nothing: what was set up is taken down.
+    bench.finish(progress);
+    let finished = finished?;
     let cases: Vec<_> = plan.cases.iter().zip(&steps).zip(&finished).map(|((c, s), f)| (c, s, f)).collect();
     let verdicts = expectations.judge(&cases, &environment(&sinks.record.facts));
     Ok(steps.into_iter().zip(finished).zip(verdicts).map(|((s, f), v)| (s, f, v)).collect())

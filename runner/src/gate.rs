@@ -96,12 +96,18 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
     };
     let Some(member) = member else { return Vec::new() };
     let one = step.members.get(member);
-    let direction = one.map_or(Direction::Bidirectional, |m| m.spec.direction);
+    let direction =
+        one.map_or(Direction::Bidirectional, |m| m.spec().map_or(Direction::Forward, |spec| spec.direction));
     let no_values = Vec::new();
     let of_way = |way: Way| finished.values.get(&(member, way)).unwrap_or(&no_values);
     let all = rows::ways(direction);
     let total = all.last().copied().unwrap_or(Way::Forward);
+    let lines: Vec<_> = finished.values.iter().filter(|((_, way), _)| *way == total).collect();
     let subjects: Vec<(String, &Vec<Values>)> = match detail.scope.unwrap_or(Scope::Total) {
+        // A program may print a table: what is said of its results is said of each line.
+        _ if one.is_some_and(|m| m.spec().is_none()) && lines.len() > 1 => {
+            lines.into_iter().map(|((line, _), values)| (format!(" (line {})", line + 1), values)).collect()
+        }
         Scope::Total => vec![(String::new(), of_way(total))],
         Scope::Direction => all
             .iter()

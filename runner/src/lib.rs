@@ -11,6 +11,7 @@ pub mod error;
 pub mod gate;
 pub mod hosts;
 pub mod plan;
+pub mod programs;
 pub mod promote;
 pub mod schedule;
 pub mod signals;

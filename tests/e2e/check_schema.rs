@@ -116,7 +116,7 @@ tests:
       socket.no_delay: [true, false]
       exclude: [{streams: ">2", socket.no_delay: false}]
     stop_when: {that: retransmits > 100, axis: streams}
-    hooks: {setup: [ip, link], cleanup: {run: [sleep, 1], on: b, timeout: 5s}}
+    hooks: {setup: [ip, link], cleanup: {run: [sleep, 1], on: local, timeout: 5s}}
     cpu: [0, 1]
     skip: because
   b:

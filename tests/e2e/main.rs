@@ -13,6 +13,7 @@ mod netns;
 mod outputs;
 mod plans;
 mod program;
+mod programs;
 mod readme;
 mod resume;
 mod run;

@@ -1,13 +1,13 @@
 //! Every plan of docs/migrating.md is run, shortened, and measures something.
 
-use std::{path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 const HEAD: &str = "version: 1\nname: migrated\nhosts:\n  server: {address: b.lab}\n";
 
 /// The command lines that a block stands for, and the block.
 fn blocks() -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migrating.md");
-    let page = std::fs::read_to_string(path).expect("docs/migrating.md is part of the project");
+    let page = fs::read_to_string(path).expect("docs/migrating.md is part of the project");
     let mut parts = page.split("```yaml\n");
     let mut before = parts.next().unwrap_or_default().to_owned();
     let mut blocks = Vec::new();
@@ -18,6 +18,20 @@ fn blocks() -> Vec<(String, String)> {
         rest.clone_into(&mut before);
     }
     blocks
+}
+
+/// Other people's programs, which print here what they printed once: first in a PATH.
+fn stand_ins(dir: &Path) -> String {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../analyze/tests/fixtures/import");
+    let iperf3 = format!("cat {}", fixtures.join("iperf3-tcp.json").display());
+    let ep = " EP Benchmark Completed.\n Class           =                        A\n Time in seconds =                     4.31\n \
+              Total processes =                        4\n Mop/s total     =                   124.60\n";
+    for (name, script) in [("iperf3", iperf3), ("mpirun", format!("cat <<'END'\n{ep}END"))] {
+        let path = dir.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("made a program");
+    }
+    format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default())
 }
 
 #[test]
@@ -31,7 +45,7 @@ fn every_command_line_is_a_plan_that_runs() {
     for (command, block) in blocks {
         let dir = tempfile::tempdir().expect("a directory");
         let plan = dir.path().join("plan.yaml");
-        std::fs::write(&plan, format!("{HEAD}{block}")).expect("written");
+        fs::write(&plan, format!("{HEAD}{block}")).expect("written");
         // Short, and with the far end in this process; what stops by a count is short already.
         let mut args = vec!["--set", "warmup=0s", "--set", "iterations=1", "--set", "to=local"];
         if block.contains("bytes: ") {
@@ -46,7 +60,8 @@ fn every_command_line_is_a_plan_that_runs() {
             args.extend(["--set", "interval=10ms"]);
         }
         let output = Command::new(env!("CARGO_BIN_EXE_plumb"))
-            .args(["run", "--progress", "never"])
+            .args(["run", "--progress", "never", "--allow-commands"])
+            .env("PATH", stand_ins(dir.path()))
             .args(&args)
             .arg(&plan)
             .output()

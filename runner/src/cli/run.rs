@@ -12,6 +12,7 @@ use crate::{
     campaign::{self, Options},
     error::{Error, Exit},
     plan::Format,
+    programs::refusal::{self, Allowed},
     signals::Interrupts,
     sinks::progress::{Mode, Progress},
 };
@@ -46,6 +47,12 @@ pub struct Args {
     /// Go on with an interrupted run whose folder (output.dir) is DIR: what is finished is kept.
     #[arg(long, value_name = "DIR", conflicts_with = "output")]
     resume: Option<PathBuf>,
+    /// Let the plan measure by programs of its choice (`workload: command`). Read what it runs first: it runs as you.
+    #[arg(long)]
+    allow_commands: bool,
+    /// Let the plan run programs around its measurements (`hooks`). Read what it runs first: it runs as you.
+    #[arg(long)]
+    allow_hooks: bool,
     #[command(flatten)]
     selection: Selection,
     /// Key of the far ends that require one; a plan's hosts.NAME.key_file goes first.
@@ -69,11 +76,15 @@ enum When {
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let options = args.selection.options();
+    let allowed = Allowed { commands: args.allow_commands, hooks: args.allow_hooks };
     let mut plans = Vec::new();
     let mut wrong = String::new();
     for path in &args.plans {
         match super::load(path, &options) {
-            Ok(plan) => plans.push(plan),
+            Ok(plan) => {
+                wrong.push_str(&refusal::check(&plan, allowed).render(Format::Human));
+                plans.push(plan);
+            }
             Err(diagnostics) => wrong.push_str(&diagnostics.render(Format::Human)),
         }
     }

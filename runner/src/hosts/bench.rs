@@ -37,10 +37,10 @@ struct Seat {
 }
 
 impl Bench for Hosts {
-    fn measure(&mut self, step: &Step, progress: &mut Progress) -> Result<Measured, Fault> {
+    fn measure(&mut self, step: &Step, _: u32, progress: &mut Progress) -> Result<Measured, Fault> {
         let mut seats = Vec::with_capacity(step.members.len());
-        for member in &step.members {
-            seats.push(self.seat(member, step.grace, progress).map_err(|e| fault(&e))?);
+        for (member, spec) in step.members.iter().filter_map(|m| Some((m, m.spec()?))) {
+            seats.push(self.seat(member, spec, step.grace, progress).map_err(|e| fault(&e))?);
         }
         // After a fault the sessions are dropped with the seats: what state they are in is anybody's guess.
         let measured = match seats.as_mut_slice() {
@@ -62,17 +62,23 @@ impl Bench for Hosts {
 }
 
 impl Hosts {
-    fn seat(&mut self, member: &Member, grace: Duration, progress: &Progress) -> Result<Seat, ClientError> {
+    fn seat(
+        &mut self,
+        member: &Member,
+        spec: &TestSpec,
+        grace: Duration,
+        progress: &Progress,
+    ) -> Result<Seat, ClientError> {
         let near_is_here = self.places.get(&member.from).is_none_or(|p| p.target.is_none());
         let near = if near_is_here { None } else { Some(self.session(&member.from, grace)?) };
         let far = self.session(&member.to, grace)?;
         let data = |end: &Endpoint| match end {
             // It is reached at IPv4's loopback, and listens wherever the data should go.
-            Endpoint::Embedded if member.spec.family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
+            Endpoint::Embedded if spec.family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
             _ => self.places.get(end).and_then(|p| p.data),
         };
         let addresses = DataAddresses { far: data(&member.to), ..DataAddresses::default() };
-        let mut spec = member.spec.clone();
+        let mut spec = spec.clone();
         spec.interim |= self.interim;
         if spec.phases.interval_ns == 0 {
             let every = if self.interim {
@@ -100,7 +106,7 @@ impl Seat {
 fn alone(seat: &mut Seat, watch: &mut dyn Observer, stop: &StopFlag) -> Result<Measured, ClientError> {
     let outcome = seat.prepare()?.start(None)?.wait(watch, stop)?;
     let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-    Ok(Measured { members: vec![reports(outcome)], start_skew })
+    Ok(Measured { members: vec![reports(outcome)], start_skew, printed: None })
 }
 
 /// Prepares every member, then starts them all at one instant. Nothing is said to any host between that instant's
@@ -127,7 +133,7 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
         .flatten()
         .collect();
     let start_skew = starts.iter().max().zip(starts.iter().min()).map(|(a, b)| Duration::from_nanos(a - b));
-    Ok(Measured { members: outcomes.into_iter().map(reports).collect(), start_skew })
+    Ok(Measured { members: outcomes.into_iter().map(reports).collect(), start_skew, printed: None })
 }
 
 fn reports(outcome: Outcome) -> Reports {

@@ -61,7 +61,8 @@ impl Hosts {
             interim,
             embedded: None,
         };
-        let ends = || steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members);
+        // A program needs no daemon anywhere.
+        let ends = || steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members).filter(|m| m.spec().is_some());
         for member in ends() {
             for end in [&member.from, &member.to] {
                 if hosts.places.contains_key(end) {

@@ -17,6 +17,28 @@ use super::{
     tree::{Entry, Node},
     workload::Kind,
 };
+use crate::programs::{is_here, reading::Reading};
+
+/// What a test may say whose workload is a command; everything else means nothing to it.
+const OF_COMMANDS: [&str; 17] = [
+    "assert",
+    "assert+",
+    "command",
+    "concurrent",
+    "extends",
+    "find",
+    "from",
+    "hooks",
+    "iterations",
+    "matrix",
+    "pause",
+    "skip",
+    "stop_when",
+    "tags",
+    "timeout",
+    "to",
+    "workload",
+];
 
 /// What a test is expanded with.
 pub struct Expander<'a> {
@@ -89,6 +111,9 @@ impl Expander<'_> {
         merge::prune(&mut tree);
         let typed: TestBody = decode(&tree, out)?;
         let members = self.members(entry, &tree, &typed, out)?;
+        if members.iter().any(|m| matches!(m.job, Job::Command(_))) {
+            of_command(entry, paths, out);
+        }
         let place = |key: &str| key_span(&tree, key).unwrap_or(entry.key_span);
         let iterations = iterations(&typed, &members, &place, out);
         let asserts = self.asserts(&tree, &typed, &members, out);
@@ -146,6 +171,13 @@ impl Expander<'_> {
             }
             body.remove("extends");
             let Some(typed) = decode::<TestBody>(&body, out) else { continue };
+            if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
+                let span = key_span(&body, "workload").unwrap_or(member.key_span);
+                out.push(
+                    Diagnostic::error(span, "a command cannot be a member of a group")
+                        .help("nobody can cut the common window out of it; start it in a hook, or make it a test"),
+                );
+            }
             members.extend(self.member(&member.key, &body, &typed, member.key_span, out));
         }
         (members.len() == entries.len()).then_some(members)
@@ -182,6 +214,20 @@ impl Expander<'_> {
                     );
                     return None;
                 };
+                if let Err(wrong) = Reading::of(&command) {
+                    let node = tree.at(&format!("command.{}", wrong.key)).or_else(|| tree.get("command"));
+                    out.push(Diagnostic::error(node.map_or(at, |n| n.span), wrong.message).help(wrong.help));
+                }
+                if !is_here(host(&from)) {
+                    let span = tree.get("from").map_or(at, |n| n.span);
+                    out.push(
+                        Diagnostic::error(
+                            span,
+                            format!("a command runs on this machine, and `{}` is elsewhere", from.name()),
+                        )
+                        .help("start it there by ssh: run: [ssh, HOST, program, …]; a host with `netns` is here"),
+                    );
+                }
                 Job::Command(command)
             }
             Kind::Traffic { .. } => {
@@ -295,13 +341,7 @@ impl Expander<'_> {
 
     fn hooks(&self, tree: &Node, typed: &TestBody, out: &mut Diagnostics) -> model::Hooks {
         let hooks = typed.hooks.clone().unwrap_or_default();
-        for (name, hook) in [
-            ("setup", &hooks.setup),
-            ("prepare", &hooks.prepare),
-            ("conclude", &hooks.conclude),
-            ("cleanup", &hooks.cleanup),
-        ] {
-            let Some(hook) = hook else { continue };
+        for (name, hook) in hooks.all() {
             let node = tree.at(&format!("hooks.{name}"));
             let span = node.map(|n| n.span).unwrap_or_default();
             if hook.run.is_empty() {
@@ -314,9 +354,33 @@ impl Expander<'_> {
                 let known: Vec<&str> = self.hosts.keys().map(String::as_str).chain(["local"]).collect();
                 let span = node.and_then(|n| n.get("on")).map_or(span, |n| n.span);
                 out.push(Diagnostic::error(span, format!("unknown host `{host}`")).help(suggest(host, &known)));
+            } else if let Some(host) = &hook.on
+                && !is_here(self.hosts.get(host))
+            {
+                let span = node.and_then(|n| n.get("on")).map_or(span, |n| n.span);
+                out.push(
+                    Diagnostic::error(span, format!("hooks run on this machine, and `{host}` is elsewhere"))
+                        .help("run it there by ssh: [ssh, HOST, program, …]; a host with `netns` is here"),
+                );
             }
         }
         hooks
+    }
+}
+
+/// Keys that the test itself writes and that its command would ignore. What `defaults` say to every test is no mistake.
+fn of_command(entry: &Entry, paths: &[Arc<str>], out: &mut Diagnostics) {
+    let matrix = entry.value.get("matrix");
+    let axes = paths.iter().filter_map(|path| Some((path, matrix?.entry(path)?.key_span)));
+    let keys = entry.value.entries().unwrap_or_default().iter().map(|e| (&e.key, e.key_span));
+    for (key, span) in keys.chain(axes) {
+        let first = key.split('.').next().unwrap_or(key);
+        if !OF_COMMANDS.contains(&first) && !first.starts_with("x-") {
+            out.push(
+                Diagnostic::error(span, format!("`{key}` means nothing to a command"))
+                    .help("say it in the program's own arguments"),
+            );
+        }
     }
 }
 

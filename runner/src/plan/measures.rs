@@ -4,12 +4,16 @@ use netcore::spec::{Pattern, TestSpec};
 use schemas::metrics::{self, Metric};
 
 use super::case::Job;
+use crate::programs::reading::{Group, Reading};
 
 /// Why a job has no value for a metric, or `None` where it has one.
 #[must_use]
 pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
-    // A command's numbers are whatever its importer or expression finds.
-    let spec = job.spec()?;
+    let spec = match job {
+        Job::Traffic(spec) => spec,
+        // What is wrong with how it is read has been reported.
+        Job::Command(command) => return Reading::of(command).ok()?.lacks(metric),
+    };
     let name = metric.name;
     let family = name.split('.').next().unwrap_or(name);
     let answers = spec.pattern != Pattern::Stream;
@@ -60,6 +64,15 @@ pub fn headline(spec: &TestSpec) -> &'static Metric {
         Pattern::Ping => "latency.mean",
     };
     metrics::find(name).unwrap_or(&metrics::METRICS[0])
+}
+
+/// The same of any job; a program has none but the first that its expression finds.
+#[must_use]
+pub fn of_job(job: &Job) -> Option<&'static Metric> {
+    match job {
+        Job::Traffic(spec) => Some(headline(spec)),
+        Job::Command(command) => Reading::of(command).ok()?.groups().iter().find_map(Group::metric),
+    }
 }
 
 #[cfg(test)]

@@ -68,8 +68,8 @@ pub(super) fn iterations(
             list.iter().map(|m| m.0).collect()
         }
         None => {
-            if let Some(spec) = members.iter().find_map(|m| m.job.spec()) {
-                vec![measures::headline(spec)]
+            if let Some(metric) = members.iter().find_map(|m| measures::of_job(&m.job)) {
+                vec![metric]
             } else {
                 out.push(
                     Diagnostic::error(place("iterations"), "a command has no metric of its own")

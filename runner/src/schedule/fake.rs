@@ -13,7 +13,14 @@ use super::{
     run::{Bench, Fault, Measured, Reports, RowSink},
     step::{Member, Step},
 };
-use crate::{error::Error, plan::case::Endpoint, sinks::progress::Progress};
+use crate::{
+    error::Error,
+    plan::{
+        case::{Endpoint, Job},
+        model::Hooks,
+    },
+    sinks::progress::Progress,
+};
 
 pub fn flow(flow: u32, role: Role, sent: u64, received: u64) -> FlowWindow {
     FlowWindow {
@@ -70,6 +77,7 @@ pub fn stream(bytes: u64) -> Measured {
             far_start_ns: Some(second),
         }],
         start_skew: None,
+        printed: None,
     }
 }
 
@@ -82,7 +90,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         name: name.into(),
         members: vec![Member {
             identity: Row { case: Some(name.into()), ..Row::default() },
-            spec: spec(Direction::Forward),
+            job: Job::Traffic(Box::new(spec(Direction::Forward))),
             from: Endpoint::Local,
             to: Endpoint::Embedded,
             intervals: false,
@@ -93,6 +101,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         skip: None,
         group: None,
         stop: None,
+        hooks: Hooks::default(),
     }
 }
 
@@ -104,7 +113,7 @@ pub struct FakeBench {
 }
 
 impl Bench for FakeBench {
-    fn measure(&mut self, step: &Step, _: &mut Progress) -> Result<Measured, Fault> {
+    fn measure(&mut self, step: &Step, _: u32, _: &mut Progress) -> Result<Measured, Fault> {
         self.asked.push(step.name.clone());
         self.results.pop_front().unwrap_or_else(|| Ok(stream(1000)))
     }

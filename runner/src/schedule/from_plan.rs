@@ -10,7 +10,7 @@ use super::{
     step::{Group, Member, Step, StopLine},
 };
 use crate::plan::{
-    case::{Case, Iterations, Job, Plan},
+    case::{Case, Endpoint, Iterations, Job, Plan},
     measures,
     model::Window,
 };
@@ -20,6 +20,9 @@ const LEVEL: f64 = 0.95;
 
 /// How much longer than planned an iteration may take when nobody says: connecting, draining and reporting included.
 pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a program of a plan may run when nobody says: nothing tells how long it should.
+pub const PROGRAM_LIMIT: Duration = Duration::from_mins(10);
 
 /// The steps of a plan, one per case. `axis_paths` are the axis columns of the whole table, which may hold several plans.
 #[must_use]
@@ -52,26 +55,31 @@ fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
     let members: Vec<Member> = case
         .members
         .iter()
-        .filter_map(|m| {
-            let Job::Traffic(spec) = &m.job else { return None };
+        .map(|m| {
             let mut row = shared.clone();
             row.member = (!m.name.is_empty()).then(|| m.name.clone());
             row.workload = Some(m.workload.clone());
             row.from = Some(m.from.name().to_owned());
-            row.to = Some(m.to.name().to_owned());
-            identity::requested(&mut row, spec);
-            Some(Member {
+            match &m.job {
+                Job::Traffic(spec) => {
+                    row.to = Some(m.to.name().to_owned());
+                    identity::requested(&mut row, spec);
+                }
+                // Whom a program talks to is its own affair, unless the plan says it.
+                Job::Command(_) => row.to = Some(m.to.name().to_owned()).filter(|_| m.to != Endpoint::Embedded),
+            }
+            Member {
                 identity: row,
-                spec: (**spec).clone(),
+                intervals: m.job.spec().is_some_and(|spec| spec.phases.interval_ns > 0),
+                job: m.job.clone(),
                 from: m.from.clone(),
                 to: m.to.clone(),
-                intervals: spec.phases.interval_ns > 0,
-            })
+            }
         })
         .collect();
     let policy = match &case.iterations {
         Iterations::Count(n) => {
-            let metrics = members.first().map(|m| measures::headline(&m.spec)).into_iter().collect();
+            let metrics = members.first().and_then(|m| measures::of_job(&m.job)).into_iter().collect();
             Policy { min: *n, max: *n, level: LEVEL, margin: None, metrics }
         }
         Iterations::Until { min, max, confidence, margin, metrics } => {
@@ -83,7 +91,11 @@ fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
         members,
         policy,
         pause: case.pause,
-        grace: case.timeout.unwrap_or(GRACE),
+        grace: case.timeout.unwrap_or(if case.members.iter().all(|m| m.job.spec().is_some()) {
+            GRACE
+        } else {
+            PROGRAM_LIMIT
+        }),
         skip: case.skip.as_ref().map(
             |reason| {
                 if reason.is_empty() { "the plan says skip".to_owned() } else { reason.clone() }
@@ -91,5 +103,6 @@ fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
         ),
         group: case.group.as_ref().map(|g| Group { max_skew: g.max_skew, own_windows: g.window == Window::Own }),
         stop: None,
+        hooks: case.hooks.clone(),
     }
 }

@@ -14,7 +14,7 @@ use csv::{Reader, StringRecord};
 use schemas::columns::{COLUMNS, ColumnType, Row};
 
 use super::{
-    rows::window::Way,
+    rows::{printed, window::Way},
     step::{Member, Step},
 };
 use crate::{error::Error, sinks::run_json::replace};
@@ -97,7 +97,12 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<(History, FinishedKeys), E
         let mut row = step.members.get(member).or(step.members.first()).map(|m| m.identity.clone()).unwrap_or_default();
         fill(&mut row, &columns, record);
         let done = iterations[*i].entry(iteration).or_default();
+        let prints = step.members.iter().all(|m| m.spec().is_none());
         match (cell(record, "record").as_str(), cell(record, "stream").parse()) {
+            ("iteration", _) if prints => {
+                let way = printed::way(&row);
+                done.measured.push((printed::line_of(&done.measured, way), way, row));
+            }
             ("iteration", _) => done.measured.push((member, way(&cell(record, "direction")), row)),
             ("stream", Ok(stream)) => done.streams.push((member, stream, row)),
             _ => {}
@@ -143,6 +148,7 @@ fn fill(row: &mut Row, columns: &HashMap<String, usize>, record: &StringRecord) 
     row.direction = text("direction");
     row.time = text("time");
     row.io = text("io");
+    row.transport = text("transport");
     row.member = text("member");
     row.congestion_control = text("congestion_control");
     row.no_delay = cell("no_delay").and_then(|c| c.parse().ok());

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     error::Error,
     plan::model::Order,
+    programs::command::Printed,
     sinks::progress::{Position, Progress},
 };
 
@@ -46,15 +47,21 @@ pub struct Settings {
 
 /// Whoever can run one iteration.
 pub trait Bench {
-    /// Runs all members of a step once, at the same time.
-    fn measure(&mut self, step: &Step, progress: &mut Progress) -> Result<Measured, Fault>;
+    /// Runs all members of a step once, at the same time. Iterations count from 1; a failed one that is tried again keeps its
+    /// number.
+    fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, Fault>;
+
+    /// Hears that a step is not run again.
+    fn done(&mut self, _step: &Step, _progress: &mut Progress) {}
 }
 
 /// What came out of one iteration.
 #[derive(Debug)]
 pub struct Measured {
-    /// The reports, member by member.
+    /// The reports, member by member; none of a program.
     pub members: Vec<Reports>,
+    /// What a program printed.
+    pub printed: Option<Printed>,
     /// The largest difference between the instants at which ends started to measure.
     pub start_skew: Option<Duration>,
 }
@@ -167,6 +174,9 @@ pub fn run(
             // One that ended may have left others out.
             if !run.over() && run.states[i].open {
                 run.iterate(i, bench)?;
+                if !run.states[i].open {
+                    bench.done(&steps[i], run.progress);
+                }
             }
         }
     }

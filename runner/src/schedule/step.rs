@@ -6,7 +6,10 @@ use netcore::spec::{Stop, TestSpec};
 use schemas::{assertion::Assertion, columns::Row};
 
 use super::confidence::Policy;
-use crate::plan::case::Endpoint;
+use crate::plan::{
+    case::{Endpoint, Job},
+    model::Hooks,
+};
 
 /// One case, ready to be run again and again.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub struct Step {
     pub group: Option<Group>,
     /// When the rest of its line is skipped.
     pub stop: Option<StopLine>,
+    /// Programs around its iterations.
+    pub hooks: Hooks,
 }
 
 /// The place of a case on an axis that is left once something holds.
@@ -53,8 +58,8 @@ pub struct Group {
 pub struct Member {
     /// The cells that every row of it shares: identity, place, what was asked for.
     pub identity: Row,
-    /// The test.
-    pub spec: TestSpec,
+    /// What it does.
+    pub job: Job,
     /// Where the connections are opened.
     pub from: Endpoint,
     /// Where they are accepted.
@@ -63,11 +68,19 @@ pub struct Member {
     pub intervals: bool,
 }
 
+impl Member {
+    /// The test, where it is traffic.
+    #[must_use]
+    pub fn spec(&self) -> Option<&TestSpec> {
+        self.job.spec()
+    }
+}
+
 impl Step {
     /// How long one iteration takes by plan, without the pause; a count of bytes or transactions is taken for a second.
     #[must_use]
     pub fn planned(&self) -> Duration {
-        self.members.iter().map(|m| planned(&m.spec)).max().unwrap_or_default()
+        self.members.iter().filter_map(Member::spec).map(planned).max().unwrap_or_default()
     }
 
     /// What one iteration costs in all, by estimate: what the plan says and about 50 ms for getting ready.

@@ -4,7 +4,7 @@ use crate::{
     hosts::require,
     plan::{
         Plan,
-        case::{Case, Job},
+        case::Case,
         diagnostics::{Diagnostic, Diagnostics},
         source::Span,
         tree::Node,
@@ -16,9 +16,7 @@ use crate::{
 #[must_use]
 pub fn check(plan: &Plan) -> Diagnostics {
     let mut out = Diagnostics::new(plan.sources.clone());
-    // The plan was read without a fault before, so this finds none either.
-    let root = yaml::parse(0, &mut Diagnostics::new(plan.sources.clone()));
-    let places = Places { root };
+    let places = Places::of_plan(plan);
     let whole =
         [("gate.confirm", plan.gate.confirm.unwrap_or(0) > 0, "measure again by hand where a verdict surprises")];
     for (key, said, help) in whole {
@@ -53,15 +51,8 @@ fn of_case(case: &Case, places: &Places, out: &mut Diagnostics) {
         let span = places.of(&case.test, key).unwrap_or(case.span);
         out.push(Diagnostic::error(span, format!("{what} is not available yet")).help(help));
     };
-    if case.members.iter().any(|m| matches!(m.job, Job::Command(_))) {
-        refuse("workload", "`workload: command`", "run the program by itself and read its output with `plumb import`");
-    }
     if case.find.is_some() {
         refuse("find", "the search for a rate (`find`)", "sweep `rate` in the matrix and plot the loss against it");
-    }
-    let hooks = &case.hooks;
-    if [&hooks.setup, &hooks.prepare, &hooks.conclude, &hooks.cleanup].iter().any(|h| Option::is_some(h)) {
-        refuse("hooks", "`hooks`", "run these commands around `plumb run`");
     }
     if case.members.iter().any(|m| m.warmup_auto.is_some()) {
         refuse("warmup", "`warmup: auto`", "give a length, and look with `plumb steady` whether it is long enough");
@@ -69,11 +60,16 @@ fn of_case(case: &Case, places: &Places, out: &mut Diagnostics) {
 }
 
 /// Where keys are written.
-struct Places {
+pub(crate) struct Places {
     root: Option<Node>,
 }
 
 impl Places {
+    /// Of a plan that was read without a fault: this finds none either.
+    pub(crate) fn of_plan(plan: &Plan) -> Self {
+        Self { root: yaml::parse(0, &mut Diagnostics::new(plan.sources.clone())) }
+    }
+
     /// A key of the top level, by its path.
     fn top(&self, path: &str) -> Option<Span> {
         let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
@@ -83,7 +79,7 @@ impl Places {
     }
 
     /// The key of a test: in the test, or else in what it may have inherited.
-    fn of(&self, test: &str, key: &str) -> Option<Span> {
+    pub(crate) fn of(&self, test: &str, key: &str) -> Option<Span> {
         let root = self.root.as_ref()?;
         let body = root.get("tests")?.get(test);
         let profiles = root.get("profiles").and_then(Node::entries).unwrap_or_default();

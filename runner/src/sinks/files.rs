@@ -27,6 +27,8 @@ pub struct Files {
     pub counters: Option<PathBuf>,
     /// Verdicts, written where anything was judged.
     pub verdicts: Option<PathBuf>,
+    /// What hooks printed, written where any ran.
+    pub hooks: Option<PathBuf>,
     /// What is known about the run.
     pub run_json: Option<PathBuf>,
     /// JUnit XML.
@@ -70,6 +72,7 @@ impl Files {
             files.intervals = tables.contains(&Table::Intervals).then(|| dir.join("intervals.csv"));
             files.counters = wanted(Table::Counters).then(|| dir.join("counters.csv"));
             files.verdicts = wanted(Table::Verdicts).then(|| dir.join("verdicts.csv"));
+            files.hooks = Some(dir.join("hooks.log"));
             files.run_json = Some(dir.join("run.json"));
         }
         if let Some(output) = output {
@@ -77,6 +80,7 @@ impl Files {
             if dir.is_none() {
                 files.counters = Some(output.with_extension("counters.csv"));
                 files.verdicts = Some(output.with_extension("verdicts.csv"));
+                files.hooks = Some(output.with_extension("hooks.log"));
                 files.run_json = Some(run_json::beside(output));
             }
         }

@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use crate::{
     error::Error,
-    plan::case::Plan,
+    plan::{case::Plan, model::Hook},
+    programs::command::ProgramFacts,
     schedule::{run::Measured, step::Step},
 };
 
@@ -113,6 +114,9 @@ pub struct CaseRecord {
     pub case: String,
     /// The test as both ends got it.
     pub spec: TestSpec,
+    /// Programs around its iterations.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub hooks: BTreeMap<&'static str, HookRecord>,
     /// Socket options of the near end, asked for and granted, per flow.
     pub near_options: Vec<Granted>,
     /// Socket options of the far end.
@@ -125,6 +129,28 @@ pub struct CaseRecord {
     pub far_nic: Option<NicFacts>,
     /// What the ends want known.
     pub notes: Vec<String>,
+}
+
+/// A program around the measurement, in `run.json`; what it printed is in `hooks.log`.
+#[derive(Debug, Serialize)]
+pub struct HookRecord {
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// The host of the plan; absent: this process's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+}
+
+/// A case whose workload is a program, as its last iteration had it.
+#[derive(Debug, Serialize)]
+pub struct CommandRecord {
+    /// Its readable name.
+    pub case: String,
+    /// What ran, and what it cost.
+    pub command: ProgramFacts,
+    /// Programs around its iterations.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub hooks: BTreeMap<&'static str, HookRecord>,
 }
 
 /// The file, written when the run begins and again when it ends, so that a crash leaves the first.
@@ -156,18 +182,29 @@ impl RunJson {
                     notes.push(note.clone());
                 }
             }
+            let Some(spec) = member.spec() else { continue };
             let record = CaseRecord {
                 case: step.name.clone(),
-                spec: member.spec.clone(),
+                spec: spec.clone(),
+                hooks: hooks(step),
                 near_options: reports.near.options.clone(),
                 far_options: reports.far.options.clone(),
                 near_nic: reports.near.nic.clone(),
                 far_nic: reports.far.nic.clone(),
                 notes,
             };
-            // Of plain data; the only failure there is would be a map with keys that are no text.
-            self.facts.cases.insert(key, serde_json::to_value(record).unwrap_or_default());
+            self.insert(key, &record);
         }
+        if let (Some(printed), Some(member)) = (&measured.printed, step.members.first()) {
+            let id = member.identity.case_id.clone().unwrap_or_default();
+            let record = CommandRecord { case: step.name.clone(), command: printed.facts.clone(), hooks: hooks(step) };
+            self.insert(id, &record);
+        }
+    }
+
+    fn insert(&mut self, key: String, record: &impl Serialize) {
+        // Of plain data; the only failure there is would be a map with keys that are no text.
+        self.facts.cases.insert(key, serde_json::to_value(record).unwrap_or_default());
     }
 
     /// Replaces the file as a whole: a reader sees the old one or the new one.
@@ -178,6 +215,11 @@ impl RunJson {
         text.push(b'\n');
         replace(path, &text).map_err(fault())
     }
+}
+
+fn hooks(step: &Step) -> BTreeMap<&'static str, HookRecord> {
+    let record = |hook: &Hook| HookRecord { run: hook.run.clone(), on: hook.on.clone() };
+    step.hooks.all().map(|(name, hook)| (name, record(hook))).collect()
 }
 
 /// Writes a file beside its final place, and puts it there when it is whole.

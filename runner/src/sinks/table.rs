@@ -92,7 +92,7 @@ impl Table {
 
 /// The summary of a run: a line per summary row.
 #[must_use]
-pub fn summary(rows: &[(Pattern, Row)]) -> Table {
+pub fn summary(rows: &[(Option<Pattern>, Row)]) -> Table {
     let level = rows.iter().find_map(|(_, r)| r.confidence_level).unwrap_or(0.95);
     let margin = format!("± {} %", three_digits(level * 100.0).trim_end_matches('0').trim_end_matches('.'));
     let mut table = Table::new(&["case", "workload", "result", &margin, "n", "cpu here/there"], &[3, 4]);
@@ -120,23 +120,33 @@ pub fn summary(rows: &[(Pattern, Row)]) -> Table {
 
 /// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or why there is none.
 #[must_use]
-pub fn result(pattern: Pattern, row: &Row) -> String {
+pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
     if row.status.as_deref().is_some_and(|s| s != "ok") && row.iterations.unwrap_or(0) == 0 {
         return row.status.clone().unwrap_or_default();
     }
     let mut parts = Vec::new();
     let metric = |value: Option<f64>, unit| value.map(|v| human(unit, v));
     match pattern {
-        Pattern::Stream => {
+        // A program prints what it prints.
+        None => {
+            parts.extend(metric(row.throughput_bits_per_s, Unit::BitsPerSecond));
+            parts.extend(metric(row.transactions_per_s, Unit::PerSecond));
+            parts.extend(metric(row.latency_mean_us, Unit::Microseconds).map(|v| format!("mean {v}")));
+            if parts.is_empty() {
+                let each = row.elapsed_s.zip(row.iterations).map(|(sum, n)| sum / n.max(1) as f64);
+                parts.extend(metric(each, Unit::Seconds).map(|v| format!("took {v}")));
+            }
+        }
+        Some(Pattern::Stream) => {
             parts.extend(metric(row.throughput_bits_per_s, Unit::BitsPerSecond));
             if let Some(loss) = row.loss_ratio {
                 parts.push(format!("loss {}", human(Unit::Ratio, loss)));
             }
         }
-        Pattern::Ping => {}
+        Some(Pattern::Ping) => {}
         _ => parts.extend(metric(row.transactions_per_s, Unit::PerSecond)),
     }
-    if pattern != Pattern::Stream {
+    if pattern != Some(Pattern::Stream) {
         parts.extend(metric(row.latency_p50_us, Unit::Microseconds).map(|v| format!("p50 {v}")));
         parts.extend(metric(row.latency_p99_us, Unit::Microseconds).map(|v| format!("p99 {v}")));
     }
@@ -173,7 +183,8 @@ mod tests {
             remote_cpu_ratio: Some(0.51),
             ..Row::default()
         };
-        let table = summary(&[(Pattern::Stream, row("µ", 41.8e9, 3)), (Pattern::Stream, row("upload", 9.5e6, 10))]);
+        let table =
+            summary(&[(Some(Pattern::Stream), row("µ", 41.8e9, 3)), (Some(Pattern::Stream), row("upload", 9.5e6, 10))]);
         let mut out = Vec::new();
         table.write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -186,15 +197,15 @@ mod tests {
     #[test]
     fn a_failure_is_named_where_the_number_would_be() {
         let failed = Row { status: Some("failed".into()), ..Row::default() };
-        assert_eq!(result(Pattern::Stream, &failed), "failed");
+        assert_eq!(result(Some(Pattern::Stream), &failed), "failed");
         let partly = Row {
             status: Some("failed".into()),
             iterations: Some(2),
             throughput_bits_per_s: Some(1e9),
             ..Row::default()
         };
-        assert_eq!(result(Pattern::Stream, &partly), "1.00 Gbit/s  failed");
+        assert_eq!(result(Some(Pattern::Stream), &partly), "1.00 Gbit/s  failed");
         let rr = Row { transactions_per_s: Some(19_700.0), latency_p50_us: Some(49.0), ..Row::default() };
-        assert_eq!(result(Pattern::RequestResponse, &rr), "19.7 k/s  p50 49.0 µs");
+        assert_eq!(result(Some(Pattern::RequestResponse), &rr), "19.7 k/s  p50 49.0 µs");
     }
 }

@@ -1,6 +1,6 @@
 //! Programs that a plan starts, and tests that it does not.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
@@ -15,14 +15,18 @@ use crate::plan::quantity::Time;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// The program and its arguments; no shell.
+    /// The program and its arguments; no shell. It runs on this machine, at `from`.
     pub run: Vec<Word>,
     /// The named importer that reads its output (`iperf3`, `netperf`, …).
     #[serde(default)]
     pub import: Option<String>,
-    /// A regular expression whose named groups are results columns.
+    /// A regular expression whose named groups are metrics (`throughput`, `latency.p99`), or numeric results columns; each
+    /// of its matches is a line of results.
     #[serde(default)]
     pub regex: Option<String>,
+    /// The unit of a group whose number is printed without one: `{transaction_rate: M/s}`.
+    #[serde(default)]
+    pub units: Option<BTreeMap<String, String>>,
 }
 
 /// Programs around the measurement.
@@ -39,12 +43,27 @@ pub struct Hooks {
     pub cleanup: Option<Hook>,
 }
 
+impl Hooks {
+    /// Those that there are, by name, in the order in which they run.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &Hook)> {
+        [("setup", &self.setup), ("prepare", &self.prepare), ("conclude", &self.conclude), ("cleanup", &self.cleanup)]
+            .into_iter()
+            .filter_map(|(name, hook)| Some((name, hook.as_ref()?)))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all().next().is_none()
+    }
+}
+
 /// A program on a host: its argv, or a map that says more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hook {
     /// The program and its arguments; no shell.
     pub run: Vec<String>,
-    /// The host it runs on; left out: this one.
+    /// The host it runs on: a network namespace of this machine; left out: this process's own.
     pub on: Option<String>,
     /// How long it may take: 30 s unless said.
     pub timeout: Option<Time>,
@@ -55,7 +74,7 @@ pub struct Hook {
 struct HookDetail {
     /// The program and its arguments; no shell.
     run: Vec<Word>,
-    /// The host it runs on; left out: this one.
+    /// The host it runs on: a network namespace of this machine; left out: this process's own.
     #[serde(default)]
     on: Option<String>,
     /// How long it may take: 30 s unless said.

@@ -3,11 +3,13 @@
 //! - [`identity`]: the cells that say what ran and where, the same in every row of a case
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
+//! - [`printed`]: what a program printed
 //! - [`summary`]: what the iterations of a case say together
 //! - [`total`]: what the members of a group did together
 
 pub mod identity;
 pub mod latency;
+pub mod printed;
 pub mod summary;
 pub mod total;
 pub mod window;

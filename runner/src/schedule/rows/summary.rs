@@ -66,6 +66,10 @@ impl Summary {
                 // Calls are counts too.
                 None if column.group == "volume" => *sum,
                 None if column.ty == ColumnType::Number => mean,
+                // What another program printed came without a histogram: of one iteration it stands as it is, and of several
+                // the mean of means.
+                Some(Kind::Distribution) if self.latencies.is_none() && self.count == 1 => *sum,
+                Some(Kind::Distribution) if self.latencies.is_none() && column.name == "latency_mean_us" => mean,
                 // Percentiles are not averaged, and the busiest CPU's number is not something to add up.
                 Some(Kind::Distribution) | None => None,
             };

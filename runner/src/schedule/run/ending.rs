@@ -33,7 +33,8 @@ impl Run<'_> {
             for (m, member) in step.members.iter().enumerate() {
                 let mut row = blank(member, "summary", status, &fault.message);
                 row.iterations = Some(0);
-                rows.push((m, *rows::ways(member.spec.direction).last().unwrap_or(&Way::Forward), row));
+                let ways = member.spec().map_or(&[Way::Forward][..], |spec| rows::ways(spec.direction));
+                rows.push((m, *ways.last().unwrap_or(&Way::Forward), row));
             }
         }
         let written: Vec<Row> = rows.iter().map(|(_, _, row)| row.clone()).collect();

@@ -51,7 +51,10 @@ impl Run<'_> {
                 return Ok(());
             }
             self.progress.iteration(self.position(i));
-            let spoiled = match bench.measure(step, self.progress).map_err(Spoiled::from).and_then(|m| usable(step, m))
+            let spoiled = match bench
+                .measure(step, iteration, self.progress)
+                .map_err(Spoiled::from)
+                .and_then(|m| usable(step, m))
             {
                 Ok(measured) => {
                     self.take(i, iteration, &measured)?;
@@ -106,7 +109,8 @@ impl Run<'_> {
             let mut identity = member.identity.clone();
             identity.iteration = Some(iteration.into());
             identity.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
-            let made = rows::of_iteration(&identity, &member.spec, &reports.near, &reports.far);
+            let Some(spec) = member.spec() else { continue };
+            let made = rows::of_iteration(&identity, spec, &reports.near, &reports.far);
             for row in made.rows {
                 if let Some(stream) = row.stream {
                     done.streams.push((m, stream, row.clone()));
@@ -116,6 +120,12 @@ impl Run<'_> {
                 }
             }
             done.measured.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
+        }
+        if let (Some(printed), Some(member)) = (&measured.printed, step.members.first()) {
+            let identity = Row { iteration: Some(iteration.into()), ..member.identity.clone() };
+            let made = rows::printed::of_iteration(&identity, &printed.lines);
+            written.extend(made.rows);
+            done.measured.extend(made.measured);
         }
         if let Some(row) = self.total(step, iteration, measured, &done.measured) {
             written.push(row.clone());
@@ -157,7 +167,7 @@ impl Run<'_> {
             .iter()
             .zip(&measured.members)
             .enumerate()
-            .filter_map(|(m, (member, reports))| Some(Part { spec: &member.spec, reports, row: of(m)? }))
+            .filter_map(|(m, (member, reports))| Some(Part { spec: member.spec()?, reports, row: of(m)? }))
             .collect();
         let identity = Row { iteration: Some(iteration.into()), ..group_identity(step, measured) };
         match total::row(&identity, &parts, group.own_windows) {
@@ -253,7 +263,7 @@ fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
 fn own_policy(step: &Step, member: usize) -> Policy {
     match step.members.get(member) {
         Some(one) if step.group.is_some() => {
-            Policy { margin: None, metrics: vec![measures::headline(&one.spec)], ..step.policy.clone() }
+            Policy { margin: None, metrics: measures::of_job(&one.job).into_iter().collect(), ..step.policy.clone() }
         }
         _ => step.policy.clone(),
     }

@@ -1,0 +1,128 @@
+//! `workload: command`: one iteration is one run of a program, and its result is what it prints.
+
+use netcore::{
+    control::stop::Urgency,
+    measure::cpu::{CpuReader, CpuSnapshot},
+    report::CpuUse,
+};
+use schemas::columns::Row;
+use serde::Serialize;
+
+use super::{
+    Surroundings,
+    child::{self, Failure, Program, Said},
+    reading::Reading,
+    shown,
+};
+use crate::{
+    plan::{case::Endpoint, model::Command},
+    schedule::{
+        rows::{printed, window::timestamp},
+        run::{Fault, Measured},
+        step::Step,
+    },
+};
+
+/// Bytes of output that are read: results are small, and a program that prints for ever must not take the memory.
+const OUTPUT_BOUND: usize = 64 << 20;
+
+/// What a program printed, and what it cost.
+#[derive(Clone, Debug)]
+pub struct Printed {
+    /// The results that were read in its output.
+    pub lines: Vec<Row>,
+    /// For `run.json`.
+    pub facts: ProgramFacts,
+}
+
+/// One run of a program in `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramFacts {
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// From its start to its end, seconds.
+    pub elapsed_s: f64,
+    /// CPU time in user mode of it and of the processes that it waited for, seconds.
+    pub cpu_user_s: f64,
+    /// The same in the kernel.
+    pub cpu_system_s: f64,
+    /// What it complained of, the first lines.
+    pub complaints: Option<String>,
+}
+
+/// Runs it once.
+pub fn measure(step: &Step, command: &Command, iteration: u32, surroundings: &Surroundings) -> Result<Measured, Fault> {
+    let fault = |message: String| Fault { timeout: false, message };
+    let reading = Reading::of(command).map_err(|wrong| fault(format!("{}: {}", wrong.message, wrong.help)))?;
+    let argv: Vec<String> = command.run.iter().map(|word| word.0.clone()).collect();
+    let environment = surroundings.environment(step, Some(iteration));
+    let from = step.members.first().map(|m| &m.from);
+    let program = Program {
+        argv: &argv,
+        environment: &environment,
+        netns: match from {
+            Some(Endpoint::Host(name)) => surroundings.netns(Some(name)),
+            _ => None,
+        },
+        limit: step.grace,
+        keep: OUTPUT_BOUND,
+        whole: true,
+        ends_all: true,
+        heeds: Urgency::None,
+    };
+    let before = cpu_now();
+    let ran = child::run(&program, &surroundings.stop)
+        .map_err(|failure: Failure| Fault { timeout: failure.is_timeout(), message: failure.to_string() })?;
+    let cpu = cpu_now().zip(before).and_then(|(after, before)| after.since(&before, false));
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let mut lines =
+        reading.rows(&text).map_err(|why| fault(format!("`{}`: {why}{}", shown(&argv), Said::of(&ran.stdout, &[]))))?;
+    if step.policy.margin.is_some() {
+        let results = lines.iter().filter(|row| printed::is_measured(row)).count();
+        let ways: std::collections::BTreeSet<_> = lines.iter().map(printed::way).collect();
+        if results > ways.len() {
+            return Err(fault(format!(
+                "`{}` printed {results} results, and a margin is about one: set iterations to a plain count",
+                shown(&argv)
+            )));
+        }
+    }
+    let now = timestamp(jiff::Timestamp::now().as_nanosecond().try_into().unwrap_or(i64::MAX));
+    for row in &mut lines {
+        row.time = row.time.take().or_else(|| now.clone());
+        if printed::is_measured(row) {
+            row.elapsed_s = row.elapsed_s.or(Some(ran.elapsed.as_secs_f64()));
+            if let Some(cpu) = cpu.as_ref().filter(|_| row.local_cpu_ratio.is_none()) {
+                fill_cpu(row, cpu);
+            }
+        }
+    }
+    let complaints = Said::of(&[], &ran.stderr);
+    let facts = ProgramFacts {
+        run: argv,
+        elapsed_s: ran.elapsed.as_secs_f64(),
+        cpu_user_s: ran.user.as_secs_f64(),
+        cpu_system_s: ran.system.as_secs_f64(),
+        complaints: (complaints != Said::default()).then(|| complaints.to_string().trim_start_matches(": ").to_owned()),
+    };
+    Ok(Measured { members: Vec::new(), start_skew: None, printed: Some(Printed { lines, facts }) })
+}
+
+fn cpu_now() -> Option<CpuSnapshot> {
+    let mut snapshot = CpuSnapshot::default();
+    CpuReader::open().ok()?.read(&mut snapshot).ok()?;
+    Some(snapshot)
+}
+
+/// The whole machine's, between the program's start and its end, as for every other workload.
+fn fill_cpu(row: &mut Row, cpu: &CpuUse) {
+    row.local_cpu_ratio = Some(cpu.busy);
+    row.local_cpu_user_ratio = Some(cpu.user);
+    row.local_cpu_system_ratio = Some(cpu.system);
+    row.local_cpu_iowait_ratio = Some(cpu.iowait);
+    row.local_cpu_irq_ratio = Some(cpu.irq);
+    row.local_cpu_softirq_ratio = Some(cpu.softirq);
+    row.local_cpu_steal_ratio = Some(cpu.steal);
+    row.local_cpu_peak_ratio = Some(cpu.peak);
+    row.local_cpu_peak_id = Some(cpu.peak_id.into());
+}

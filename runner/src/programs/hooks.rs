@@ -1,0 +1,189 @@
+//! `setup`, `prepare`, `conclude` and `cleanup`: programs around the measurement.
+//!
+//! A setup or prepare that fails fails the iteration: what would be measured is not what the plan describes. A conclude
+//! or cleanup that fails is a warning: the measurement is made. Cleanup is owed from the moment that setup was tried, and
+//! is paid whatever happens then, a signal included.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use netcore::control::stop::Urgency;
+
+use super::{
+    Surroundings,
+    child::{self, Failure, Program},
+    command, shown,
+};
+use crate::{
+    plan::{case::Job, model::Hook},
+    schedule::{
+        rows::printed,
+        run::{Bench, Fault, Measured},
+        step::Step,
+    },
+    sinks::progress::Progress,
+};
+
+/// How long a hook may take when the plan does not say.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Bytes of each output of a hook that the log keeps.
+const OUTPUT_BOUND: usize = 1 << 20;
+
+/// Measures commands itself and lets another bench measure the rest, with the hooks of each case around both.
+pub struct Programs<'a> {
+    inner: &'a mut dyn Bench,
+    surroundings: Surroundings,
+    /// Where the output of hooks is kept.
+    log: Option<PathBuf>,
+    /// Cases that owe a cleanup, and whether their setup succeeded.
+    owing: BTreeMap<String, (Step, bool)>,
+    /// How many results each command printed the last time.
+    lines: BTreeMap<String, usize>,
+}
+
+impl<'a> Programs<'a> {
+    /// Around `inner`. The log is begun anew unless the run goes on with an earlier one.
+    pub fn around(inner: &'a mut dyn Bench, surroundings: Surroundings, log: Option<&Path>, resumed: bool) -> Self {
+        if let Some(log) = log.filter(|log| !resumed && log.exists()) {
+            // Of an earlier run in the same place; what cannot be removed is added to.
+            let _ = std::fs::remove_file(log);
+        }
+        Self { inner, surroundings, log: log.map(Path::to_owned), owing: BTreeMap::new(), lines: BTreeMap::new() }
+    }
+
+    /// Cleans up after every case that was set up and has not heard of its end.
+    pub fn finish(mut self, progress: &mut Progress) {
+        for (_, (step, _)) in std::mem::take(&mut self.owing) {
+            self.clean_up(&step, progress);
+        }
+    }
+
+    fn set_up(&mut self, step: &Step, iteration: u32) -> Result<(), Fault> {
+        let hooks = &step.hooks;
+        if hooks.setup.is_none() && hooks.cleanup.is_none() {
+            return Ok(());
+        }
+        let key = key(step);
+        if self.owing.get(&key).is_some_and(|(_, done)| *done) {
+            return Ok(());
+        }
+        self.owing.insert(key.clone(), (step.clone(), false));
+        if let Some(hook) = &hooks.setup {
+            self.run("setup", hook, step, Some(iteration), Urgency::None)?;
+        }
+        self.owing.insert(key, (step.clone(), true));
+        Ok(())
+    }
+
+    fn clean_up(&mut self, step: &Step, progress: &Progress) {
+        if let Some(hook) = &step.hooks.cleanup
+            && let Err(fault) = self.run("cleanup", hook, step, None, Urgency::Now)
+        {
+            progress.warn(&format!("case {}: {}", step.name, fault.message));
+        }
+    }
+
+    /// Runs one; `heeds`: the urgency of the end of the run that does not end it yet.
+    fn run(&self, name: &str, hook: &Hook, step: &Step, iteration: Option<u32>, heeds: Urgency) -> Result<(), Fault> {
+        let mut environment = self.surroundings.environment(step, iteration);
+        environment.push(("PLUMB_HOOK", name.to_owned()));
+        let program = Program {
+            argv: &hook.run,
+            environment: &environment,
+            netns: self.surroundings.netns(hook.on.as_deref()),
+            limit: hook.timeout.map_or(LIMIT, |t| t.0),
+            keep: OUTPUT_BOUND,
+            whole: false,
+            ends_all: false,
+            heeds,
+        };
+        let ran = child::run(&program, &self.surroundings.stop);
+        let logged = self.keep(name, hook, step, iteration, &ran);
+        match (ran, logged) {
+            (Err(failure), _) => {
+                Err(Fault { timeout: failure.is_timeout(), message: format!("hook {name}: {failure}") })
+            }
+            (Ok(_), Err(e)) => Err(Fault { timeout: false, message: format!("hook {name}: its log: {e}") }),
+            (Ok(_), Ok(())) => Ok(()),
+        }
+    }
+
+    /// Adds it to the log, whole.
+    fn keep(
+        &self,
+        name: &str,
+        hook: &Hook,
+        step: &Step,
+        iteration: Option<u32>,
+        ran: &Result<child::Ran, Failure>,
+    ) -> std::io::Result<()> {
+        let Some(path) = &self.log else { return Ok(()) };
+        let when = iteration.map_or_else(String::new, |n| format!(", iteration {n}"));
+        let mut text = format!("{:.6} {name} of {}{when}: {}\n", jiff::Timestamp::now(), step.name, shown(&hook.run));
+        match ran {
+            Ok(ran) => {
+                for output in [&ran.stdout, &ran.stderr] {
+                    for line in String::from_utf8_lossy(output).lines() {
+                        text.extend(["  ", line, "\n"]);
+                    }
+                }
+                text.extend(["  done after ", &format!("{:.3}", ran.elapsed.as_secs_f64()), " s\n"]);
+            }
+            Err(failure) => text.extend(["  ", &failure.to_string(), "\n"]),
+        }
+        File::options().create(true).append(true).open(path)?.write_all(text.as_bytes())
+    }
+
+    /// One iteration, without what is around it.
+    fn inside(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, Fault> {
+        let Some(Job::Command(command)) = step.members.first().map(|m| &m.job) else {
+            return self.inner.measure(step, iteration, progress);
+        };
+        let measured = command::measure(step, command, iteration, &self.surroundings)?;
+        let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| printed::is_measured(row)).count();
+        if let Some(before) = self.lines.insert(key(step), results).filter(|before| *before != results) {
+            return Err(Fault {
+                timeout: false,
+                message: format!(
+                    "it printed {results} results where it had printed {before}: which of them belong together is \
+                     anybody's guess"
+                ),
+            });
+        }
+        Ok(measured)
+    }
+}
+
+impl Bench for Programs<'_> {
+    fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, Fault> {
+        self.set_up(step, iteration)?;
+        if let Some(hook) = &step.hooks.prepare {
+            self.run("prepare", hook, step, Some(iteration), Urgency::None)?;
+        }
+        let measured = self.inside(step, iteration, progress);
+        if let Some(hook) = &step.hooks.conclude
+            && let Err(fault) = self.run("conclude", hook, step, Some(iteration), Urgency::Now)
+        {
+            progress.warn(&format!("case {}, iteration {iteration}: {}", step.name, fault.message));
+        }
+        measured
+    }
+
+    fn done(&mut self, step: &Step, progress: &mut Progress) {
+        if let Some((step, _)) = self.owing.remove(&key(step)) {
+            self.clean_up(&step, progress);
+        }
+        self.inner.done(step, progress);
+    }
+}
+
+/// What tells cases apart.
+fn key(step: &Step) -> String {
+    step.members.first().and_then(|m| m.identity.case_id.clone()).unwrap_or_else(|| step.name.clone())
+}

@@ -1,0 +1,289 @@
+//! From what a program printed to numbers: by an importer that knows the program, or by a regular expression whose named
+//! groups are metrics or columns of the results.
+
+use analyze::import::{Program, Sheet};
+use clap::ValueEnum;
+use regex::Regex;
+use schemas::{
+    columns::{self, ColumnType, Row},
+    metrics::{self, Metric},
+    units::{self, Unit},
+};
+
+use crate::plan::{diagnostics::suggest, model::Command};
+
+/// Columns that a program's output may fill, by the contract's groups; the others say who measured what and when.
+const GROUPS: [&str; 8] = ["what ran", "volume", "datagrams", "pacing", "latency", "cpu", "tcp", "place and time"];
+
+/// How an output is read.
+#[derive(Clone, Debug)]
+pub enum Reading {
+    /// By the importer of a known program.
+    Import(Program),
+    /// By an expression; each of its matches is a line of results.
+    Expression(Regex, Vec<Group>),
+}
+
+/// A named group of the expression.
+#[derive(Clone, Debug)]
+pub struct Group {
+    name: String,
+    column: &'static str,
+    /// The unit of the metric; a column that is no metric takes bare numbers.
+    unit: Option<Unit>,
+    /// The unit of a number that is printed without one.
+    printed: Option<String>,
+}
+
+impl Group {
+    /// The metric that it gives, where it is one.
+    #[must_use]
+    pub fn metric(&self) -> Option<&'static Metric> {
+        metrics::METRICS.iter().find(|m| m.column == self.column)
+    }
+}
+
+/// What is wrong with a `command`: the key below it, the sentence, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// `run`, `import`, `regex` or `units`.
+    pub key: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+fn wrong(key: &'static str, message: impl Into<String>, help: impl Into<String>) -> Wrong {
+    Wrong { key, message: message.into(), help: help.into() }
+}
+
+impl Reading {
+    /// How the plan says that the output is read.
+    pub fn of(command: &Command) -> Result<Self, Wrong> {
+        if command.run.first().is_none_or(|word| word.0.is_empty()) {
+            return Err(wrong("run", "a command without a program", "run: [program, argument, …]"));
+        }
+        match (&command.import, &command.regex) {
+            (Some(name), None) => {
+                if let Some(units) = &command.units
+                    && !units.is_empty()
+                {
+                    return Err(wrong("units", "an importer knows its program's units", "remove `units`"));
+                }
+                Program::from_str(name, false).map(Self::Import).map_err(|_| {
+                    let known: Vec<&str> = Program::value_variants().iter().map(|p| p.name()).collect();
+                    wrong("import", format!("there is no importer `{name}`"), suggest(name, &known))
+                })
+            }
+            (None, Some(expression)) => Self::expression(expression, command),
+            (Some(_), Some(_)) => Err(wrong("regex", "an output is read in one way", "keep `import`, or `regex`")),
+            (None, None) => Err(wrong(
+                "run",
+                "nothing says how its output is read",
+                "add import: iperf3, or regex: '(?<throughput>…)'",
+            )),
+        }
+    }
+
+    fn expression(expression: &str, command: &Command) -> Result<Self, Wrong> {
+        let regex = Regex::new(expression).map_err(|e| {
+            let text = e.to_string();
+            let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            wrong("regex", "this is no regular expression", last)
+        })?;
+        let none = std::collections::BTreeMap::new();
+        let units = command.units.as_ref().unwrap_or(&none);
+        let groups: Vec<Group> =
+            regex.capture_names().flatten().map(|name| group(name, units.get(name))).collect::<Result<_, _>>()?;
+        if groups.is_empty() {
+            return Err(wrong(
+                "regex",
+                "the expression has no named group",
+                "name what it finds after a metric: (?<throughput>[0-9.]+ Gbit/s), (?<transaction_rate>[0-9.]+)",
+            ));
+        }
+        if let Some(name) = units.keys().find(|name| !groups.iter().any(|g| g.name == **name)) {
+            return Err(wrong("units", format!("the expression has no group `{name}`"), "units are by named group"));
+        }
+        Ok(Self::Expression(regex, groups))
+    }
+
+    /// The named groups; an importer has none.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        match self {
+            Self::Import(_) => &[],
+            Self::Expression(_, groups) => groups,
+        }
+    }
+
+    /// Why the output can never hold that metric; `None`: it may.
+    #[must_use]
+    pub fn lacks(&self, metric: &Metric) -> Option<String> {
+        // These are measured around the program, whatever it prints.
+        let ours = metric.column == "elapsed_s" || metric.column.starts_with("local_cpu");
+        match self {
+            Self::Expression(_, groups) if !ours && !groups.iter().any(|g| g.column == metric.column) => {
+                Some(format!("the expression has no group for it: (?<{}>…)", metric.name))
+            }
+            _ => None,
+        }
+    }
+
+    /// The rows of an output, with what it says in them and nothing else.
+    pub fn rows(&self, text: &str) -> Result<Vec<Row>, String> {
+        match self {
+            Self::Import(program) => {
+                let mut sheet = Sheet::default();
+                sheet.read("its output", text, Some(*program)).map_err(|e| e.to_string())?;
+                Ok(sheet.finish())
+            }
+            Self::Expression(regex, groups) => {
+                let mut rows = Vec::new();
+                for found in regex.captures_iter(text) {
+                    let mut row = Row {
+                        record: Some("iteration".into()),
+                        phase: Some("measure".into()),
+                        status: Some("ok".into()),
+                        ..Row::default()
+                    };
+                    for group in groups {
+                        if let Some(cell) = found.name(&group.name) {
+                            row.set_number(group.column, Some(group.value(cell.as_str().trim())?));
+                        }
+                    }
+                    rows.push(row);
+                }
+                if rows.is_empty() {
+                    return Err(format!("nothing in its output matches `{regex}`"));
+                }
+                Ok(rows)
+            }
+        }
+    }
+}
+
+fn group(name: &str, printed: Option<&String>) -> Result<Group, Wrong> {
+    let metric = metrics::find(name).or_else(|| metrics::METRICS.iter().find(|m| m.column == name));
+    let column = metric.map_or(name, |m| m.column);
+    let known = columns::find(column).filter(|c| {
+        GROUPS.contains(&c.group)
+            && matches!(c.ty, ColumnType::Integer | ColumnType::Number)
+            && !["start_s", "start_skew_us"].contains(&c.name)
+    });
+    let Some(known) = known else {
+        let names: Vec<&str> = metrics::METRICS.iter().map(|m| m.name).collect();
+        let help = if columns::find(name).is_some() {
+            "what a program prints are numbers: name a metric".to_owned()
+        } else {
+            suggest(name, &names)
+        };
+        return Err(wrong("regex", format!("the group `{name}` is no metric"), help));
+    };
+    let group =
+        Group { name: name.to_owned(), column: known.name, unit: metric.map(|m| m.unit), printed: printed.cloned() };
+    if printed.is_some()
+        && let Err(reason) = group.value("1")
+    {
+        return Err(wrong("units", format!("`{}` is no unit of `{name}`", printed.map_or("", |u| u)), reason));
+    }
+    Ok(group)
+}
+
+impl Group {
+    /// What was found as a number of the column: with the unit that is printed beside it, with the one that the plan names,
+    /// or in the column's own.
+    fn value(&self, found: &str) -> Result<f64, String> {
+        let bare = found.parse::<f64>().ok().filter(|v| v.is_finite());
+        let text = match (bare, &self.printed) {
+            (Some(bare), None) => return Ok(bare),
+            (Some(_), Some(unit)) => format!("{found}{unit}"),
+            (None, _) => found.to_owned(),
+        };
+        let Some(unit) = self.unit else {
+            return Err(format!("`{text}` is no number for the column {}", self.column));
+        };
+        units::parse_for(unit, &text).map_err(|e| format!("the group `{}` found what it cannot hold: {e}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::model::Word;
+
+    fn command(import: Option<&str>, regex: Option<&str>, units: &[(&str, &str)]) -> Command {
+        Command {
+            run: vec![Word("it".into())],
+            import: import.map(str::to_owned),
+            regex: regex.map(str::to_owned),
+            units: Some(units.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()),
+        }
+    }
+
+    fn why(command: &Command) -> String {
+        let wrong = Reading::of(command).unwrap_err();
+        format!("{}: {} ({})", wrong.key, wrong.message, wrong.help)
+    }
+
+    #[test]
+    fn a_unit_is_printed_named_or_the_columns_own() {
+        let read = |regex, units: &[_], text| Reading::of(&command(None, Some(regex), units)).unwrap().rows(text);
+        let rows = read("total +(?<throughput>[0-9.]+ [A-Za-z/]+)", &[], "total  1.5 Gbit/s\n").unwrap();
+        assert_eq!(rows[0].throughput_bits_per_s, Some(1.5e9));
+        let npb = "Time in seconds = +(?<elapsed>[0-9.]+)(?s:.*)Mop/s total += +(?<transaction_rate>[0-9.]+)";
+        let text = " Time in seconds =                     0.45\n Mop/s total     =                  2214.25\n";
+        let rows = read(npb, &[("transaction_rate", "M/s")], text).unwrap();
+        assert_eq!((rows[0].elapsed_s, rows[0].transactions_per_s), (Some(0.45), Some(2_214_250_000.0)));
+        let rows = read("p99: (?<latency.p99>[0-9.]+)", &[("latency.p99", "ms")], "p99: 2.5").unwrap();
+        assert_eq!(rows[0].latency_p99_us, Some(2500.0));
+    }
+
+    #[test]
+    fn each_match_is_a_line_of_results() {
+        let regex = "(?m)^ *(?<message_size>[0-9]+) +(?<latency.mean>[0-9.]+)$";
+        let rows = Reading::of(&command(None, Some(regex), &[])).unwrap().rows("1 7.5\n64 8\nend\n").unwrap();
+        let seen: Vec<_> = rows.iter().map(|r| (r.message_bytes, r.latency_mean_us)).collect();
+        assert_eq!(seen, [(Some(1), Some(7.5)), (Some(64), Some(8.0))]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let no =
+            |regex, units: &[_], text| Reading::of(&command(None, Some(regex), units)).unwrap().rows(text).unwrap_err();
+        assert_eq!(
+            no("rate (?<throughput>.*)", &[], "nothing"),
+            "nothing in its output matches `rate (?<throughput>.*)`"
+        );
+        let text = no("rate (?<throughput>.*)", &[], "rate 10Mbps");
+        assert!(text.contains("`throughput`") && text.contains("bits or bytes"), "{text}");
+    }
+
+    #[test]
+    fn a_mistake_is_said_before_anything_runs() {
+        for (command, words) in [
+            (command(None, Some("("), &[]), "regex: this is no regular expression (unclosed group)"),
+            (command(None, Some("[0-9]+"), &[]), "regex: the expression has no named group"),
+            (
+                command(None, Some("(?<throughptu>.)"), &[]),
+                "regex: the group `throughptu` is no metric (did you mean `throughput`?)",
+            ),
+            (command(None, Some("(?<run_id>.)"), &[]), "what a program prints are numbers"),
+            (
+                command(None, Some("(?<throughput>.)"), &[("throughput", "k/s")]),
+                "units: `k/s` is no unit of `throughput`",
+            ),
+            (
+                command(None, Some("(?<throughput>.)"), &[("latency", "us")]),
+                "units: the expression has no group `latency`",
+            ),
+            (command(Some("iperf"), None, &[]), "import: there is no importer `iperf` (did you mean `iperf3`?)"),
+            (command(Some("iperf3"), Some("x"), &[]), "regex: an output is read in one way"),
+            (command(None, None, &[]), "run: nothing says how its output is read"),
+        ] {
+            let said = why(&command);
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What the command line has not allowed: said at its place before anything runs.
+
+use crate::{
+    plan::{
+        Plan,
+        case::Job,
+        diagnostics::{Diagnostic, Diagnostics},
+    },
+    schedule::support::Places,
+};
+
+/// Which of a plan's programs may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Programs that measure.
+    pub commands: bool,
+    /// Programs around a measurement.
+    pub hooks: bool,
+}
+
+/// Refuses what is not allowed, each once per test.
+#[must_use]
+pub fn check(plan: &Plan, allowed: Allowed) -> Diagnostics {
+    let mut out = Diagnostics::new(plan.sources.clone());
+    let places = Places::of_plan(plan);
+    let mut last = None;
+    for case in plan.cases.iter().filter(|case| case.skip.is_none()) {
+        // The cases of a test all have the same.
+        if last == Some(&case.test) {
+            continue;
+        }
+        last = Some(&case.test);
+        let mut refuse = |key: &str, message: &str, flag: &str| {
+            let span = places.of(&case.test, key).unwrap_or(case.span);
+            let help = format!("look at what it runs; {flag} then allows it");
+            out.push(Diagnostic::error(span, message.to_owned()).help(help));
+        };
+        if !allowed.commands && case.members.iter().any(|m| matches!(m.job, Job::Command(_))) {
+            refuse("command", "this plan runs a program of its author's choice", "--allow-commands");
+        }
+        if !allowed.hooks && !case.hooks.is_empty() {
+            refuse("hooks", "this plan runs programs around its measurements", "--allow-hooks");
+        }
+    }
+    out
+}
