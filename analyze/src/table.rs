@@ -14,6 +14,7 @@ mod blocks;
 pub mod output;
 mod parallel;
 pub mod select;
+mod starts;
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -24,6 +25,7 @@ pub use blocks::RECORD_LIMIT;
 pub(crate) use blocks::{Block, Blocks};
 pub use output::{OutputArgs, write_whole};
 pub use select::{Picker, RecordKind, Rows, Selection};
+use starts::Starts;
 
 use crate::error::{Error, Place};
 
@@ -104,6 +106,8 @@ pub(crate) struct Shape {
     map: Vec<Option<u32>>,
     /// Whether its columns are the table's, in the same order.
     identical: bool,
+    /// How many of its columns, from the first on, are looked at.
+    wanted: usize,
 }
 
 impl Source {
@@ -137,7 +141,7 @@ impl Source {
         }
         let header_line = text.trim_end_matches(['\n', '\r']).to_owned();
         let width = names.len();
-        let shape = Shape { name: name.clone(), header_line, width, map: Vec::new(), identical: false };
+        let shape = Shape { name: name.clone(), header_line, width, map: Vec::new(), identical: false, wanted: width };
         Ok((Self { blocks, shape }, names))
     }
 }
@@ -236,6 +240,16 @@ impl Table {
         }
     }
 
+    /// Says that no other columns than these will be looked at: of the cells that stand after the last of them in a line
+    /// only the number is checked. Finding each of a hundred mostly empty cells is half of the work of reading a row.
+    pub(crate) fn look_only_at(&mut self, columns: impl Iterator<Item = usize>) {
+        let columns: Vec<usize> = columns.collect();
+        for Source { shape, .. } in &mut self.sources {
+            let last = columns.iter().filter_map(|column| shape.map[*column]).max();
+            shape.wanted = last.map_or(0, |last| last as usize + 1);
+        }
+    }
+
     /// The next row, or `None` after the last one of the last input.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, Error> {
         loop {
@@ -270,9 +284,9 @@ pub(crate) struct BlockRows {
     record: csv::StringRecord,
     start: usize,
     end: usize,
-    /// Where each cell of a block without quotes starts, and one past the last one's end and its separator.
-    starts: Vec<u32>,
-    /// How many cells there were, which may be more than `starts` has room for.
+    /// Where each wanted cell of a block without quotes starts, and one past the last one's end and its separator.
+    starts: Starts,
+    /// How many cells there were, wanted or not.
     cells: usize,
 }
 
@@ -294,7 +308,7 @@ impl BlockRows {
             record: csv::StringRecord::new(),
             start: 0,
             end: 0,
-            starts: Vec::new(),
+            starts: Starts::default(),
             cells: 0,
         }
     }
@@ -302,7 +316,7 @@ impl BlockRows {
     /// Moves to the next row; `false` after the last.
     pub(crate) fn advance(&mut self, shape: &Shape) -> Result<bool, Error> {
         let found = match &mut self.quoted {
-            None => self.advance_plain(shape.width),
+            None => self.advance_plain(shape.wanted),
             Some(reader) => {
                 let found = reader.read_record(&mut self.record).map_err(|e| Error::Data {
                     place: Place { file: shape.name.to_string(), line: self.line, column: None },
@@ -341,7 +355,7 @@ impl BlockRows {
         Ok(true)
     }
 
-    fn advance_plain(&mut self, width: usize) -> bool {
+    fn advance_plain(&mut self, wanted: usize) -> bool {
         let text = self.block.text.as_bytes();
         loop {
             if self.at >= text.len() {
@@ -360,54 +374,17 @@ impl BlockRows {
                 break;
             }
         }
-        self.starts.resize(width + 1, 0);
-        self.cells = split(&text[..self.end], self.start, &mut self.starts);
+        self.cells = self.starts.find(&text[..self.end], self.start, wanted);
         true
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.block.text
     }
 
     pub(crate) fn row<'a>(&'a self, shape: &'a Shape, header: &'a Header) -> Row<'a> {
         Row { block: self, shape, header }
     }
-}
-
-/// Finds the cells of a line without quotes: fills `starts`, which has room for one more than there should be, with where
-/// each one starts, and one past the line's end. Returns how many there are, also where that is more than fit.
-///
-/// Most cells of the contract's hundred columns are empty or short, so commas are too dense for a search that starts anew
-/// after each. Eight bytes are looked at together: x has a zero byte where there is a comma, and the sum below sets a
-/// byte's top bit exactly where it is not zero (Hacker's Delight, 6-1).
-fn split(text: &[u8], start: usize, starts: &mut [u32]) -> usize {
-    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    const COMMAS: u64 = 0x2c2c_2c2c_2c2c_2c2c;
-    let mut found = 0;
-    let mut push = |at: usize| {
-        if let Some(slot) = starts.get_mut(found) {
-            // Blocks are far below 4 GiB (RECORD_LIMIT).
-            #[expect(clippy::cast_possible_truncation, reason = "offsets are below 2^32")]
-            let at = at as u32;
-            *slot = at;
-        }
-        found += 1;
-    };
-    push(start);
-    let mut at = start;
-    let (words, rest) = text[start..].as_chunks::<8>();
-    for word in words {
-        let x = u64::from_le_bytes(*word) ^ COMMAS;
-        let mut commas = !(((x & LOW) + LOW) | x | LOW);
-        while commas != 0 {
-            push(at + (commas.trailing_zeros() / 8) as usize + 1);
-            commas &= commas - 1;
-        }
-        at += 8;
-    }
-    for (i, byte) in rest.iter().enumerate() {
-        if *byte == b',' {
-            push(at + i + 1);
-        }
-    }
-    push(text.len() + 1);
-    found - 1
 }
 
 /// One row. Cells are addressed by the index that [`Header::find`] or [`Table::require`] gave.
@@ -421,25 +398,25 @@ pub struct Row<'a> {
 impl<'a> Row<'a> {
     /// The text of a cell; empty where it is undefined or this input lacks the column.
     #[must_use]
+    #[inline]
     pub fn get(&self, column: usize) -> &'a str {
         let Some(own) = self.shape.map[column] else { return "" };
         if self.block.quoted.is_some() {
             self.block.record.get(own as usize).unwrap_or_default()
         } else {
-            let (start, next) = (self.block.starts[own as usize], self.block.starts[own as usize + 1]);
-            &self.block.block.text[start as usize..next as usize - 1]
+            &self.block.block.text[self.block.starts.cells(own as usize, own as usize)]
         }
     }
 
     /// The text of consecutive columns as it stands in the line, separators included. `None` where cells are quoted or
     /// the input has other columns than the table: then they have to be looked at one by one.
     #[must_use]
+    #[inline]
     pub(crate) fn run(&self, first: usize, last: usize) -> Option<&'a str> {
         if self.block.quoted.is_some() || !self.shape.identical {
             return None;
         }
-        let (start, next) = (self.block.starts[first], self.block.starts[last + 1]);
-        Some(&self.block.block.text[start as usize..next as usize - 1])
+        Some(&self.block.block.text[self.block.starts.cells(first, last)])
     }
 
     /// All cells in the order of the table's header.

@@ -79,6 +79,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 
 fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(RecordKind, Groups), Error> {
     let new = Picker::new(&args.selection, table)?;
+    table.look_only_at(new.columns().chain(plan.columns.looked_at()));
     let mut picker = new.clone();
     let mut kept: Preferred<Groups> = Preferred::default();
     table.fold(
@@ -141,7 +142,7 @@ impl Plan {
         } else {
             None
         };
-        let watched = watched(header)
+        let watched = watched(header, &metrics)
             .filter(|c| !group.contains(c) && !metrics.contains(c) && !args.ignore.contains(&header.names()[*c]))
             .collect::<Vec<_>>();
         let runs = group::runs(&watched);
@@ -231,17 +232,18 @@ impl Plan {
 }
 
 /// The columns that describe what ran: rows that differ in one of them measure different things. What the kernel reports
-/// at the end (buffers, MSS) is a result although it stands among them.
-fn watched(header: &Header) -> impl Iterator<Item = usize> + '_ {
-    let watched = |name: &str| {
-        if name.starts_with(AXIS_PREFIX)
-            || matches!(name, "member" | "from" | "to" | "direction" | "latency_kind" | "service_demand_unit")
-        {
-            return true;
-        }
-        columns::find(name).is_some_and(|c| c.group == "what ran")
-            && !name.ends_with("_buffer_bytes")
-            && name != "mss_bytes"
+/// at the end (buffers, MSS) is a result although it stands among them; what a latency or a demand counts matters where
+/// one is condensed.
+fn watched<'a>(header: &'a Header, metrics: &[usize]) -> impl Iterator<Item = usize> + 'a {
+    let condensed = |part: &str| metrics.iter().any(|c| header.names()[*c].contains(part));
+    let (latency, demand) = (condensed("latency"), condensed("service_demand"));
+    let watched = move |name: &str| match name {
+        "member" | "from" | "to" | "direction" => true,
+        "latency_kind" => latency,
+        "service_demand_unit" => demand,
+        _ if name.starts_with(AXIS_PREFIX) => true,
+        _ if name.ends_with("_buffer_bytes") || name == "mss_bytes" => false,
+        _ => columns::find(name).is_some_and(|c| c.group == "what ran"),
     };
     header.names().iter().enumerate().filter(move |(_, name)| watched(name)).map(|(i, _)| i)
 }

@@ -23,6 +23,8 @@ use instances::Group;
 /// gap are left out of mean, min and max, and said so. Instances of one run share the clock of start_s (0 is the measure
 /// phase's start), others the wall clock of time. --stairs gives every stretch with a constant number of instances, for
 /// loads that grow step by step, and marks the one with the highest mean; --cells gives the sums themselves as interval rows.
+///
+/// Needs memory for the times and rates of the intervals that count, about 50 bytes each.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// One window per value of these columns; none: all rows together [default: case and iteration]

@@ -21,17 +21,21 @@ impl Table {
         let header = &self.header;
         for source in &mut self.sources {
             let shape = &source.shape;
-            let work = |block: Block| -> Result<P, Error> {
+            let work = |block: Block| -> Result<(P, String), Error> {
                 let mut rows = BlockRows::new(block);
                 let mut part = part();
                 while rows.advance(shape)? {
                     add(&mut part, &rows.row(shape, header))?;
                 }
-                Ok(part)
+                Ok((part, rows.into_text()))
+            };
+            let mut merge = |done: (P, String), blocks: &mut Blocks| {
+                blocks.recycle(done.1);
+                merge(done.0)
             };
             // The first block alone: a small file is done before threads would have started.
             if let Some(block) = source.blocks.next(BLOCK)? {
-                merge(work(block)?)?;
+                merge(work(block)?, &mut source.blocks)?;
             }
             let size = 2 * rayon::current_num_threads();
             let mut batch = read(&mut source.blocks, size);
@@ -41,7 +45,7 @@ impl Table {
                     || read(&mut source.blocks, size),
                 );
                 for part in parts {
-                    merge(part?)?;
+                    merge(part?, &mut source.blocks)?;
                 }
                 batch = next;
             }

@@ -194,6 +194,12 @@ impl Picker {
         })
     }
 
+    /// The columns it looks at.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
+        let conditions = self.conditions.iter().map(|c| c.column);
+        self.phase.iter().map(|(column, _)| *column).chain(self.record).chain(self.status).chain(conditions)
+    }
+
     /// Whether the row counts, and as what; `None` where it does not.
     pub fn pick(&mut self, row: &Row<'_>) -> Result<Option<RecordKind>, Error> {
         let kind = match self.record {

@@ -45,6 +45,14 @@ pub struct Columns {
     pub runs: Vec<(usize, usize)>,
 }
 
+impl Columns {
+    /// All of them.
+    pub fn looked_at(&self) -> impl Iterator<Item = usize> {
+        let histogram = self.histogram.iter().map(|(column, _)| *column);
+        self.group.iter().chain(&self.metrics).chain(&self.watched).copied().chain(histogram)
+    }
+}
+
 /// Consecutive numbers as first and last.
 pub fn runs(columns: &[usize]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();

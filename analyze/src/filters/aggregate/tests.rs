@@ -106,3 +106,13 @@ fn the_first_error_of_the_input_wins() {
     let error = aggregate(&file(&text), &["-m", "throughput"]).unwrap_err().to_string();
     assert!(error.ends_with(":600002, column `throughput_bits_per_s`: `x` is not a number"), "{error}");
 }
+
+#[test]
+fn cells_that_nobody_looks_at_are_still_counted() {
+    for (last, said) in [("a,1", "the row has 2 cells, the header 4"), ("a,1,,,", "the row has 5 cells, the header 4")]
+    {
+        let text = format!("case,throughput_bits_per_s,plan,error\na,1,p,\n{last}\n");
+        let error = aggregate(&file(&text), &["-m", "throughput"]).unwrap_err().to_string();
+        assert!(error.ends_with(&format!(":3: {said}")), "{error}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Interval rows, sorted into groups and instances.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::grid::Piece;
 use crate::error::Error;
@@ -49,7 +50,82 @@ struct Raw {
 /// Instances and their intervals, in the order of their first rows.
 type Instances = Vec<(Identity, Vec<Raw>)>;
 
+/// One instance as it is read.
+#[derive(Debug)]
+struct Instance {
+    /// The cells of its group.
+    key: Vec<String>,
+    identity: Identity,
+    /// Everything that tells it from others, in one piece.
+    joined: Arc<str>,
+    pieces: Vec<Raw>,
+}
+
+/// What a part of the input has, in the order of first rows.
+#[derive(Debug, Default)]
+struct Part {
+    instances: Vec<Instance>,
+    index: HashMap<Arc<str>, usize>,
+    /// The instance of the last row: the next one is mostly its too.
+    last: usize,
+    joined: String,
+}
+
+impl Part {
+    fn add(&mut self, row: &Row<'_>, columns: &Columns) -> Result<(), Error> {
+        let Some(raw) = columns.raw(row)? else { return Ok(()) };
+        self.joined.clear();
+        self.joined.push_str(row.file());
+        for column in columns.told_apart_by() {
+            // A unit separator cannot be confused with what people name things.
+            self.joined.push('\u{1f}');
+            self.joined.push_str(row.get(column));
+        }
+        if self.instances.get(self.last).is_none_or(|i| *i.joined != *self.joined) {
+            self.last = self.index.get(self.joined.as_str()).copied().unwrap_or(self.instances.len());
+        }
+        if self.last == self.instances.len() {
+            let key = columns.keys.iter().map(|c| row.get(*c).to_owned()).collect();
+            let joined = Arc::from(self.joined.as_str());
+            self.push(Instance { key, identity: columns.identity(row), joined, pieces: Vec::new() });
+        }
+        self.instances[self.last].pieces.push(raw);
+        Ok(())
+    }
+
+    fn push(&mut self, instance: Instance) {
+        self.index.insert(instance.joined.clone(), self.instances.len());
+        self.instances.push(instance);
+    }
+
+    /// Adds a later part.
+    fn merge(&mut self, later: Self) {
+        for instance in later.instances {
+            match self.index.get(&instance.joined) {
+                Some(i) => self.instances[*i].pieces.extend(instance.pieces),
+                None => self.push(instance),
+            }
+        }
+    }
+
+    /// The groups, in the order of their first instances.
+    fn groups(self) -> Vec<(Vec<String>, Instances)> {
+        let mut index: HashMap<Vec<String>, usize> = HashMap::new();
+        let mut groups: Vec<(Vec<String>, Instances)> = Vec::new();
+        for instance in self.instances {
+            let g = *index.entry(instance.key).or_insert_with_key(|key| {
+                groups.push((key.clone(), Vec::new()));
+                groups.len() - 1
+            });
+            groups[g].1.push((instance.identity, instance.pieces));
+        }
+        groups
+    }
+}
+
 struct Columns {
+    /// What the rows are grouped by.
+    keys: Vec<usize>,
     measurement: [Option<usize>; 3],
     member: Option<usize>,
     direction: Option<usize>,
@@ -61,9 +137,10 @@ struct Columns {
 }
 
 impl Columns {
-    fn find(table: &Table, metric: usize) -> Result<Self, Error> {
+    fn find(table: &Table, group: &[String], metric: usize) -> Result<Self, Error> {
         let find = |name: &str| table.header().find(name);
         Ok(Self {
+            keys: group.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?,
             measurement: [find("run_id"), find("case_id"), find("iteration")],
             member: find("member"),
             direction: find("direction"),
@@ -73,6 +150,15 @@ impl Columns {
             time: find("time"),
             metric,
         })
+    }
+
+    fn told_apart_by(&self) -> impl Iterator<Item = usize> {
+        let identity = self.measurement.iter().chain([&self.member, &self.direction, &self.stream]).flatten();
+        self.keys.iter().chain(identity).copied()
+    }
+
+    fn looked_at(&self) -> impl Iterator<Item = usize> {
+        self.told_apart_by().chain([self.elapsed, self.metric]).chain(self.start).chain(self.time)
     }
 
     fn identity(&self, row: &Row<'_>) -> Identity {
@@ -113,33 +199,22 @@ pub fn read(
     phase: &str,
     clock: Clock,
 ) -> Result<Vec<Group>, Error> {
-    let keys = group.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>()?;
-    let columns = Columns::find(table, metric)?;
+    let columns = Columns::find(table, group, metric)?;
     let selection = Selection { phase: phase.to_owned(), record: Some("interval".to_owned()), ..Selection::default() };
-    let mut picker = Picker::new(&selection, table)?;
-    let mut index: HashMap<Vec<String>, usize> = HashMap::new();
-    let mut groups: Vec<(Vec<String>, Instances)> = Vec::new();
-    let mut key = Vec::new();
-    while let Some(row) = table.next_row()? {
-        if picker.pick(&row)?.is_none() {
-            continue;
-        }
-        let Some(raw) = columns.raw(&row)? else { continue };
-        key.clear();
-        key.extend(keys.iter().map(|c| row.get(*c).to_owned()));
-        let g = index.get(&key).copied().unwrap_or_else(|| {
-            index.insert(key.clone(), groups.len());
-            groups.push((key.clone(), Vec::new()));
-            groups.len() - 1
-        });
-        let identity = columns.identity(&row);
-        let instances = &mut groups[g].1;
-        // Rows of an instance mostly follow each other: look from the end.
-        match instances.iter_mut().rev().find(|(i, _)| *i == identity) {
-            Some((_, pieces)) => pieces.push(raw),
-            None => instances.push((identity, vec![raw])),
-        }
-    }
+    let new = Picker::new(&selection, table)?;
+    table.look_only_at(new.columns().chain(columns.looked_at()));
+    let mut picker = new.clone();
+    let mut all = Part::default();
+    table.fold(
+        || (new.clone(), Part::default()),
+        |(picker, part), row| if picker.pick(row)?.is_some() { part.add(row, &columns) } else { Ok(()) },
+        |(part_picker, part)| {
+            picker.merge(&part_picker);
+            all.merge(part);
+            Ok(())
+        },
+    )?;
+    let groups = all.groups();
     if let Some(note) = picker.note() {
         crate::warn(&note);
     }
