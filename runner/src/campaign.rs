@@ -13,6 +13,7 @@ use schemas::columns::Row;
 
 use crate::{
     cli::check::estimate,
+    confirm::Confirm,
     error::{Error, Exit},
     gate::{Expectations, Verdicts},
     hosts::Hosts,
@@ -20,7 +21,7 @@ use crate::{
     programs::{Surroundings, hooks::Programs},
     schedule::{
         from_plan,
-        history::{self, History},
+        history::{self, Taken},
         run::{self, Finished, Measured, RowSink, Settings},
         step::Step,
     },
@@ -91,9 +92,9 @@ pub fn run(
     let files =
         Files::of(plans, options.output.as_deref(), options.junit.as_deref(), options.resume.as_deref(), &run_id)?;
     files.keep_plans(plans)?;
-    let history = match (&earlier, &files.results, plans.first()) {
+    let taken = match (&earlier, &files.results, plans.first()) {
         (Some(_), Some(results), Some(plan)) => take_up(results, &files, plan, &run_id, &axis_paths)?,
-        _ => History::new(),
+        _ => Taken::default(),
     };
     let table = |path: &PathBuf| match &earlier {
         Some(_) if path.exists() => CsvSink::append(path, &axis_paths),
@@ -138,7 +139,7 @@ pub fn run(
     let shared = Shared {
         run_id,
         seed,
-        history,
+        taken,
         axis_paths,
         options,
         interrupts,
@@ -216,17 +217,17 @@ impl Earlier {
 }
 
 /// Reads the tables of an interrupted run back and cuts off what was not finished.
-fn take_up(results: &Path, files: &Files, plan: &Plan, run_id: &str, axis_paths: &[String]) -> Result<History, Error> {
+fn take_up(results: &Path, files: &Files, plan: &Plan, run_id: &str, axis_paths: &[String]) -> Result<Taken, Error> {
     // It may have ended before it had written so much as the header.
     if !fs::read(results).is_ok_and(|bytes| bytes.contains(&b'\n')) {
         let _ = fs::remove_file(results);
-        return Ok(History::new());
+        return Ok(Taken::default());
     }
-    let (history, finished) = history::take_up(results, &from_plan::steps(plan, run_id, axis_paths))?;
+    let taken = history::take_up(results, &from_plan::steps(plan, run_id, axis_paths))?;
     for table in [&files.intervals, &files.counters].into_iter().flatten() {
-        history::cut(table, &finished)?;
+        history::cut(table, &taken.finished)?;
     }
-    Ok(history)
+    Ok(taken)
 }
 
 /// Writes what is made from the results when all is measured.
@@ -271,7 +272,7 @@ struct Shared<'a> {
     /// For the order of plans that name no seed. Part of the record, or the order could not be had again.
     seed: u64,
     /// What an interrupted run had finished; empty for a new one.
-    history: History,
+    taken: Taken,
     axis_paths: Vec<String>,
     options: &'a Options,
     interrupts: &'a Interrupts,
@@ -311,12 +312,30 @@ fn one(
     let surroundings = Surroundings::of(plan, shared.run_dir.as_deref(), stop);
     let log = shared.hooks_log.as_deref();
     let mut bench = Programs::around(&mut hosts, surroundings, log, options.resume.is_some());
-    let finished = run::run(&steps, settings, &shared.history, &mut bench, sinks, progress, stop);
-    // Also where the run came to nothing: what was set up is taken down.
-    bench.finish(progress);
-    let finished = finished?;
+    let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, stop);
+    let finished = match finished {
+        Ok(finished) => finished,
+        // Also where the run came to nothing: what was set up is taken down.
+        Err(e) => {
+            bench.finish(progress);
+            return Err(e);
+        }
+    };
     let cases: Vec<_> = plan.cases.iter().zip(&steps).zip(&finished).map(|((c, s), f)| (c, s, f)).collect();
-    let verdicts = expectations.judge(&cases, &environment(&sinks.record.facts));
+    let here = environment(&sinks.record.facts);
+    let mut verdicts = expectations.judge(&cases, &here);
+    let confirm = Confirm {
+        attempts: plan.gate.confirm.unwrap_or(0),
+        expectations: &expectations,
+        cases: &cases,
+        settings: Settings { fail_fast: false, ..settings },
+        earlier: &shared.taken.confirmed,
+        here: &here,
+        stop,
+    };
+    let confirmed = confirm.run(&mut verdicts, &mut bench, sinks, progress);
+    bench.finish(progress);
+    confirmed?;
     Ok(steps.into_iter().zip(finished).zip(verdicts).map(|((s, f), v)| (s, f, v)).collect())
 }
 

@@ -7,6 +7,7 @@
 pub mod baseline;
 pub mod campaign;
 pub mod cli;
+pub mod confirm;
 pub mod error;
 pub mod gate;
 pub mod hosts;

@@ -193,7 +193,7 @@ columns! {
         iteration: Integer = "Number of the iteration, from 1.";
         phase: Text = "`warmup`, `measure` or `cooldown`.";
         stream: Integer = "Number of the stream (flow), from 0, where the row is about one.";
-        status: Text = "`ok`, `failed`, `timeout`, `skipped` or `discarded`.";
+        status: Text = "`ok`, `failed`, `timeout`, `skipped`, `discarded`, or `confirm` (measured again because a verdict failed).";
         error: Text = "Why, where the status is not `ok`.";
     }
     "place and time" {

@@ -76,7 +76,7 @@ fn the_first_pipe_is_readable() {
          download  3      41.8 Gbit/s   3.3 %\n\
          upload    1      42.0 Gbit/s\n"
     );
-    assert_eq!(ran.stderr, "note: 1 row without a measurement is not counted (1 failed)\n");
+    assert_eq!(ran.stderr, "note: 1 row is not counted because of its status (1 failed)\n");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod baseline;
 mod check_docs;
 mod check_errors;
 mod check_schema;
+mod confirm;
 mod counters;
 mod faults;
 mod filters;

@@ -95,7 +95,12 @@ fn what_cannot_be_decided_is_said_and_fails_only_where_the_gate_says_so() {
 fn what_cannot_be_done_yet_is_refused_at_its_place() {
     let folder = Folder::new();
     for (top, test, what, place) in [
-        ("gate: {confirm: 1}", "  a: {workload: tcp_rr}", "`gate.confirm` is not available yet", "plan.yaml:3:8"),
+        (
+            "hosts: {s: {address: 127.0.0.1, netns: x}}",
+            "  a: {workload: tcp_rr, to: s}",
+            "`netns` of a host is not available yet",
+            "plan.yaml:3:",
+        ),
         ("x-a: 1", "  a: {workload: tcp_rr, warmup: auto}", "`warmup: auto` is not available yet", "plan.yaml:5:25"),
     ] {
         let plan = folder.plan(top, test);

@@ -94,7 +94,7 @@ impl Columns {
         }
         let status = match self.get(row, "status") {
             "" | "ok" => TestCaseStatus::success(),
-            word @ ("skipped" | "discarded") => {
+            word @ ("skipped" | "discarded" | "confirm") => {
                 let mut status = TestCaseStatus::skipped();
                 status.set_message(format!("{word}: {}", self.get(row, "error")));
                 status

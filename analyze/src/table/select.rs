@@ -6,8 +6,8 @@
 //! - only one kind of record: `--record`, or by itself the first of these that occurs in the input:
 //!   `iteration`, `summary`, `stream`, `interval`. Rows without a `record` (other people's tables, and what filters
 //!   write) count like iterations;
-//! - only rows that were measured: what has a status other than `ok` (`failed`, `timeout`, `skipped`, `discarded`) is
-//!   left out and said so;
+//! - only rows that were measured and are their case's own: what has a status other than `ok` (`failed`, `timeout`,
+//!   `skipped`, `discarded`, `confirm`) is left out and said so;
 //! - of those, what `--where` lets through.
 
 use std::sync::Arc;
@@ -264,8 +264,8 @@ impl Picker {
 pub(crate) fn left_out_note(left_out: &[(String, u64)]) -> Option<String> {
     let total: u64 = left_out.iter().map(|(_, n)| n).sum();
     let list: Vec<String> = left_out.iter().map(|(status, n)| format!("{n} {status}")).collect();
-    let (rows, are) = if total == 1 { ("row", "is") } else { ("rows", "are") };
-    (total > 0).then(|| format!("{total} {rows} without a measurement {are} not counted ({})", list.join(", ")))
+    let (rows, are, its) = if total == 1 { ("row", "is", "its") } else { ("rows", "are", "their") };
+    (total > 0).then(|| format!("{total} {rows} {are} not counted because of {its} status ({})", list.join(", ")))
 }
 
 /// Something per kind of record, of which only the preferred kind is kept.
@@ -401,7 +401,7 @@ mod tests {
     fn nothing_is_counted_twice() {
         let (kind, rows, note) = picked(&Selection::default());
         assert_eq!((kind, rows), (RecordKind::Iteration, vec!["5".to_owned()]));
-        assert_eq!(note.unwrap(), "2 rows without a measurement are not counted (1 failed, 1 discarded)");
+        assert_eq!(note.unwrap(), "2 rows are not counted because of their status (1 failed, 1 discarded)");
     }
 
     #[test]

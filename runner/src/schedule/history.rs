@@ -34,8 +34,33 @@ pub type History = Vec<Vec<Done>>;
 /// Finished iterations by `case_id` and `iteration`, as they stand in the tables.
 pub type FinishedKeys = HashSet<(String, String)>;
 
+/// The status of an iteration that was measured to confirm a failing verdict: measured well, and no sample of its case.
+pub const CONFIRM: &str = "confirm";
+
+/// What an interrupted run left.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// What counts.
+    pub history: History,
+    /// Per step, what was measured to confirm a verdict: the attempt (from 1) and its iteration, in order.
+    pub confirmed: Vec<Vec<(u32, Done)>>,
+    /// All of them as other tables name them.
+    pub finished: FinishedKeys,
+}
+
+/// What an iteration of a confirmation says in place of an error: which attempt it belongs to, and why it was made.
+#[must_use]
+pub fn confirmation(attempt: u32, of: u32, why: &str) -> String {
+    format!("confirmation {attempt} of {of}: {why}")
+}
+
+/// The attempt in what [`confirmation`] said.
+fn attempt(said: &str) -> Option<u32> {
+    said.strip_prefix("confirmation ")?.split(' ').next()?.parse().ok()
+}
+
 /// Reads a table back and leaves only finished iterations (and discarded tries) in it.
-pub fn take_up(path: &Path, steps: &[Step]) -> Result<(History, FinishedKeys), Error> {
+pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     let text = fs::read_to_string(path).map_err(|e| {
         Error::Usage(format!("--resume: cannot read {}: {e}; is this the folder of a run?", path.display()))
     })?;
@@ -53,8 +78,9 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<(History, FinishedKeys), E
         columns.get(column).and_then(|i| record.get(*i)).unwrap_or_default().to_owned()
     };
     let key = |record: &StringRecord| (cell(record, "case_id"), cell(record, "iteration"));
+    let is_good = |record: &StringRecord| ["ok", CONFIRM].contains(&cell(record, "status").as_str());
     let is_measured = |record: &StringRecord| {
-        cell(record, "record") == "iteration" && cell(record, "phase") == "measure" && cell(record, "status") == "ok"
+        cell(record, "record") == "iteration" && cell(record, "phase") == "measure" && is_good(record)
     };
     let mut seen: HashMap<(String, String), HashSet<String>> = HashMap::new();
     for record in records.iter().filter(|r| is_measured(r)) {
@@ -75,7 +101,7 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<(History, FinishedKeys), E
     let kept: Vec<&StringRecord> = records
         .iter()
         .filter(|r| cell(r, "record") != "summary")
-        .filter(|r| cell(r, "status") == "discarded" || (cell(r, "status") == "ok" && finished(r)))
+        .filter(|r| cell(r, "status") == "discarded" || (is_good(r) && finished(r)))
         .collect();
     let mut out = csv::Writer::from_writer(Vec::new());
     out.write_record(&header).map_err(broken)?;
@@ -85,9 +111,10 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<(History, FinishedKeys), E
     let bytes = out.into_inner().map_err(|e| Error::output(path.display())(e.into_error()))?;
     replace(path, &bytes).map_err(Error::output(path.display()))?;
 
-    let keys: FinishedKeys = kept.iter().filter(|r| cell(r, "status") == "ok").map(|r| key(r)).collect();
-    let mut iterations: Vec<BTreeMap<u64, Done>> = steps.iter().map(|_| BTreeMap::new()).collect();
-    for record in kept.into_iter().filter(|r| cell(r, "status") == "ok" && cell(r, "phase") == "measure") {
+    let keys: FinishedKeys = kept.iter().filter(|r| is_good(r)).map(|r| key(r)).collect();
+    // The attempt of a confirmation, 0 of what counts.
+    let mut iterations: Vec<BTreeMap<u64, (u32, Done)>> = steps.iter().map(|_| BTreeMap::new()).collect();
+    for record in kept.into_iter().filter(|r| is_good(r) && cell(r, "phase") == "measure") {
         let (case, iteration) = key(record);
         let (Some(i), Ok(iteration)) = (by_id.get(case.as_str()), iteration.parse()) else { continue };
         let step = &steps[*i];
@@ -96,7 +123,8 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<(History, FinishedKeys), E
         let member = step.members.iter().position(of_name).unwrap_or(step.members.len());
         let mut row = step.members.get(member).or(step.members.first()).map(|m| m.identity.clone()).unwrap_or_default();
         fill(&mut row, &columns, record);
-        let done = iterations[*i].entry(iteration).or_default();
+        let confirms = (cell(record, "status") == CONFIRM).then(|| attempt(&cell(record, "error"))).flatten();
+        let (_, done) = iterations[*i].entry(iteration).or_insert_with(|| (confirms.unwrap_or(0), Done::default()));
         let prints = step.members.iter().all(|m| m.spec().is_none());
         match (cell(record, "record").as_str(), cell(record, "stream").parse()) {
             ("iteration", _) if prints => {
@@ -108,7 +136,13 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<(History, FinishedKeys), E
             _ => {}
         }
     }
-    Ok((iterations.into_iter().map(|done| done.into_values().collect()).collect(), keys))
+    let mut taken = Taken { finished: keys, ..Taken::default() };
+    for iterations in iterations {
+        let (again, first): (Vec<_>, Vec<_>) = iterations.into_values().partition(|(attempt, _)| *attempt > 0);
+        taken.history.push(first.into_iter().map(|(_, done)| done).collect());
+        taken.confirmed.push(again);
+    }
+    Ok(taken)
 }
 
 /// Leaves only rows of finished iterations in a table beside the results; one that is not there is left alone.
@@ -186,30 +220,56 @@ mod tests {
 
     const HEAD: &str = "case_id,case,iteration,record,phase,status,member,direction,stream,throughput_bits_per_s\n";
 
-    fn taken(rows: &str) -> (History, String) {
+    fn taken(rows: &str) -> (Taken, String) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.csv");
         fs::write(&path, format!("{HEAD}{rows}")).unwrap();
         let mut one = step("a", 3, 3, None);
         one.members[0].identity.case_id = Some("c1".into());
-        let (history, _) = take_up(&path, &[one]).unwrap();
-        (history, fs::read_to_string(&path).unwrap().replace(HEAD, ""))
+        let taken = take_up(&path, &[one]).unwrap();
+        (taken, fs::read_to_string(&path).unwrap().replace(HEAD, ""))
     }
 
     #[test]
     fn finished_iterations_stay_and_the_rest_goes() {
         let keep = "c1,a,1,iteration,measure,ok,,forward,,8\nc1,a,2,iteration,measure,discarded,,forward,,\n";
-        let (history, left) = taken(&format!(
+        let (taken, left) = taken(&format!(
             "{keep}c1,a,2,iteration,warmup,ok,,forward,,1\nc1,a,,summary,measure,ok,,forward,,8\nc1,a,3,iteration,mea"
         ));
         assert_eq!(left, keep);
+        let history = taken.history;
         assert_eq!((history[0].len(), history[0][0].measured[0].2.throughput_bits_per_s), (1, Some(8.0)));
     }
 
     #[test]
     fn what_failed_is_tried_again() {
-        let (history, left) = taken("c1,a,1,iteration,measure,failed,,forward,,\n");
-        assert!(history[0].is_empty() && left.is_empty());
+        let (taken, left) = taken("c1,a,1,iteration,measure,failed,,forward,,\n");
+        assert!(taken.history[0].is_empty() && left.is_empty());
+    }
+
+    #[test]
+    fn confirmations_stay_apart_by_their_attempt() {
+        let head = HEAD.replace("status,", "status,error,");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        let said = |k| confirmation(k, 2, "throughput >= 9Gbit/s did not hold");
+        let text = format!(
+            "{head}c1,a,1,iteration,measure,ok,,,forward,,8\nc1,a,2,iteration,measure,confirm,{},,forward,,7\n\
+             c1,a,3,iteration,measure,confirm,{},,forward,,6\nc1,a,4,iteration,measure,confirm,{},,forw",
+            said(1),
+            said(2),
+            said(2)
+        );
+        fs::write(&path, &text).unwrap();
+        let mut one = step("a", 1, 1, None);
+        one.members[0].identity.case_id = Some("c1".into());
+        let taken = take_up(&path, &[one]).unwrap();
+        assert_eq!(taken.history[0].len(), 1);
+        let rates: Vec<_> =
+            taken.confirmed[0].iter().map(|(k, d)| (*k, d.measured[0].2.throughput_bits_per_s.unwrap())).collect();
+        assert_eq!(rates, [(1, 7.0), (2, 6.0)]);
+        assert!(taken.finished.contains(&("c1".into(), "3".into())));
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 4, "only the torn end is gone");
     }
 
     #[test]

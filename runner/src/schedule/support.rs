@@ -17,14 +17,6 @@ use crate::{
 pub fn check(plan: &Plan) -> Diagnostics {
     let mut out = Diagnostics::new(plan.sources.clone());
     let places = Places::of_plan(plan);
-    let whole =
-        [("gate.confirm", plan.gate.confirm.unwrap_or(0) > 0, "measure again by hand where a verdict surprises")];
-    for (key, said, help) in whole {
-        if said {
-            let span = places.top(key).unwrap_or_default();
-            out.push(Diagnostic::error(span, format!("`{key}` is not available yet")).help(help));
-        }
-    }
     for (condition, span) in plan.require.iter().filter(|(c, _)| !require::is_known(&c.check)) {
         out.push(
             Diagnostic::error(*span, format!("the precondition `{}` is not available yet", condition.check))

@@ -235,7 +235,7 @@ pub enum OnUncertain {
 pub struct Gate {
     /// What an inconclusive verdict means.
     pub on_inconclusive: Option<OnUncertain>,
-    /// How often a case that failed is measured again before it counts.
+    /// How often a case with a failing verdict is measured again: it fails only if every attempt fails too.
     pub confirm: Option<u32>,
 }
 

@@ -1,0 +1,254 @@
+//! `gate.confirm`: measure again before crying wolf.
+//!
+//! A case with a failing verdict is measured again as the plan says, from its first iteration on, up to so many times. Each
+//! attempt is judged by itself. A verdict fails only if it failed at first and in every attempt; the first attempt in which
+//! it does not fail ends it as inconclusive, since two measurements that disagree decide nothing. What was measured is in
+//! the table with the status `confirm`, behind the case's own iterations, and no filter counts it by itself.
+
+use std::collections::BTreeMap;
+
+use analyze::{
+    filters::verdicts::observed,
+    judge::{VerdictRow, environment::Environment},
+};
+use netcore::control::stop::{StopFlag, Urgency};
+use schemas::columns::Row;
+
+use crate::{
+    error::Error,
+    gate::Expectations,
+    plan::case::Case,
+    schedule::{
+        history::{CONFIRM, Done, History, confirmation},
+        run::{self, Bench, Finished, Measured, RowSink, Settings},
+        step::Step,
+    },
+    sinks::progress::Progress,
+};
+
+/// What it takes to measure cases of a plan again.
+pub struct Confirm<'a> {
+    /// How often.
+    pub attempts: u32,
+    /// What is expected.
+    pub expectations: &'a Expectations<'a>,
+    /// The cases of the plan and what became of them.
+    pub cases: &'a [(&'a Case, &'a Step, &'a Finished)],
+    /// How they are run.
+    pub settings: Settings,
+    /// Per case, what an interrupted run had measured again: the attempt and its iteration.
+    pub earlier: &'a [Vec<(u32, Done)>],
+    /// Where it is measured.
+    pub here: &'a Environment,
+    /// Ends it.
+    pub stop: &'a StopFlag,
+}
+
+impl Confirm<'_> {
+    /// Measures again what failed, and takes back the verdicts that are not confirmed. `verdicts` has a list per case.
+    pub fn run(
+        &self,
+        verdicts: &mut [Vec<VerdictRow>],
+        bench: &mut dyn Bench,
+        sink: &mut dyn RowSink,
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        // Iterations that each case has in the table already.
+        let mut behind: Vec<u32> = self.cases.iter().map(|(.., finished)| finished.done).collect();
+        for attempt in 1..=self.attempts {
+            // What could not be measured has nothing to be confirmed; `run.retries` is for that.
+            let failing: Vec<usize> = (0..self.cases.len())
+                .filter(|i| self.cases[*i].2.failed.is_none() && verdicts[*i].iter().any(VerdictRow::fails))
+                .collect();
+            if failing.is_empty() || self.stop.urgency() != Urgency::None || sink.is_closed() {
+                return Ok(());
+            }
+            let names: Vec<&str> = failing.iter().map(|i| self.cases[*i].0.name.as_str()).collect();
+            progress.say(&format!("measuring again what failed, {attempt} of {}: {}", self.attempts, names.join(", ")));
+            let steps: Vec<Step> = failing.iter().map(|i| Step { stop: None, ..self.cases[*i].1.clone() }).collect();
+            let marks = failing.iter().map(|i| {
+                let why: Vec<&str> = verdicts[*i].iter().filter(|v| v.fails()).map(|v| v.assertion.as_str()).collect();
+                let said = confirmation(attempt, self.attempts, &format!("{} did not hold", why.join(", ")));
+                (self.cases[*i].0.id.clone(), Mark { after: behind[*i], said })
+            });
+            let mut marked = Marked { marks: marks.collect(), sink };
+            let history: History = failing.iter().map(|i| self.earlier_of(*i, attempt)).collect();
+            let finished = run::run(&steps, self.settings, &history, bench, &mut marked, progress, self.stop)?;
+            let again: Vec<_> =
+                failing.iter().zip(&steps).zip(&finished).map(|((i, s), f)| (self.cases[*i].0, s, f)).collect();
+            let judged = self.expectations.judge(&again, self.here);
+            for ((i, finished), judged) in failing.iter().zip(&finished).zip(judged) {
+                behind[*i] += finished.done;
+                settle(&mut verdicts[*i], finished, &judged, attempt);
+            }
+        }
+        Ok(())
+    }
+
+    fn earlier_of(&self, case: usize, attempt: u32) -> Vec<Done> {
+        let all = self.earlier.get(case).map(Vec::as_slice).unwrap_or_default();
+        all.iter().filter(|(k, _)| *k == attempt).map(|(_, done)| done.clone()).collect()
+    }
+}
+
+/// What an attempt says about the verdicts of a case that failed.
+fn settle(verdicts: &mut [VerdictRow], finished: &Finished, judged: &[VerdictRow], attempt: u32) {
+    for verdict in verdicts.iter_mut().filter(|v| v.fails()) {
+        if let Some(fault) = &finished.failed {
+            verdict.say(&format!("confirmation {attempt} could not be measured: {}", fault.message));
+            continue;
+        }
+        if let Some(why) = &finished.skipped {
+            verdict.say(&format!("confirmation {attempt} did not come to its end: {why}"));
+            continue;
+        }
+        let same = |v: &&VerdictRow| {
+            (&v.assertion, &v.case, &v.member, v.line, v.column)
+                == (&verdict.assertion, &verdict.case, &verdict.member, verdict.line, verdict.column)
+        };
+        let Some(again) = judged.iter().find(same) else { continue };
+        if again.fails() {
+            verdict.say(&format!("confirmed by confirmation {attempt}: {}", observed(again)));
+        } else {
+            let first = observed(verdict);
+            verdict.say_first(&format!(
+                "not confirmed: {first} at first, {} when measured again ({})",
+                observed(again),
+                again.verdict
+            ));
+            "inconclusive".clone_into(&mut verdict.verdict);
+        }
+    }
+}
+
+/// What is written into the rows of a case that is measured again.
+struct Mark {
+    /// Iterations that stand in the table before them.
+    after: u32,
+    /// What stands in place of an error.
+    said: String,
+}
+
+/// A sink that tells confirmations from what counts.
+struct Marked<'a> {
+    marks: BTreeMap<String, Mark>,
+    sink: &'a mut dyn RowSink,
+}
+
+impl RowSink for Marked<'_> {
+    fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
+        let marked = rows.iter().filter(|row| row.record.as_deref() != Some("summary")).map(|row| {
+            let mut row = row.clone();
+            if let Some(mark) = row.case_id.as_ref().and_then(|id| self.marks.get(id)) {
+                row.iteration = row.iteration.map(|i| i + u64::from(mark.after));
+                if row.status.as_deref() == Some("ok") {
+                    row.status = Some(CONFIRM.to_owned());
+                    row.error = Some(mark.said.clone());
+                }
+            }
+            row
+        });
+        let marked: Vec<Row> = marked.collect();
+        if marked.is_empty() { Ok(()) } else { self.sink.rows(&marked) }
+    }
+
+    fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
+        let id = step.members.first().and_then(|m| m.identity.case_id.as_ref());
+        let after = id.and_then(|id| self.marks.get(id)).map_or(0, |mark| mark.after);
+        self.sink.reports(step, iteration + after, measured)
+    }
+
+    fn doubt(&mut self, sentence: String) {
+        self.sink.doubt(format!("{sentence} (when measured again)"));
+    }
+
+    fn is_closed(&self) -> bool {
+        self.sink.is_closed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netcore::control::stop::StopFlag;
+
+    use super::*;
+    use crate::{
+        plan::{LoadOptions, Plan, load_str, model::Order},
+        schedule::{
+            fake::{FakeBench, Rows, stream},
+            from_plan,
+        },
+        sinks::progress::Mode,
+    };
+
+    fn plan() -> Plan {
+        let text = "version: 1\nname: t\ngate: {confirm: 2}\ntests:\n  a: {workload: tcp_stream, iterations: 2, assert: \
+                    [throughput >= 8kbit/s]}\n";
+        load_str("p.yaml", text, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e:?}"))
+    }
+
+    /// What becomes of the verdict when these many bytes are moved in the iterations, and what was written.
+    fn verdict(bytes: &[u64]) -> (VerdictRow, Vec<String>) {
+        let plan = plan();
+        let steps = from_plan::steps(&plan, "r", &[]);
+        let expectations = Expectations::of(&plan).unwrap();
+        let settings = Settings { order: Order::Interleave, seed: 1, fail_fast: false, retries: 0 };
+        let (mut bench, mut rows) = (FakeBench::default(), Rows::default());
+        bench.results.extend(bytes.iter().map(|b| Ok(stream(*b))));
+        let (mut progress, stop) = (Progress::new(Mode::Silent), StopFlag::new().unwrap());
+        let finished =
+            run::run(&steps, settings, &History::new(), &mut bench, &mut rows, &mut progress, &stop).unwrap();
+        let cases: Vec<_> = plan.cases.iter().zip(&steps).zip(&finished).map(|((c, s), f)| (c, s, f)).collect();
+        let here = Environment::default();
+        let mut verdicts = expectations.judge(&cases, &here);
+        let confirm = Confirm {
+            attempts: 2,
+            expectations: &expectations,
+            cases: &cases,
+            settings,
+            earlier: &[],
+            here: &here,
+            stop: &stop,
+        };
+        confirm.run(&mut verdicts, &mut bench, &mut rows, &mut progress).unwrap();
+        (verdicts[0][0].clone(), rows.of("a"))
+    }
+
+    #[test]
+    fn what_passes_is_not_measured_again() {
+        let (row, written) = verdict(&[2000; 9]);
+        assert_eq!((row.verdict.as_str(), written.len()), ("pass", 3));
+    }
+
+    #[test]
+    fn what_fails_every_time_fails() {
+        let (row, written) = verdict(&[500; 9]);
+        assert!(row.fails() && row.note.contains("confirmed by confirmation 2"), "{}", row.note);
+        assert_eq!(
+            written,
+            [
+                "iteration ok 1",
+                "iteration ok 2",
+                "summary ok",
+                "iteration confirm 3",
+                "iteration confirm 4",
+                "iteration confirm 5",
+                "iteration confirm 6"
+            ]
+        );
+    }
+
+    #[test]
+    fn two_measurements_that_disagree_decide_nothing() {
+        let (row, written) = verdict(&[500, 500, 500, 500, 2000, 2000]);
+        assert_eq!(row.verdict, "inconclusive");
+        assert!(
+            row.note.starts_with("not confirmed: 4.00 kbit/s at first, 16.0 kbit/s when measured again (pass)"),
+            "{}",
+            row.note
+        );
+        assert_eq!(written.len(), 7);
+        // The first attempt that does not fail ends it.
+        assert_eq!(verdict(&[500, 500, 2000, 2000]).1.len(), 5);
+    }
+}
