@@ -34,7 +34,7 @@ use crate::{
         notes::Notes,
         plots,
         progress::Progress,
-        run_json::{PlanFacts, RunFacts, RunJson},
+        run_json::{self, PlanFacts, RunFacts, RunJson},
         table,
     },
     style,
@@ -206,12 +206,15 @@ impl Earlier {
             )));
         }
         let resumed = facts["resumed"].as_array().into_iter().flatten().filter_map(|t| t.as_str().map(str::to_owned));
+        let mut cases: BTreeMap<String, serde_json::Value> =
+            serde_json::from_value(facts["cases"].clone()).map_err(|e| wrong(e.to_string()))?;
+        cases.extend(run_json::journalled(&path)?);
         Ok(Self {
+            cases,
             run_id: word(&facts, "run_id")?,
             seed: stored["seed"].as_u64().ok_or_else(|| wrong("`seed` is missing".into()))?,
             began: word(&facts, "began")?,
             resumed: resumed.collect(),
-            cases: serde_json::from_value(facts["cases"].clone()).map_err(|e| wrong(e.to_string()))?,
         })
     }
 }
@@ -398,7 +401,7 @@ impl RowSink for Sinks {
     }
 
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
-        self.record.keep(step, measured);
+        self.record.keep(step, measured)?;
         self.notes.keep(measured);
         match &mut self.counters {
             Some(counters) => counters.keep(step, iteration, measured),

@@ -62,6 +62,13 @@ fn killed_again_and_again_it_still_comes_to_its_end() {
     assert_eq!(summaries.len(), 3);
     assert!(summaries.iter().all(|r| r["iterations"] == "30"));
     assert!(table.iter().all(|r| r["run_id"] == table[0]["run_id"]), "it is one run");
+    let facts = std::fs::read_to_string(folder.path("out/run.json")).unwrap();
+    let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
+    for summary in summaries {
+        let options = &facts["cases"][&summary["case_id"]]["near_options"];
+        assert!(options.as_array().is_some_and(|o| !o.is_empty()), "{}: {facts:#}", summary["case"]);
+    }
+    assert!(!folder.path("out/run.cases.jsonl").exists());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::Write,
+    fs::{self, File},
+    io::{ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -13,7 +13,7 @@ use netcore::{
     report::{Granted, SideReport},
     spec::TestSpec,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     error::Error,
@@ -153,23 +153,35 @@ pub struct CommandRecord {
     pub hooks: BTreeMap<&'static str, HookRecord>,
 }
 
-/// The file, written when the run begins and again when it ends, so that a crash leaves the first.
+/// The file, written when the run begins and again when it ends.
+///
+/// What becomes known in between stands in a journal beside it, a line per case that is new or has changed, and is there
+/// before the rows of its iteration are: so a crash loses nothing of a finished iteration, and an iteration costs a line
+/// and not the file. The journal goes when the file is whole.
 #[derive(Debug)]
 pub struct RunJson {
     /// What it will say.
     pub facts: RunFacts,
     path: Option<PathBuf>,
+    journal: Option<File>,
+}
+
+/// A line of the journal.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    key: String,
+    case: serde_json::Value,
 }
 
 impl RunJson {
     /// Nothing written yet; without a path nothing ever is.
     #[must_use]
     pub fn new(facts: RunFacts, path: Option<PathBuf>) -> Self {
-        Self { facts, path }
+        Self { facts, path, journal: None }
     }
 
     /// Keeps what the ends of an iteration said about themselves.
-    pub fn keep(&mut self, step: &Step, measured: &Measured) {
+    pub fn keep(&mut self, step: &Step, measured: &Measured) -> Result<(), Error> {
         for (member, reports) in step.members.iter().zip(&measured.members) {
             let id = member.identity.case_id.clone().unwrap_or_default();
             let key = match &member.identity.member {
@@ -193,28 +205,67 @@ impl RunJson {
                 far_nic: reports.far.nic.clone(),
                 notes,
             };
-            self.insert(key, &record);
+            self.insert(key, &record)?;
         }
         if let (Some(printed), Some(member)) = (&measured.printed, step.members.first()) {
             let id = member.identity.case_id.clone().unwrap_or_default();
             let record = CommandRecord { case: step.name.clone(), command: printed.facts.clone(), hooks: hooks(step) };
-            self.insert(id, &record);
+            self.insert(id, &record)?;
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, key: String, record: &impl Serialize) -> Result<(), Error> {
+        // Of plain data; the only failure there is would be a map with keys that are no text.
+        let case = serde_json::to_value(record).unwrap_or_default();
+        if self.facts.cases.get(&key) == Some(&case) {
+            return Ok(());
+        }
+        self.facts.cases.insert(key.clone(), case.clone());
+        let Some(path) = self.path.as_deref().map(journal) else { return Ok(()) };
+        let fault = || Error::output(path.display());
+        if self.journal.is_none() {
+            // Emptied: what an earlier crash left in it has been read, and written to the file when this run began.
+            self.journal = Some(File::create(&path).map_err(fault())?);
+        }
+        let mut line = serde_json::to_vec(&Line { key, case }).map_err(|e| fault()(e.into()))?;
+        line.push(b'\n');
+        match &mut self.journal {
+            Some(file) => file.write_all(&line).map_err(fault()),
+            None => Ok(()),
         }
     }
 
-    fn insert(&mut self, key: String, record: &impl Serialize) {
-        // Of plain data; the only failure there is would be a map with keys that are no text.
-        self.facts.cases.insert(key, serde_json::to_value(record).unwrap_or_default());
-    }
-
     /// Replaces the file as a whole: a reader sees the old one or the new one.
-    pub fn write(&self) -> Result<(), Error> {
+    pub fn write(&mut self) -> Result<(), Error> {
         let Some(path) = &self.path else { return Ok(()) };
         let fault = || Error::output(path.display());
         let mut text = serde_json::to_vec_pretty(&self.facts).map_err(|e| fault()(e.into()))?;
         text.push(b'\n');
-        replace(path, &text).map_err(fault())
+        replace(path, &text).map_err(fault())?;
+        self.journal = None;
+        match fs::remove_file(journal(path)) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::output(journal(path).display())(e)),
+            _ => Ok(()),
+        }
     }
+}
+
+/// `run.json` → `run.cases.jsonl`.
+fn journal(path: &Path) -> PathBuf {
+    path.with_extension("cases.jsonl")
+}
+
+/// What a run that crashed had learned of its cases, by their keys in `run.json`. A torn last line is no loss: its
+/// iteration has no rows.
+pub fn journalled(run_json: &Path) -> Result<BTreeMap<String, serde_json::Value>, Error> {
+    let path = journal(run_json);
+    let text = match fs::read_to_string(&path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        text => text.map_err(|e| Error::Usage(format!("--resume: cannot read {}: {e}", path.display())))?,
+    };
+    let lines = text.lines().map_while(|line| serde_json::from_str::<Line>(line).ok());
+    Ok(lines.map(|line| (line.key, line.case)).collect())
 }
 
 fn hooks(step: &Step) -> BTreeMap<&'static str, HookRecord> {
@@ -227,7 +278,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
-    let mut file = fs::File::create(&beside)?;
+    let mut file = File::create(&beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)
@@ -257,5 +308,38 @@ mod tests {
         replace(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_crash_leaves_what_was_known_of_finished_iterations() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.json");
+        let facts = RunFacts {
+            results_version: 1,
+            run_id: "r".into(),
+            tool_version: "0",
+            argv: Vec::new(),
+            began: String::new(),
+            resumed: Vec::new(),
+            ended: None,
+            interrupted: None,
+            plans: Vec::new(),
+            hosts: BTreeMap::new(),
+            cases: BTreeMap::new(),
+            notes: Vec::new(),
+        };
+        let mut record = RunJson::new(facts, Some(path.clone()));
+        record.write().unwrap();
+        for (key, case) in [("c1", "first"), ("c2", "one"), ("c1", "second"), ("c1", "second")] {
+            record.insert(key.into(), &case).unwrap();
+        }
+        let journal = journal(&path);
+        assert_eq!(fs::read_to_string(&journal).unwrap().lines().count(), 3);
+        File::options().append(true).open(&journal).unwrap().write_all(b"{\"key\": \"c3\", \"ca").unwrap();
+        let found = journalled(&path).unwrap();
+        assert_eq!(found, BTreeMap::from([("c1".into(), "second".into()), ("c2".into(), "one".into())]));
+        record.write().unwrap();
+        assert!(!journal.exists());
+        assert!(journalled(&path).unwrap().is_empty());
     }
 }
