@@ -20,7 +20,8 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 
 /// A network namespace with its loopback interface up; removed when dropped.
 pub struct Namespace {
-    name: String,
+    /// Its name, as `ip netns` has it.
+    pub name: String,
 }
 
 impl Namespace {

@@ -96,6 +96,11 @@ pub fn number(row: &Row, column: &str) -> f64 {
     row[column].parse().unwrap_or_else(|_| panic!("{column} is `{}`", row[column]))
 }
 
+/// The whole number in a cell.
+pub fn count(row: &Row, column: &str) -> u64 {
+    row[column].parse().unwrap_or_else(|_| panic!("{column} is `{}`", row[column]))
+}
+
 /// A daemon on a loopback port of its own; it is killed when this is dropped.
 pub struct Serve {
     child: Child,

@@ -23,7 +23,10 @@ use schemas::units::{Unit, human};
 
 use crate::{
     error::Error,
-    plan::case::{Endpoint, Plan},
+    plan::{
+        case::{Endpoint, Plan},
+        model::Host,
+    },
     schedule::step::Step,
     sinks::run_json::HostRecord,
 };
@@ -38,8 +41,9 @@ pub struct Hosts {
     records: BTreeMap<String, HostRecord>,
     stop: StopFlag,
     interim: bool,
-    /// Lives as long as the run.
-    embedded: Option<Embedded>,
+    /// The daemons inside this process: one on its own loopback, and one in each network namespace of the plan. They live as
+    /// long as the run.
+    embedded: Vec<Embedded>,
 }
 
 impl Hosts {
@@ -59,7 +63,7 @@ impl Hosts {
             records: BTreeMap::new(),
             stop: stop.clone(),
             interim,
-            embedded: None,
+            embedded: Vec::new(),
         };
         // A program needs no daemon anywhere.
         let ends = || steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members).filter(|m| m.spec().is_some());
@@ -71,7 +75,12 @@ impl Hosts {
                 let place = match end {
                     Endpoint::Local => Place::here(),
                     Endpoint::Embedded => hosts.embed()?,
-                    Endpoint::Host(name) => targets::of_host(name, plan.host(end), default_key.as_ref())?,
+                    Endpoint::Host(name) => match plan.host(end) {
+                        Some(Host { netns: Some(netns), address, .. }) => {
+                            hosts.embed_in(name, netns, address.as_deref())?
+                        }
+                        host => targets::of_host(name, host, default_key.as_ref())?,
+                    },
                 };
                 hosts.places.insert(end.clone(), place);
             }
@@ -85,7 +94,19 @@ impl Hosts {
         let embedded = Daemon::spawn_embedded(EmbeddedOptions::default())
             .map_err(|e| Error::Measurement(format!("the embedded daemon did not start: {e}")))?;
         let place = Place { target: Some(embedded.target("embedded")), data: None };
-        self.embedded = Some(embedded);
+        self.embedded.push(embedded);
+        Ok(place)
+    }
+
+    /// A daemon inside this process and inside a network namespace, for the host of that name: the conversation goes over the
+    /// namespace's loopback, the traffic to the host's address.
+    fn embed_in(&mut self, name: &str, netns: &str, address: Option<&str>) -> Result<Place, Error> {
+        let options = EmbeddedOptions { netns: Some(netns.to_owned()) };
+        let embedded = Daemon::spawn_embedded(options)
+            .map_err(|e| Error::Measurement(format!("host `{name}`: no daemon in its network namespace: {e}")))?;
+        let data = address.filter(|a| *a != "local").map(|a| targets::resolve(name, a)).transpose()?;
+        let place = Place { target: Some(embedded.target(name)), data };
+        self.embedded.push(embedded);
         Ok(place)
     }
 

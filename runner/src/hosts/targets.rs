@@ -55,7 +55,7 @@ fn bracketed(control: &str) -> String {
     }
 }
 
-fn resolve(name: &str, address: &str) -> Result<IpAddr, Error> {
+pub(super) fn resolve(name: &str, address: &str) -> Result<IpAddr, Error> {
     if let Ok(address) = address.parse() {
         return Ok(address);
     }

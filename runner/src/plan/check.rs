@@ -64,6 +64,13 @@ fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostic
                     .help(format!("add `address:`, or --host {}=ADDRESS", entry.key)),
             );
         }
+        let theirs = [("control", host.control.is_some()), ("key_file", host.key_file.is_some())];
+        for (other, _) in theirs.iter().filter(|(_, said)| *said && host.netns.is_some()) {
+            let span = entry.value.entry("netns").map_or(entry.key_span, |e| e.key_span);
+            out.push(Diagnostic::error(span, format!("`netns` and `{other}` exclude each other")).help(
+                "plumb runs the daemon in `netns` itself; one that runs already was put there: plumb serve --netns",
+            ));
+        }
         if let Some(node) = entry.value.get("bind") {
             let list = node.items().unwrap_or(std::slice::from_ref(node));
             for node in list {

@@ -268,7 +268,7 @@ impl Expander<'_> {
             return left_out;
         }
         match self.hosts.get(name) {
-            Some(host) if host.address.as_deref() == Some("local") => left_out,
+            Some(host) if host.address.as_deref() == Some("local") && host.netns.is_none() => left_out,
             Some(_) => Endpoint::Host(name.to_owned()),
             None => {
                 let mut known: Vec<&str> = self.hosts.keys().map(String::as_str).collect();

@@ -23,15 +23,6 @@ pub fn check(plan: &Plan) -> Diagnostics {
                 .help("check it before the run; cpu_governor, kernel, clock_offset and sysctl.<name> are checked here"),
         );
     }
-    for (name, host) in &plan.hosts {
-        if host.netns.is_some() {
-            let span = places.top(&format!("hosts.{name}.netns")).unwrap_or_default();
-            out.push(
-                Diagnostic::error(span, "`netns` of a host is not available yet")
-                    .help("start its daemon within the namespace: plumb serve --netns NAME"),
-            );
-        }
-    }
     for case in &plan.cases {
         of_case(case, &places, &mut out);
     }

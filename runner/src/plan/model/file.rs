@@ -76,7 +76,7 @@ pub struct Host {
     pub control: Option<String>,
     /// Addresses the data sockets are bound to, each with an interface if need be: `10.0.0.2%eth1`.
     pub bind: Option<OneOrMany>,
-    /// Network namespace.
+    /// Network namespace of this machine: plumb runs the host's daemon in it by itself. Needs root.
     pub netns: Option<String>,
     /// CPUs for the data threads of every test, unless the test says otherwise.
     pub cpus: Option<CpuList>,

@@ -1,0 +1,67 @@
+//! What a plan says about its hosts: namespaces in which plumb runs the ends itself, and preconditions.
+
+use crate::{
+    netns::Pair,
+    program::{Folder, Ran, count, of, parse, plumb},
+};
+
+/// The inventory whose hosts are the two namespaces of a pair.
+fn hosts(pair: &Pair) -> String {
+    format!(
+        "hosts:\n  a: {{netns: {}, address: {}}}\n  b: {{netns: {}, address: {}}}",
+        pair.near.name,
+        Pair::NEAR,
+        pair.far.name,
+        Pair::FAR
+    )
+}
+
+fn run(folder: &Folder, top: &str, tests: &str) -> Ran {
+    plumb(&["run", &folder.plan(top, tests), "--progress", "never", "--allow-commands", "--allow-hooks"])
+}
+
+#[test]
+fn both_ends_of_a_test_are_put_into_their_namespaces() {
+    let Some(pair) = Pair::new() else { return };
+    let folder = Folder::new();
+    let before = pair.far.interface("data").received_bytes;
+    let mark = folder.name("mark");
+    let ran = run(
+        &folder,
+        &hosts(&pair),
+        &format!(
+            "  bulk: {{workload: tcp_stream, from: a, to: b, duration: 300ms}}\n  \
+             loss: {{workload: udp_stream, from: b, to: a, rate: 5Mbit/s, duration: 300ms, assert: [lost == 0]}}\n  \
+             alone: {{workload: unix_rr, duration: 10ms, hooks: {{setup: {{run: [sh, -c, 'ip -o -4 address > {mark}'], on: b}}}}}}\n  \
+             link:\n    workload: command\n    from: b\n    \
+             command: {{run: [cat, /proc/net/dev], regex: 'data: *(?<bytes_received>[0-9]+)'}}"
+        ),
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let iterations = of(&rows, "iteration");
+    let places: Vec<_> =
+        iterations.iter().map(|r| (r["test"].as_str(), r["from"].as_str(), r["to"].as_str())).collect();
+    assert_eq!(places, [("bulk", "a", "b"), ("loss", "b", "a"), ("alone", "local", "embedded"), ("link", "b", "")]);
+    let moved = count(iterations[0], "bytes_received");
+    let carried = pair.far.interface("data").received_bytes - before;
+    assert!(moved > 0 && carried >= moved, "{moved} bytes arrived, the link carried {carried}");
+    // What a program sees there is the namespace's own.
+    assert!(count(iterations[3], "bytes_received") >= moved);
+    let addresses = std::fs::read_to_string(mark).unwrap();
+    assert!(addresses.contains(Pair::FAR) && !addresses.contains(Pair::NEAR), "{addresses}");
+}
+
+#[test]
+fn a_namespace_that_cannot_be_is_said_before_anything_runs() {
+    let folder = Folder::new();
+    let test = "  bulk: {workload: tcp_rr, to: b, duration: 10ms}";
+    let ran = run(&folder, "hosts: {b: {netns: no-such-namespace, address: 10.0.0.2}}", test);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("host `b`: no daemon in its network namespace"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`no-such-namespace`") && ran.stderr.contains("ip netns list"), "{}", ran.stderr);
+    assert!(ran.stdout.lines().count() <= 1, "{}", ran.stdout);
+    let ran = run(&folder, "hosts: {b: {netns: blue, address: 10.0.0.2, control: \"10.0.0.3:1\"}}", test);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`netns` and `control` exclude each other"), "{}", ran.stderr);
+}
