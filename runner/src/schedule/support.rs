@@ -53,14 +53,6 @@ impl Places {
         Self { root: yaml::parse(0, &mut Diagnostics::new(plan.sources.clone())) }
     }
 
-    /// A key of the top level, by its path.
-    fn top(&self, path: &str) -> Option<Span> {
-        let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
-        let root = self.root.as_ref()?;
-        let node = if parent.is_empty() { root } else { root.at(parent)? };
-        node.entry(key).map(|entry| entry.key_span)
-    }
-
     /// The key of a test: in the test, or else in what it may have inherited.
     pub(crate) fn of(&self, test: &str, key: &str) -> Option<Span> {
         let root = self.root.as_ref()?;
