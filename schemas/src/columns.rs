@@ -208,6 +208,7 @@ columns! {
     "what ran" {
         workload: Text = "Workload name.";
         transport: Text = "Transport protocol.";
+        control: Text = "`session`: both ends report. `none`: the far end is a service that takes no part, and what only it could count is empty.";
         io: Text = "How bytes crossed the socket, as granted.";
         streams: Integer = "Parallel streams in each direction.";
         threads: Integer = "Threads that moved data at each end.";

@@ -20,6 +20,7 @@ mod readme;
 mod resume;
 mod run;
 mod selectors;
+mod services;
 mod signals;
 mod witness;
 mod workloads;

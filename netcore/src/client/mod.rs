@@ -1,7 +1,7 @@
 //! A session seen from the side that decides: it prepares tests on a daemon, starts them, and joins both ends' reports.
 //!
 //! [`Session::connect`] greets a daemon and measures its clock. [`Session::prepare`] makes one test ready with the near
-//! end in this process, [`conduct`] with the near end on another daemon; the [`Prepared`] test waits, connected, for
+//! end in this process, [`conduct`] with the near end on another daemon, [`alone`] with a far end that is none of ours; the [`Prepared`] test waits, connected, for
 //! [`Prepared::start`] with an instant on this host's monotonic clock, so that any number of them, on any hosts, start
 //! together. [`RunningTest::wait`] gives the [`Outcome`]. A session runs one test at a time and as many as wanted one
 //! after another; tests at the same time have a session each.
@@ -12,7 +12,7 @@ mod session;
 
 use std::{fmt, net::IpAddr, time::Duration};
 
-pub use ready::{DataAddresses, Prepared, conduct};
+pub use ready::{DataAddresses, Prepared, alone, conduct};
 pub use running::{Observer, Outcome, RunningTest};
 pub use session::{PeerFacts, Session};
 

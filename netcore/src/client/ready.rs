@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    ClientError, Observer, Outcome, RunningTest, Session,
+    ClientError, Observer, Outcome, RunningTest, Session, Timeouts,
     running::{Party, Plan},
 };
 use crate::{
@@ -49,7 +49,8 @@ pub(super) enum Near<'s> {
 /// A test that is connected at both ends and waits for its start. Dropping it makes both ends forget it.
 pub struct Prepared<'s> {
     near: Near<'s>,
-    far: &'s mut Session,
+    /// `None`: a service that takes no part.
+    far: Option<&'s mut Session>,
     plan: Plan,
 }
 
@@ -75,7 +76,7 @@ impl Session {
         };
         await_ready(self)?;
         let plan = Plan::new(spec, self.timeouts, self.peer().limits.duration_ns);
-        Ok(Prepared { near: Near::Here { end: Box::new(end), netns: namespace }, far: self, plan })
+        Ok(Prepared { near: Near::Here { end: Box::new(end), netns: namespace }, far: Some(self), plan })
     }
 
     /// Runs a test from beginning to end.
@@ -134,7 +135,36 @@ pub fn conduct<'s>(
     }
     let limit = near.peer().limits.duration_ns.min(far.peer().limits.duration_ns);
     let plan = Plan::new(spec, far.timeouts, limit);
-    Ok(Prepared { near: Near::There(near), far, plan })
+    Ok(Prepared { near: Near::There(near), far: Some(far), plan })
+}
+
+/// Makes a test ready whose far end is a service that takes no part ([`TestSpec::alone`]), at `addresses.far`. The near end
+/// is this process, or the daemon of a session, which must allow connections to the service's address.
+pub fn alone<'s>(
+    near: Option<&'s mut Session>,
+    spec: &TestSpec,
+    addresses: &DataAddresses,
+    timeouts: Timeouts,
+) -> Result<Prepared<'s>, ClientError> {
+    let address = addresses.far.ok_or_else(|| EndError::Impossible("the service has no address".to_owned()))?;
+    let token = token()?;
+    let Some(near) = near else {
+        let netns = addresses.near_netns.clone();
+        let end = netns::within(netns.as_deref(), || -> Result<End, EndError> {
+            let mut end = End::prepare(spec, Side::Near, addresses.near, token)?;
+            end.connect(Some((address, &Endpoints::default())), timeouts.ready)?;
+            Ok(end)
+        })??;
+        let plan = Plan::new(spec, timeouts, u64::MAX);
+        return Ok(Prepared { near: Near::Here { end: Box::new(end), netns }, far: None, plan });
+    };
+    near.begin()?;
+    prepare_remote(near, spec, Side::Near, addresses.near, token)?;
+    let peer = Peer { address, endpoints: Endpoints::default() };
+    near.send(&Request::Connect(Connect { peer: Some(peer), within_ns: nanoseconds(timeouts.ready) }))?;
+    await_ready(near)?;
+    let plan = Plan::new(spec, timeouts, near.peer().limits.duration_ns);
+    Ok(Prepared { near: Near::There(near), far: None, plan })
 }
 
 impl<'s> Prepared<'s> {
@@ -147,15 +177,18 @@ impl<'s> Prepared<'s> {
             Near::Here { .. } => 0,
             Near::There(session) => rtt(session),
         };
-        LEAD + Duration::from_nanos(rtt(self.far).max(near).saturating_mul(2))
+        let far = self.far.as_deref().map_or(0, rtt);
+        LEAD + Duration::from_nanos(far.max(near).saturating_mul(2))
     }
 
     /// Starts both ends at the same instant of this host's monotonic clock ([`crate::measure::clock::monotonic_ns`]):
     /// the load begins then, first the warm-up. `None`: as soon as possible.
     pub fn start(self, t0_ns: Option<u64>) -> Result<RunningTest<'s>, ClientError> {
         let t0_ns = t0_ns.unwrap_or_else(|| monotonic_ns() + nanoseconds(self.lead()));
-        let Self { near, far, plan } = self;
-        start_remote(far, t0_ns, &plan)?;
+        let Self { near, mut far, plan } = self;
+        if let Some(far) = &mut far {
+            start_remote(far, t0_ns, &plan)?;
+        }
         let near = match near {
             Near::There(session) => {
                 start_remote(session, t0_ns, &plan)?;
@@ -166,7 +199,7 @@ impl<'s> Prepared<'s> {
                 Party::here(netns::within(netns.as_deref(), || Load::start(*end, t0_ns, watch))??)
             }
         };
-        Ok(RunningTest::new(near, Party::there(far), plan, t0_ns))
+        Ok(RunningTest::new(near, far.map(Party::there), plan, t0_ns))
     }
 }
 

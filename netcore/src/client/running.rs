@@ -39,8 +39,8 @@ impl Observer for () {
 pub struct Outcome {
     /// The report of the end that opened the connections.
     pub near: SideReport,
-    /// The report of the end that accepted them.
-    pub far: SideReport,
+    /// The report of the end that accepted them; `None`: a service that takes no part in tests.
+    pub far: Option<SideReport>,
     /// When the load was to begin, this host's monotonic clock, nanoseconds.
     pub t0_ns: u64,
     /// When the near end's measure phase began, on this host's monotonic clock, nanoseconds; `None`: it never did.
@@ -204,14 +204,25 @@ impl<'s> Party<'s> {
 
 /// A test under load at both ends. Dropping it ends it at once.
 pub struct RunningTest<'s> {
-    parties: [Party<'s>; 2],
+    near: Party<'s>,
+    /// `None`: a service that takes no part.
+    far: Option<Party<'s>>,
     plan: Plan,
     t0_ns: u64,
 }
 
 impl<'s> RunningTest<'s> {
-    pub(super) fn new(near: Party<'s>, far: Party<'s>, plan: Plan, t0_ns: u64) -> Self {
-        Self { parties: [near, far], plan, t0_ns }
+    pub(super) fn new(near: Party<'s>, far: Option<Party<'s>>, plan: Plan, t0_ns: u64) -> Self {
+        Self { near, far, plan, t0_ns }
+    }
+
+    /// The ends that report.
+    fn parties(&self) -> impl Iterator<Item = &Party<'s>> {
+        std::iter::once(&self.near).chain(&self.far)
+    }
+
+    fn parties_mut(&mut self) -> impl Iterator<Item = &mut Party<'s>> {
+        std::iter::once(&mut self.near).chain(&mut self.far)
     }
 
     /// When the load begins, this host's monotonic clock, nanoseconds.
@@ -224,22 +235,22 @@ impl<'s> RunningTest<'s> {
     /// same instant; raised twice, it ends everything at once and there is no outcome.
     pub fn wait(mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, ClientError> {
         if let Err(error) = self.watch(observer, stop) {
-            self.parties.iter_mut().for_each(Party::abort);
+            self.parties_mut().for_each(Party::abort);
             return Err(error);
         }
         let bound_at = self.t0_ns;
-        let clocks = self.parties.each_ref().map(Party::clock);
+        let clocks = [self.near.clock(), self.far.as_ref().and_then(Party::clock)];
         let clock_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_at_ns(bound_at)).sum();
-        let Self { parties: [near, far], t0_ns, .. } = self;
-        // watch() returns only when both are done.
+        let Self { near, far, t0_ns, .. } = self;
+        // watch() returns only when all are done.
         let near = near.report().expect("the near end has finished");
-        let far = far.report().expect("the far end has finished");
+        let far = far.map(|far| far.report().expect("the far end has finished"));
         let start = |started_ns: u64, clock: Option<ClockOffset>| {
             let started_ns = (started_ns > 0).then_some(started_ns)?;
             clock.map_or(Some(started_ns), |clock| clock.to_ours(started_ns))
         };
         let near_start_ns = start(near.monotonic_start_ns, clocks[0]);
-        let far_start_ns = start(far.monotonic_start_ns, clocks[1]);
+        let far_start_ns = far.as_ref().and_then(|far| start(far.monotonic_start_ns, clocks[1]));
         let start_skew_ns =
             near_start_ns.zip(far_start_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
         Ok(Outcome { near, far, t0_ns, near_start_ns, far_start_ns, start_skew_ns, clock_bound_ns })
@@ -255,10 +266,10 @@ impl<'s> RunningTest<'s> {
         let mut first_done: Option<Instant> = None;
         let mut told = false;
         loop {
-            for (party, side) in self.parties.iter_mut().zip([Side::Near, Side::Far]) {
+            for (party, side) in self.parties_mut().zip([Side::Near, Side::Far]) {
                 party.pump(side, observer)?;
             }
-            if self.parties.iter().all(Party::is_done) {
+            if self.parties().all(Party::is_done) {
                 return Ok(());
             }
             let now = Instant::now();
@@ -274,7 +285,7 @@ impl<'s> RunningTest<'s> {
                 deadline = deadline.min(now + self.plan.grace);
             }
             let mut wake = deadline;
-            if !told && self.parties.iter().any(Party::is_done) {
+            if !told && self.parties().any(Party::is_done) {
                 let since = *first_done.get_or_insert(now);
                 deadline = deadline.min(since + self.plan.grace);
                 let linger = if self.plan.datagrams { Duration::ZERO } else { LINGER };
@@ -286,7 +297,7 @@ impl<'s> RunningTest<'s> {
                     wake = deadline.min(since + linger);
                 }
             }
-            let fds = [self.parties[0].fd(), self.parties[1].fd(), stop.beyond(seen)];
+            let fds = [self.near.fd(), self.far.as_ref().and_then(Party::fd), stop.beyond(seen)];
             wait(fds, Some(wake))
                 .map_err(|source| ClientError::System { what: "waiting for the end of the test failed", source })?;
         }
@@ -294,25 +305,25 @@ impl<'s> RunningTest<'s> {
 
     /// Ends the measure phase early, at one instant that both ends can still be told about.
     fn stop_both(&mut self) {
-        let rtt_ns = self.parties.iter().map(Party::rtt_ns).max().unwrap_or(0);
+        let rtt_ns = self.parties().map(Party::rtt_ns).max().unwrap_or(0);
         let at_ns = monotonic_ns() + 2_000_000 + rtt_ns.saturating_mul(2);
-        self.parties.iter_mut().for_each(|party| party.stop_at(at_ns));
+        self.parties_mut().for_each(|party| party.stop_at(at_ns));
     }
 
     /// One end is done: the other one may have no other way to know. It is not stopped before its own time, unless the
     /// first one has failed.
     fn tell(&mut self) {
-        let failed = self.parties.iter().any(Party::has_failed);
+        let failed = self.parties().any(Party::has_failed);
         let scheduled = self.plan.length_ns.filter(|_| !failed).map_or(0, |length| self.t0_ns + length);
         let at_ns = monotonic_ns().max(scheduled);
-        self.parties.iter_mut().filter(|party| !party.is_done()).for_each(|party| party.stop_at(at_ns));
+        self.parties_mut().filter(|party| !party.is_done()).for_each(|party| party.stop_at(at_ns));
     }
 
     fn silent(&self) -> ClientError {
         // The far end is the one that a near end in this process waits for, too; and it is always a daemon.
-        let [near, far] = &self.parties;
-        let blamed = if far.is_done() { near.host().or(far.host()) } else { far.host() };
-        let host = blamed.expect("the far end is a daemon").clone();
-        ClientError::Silent { host, seconds: self.plan.grace.as_secs_f64() }
+        let far = self.far.as_ref().and_then(|far| far.host().filter(|_| !far.is_done()));
+        let blamed = far.or_else(|| self.near.host()).or_else(|| self.far.as_ref().and_then(Party::host));
+        let here = || super::HostLabel { name: "local".to_owned(), control: "this process".to_owned() };
+        ClientError::Silent { host: blamed.cloned().unwrap_or_else(here), seconds: self.plan.grace.as_secs_f64() }
     }
 }

@@ -33,6 +33,9 @@ pub struct Place {
 /// Reads of requests and responses in flight take at most so many bytes at once, unless one alone is larger.
 const PIPELINE_BYTES: u64 = 256 * 1024;
 
+/// A service may answer with any datagram.
+const LARGEST_ANSWER: u64 = 65_536;
+
 /// The places of one end, with their buffers allocated and touched.
 pub fn crew(spec: &TestSpec, side: Side) -> Result<Vec<Place>, EndError> {
     let mut places = Vec::new();
@@ -87,6 +90,7 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
             let message = sizes.message_bytes.saturating_add(icmp::HEADER_BYTES as u64);
             (message, message.saturating_add(icmp::IP_HEADER_BYTES as u64))
         }
+        Role::Requester if spec.alone && spec.transport.is_datagram() => (sizes.request_bytes, LARGEST_ANSWER),
         Role::Requester => (sizes.request_bytes, several(sizes.response_bytes)),
         Role::Responder => (sizes.response_bytes, several(sizes.request_bytes)),
     };

@@ -22,6 +22,7 @@ use super::{
     sequence::NUMBERED_BYTES,
 };
 use crate::{
+    io::buffers::Expected,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     sys,
     transport::{datagram::forget_greetings, icmp, link},
@@ -181,6 +182,8 @@ fn request_loop<const SPIN: bool, F: Framing>(
     // Oldest first. Answers may overtake each other, so that one from the middle may leave.
     let mut flights: std::collections::VecDeque<Flight> = std::collections::VecDeque::with_capacity(inflight);
     let (mut sent, mut transactions, mut errors, mut stray) = (0u64, 0u64, 0u64, 0u64);
+    let mut received_bytes = 0u64;
+    let alone = worker.spec.alone;
     let mut now = Instant::now();
     loop {
         let limit = worker.cell.limit();
@@ -250,13 +253,12 @@ fn request_loop<const SPIN: bool, F: Framing>(
             worker.cell.received.0.duplicated.store(stray, Relaxed);
             continue;
         };
-        if let Some(expected) = &expected {
-            let (at, fixed) = framing.fixed(body(worker, n));
-            let wrong = expected.check_rest(head + at, fixed);
-            wrong.map_err(|at| worker.corrupt("a response", (at - head) as u64))?;
-        }
+        let (at, fixed) = framing.fixed(body(worker, n));
+        check(expected.as_ref(), head, at, fixed).map_err(|at| worker.corrupt("a response", at))?;
         transactions += 1;
-        worker.cell.received.0.bytes.store(transactions * response_bytes, Relaxed);
+        // A service answers as long as it likes.
+        received_bytes += if alone { n as u64 } else { response_bytes };
+        worker.cell.received.0.bytes.store(received_bytes, Relaxed);
         worker.cell.received.0.calls.store(transactions, Relaxed);
         if F::ALONE {
             of_phase[flight.phase][1] += 1;
@@ -273,6 +275,14 @@ fn request_loop<const SPIN: bool, F: Framing>(
 fn body(worker: &Worker, n: usize) -> &[u8] {
     let received = &worker.receive_buffers.present()[..n];
     if worker.link.header.is_empty() { received } else { link::message(received) }
+}
+
+/// Checks the rest of a message from a place on, where the test asks for that; `head` bytes precede it where it is sent from.
+/// The error is the first wrong byte's place in the message.
+#[inline]
+fn check(expected: Option<&Expected>, head: usize, at: usize, rest: &[u8]) -> Result<(), u64> {
+    let Some(expected) = expected else { return Ok(()) };
+    expected.check_rest(head + at, rest).map_err(|wrong| (wrong - head) as u64)
 }
 
 /// Puts the link layer's header before what is sent, where there is one; says how long it is.
@@ -311,12 +321,9 @@ fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
         if SPIN {
             last = Instant::now();
         }
-        if let Some(expected) = &expected {
-            let message = body(worker, n);
-            let at = if numbered { NUMBERED_BYTES.min(message.len()) } else { 0 };
-            let wrong = expected.check_rest(head + at, &message[at..]);
-            wrong.map_err(|at| worker.corrupt("a request", (at - head) as u64))?;
-        }
+        let message = body(worker, n);
+        let at = if numbered { NUMBERED_BYTES.min(message.len()) } else { 0 };
+        check(expected.as_ref(), head, at, &message[at..]).map_err(|at| worker.corrupt("a request", at))?;
         if numbered && n >= head + NUMBERED_BYTES {
             let number = &worker.receive_buffers.present()[head..head + NUMBERED_BYTES];
             worker.send_buffers.present_mut()[head..head + NUMBERED_BYTES].copy_from_slice(number);

@@ -195,7 +195,12 @@ fn receive_loop<C: Channel, T: Timing>(
     expected: &mut Option<Expected>,
 ) -> Result<(), Fault> {
     let (mut bytes, mut calls) = (0u64, 0u64);
+    // A service goes on for as long as somebody listens.
+    let endless = worker.spec.alone;
     loop {
+        if endless && worker.is_over() {
+            return Ok(());
+        }
         timing.begin();
         match channel.receive(worker.receive_buffers.present_mut()) {
             Ok(0) => return Ok(()),

@@ -261,6 +261,7 @@ impl Default for Collect {
 /// One test, whole. Both ends run from the same value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, named as in the plan")]
 pub struct TestSpec {
     /// What the ends say to each other.
     pub pattern: Pattern,
@@ -302,6 +303,9 @@ pub struct TestSpec {
     pub collect: Collect,
     /// Whether interim reports of the far end travel while the measurement runs.
     pub interim: bool,
+    /// The far end is a service that takes no part in the test (echo, discard, chargen: RFC 862 to 864): the near end goes
+    /// to its port, `far.port`, without a proof, and reports alone.
+    pub alone: bool,
 }
 
 impl TestSpec {
@@ -335,6 +339,7 @@ impl TestSpec {
             reply_timeout_ns: 1_000_000_000,
             collect: Collect::default(),
             interim: false,
+            alone: false,
         }
     }
 

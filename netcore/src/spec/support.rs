@@ -2,7 +2,7 @@
 //!
 //! The plan's check and the daemon's admission both ask here, so a test that passes is one that the engines can run.
 
-use super::{Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport};
+use super::{Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport};
 use crate::report::Side;
 
 /// Why a test cannot be run by these engines, whatever the machine.
@@ -70,6 +70,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
     }
     integrity(spec)?;
+    if spec.alone {
+        alone(spec)?;
+    }
     if spec.coalesce && (touches(&spec.near) || touches(&spec.far)) {
         return no("buffers", "ring, dirty and clean are not for `coalesce`, which sends many requests from one place");
     }
@@ -122,6 +125,49 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
 /// Whether an end asks for more of its buffers than to be sent from.
 fn touches(end: &super::EndSpec) -> bool {
     end.buffers.ring > 1 || end.buffers.dirty > 0 || end.buffers.clean > 0
+}
+
+/// What holds where the far end is a service that takes no part.
+fn alone(spec: &TestSpec) -> Result<(), Unsupported> {
+    if !matches!(spec.transport, Transport::Tcp | Transport::Udp) {
+        return no(
+            "control",
+            format!("control: none is for services over TCP and UDP, not over {}", spec.transport.name()),
+        );
+    }
+    if spec.far.port.is_none() {
+        return no(
+            "control",
+            "control: none needs the port of the service: remote_ports (7 echoes, 9 discards, 19 generates characters)",
+        );
+    }
+    match spec.direction {
+        Direction::Bidirectional | Direction::Duplex => {
+            return no(
+                "direction",
+                "with control: none one end reports: what arrives at the other one cannot be known",
+            );
+        }
+        Direction::Reverse if spec.transport == Transport::Udp => {
+            return no("direction", "a service sends one datagram for each that it gets: use udp_rr");
+        }
+        Direction::Reverse if spec.integrity => {
+            return no("integrity", "with control: none the receiver does not know what the service sends");
+        }
+        Direction::Reverse if !matches!(spec.phases.stop, Stop::AfterNs(_)) => {
+            return no("bytes", "with control: none the receiver cannot tell the sender to stop: use `duration`");
+        }
+        _ => {}
+    }
+    if spec.pattern.is_connecting() && spec.close == Close::FarFirst {
+        return no("close", "a service waits for the near end to close: `close: near_first` or `reset`");
+    }
+    let sizes = &spec.sizes;
+    let echoed = matches!(spec.pattern, Pattern::RequestResponse | Pattern::ConnectRequestResponse);
+    if echoed && spec.transport == Transport::Tcp && sizes.request_bytes != sizes.response_bytes {
+        return no("response_size", "an echo is as long as what it answers: response_size must be request_size");
+    }
+    Ok(())
 }
 
 /// What holds where every byte is checked.
@@ -313,6 +359,30 @@ mod tests {
         let mut spec = TestSpec::new(Pattern::Ping, Transport::Icmp);
         spec.sizes.message_bytes = 0;
         check(&spec).unwrap();
+    }
+
+    #[test]
+    fn a_service_does_only_what_services_do() {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        spec.alone = true;
+        refused(&spec, "control");
+        spec.far.port = Some(9);
+        check(&spec).unwrap();
+        spec.direction = Direction::Duplex;
+        refused(&spec, "direction");
+        spec.direction = Direction::Reverse;
+        check(&spec).unwrap();
+        spec.phases.stop = Stop::AfterBytes(1);
+        refused(&spec, "bytes");
+        let mut spec = TestSpec::new(Pattern::ConnectRequestResponse, Transport::Tcp);
+        (spec.alone, spec.far.port) = (true, Some(7));
+        refused(&spec, "close");
+        spec.close = Close::NearFirst;
+        check(&spec).unwrap();
+        spec.sizes.response_bytes = 2;
+        refused(&spec, "response_size");
+        spec.transport = Transport::UnixStream;
+        refused(&spec, "control");
     }
 
     #[test]

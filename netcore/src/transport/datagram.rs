@@ -83,6 +83,16 @@ pub fn look_up(socket: &OwnedFd) -> Result<(), EndError> {
         .map_err(|source| EndError::System { what: "cannot bound the wait of a datagram socket".into(), source })
 }
 
+/// Near end: connects the socket to a service, which answers no knock.
+pub fn greet_nobody(socket: OwnedFd, to: &Address, flow: u32) -> Result<Link, EndError> {
+    to.connect(&socket).map_err(|error| EndError::System {
+        what: format!("cannot reach the service at {to}"),
+        source: error.into(),
+    })?;
+    look_up(&socket)?;
+    Ok(Link::of_socket(flow, socket))
+}
+
 /// Near end: connects the socket and knocks until it is answered. `own`: the socket's path, where it has one.
 pub fn knock(
     socket: OwnedFd,

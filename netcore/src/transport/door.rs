@@ -231,6 +231,26 @@ pub fn introduce(
     Ok(link)
 }
 
+/// Near end: the way to a service, which needs no proof. Nothing is kept open there for the length of the test, since some
+/// services take one connection at a time: the socket that options are read from is one that never connects.
+pub fn towards_service(
+    spec: &TestSpec,
+    protocol: Protocol,
+    to: &Address,
+    data_ip: Option<IpAddr>,
+    flow: u32,
+) -> Result<Link, EndError> {
+    let mut from = spec.near.bind.clone();
+    if from.is_empty() {
+        from.extend(data_ip);
+    }
+    let socket = protocol.socket(to.family())?;
+    options::apply(&socket, &spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
+    let mut link = Link::of_socket(flow, socket);
+    link.door = Some(Door::leading(spec, protocol, to.clone(), from)?);
+    Ok(link)
+}
+
 /// Connections by which the near end proves itself on each flow.
 fn proofs(spec: &TestSpec) -> u32 {
     u32::try_from(spec.near.bind.len().max(1)).unwrap_or(u32::MAX)

@@ -88,7 +88,12 @@ impl Meeting {
             }
             (Self::Comer { data_ip, scratch }, Some((ip, endpoints))) => {
                 let goal = Goal { ip, endpoints, data_ip: *data_ip, scratch: scratch.as_ref() };
-                come(spec, token, goal, &deadline).map(met)
+                let mut met = come(spec, token, goal, &deadline).map(met)?;
+                if spec.alone {
+                    // The way there is known even where no connection is kept.
+                    met.peer.get_or_insert(ip);
+                }
+                Ok(met)
             }
             (Self::Listener { .. }, Some(_)) => {
                 Err(EndError::Impossible("the far end accepts; only the near end connects to a peer".to_owned()))
@@ -220,6 +225,9 @@ struct Goal<'a> {
 
 fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> Result<Vec<Link>, EndError> {
     let come = |flow| {
+        if spec.alone {
+            return unannounced(spec, goal, flow, deadline);
+        }
         if spec.transport == Transport::Icmp {
             let ip = goal.endpoints.address.unwrap_or(goal.ip);
             check_family(spec, ip)?;
@@ -259,6 +267,23 @@ fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> 
         Ok(Link::of_socket(flow, socket))
     };
     (0..spec.flows()).map(come).collect()
+}
+
+/// A flow to a service that knows nothing of the test.
+fn unannounced(spec: &TestSpec, goal: Goal<'_>, flow: u32, deadline: &Deadline) -> Result<Link, EndError> {
+    check_family(spec, goal.ip)?;
+    let to = Address::Ip((goal.ip, spec.far.port.unwrap_or_default()).into());
+    let from = near_bind(spec, goal.data_ip, goal.ip, flow).map(Address::Ip);
+    if spec.transport.is_datagram() {
+        let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
+        return datagram::greet_nobody(socket, &to, flow);
+    }
+    let protocol = protocol(spec)?;
+    if spec.pattern.is_connecting() {
+        return door::towards_service(spec, protocol, &to, goal.data_ip, flow);
+    }
+    connection::connect(protocol, from.as_ref(), &to, &spec.near.socket, deadline)
+        .map(|socket| Link::of_socket(flow, socket))
 }
 
 /// Where the far end's socket for a flow is.

@@ -40,7 +40,7 @@ fn twenty_sessions_at_once() {
                 for _ in 0..2 {
                     let outcome =
                         session.run(&stream(30), &DataAddresses::default(), &mut (), &nobody_stops()).unwrap();
-                    assert_eq!(outcome.far.ending, Ending::Complete);
+                    assert_eq!(outcome.far.unwrap().ending, Ending::Complete);
                 }
             });
         }
@@ -180,7 +180,7 @@ fn an_orderly_stop_lets_the_running_test_finish_and_closes_the_others() {
     });
     drop(std::net::TcpListener::bind(served.address).unwrap());
     let outcome = running.wait(&mut (), &nobody_stops()).unwrap();
-    assert_eq!((outcome.near.ending, outcome.far.ending), (Ending::Complete, Ending::Complete));
+    assert_eq!((outcome.near.ending, outcome.far.unwrap().ending), (Ending::Complete, Ending::Complete));
     served.join();
     let error = idle.prepare(&stream(10), &DataAddresses::default()).err().unwrap();
     let sentence = error.to_string();

@@ -68,8 +68,8 @@ fn ends_meet_across_namespaces() {
         near_netns: Some(cable.near.clone()),
     };
     let outcome = far.run(&stream(50), &addresses, &mut (), &nobody_stops()).unwrap();
-    assert_eq!((&outcome.near.ending, &outcome.far.ending), (&Ending::Complete, &Ending::Complete));
-    let crossed: u64 = outcome.far.totals.iter().map(|flow| flow.counts.bytes_received).sum();
+    assert_eq!((&outcome.near.ending, &outcome.far.as_ref().unwrap().ending), (&Ending::Complete, &Ending::Complete));
+    let crossed: u64 = outcome.far.as_ref().unwrap().totals.iter().map(|flow| flow.counts.bytes_received).sum();
     let interface = Command::new("ip")
         .args(["netns", "exec", &cable.far, "cat", "/sys/class/net/v0/statistics/rx_bytes"])
         .output()
@@ -82,5 +82,5 @@ fn ends_meet_across_namespaces() {
     let addresses = DataAddresses { near_netns: None, ..addresses };
     let running = conduct(&mut near, &mut far, &stream(50), &addresses).unwrap().start(None).unwrap();
     let outcome = running.wait(&mut (), &nobody_stops()).unwrap();
-    assert_eq!((&outcome.near.ending, &outcome.far.ending), (&Ending::Complete, &Ending::Complete));
+    assert_eq!((&outcome.near.ending, &outcome.far.as_ref().unwrap().ending), (&Ending::Complete, &Ending::Complete));
 }

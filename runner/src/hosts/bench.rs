@@ -3,7 +3,7 @@
 use std::{net::Ipv6Addr, thread, time::Duration};
 
 use netcore::{
-    client::{ClientError, DataAddresses, Observer, Outcome, Prepared, RunningTest, Session, conduct},
+    client::{self, ClientError, DataAddresses, Observer, Outcome, Prepared, RunningTest, Session, Timeouts, conduct},
     control::{message::FaultCode, stop::StopFlag},
     measure::clock::monotonic_ns,
     spec::{Family, TestSpec},
@@ -31,8 +31,10 @@ const LEAD_PER_MEMBER_NS: u64 = 500_000;
 /// The sessions of one member.
 struct Seat {
     near: Option<Session>,
-    far: Session,
+    /// `None`: a service that takes no part.
+    far: Option<Session>,
     addresses: DataAddresses,
+    timeouts: Timeouts,
     spec: TestSpec,
 }
 
@@ -52,7 +54,9 @@ impl Bench for Hosts {
         }
         .map_err(|e| fault(&e))?;
         for (member, seat) in step.members.iter().zip(seats) {
-            self.give_back(&member.to, step.grace, seat.far);
+            if let Some(far) = seat.far {
+                self.give_back(&member.to, step.grace, far);
+            }
             if let Some(near) = seat.near {
                 self.give_back(&member.from, step.grace, near);
             }
@@ -71,8 +75,9 @@ impl Hosts {
     ) -> Result<Seat, ClientError> {
         let near_is_here = self.places.get(&member.from).is_none_or(|p| p.target.is_none());
         let near = if near_is_here { None } else { Some(self.session(&member.from, grace)?) };
-        let far = self.session(&member.to, grace)?;
+        let far = if spec.alone { None } else { Some(self.session(&member.to, grace)?) };
         let data = |end: &Endpoint| match end {
+            _ if spec.alone => self.services.get(end).copied(),
             // It is reached at IPv4's loopback, and listens wherever the data should go.
             Endpoint::Embedded if spec.family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
             _ => self.places.get(end).and_then(|p| p.data),
@@ -90,15 +95,17 @@ impl Hosts {
             };
             spec.phases.interval_ns = u64::try_from(every.as_nanos()).unwrap_or(0);
         }
-        Ok(Seat { near, far, addresses, spec })
+        let timeouts = Timeouts { grace, ..Timeouts::default() };
+        Ok(Seat { near, far, addresses, timeouts, spec })
     }
 }
 
 impl Seat {
     fn prepare(&mut self) -> Result<Prepared<'_>, ClientError> {
-        match &mut self.near {
-            None => self.far.prepare(&self.spec, &self.addresses),
-            Some(near) => conduct(near, &mut self.far, &self.spec, &self.addresses),
+        match (&mut self.near, &mut self.far) {
+            (near, None) => client::alone(near.as_mut(), &self.spec, &self.addresses, self.timeouts),
+            (None, Some(far)) => far.prepare(&self.spec, &self.addresses),
+            (Some(near), Some(far)) => conduct(near, far, &self.spec, &self.addresses),
         }
     }
 }

@@ -10,7 +10,7 @@ pub mod require;
 pub mod targets;
 pub mod watch;
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, path::Path, time::Duration};
 
 use netcore::{
     client::{ClientError, Session, Target},
@@ -35,6 +35,8 @@ use targets::Place;
 /// The hosts of a run: reachable, greeted, and ready for sessions.
 pub struct Hosts {
     places: BTreeMap<Endpoint, Place>,
+    /// Where the services are that tests without a session go to.
+    services: BTreeMap<Endpoint, IpAddr>,
     /// Open sessions that no test uses at the moment, by end, and by the grace they were opened with.
     idle: BTreeMap<(Endpoint, Duration), Vec<Session>>,
     /// Facts for `run.json`, by name.
@@ -59,6 +61,7 @@ impl Hosts {
         let default_key = key_file.map(Key::load).transpose().map_err(|e| Error::Measurement(e.to_string()))?;
         let mut hosts = Self {
             places: BTreeMap::new(),
+            services: BTreeMap::new(),
             idle: BTreeMap::new(),
             records: BTreeMap::new(),
             stop: stop.clone(),
@@ -66,9 +69,14 @@ impl Hosts {
             embedded: Vec::new(),
         };
         // A program needs no daemon anywhere.
-        let ends = || steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members).filter(|m| m.spec().is_some());
-        for member in ends() {
-            for end in [&member.from, &member.to] {
+        let ends = || steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members);
+        for (member, spec) in ends().filter_map(|m| Some((m, m.spec()?))) {
+            if spec.alone {
+                let address = targets::of_service(member.to.name(), plan.host(&member.to))?;
+                hosts.services.insert(member.to.clone(), address);
+            }
+            let daemons = if spec.alone { vec![&member.from] } else { vec![&member.from, &member.to] };
+            for end in daemons {
                 if hosts.places.contains_key(end) {
                     continue;
                 }

@@ -47,6 +47,16 @@ pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Re
     Ok(Place { target: Some(target), data })
 }
 
+/// A host that has no daemon, or none that takes part: where its traffic goes.
+pub fn of_service(name: &str, host: Option<&Host>) -> Result<IpAddr, Error> {
+    let address = host.and_then(|host| host.address.as_deref()).ok_or_else(|| {
+        Error::Measurement(format!(
+            "host `{name}` has no address: set hosts.{name}.address, or give --host {name}=ADDRESS"
+        ))
+    })?;
+    resolve(name, address)
+}
+
 /// An IPv6 address without brackets looks like `host:port` with a strange host.
 fn bracketed(control: &str) -> String {
     match control.parse::<std::net::Ipv6Addr>() {

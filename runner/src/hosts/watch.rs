@@ -59,7 +59,7 @@ impl Observer for Watch<'_> {
 /// The end whose count is the result: the receiver of a stream, the requester otherwise.
 fn headline_side(spec: &TestSpec) -> Side {
     match (spec.pattern, spec.direction) {
-        (Pattern::Stream, Direction::Forward) => Side::Far,
+        (Pattern::Stream, Direction::Forward) if !spec.alone => Side::Far,
         _ => Side::Near,
     }
 }

@@ -1,6 +1,6 @@
 //! Which metrics a workload has: an assertion on one that it cannot have would be judged on nothing.
 
-use netcore::spec::{Pattern, TestSpec};
+use netcore::spec::{Direction, Pattern, TestSpec};
 use schemas::metrics::{self, Metric};
 
 use super::case::Job;
@@ -19,7 +19,21 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     let answers = spec.pattern != Pattern::Stream;
     let datagrams = spec.transport.is_datagram();
     let missing = |what: &str| Some(what.to_owned());
+    // What a service counts, nobody hears.
+    let near_receives = spec.pattern == Pattern::Stream && spec.direction == Direction::Reverse;
     match family {
+        "throughput" | "bytes_received" if spec.alone && !near_receives => {
+            missing("with `control: none` nobody counts what arrives at the far end: use `sent`, or `transaction_rate`")
+        }
+        "sent" | "bytes_sent" if spec.alone && (near_receives || answers) => {
+            missing("with `control: none` nobody counts what the far end sends")
+        }
+        "lost" | "loss_ratio" | "reordered" | "duplicated" | "jitter" | "messages_received" if spec.alone => {
+            missing("with `control: none` nobody counts what arrives at the far end")
+        }
+        _ if spec.alone && (name.starts_with("remote_") || name.ends_with(".remote") || name == "cpu.remote_peak") => {
+            missing("with `control: none` the far end reports nothing")
+        }
         "transaction_rate" | "transactions" if !answers => missing("a stream has no transactions"),
         "latency" if !answers && !spec.collect.latency => {
             missing("a stream times its calls only with `latency` in `collect`")
@@ -59,6 +73,7 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
 #[must_use]
 pub fn headline(spec: &TestSpec) -> &'static Metric {
     let name = match spec.pattern {
+        Pattern::Stream if spec.alone && spec.direction != Direction::Reverse => "sent",
         Pattern::Stream => "throughput",
         Pattern::RequestResponse | Pattern::Connect | Pattern::ConnectRequestResponse => "transaction_rate",
         Pattern::Ping => "latency.mean",

@@ -73,6 +73,14 @@ pub fn translate(
         (Some(model::Payload::Zero), None) => spec::Payload::Zero,
         (Some(model::Payload::Random) | None, None) => spec::Payload::Random,
     };
+    out.alone = body.control == Some(model::Control::None);
+    if out.alone && to.is_none() {
+        faults.push(fault(
+            "control",
+            "`control: none` needs a host in `to`: where the service is",
+            "add hosts.NAME.address to the plan and `to: NAME` to the test",
+        ));
+    }
     out.integrity = body.integrity.unwrap_or(false);
     out.close = match body.close {
         Some(model::Close::NearFirst) => spec::Close::NearFirst,

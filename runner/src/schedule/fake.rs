@@ -72,7 +72,7 @@ pub fn stream(bytes: u64) -> Measured {
     Measured {
         members: vec![Reports {
             near: report(Side::Near, vec![window(Phase::Measure, second, vec![flow(0, Role::Sender, bytes, 0)])]),
-            far: report(Side::Far, vec![window(Phase::Measure, second, vec![flow(0, Role::Receiver, 0, bytes)])]),
+            far: Some(report(Side::Far, vec![window(Phase::Measure, second, vec![flow(0, Role::Receiver, 0, bytes)])])),
             near_start_ns: Some(second),
             far_start_ns: Some(second),
         }],

@@ -71,8 +71,8 @@ pub struct Measured {
 pub struct Reports {
     /// The end that opened the connections.
     pub near: SideReport,
-    /// The end that accepted them.
-    pub far: SideReport,
+    /// The end that accepted them; `None`: a service that takes no part.
+    pub far: Option<SideReport>,
     /// When the near end's measure phase began, nanoseconds on the conductor's monotonic clock.
     pub near_start_ns: Option<u64>,
     /// The same of the far end.

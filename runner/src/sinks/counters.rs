@@ -54,8 +54,9 @@ impl CounterSink {
         let fault = || Error::output(self.path.display());
         let mut any = false;
         for (member, reports) in step.members.iter().zip(&measured.members) {
-            let ends: [(&str, &SideReport); 2] =
-                [(member.from.name(), &reports.near), (member.to.name(), &reports.far)];
+            let far = reports.far.as_ref().map(|far| (member.to.name(), far));
+            let ends: Vec<(&str, &SideReport)> =
+                std::iter::once((member.from.name(), &reports.near)).chain(far).collect();
             for (host, window) in ends.iter().flat_map(|(host, r)| r.counters.iter().map(move |w| (host, w))) {
                 for change in &window.values {
                     any = true;

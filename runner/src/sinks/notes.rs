@@ -20,9 +20,9 @@ impl Notes {
     /// Keeps what the ends of an iteration said.
     pub fn keep(&mut self, measured: &Measured) {
         for member in &measured.members {
-            self.keep_time_wait([member.near.time_wait, member.far.time_wait]);
+            self.keep_time_wait([member.near.time_wait, member.far.as_ref().and_then(|far| far.time_wait)]);
         }
-        for report in measured.members.iter().flat_map(|m| [&m.near, &m.far]) {
+        for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
             self.congestion_controls.extend(congestion_control(report));
             for note in &report.notes {
                 if !self.said.contains(note) {

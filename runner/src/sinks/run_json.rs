@@ -189,7 +189,7 @@ impl RunJson {
                 None => id,
             };
             let mut notes: Vec<String> = Vec::new();
-            for note in [&reports.near, &reports.far].into_iter().flat_map(|r: &SideReport| &r.notes) {
+            for note in std::iter::once(&reports.near).chain(&reports.far).flat_map(|r: &SideReport| &r.notes) {
                 if !notes.contains(note) {
                     notes.push(note.clone());
                 }
@@ -200,9 +200,9 @@ impl RunJson {
                 spec: spec.clone(),
                 hooks: hooks(step),
                 near_options: reports.near.options.clone(),
-                far_options: reports.far.options.clone(),
+                far_options: reports.far.as_ref().map_or_else(Vec::new, |far| far.options.clone()),
                 near_nic: reports.near.nic.clone(),
-                far_nic: reports.far.nic.clone(),
+                far_nic: reports.far.as_ref().and_then(|far| far.nic.clone()),
                 notes,
             };
             self.insert(key, &record)?;

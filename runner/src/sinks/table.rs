@@ -139,6 +139,10 @@ pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
         }
         Some(Pattern::Stream) => {
             parts.extend(metric(row.throughput_bits_per_s, Unit::BitsPerSecond));
+            if row.control.as_deref() == Some("none") && row.throughput_bits_per_s.is_none() {
+                // What arrived, nobody has counted.
+                parts.extend(metric(row.sent_bits_per_s, Unit::BitsPerSecond).map(|sent| format!("{sent} sent")));
+            }
             if let Some(loss) = row.loss_ratio {
                 parts.push(format!("loss {}", human(Unit::Ratio, loss)));
             }
@@ -149,6 +153,9 @@ pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
     if pattern != Some(Pattern::Stream) {
         parts.extend(metric(row.latency_p50_us, Unit::Microseconds).map(|v| format!("p50 {v}")));
         parts.extend(metric(row.latency_p99_us, Unit::Microseconds).map(|v| format!("p99 {v}")));
+    }
+    if row.control.as_deref() == Some("none") {
+        parts.push("(near end alone)".into());
     }
     if row.status.as_deref().is_some_and(|s| s != "ok") {
         parts.extend(row.status.clone());
@@ -205,6 +212,8 @@ mod tests {
             ..Row::default()
         };
         assert_eq!(result(Some(Pattern::Stream), &partly), "1.00 Gbit/s  failed");
+        let alone = Row { control: Some("none".into()), sent_bits_per_s: Some(1e9), ..Row::default() };
+        assert_eq!(result(Some(Pattern::Stream), &alone), "1.00 Gbit/s sent  (near end alone)");
         let rr = Row { transactions_per_s: Some(19_700.0), latency_p50_us: Some(49.0), ..Row::default() };
         assert_eq!(result(Some(Pattern::RequestResponse), &rr), "19.7 k/s  p50 49.0 µs");
     }

@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use super::{
-    Arrival, Assert, Buffers, Close, Collect, Command, CpuList, Direction, Find, Hooks, Io, Iterations, OneOrMany,
-    PacingMode, Payload, Ports, Skip, Socket, StopWhen, Warmup, Window, Word,
+    Arrival, Assert, Buffers, Close, Collect, Command, Control, CpuList, Direction, Find, Hooks, Io, Iterations,
+    OneOrMany, PacingMode, Payload, Ports, Skip, Socket, StopWhen, Warmup, Window, Word,
 };
 use crate::plan::{
     quantity::{Rate, Size, Time},
@@ -24,6 +24,8 @@ pub struct TestBody {
     pub from: Option<String>,
     /// The host that accepts them; left out: the embedded daemon (netperf -H, iperf3 -c).
     pub to: Option<String>,
+    /// Who is at the far end: a daemon, or with none a service of its own at `remote_ports`, for example 7, echo (netperf -N).
+    pub control: Option<Control>,
     /// Which way the payload goes (iperf3 -R, --bidir).
     pub direction: Option<Direction>,
     /// Parallel connections in each direction (iperf3 -P).

@@ -22,4 +22,4 @@ pub use policy::{
 };
 pub use programs::{Command, Hook, Hooks, Skip};
 pub use socket::{Buffers, Close, Dscp, MtuDiscover, Socket};
-pub use words::{Arrival, Collect, Direction, FindBy, Io, Judge, PacingMode, Payload, Scope, Window};
+pub use words::{Arrival, Collect, Control, Direction, FindBy, Io, Judge, PacingMode, Payload, Scope, Window};

@@ -26,6 +26,15 @@ words!(
     }
 );
 words!(
+    /// Who is at the far end.
+    Control {
+        /// A daemon: both ends report.
+        Session,
+        /// A service that takes no part (echo, discard, chargen): the near end reports alone.
+        None,
+    }
+);
+words!(
     /// How due times are spread.
     Arrival {
         /// Each request waits for an answer.

@@ -8,6 +8,7 @@ use schemas::columns::Row;
 
 /// The cells that a test's spec decides. What the plan knows (names, ids, hosts) is the caller's.
 pub fn requested(row: &mut Row, spec: &TestSpec) {
+    row.control = Some(if spec.alone { "none" } else { "session" }.into());
     row.transport = Some(spec.transport.name().into());
     row.direction = Some(spec.direction.name().into());
     row.streams = Some(spec.streams.into());
@@ -45,17 +46,19 @@ pub fn offered(spec: &TestSpec) -> Option<(f64, &'static str)> {
 }
 
 /// The cells that the kernels decided: what was granted, as it was at the end.
-pub fn granted(row: &mut Row, spec: &TestSpec, near: &SideReport, far: &SideReport) {
+pub fn granted(row: &mut Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) {
     row.io = Some(near.io.clone());
     row.threads = Some(near.threads.into());
-    let sender = if spec.direction == Direction::Reverse { far } else { near };
-    row.congestion_control = text(sender, "congestion_control");
-    row.no_delay = text(sender, "no_delay").and_then(|v| v.parse().ok());
-    row.mss_bytes = number(sender, "mss");
+    let sender = if spec.direction == Direction::Reverse { far } else { Some(near) };
+    if let Some(sender) = sender {
+        row.congestion_control = text(sender, "congestion_control");
+        row.no_delay = text(sender, "no_delay").and_then(|v| v.parse().ok());
+        row.mss_bytes = number(sender, "mss");
+    }
     row.local_send_buffer_bytes = number(near, "send_buffer");
     row.local_receive_buffer_bytes = number(near, "receive_buffer");
-    row.remote_send_buffer_bytes = number(far, "send_buffer");
-    row.remote_receive_buffer_bytes = number(far, "receive_buffer");
+    row.remote_send_buffer_bytes = far.and_then(|far| number(far, "send_buffer"));
+    row.remote_receive_buffer_bytes = far.and_then(|far| number(far, "receive_buffer"));
 }
 
 /// What the kernel said of the first flow's option; the others are in `run.json`.

@@ -15,7 +15,7 @@ pub mod total;
 pub mod window;
 
 use netcore::{
-    report::{Phase, SideReport, Window},
+    report::{Phase, SideReport, TimeWait, Window},
     spec::{Direction, TestSpec},
 };
 use schemas::columns::Row;
@@ -41,21 +41,22 @@ pub fn ways(direction: Direction) -> &'static [Way] {
     }
 }
 
-/// Makes the rows of an iteration whose two ends reported. `identity` carries the cells that every row shares.
+/// Makes the rows of an iteration from what its two ends reported, or the near one alone where the far one is a service.
+/// `identity` carries the cells that every row shares.
 #[must_use]
-pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: &SideReport) -> IterationRows {
+pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) -> IterationRows {
     let mut identity = identity.clone();
     identity::granted(&mut identity, spec, near, far);
     let mut made = IterationRows::default();
 
-    for pair in pairs(&near.intervals, &far.intervals) {
+    for pair in pairs(&near.intervals, intervals(far)) {
         for way in ways(spec.direction) {
             let mut row = window::row(&identity, spec, pair, *way, None);
             row.record = Some("interval".into());
             made.rows.push(row);
         }
     }
-    let measure = Pair { near: phase(near, Phase::Measure), far: phase(far, Phase::Measure) };
+    let measure = Pair { near: phase(near, Phase::Measure), far: far.and_then(|far| phase(far, Phase::Measure)) };
     if spec.flows() > 1 {
         for stream in 0..spec.flows() {
             if let Some(way) = window::way_of(spec.direction, measure, stream) {
@@ -66,7 +67,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: &Si
         }
     }
     for which in [Phase::Warmup, Phase::Measure, Phase::Cooldown] {
-        let pair = Pair { near: phase(near, which), far: phase(far, which) };
+        let pair = Pair { near: phase(near, which), far: far.and_then(|far| phase(far, which)) };
         if pair.near.is_none() && pair.far.is_none() {
             continue;
         }
@@ -84,10 +85,15 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: &Si
 }
 
 /// Taken before the load and after all of it, so that they belong to the iteration and to none of its intervals.
-fn time_wait(row: &mut Row, near: &SideReport, far: &SideReport) {
-    let cells = |report: &SideReport| (report.time_wait.map(|t| t.before), report.time_wait.map(|t| t.after));
-    (row.local_time_wait_before, row.local_time_wait_after) = cells(near);
-    (row.remote_time_wait_before, row.remote_time_wait_after) = cells(far);
+fn time_wait(row: &mut Row, near: &SideReport, far: Option<&SideReport>) {
+    let cells = |counts: Option<TimeWait>| (counts.map(|t| t.before), counts.map(|t| t.after));
+    (row.local_time_wait_before, row.local_time_wait_after) = cells(near.time_wait);
+    (row.remote_time_wait_before, row.remote_time_wait_after) = cells(far.and_then(|far| far.time_wait));
+}
+
+/// The intervals of an end that may be none.
+fn intervals(report: Option<&SideReport>) -> &[Window] {
+    report.map_or(&[], |report| &report.intervals)
 }
 
 fn phase(report: &SideReport, phase: Phase) -> Option<&Window> {

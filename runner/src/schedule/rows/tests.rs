@@ -16,9 +16,9 @@ fn measured(made: &IterationRows, way: Way) -> &Row {
 fn the_receiver_decides_what_arrived_on_its_own_clock() {
     let mut m = stream(1000);
     let reports = &mut m.members[0];
-    reports.far.phases[0].flows[0].counts.bytes_received = 900;
-    reports.far.phases[0].elapsed_ns = 2 * SECOND;
-    let made = of_iteration(&Row::default(), &spec(Direction::Forward), &reports.near, &reports.far);
+    reports.far.as_mut().unwrap().phases[0].flows[0].counts.bytes_received = 900;
+    reports.far.as_mut().unwrap().phases[0].elapsed_ns = 2 * SECOND;
+    let made = of_iteration(&Row::default(), &spec(Direction::Forward), &reports.near, reports.far.as_ref());
     let row = measured(&made, Way::Forward);
     assert_eq!((row.throughput_bits_per_s, row.sent_bits_per_s), (Some(3600.0), Some(8000.0)));
     assert_eq!((row.bytes_sent, row.bytes_received, row.elapsed_s), (Some(1000), Some(900), Some(2.0)));
@@ -33,7 +33,7 @@ fn the_receiver_decides_what_arrived_on_its_own_clock() {
 fn reverse_and_forward_mirror_each_other() {
     let near = report(Side::Near, vec![window(Phase::Measure, SECOND, vec![flow(0, Role::Receiver, 0, 500)])]);
     let far = report(Side::Far, vec![window(Phase::Measure, 2 * SECOND, vec![flow(0, Role::Sender, 600, 0)])]);
-    let made = of_iteration(&Row::default(), &spec(Direction::Reverse), &near, &far);
+    let made = of_iteration(&Row::default(), &spec(Direction::Reverse), &near, Some(&far));
     let row = measured(&made, Way::Reverse);
     assert_eq!((row.throughput_bits_per_s, row.sent_bits_per_s), (Some(4000.0), Some(2400.0)));
     assert_eq!((row.direction.as_deref(), row.elapsed_s), (Some("reverse"), Some(1.0)));
@@ -45,7 +45,7 @@ fn both_directions_have_rows_of_their_own_and_one_together() {
     let far = vec![flow(0, Role::Receiver, 0, 900), flow(1, Role::Sender, 400, 0)];
     let near = report(Side::Near, vec![window(Phase::Measure, SECOND, near)]);
     let far = report(Side::Far, vec![window(Phase::Measure, SECOND, far)]);
-    let made = of_iteration(&Row::default(), &spec(Direction::Bidirectional), &near, &far);
+    let made = of_iteration(&Row::default(), &spec(Direction::Bidirectional), &near, Some(&far));
     let bits = |way| measured(&made, way).throughput_bits_per_s.unwrap();
     assert_eq!((bits(Way::Forward), bits(Way::Reverse), bits(Way::Both)), (7200.0, 2400.0, 9600.0));
     assert_eq!(measured(&made, Way::Both).bytes_sent, Some(1400));
@@ -61,9 +61,20 @@ fn a_half_seen_exchange_has_no_sum() {
     let near = report(Side::Near, vec![window(Phase::Measure, SECOND, vec![flow(0, Role::Requester, 10, 10)])]);
     let far = report(Side::Far, Vec::new());
     let rr = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
-    let made = of_iteration(&Row::default(), &rr, &near, &far);
+    let made = of_iteration(&Row::default(), &rr, &near, Some(&far));
     let row = measured(&made, Way::Forward);
     assert_eq!((row.throughput_bits_per_s, row.bytes_sent), (None, None));
+}
+
+#[test]
+fn without_a_far_end_what_arrived_is_not_known() {
+    let near = report(Side::Near, vec![window(Phase::Measure, SECOND, vec![flow(0, Role::Sender, 1000, 0)])]);
+    let mut alone = spec(Direction::Forward);
+    alone.alone = true;
+    let made = of_iteration(&Row::default(), &alone, &near, None);
+    let row = measured(&made, Way::Forward);
+    assert_eq!((row.throughput_bits_per_s, row.sent_bits_per_s), (None, Some(8000.0)));
+    assert_eq!((row.remote_cpu_ratio, row.elapsed_s), (None, Some(1.0)));
 }
 
 #[test]
@@ -74,7 +85,7 @@ fn round_trips_count_transactions_at_the_requester() {
     let near = report(Side::Near, vec![window(Phase::Measure, SECOND / 2, vec![requester])]);
     let far = report(Side::Far, vec![window(Phase::Measure, SECOND, vec![flow(0, Role::Responder, 10, 10)])]);
     let rr = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
-    let made = of_iteration(&Row::default(), &rr, &near, &far);
+    let made = of_iteration(&Row::default(), &rr, &near, Some(&far));
     let row = measured(&made, Way::Forward);
     assert_eq!((row.transactions, row.transactions_per_s), (Some(500), Some(1000.0)));
     // 10 bytes back in half a second, 10 bytes there in a second.
@@ -96,7 +107,7 @@ fn phases_are_kept_and_marked_and_only_the_measurement_counts() {
     let near = report(Side::Near, windows(Role::Sender));
     let mut far = report(Side::Far, windows(Role::Receiver));
     far.intervals = vec![window(Phase::Measure, SECOND / 2, vec![flow(0, Role::Receiver, 0, 50)])];
-    let made = of_iteration(&Row::default(), &spec(Direction::Forward), &near, &far);
+    let made = of_iteration(&Row::default(), &spec(Direction::Forward), &near, Some(&far));
     let kinds: Vec<_> = made.rows.iter().map(|r| (r.record.as_deref().unwrap(), r.phase.as_deref().unwrap())).collect();
     assert_eq!(
         kinds,

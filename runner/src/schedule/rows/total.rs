@@ -87,7 +87,7 @@ impl Sum {
 
 /// The end whose clock and windows the member's row has.
 fn head_is_far(spec: &TestSpec) -> bool {
-    spec.pattern == Pattern::Stream && spec.direction == Direction::Forward
+    !spec.alone && spec.pattern == Pattern::Stream && spec.direction == Direction::Forward
 }
 
 /// Begin and end of the member's measure phase, seconds on the conductor's clock.
@@ -104,12 +104,12 @@ fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<Row> {
         let begin = start + w.start_ns as f64 / 1e9;
         w.phase == Phase::Measure && begin >= low && begin + w.elapsed_ns as f64 / 1e9 <= high
     };
-    let (near, far) = (&part.reports.near, &part.reports.far);
+    let (near, far) = (&part.reports.near, part.reports.far.as_ref());
     let way = *super::ways(part.spec.direction).last()?;
     let mut seconds = 0.0;
     let mut work = [0.0; 3];
-    for pair in pairs(&near.intervals, &far.intervals) {
-        if !pair.near.is_some_and(fits) || !pair.far.is_some_and(fits) {
+    for pair in pairs(&near.intervals, super::intervals(far)) {
+        if !pair.near.is_some_and(fits) || (far.is_some() && !pair.far.is_some_and(fits)) {
             continue;
         }
         let row = window::row(&Row::default(), part.spec, pair, way, None);
@@ -157,11 +157,11 @@ mod tests {
         };
         let reports = Reports {
             near: end(Side::Near, Role::Sender),
-            far: end(Side::Far, Role::Receiver),
+            far: Some(end(Side::Far, Role::Receiver)),
             near_start_ns: Some(start_s * SECOND),
             far_start_ns: Some(start_s * SECOND),
         };
-        let made = of_iteration(&Row::default(), &spec(Direction::Forward), &reports.near, &reports.far);
+        let made = of_iteration(&Row::default(), &spec(Direction::Forward), &reports.near, reports.far.as_ref());
         let row = made.measured.into_iter().find(|(w, _)| *w == Way::Forward).unwrap().1;
         (reports, row)
     }

@@ -216,6 +216,9 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     if !jitters.is_empty() {
         row.jitter_us = Some(jitters.iter().sum::<u64>() as f64 / jitters.len() as f64 / 1000.0);
     }
+    if spec.alone {
+        row.messages_sent = near.filter(|e| e.has(&[Role::Sender])).map(|e| e.sum(|f| f.counts.messages_sent));
+    }
     let (Some(near), Some(far)) = (near, far) else { return };
     // By the phase of their sending, where the ends kept count of that; an interval knows only what came and went in it.
     let phases: Vec<&DatagramPhase> = ends().flat_map(|e| &e.flows).filter_map(|f| f.datagrams.as_ref()).collect();

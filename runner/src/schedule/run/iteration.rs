@@ -110,7 +110,7 @@ impl Run<'_> {
             identity.iteration = Some(iteration.into());
             identity.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
             let Some(spec) = member.spec() else { continue };
-            let made = rows::of_iteration(&identity, spec, &reports.near, &reports.far);
+            let made = rows::of_iteration(&identity, spec, &reports.near, reports.far.as_ref());
             for row in made.rows {
                 if let Some(stream) = row.stream {
                     done.streams.push((m, stream, row.clone()));
@@ -243,7 +243,7 @@ fn group_identity(step: &Step, measured: &Measured) -> Row {
 /// Takes out of a result what spoils it: an end that failed, a start that was not together.
 fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
     for reports in &measured.members {
-        for report in [&reports.near, &reports.far] {
+        for report in std::iter::once(&reports.near).chain(&reports.far) {
             if let Ending::Failed(message) = &report.ending {
                 return Err(Fault { timeout: false, message: message.clone() }.into());
             }

@@ -89,7 +89,7 @@ fn retries_stay_in_the_data_as_discarded_rows() {
 #[test]
 fn an_end_that_failed_gives_no_result_even_if_it_counted() {
     let mut spoiled = stream(1000);
-    spoiled.members[0].far.ending = Ending::Failed("the payload differs at byte 7".into());
+    spoiled.members[0].far.as_mut().unwrap().ending = Ending::Failed("the payload differs at byte 7".into());
     let mut bench = FakeBench::default();
     bench.results.push_back(Ok(spoiled));
     let (_, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);

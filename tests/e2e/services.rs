@@ -1,0 +1,167 @@
+//! Tests whose far end is no daemon: echo, discard and chargen (RFC 862 to 864), here as small servers of the test's own.
+
+use std::{
+    io::{Read, Write, copy, sink},
+    net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use crate::program::{Folder, number, of, parse, plumb};
+
+/// A TCP service: its port, and how many bytes it has got.
+fn tcp(serve: fn(TcpStream, &AtomicU64)) -> (u16, Arc<AtomicU64>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let got = Arc::new(AtomicU64::new(0));
+    let counter = got.clone();
+    // Ends with the test's process.
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let counter = counter.clone();
+            thread::spawn(move || serve(stream, &counter));
+        }
+    });
+    (port, got)
+}
+
+fn echo(mut stream: TcpStream, got: &AtomicU64) {
+    let mut buffer = vec![0; 65_536];
+    while let Ok(n @ 1..) = stream.read(&mut buffer) {
+        got.fetch_add(n as u64, Relaxed);
+        if stream.write_all(&buffer[..n]).is_err() {
+            return;
+        }
+    }
+}
+
+fn discard(mut stream: TcpStream, got: &AtomicU64) {
+    got.fetch_add(copy(&mut stream, &mut sink()).unwrap_or(0), Relaxed);
+}
+
+fn chargen(mut stream: TcpStream, _: &AtomicU64) {
+    while stream.write_all(&[b'x'; 7000]).is_ok() {}
+}
+
+/// A UDP service that answers each datagram with what `answer` makes of it, if anything.
+fn udp(answer: fn(&[u8]) -> Option<Vec<u8>>) -> (u16, Arc<AtomicU64>) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let got = Arc::new(AtomicU64::new(0));
+    let counter = got.clone();
+    thread::spawn(move || {
+        let mut buffer = vec![0; 65_536];
+        while let Ok((n, from)) = socket.recv_from(&mut buffer) {
+            counter.fetch_add(1, Relaxed);
+            if let Some(answer) = answer(&buffer[..n]) {
+                // Whoever asked may have left.
+                let _ = socket.send_to(&answer, from);
+            }
+        }
+    });
+    (port, got)
+}
+
+/// Runs one test against the service at that port; gives its row of the measurement and what the program said.
+fn against(port: u16, body: &str) -> (std::collections::HashMap<String, String>, String) {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "hosts: {service: {address: 127.0.0.1}}",
+        &format!("  it: {{to: service, control: none, remote_ports: {port}, duration: 200ms, {body}}}"),
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{body}: {}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let row = of(&rows, "iteration")[0].clone();
+    assert_eq!((row["control"].as_str(), row["status"].as_str()), ("none", "ok"));
+    assert!(row["remote_cpu_ratio"].is_empty() && row["remote_send_buffer_bytes"].is_empty(), "{row:?}");
+    (row, ran.stderr)
+}
+
+#[test]
+fn a_discarder_takes_a_stream_and_only_what_was_sent_is_known() {
+    let (port, got) = tcp(discard);
+    let (row, _) = against(port, "workload: tcp_stream, message_size: 10000, assert: [sent > 1kbit/s]");
+    assert!(row["throughput_bits_per_s"].is_empty() && row["bytes_received"].is_empty(), "{row:?}");
+    // The end of the stream is handshaked, so that the service has all of it; the measurement is a part.
+    assert!(number(&row, "bytes_sent") > 0.0);
+    let all = got.load(Relaxed);
+    assert!(all as f64 >= number(&row, "bytes_sent"), "{all}");
+    assert_eq!(all % 10_000, 0);
+}
+
+#[test]
+fn a_generator_of_characters_is_received() {
+    let (port, _) = tcp(chargen);
+    let (row, _) = against(port, "workload: tcp_maerts");
+    assert!(number(&row, "throughput_bits_per_s") > 0.0);
+    assert!(row["sent_bits_per_s"].is_empty());
+}
+
+#[test]
+fn an_echo_answers_requests_and_every_byte_of_it_is_checked() {
+    let (port, got) = tcp(echo);
+    let sizes = "request_size: 100, response_size: 100, integrity: true";
+    for body in ["workload: tcp_rr, inflight: 4", "workload: tcp_rr", "workload: tcp_crr, close: near_first"] {
+        got.store(0, Relaxed);
+        let (row, _) = against(port, &format!("{body}, {sizes}"));
+        assert!(number(&row, "transactions") > 0.0, "{body}");
+        assert!(number(&row, "latency_p50_us") > 0.0);
+        assert!(got.load(Relaxed) as f64 >= 100.0 * number(&row, "transactions"), "{body}");
+    }
+    let (port, _) = udp(|datagram| Some(datagram.to_vec()));
+    let (row, _) = against(port, &format!("workload: udp_rr, {sizes}"));
+    assert!(number(&row, "transactions") > 0.0);
+    let (port, _) = udp(|datagram| Some(datagram.iter().map(|byte| byte ^ 1).collect()));
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "hosts: {service: {address: 127.0.0.1}}",
+        &format!("  it: {{to: service, control: none, remote_ports: {port}, workload: udp_rr, duration: 200ms, integrity: true}}"),
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.stderr.contains("wrong data: byte 0 of a response"), "{}", ran.stderr);
+}
+
+#[test]
+fn datagram_services_discard_and_generate() {
+    let (port, got) = udp(|_| None);
+    let (row, _) = against(port, "workload: udp_stream, message_size: 50, rate: 1000/s");
+    assert!(number(&row, "messages_sent") > 0.0 && row["lost"].is_empty(), "{row:?}");
+    assert!(got.load(Relaxed) > 0);
+    // A generator answers with something else than it got, of any length.
+    let (port, _) = udp(|_| Some(vec![b'x'; 333]));
+    let (row, _) = against(port, "workload: udp_rr");
+    assert!(number(&row, "transactions") > 0.0 && number(&row, "errors") < 1.0, "{row:?}");
+}
+
+#[test]
+fn what_a_service_cannot_do_is_refused_by_name() {
+    let folder = Folder::new();
+    for (body, sentence) in [
+        ("workload: tcp_stream, to: service", "remote_ports"),
+        ("workload: tcp_stream, remote_ports: 9", "needs a host in `to`"),
+        ("workload: tcp_duplex, to: service, remote_ports: 7", "cannot be known"),
+        ("workload: tcp_rr, to: service, remote_ports: 7, response_size: 2", "response_size must be request_size"),
+        ("workload: tcp_crr, to: service, remote_ports: 7", "near_first"),
+        ("workload: tcp_stream, to: service, remote_ports: 9, assert: [throughput > 1Mbit/s]", "use `sent`"),
+        ("workload: unix_stream, to: service, remote_ports: 9", "over TCP and UDP"),
+    ] {
+        let plan = folder.plan("hosts: {service: {address: 127.0.0.1}}", &format!("  it: {{control: none, {body}}}"));
+        let ran = plumb(&["check", &plan]);
+        assert_eq!(ran.code, Some(2), "{body}");
+        assert!((ran.stdout.clone() + &ran.stderr).contains(sentence), "{body}: {}{}", ran.stdout, ran.stderr);
+    }
+    // Nobody there.
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let plan = folder.plan(
+        "hosts: {service: {address: 127.0.0.1}}",
+        &format!("  it: {{workload: tcp_stream, to: service, control: none, remote_ports: {port}}}"),
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.stderr.contains(&format!("127.0.0.1:{port}")) && ran.stderr.contains("refused"), "{}", ran.stderr);
+}
