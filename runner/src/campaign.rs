@@ -305,7 +305,7 @@ fn one(
     if let Some(line) = hosts.checked() {
         progress.say(&line);
     }
-    for warning in hosts.required(plan)? {
+    for warning in hosts.required(plan, &steps)? {
         progress.warn(&warning);
     }
     sinks.record.facts.hosts.extend(hosts.take_records());

@@ -53,6 +53,54 @@ fn both_ends_of_a_test_are_put_into_their_namespaces() {
 }
 
 #[test]
+fn interfaces_of_the_route_and_free_cpus_can_be_required() {
+    let Some(pair) = Pair::new() else { return };
+    let folder = Folder::new();
+    let require = |lines: &str| {
+        let top = format!("{}\nrequire:\n{lines}", hosts(&pair));
+        run(
+            &folder,
+            &top,
+            "  rr: {workload: udp_rr, from: a, to: b, duration: 10ms}\n  un: {workload: unix_rr, duration: 10ms}",
+        )
+    };
+    let fine = "  - {check: mtu, equals: 1500, host: b}\n  - {check: mtu, at_least: 1kB, host: a}\n  - {check: free_cpus, at_least: 0}\n  \
+                - {check: nic_speed, at_least: 10Mbit/s, host: a}";
+    let ran = require(fine);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = require(
+        "  - {check: mtu, at_least: 9000, host: b}\n  - {check: free_cpus, at_least: 100k, host: a}\n  - {check: mtu, at_least: 1, host: local, severity: warn}",
+    );
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    for words in [
+        "host `b`: mtu of data is 1500, and must be at least 9000",
+        "host `a`: free_cpus is ",
+        "and must be at least 100k",
+    ] {
+        assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+    }
+    let ran = require("  - {check: mtu, at_least: 1, host: local, severity: warn}");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("host `local`: mtu cannot be told: no test sends packets from there"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn loopback_has_a_size_and_no_speed() {
+    let folder = Folder::new();
+    let test = "  rr: {workload: tcp_rr, duration: 10ms}";
+    let ran = run(&folder, "require: [{check: mtu, at_least: 1500}]", test);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let ran = run(&folder, "require: [{check: nic_speed, at_least: 1Gbit/s}]", test);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let words = "nic_speed cannot be told: lo, by which packets to 127.0.0.1 leave, says none";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+}
+
+#[test]
 fn a_namespace_that_cannot_be_is_said_before_anything_runs() {
     let folder = Folder::new();
     let test = "  bulk: {workload: tcp_rr, to: b, duration: 10ms}";

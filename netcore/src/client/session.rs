@@ -14,7 +14,7 @@ use crate::{
         clock::{ClockOffset, PROBES, Probe},
         dial::{dial, resolve},
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
-        message::{Greeting, Hello, Limits, Reply, Request},
+        message::{Greeting, Hello, Limits, Look, Reply, Request, Seen},
         netns,
     },
     measure::{
@@ -110,6 +110,15 @@ impl Session {
         self.channel
             .local_addr()
             .map_err(|source| ClientError::System { what: "the control connection has no address", source })
+    }
+
+    /// Asks for what the greeting does not tell.
+    pub fn look(&mut self, look: Look) -> Result<Seen, ClientError> {
+        self.send(&Request::Look(look))?;
+        self.expect("look", self.timeouts.reply + Look::CPU_WINDOW, |reply| match reply {
+            Reply::Seen(seen) => Ok(*seen),
+            other => Err(other),
+        })
     }
 
     /// Compares the clocks anew; [`Session::prepare`] does it where the last comparison is older than five seconds.

@@ -1,13 +1,13 @@
 //! What the ends say to each other. The order is told in `docs/protocol.md` and kept by [`crate::daemon`] and
 //! [`crate::client`].
 
-use std::{fmt, net::IpAddr};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     end::{Endpoints, Token},
-    measure::host::HostFacts,
+    measure::{cpu::free_cpus, host::HostFacts, nic::NicFacts},
     report::{Side, SideReport, Window},
     spec::{TestSpec, Transport},
 };
@@ -69,6 +69,8 @@ impl Default for Limits {
 pub enum Request {
     /// What is your clock?
     Probe,
+    /// What is there that the greeting does not tell? Only while there is no test.
+    Look(Look),
     /// Make an end ready.
     Prepare(Box<Prepare>),
     /// Bring the flows together.
@@ -93,6 +95,7 @@ impl Request {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Probe => "probe",
+            Self::Look(_) => "look",
             Self::Prepare(_) => "prepare",
             Self::Connect(_) => "connect",
             Self::Start { .. } => "start",
@@ -100,6 +103,40 @@ impl Request {
             Self::Abort => "abort",
         }
     }
+}
+
+/// What to look at: facts that take time, or a route, to be known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// The interface by which packets to this address leave; `None`: not asked for.
+    pub towards: Option<IpAddr>,
+    /// How many CPUs are free, which takes [`Look::CPU_WINDOW`].
+    pub free_cpus: bool,
+}
+
+impl Look {
+    /// How long CPUs are watched to see whether they are free.
+    pub const CPU_WINDOW: Duration = Duration::from_millis(500);
+
+    /// Looks, in the calling thread's network namespace.
+    #[must_use]
+    pub fn around(&self) -> Seen {
+        Seen {
+            nic: self.towards.and_then(NicFacts::towards),
+            free_cpus: if self.free_cpus { free_cpus(Self::CPU_WINDOW) } else { None },
+        }
+    }
+}
+
+/// What was seen. What was not asked for, or cannot be told, is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    /// The interface of the route; `None` also where there is no route.
+    pub nic: Option<NicFacts>,
+    /// CPUs that were less than a tenth busy.
+    pub free_cpus: Option<u32>,
 }
 
 /// One end of a test.
@@ -150,6 +187,8 @@ pub enum Reply {
         /// Its wall clock then, Unix nanoseconds.
         wall_ns: i64,
     },
+    /// To [`Request::Look`].
+    Seen(Box<Seen>),
     /// To [`Request::Prepare`]: where the other end can reach this one.
     Prepared(Endpoints),
     /// To [`Request::Connect`]: every flow is connected.
@@ -175,6 +214,7 @@ impl Reply {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Probed { .. } => "probed",
+            Self::Seen(_) => "seen",
             Self::Prepared(_) => "prepared",
             Self::Ready => "ready",
             Self::Interim(_) => "interim",

@@ -197,6 +197,7 @@ impl Session<'_> {
                 self.state = state;
                 Ok(())
             }
+            (Request::Look(look), State::Idle) => Ok(self.reply(&Reply::Seen(Box::new(look.around())))?),
             (Request::Prepare(prepare), State::Idle) => match self.prepare(&prepare) {
                 Ok(end) => {
                     let endpoints = end.endpoints();

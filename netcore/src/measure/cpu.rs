@@ -8,7 +8,7 @@
 //! time is not counted twice (`user` already contains it), and a share is a share of the ticks that the kernel accounted
 //! in the window, without a correction that can make it exceed one.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 
 use crate::report::CpuUse;
 
@@ -119,6 +119,19 @@ impl CpuSnapshot {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// How many of the online CPUs were less than a tenth busy while they were watched for that long; `None` where that
+/// cannot be told.
+#[must_use]
+pub fn free_cpus(window: Duration) -> Option<u32> {
+    let mut reader = CpuReader::open().ok()?;
+    let (mut before, mut after) = (CpuSnapshot::default(), CpuSnapshot::default());
+    reader.read(&mut before).ok()?;
+    std::thread::sleep(window);
+    reader.read(&mut after).ok()?;
+    let cpus = after.since(&before, true)?.per_cpu;
+    u32::try_from(cpus.iter().filter(|(_, busy)| *busy < 0.1).count()).ok()
 }
 
 /// Reads `/proc/stat` again and again through one descriptor and one buffer.

@@ -7,7 +7,7 @@ use std::{
 
 use netcore::{
     client::{ClientError, DataAddresses, Session},
-    control::message::{FaultCode, Reply, Request},
+    control::message::{FaultCode, Look, Reply, Request, Seen},
     daemon::{Config, Limits, Timeouts},
     end::End,
     measure::clock::monotonic_ns,
@@ -218,4 +218,17 @@ fn listening_takes_what_the_machine_has_and_names_what_it_has_not() {
     assert!(error.contains("cannot listen on 192.0.2.1:5"), "{error}");
     let error = bind(&[&taken, "127.0.0.5:0"]).unwrap_err().to_string();
     assert!(error.contains(&taken), "{error}");
+}
+
+#[test]
+fn a_daemon_looks_around_when_it_is_asked() {
+    let served = Served::new(Config::default());
+    let mut session = served.connect();
+    let loopback = "127.0.0.1".parse().unwrap();
+    let seen = session.look(Look { towards: Some(loopback), free_cpus: true }).unwrap();
+    let nic = seen.nic.unwrap();
+    assert_eq!((nic.name.as_str(), nic.speed_mbit_per_s), ("lo", None));
+    assert!(nic.mtu_bytes.unwrap() >= 1500);
+    assert!(seen.free_cpus.unwrap() <= session.peer().host.cpus.unwrap());
+    assert_eq!(session.look(Look::default()).unwrap(), Seen::default());
 }

@@ -3,11 +3,13 @@
 //! - [`require`]: preconditions against the hosts' facts
 //! - [`targets`]: from the plan's inventory to addresses
 //! - [`mod@bench`]: one iteration, on sessions that are kept open between iterations
+//! - [`view`]: interfaces and free CPUs, where a plan requires some
 //! - [`watch`]: what is shown of a running measurement
 
 pub mod bench;
 pub mod require;
 pub mod targets;
+pub mod view;
 pub mod watch;
 
 use std::{collections::BTreeMap, net::IpAddr, path::Path, time::Duration};
@@ -164,8 +166,12 @@ impl Hosts {
     }
 
     /// What the plan requires of its hosts and they do not have: an error, or sentences to warn with.
-    pub fn required(&self, plan: &Plan) -> Result<Vec<String>, Error> {
-        let (errors, warnings) = require::check(plan, &self.records);
+    pub fn required(&mut self, plan: &Plan, steps: &[Step]) -> Result<Vec<String>, Error> {
+        let conditions: Vec<_> = plan.require.iter().map(|(condition, _)| condition).collect();
+        let needs_views = conditions.iter().any(|c| require::is_seen(&c.check));
+        let views = if needs_views { self.views(&conditions, steps) } else { Ok(BTreeMap::new()) };
+        let views = views.map_err(|e| Error::Measurement(e.to_string()))?;
+        let (errors, warnings) = require::check(plan, &self.records, &views);
         if errors.is_empty() { Ok(warnings) } else { Err(Error::Measurement(errors.join("\n       "))) }
     }
 

@@ -4,6 +4,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use schemas::units::{self, Unit};
 
+use super::view::View;
 use crate::{
     plan::{
         Plan,
@@ -12,21 +13,31 @@ use crate::{
     sinks::run_json::HostRecord,
 };
 
-/// The checks whose facts every host tells when it is greeted.
+/// The checks that a host must look around for; the others are of facts that it tells when it is greeted.
 #[must_use]
-pub fn is_known(check: &str) -> bool {
-    matches!(check, "cpu_governor" | "kernel" | "clock_offset") || check.starts_with("sysctl.")
+pub fn is_seen(check: &str) -> bool {
+    matches!(check, "nic_speed" | "mtu" | "free_cpus")
 }
 
 /// What does not hold, each as a sentence with its place in the plan: what stops the run, and what only warns.
 #[must_use]
-pub fn check(plan: &Plan, hosts: &BTreeMap<String, HostRecord>) -> (Vec<String>, Vec<String>) {
+pub fn check(
+    plan: &Plan,
+    hosts: &BTreeMap<String, HostRecord>,
+    views: &BTreeMap<String, View>,
+) -> (Vec<String>, Vec<String>) {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for (condition, span) in &plan.require {
         let wanted = condition.host.as_deref().filter(|h| *h != "*");
         // The embedded daemon is this process: its facts are those of `local`.
         for (name, host) in hosts.iter().filter(|(n, _)| *n != "embedded" && wanted.is_none_or(|w| w == *n)) {
-            if let Err(what) = holds(condition, observed(&condition.check, host).as_deref()) {
+            let view = views.get(name).cloned().unwrap_or_default();
+            let found = match condition.check.as_str() {
+                "nic_speed" | "mtu" => of_routes(condition, &view),
+                "free_cpus" => holds(condition, "free_cpus", view.free_cpus.map(|n| n.to_string()).as_deref()),
+                check => holds(condition, check, observed(check, host).as_deref()),
+            };
+            if let Err(what) = found {
                 let sentence = format!("{}: host `{name}`: {what}", plan.sources.place(*span));
                 match condition.severity.unwrap_or_default() {
                     Level::Error => errors.push(sentence),
@@ -51,10 +62,32 @@ fn observed(check: &str, host: &HostRecord) -> Option<String> {
     }
 }
 
-fn holds(condition: &Precondition, observed: Option<&str>) -> Result<(), String> {
+/// Holds a condition on an interface against that of every route that the host's traffic takes.
+fn of_routes(condition: &Precondition, view: &View) -> Result<(), String> {
+    let check = &condition.check;
+    if view.routes.is_empty() {
+        return Err(format!("{check} cannot be told: no test sends packets from there by a route"));
+    }
+    for (peer, nic) in &view.routes {
+        let Some(nic) = nic else { return Err(format!("{check} cannot be told: there is no route to {peer}")) };
+        let name = &nic.name;
+        let observed = match check.as_str() {
+            "mtu" => nic.mtu_bytes.map(|bytes| bytes.to_string()),
+            _ => nic.speed_mbit_per_s.map(|mbit| format!("{mbit}Mbit/s")),
+        };
+        if observed.is_none() {
+            return Err(format!("{check} cannot be told: {name}, by which packets to {peer} leave, says none"));
+        }
+        holds(condition, &format!("{check} of {name}"), observed.as_deref())?;
+    }
+    Ok(())
+}
+
+/// Holds a condition against a value; `what` is what the sentence calls it.
+fn holds(condition: &Precondition, what: &str, observed: Option<&str>) -> Result<(), String> {
     let check = &condition.check;
     let Some(observed) = observed else {
-        return Err(format!("{check} cannot be told there"));
+        return Err(format!("{what} cannot be told there"));
     };
     let bounds = [
         ("", &condition.equals, [Ordering::Equal, Ordering::Equal]),
@@ -65,13 +98,13 @@ fn holds(condition: &Precondition, observed: Option<&str>) -> Result<(), String>
         let Some(limit) = limit else { continue };
         let order = compare(check, observed, &limit.0);
         if !order.is_some_and(|o| good.contains(&o)) {
-            return Err(format!("{check} is {observed}, and must be {word}{}", limit.0));
+            return Err(format!("{what} is {observed}, and must be {word}{}", limit.0));
         }
     }
     Ok(())
 }
 
-/// Kernels compare by the numbers of their release, clock offsets as times, everything else as numbers where both are
+/// Kernels compare by the numbers of their release, what has a unit by its value, everything else as numbers where both are
 /// numbers and as words otherwise, which are equal or not.
 fn compare(check: &str, observed: &str, limit: &str) -> Option<Ordering> {
     if check == "kernel" {
@@ -83,9 +116,16 @@ fn compare(check: &str, observed: &str, limit: &str) -> Option<Ordering> {
         // `6.1` means every 6.1.x.
         return Some(observed.iter().take(limit.len()).cmp(limit.iter()));
     }
-    if check == "clock_offset" {
-        let us = |text: &str| units::parse_for(Unit::Microseconds, text).ok();
-        return us(observed)?.partial_cmp(&us(limit)?);
+    let unit = match check {
+        "clock_offset" => Some(Unit::Microseconds),
+        "nic_speed" => Some(Unit::BitsPerSecond),
+        "mtu" => Some(Unit::Bytes),
+        "free_cpus" => Some(Unit::Count),
+        _ => None,
+    };
+    if let Some(unit) = unit {
+        let value = |text: &str| units::parse_for(unit, text).ok();
+        return value(observed)?.partial_cmp(&value(limit)?);
     }
     match (observed.parse::<f64>(), limit.parse::<f64>()) {
         (Ok(observed), Ok(limit)) => observed.partial_cmp(&limit),
@@ -104,6 +144,8 @@ mod tests {
         assert_eq!(is("kernel", "6.12.3-amd64", "6.2"), Some(Ordering::Greater));
         assert_eq!(is("kernel", "6.1.0-13", "6.1"), Some(Ordering::Equal));
         assert_eq!(is("clock_offset", "38.5us", "1ms"), Some(Ordering::Less));
+        assert_eq!(is("nic_speed", "25000Mbit/s", "10Gbit/s"), Some(Ordering::Greater));
+        assert_eq!(is("mtu", "9000", "9kB"), Some(Ordering::Equal));
         assert_eq!(is("sysctl.net.core.rmem_max", "212992", "1000000"), Some(Ordering::Less));
         assert_eq!(
             is("sysctl.net.ipv4.tcp_rmem", "4096\t131072\t6291456", "4096 131072 6291456"),

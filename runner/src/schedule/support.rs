@@ -1,15 +1,12 @@
 //! What a plan may say and this program does not do yet: refused by name, at its place, never ignored.
 
-use crate::{
-    hosts::require,
-    plan::{
-        Plan,
-        case::Case,
-        diagnostics::{Diagnostic, Diagnostics},
-        source::Span,
-        tree::Node,
-        yaml,
-    },
+use crate::plan::{
+    Plan,
+    case::Case,
+    diagnostics::{Diagnostic, Diagnostics},
+    source::Span,
+    tree::Node,
+    yaml,
 };
 
 /// Everything in the plan that could not be run as it is written.
@@ -17,12 +14,6 @@ use crate::{
 pub fn check(plan: &Plan) -> Diagnostics {
     let mut out = Diagnostics::new(plan.sources.clone());
     let places = Places::of_plan(plan);
-    for (condition, span) in plan.require.iter().filter(|(c, _)| !require::is_known(&c.check)) {
-        out.push(
-            Diagnostic::error(*span, format!("the precondition `{}` is not available yet", condition.check))
-                .help("check it before the run; cpu_governor, kernel, clock_offset and sysctl.<name> are checked here"),
-        );
-    }
     for case in &plan.cases {
         of_case(case, &places, &mut out);
     }

@@ -1,0 +1,128 @@
+//! What a host has on the ways that a plan's traffic takes, and what of its CPUs is free: asked for only where a plan
+//! requires it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
+};
+
+use netcore::{
+    client::ClientError,
+    control::message::{Look, Seen},
+    measure::nic::NicFacts,
+    spec::{Family, TestSpec, Transport},
+};
+
+use super::Hosts;
+use crate::{
+    plan::{case::Endpoint, model::Precondition},
+    schedule::{from_plan::GRACE, step::Step},
+};
+
+/// The interfaces by which a host's traffic leaves, and its free CPUs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// By the address that it sends to; `None`: there is no route to it.
+    pub routes: BTreeMap<IpAddr, Option<NicFacts>>,
+    /// CPUs that were less than a tenth busy for half a second.
+    pub free_cpus: Option<u32>,
+}
+
+impl Hosts {
+    /// Looks around on every host that a condition needs it of, by name.
+    pub(super) fn views(
+        &mut self,
+        conditions: &[&Precondition],
+        steps: &[Step],
+    ) -> Result<BTreeMap<String, View>, ClientError> {
+        let asks = |check: &str| conditions.iter().any(|c| c.check == check);
+        let (nics, cpus) = (asks("nic_speed") || asks("mtu"), asks("free_cpus"));
+        let mut ways: BTreeMap<Endpoint, BTreeSet<IpAddr>> = BTreeMap::new();
+        for member in steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members) {
+            let Some(spec) = member.spec() else { continue };
+            for end in [&member.from, &member.to] {
+                ways.entry(end.clone()).or_default();
+            }
+            if nics && has_route(spec.transport) {
+                let far = self.address(&member.to, spec)?;
+                let near = match member.from {
+                    Endpoint::Local => towards(far),
+                    _ => Some(self.address(&member.from, spec)?),
+                };
+                ways.entry(member.from.clone()).or_default().insert(far);
+                ways.entry(member.to.clone()).or_default().extend(near);
+            }
+        }
+        let mut views: BTreeMap<String, View> = BTreeMap::new();
+        // This process and the daemon inside it are one host.
+        for (end, peers) in ways.into_iter().filter(|(end, _)| *end != Endpoint::Embedded) {
+            let mut view = View::default();
+            for peer in peers {
+                let seen = self.look(&end, Look { towards: Some(peer), free_cpus: false })?;
+                view.routes.insert(peer, seen.nic);
+            }
+            if cpus {
+                view.free_cpus = self.look(&end, Look { towards: None, free_cpus: true })?.free_cpus;
+            }
+            views.insert(end.name().to_owned(), view);
+        }
+        Ok(views)
+    }
+
+    fn look(&mut self, end: &Endpoint, look: Look) -> Result<Seen, ClientError> {
+        if self.places.get(end).is_none_or(|place| place.target.is_none()) {
+            return Ok(look.around());
+        }
+        let mut session = self.session(end, GRACE)?;
+        let seen = session.look(look)?;
+        self.give_back(end, GRACE, session);
+        Ok(seen)
+    }
+
+    /// Where the traffic of a test goes to reach that end.
+    fn address(&mut self, end: &Endpoint, spec: &TestSpec) -> Result<IpAddr, ClientError> {
+        if *end == Endpoint::Embedded && spec.family == Family::V6 {
+            return Ok(Ipv6Addr::LOCALHOST.into());
+        }
+        match self.places.get(end) {
+            Some(place) if place.data.is_none() && place.target.is_some() => {
+                let session = self.session(end, GRACE)?;
+                let address = session.peer().address;
+                self.give_back(end, GRACE, session);
+                Ok(address)
+            }
+            place => Ok(place.and_then(|p| p.data).unwrap_or(Ipv4Addr::LOCALHOST.into())),
+        }
+    }
+}
+
+/// Whether packets of that transport leave by an interface that a route decides.
+fn has_route(transport: Transport) -> bool {
+    !matches!(
+        transport,
+        Transport::UnixStream
+            | Transport::UnixSeqpacket
+            | Transport::UnixDatagram
+            | Transport::Vsock
+            | Transport::Link
+            | Transport::Pipe
+    )
+}
+
+/// Our own address on the way to another one: what the far end sends to. Connecting a datagram socket sends nothing.
+fn towards(far: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = if far.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((far, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_reached_from_loopback() {
+        assert_eq!(towards(Ipv4Addr::LOCALHOST.into()), Some(Ipv4Addr::LOCALHOST.into()));
+    }
+}
