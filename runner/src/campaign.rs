@@ -409,8 +409,8 @@ impl RowSink for Sinks {
         }
     }
 
-    fn doubt(&mut self, sentence: String) {
-        self.notes.doubt(sentence);
+    fn note(&mut self, sentence: String) {
+        self.notes.add(sentence);
     }
 
     fn is_closed(&self) -> bool {

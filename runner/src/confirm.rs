@@ -53,8 +53,8 @@ impl Confirm<'_> {
         sink: &mut dyn RowSink,
         progress: &mut Progress,
     ) -> Result<(), Error> {
-        // Iterations that each case has in the table already.
-        let mut behind: Vec<u32> = self.cases.iter().map(|(.., finished)| finished.done).collect();
+        // The numbers that each case has used in the table already.
+        let mut behind: Vec<u32> = self.cases.iter().map(|(.., finished)| finished.numbers).collect();
         for attempt in 1..=self.attempts {
             // What could not be measured has nothing to be confirmed; `run.retries` is for that.
             let failing: Vec<usize> = (0..self.cases.len())
@@ -78,7 +78,7 @@ impl Confirm<'_> {
                 failing.iter().zip(&steps).zip(&finished).map(|((i, s), f)| (self.cases[*i].0, s, f)).collect();
             let judged = self.expectations.judge(&again, self.here);
             for ((i, finished), judged) in failing.iter().zip(&finished).zip(judged) {
-                behind[*i] += finished.done;
+                behind[*i] += finished.numbers;
                 settle(&mut verdicts[*i], finished, &judged, attempt);
             }
         }
@@ -158,8 +158,8 @@ impl RowSink for Marked<'_> {
         self.sink.reports(step, iteration + after, measured)
     }
 
-    fn doubt(&mut self, sentence: String) {
-        self.sink.doubt(format!("{sentence} (when measured again)"));
+    fn note(&mut self, sentence: String) {
+        self.sink.note(format!("{sentence} (when measured again)"));
     }
 
     fn is_closed(&self) -> bool {

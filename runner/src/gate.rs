@@ -133,6 +133,9 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
             if let Some(fault) = finished.failed.as_ref().filter(|_| samples.is_empty()) {
                 judgement.reason = Some(format!("the case failed: {}", fault.message));
             }
+            if samples.is_empty() && finished.failed.is_none() {
+                judgement.reason = finished.answer.clone().or(judgement.reason);
+            }
             verdict(case, step, member, &what, assertion, &judgement)
         })
         .collect()

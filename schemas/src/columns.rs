@@ -189,7 +189,7 @@ columns! {
         tag: Text = "The test's tags, separated by spaces.";
     }
     "kind" {
-        record: Text = "What the row is: `interval`, `stream`, `iteration` or `summary`.";
+        record: Text = "What the row is: `interval`, `stream`, `iteration`, `probe` or `summary`.";
         iteration: Integer = "Number of the iteration, from 1.";
         phase: Text = "`warmup`, `measure` or `cooldown`.";
         stream: Integer = "Number of the stream (flow), from 0, where the row is about one.";
@@ -320,6 +320,10 @@ columns! {
         confident: Boolean = "Whether every metric reached its margin.";
         stddev: Number = "Sample standard deviation of the headline metric over the iterations, in its own unit.";
         drift_ratio: Number = "Change of the headline metric from the first to the last iteration along the fitted line, over its mean.";
+    }
+    "search" {
+        search: Text = "What a probe showed (`held`, `exceeded`, `unreached`: the load was not really offered); in a summary, how the search ended (`found`, `at_least`, `unreached`, `nothing`, `open`).";
+        search_above: Number = "In a summary, the lowest load that did not hold, in the unit of `offered_per_s`, or of `inflight` where that was searched.";
     }
 }
 

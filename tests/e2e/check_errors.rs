@@ -136,6 +136,21 @@ const TESTS: &[(&str, &str, &[&str])] = &[
         "6:5",
         &["nothing in flight"],
     ),
+    (
+        "workload: udp_stream\nrate: 1Mbit/s\nfind: {metric: loss_ratio, at_most: 0, by: rate, from: 1Mbit/s}",
+        "6:5",
+        &["`rate` is what `find` searches"],
+    ),
+    (
+        "workload: udp_stream\nfind: {metric: loss_ratio, at_most: 0, by: rate, from: 1k/s, to: 1Gbit/s}",
+        "6:5",
+        &["begins in bits and ends in messages", "one unit for both"],
+    ),
+    (
+        "workload: ping\nfind: {metric: latency.p99, at_most: 1s, by: inflight, to: 70000}",
+        "6:5",
+        &["at the highest load", "at most 65535"],
+    ),
     // Hooks.
     ("workload: tcp_rr\nhooks: {setup: {run: [ls], on: mars}}", "6:36", &["unknown host `mars`"]),
     ("workload: tcp_rr\nhooks: {setup: ls -l}", "6:20", &["a program with its arguments as a list"]),

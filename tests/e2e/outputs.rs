@@ -157,3 +157,25 @@ fn the_rest_of_an_axis_is_skipped_with_its_reason_and_nothing_is_asserted_of_it(
         }
     }
 }
+
+#[test]
+fn a_search_in_which_nothing_holds_has_no_number_and_fails_what_is_asserted() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "gate: {confirm: 1}",
+        "  a:\n    workload: tcp_rr\n    duration: 10ms\n    find: {metric: elapsed, at_most: 1us, by: inflight, to: 8}\n    \
+         assert: [transaction_rate > 1/s]",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never", "-o", &folder.name("r.csv")]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let sentence = "does not hold even at 1 in flight, the lowest load of the search";
+    assert!(ran.stderr.contains(sentence) && ran.stdout.contains("nothing held"), "{}\n{}", ran.stderr, ran.stdout);
+    let table = rows(&folder.path("r.csv"));
+    assert!(of(&table, "iteration").is_empty());
+    let probes: Vec<_> = of(&table, "probe").iter().map(|r| (r["iteration"].as_str(), r["status"].as_str())).collect();
+    assert_eq!(probes, [("1", "ok"), ("2", "confirm")], "each has a number of its own");
+    let summary = of(&table, "summary")[0];
+    assert_eq!((summary["search"].as_str(), summary["inflight"].as_str()), ("nothing", ""));
+    let verdicts = rows(&folder.path("r.verdicts.csv"));
+    assert!(verdicts[0]["verdict"] == "fail" && verdicts[0]["note"].contains(sentence), "{verdicts:?}");
+}

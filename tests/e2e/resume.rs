@@ -105,3 +105,44 @@ fn a_changed_plan_is_refused_with_the_difference() {
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert!(ran.stderr.contains("is this the folder of a run?"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_search_goes_on_with_the_probe_that_it_was_at() {
+    let folder = Folder::new();
+    let (out, table) = (folder.name("out"), folder.path("out/results.csv"));
+    let plan = folder.plan(
+        &format!("output: {{dir: {out}}}"),
+        "  a:\n    workload: tcp_rr\n    duration: 20ms\n    \
+         find: {metric: elapsed, at_most: 1h, by: inflight, from: 1, max_probes: 9}\n    assert: [transaction_rate > 1/s]",
+    );
+    assert_eq!(plumb(&["run", &plan, "--progress", "never"]).code, Some(0));
+    let whole = std::fs::read_to_string(&table).unwrap();
+    let probes = |text: &str| -> Vec<Vec<String>> {
+        let rows = parse(text);
+        let measured = of(&rows, "probe");
+        measured
+            .iter()
+            .map(|r| [&r["iteration"], &r["inflight"], &r["transactions"]].map(String::clone).to_vec())
+            .collect()
+    };
+    let all = probes(&whole);
+    let loads: Vec<&str> = all.iter().map(|p| p[1].as_str()).collect();
+    assert_eq!(loads, ["1", "2", "4", "8", "16", "32", "64", "128", "256"], "doubled until the probes are used up");
+    // Cut off in the middle of the fifth probe's line.
+    let fifth = whole.match_indices('\n').nth(5).unwrap().0;
+    std::fs::write(&table, &whole[..fifth - 10]).unwrap();
+    let ran = plumb(&["run", &plan, "--resume", &out]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("probe 4 ") && ran.stderr.contains("probe 5 "), "{}", ran.stderr);
+    let text = std::fs::read_to_string(&table).unwrap();
+    let resumed = probes(&text);
+    assert_eq!((&resumed[..4], resumed.len()), (&all[..4], 9));
+    let rows = parse(&text);
+    let (summary, iterations) = (of(&rows, "summary"), of(&rows, "iteration"));
+    assert_eq!((summary.len(), iterations.len()), (1, 1));
+    for row in [summary[0], iterations[0]] {
+        assert_eq!((row["inflight"].as_str(), &row["transactions"]), ("256", &resumed[8][2]));
+    }
+    assert_eq!(summary[0]["search"], "open");
+    assert!(ran.stderr.contains("ended before a limit was seen"), "{}", ran.stderr);
+}

@@ -252,6 +252,7 @@ impl Options {
             Some(RecordKind::Summary) => "summary row",
             Some(RecordKind::Stream) => "stream",
             Some(RecordKind::Interval) => "interval",
+            Some(RecordKind::Probe) => "probe",
         };
         series::explain(points, self.spread, self.confidence, of)
     }

@@ -4,7 +4,7 @@
 //!
 //! - only `phase=measure` (or rows without a phase), unless `--phase` says otherwise;
 //! - only one kind of record: `--record`, or by itself the first of these that occurs in the input:
-//!   `iteration`, `summary`, `stream`, `interval`. Rows without a `record` (other people's tables, and what filters
+//!   `iteration`, `summary`, `stream`, `interval`, `probe`. Rows without a `record` (other people's tables, and what filters
 //!   write) count like iterations;
 //! - only rows that were measured and are their case's own: what has a status other than `ok` (`failed`, `timeout`,
 //!   `skipped`, `discarded`, `confirm`) is left out and said so;
@@ -28,11 +28,13 @@ pub enum RecordKind {
     Stream,
     /// One interval of an iteration.
     Interval,
+    /// One probe of a search: counted only where it is asked for, or where there is nothing else.
+    Probe,
 }
 
 impl RecordKind {
     /// All of them, the preferred first.
-    pub const ALL: [Self; 4] = [Self::Iteration, Self::Summary, Self::Stream, Self::Interval];
+    pub const ALL: [Self; 5] = [Self::Iteration, Self::Summary, Self::Stream, Self::Interval, Self::Probe];
 
     /// As the `record` column says it.
     #[must_use]
@@ -42,6 +44,7 @@ impl RecordKind {
             Self::Summary => "summary",
             Self::Stream => "stream",
             Self::Interval => "interval",
+            Self::Probe => "probe",
         }
     }
 
@@ -58,7 +61,7 @@ pub struct Selection {
     /// Count the rows of this phase: warmup, measure, cooldown or all
     #[arg(long, value_name = "PHASE", default_value = "measure", help_heading = "Which rows count")]
     pub phase: String,
-    /// Count this kind of row: iteration, summary, stream or interval [default: the first of these that occurs]
+    /// Count this kind of row: iteration, summary, stream, interval or probe [default: the first of these that occurs]
     #[arg(long, value_name = "KIND", help_heading = "Which rows count")]
     pub record: Option<String>,
     /// Count only rows where this holds: COLUMN=VALUE, !=, <, <=, >, >= (numbers may have units), or COLUMN~TEXT
@@ -178,7 +181,10 @@ impl Picker {
         let wanted = match selection.record.as_deref() {
             None => None,
             Some(word) => Some(RecordKind::parse(word).filter(|_| !word.is_empty()).ok_or_else(|| {
-                Error::Usage(format!("--record `{word}` does not exist: it is iteration, summary, stream or interval"))
+                Error::Usage(format!(
+                    "--record `{word}` does not exist: it is iteration, summary, stream, interval or \
+                     probe"
+                ))
             })?),
         };
         let header = table.header();
@@ -209,7 +215,7 @@ impl Picker {
                 RecordKind::parse(word).ok_or_else(|| {
                     row.error(
                         Some(column),
-                        format!("`{word}` is no kind of record: iteration, summary, stream or interval"),
+                        format!("`{word}` is no kind of record: iteration, summary, stream, interval or probe"),
                     )
                 })?
             }

@@ -10,6 +10,7 @@ use super::{
     diagnostics::{Diagnostic, Diagnostics},
     model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Level, Order, Output, Precondition, Window},
     source::{Place, Sources, Span},
+    spec::catch_up,
 };
 
 /// A plan that can be run.
@@ -248,6 +249,43 @@ pub struct Find {
     pub within: f64,
     /// The most probes.
     pub max_probes: u32,
+}
+
+impl Find {
+    /// A test with this load. `base` is the test as the plan has it, which is that of the lowest one.
+    #[must_use]
+    pub fn at(&self, base: &TestSpec, load: f64) -> TestSpec {
+        let mut spec = base.clone();
+        match (self.by, &mut spec.pace) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "checked to be a count when read"
+            )]
+            (FindBy::Inflight, _) => spec.inflight = load as u32,
+            (FindBy::Rate, Some(pace)) => {
+                let unsaid = pace.catch_up == catch_up(pace.events_per_s);
+                pace.events_per_s *= load / self.from;
+                if unsaid {
+                    pace.catch_up = catch_up(pace.events_per_s);
+                }
+            }
+            (FindBy::Rate, None) => {}
+        }
+        spec
+    }
+
+    /// What must hold, as a plan would say it: `loss_ratio <= 0 %`.
+    #[must_use]
+    pub fn bound(&self) -> String {
+        let side = |operator: &str, limit: Option<f64>| {
+            limit.map(|limit| {
+                format!("{} {operator} {}", self.metric.name, schemas::units::human(self.metric.unit, limit))
+            })
+        };
+        let both: Vec<String> = side("<=", self.at_most).into_iter().chain(side(">=", self.at_least)).collect();
+        both.join(" and ")
+    }
 }
 
 /// How long a plan takes.

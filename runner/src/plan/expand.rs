@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    case::{Assertion, Case, Endpoint, Group, Job, Member},
+    case::{Assertion, Case, Endpoint, Find, Group, Job, Member},
     condition::{Condition, normal},
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
@@ -109,6 +109,7 @@ impl Expander<'_> {
             tree = merge::body(tree, &layer);
         }
         merge::prune(&mut tree);
+        searched_load(&mut tree, out);
         let typed: TestBody = decode(&tree, out)?;
         let members = self.members(entry, &tree, &typed, out)?;
         if members.iter().any(|m| matches!(m.job, Job::Command(_))) {
@@ -117,9 +118,11 @@ impl Expander<'_> {
         let place = |key: &str| key_span(&tree, key).unwrap_or(entry.key_span);
         let iterations = iterations(&typed, &members, &place, out);
         let asserts = self.asserts(&tree, &typed, &members, out);
+        let find = find(&typed, &members, &place, out);
         Some(Case {
             test: entry.key.clone(),
-            id: super::case::case_id(&members, ""),
+            // Another bound is another measurement.
+            id: super::case::case_id(&members, &find.as_ref().map(Find::bound).unwrap_or_default()),
             name: case_name(&entry.key, combination),
             axes: combination.iter().map(|(p, v)| (p.clone(), normal(p, v))).collect(),
             group: typed.concurrent.as_ref().map(|c| Group {
@@ -129,7 +132,7 @@ impl Expander<'_> {
             iterations,
             asserts,
             stop_when: stop_when(&typed, &members, paths, &place, out),
-            find: find(&typed, &members, &place, out),
+            find,
             hooks: self.hooks(&tree, &typed, out),
             tags: typed.tags.clone().unwrap_or_default(),
             skip: match &typed.skip {
@@ -381,6 +384,26 @@ fn of_command(entry: &Entry, paths: &[Arc<str>], out: &mut Diagnostics) {
                     .help("say it in the program's own arguments"),
             );
         }
+    }
+}
+
+/// A test that searches a load is, as written, the test of the lowest one: what depends on a load (pacing, arrival, its
+/// metrics) then means something. The load itself is not to be set beside the search.
+fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
+    let Some(find) = tree.get("find") else { return };
+    let key = match find.get("by").and_then(Node::text) {
+        Some("rate") => "rate",
+        Some("inflight") => "inflight",
+        _ => return,
+    };
+    let lowest = find.get("from").cloned();
+    if let Some(set) = tree.entry(key).filter(|e| e.value.span.source != super::load::BUILT_IN_SOURCE) {
+        out.push(
+            Diagnostic::error(set.key_span, format!("`{key}` is what `find` searches"))
+                .help(format!("leave `{key}` out, or search something else")),
+        );
+    } else if let Some(lowest) = lowest {
+        tree.set(key, lowest);
     }
 }
 

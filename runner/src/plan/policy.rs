@@ -160,22 +160,18 @@ pub(super) fn find(
             return None;
         }
     };
-    let mut bits = false;
-    let mut load = |word: &Option<model::Word>| -> Result<Option<f64>, String> {
+    let load = |word: &Option<model::Word>| -> Result<Option<(f64, bool)>, String> {
         let Some(model::Word(text)) = word else { return Ok(None) };
         match find.by {
             FindBy::Inflight => text
                 .parse::<u32>()
                 .ok()
                 .filter(|n| *n > 0)
-                .map(|n| Some(f64::from(n)))
+                .map(|n| Some((f64::from(n), false)))
                 .ok_or_else(|| format!("`{text}` is no number of transactions in flight: write 1 or more")),
             FindBy::Rate => match schemas::units::parse_rate(text) {
-                Ok(schemas::units::Rate::Bits(v)) => {
-                    bits = true;
-                    Ok(Some(v))
-                }
-                Ok(schemas::units::Rate::Events(v)) => Ok(Some(v)),
+                Ok(schemas::units::Rate::Bits(v)) => Ok(Some((v, true))),
+                Ok(schemas::units::Rate::Events(v)) => Ok(Some((v, false))),
                 Err(e) => Err(e.to_string()),
             },
         }
@@ -187,6 +183,12 @@ pub(super) fn find(
             return None;
         }
     };
+    if from.zip(to).is_some_and(|((_, a), (_, b))| a != b) {
+        fail("the search begins in bits and ends in messages, or the other way round".to_owned(), "one unit for both");
+        return None;
+    }
+    let bits = from.or(to).is_some_and(|(_, bits)| bits);
+    let (from, to) = (from.map(|(load, _)| load), to.map(|(load, _)| load));
     let from = match (from, find.by) {
         (Some(from), _) => from,
         (None, FindBy::Inflight) => 1.0,
@@ -205,7 +207,7 @@ pub(super) fn find(
         return None;
     }
     check_metric(&[member], find.metric.0, span, out);
-    Some(Find {
+    let find = Find {
         metric: find.metric.0,
         at_most,
         at_least,
@@ -215,5 +217,14 @@ pub(super) fn find(
         bits,
         within,
         max_probes: find.max_probes.unwrap_or(20).max(1),
-    })
+    };
+    if member.refused.is_none()
+        && let Some(to) = find.to
+        && let Err(unsupported) = netcore::spec::support::check(&find.at(load_spec, to))
+    {
+        out.push(
+            Diagnostic::error(span, format!("at the highest load, {}", unsupported.reason)).help("search less far"),
+        );
+    }
+    Some(find)
 }

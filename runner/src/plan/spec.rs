@@ -273,8 +273,6 @@ fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<Fault>) -> Option<spec
         faults.push(fault("rate", "the rate is 0", "leave it out to send as fast as it goes"));
         return None;
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the type's range")]
-    let within = (events_per_s * CATCH_UP_S).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
     Some(spec::Pace {
         events_per_s,
         mode: match pacing.mode {
@@ -288,8 +286,16 @@ fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<Fault>) -> Option<spec
             Some(model::Arrival::Closed) | None => spec::Arrival::Closed,
         },
         burst,
-        catch_up: pacing.catch_up.unwrap_or(within),
+        catch_up: pacing.catch_up.unwrap_or_else(|| catch_up(events_per_s)),
     })
+}
+
+/// The due times that may be made up for after a stall, where the plan does not say: those of a hundredth of a second.
+#[must_use]
+pub fn catch_up(events_per_s: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the type's range")]
+    let within = (events_per_s * CATCH_UP_S).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
+    within
 }
 
 fn collected(list: &[Collect]) -> spec::Collect {

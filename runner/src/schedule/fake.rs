@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use netcore::{
-    report::{Counts, CpuUse, Ending, FlowWindow, Phase, Role, Side, SideReport, TcpInfo, Window},
+    report::{Counts, CpuUse, DatagramPhase, Ending, FlowWindow, Phase, Role, Side, SideReport, TcpInfo, Window},
     spec::{Direction, Pattern, TestSpec, Transport},
 };
 use schemas::{columns::Row, metrics};
@@ -100,6 +100,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         grace: std::time::Duration::from_secs(1),
         skip: None,
         group: None,
+        search: None,
         stop: None,
         hooks: Hooks::default(),
     }
@@ -119,6 +120,65 @@ impl Bench for FakeBench {
     }
 }
 
+/// A path that loses what is beyond its capacity, and a sender with a limit of its own: messages per second.
+pub struct FakeLink {
+    pub capacity: f64,
+    pub sender: f64,
+    /// What comes instead, probe by probe, where there is something: another capacity, or a fault.
+    pub instead: VecDeque<Option<Result<f64, Fault>>>,
+    /// The loads that it was asked for, messages per second or transactions in flight.
+    pub asked: Vec<f64>,
+}
+
+impl FakeLink {
+    pub fn new(capacity: f64, sender: f64) -> Self {
+        Self { capacity, sender, instead: VecDeque::new(), asked: Vec::new() }
+    }
+}
+
+impl Bench for FakeLink {
+    fn measure(&mut self, step: &Step, _: u32, _: &mut Progress) -> Result<Measured, Fault> {
+        const SECONDS: u64 = 1000;
+        let spec = step.members[0].spec().expect("a search needs traffic");
+        let capacity = self.instead.pop_front().flatten().transpose()?.unwrap_or(self.capacity);
+        let count = |per_s: f64| (per_s * SECONDS as f64) as u64;
+        let end = |side, role, counts: Counts, datagrams| {
+            let flow = FlowWindow { counts, datagrams, ..flow(0, role, 0, 0) };
+            report(side, vec![window(Phase::Measure, SECONDS * 1_000_000_000, vec![flow])])
+        };
+        let (near, far) = if let Some(pace) = &spec.pace {
+            self.asked.push(pace.events_per_s);
+            let sent = count(pace.events_per_s.min(self.sender));
+            let received = sent.min(count(capacity));
+            let bytes = spec.sizes.message_bytes;
+            let counts = |sent, received| Counts {
+                messages_sent: sent,
+                messages_received: received,
+                bytes_sent: sent * bytes,
+                bytes_received: received * bytes,
+                ..Counts::default()
+            };
+            let phase = |sent, received| Some(DatagramPhase { sent, received, ..DatagramPhase::default() });
+            (
+                end(Side::Near, Role::Sender, counts(sent, 0), phase(sent, 0)),
+                end(Side::Far, Role::Receiver, counts(0, received), phase(0, received)),
+            )
+        } else {
+            // Beyond its capacity it answers a tenth.
+            self.asked.push(spec.inflight.into());
+            let share = if f64::from(spec.inflight) <= capacity { 1.0 } else { 0.1 };
+            let counts = Counts { transactions: count(1000.0 * share), ..Counts::default() };
+            (end(Side::Near, Role::Requester, counts, None), end(Side::Far, Role::Responder, Counts::default(), None))
+        };
+        let start = Some(1_000_000_000);
+        Ok(Measured {
+            members: vec![Reports { near, far, near_start_ns: start, far_start_ns: start }],
+            printed: None,
+            start_skew: None,
+        })
+    }
+}
+
 /// Keeps rows, and what was to be doubted.
 #[derive(Default)]
 pub struct Rows(pub Vec<Row>, pub Vec<String>);
@@ -133,7 +193,7 @@ impl RowSink for Rows {
         Ok(())
     }
 
-    fn doubt(&mut self, sentence: String) {
+    fn note(&mut self, sentence: String) {
         self.1.push(sentence);
     }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::plan::{
     case::{Case, Endpoint, Iterations, Job, Plan},
     measures,
-    model::Window,
+    model::{FindBy, Window},
 };
 
 /// The confidence level of plain counts, which ask for none.
@@ -64,6 +64,12 @@ fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
                 Job::Traffic(spec) => {
                     row.to = Some(m.to.name().to_owned());
                     identity::requested(&mut row, spec);
+                    // The load of a search is that of its answer, and none before that.
+                    match case.find.as_ref().map(|find| find.by) {
+                        Some(FindBy::Rate) => row.offered_per_s = None,
+                        Some(FindBy::Inflight) => row.inflight = None,
+                        None => {}
+                    }
                 }
                 // Whom a program talks to is its own affair, unless the plan says it.
                 Job::Command(_) => row.to = Some(m.to.name().to_owned()).filter(|_| m.to != Endpoint::Embedded),
@@ -102,6 +108,7 @@ fn step(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Step {
             },
         ),
         group: case.group.as_ref().map(|g| Group { max_skew: g.max_skew, own_windows: g.window == Window::Own }),
+        search: case.find.clone(),
         stop: None,
         hooks: case.hooks.clone(),
     }

@@ -79,18 +79,22 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     };
     let key = |record: &StringRecord| (cell(record, "case_id"), cell(record, "iteration"));
     let is_good = |record: &StringRecord| ["ok", CONFIRM].contains(&cell(record, "status").as_str());
-    let is_measured = |record: &StringRecord| {
-        cell(record, "record") == "iteration" && cell(record, "phase") == "measure" && is_good(record)
-    };
-    let mut seen: HashMap<(String, String), HashSet<String>> = HashMap::new();
-    for record in records.iter().filter(|r| is_measured(r)) {
-        seen.entry(key(record)).or_default().insert(cell(record, "member"));
-    }
     let by_id: HashMap<&str, usize> = steps
         .iter()
         .enumerate()
         .filter_map(|(i, s)| Some((s.members.first()?.identity.case_id.as_deref()?, i)))
         .collect();
+    // What a search measures are probes; the rows of its answer are made of them when it ends.
+    let searches =
+        |record: &StringRecord| by_id.get(cell(record, "case_id").as_str()).is_some_and(|i| steps[*i].search.is_some());
+    let is_measured = |record: &StringRecord| {
+        let kind = if searches(record) { "probe" } else { "iteration" };
+        cell(record, "record") == kind && cell(record, "phase") == "measure" && is_good(record)
+    };
+    let mut seen: HashMap<(String, String), HashSet<String>> = HashMap::new();
+    for record in records.iter().filter(|r| is_measured(r)) {
+        seen.entry(key(record)).or_default().insert(cell(record, "member"));
+    }
     let finished = |record: &StringRecord| {
         let (case, iteration) = key(record);
         let step = by_id.get(case.as_str()).map(|i| &steps[*i]);
@@ -101,7 +105,10 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     let kept: Vec<&StringRecord> = records
         .iter()
         .filter(|r| cell(r, "record") != "summary")
-        .filter(|r| cell(r, "status") == "discarded" || (is_good(r) && finished(r)))
+        .filter(|r| match cell(r, "status").as_str() {
+            "discarded" => true,
+            _ => is_good(r) && finished(r) && !(searches(r) && cell(r, "record") == "iteration"),
+        })
         .collect();
     let mut out = csv::Writer::from_writer(Vec::new());
     out.write_record(&header).map_err(broken)?;
@@ -131,7 +138,7 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
                 let way = printed::way(&row);
                 done.measured.push((printed::line_of(&done.measured, way), way, row));
             }
-            ("iteration", _) => done.measured.push((member, way(&cell(record, "direction")), row)),
+            ("iteration" | "probe", _) => done.measured.push((member, way(&cell(record, "direction")), row)),
             ("stream", Ok(stream)) => done.streams.push((member, stream, row)),
             _ => {}
         }

@@ -7,6 +7,7 @@
 //! - [`confidence`]: when a case is known well enough
 //! - [`rows`]: from reports to rows
 //! - [`run`]: the loop
+//! - [`search`]: which load comes next where the highest one that holds is searched
 //! - [`support`]: what a plan may say and this program does not do yet
 
 pub mod confidence;
@@ -17,5 +18,6 @@ pub mod history;
 pub mod order;
 pub mod rows;
 pub mod run;
+pub mod search;
 pub mod step;
 pub mod support;

@@ -4,11 +4,13 @@
 //!
 //! - `iteration`: one iteration, tried again where it may be
 //! - `ending`: what is said of a case when it has ended
+//! - `probing`: the iterations of a search
 //! - `line`: the cases of an axis that is left once something holds
 
 mod ending;
 mod iteration;
 mod line;
+mod probing;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,6 +25,7 @@ use super::{
     history::History,
     order,
     rows::{summary::Summary, window::Way},
+    search::{Outcome, Search},
     step::Step,
 };
 use crate::{
@@ -95,7 +98,7 @@ pub trait RowSink {
     /// Takes what the ends said about themselves in an iteration.
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error>;
     /// Takes a sentence about a case that whoever relies on its numbers should know.
-    fn doubt(&mut self, sentence: String);
+    fn note(&mut self, sentence: String);
     /// Whether nobody reads any more, so that going on is of no use.
     fn is_closed(&self) -> bool;
 }
@@ -108,12 +111,16 @@ pub type Values = Vec<Option<f64>>;
 pub struct Finished {
     /// Iterations with a result.
     pub done: u32,
+    /// The highest number that one of its iterations has in the results, or one of its probes.
+    pub numbers: u32,
     /// Why it failed.
     pub failed: Option<Fault>,
     /// Why it did not run, or not to its end.
     pub skipped: Option<String>,
     /// Whether it did not run because the plan says so (`skip`, `stop_when`): nothing was promised of it then.
     pub left_out: bool,
+    /// What a search found, as a sentence.
+    pub answer: Option<String>,
     /// Summary rows, member by member and way by way; the total of a group stands behind its last member.
     pub summaries: Vec<(usize, Way, Row)>,
     /// Values by member and way, iteration by iteration: what is judged.
@@ -124,9 +131,15 @@ pub struct Finished {
 
 struct State {
     samples: Samples,
+    /// What is searched, until there is an answer.
+    search: Option<Search>,
+    /// How a search ended, the lowest load that did not hold, and the sentence.
+    answer: Option<(Outcome, Option<f64>, String)>,
     /// The headline of each member and way by itself, for its own summary row.
     own: BTreeMap<(usize, Way), Samples>,
     done: u32,
+    /// Of a search that has ended, how many probes there were.
+    probes: u32,
     open: bool,
     failed: Option<Fault>,
     skipped: Option<String>,
@@ -155,6 +168,13 @@ pub fn run(
         }
     }
     for (i, done) in history.iter().enumerate().filter(|(_, done)| !done.is_empty()) {
+        if steps[i].search.is_some() {
+            for probe in done {
+                run.absorb_probe(i, probe.clone());
+            }
+            run.answer_if_known(i)?;
+            continue;
+        }
         for iteration in done {
             run.absorb(i, iteration);
         }
@@ -199,8 +219,11 @@ impl State {
     fn new(step: &Step) -> Self {
         Self {
             samples: Samples::new(step.policy.clone()),
+            search: Search::new(step),
+            answer: None,
             own: BTreeMap::new(),
             done: 0,
+            probes: 0,
             open: true,
             failed: None,
             skipped: None,
@@ -215,9 +238,11 @@ impl State {
     fn finish(self) -> Finished {
         Finished {
             done: self.done,
+            numbers: self.probes.max(self.done),
             failed: self.failed,
             skipped: self.skipped,
             left_out: self.left_out,
+            answer: self.answer.map(|(_, _, sentence)| sentence),
             summaries: self.written,
             values: self.values,
             streams: self.streams,
@@ -233,6 +258,9 @@ impl Run<'_> {
     fn position(&self, i: usize) -> Position {
         let (step, state) = (&self.steps[i], &self.states[i]);
         let left = self.steps.iter().zip(&self.states).filter(|(_, s)| s.open);
+        let to_do = |step: &Step, s: &State| {
+            s.search.as_ref().map_or_else(|| step.policy.min.saturating_sub(s.done).max(1), Search::left)
+        };
         Position {
             case: i + 1,
             cases: self.steps.len(),
@@ -240,9 +268,10 @@ impl Run<'_> {
             iteration: state.done + 1,
             min: step.policy.min,
             max: step.policy.max,
+            range: state.search.as_ref().map(Search::range),
             margin: state.samples.worst_margin(),
             goal: step.policy.margin,
-            left: left.map(|(step, s)| step.cost() * step.policy.min.saturating_sub(s.done).max(1)).sum(),
+            left: left.map(|(step, s)| step.cost() * to_do(step, s)).sum(),
         }
     }
 }

@@ -7,7 +7,7 @@ use schemas::{assertion::Assertion, columns::Row};
 
 use super::confidence::Policy;
 use crate::plan::{
-    case::{Endpoint, Job},
+    case::{Endpoint, Find, Job},
     model::Hooks,
 };
 
@@ -28,6 +28,8 @@ pub struct Step {
     pub skip: Option<String>,
     /// How the members belong together, where there are several.
     pub group: Option<Group>,
+    /// What it searches: its iterations are probes then, and its own rows are those of the answer.
+    pub search: Option<Find>,
     /// When the rest of its line is skipped.
     pub stop: Option<StopLine>,
     /// Programs around its iterations.

@@ -25,9 +25,6 @@ fn of_case(case: &Case, places: &Places, out: &mut Diagnostics) {
         let span = places.of(&case.test, key).unwrap_or(case.span);
         out.push(Diagnostic::error(span, format!("{what} is not available yet")).help(help));
     };
-    if case.find.is_some() {
-        refuse("find", "the search for a rate (`find`)", "sweep `rate` in the matrix and plot the loss against it");
-    }
     if case.members.iter().any(|m| m.warmup_auto.is_some()) {
         refuse("warmup", "`warmup: auto`", "give a length, and look with `plumb steady` whether it is long enough");
     }

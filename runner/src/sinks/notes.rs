@@ -41,8 +41,8 @@ impl Notes {
         }
     }
 
-    /// Keeps a sentence that doubts a case's numbers.
-    pub fn doubt(&mut self, sentence: String) {
+    /// Keeps a sentence about a case.
+    pub fn add(&mut self, sentence: String) {
         if !self.said.contains(&sentence) {
             self.said.push(sentence);
         }

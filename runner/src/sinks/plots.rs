@@ -29,6 +29,9 @@ pub fn draw(what: &Plot, results: &Path, file: &Path) -> Result<(), Error> {
             line.extend([flag.to_owned(), column.unwrap_or_else(|| value.clone())]);
         }
     }
+    if let Some(record) = &what.record {
+        line.extend(["--record".to_owned(), word(record).map_err(fault)?]);
+    }
     if let Some(log) = &what.log {
         line.extend(["--log".to_owned(), word(log).map_err(fault)?]);
     }

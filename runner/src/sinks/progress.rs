@@ -46,6 +46,8 @@ pub struct Position {
     pub min: u32,
     /// The most.
     pub max: u32,
+    /// Of a search: between which loads the answer lies, as far as is known.
+    pub range: Option<String>,
     /// The margin reached so far.
     pub margin: Option<f64>,
     /// The margin to be reached.
@@ -178,8 +180,11 @@ impl Progress {
     }
 }
 
-/// `[2/3] upload  iteration 2 of 3–10`
+/// `[2/3] upload  iteration 2 of 3–10`, `[1/2] no-loss  probe 4  500 Mbit/s … 900 Mbit/s`
 fn position(p: &Position) -> String {
+    if let Some(range) = &p.range {
+        return format!("[{}/{}] {}  probe {}  {range}", p.case, p.cases, p.name, p.iteration);
+    }
     let of = if p.min == p.max { p.max.to_string() } else { format!("{}–{}", p.min, p.max) };
     format!("[{}/{}] {}  iteration {} of {of}", p.case, p.cases, p.name, p.iteration)
 }
@@ -208,6 +213,8 @@ mod tests {
         assert_eq!(position(&p), "[2/3] upload  iteration 2 of 3–10");
         p.max = 3;
         assert_eq!(position(&p), "[2/3] upload  iteration 2 of 3");
+        p.range = Some("500 Mbit/s … ?".into());
+        assert_eq!(position(&p), "[2/3] upload  probe 2  500 Mbit/s … ?");
     }
 
     #[test]

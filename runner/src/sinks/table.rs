@@ -157,10 +157,26 @@ pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
     if row.control.as_deref() == Some("none") {
         parts.push("(near end alone)".into());
     }
+    parts.extend(row.search.as_deref().map(|outcome| searched(outcome, row)));
     if row.status.as_deref().is_some_and(|s| s != "ok") {
         parts.extend(row.status.clone());
     }
     parts.join("  ")
+}
+
+/// How a search ended: `highest that held`, with the load where the other numbers do not say it.
+fn searched(outcome: &str, row: &Row) -> String {
+    let words = match outcome {
+        "found" => "the highest that held",
+        "at_least" => "at least (the search ends here)",
+        "unreached" => "at least (no more could be offered)",
+        "nothing" => "nothing held",
+        _ => "so far (ended early)",
+    };
+    match row.inflight.filter(|_| row.offered_per_s.is_none()) {
+        Some(n) => format!("{n} in flight: {words}"),
+        None => words.to_owned(),
+    }
 }
 
 fn cpu(row: &Row) -> String {

@@ -84,6 +84,7 @@ impl View {
                 RecordKind::Summary => "summaries",
                 RecordKind::Stream => "streams",
                 RecordKind::Interval => "intervals",
+                RecordKind::Probe => "probes",
             };
             format!("shown are the {kind}; {hidden} other rows (--all shows them)")
         });

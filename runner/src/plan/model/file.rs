@@ -293,6 +293,9 @@ pub struct Plot {
     /// Of which tests; left out: of all.
     #[serde(default)]
     pub tests: Option<Vec<String>>,
+    /// Which rows: `iteration` where there are some unless said, `probe` for those of a search.
+    #[serde(default)]
+    pub record: Option<PlotRecord>,
     /// Column or metric along x.
     #[serde(default)]
     pub x: Option<String>,
@@ -310,6 +313,22 @@ pub struct Plot {
     pub title: Option<String>,
     /// The file, relative to `output.dir`; its ending (png, svg) decides the format.
     pub file: PathBuf,
+}
+
+/// The rows that a picture shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlotRecord {
+    /// Iterations.
+    Iteration,
+    /// Summaries of cases.
+    Summary,
+    /// Streams.
+    Stream,
+    /// Intervals.
+    Interval,
+    /// Probes of a search.
+    Probe,
 }
 
 /// Which axes are logarithmic.

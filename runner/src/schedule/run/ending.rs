@@ -8,6 +8,7 @@ use crate::{
     schedule::{
         confidence::Samples,
         rows::{self, window::Way},
+        search::Search,
         step::Member,
     },
 };
@@ -28,13 +29,23 @@ impl Run<'_> {
             }
             rows.push((*m, *way, row));
         }
+        if let (Some(_), true) = (&state.answer, rows.is_empty()) {
+            // Nothing held: a result too, and no number.
+            for (m, member) in step.members.iter().enumerate() {
+                let row = Row { error: None, iterations: Some(0), ..blank(member, "summary", "ok", "") };
+                rows.push((m, last_way(member), row));
+            }
+        }
+        for (_, _, row) in &mut rows {
+            let Some((outcome, above, _)) = &state.answer else { break };
+            (row.search, row.search_above) = (Some(outcome.name().into()), *above);
+        }
         if let Some(fault) = state.failed.as_ref().filter(|_| rows.is_empty()) {
             let status = if fault.timeout { "timeout" } else { "failed" };
             for (m, member) in step.members.iter().enumerate() {
                 let mut row = blank(member, "summary", status, &fault.message);
                 row.iterations = Some(0);
-                let ways = member.spec().map_or(&[Way::Forward][..], |spec| rows::ways(spec.direction));
-                rows.push((m, *ways.last().unwrap_or(&Way::Forward), row));
+                rows.push((m, last_way(member), row));
             }
         }
         let written: Vec<Row> = rows.iter().map(|(_, _, row)| row.clone()).collect();
@@ -42,7 +53,7 @@ impl Run<'_> {
         self.states[i].written = rows;
         for doubt in self.doubts(i) {
             self.progress.warn(&doubt);
-            self.sink.doubt(doubt);
+            self.sink.note(doubt);
         }
         self.leave_line(i)
     }
@@ -113,7 +124,10 @@ impl Run<'_> {
                 continue;
             }
             if self.states[i].done > 0 {
-                self.conclude(i)?;
+                match self.states[i].search.as_ref().map(Search::so_far) {
+                    Some(answer) => self.answer(i, answer)?,
+                    None => self.conclude(i)?,
+                }
                 self.states[i].skipped = Some(reason.clone());
             } else {
                 self.skip(i, &reason)?;
@@ -121,6 +135,11 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// The way that a member's headline is about.
+fn last_way(member: &Member) -> Way {
+    member.spec().and_then(|spec| rows::ways(spec.direction).last().copied()).unwrap_or(Way::Forward)
 }
 
 /// A row that says that there is none.

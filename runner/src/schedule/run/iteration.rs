@@ -41,14 +41,34 @@ impl From<Fault> for Spoiled {
 }
 
 impl Run<'_> {
-    /// One iteration of one case, with its retries.
+    /// One iteration of one case.
     pub(super) fn iterate(&mut self, i: usize, bench: &mut dyn Bench) -> Result<(), Error> {
-        let step = &self.steps[i];
-        let iteration = self.states[i].done + 1;
+        if self.states[i].search.is_some() {
+            return self.probe(i, bench);
+        }
+        let (step, iteration) = (&self.steps[i], self.states[i].done + 1);
+        let Some(measured) = self.attempt(i, step, iteration, bench)? else { return Ok(()) };
+        let (rows, done) = self.rows_of(step, iteration, &measured);
+        // The rows come last: with them the iteration is finished, whatever happens then.
+        self.sink.reports(step, iteration, &measured)?;
+        self.sink.rows(&rows)?;
+        self.absorb(i, &done);
+        let state = &self.states[i];
+        if state.samples.enough(state.done) { self.conclude(i) } else { Ok(()) }
+    }
+
+    /// Measures once, with its retries. `None`: there is nothing to count, and that has been said.
+    pub(super) fn attempt(
+        &mut self,
+        i: usize,
+        step: &Step,
+        iteration: u32,
+        bench: &mut dyn Bench,
+    ) -> Result<Option<Measured>, Error> {
         let (mut retries, mut starts) = (0, 1);
         loop {
             if !self.idle(step.pause) {
-                return Ok(());
+                return Ok(None);
             }
             self.progress.iteration(self.position(i));
             let spoiled = match bench
@@ -56,19 +76,12 @@ impl Run<'_> {
                 .map_err(Spoiled::from)
                 .and_then(|m| usable(step, m))
             {
-                Ok(measured) => {
-                    self.take(i, iteration, &measured)?;
-                    let state = &self.states[i];
-                    if state.samples.enough(state.done) {
-                        self.conclude(i)?;
-                    }
-                    return Ok(());
-                }
+                Ok(measured) => return Ok(Some(measured)),
                 Err(spoiled) => spoiled,
             };
             // A signal that ended it before there was anything to count is no fault of the case.
             if self.stop.urgency() != Urgency::None {
-                return Ok(());
+                return Ok(None);
             }
             // A start that was not together is repeated by itself: it says nothing about the case.
             let which = if spoiled.skew.is_some() && starts < STARTS {
@@ -79,12 +92,13 @@ impl Run<'_> {
                 format!("{retries} of {}", self.settings.retries)
             } else {
                 let fault = spoiled.fault.clone();
-                self.fault_row(i, iteration, if fault.timeout { "timeout" } else { "failed" }, &spoiled)?;
-                return self.fail(i, iteration, fault);
+                self.fault_row(step, iteration, if fault.timeout { "timeout" } else { "failed" }, &spoiled)?;
+                self.fail(i, iteration, fault)?;
+                return Ok(None);
             };
             let what = &spoiled.fault.message;
             self.progress.warn(&format!("case {}, iteration {iteration}: {what}; trying again ({which})", step.name));
-            self.fault_row(i, iteration, "discarded", &spoiled)?;
+            self.fault_row(step, iteration, "discarded", &spoiled)?;
         }
     }
 
@@ -101,8 +115,8 @@ impl Run<'_> {
         false
     }
 
-    fn take(&mut self, i: usize, iteration: u32, measured: &Measured) -> Result<(), Error> {
-        let step = &self.steps[i];
+    /// The rows of an iteration as they are to be written, and what of them counts.
+    pub(super) fn rows_of(&self, step: &Step, iteration: u32, measured: &Measured) -> (Vec<Row>, Done) {
         let mut done = Done::default();
         let mut written: Vec<Row> = Vec::new();
         for (m, (member, reports)) in step.members.iter().zip(&measured.members).enumerate() {
@@ -131,11 +145,7 @@ impl Run<'_> {
             written.push(row.clone());
             done.measured.push((step.members.len(), Way::Both, row));
         }
-        // The rows come last: with them the iteration is finished, whatever happens then.
-        self.sink.reports(step, iteration, measured)?;
-        self.sink.rows(&written)?;
-        self.absorb(i, &done);
-        Ok(())
+        (written, done)
     }
 
     /// Lets an iteration count, measured just now or before an interruption.
@@ -187,9 +197,9 @@ impl Run<'_> {
         }
     }
 
-    fn fault_row(&mut self, i: usize, iteration: u32, status: &str, spoiled: &Spoiled) -> Result<(), Error> {
+    fn fault_row(&mut self, step: &Step, iteration: u32, status: &str, spoiled: &Spoiled) -> Result<(), Error> {
         let mut faults = Vec::new();
-        for member in &self.steps[i].members {
+        for member in &step.members {
             let mut row = blank(member, "iteration", status, &spoiled.fault.message);
             row.start_skew_us = spoiled.skew.map(|s| s.as_secs_f64() * 1e6);
             row.iteration = Some(iteration.into());

@@ -1,0 +1,91 @@
+//! A search: its iterations are probes, and its answer is the case's result.
+
+use schemas::columns::Row;
+
+use super::{Bench, Measured, Run};
+use crate::{
+    error::Error,
+    schedule::{
+        history::Done,
+        search::{Answer, Next, Outcome},
+        step::Step,
+    },
+};
+
+impl Run<'_> {
+    /// The next probe of a search, or its answer where none is needed.
+    pub(super) fn probe(&mut self, i: usize, bench: &mut dyn Bench) -> Result<(), Error> {
+        let step = &self.steps[i];
+        let Some(search) = &self.states[i].search else { return Ok(()) };
+        let load = match search.next() {
+            Next::Probe(load) => load,
+            Next::Done(answer) => return self.answer(i, answer),
+        };
+        let at_load = search.step(step, load);
+        let number = self.states[i].done + 1;
+        let Some(measured) = self.attempt(i, &at_load, number, bench)? else { return Ok(()) };
+        self.take_probe(i, &at_load, number, &measured)?;
+        self.answer_if_known(i)
+    }
+
+    fn take_probe(&mut self, i: usize, at_load: &Step, number: u32, measured: &Measured) -> Result<(), Error> {
+        let (mut rows, mut done) = self.rows_of(at_load, number, measured);
+        let of_probe = |row: &&mut Row| row.record.as_deref() == Some("iteration");
+        for row in rows.iter_mut().chain(done.measured.iter_mut().map(|(_, _, row)| row)).filter(of_probe) {
+            row.record = Some("probe".into());
+        }
+        let showed = self.absorb_probe(i, done);
+        for row in rows.iter_mut().filter(|r| r.phase.as_deref() == Some("measure")) {
+            row.search = showed.map(str::to_owned);
+        }
+        self.sink.reports(at_load, number, measured)?;
+        self.sink.rows(&rows)
+    }
+
+    /// Lets a probe count, measured just now or before an interruption; says what it showed.
+    pub(super) fn absorb_probe(&mut self, i: usize, done: Done) -> Option<&'static str> {
+        let state = &mut self.states[i];
+        state.done += 1;
+        Some(state.search.as_mut()?.take(done)?.name())
+    }
+
+    /// Ends a search that needs no more probes.
+    pub(super) fn answer_if_known(&mut self, i: usize) -> Result<(), Error> {
+        match self.states[i].search.as_ref().map(crate::schedule::search::Search::next) {
+            Some(Next::Done(answer)) => self.answer(i, answer),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a search with what it knows: the probes of the answer's load are the case's iterations.
+    pub(super) fn answer(&mut self, i: usize, answer: Answer) -> Result<(), Error> {
+        let step = &self.steps[i];
+        let Some(mut search) = self.states[i].search.take() else { return Ok(()) };
+        let sentence = search.sentence(&step.name, &answer);
+        let state = &mut self.states[i];
+        (state.probes, state.done) = (state.done, 0);
+        let mut rows = Vec::new();
+        for mut done in answer.held.map(|load| search.release(load)).unwrap_or_default() {
+            let number = self.states[i].done + 1;
+            for (_, _, row) in &mut done.measured {
+                row.record = Some("iteration".into());
+                row.iteration = Some(number.into());
+                row.search = None;
+                rows.push(row.clone());
+            }
+            for (_, _, row) in &mut done.streams {
+                row.iteration = Some(number.into());
+            }
+            self.absorb(i, &done);
+        }
+        self.sink.rows(&rows)?;
+        let above = answer.above.and_then(|load| search.in_rows(load));
+        self.states[i].answer = Some((answer.outcome, above, sentence.clone()));
+        match answer.outcome {
+            Outcome::Found | Outcome::AtLeast => self.progress.note(&sentence),
+            Outcome::Unreached | Outcome::Nothing | Outcome::Open => self.progress.warn(&sentence),
+        }
+        self.sink.note(sentence);
+        self.conclude(i)
+    }
+}

@@ -1,0 +1,387 @@
+//! `find`: the highest load at which a bound holds, by probes.
+//!
+//! What to do next is a function of what the probes so far have shown and of nothing else: the same outcomes give the same
+//! probes, and a run that was interrupted goes on with the probe that it was at.
+//!
+//! The lowest load is probed, then the highest (doubled until it does not hold, where the plan names none), and then the
+//! geometric middle between the highest load that held and the lowest that did not, until these two are `within` of each
+//! other. Both are then measured as often as the case's `iterations` say, and the mean decides: if it turns one of them
+//! over, the search goes on from there.
+
+use netcore::spec::TestSpec;
+use schemas::{
+    columns::Row,
+    units::{Unit, human},
+};
+
+use super::{
+    confidence::{Policy, Samples},
+    history::Done,
+    rows::{identity, window::Way},
+    step::Step,
+};
+use crate::plan::{
+    case::{Find, Job},
+    model::FindBy,
+};
+
+/// How often a load that was not reached is measured at least: a single stall of a busy machine is no limit.
+const TRIES: usize = 2;
+
+/// Operations at the edges of a window that may be missing without a load counting as not reached.
+const EDGE: f64 = 2.0;
+
+/// What a probe, or all probes of one load, showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The bound holds.
+    Held,
+    /// It does not.
+    Exceeded,
+    /// It holds, but the load was not what it was to be: this proves nothing.
+    Unreached,
+}
+
+impl Verdict {
+    /// As the `search` column says it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Exceeded => "exceeded",
+            Self::Unreached => "unreached",
+        }
+    }
+}
+
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The limit lies between two loads that are close enough.
+    Found,
+    /// Even the highest load of the search held.
+    AtLeast,
+    /// Above what held, the load could not be offered.
+    Unreached,
+    /// Not even the lowest load held.
+    Nothing,
+    /// It came to an end before the limit was known closely enough.
+    Open,
+}
+
+impl Outcome {
+    /// As the `search` column says it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::AtLeast => "at_least",
+            Self::Unreached => "unreached",
+            Self::Nothing => "nothing",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// What a search says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Answer {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The highest load that held.
+    pub held: Option<f64>,
+    /// The lowest load above it that did not.
+    pub above: Option<f64>,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Measure this load.
+    Probe(f64),
+    /// Nothing more.
+    Done(Answer),
+}
+
+/// The probes of one load.
+struct Known {
+    load: f64,
+    /// The bounded metric, probe by probe; `None` where one had no value.
+    values: Vec<Option<f64>>,
+    /// The share of the load that was really offered, at best.
+    reached: f64,
+    samples: Samples,
+    done: Vec<Done>,
+}
+
+/// A search and what it knows.
+pub struct Search {
+    find: Find,
+    /// How often the two loads at the border are measured.
+    policy: Policy,
+    /// The case at the lowest load: the load of every other probe is a multiple of it.
+    base: TestSpec,
+    /// By load, ascending.
+    known: Vec<Known>,
+}
+
+impl Search {
+    /// Nothing is known yet. `None` for a case that searches nothing.
+    #[must_use]
+    pub fn new(step: &Step) -> Option<Self> {
+        let (find, member) = step.search.as_ref().zip(step.members.first())?;
+        let base = find.at(member.spec()?, find.from);
+        Some(Self { find: find.clone(), policy: step.policy.clone(), base, known: Vec::new() })
+    }
+
+    /// The case with this load.
+    #[must_use]
+    pub fn step(&self, step: &Step, load: f64) -> Step {
+        let mut step = step.clone();
+        for member in &mut step.members {
+            let Job::Traffic(spec) = &mut member.job else { continue };
+            **spec = self.find.at(spec, load);
+            identity::requested(&mut member.identity, spec);
+        }
+        step
+    }
+
+    /// Takes a probe, by its measured rows, and says what it showed by itself.
+    pub fn take(&mut self, done: Done) -> Option<Verdict> {
+        // The total: both directions together where there are two.
+        let total = done.measured.iter().max_by_key(|(m, way, _)| (*m, *way)).map(|(_, _, row)| row.clone())?;
+        let load = self.load(&total)?;
+        let ways = done.measured.iter().filter(|(_, way, _)| *way != Way::Both || done.measured.len() == 1);
+        let reached = match self.find.by {
+            FindBy::Inflight => 1.0,
+            FindBy::Rate => ways.map(|(_, _, row)| offered_share(row)).fold(f64::INFINITY, f64::min),
+        };
+        let value = total.number(self.find.metric.column);
+        let place = self.known.partition_point(|k| k.load < load && !same(k.load, load));
+        if !self.known.get(place).is_some_and(|k| same(k.load, load)) {
+            let samples = Samples::new(self.policy.clone());
+            self.known.insert(place, Known { load, values: Vec::new(), reached: 0.0, samples, done: Vec::new() });
+        }
+        let known = &mut self.known[place];
+        known.values.push(value);
+        known.reached = known.reached.max(reached);
+        known.samples.push(&total);
+        known.done.push(done);
+        Some(self.judge(&[value], reached))
+    }
+
+    /// The load of a probe, from its row: read back from a table it is the same to the last digit or two.
+    fn load(&self, row: &Row) -> Option<f64> {
+        match self.find.by {
+            FindBy::Inflight => row.inflight.map(|n| n as f64),
+            FindBy::Rate => Some(self.find.from * row.offered_per_s? / identity::offered(&self.base)?.0),
+        }
+    }
+
+    fn judge(&self, values: &[Option<f64>], reached: f64) -> Verdict {
+        let sum: Option<f64> = values.iter().copied().sum();
+        let holds = sum.map(|sum| sum / values.len() as f64).is_some_and(|mean| {
+            self.find.at_most.is_none_or(|most| mean <= most) && self.find.at_least.is_none_or(|least| mean >= least)
+        });
+        match holds {
+            false => Verdict::Exceeded,
+            true if reached < 1.0 - self.find.within => Verdict::Unreached,
+            true => Verdict::Held,
+        }
+    }
+
+    fn verdict(&self, known: &Known) -> Verdict {
+        self.judge(&known.values, known.reached)
+    }
+
+    fn is_settled(&self, known: &Known) -> bool {
+        let n = known.values.len();
+        known.samples.enough(u32::try_from(n).unwrap_or(u32::MAX))
+            && (n >= TRIES || self.verdict(known) != Verdict::Unreached)
+    }
+
+    /// How many probes there were.
+    #[must_use]
+    pub fn probes(&self) -> u32 {
+        u32::try_from(self.known.iter().map(|k| k.values.len()).sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// The highest load that held with none below it that did not, and the lowest that did not.
+    fn bracket(&self) -> (Option<&Known>, Option<&Known>) {
+        let over = self.known.iter().position(|k| self.verdict(k) != Verdict::Held).unwrap_or(self.known.len());
+        (over.checked_sub(1).and_then(|held| self.known.get(held)), self.known.get(over))
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn next(&self) -> Next {
+        match self.wanted() {
+            Some(load) if self.probes() < self.find.max_probes => Next::Probe(load),
+            Some(_) => Next::Done(self.so_far()),
+            None => Next::Done(self.answer()),
+        }
+    }
+
+    fn wanted(&self) -> Option<f64> {
+        let find = &self.find;
+        let again = |known: &Known| (!self.is_settled(known)).then_some(known.load);
+        let (held, above) = self.bracket();
+        let above_again = above.filter(|k| k.values.len() < TRIES && self.verdict(k) == Verdict::Unreached);
+        let is_known = |load: f64| self.known.iter().any(|k| same(k.load, load));
+        match (held, above) {
+            _ if !is_known(find.from) => Some(find.from),
+            (_, Some(_)) if above_again.is_some() => above_again.map(|k| k.load),
+            (None, Some(above)) => again(above),
+            (Some(held), None) => match find.to {
+                Some(to) if !is_known(to) => Some(to),
+                Some(_) => again(held),
+                None => Some(held.load * 2.0),
+            },
+            (Some(held), Some(above)) => match self.middle(held.load, above.load) {
+                Some(load) => Some(load),
+                None => again(held).or_else(|| again(above)),
+            },
+            (None, None) => None,
+        }
+    }
+
+    /// The load to probe between two; `None` where they are close enough.
+    fn middle(&self, held: f64, above: f64) -> Option<f64> {
+        if above <= held * (1.0 + self.find.within) {
+            return None;
+        }
+        let middle = (held * above).sqrt();
+        match self.find.by {
+            FindBy::Inflight if above - held <= 1.0 => None,
+            FindBy::Inflight => Some(middle.round().clamp(held + 1.0, above - 1.0)),
+            // A digit more than the answer is worth.
+            FindBy::Rate => {
+                let digits = 2.0 - self.find.within.log10().floor();
+                let unit = 10f64.powf(middle.log10().floor() + 1.0 - digits);
+                let rounded = (middle / unit).round() * unit;
+                Some(if rounded > held && rounded < above { rounded } else { middle })
+            }
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        let (held, above) = self.bracket();
+        let outcome = match (held, above) {
+            (_, Some(above)) if self.verdict(above) == Verdict::Unreached => Outcome::Unreached,
+            (None, _) => Outcome::Nothing,
+            (Some(_), None) => Outcome::AtLeast,
+            (Some(_), Some(_)) => Outcome::Found,
+        };
+        Answer { outcome, held: held.map(|k| k.load), above: above.map(|k| k.load) }
+    }
+
+    /// What is known if it ends here.
+    #[must_use]
+    pub fn so_far(&self) -> Answer {
+        match self.wanted() {
+            Some(_) => Answer { outcome: Outcome::Open, ..self.answer() },
+            None => self.answer(),
+        }
+    }
+
+    /// The probes of that load, out of the search.
+    pub fn release(&mut self, load: f64) -> Vec<Done> {
+        let known = self.known.iter_mut().find(|k| same(k.load, load));
+        known.map(|k| std::mem::take(&mut k.done)).unwrap_or_default()
+    }
+
+    /// About how many probes are still to come, at most `max_probes` in all.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        let most = self.find.max_probes.saturating_sub(self.probes());
+        let (Some(held), Some(above)) = self.bracket() else { return most };
+        let halvings = ((above.load / held.load).ln() / (1.0 + self.find.within).ln()).log2().ceil().max(0.0);
+        let border = 2 * self.policy.min.saturating_sub(1);
+        // Bounded by the number of bits of a load.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let left = halvings.min(64.0) as u32 + border;
+        left.clamp(1, most.max(1))
+    }
+
+    /// A load in the unit of the rows' `offered_per_s`, or `inflight`.
+    #[must_use]
+    pub fn in_rows(&self, load: f64) -> Option<f64> {
+        match self.find.by {
+            FindBy::Inflight => Some(load),
+            FindBy::Rate => identity::offered(&self.find.at(&self.base, load)).map(|(offered, _)| offered),
+        }
+    }
+
+    /// A load in words.
+    #[must_use]
+    pub fn words(&self, load: f64) -> String {
+        match self.find.by {
+            FindBy::Inflight => format!("{load} in flight"),
+            FindBy::Rate => human(if self.find.bits { Unit::BitsPerSecond } else { Unit::PerSecond }, load),
+        }
+    }
+
+    /// What is known, for the display: `500 Mbit/s … 900 Mbit/s`.
+    #[must_use]
+    pub fn range(&self) -> String {
+        let (held, above) = self.bracket();
+        let words = |known: Option<&Known>| known.map_or_else(|| "?".to_owned(), |k| self.words(k.load));
+        format!("{} … {}", words(held), words(above))
+    }
+
+    /// The answer as a sentence.
+    #[must_use]
+    pub fn sentence(&self, name: &str, answer: &Answer) -> String {
+        let bound = self.find.bound();
+        let load = |load: Option<f64>| load.map(|l| self.words(l)).unwrap_or_default();
+        let (held, above) = (load(answer.held), load(answer.above));
+        let said = match (answer.outcome, answer.held, answer.above) {
+            (Outcome::Found, ..) => format!("{bound} holds up to {held}, not at {above}"),
+            (Outcome::AtLeast, ..) => {
+                format!("{bound} holds at {held}, the highest load of the search: the limit is at least that")
+            }
+            (Outcome::Unreached, Some(_), _) => {
+                let share = self.bracket().1.map_or(0.0, |k| k.reached);
+                format!(
+                    "{bound} holds up to {held}; of {above} only {} was really offered, so what ends there is the \
+                     sender: the limit is at least {held}",
+                    human(Unit::Ratio, share)
+                )
+            }
+            (Outcome::Unreached, None, _) => {
+                format!("not even the lowest load, {above}, was really offered: nothing is known of {bound}")
+            }
+            (Outcome::Nothing, ..) => format!("{bound} does not hold even at {above}, the lowest load of the search"),
+            (Outcome::Open, Some(_), Some(_)) => {
+                format!("ended before the limit was known closely: {bound} holds up to {held}, not at {above}")
+            }
+            (Outcome::Open, Some(_), None) => format!("ended before a limit was seen: {bound} holds up to {held}"),
+            (Outcome::Open, None, _) => format!("ended before anything was known of {bound}"),
+        };
+        let probes = self.probes();
+        format!("case {name}: {said} ({probes} probe{})", if probes == 1 { "" } else { "s" })
+    }
+}
+
+/// Two loads that differ by rounding alone.
+fn same(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs()
+}
+
+/// The share of its load that a row's sender really offered.
+fn offered_share(row: &Row) -> f64 {
+    let share = || {
+        let (offered, elapsed) = (row.offered_per_s?, row.elapsed_s?);
+        let (per_s, one) = match row.offered_unit.as_deref()? {
+            "messages" => (row.messages_sent? as f64 / elapsed, 1.0),
+            "transactions" => (row.transactions_per_s?, 1.0),
+            _ => (row.sent_bits_per_s?, row.message_bytes? as f64 * 8.0),
+        };
+        Some((per_s + EDGE * one / elapsed) / offered)
+    };
+    // What cannot be told is not proven.
+    share().map_or(0.0, |share| share.min(1.0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+use netcore::{
+    control::stop::StopFlag,
+    spec::{Arrival, Pace, PaceMode, Pattern, TestSpec, Transport},
+};
+use proptest::prelude::*;
+use schemas::metrics;
+
+use super::*;
+use crate::{
+    plan::model::Order,
+    schedule::{
+        fake::{FakeLink, Rows, step},
+        history::History,
+        run::{Fault, Finished, Settings, run},
+    },
+    sinks::progress::{Mode, Progress},
+};
+
+const SETTINGS: Settings = Settings { order: Order::Interleave, seed: 0, fail_fast: false, retries: 0 };
+
+/// Messages of 1000 bytes, so that 8 kbit/s are one per second.
+const MESSAGE_BITS: f64 = 8000.0;
+
+fn by_rate(from: f64, to: Option<f64>, within: f64, max_probes: u32) -> Step {
+    let mut step = step("search", 1, 1, None);
+    let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
+    spec.sizes.message_bytes = 1000;
+    let events_per_s = from / MESSAGE_BITS;
+    spec.pace =
+        Some(Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Closed, burst: 1, catch_up: catch_up(from) });
+    step.members[0].job = Job::Traffic(Box::new(spec));
+    step.search = Some(Find {
+        metric: metrics::find("loss_ratio").unwrap(),
+        at_most: Some(0.0),
+        at_least: None,
+        by: FindBy::Rate,
+        from,
+        to,
+        bits: true,
+        within,
+        max_probes,
+    });
+    step
+}
+
+fn catch_up(bits_per_s: f64) -> u32 {
+    crate::plan::spec::catch_up(bits_per_s / MESSAGE_BITS)
+}
+
+fn by_inflight(to: Option<f64>) -> Step {
+    let mut step = step("search", 1, 1, None);
+    step.members[0].job = Job::Traffic(Box::new(TestSpec::new(Pattern::RequestResponse, Transport::Tcp)));
+    step.policy.metrics = vec![metrics::find("transaction_rate").unwrap()];
+    step.search = Some(Find {
+        metric: metrics::find("transaction_rate").unwrap(),
+        at_most: None,
+        at_least: Some(500.0),
+        by: FindBy::Inflight,
+        from: 1.0,
+        to,
+        bits: false,
+        within: 0.01,
+        max_probes: 30,
+    });
+    step
+}
+
+fn go(step: &Step, history: &History, link: &mut FakeLink) -> (Finished, Rows) {
+    let mut rows = Rows::default();
+    let steps = std::slice::from_ref(step);
+    let (mut silent, stop) = (Progress::new(Mode::Silent), StopFlag::new().unwrap());
+    let mut finished = run(steps, SETTINGS, history, link, &mut rows, &mut silent, &stop).unwrap();
+    (finished.remove(0), rows)
+}
+
+/// A path with so many bits per second, searched from nothing.
+fn found(step: &Step, capacity: f64, sender: f64) -> (Row, Rows, FakeLink) {
+    let mut link = FakeLink::new(capacity / MESSAGE_BITS, sender / MESSAGE_BITS);
+    let (_, rows) = go(step, &History::new(), &mut link);
+    (rows.0.last().unwrap().clone(), rows, link)
+}
+
+const PLENTY: f64 = 1e15;
+
+#[test]
+fn the_limit_is_found_between_two_loads_that_are_close() {
+    let (summary, rows, link) = found(&by_rate(1e6, Some(10e9), 0.01, 20), 500e6, PLENTY);
+    assert_eq!((summary.record.as_deref(), summary.search.as_deref()), (Some("summary"), Some("found")));
+    let (held, above) = (summary.offered_per_s.unwrap() * MESSAGE_BITS, summary.search_above.unwrap() * MESSAGE_BITS);
+    assert!(held <= 500e6 && 500e6 < above && above <= held * 1.01, "{held} … {above}");
+    assert!((summary.throughput_bits_per_s.unwrap() / held - 1.0).abs() < 1e-3);
+    assert!(link.asked.len() <= 13, "{:?}", link.asked);
+    // The ends first, then the geometric middle, in a few digits.
+    assert_eq!(link.asked[..4], [125.0, 1_250_000.0, 12_500.0, 125_000.0]);
+    // Each probe is in the data with its number, its load and what it showed; the answer is an iteration.
+    let probes: Vec<&Row> = rows.0.iter().filter(|r| r.record.as_deref() == Some("probe")).collect();
+    assert_eq!(probes.len(), link.asked.len());
+    for (probe, (i, asked)) in probes.iter().zip(link.asked.iter().enumerate()) {
+        assert_eq!((probe.iteration, probe.offered_per_s), (Some(i as u64 + 1), Some(*asked)));
+        let showed = if *asked * MESSAGE_BITS <= 500e6 { "held" } else { "exceeded" };
+        assert_eq!(probe.search.as_deref(), Some(showed));
+    }
+    assert_eq!(rows.of("search")[probes.len()..], ["iteration ok 1", "summary ok"]);
+    assert!(rows.1[0].contains("loss_ratio <= 0 % holds up to ") && rows.1[0].contains("not at "), "{:?}", rows.1);
+}
+
+#[test]
+fn a_highest_load_that_holds_is_at_least_the_answer() {
+    let (summary, rows, link) = found(&by_rate(1e6, Some(64e6), 0.01, 20), PLENTY, PLENTY);
+    assert_eq!(link.asked.len(), 2);
+    assert_eq!((summary.search.as_deref(), summary.search_above), (Some("at_least"), None));
+    assert!((summary.throughput_bits_per_s.unwrap() - 64e6).abs() < 1e3);
+    assert!(rows.1[0].contains("at least"), "{:?}", rows.1);
+}
+
+#[test]
+fn where_not_even_the_lowest_holds_there_is_no_number() {
+    let mut link = FakeLink::new(10.0, 1e12);
+    let (finished, rows) = go(&by_rate(1e6, Some(64e6), 0.01, 20), &History::new(), &mut link);
+    assert_eq!(rows.of("search"), ["probe ok 1", "summary ok"]);
+    let summary = rows.0.last().unwrap();
+    assert_eq!((summary.search.as_deref(), summary.iterations), (Some("nothing"), Some(0)));
+    assert_eq!((summary.throughput_bits_per_s, summary.offered_per_s), (None, None));
+    assert_eq!(summary.search_above, Some(125.0));
+    assert!(finished.values.is_empty() && finished.failed.is_none());
+    assert!(finished.answer.unwrap().contains("not hold even at 1.00 Mbit/s"));
+}
+
+#[test]
+fn what_the_sender_cannot_offer_proves_nothing_of_the_path() {
+    let (summary, rows, _) = found(&by_rate(1e6, Some(10e9), 0.01, 40), PLENTY, 300e6);
+    assert_eq!(summary.search.as_deref(), Some("unreached"));
+    let held = summary.offered_per_s.unwrap() * MESSAGE_BITS;
+    // Within a hundredth of what was asked for the load counts as offered.
+    assert!(held <= 300e6 / 0.99 && held > 290e6, "{held}");
+    assert!(rows.1[0].contains("the sender: the limit is at least"), "{:?}", rows.1);
+    assert!(rows.0.iter().any(|r| r.search.as_deref() == Some("unreached") && r.record.as_deref() == Some("probe")));
+    let (summary, rows, _) = found(&by_rate(1e9, Some(10e9), 0.01, 40), PLENTY, 300e6);
+    assert_eq!((summary.search.as_deref(), summary.throughput_bits_per_s), (Some("unreached"), None));
+    assert!(rows.1[0].contains("not even the lowest load"), "{:?}", rows.1);
+}
+
+#[test]
+fn a_single_stall_of_the_sender_is_no_limit() {
+    let mut link = FakeLink::new(PLENTY, PLENTY);
+    link.sender = 100.0;
+    let step = by_rate(1e6, Some(64e6), 0.01, 20);
+    let mut search = Search::new(&step).unwrap();
+    let mut rows = Rows::default();
+    let probe = |search: &mut Search, link: &mut FakeLink, rows: &mut Rows| {
+        let Next::Probe(load) = search.next() else { panic!("it goes on") };
+        let at_load = search.step(&step, load);
+        let measured =
+            crate::schedule::run::Bench::measure(link, &at_load, 1, &mut Progress::new(Mode::Silent)).unwrap();
+        let member = &at_load.members[0];
+        let ends = &measured.members[0];
+        let made = crate::schedule::rows::of_iteration(&member.identity, member.spec().unwrap(), &ends.near, &ends.far);
+        let measured = made.measured.into_iter().map(|(way, row)| (0, way, row)).collect();
+        rows.0.extend(made.rows);
+        search.take(Done { measured, streams: Vec::new() })
+    };
+    assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Verdict::Unreached));
+    link.sender = PLENTY;
+    assert_eq!(search.next(), Next::Probe(1e6), "it is tried again");
+    assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Verdict::Held));
+    assert_eq!(search.next(), Next::Probe(64e6));
+}
+
+#[test]
+fn a_search_that_ends_early_says_what_is_known() {
+    let (summary, rows, link) = found(&by_rate(1e6, Some(10e9), 0.01, 4), 500e6, PLENTY);
+    assert_eq!((link.asked.len(), summary.search.as_deref()), (4, Some("open")));
+    assert!(summary.offered_per_s.unwrap() * MESSAGE_BITS < 500e6);
+    assert!(summary.search_above.unwrap() * MESSAGE_BITS > 500e6);
+    assert!(rows.1[0].contains("before the limit was known closely") && rows.1[0].contains("(4 probes)"));
+}
+
+#[test]
+fn without_a_highest_load_it_is_doubled_until_it_does_not_hold() {
+    let (summary, _, link) = found(&by_rate(1e6, None, 0.05, 40), 100e6, PLENTY);
+    assert_eq!(link.asked[..4], [125.0, 250.0, 500.0, 1000.0]);
+    assert_eq!(summary.search.as_deref(), Some("found"));
+    let held = summary.offered_per_s.unwrap() * MESSAGE_BITS;
+    assert!(held <= 100e6 && held * 1.05 >= 100e6, "{held}");
+}
+
+#[test]
+fn transactions_in_flight_are_whole_numbers() {
+    for (capacity, outcome, held) in [(37.0, "found", 37), (1.0, "found", 1), (1000.0, "at_least", 64)] {
+        let mut link = FakeLink::new(capacity, PLENTY);
+        let (finished, rows) = go(&by_inflight(Some(64.0)), &History::new(), &mut link);
+        let summary = rows.0.last().unwrap();
+        assert_eq!((summary.search.as_deref(), summary.inflight), (Some(outcome), Some(held)), "{:?}", link.asked);
+        assert!(link.asked.iter().all(|n| n.fract() == 0.0));
+        assert!(finished.answer.unwrap().contains(&format!("{held} in flight")));
+    }
+}
+
+#[test]
+fn iterations_repeat_the_two_loads_at_the_border_and_their_mean_decides() {
+    let mut step = by_rate(1e6, Some(10e9), 0.05, 60);
+    (step.policy.min, step.policy.max) = (3, 3);
+    let mut link = FakeLink::new(500e6 / MESSAGE_BITS, PLENTY);
+    let (finished, rows) = go(&step, &History::new(), &mut link);
+    let answer = rows.0.last().unwrap().offered_per_s.unwrap();
+    let times = |load: f64| link.asked.iter().filter(|l| same(**l, load)).count();
+    assert_eq!((times(answer), times(rows.0.last().unwrap().search_above.unwrap())), (3, 3));
+    assert_eq!(finished.done, 3);
+    assert_eq!(
+        rows.of("search")[link.asked.len()..],
+        ["iteration ok 1", "iteration ok 2", "iteration ok 3", "summary ok"]
+    );
+    let lucky = link.asked.iter().position(|l| same(*l, answer)).unwrap();
+
+    // The same once more, but what held there was luck: the search goes on below.
+    let mut link = FakeLink::new(answer * 0.8, PLENTY);
+    link.instead.extend((0..=lucky).map(|_| Some(Ok(500e6 / MESSAGE_BITS))));
+    link.instead.extend((0..8).map(|_| None));
+    let (_, rows) = go(&step, &History::new(), &mut link);
+    let summary = rows.0.last().unwrap();
+    assert_eq!(summary.search.as_deref(), Some("found"));
+    assert!(summary.offered_per_s.unwrap() <= answer * 0.8 && summary.search_above.unwrap() > answer * 0.8);
+}
+
+#[test]
+fn a_probe_that_cannot_be_measured_fails_the_case() {
+    let mut link = FakeLink::new(PLENTY, PLENTY);
+    link.instead.extend([None, Some(Err(Fault { timeout: false, message: "no route".into() }))]);
+    let (finished, rows) = go(&by_rate(1e6, Some(64e6), 0.01, 20), &History::new(), &mut link);
+    assert_eq!(rows.of("search"), ["probe ok 1", "iteration failed 2", "summary failed"]);
+    assert_eq!(finished.failed.unwrap().message, "no route");
+}
+
+/// The probes of a run as `--resume` reads them back.
+fn probes(rows: &Rows) -> Vec<Done> {
+    let of = |row: &Row| Done { measured: vec![(0, Way::Forward, row.clone())], streams: Vec::new() };
+    rows.0.iter().filter(|r| r.record.as_deref() == Some("probe")).map(of).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_search_ends_with_a_bracket_of_the_truth_and_asks_nothing_twice(
+        from in 1e5..1e8f64, span in 1.5..1e5f64, limit in -0.2..1.2f64, within in 0.002..0.5f64, keep in 0..12usize,
+    ) {
+        let to = from * span;
+        let capacity = from * span.powf(limit);
+        let step = by_rate(from, Some(to), within, 200);
+        let (summary, rows, link) = found(&step, capacity, PLENTY);
+        let whole = |bits: f64| bits / MESSAGE_BITS;
+        match summary.search.as_deref() {
+            Some("found") => {
+                let (held, above) = (summary.offered_per_s.unwrap(), summary.search_above.unwrap());
+                // Whole messages: a load is held that differs from the capacity by less than one in the window.
+                prop_assert!(held <= whole(capacity) + 0.01 && whole(capacity) <= above + 0.01);
+                prop_assert!(above <= held * (1.0 + within) * (1.0 + 1e-9));
+            }
+            Some("at_least") => prop_assert!(capacity >= to * 0.999),
+            Some("nothing") => prop_assert!(capacity <= from * 1.001),
+            other => prop_assert!(false, "{other:?}"),
+        }
+        let mut asked = link.asked.clone();
+        asked.sort_by(f64::total_cmp);
+        asked.dedup();
+        prop_assert_eq!(asked.len(), link.asked.len());
+
+        // Taken up after some of its probes it asks for the rest of them and says the same.
+        let kept: Vec<Done> = probes(&rows).into_iter().take(keep).collect();
+        let skipped = kept.len();
+        let mut again = FakeLink::new(whole(capacity), PLENTY);
+        let (_, resumed) = go(&step, &vec![kept], &mut again);
+        prop_assert_eq!(&again.asked[..], &link.asked[skipped..]);
+        let answer = |row: &Row| (row.search.clone(), row.offered_per_s, row.search_above);
+        prop_assert_eq!(answer(resumed.0.last().unwrap()), answer(&summary));
+    }
+}
