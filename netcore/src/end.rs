@@ -34,7 +34,6 @@ use crate::{
     },
     transport::{
         Link,
-        address::peer_ip,
         datagram::effective,
         meeting::{Meeting, Met},
         options::{self, kernel_pace},
@@ -137,8 +136,7 @@ impl End {
     /// whoever knows the token, so whoever prepares it for others looks at them before the load.
     #[must_use]
     pub fn peers(&self) -> Vec<IpAddr> {
-        let peers = self.met.links.iter().filter_map(|link| peer_ip(&link.send).ok());
-        peers.map(|peer| peer.ip().to_canonical()).collect()
+        self.met.links.iter().filter_map(|link| link.peer_ip()).collect()
     }
 
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`

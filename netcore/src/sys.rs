@@ -44,7 +44,11 @@ pub fn accept_from(listener: &impl AsFd) -> io::Result<(OwnedFd, Option<SocketAd
 }
 
 /// Receives a datagram and says from which IP address it came; `None` for other families.
-pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<SocketAddr>)> {
+pub fn receive_from(
+    socket: &impl AsFd,
+    buffer: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(usize, Option<SocketAddr>)> {
     let mut address = [0u8; 28];
     let mut length: libc::socklen_t = 28;
     // SAFETY: the pointers and lengths are those of live variables that nobody else uses during the call.
@@ -53,7 +57,7 @@ pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize,
             socket.as_fd().as_raw_fd(),
             buffer.as_mut_ptr().cast(),
             buffer.len(),
-            0,
+            flags,
             address.as_mut_ptr().cast(),
             &raw mut length,
         )
@@ -62,9 +66,32 @@ pub fn receive_from(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize,
     Ok((n, ip_address(&address)))
 }
 
+/// Writes a `sockaddr_in` or `sockaddr_in6`, which [`ip_address`] reads; says how long it is.
+#[must_use]
+pub fn address_bytes(address: SocketAddr) -> ([u8; 28], libc::socklen_t) {
+    let mut bytes = [0; 28];
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // The families' numbers are small constants.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(address) => {
+            bytes[4..8].copy_from_slice(&address.ip().octets());
+            (bytes, 16)
+        }
+        SocketAddr::V6(address) => {
+            bytes[8..24].copy_from_slice(&address.ip().octets());
+            bytes[24..].copy_from_slice(&address.scope_id().to_ne_bytes());
+            (bytes, 28)
+        }
+    }
+}
+
 /// Reads a `sockaddr_in` or `sockaddr_in6`: family, port (in network order), and address at byte 4 or, after the flow
 /// label, at byte 8.
-fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
+#[must_use]
+pub fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
     let family = libc::c_int::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
     let ip: IpAddr = match family {
@@ -212,6 +239,16 @@ mod tests {
         assert!(set_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"no such").is_err());
         assert!(self::socket(libc::AF_INET, 99, 0).is_err());
         assert_eq!(accept(&socket, 0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn addresses_read_back_as_they_were_written() {
+        for text in ["127.0.0.1:7", "[2001:db8::1]:65535"] {
+            let address = text.parse().unwrap();
+            let (bytes, length) = address_bytes(address);
+            assert_eq!(ip_address(&bytes[..length as usize]), Some(address));
+        }
+        assert_eq!(ip_address(&[0; 28]), None);
     }
 
     #[test]

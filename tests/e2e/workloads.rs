@@ -19,6 +19,24 @@ fn connect_tests_show_what_is_in_time_wait_at_both_ends() {
 }
 
 #[test]
+fn udp_works_without_connections_too_and_only_udp_takes_the_key() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "defaults: {connected: false, duration: 100ms}",
+        "  stream: {workload: udp_stream, rate: 500/s}\n  trips: {workload: udp_rr}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let iterations = of(&rows, "iteration");
+    assert!(number(iterations[0], "messages_received") > 0.0 && number(iterations[1], "transactions") > 0.0);
+    let plan = folder.plan("", "  it: {workload: tcp_rr, connected: false}");
+    let ran = plumb(&["check", &plan]);
+    assert_eq!(ran.code, Some(2));
+    assert!((ran.stdout + &ran.stderr).contains("for udp and udplite"));
+}
+
+#[test]
 fn streams_show_their_send_and_their_receive_calls_where_they_are_timed() {
     let folder = Folder::new();
     let plan = folder.plan(

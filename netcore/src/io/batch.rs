@@ -3,7 +3,9 @@
 //! The only part of the engines that holds pointers: the kernel's structures for a batch are made once and used again
 //! and again, since making them anew for each call would cost more than the call saves.
 
-use std::{io, os::fd::RawFd};
+use std::{io, net::SocketAddr, os::fd::RawFd};
+
+use crate::sys;
 
 /// Messages per call, by default.
 pub const MESSAGES: usize = 32;
@@ -15,8 +17,14 @@ pub struct Batch {
     /// Never resized either: the headers point into it.
     vectors: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
+    /// Addresses of messages on sockets that are not connected: one that all go to, or one for each sender. Never resized
+    /// either.
+    names: Vec<Name>,
     size: usize,
 }
+
+/// Room for a socket address.
+type Name = [u8; 28];
 
 impl Batch {
     /// For `count` messages of at most `size` bytes, each filled with a copy of `contents` (cut off or padded by zeros).
@@ -41,7 +49,36 @@ impl Batch {
                 header
             })
             .collect();
-        Self { memory, vectors, headers, size }
+        Self { memory, vectors, headers, names: Vec::new(), size }
+    }
+
+    /// Addresses every message to `peer`.
+    #[must_use]
+    pub fn to(mut self, peer: SocketAddr) -> Self {
+        let (name, length) = sys::address_bytes(peer);
+        self.names = vec![name];
+        for header in &mut self.headers {
+            header.msg_hdr.msg_name = self.names[0].as_mut_ptr().cast();
+            header.msg_hdr.msg_namelen = length;
+        }
+        self
+    }
+
+    /// Keeps the sender of each message that is received.
+    #[must_use]
+    pub fn with_senders(mut self) -> Self {
+        self.names = vec![[0; 28]; self.headers.len()];
+        for (header, name) in self.headers.iter_mut().zip(&mut self.names) {
+            header.msg_hdr.msg_name = name.as_mut_ptr().cast();
+        }
+        self
+    }
+
+    /// Who sent message `index` of the last call, where senders are kept.
+    #[inline]
+    #[must_use]
+    pub fn sender(&self, index: usize) -> Option<SocketAddr> {
+        sys::ip_address(self.names.get(index)?)
     }
 
     /// The whole memory of a message.
@@ -65,7 +102,8 @@ impl Batch {
         // At most as many as there are headers, far below 2^32.
         #[expect(clippy::cast_possible_truncation)]
         let length = headers.len() as libc::c_uint;
-        // SAFETY: every header points to one of `vectors` and that to `size` bytes of `memory`; none of them has been moved
+        // SAFETY: every header points to one of `vectors` and that to `size` bytes of `memory`, and where messages are
+        // addressed to the entry of `names`, of which the kernel reads the length of an address; none of them has been moved
         // or resized since they were made (a move of `Self` does not move what its vectors own), and the exclusive borrow
         // keeps others away from them during the call.
         let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), length, flags) };
@@ -79,8 +117,13 @@ impl Batch {
         let length = self.headers.len() as libc::c_uint;
         debug_assert_eq!(self.vectors.len(), self.headers.len());
         let flags = flags | libc::MSG_WAITFORONE;
-        // SAFETY: as in `send`; the kernel writes at most `size` bytes to each message, and its length to the header. The
-        // timeout's null pointer says that there is none.
+        if !self.names.is_empty() {
+            // The kernel has written over them what it used.
+            self.headers.iter_mut().for_each(|header| header.msg_hdr.msg_namelen = 28);
+        }
+        // SAFETY: as in `send`; the kernel writes at most `size` bytes to each message, its length to the header, and at most
+        // 28 bytes of an address to the entry of `names` that is the header's own, where senders are kept. The timeout's null
+        // pointer says that there is none.
         let received =
             unsafe { libc::recvmmsg(socket, self.headers.as_mut_ptr(), length, flags, std::ptr::null_mut()) };
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
@@ -115,6 +158,24 @@ mod tests {
             receiving.receive(b.as_raw_fd(), libc::MSG_DONTWAIT).unwrap_err().raw_os_error(),
             Some(libc::EAGAIN)
         );
+    }
+
+    #[test]
+    fn messages_find_their_way_without_a_connection_and_say_whom_they_are_from() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let (Ok(a), Ok(b)) = (UdpSocket::bind(any), UdpSocket::bind(any)) else { continue };
+            let mut sending = std::hint::black_box(Batch::new(3, 4, b"abcd").to(b.local_addr().unwrap()));
+            let mut receiving = std::hint::black_box(Batch::new(2, 4, b"").with_senders());
+            assert_eq!(sending.send(a.as_raw_fd(), 0, 3, 0).unwrap(), 3);
+            let mut got = 0;
+            while got < 3 {
+                let n = receiving.receive(b.as_raw_fd(), 0).unwrap();
+                assert!((0..n).all(|i| receiving.sender(i) == Some(a.local_addr().unwrap())));
+                assert!((0..n).all(|i| receiving.received(i) == b"abcd"));
+                got += n;
+            }
+        }
+        assert_eq!(Batch::new(1, 1, b"").sender(0), None);
     }
 
     #[test]

@@ -58,6 +58,9 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
         link::prepend(&worker.link.header, &mut contents, size);
     }
     let mut batch = Batch::new(per_call, head + size, &contents);
+    if let Some(peer) = worker.link.peer {
+        batch = batch.to(peer);
+    }
     let (fd, flags) = (worker.link.send.as_raw_fd(), flags(worker));
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
@@ -147,6 +150,10 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
     let size = worker.receive_buffers.size();
     let head = worker.link.header.len();
     let mut batch = Batch::new(if resolve(&worker.spec) == Io::Batch { MESSAGES } else { 1 }, head + size, &[]);
+    let peer = worker.link.peer;
+    if peer.is_some() {
+        batch = batch.with_senders();
+    }
     let (fd, flags) = (worker.link.receive.as_raw_fd(), flags(worker));
     let mut ledger = sequence::Ledger::new();
     let (mut bytes, mut calls) = (0u64, 0u64);
@@ -161,6 +168,10 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
                     times.record(worker.cell.epoch(), between(start, Instant::now()));
                 }
                 for index in 0..n {
+                    if peer.is_some() && batch.sender(index) != peer {
+                        // A stranger's.
+                        continue;
+                    }
                     let message = batch.received(index);
                     let message = if head > 0 { link::message(message) } else { message };
                     bytes += message.len() as u64;

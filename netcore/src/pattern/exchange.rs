@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::socket::{MsgFlags, recv};
 
 use super::{
     Fault, Worker, between,
@@ -25,7 +25,10 @@ use crate::{
     io::buffers::Expected,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     sys,
-    transport::{datagram::forget_greetings, icmp, link},
+    transport::{
+        datagram::{forget_greetings, receive_from, send_to},
+        icmp, link,
+    },
 };
 
 /// A request in flight.
@@ -44,7 +47,7 @@ struct Flight {
 #[inline]
 fn attempt<const SPIN: bool>(worker: &mut Worker) -> io::Result<Option<usize>> {
     let flags = if SPIN { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
-    match recv(worker.link.receive.as_raw_fd(), worker.receive_buffers.present_mut(), flags) {
+    match receive_from(&worker.link, worker.receive_buffers.present_mut(), flags) {
         Ok(n) => Ok(Some(n)),
         // A refusal is the answer to an earlier message, when the peer was not there yet or is gone already.
         Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => Ok(None),
@@ -56,7 +59,8 @@ fn attempt<const SPIN: bool>(worker: &mut Worker) -> io::Result<Option<usize>> {
 #[inline]
 fn deliver(worker: &Worker, errors: &mut u64) -> io::Result<bool> {
     loop {
-        match send(worker.link.send.as_raw_fd(), worker.send_buffers.present(), MsgFlags::MSG_NOSIGNAL) {
+        let link = &worker.link;
+        match send_to(link.send.as_raw_fd(), worker.send_buffers.present(), link.peer, MsgFlags::MSG_NOSIGNAL) {
             Ok(_) => return Ok(true),
             Err(_) if worker.is_over() => return Ok(false),
             Err(nix::Error::EINTR | nix::Error::EAGAIN) => {}

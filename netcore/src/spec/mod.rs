@@ -306,6 +306,9 @@ pub struct TestSpec {
     /// The far end is a service that takes no part in the test (echo, discard, chargen: RFC 862 to 864): the near end goes
     /// to its port, `far.port`, without a proof, and reports alone.
     pub alone: bool,
+    /// Whether UDP sockets are connected to each other. Without that every send names its destination, and every receive
+    /// its sender, whose datagrams alone are counted.
+    pub connected: bool,
 }
 
 impl TestSpec {
@@ -340,6 +343,7 @@ impl TestSpec {
             collect: Collect::default(),
             interim: false,
             alone: false,
+            connected: true,
         }
     }
 

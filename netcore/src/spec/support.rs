@@ -54,24 +54,15 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             ),
         );
     }
-    let known_io = match spec.pattern {
-        Pattern::Stream if spec.transport.is_datagram() => {
-            matches!(spec.io, Io::Auto | Io::Batch | Io::Blocking | Io::Spin)
-        }
-        _ if spec.transport == Transport::Pipe => matches!(spec.io, Io::Auto | Io::Blocking),
-        Pattern::RequestResponse | Pattern::Ping if spec.transport.is_datagram() => {
-            matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin)
-        }
-        Pattern::Connect | Pattern::ConnectRequestResponse => matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin),
-        Pattern::Stream => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Sendfile),
-        _ => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin),
-    };
-    if !known_io {
+    if !has_io(spec) {
         return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
     }
     integrity(spec)?;
     if spec.alone {
         alone(spec)?;
+    }
+    if !spec.connected && !matches!(spec.transport, Transport::Udp | Transport::UdpLite) {
+        return no("connected", format!("connected: false is for udp and udplite, not for {transport}"));
     }
     if spec.coalesce && (touches(&spec.near) || touches(&spec.far)) {
         return no("buffers", "ring, dirty and clean are not for `coalesce`, which sends many requests from one place");
@@ -188,6 +179,22 @@ fn integrity(spec: &TestSpec) -> Result<(), Unsupported> {
         );
     }
     Ok(())
+}
+
+/// Whether the pattern over the transport can be done by these calls.
+fn has_io(spec: &TestSpec) -> bool {
+    match spec.pattern {
+        Pattern::Stream if spec.transport.is_datagram() => {
+            matches!(spec.io, Io::Auto | Io::Batch | Io::Blocking | Io::Spin)
+        }
+        _ if spec.transport == Transport::Pipe => matches!(spec.io, Io::Auto | Io::Blocking),
+        Pattern::RequestResponse | Pattern::Ping if spec.transport.is_datagram() => {
+            matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin)
+        }
+        Pattern::Connect | Pattern::ConnectRequestResponse => matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin),
+        Pattern::Stream => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Sendfile),
+        _ => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin),
+    }
 }
 
 /// Nothing that is counted or moved may be nothing.
@@ -366,6 +373,10 @@ mod tests {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
         spec.alone = true;
         refused(&spec, "control");
+        spec.connected = false;
+        spec.alone = false;
+        refused(&spec, "connected");
+        (spec.connected, spec.alone) = (true, true);
         spec.far.port = Some(9);
         check(&spec).unwrap();
         spec.direction = Direction::Duplex;

@@ -4,8 +4,9 @@
 //! the token first, and from then on the kernel drops everybody else's datagrams.
 
 use std::{
+    net::SocketAddr,
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{AsRawFd, OwnedFd, RawFd},
         unix::ffi::OsStrExt,
     },
     path::PathBuf,
@@ -15,7 +16,7 @@ use std::{
 
 use nix::{
     poll::PollFlags,
-    sys::socket::{MsgFlags, recv, send},
+    sys::socket::{MsgFlags, SockaddrStorage, recv, send, sendto},
 };
 
 use super::{
@@ -83,20 +84,46 @@ pub fn look_up(socket: &OwnedFd) -> Result<(), EndError> {
         .map_err(|source| EndError::System { what: "cannot bound the wait of a datagram socket".into(), source })
 }
 
-/// Near end: connects the socket to a service, which answers no knock.
-pub fn greet_nobody(socket: OwnedFd, to: &Address, flow: u32) -> Result<Link, EndError> {
-    to.connect(&socket).map_err(|error| EndError::System {
+/// Near end: aims the socket at a service, which answers no knock.
+pub fn greet_nobody(socket: OwnedFd, to: &Address, connected: bool, flow: u32) -> Result<Link, EndError> {
+    let peer = aim(&socket, to, connected).map_err(|error| EndError::System {
         what: format!("cannot reach the service at {to}"),
         source: error.into(),
     })?;
     look_up(&socket)?;
-    Ok(Link::of_socket(flow, socket))
+    Ok(Link { peer, ..Link::of_socket(flow, socket) })
 }
 
-/// Near end: connects the socket and knocks until it is answered. `own`: the socket's path, where it has one.
+/// Connects a socket to its peer, unless the test wants that left out: then gives the address for every call.
+fn aim(socket: &OwnedFd, to: &Address, connected: bool) -> nix::Result<Option<SocketAddr>> {
+    match to {
+        Address::Ip(address) if !connected => Ok(Some(*address)),
+        _ => to.connect(socket).map(|()| None),
+    }
+}
+
+/// Sends a datagram to the peer of a socket.
+pub fn send_to(socket: RawFd, bytes: &[u8], peer: Option<SocketAddr>, flags: MsgFlags) -> nix::Result<usize> {
+    match peer {
+        None => send(socket, bytes, flags),
+        Some(peer) => sendto(socket, bytes, &SockaddrStorage::from(peer), flags),
+    }
+}
+
+/// Receives a datagram of the peer; a stranger's is as if nothing had come.
+pub fn receive_from(link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize> {
+    let Some(peer) = link.peer else { return recv(link.receive.as_raw_fd(), buffer, flags) };
+    match sys::receive_from(&*link.receive, buffer, flags.bits()) {
+        Ok((n, from)) if from == Some(peer) => Ok(n),
+        Ok(_) => Err(nix::Error::EAGAIN),
+        Err(error) => Err(nix::Error::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
+    }
+}
+
+/// Near end: connects the socket (or not) and knocks until it is answered. `own`: the socket's path, where it has one.
 pub fn knock(
     socket: OwnedFd,
-    to: &Address,
+    (to, connected): (&Address, bool),
     own: Option<&PathBuf>,
     token: &Token,
     flow: u32,
@@ -106,7 +133,9 @@ pub fn knock(
         what: format!("cannot reach the far end's datagram socket at {to}"),
         source: error.into(),
     };
-    to.connect(&socket).map_err(failed)?;
+    let peer = aim(&socket, to, connected).map_err(failed)?;
+    let link = Link { peer, ..Link::of_socket(flow, socket) };
+    let socket = &*link.receive;
     let mut hello = preamble(token, flow).to_vec();
     hello.extend(own.iter().flat_map(|path| path.as_os_str().as_bytes()));
     loop {
@@ -118,27 +147,33 @@ pub fn knock(
                 &format!("no answer from {to}: is a firewall in between?"),
             ));
         }
-        match send(socket.as_raw_fd(), &hello, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
+        match send_to(socket.as_raw_fd(), &hello, peer, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
             // A refusal may be the answer to an earlier knock, before the far end was there.
             Ok(_) | Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::ENOBUFS) => {}
             Err(error) => return Err(failed(error)),
         }
-        if !wait(&socket, PollFlags::POLLIN, KNOCK.min(left))? {
+        if !wait(socket, PollFlags::POLLIN, KNOCK.min(left))? {
             continue;
         }
         let mut answer = [0; PREAMBLE_BYTES];
-        match recv(socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT) {
+        match receive_from(&link, &mut answer, MsgFlags::MSG_DONTWAIT) {
             Ok(n) if flow_of(&answer[..n], token) == Some(flow) => break,
             Ok(_) | Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::EINTR) => {}
             Err(error) => return Err(failed(error)),
         }
     }
-    look_up(&socket)?;
-    Ok(Link::of_socket(flow, socket))
+    look_up(socket)?;
+    Ok(link)
 }
 
-/// Far end: waits for the near end's knock on a flow's socket, connects to it and answers.
-pub fn admit(socket: &Arc<OwnedFd>, token: &Token, flow: u32, deadline: &Deadline) -> Result<Link, EndError> {
+/// Far end: waits for the near end's knock on a flow's socket, connects to it (or not) and answers.
+pub fn admit(
+    socket: &Arc<OwnedFd>,
+    token: &Token,
+    connected: bool,
+    flow: u32,
+    deadline: &Deadline,
+) -> Result<Link, EndError> {
     set_blocking(socket, false)?;
     let peer = loop {
         if !wait(&**socket, PollFlags::POLLIN, deadline.left())? && deadline.left().is_zero() {
@@ -146,7 +181,7 @@ pub fn admit(socket: &Arc<OwnedFd>, token: &Token, flow: u32, deadline: &Deadlin
             return Err(deadline.missed(flow as usize, flow + 1, hint));
         }
         let mut hello = [0; PREAMBLE_BYTES + 108];
-        let Ok((n, from)) = sys::receive_from(&**socket, &mut hello) else { continue };
+        let Ok((n, from)) = sys::receive_from(&**socket, &mut hello, 0) else { continue };
         if n < PREAMBLE_BYTES || flow_of(&hello[..PREAMBLE_BYTES], token) != Some(flow) {
             continue;
         }
@@ -155,17 +190,17 @@ pub fn admit(socket: &Arc<OwnedFd>, token: &Token, flow: u32, deadline: &Deadlin
             None => break Address::Path(PathBuf::from(std::ffi::OsStr::from_bytes(&hello[PREAMBLE_BYTES..n]))),
         }
     };
-    peer.connect(socket).map_err(|error| EndError::System {
+    let unconnected = aim(socket, &peer, connected).map_err(|error| EndError::System {
         what: format!("cannot answer the near end at {peer}"),
         source: error.into(),
     })?;
     for _ in 0..ANSWERS {
         // One that cannot be sent is one that is lost: there are others.
-        let _ = send(socket.as_raw_fd(), &preamble(token, flow), MsgFlags::MSG_NOSIGNAL);
+        let _ = send_to(socket.as_raw_fd(), &preamble(token, flow), unconnected, MsgFlags::MSG_NOSIGNAL);
     }
     set_blocking(socket, true)?;
     look_up(socket)?;
-    Ok(Link::new(flow, socket.clone(), socket.clone()))
+    Ok(Link { peer: unconnected, ..Link::new(flow, socket.clone(), socket.clone()) })
 }
 
 /// Takes away what is left over from knocking and answering, and nothing else. Before the first receive.

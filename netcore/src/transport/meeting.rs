@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Deadline, Link, Protocol,
-    address::{Address, listening_ip, local_ip, near_bind, peer_ip},
+    address::{Address, listening_ip, local_ip, near_bind},
     check_family, connection, datagram, door, icmp, link, pipe,
     scratch::Scratch,
     vsock,
@@ -205,7 +205,8 @@ fn accept(
         return sockets.iter().zip(0..).map(admit).collect();
     }
     if spec.transport.is_datagram() {
-        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| datagram::admit(socket, token, flow, deadline);
+        let admit =
+            |(socket, flow): (&Arc<OwnedFd>, u32)| datagram::admit(socket, token, spec.connected, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
     }
     let Some(listener) = sockets.first() else { return Ok(Vec::new()) };
@@ -252,7 +253,7 @@ fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> 
                 _ => None,
             };
             let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
-            return datagram::knock(socket, &to, own.as_ref(), token, flow, deadline);
+            return datagram::knock(socket, (&to, spec.connected), own.as_ref(), token, flow, deadline);
         }
         let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {
@@ -276,7 +277,7 @@ fn unannounced(spec: &TestSpec, goal: Goal<'_>, flow: u32, deadline: &Deadline) 
     let from = near_bind(spec, goal.data_ip, goal.ip, flow).map(Address::Ip);
     if spec.transport.is_datagram() {
         let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
-        return datagram::greet_nobody(socket, &to, flow);
+        return datagram::greet_nobody(socket, &to, spec.connected, flow);
     }
     let protocol = protocol(spec)?;
     if spec.pattern.is_connecting() {
@@ -320,7 +321,7 @@ fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
 
 fn met(links: Vec<Link>) -> Met {
     let first = links.first();
-    let peer = first.and_then(|link| peer_ip(&link.send).ok()).map(|address| address.ip().to_canonical());
+    let peer = first.and_then(Link::peer_ip);
     // The family of the socket and not of the packets: it decides at which level options are set.
     let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
     Met { links: links.into_iter().map(Arc::new).collect(), v6, peer }

@@ -13,6 +13,7 @@ mod scratch;
 mod vsock;
 
 use std::{
+    net::{IpAddr, SocketAddr},
     os::fd::{AsRawFd, OwnedFd},
     sync::{
         Arc,
@@ -45,6 +46,8 @@ pub struct Link {
     pub icmp: Option<icmp::Form>,
     /// Whether the descriptors are a pipe's.
     pub is_pipe: bool,
+    /// For datagrams between sockets that are not connected: where they go to and must come from.
+    pub peer: Option<SocketAddr>,
     /// What precedes each message on the link layer; empty elsewhere.
     pub header: Vec<u8>,
     /// Set before blocked threads of a pipe are freed.
@@ -69,9 +72,17 @@ impl Link {
             door: None,
             icmp: None,
             is_pipe: false,
+            peer: None,
             header: Vec::new(),
             freed: AtomicBool::new(false),
         }
+    }
+
+    /// The address that the flow goes to, where it is an IP address.
+    #[must_use]
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        let peer = self.peer.or_else(|| address::peer_ip(&self.send).ok())?;
+        Some(peer.ip().to_canonical())
     }
 
     /// Whether the flow's threads are to leave, whatever their last call has given.
@@ -183,7 +194,7 @@ impl Deadline {
 }
 
 /// Whether the address fits the family that the test asks for.
-pub fn check_family(spec: &TestSpec, address: std::net::IpAddr) -> Result<(), EndError> {
+pub fn check_family(spec: &TestSpec, address: IpAddr) -> Result<(), EndError> {
     let fits = match spec.family {
         Family::Any => true,
         Family::V4 => address.is_ipv4(),

@@ -57,6 +57,45 @@ fn every_message_is_accounted_for_in_every_direction() {
 }
 
 #[test]
+fn sockets_that_are_not_connected_hear_only_each_other() {
+    for ip in [V4, "::1".parse().unwrap()] {
+        for (pattern, direction) in [
+            (Pattern::Stream, Direction::Forward),
+            (Pattern::Stream, Direction::Reverse),
+            (Pattern::RequestResponse, Direction::Forward),
+        ] {
+            let mut spec = lasting(pattern, Transport::Udp, 100);
+            (spec.connected, spec.direction, spec.integrity, spec.sizes.message_bytes) = (false, direction, true, 100);
+            paced(&mut spec, 1000.0);
+            let mut far = End::prepare(&spec, Side::Far, Some(ip), TOKEN).unwrap();
+            let mut near = End::prepare(&spec, Side::Near, None, TOKEN).unwrap();
+            let endpoints = far.endpoints();
+            std::thread::scope(|scope| {
+                let far = scope.spawn(|| far.connect(None, Duration::from_secs(5)));
+                near.connect(Some((ip, &endpoints)), Duration::from_secs(5)).unwrap();
+                far.join().unwrap().unwrap();
+            });
+            // Whom a far end serves is looked at before the load, connected or not.
+            assert_eq!(far.peers(), [ip]);
+            let stranger = UdpSocket::bind((ip, 0)).unwrap();
+            for _ in 0..20 {
+                stranger.send_to(&[b'?'; 100], (ip, endpoints.ports[0])).unwrap();
+            }
+            let (near, far) = finish(start((near, far)));
+            assert_eq!(
+                (&near.ending, &far.ending),
+                (&Ending::Complete, &Ending::Complete),
+                "{pattern:?} {direction:?}"
+            );
+            let (near, far) = (sum(&near.totals), sum(&far.totals));
+            assert!(near.sends + far.sends > 0);
+            assert_eq!((near.bytes_sent, near.bytes_received), (far.bytes_received, far.bytes_sent));
+            assert_eq!((near.errors, near.duplicated, far.duplicated), (0, 0, 0));
+        }
+    }
+}
+
+#[test]
 fn loss_belongs_to_the_phase_of_sending_and_is_what_the_kernel_dropped() {
     let mut spec = lasting(Pattern::Stream, Transport::Udp, 200);
     (spec.phases.warmup_ns, spec.phases.cooldown_ns, spec.sizes.message_bytes) = (100 * MS, 100 * MS, 1400);

@@ -81,6 +81,7 @@ pub fn translate(
             "add hosts.NAME.address to the plan and `to: NAME` to the test",
         ));
     }
+    out.connected = body.connected.unwrap_or(true);
     out.integrity = body.integrity.unwrap_or(false);
     out.close = match body.close {
         Some(model::Close::NearFirst) => spec::Close::NearFirst,

@@ -26,6 +26,8 @@ pub struct TestBody {
     pub to: Option<String>,
     /// Who is at the far end: a daemon, or with none a service of its own at `remote_ports`, for example 7, echo (netperf -N).
     pub control: Option<Control>,
+    /// Whether UDP sockets are connected at both ends; false: every call names the other end's address, as netperf's do.
+    pub connected: Option<bool>,
     /// Which way the payload goes (iperf3 -R, --bidir).
     pub direction: Option<Direction>,
     /// Parallel connections in each direction (iperf3 -P).
