@@ -172,7 +172,7 @@ impl Bench for FakeLink {
         };
         let start = Some(1_000_000_000);
         Ok(Measured {
-            members: vec![Reports { near, far, near_start_ns: start, far_start_ns: start }],
+            members: vec![Reports { near, far: Some(far), near_start_ns: start, far_start_ns: start }],
             printed: None,
             start_skew: None,
         })

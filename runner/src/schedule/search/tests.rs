@@ -154,7 +154,12 @@ fn a_single_stall_of_the_sender_is_no_limit() {
             crate::schedule::run::Bench::measure(link, &at_load, 1, &mut Progress::new(Mode::Silent)).unwrap();
         let member = &at_load.members[0];
         let ends = &measured.members[0];
-        let made = crate::schedule::rows::of_iteration(&member.identity, member.spec().unwrap(), &ends.near, &ends.far);
+        let made = crate::schedule::rows::of_iteration(
+            &member.identity,
+            member.spec().unwrap(),
+            &ends.near,
+            ends.far.as_ref(),
+        );
         let measured = made.measured.into_iter().map(|(way, row)| (0, way, row)).collect();
         rows.0.extend(made.rows);
         search.take(Done { measured, streams: Vec::new() })
