@@ -141,6 +141,7 @@ impl Bench for FakeLink {
         const SECONDS: u64 = 1000;
         let spec = step.members[0].spec().expect("a search needs traffic");
         let capacity = self.instead.pop_front().flatten().transpose()?.unwrap_or(self.capacity);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates made up by tests")]
         let count = |per_s: f64| (per_s * SECONDS as f64) as u64;
         let end = |side, role, counts: Counts, datagrams| {
             let flow = FlowWindow { counts, datagrams, ..flow(0, role, 0, 0) };

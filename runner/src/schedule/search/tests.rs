@@ -68,8 +68,8 @@ fn by_inflight(to: Option<f64>) -> Step {
 fn go(step: &Step, history: &History, link: &mut FakeLink) -> (Finished, Rows) {
     let mut rows = Rows::default();
     let steps = std::slice::from_ref(step);
-    let (mut silent, stop) = (Progress::new(Mode::Silent), StopFlag::new().unwrap());
-    let mut finished = run(steps, SETTINGS, history, link, &mut rows, &mut silent, &stop).unwrap();
+    let (mut silent, flag) = (Progress::new(Mode::Silent), StopFlag::new().unwrap());
+    let mut finished = run(steps, SETTINGS, history, link, &mut rows, &mut silent, &flag).unwrap();
     (finished.remove(0), rows)
 }
 
