@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub use blocks::RECORD_LIMIT;
 pub(crate) use blocks::{Block, Blocks};
 pub use output::{OutputArgs, write_whole};
-pub use select::{Picker, RecordKind, Rows, Selection};
+pub use select::{Parts, Picker, RecordKind, Rows, Selection};
 use starts::Starts;
 
 use crate::error::{Error, Place};

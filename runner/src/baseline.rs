@@ -83,7 +83,12 @@ pub fn samples(case: &Case, step: &Step, finished: &Finished, promises: &[Promis
             iterations.iter().filter_map(|v| at.and_then(|at| v[at])).collect()
         };
         samples::Case {
-            key: samples::Key { id: case.id.clone(), member: name.to_owned(), direction: way.name().to_owned() },
+            key: samples::Key {
+                id: case.id.clone(),
+                member: name.to_owned(),
+                direction: way.name().to_owned(),
+                ..samples::Key::default()
+            },
             name: case.name.clone(),
             values: promises.iter().map(values).collect(),
             ..samples::Case::default()

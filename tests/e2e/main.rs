@@ -8,6 +8,7 @@ mod confirm;
 mod counters;
 mod faults;
 mod filters;
+mod gate;
 mod hosts;
 mod keys;
 mod migrating;

@@ -88,7 +88,7 @@ pub enum FailOn {
     Change,
 }
 
-fn parse_effect(text: &str) -> Result<f64, String> {
+pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
     units::parse_ratio(text).map_err(|e| e.to_string())
 }
 

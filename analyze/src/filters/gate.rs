@@ -3,12 +3,18 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-use schemas::{assertion, metrics};
+use schemas::{
+    assertion::{self, Operator},
+    metrics,
+};
 
 use super::aggregate::parse_level;
 use super::samples::{Case, Samples};
 use super::verdicts::{self, Format};
 use crate::error::{Error, Verdict};
+use crate::judge::baseline::{Baseline, Terms};
+use crate::judge::environment::{self, Environment};
+use crate::judge::self_test::{self, Worse};
 use crate::judge::{self, Judge, Outcome, Severity, VerdictRow};
 use crate::table::{InputArgs, OutputArgs, Selection, Table};
 
@@ -17,8 +23,12 @@ use crate::table::{InputArgs, OutputArgs, Selection, Table};
 /// plumb run plans/quick.yaml | plumb gate --assert 'throughput >= 1Gbit/s' --where workload!=tcp_rr
 ///
 /// With three or more iterations the confidence interval is judged, not the mean; a case without a sample of the metric
-/// fails. Exit code 1 when something failed, 4 when nothing did, something is inconclusive and --inconclusive fail is given.
-/// The CSV is the `verdicts` table.
+/// fails. With --plan, also what the plan's baseline promises. Exit code 1 when something failed, 3 when a comparison may
+/// not be made, 4 when nothing failed, something is inconclusive and that fails. The CSV is the `verdicts` table.
+///
+/// --self-test 10% shows that this gate can fail: each case is made worse by that much, in each judged metric's own bad
+/// direction and by itself. Exit code 0 when every one is noticed, 1 when one is not. Beside each stands from which worsening
+/// on it is noticed, given these values; in another run with the same variation about one in two that large would be.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// A statement such as 'throughput >= 9Gbit/s' or 'latency.p99 < 80us'; may be repeated
@@ -30,15 +40,21 @@ pub struct Args {
     /// The plan's assertions: whoever can read plans fills them in.
     #[arg(skip)]
     pub statements: Vec<Statement>,
+    /// What the plan's baseline promises, filled in likewise.
+    #[arg(skip)]
+    pub terms: Option<Terms>,
+    /// Make the values worse by this much, and exit with 1 if that is not noticed
+    #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_effect)]
+    self_test: Option<f64>,
     /// What is judged from three iterations on
     #[arg(long, value_name = "WHAT", default_value = "ci")]
     judge: Judge,
-    /// Confidence level of the interval
-    #[arg(long, value_name = "LEVEL", default_value = "95%", value_parser = parse_level)]
-    pub level: f64,
-    /// What an inconclusive verdict is
-    #[arg(long, value_name = "HOW", default_value = "warn")]
-    inconclusive: OnInconclusive,
+    /// Confidence level of the interval [default: the plan's, else 95%]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
+    pub level: Option<f64>,
+    /// What an inconclusive verdict is [default: what the plan says, else warn]
+    #[arg(long, value_name = "HOW")]
+    pub inconclusive: Option<OnInconclusive>,
     /// csv or text [default: text on a terminal, else csv]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
@@ -49,6 +65,9 @@ pub struct Args {
     #[command(flatten)]
     input: InputArgs,
 }
+
+/// Confidence level of the interval unless somebody says otherwise.
+const LEVEL: f64 = 0.95;
 
 /// What an inconclusive verdict does to the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -109,32 +128,54 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             scope: Scope::Total,
             severity: Severity::Error,
             judge: args.judge,
-            level: args.level,
+            level: args.level.unwrap_or(LEVEL),
             file: String::new(),
             line: None,
             column: None,
         });
     }
-    if statements.is_empty() {
+    if statements.is_empty() && args.terms.is_none() {
         return Err(Error::Usage(match &args.plan {
             Some(plan) => format!("{} asserts nothing: add `assert` to its tests, or give --assert", plan.display()),
             None => "nothing to judge: give --assert 'METRIC OP LIMIT' or --plan PLAN".to_owned(),
         }));
     }
+    let here = here(&args.input)?;
+    let baseline = args.terms.clone().map(Baseline::read).transpose()?;
     let mut table = Table::open(&args.input)?;
-    let rows = judge_table(&mut table, &args.selection, &statements)?;
+    let data = Data::read(&mut table, &args.selection, &statements, baseline.as_ref())?;
+    let rows = match args.self_test {
+        Some(by) => data.self_test(&statements, baseline.as_ref(), &here, by),
+        None => data.judge(&statements, baseline.as_ref(), &here),
+    };
     let format = args.format.unwrap_or_else(|| {
         if args.output.output.is_none() && std::io::stdout().is_terminal() { Format::Text } else { Format::Csv }
     });
     args.output.write(output, |w| verdicts::write(&rows, format, w))?;
     let count = |name: &str| rows.iter().filter(|r| r.verdict == name && r.severity == "error").count();
-    Ok(if count("fail") > 0 {
+    if args.self_test.is_some() {
+        // A gate of which everything only warns does not fail either.
+        return Ok(if count("unnoticed") > 0 || count("noticed") == 0 { Verdict::Failed } else { Verdict::Ok });
+    }
+    Ok(if rows.iter().any(VerdictRow::fails) {
         Verdict::Failed
-    } else if count("inconclusive") > 0 && args.inconclusive == OnInconclusive::Fail {
+    } else if count("error") > 0 {
+        Verdict::Exit(3)
+    } else if count("inconclusive") > 0 && args.inconclusive == Some(OnInconclusive::Fail) {
         Verdict::Inconclusive
     } else {
         Verdict::Ok
     })
+}
+
+/// Where the results were measured, as far as that stands beside them; of several files that of the first that says it.
+fn here(input: &InputArgs) -> Result<Environment, Error> {
+    for file in input.files.iter().filter(|f| f.as_os_str() != "-") {
+        if let Some(run) = environment::read(file)? {
+            return Ok(Environment::of(&run));
+        }
+    }
+    Ok(Environment::default())
 }
 
 fn hint(error: &assertion::AssertionError) -> String {
@@ -146,52 +187,128 @@ fn hint(error: &assertion::AssertionError) -> String {
     near.filter(|(score, _)| *score > 0.75).map(|(_, n)| format!("; did you mean `{n}`?")).unwrap_or_default()
 }
 
-/// Judges statements over a table: a row per statement and case, in the order of the statements.
-pub fn judge_table(
-    table: &mut Table,
-    selection: &Selection,
-    statements: &[Statement],
-) -> Result<Vec<VerdictRow>, Error> {
-    let mut columns: Vec<usize> = Vec::new();
-    let mut of: Vec<Option<usize>> = Vec::new();
-    for statement in statements {
-        if statement.scope == Scope::Stream {
-            return Err(Error::Usage(format!(
-                "`{}`: scope `stream` is judged while the plan runs; a results file is judged by case or by direction",
-                statement.assertion.text
-            )));
+/// What is judged, read and ready.
+struct Data {
+    /// Cases with their directions apart.
+    samples: Samples,
+    /// Cases as wholes.
+    totals: Samples,
+    /// Their streams.
+    streams: Samples,
+    /// The columns that were read, by name, in the order of every case's values.
+    columns: Vec<String>,
+}
+
+impl Data {
+    fn read(
+        table: &mut Table,
+        selection: &Selection,
+        statements: &[Statement],
+        baseline: Option<&Baseline>,
+    ) -> Result<Self, Error> {
+        let mut columns: Vec<String> = Vec::new();
+        let mut indices: Vec<usize> = Vec::new();
+        let promised = baseline.map(Baseline::promises).unwrap_or_default().iter().map(|p| p.metric.column);
+        for name in statements.iter().map(|s| s.assertion.metric.column).chain(promised) {
+            // A column that is not there is a metric without a sample, and fails.
+            if let Some(index) = table.header().find(name).filter(|_| !columns.iter().any(|c| c == name)) {
+                columns.push(name.to_owned());
+                indices.push(index);
+            }
         }
-        // A column that is not there is a metric without a sample, and fails.
-        let column = table.header().find(statement.assertion.metric.column);
-        of.push(column.map(|column| {
-            columns.iter().position(|c| *c == column).unwrap_or_else(|| {
-                columns.push(column);
-                columns.len() - 1
-            })
-        }));
-    }
-    let samples = Samples::read(table, selection, &columns, None)?;
-    if let Some(note) = &samples.note {
-        crate::warn(note);
-    }
-    let mut totals = samples.clone();
-    totals.keep_totals();
-    let mut rows = Vec::new();
-    for (statement, metric) in statements.iter().zip(of) {
-        let cases = if statement.scope == Scope::Total { &totals.cases } else { &samples.cases };
-        let mut judged = 0;
-        for case in cases.iter().filter(|c| concerns(statement, c, cases)) {
-            let values = metric.map_or(&[][..], |m| &case.values[m]);
-            rows.push(row(statement, case, cases, values));
-            judged += 1;
+        let (samples, streams) = if statements.iter().any(|s| s.scope == Scope::Stream) {
+            Samples::read_with_streams(table, selection, &indices)?
+        } else {
+            let samples = Samples::read(table, selection, &indices, None)?;
+            let none = Samples { cases: Vec::new(), ..samples.clone() };
+            (samples, none)
+        };
+        if let Some(note) = &samples.note {
+            crate::warn(note);
         }
-        if judged == 0 {
-            // A statement about a case that left no row at all must not pass by silence.
-            let nobody = Case { name: statement.case_ids.join(" "), ..Case::default() };
-            rows.push(row(statement, &nobody, &[], &[]));
-        }
+        let mut totals = samples.clone();
+        totals.keep_totals();
+        Ok(Self { samples, totals, streams, columns })
     }
-    Ok(rows)
+
+    fn values<'a>(&self, case: &'a Case, column: &str) -> &'a [f64] {
+        self.columns.iter().position(|c| c == column).map_or(&[][..], |m| &case.values[m])
+    }
+
+    /// The cases that a statement is about, and among which they are named. None for those that were left out on purpose.
+    fn subjects(&self, statement: &Statement) -> (Vec<&Case>, &[Case]) {
+        let of = |samples: &Samples| -> Vec<usize> {
+            let all = &samples.cases;
+            (0..all.len()).filter(|i| concerns(statement, &all[*i], all)).collect()
+        };
+        let chosen = match statement.scope {
+            Scope::Total => &self.totals,
+            Scope::Direction => &self.samples,
+            // What has no rows of streams is judged as a whole.
+            Scope::Stream if of(&self.streams).is_empty() => &self.totals,
+            Scope::Stream => &self.streams,
+        };
+        (of(chosen).into_iter().map(|i| &chosen.cases[i]).collect(), &chosen.cases)
+    }
+
+    /// The samples of every case as a baseline's promises want them.
+    fn promised(&self, baseline: &Baseline) -> Vec<Case> {
+        let values = |case: &Case| {
+            baseline.promises().iter().map(|p| self.values(case, p.metric.column).to_vec()).collect::<Vec<_>>()
+        };
+        self.totals.cases.iter().map(|case| Case { values: values(case), ..case.clone() }).collect()
+    }
+
+    /// A row per statement and case, in the order of the statements; then a row per promise and case.
+    fn judge(&self, statements: &[Statement], baseline: Option<&Baseline>, here: &Environment) -> Vec<VerdictRow> {
+        let mut rows = Vec::new();
+        for statement in statements {
+            let (cases, among) = self.subjects(statement);
+            let column = statement.assertion.metric.column;
+            rows.extend(cases.iter().map(|case| row(statement, case, among, self.values(case, column))));
+            let left_out = statement.case_ids.iter().any(|id| self.samples.skipped.contains(id));
+            if cases.is_empty() && !left_out {
+                // A statement about a case that left no row at all must not pass by silence.
+                let nobody = Case { name: statement.case_ids.join(" "), ..Case::default() };
+                rows.push(row(statement, &nobody, &[], &[]));
+            }
+        }
+        if let Some(baseline) = baseline {
+            let cases = self.promised(baseline);
+            rows.extend(baseline.judge(&cases, here));
+            rows.extend(baseline.absent(&cases, &self.samples.skipped));
+        }
+        rows
+    }
+
+    /// The same over values made worse, each by itself.
+    fn self_test(
+        &self,
+        statements: &[Statement],
+        baseline: Option<&Baseline>,
+        here: &Environment,
+        by: f64,
+    ) -> Vec<VerdictRow> {
+        let mut rows = Vec::new();
+        for statement in statements {
+            let (cases, among) = self.subjects(statement);
+            let metric = statement.assertion.metric;
+            let worse = match statement.assertion.operator {
+                Operator::Less | Operator::LessOrEqual => Worse::Up,
+                Operator::Greater | Operator::GreaterOrEqual => Worse::Down,
+                Operator::Equal | Operator::NotEqual => Worse::of(metric.better),
+            };
+            rows.extend(cases.iter().map(|case| {
+                let values = self.values(case, metric.column);
+                self_test::row(worse, by, |by| {
+                    let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, Some(metric), by)).collect();
+                    row(statement, case, among, &worsened)
+                })
+            }));
+        }
+        rows.extend(baseline.into_iter().flat_map(|b| b.self_test(&self.promised(b), here, by)));
+        rows
+    }
 }
 
 fn concerns(statement: &Statement, case: &Case, all: &[Case]) -> bool {
@@ -245,7 +362,8 @@ mod tests {
             })
             .collect();
         let mut table = Table::from_text("t", TABLE).unwrap();
-        let rows = judge_table(&mut table, &Selection::default(), &statements).unwrap();
+        let data = Data::read(&mut table, &Selection::default(), &statements, None).unwrap();
+        let rows = data.judge(&statements, None, &Environment::default());
         rows.into_iter().map(|r| (r.case, r.verdict, r.note)).collect()
     }
 

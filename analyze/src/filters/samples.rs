@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::Error;
 use crate::table::select::left_out_note;
-use crate::table::{Header, RecordKind, Rows, Selection, Table};
+use crate::table::{Header, Parts, RecordKind, Rows, Selection, Table};
 
 /// What tells cases apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,6 +15,8 @@ pub struct Key {
     pub member: String,
     /// `forward`, `reverse`, `both`.
     pub direction: String,
+    /// Number of the stream, where it is about one.
+    pub stream: String,
 }
 
 /// A case's samples.
@@ -37,6 +39,8 @@ pub struct Case {
 pub struct Samples {
     /// In the order of their first rows.
     pub cases: Vec<Case>,
+    /// The cases that were left out on purpose (`skip`, `stop_when`), by what they are matched by: they promised nothing.
+    pub skipped: Vec<String>,
     /// A sentence about rows that were left out.
     pub note: Option<String>,
 }
@@ -48,43 +52,96 @@ impl Samples {
     /// Reads the values of some columns. Cases are matched `by` that column, or by the first of `case_id`, `case` and
     /// `test` that there is.
     pub fn read(table: &mut Table, selection: &Selection, metrics: &[usize], by: Option<&str>) -> Result<Self, Error> {
+        let columns = Columns::of(table, metrics, by)?;
+        let parts = Parts::read(table, selection, &columns.all, false)?;
+        whole(&parts.whole)?;
+        columns.samples(&parts.whole, &parts.skipped)
+    }
+
+    /// The same, and the values of each stream beside them, in as many cases as there are streams.
+    pub fn read_with_streams(
+        table: &mut Table,
+        selection: &Selection,
+        metrics: &[usize],
+    ) -> Result<(Self, Self), Error> {
+        let columns = Columns::of(table, metrics, None)?;
+        let parts = Parts::read(table, selection, &columns.all, true)?;
+        whole(&parts.whole)?;
+        Ok((columns.samples(&parts.whole, &parts.skipped)?, columns.samples(&parts.streams, &parts.skipped)?))
+    }
+
+    /// Leaves out what a total already contains: the directions where there is a row for both together.
+    pub fn keep_totals(&mut self) {
+        let both: Vec<Key> = self.cases.iter().map(|c| c.key.clone()).filter(|k| k.direction == "both").collect();
+        self.cases.retain(|c| {
+            c.key.direction == "both" || !both.iter().any(|b| b.id == c.key.id && b.member == c.key.member)
+        });
+    }
+}
+
+/// Refuses rows that are parts of an observation.
+fn whole(rows: &Rows) -> Result<(), Error> {
+    if matches!(rows.kind, RecordKind::Interval | RecordKind::Stream) && !rows.rows.is_empty() {
+        return Err(Error::Usage(format!(
+            "the rows are {}s, which are parts of an observation: iterations are what can be judged and compared",
+            rows.kind.name()
+        )));
+    }
+    Ok(())
+}
+
+/// The columns that tell cases apart, beside those of the metrics.
+const OPTIONAL: [&str; 9] =
+    ["case", "member", "direction", "transactions", "time", "status", "record", "stream", "error"];
+
+/// Why a case did not run that should have; whatever else was skipped was skipped on purpose.
+const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
+
+/// Which columns are read, and where they are among them.
+struct Columns {
+    /// What cases are matched by, the metrics, and what there is of [`OPTIONAL`].
+    all: Vec<usize>,
+    metrics: usize,
+    at: [Option<usize>; OPTIONAL.len()],
+}
+
+impl Columns {
+    fn of(table: &Table, metrics: &[usize], by: Option<&str>) -> Result<Self, Error> {
         let header = table.header();
         let id = match by {
             Some(name) => table.require(name)?,
             None => CASE.iter().find_map(|n| header.find(n)).map_or_else(|| table.require("case"), Ok)?,
         };
-        let optional = ["case", "member", "direction", "transactions", "time", "status"].map(|name| header.find(name));
-        let mut columns = vec![id];
-        columns.extend(metrics);
-        let mut at = [None; 6];
-        for (at, column) in at.iter_mut().zip(optional) {
-            if let Some(column) = column {
-                *at = Some(columns.len());
-                columns.push(column);
-            }
-        }
-        let [name, member, direction, transactions, time, status] = at;
-        // A case of which every iteration failed is a case without samples, not a case that is not there.
-        let rows = Rows::read_any_status(table, selection, &columns)?;
-        if matches!(rows.kind, RecordKind::Interval | RecordKind::Stream) && !rows.rows.is_empty() {
-            return Err(Error::Usage(format!(
-                "the rows are {}s, which are parts of an observation: iterations are what can be judged and compared",
-                rows.kind.name()
-            )));
-        }
+        let mut all = vec![id];
+        all.extend(metrics);
+        let at = OPTIONAL.map(|name| {
+            header.find(name).map(|column| {
+                all.push(column);
+                all.len() - 1
+            })
+        });
+        Ok(Self { all, metrics: metrics.len(), at })
+    }
+
+    fn samples(&self, rows: &Rows, skipped: &Rows) -> Result<Samples, Error> {
+        let [name, member, direction, transactions, time, status, record, stream, error] = self.at;
         let mut without: Vec<(String, u64)> = Vec::new();
+        let skipped = skipped.rows.iter().filter(|row| {
+            let reason = error.map_or("", |e| row.get(e));
+            !CUT_SHORT.iter().any(|word| reason.starts_with(word))
+        });
+        let skipped = skipped.map(|row| row.get(0).to_owned()).collect();
+        // A case of which every iteration failed is a case without samples, not a case that is not there.
         let mut index: HashMap<Key, usize> = HashMap::new();
         let mut cases: Vec<Case> = Vec::new();
         for row in &rows.rows {
             let text = |at: Option<usize>| at.map(|i| row.get(i).to_owned()).unwrap_or_default();
             let status = text(status);
-            if status == "skipped" {
-                continue;
-            }
-            let key = Key { id: text(Some(0)), member: text(member), direction: text(direction) };
+            let stream = if text(record) == RecordKind::Stream.name() { text(stream) } else { String::new() };
+            let key = Key { id: text(Some(0)), member: text(member), direction: text(direction), stream };
             let i = *index.entry(key.clone()).or_insert_with(|| {
                 let name = name.map_or_else(|| key.id.clone(), |i| row.get(i).to_owned());
-                cases.push(Case { key, name, values: vec![Vec::new(); metrics.len()], ..Case::default() });
+                cases.push(Case { key, name, values: vec![Vec::new(); self.metrics], ..Case::default() });
                 cases.len() - 1
             });
             if !matches!(status.as_str(), "" | "ok") {
@@ -94,7 +151,7 @@ impl Samples {
                 }
                 continue;
             }
-            for m in 0..metrics.len() {
+            for m in 0..self.metrics {
                 cases[i].values[m].extend(rows.number(row, m + 1)?);
             }
             if let Some(column) = transactions
@@ -106,15 +163,7 @@ impl Samples {
             }
             cases[i].times.extend(time.map(|t| row.get(t).to_owned()).filter(|t| !t.is_empty()));
         }
-        Ok(Self { cases, note: left_out_note(&without) })
-    }
-
-    /// Leaves out what a total already contains: the directions where there is a row for both together.
-    pub fn keep_totals(&mut self) {
-        let both: Vec<Key> = self.cases.iter().map(|c| c.key.clone()).filter(|k| k.direction == "both").collect();
-        self.cases.retain(|c| {
-            c.key.direction == "both" || !both.iter().any(|b| b.id == c.key.id && b.member == c.key.member)
-        });
+        Ok(Samples { cases, skipped, note: left_out_note(&without) })
     }
 }
 
@@ -131,6 +180,9 @@ impl Case {
         });
         if others && !self.key.direction.is_empty() {
             label = format!("{label} ({})", self.key.direction);
+        }
+        if !self.key.stream.is_empty() {
+            label = format!("{label} (stream {})", self.key.stream);
         }
         label
     }

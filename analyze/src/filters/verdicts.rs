@@ -54,6 +54,8 @@ fn summary(rows: &[VerdictRow]) -> String {
         (&["error"], "not comparable"),
         (&["inconclusive"], "inconclusive"),
         (&["missing"], "without a baseline"),
+        (&["unnoticed"], "unnoticed"),
+        (&["noticed"], "noticed"),
         (&["pass", "same", "improvement", "changed"], "passed"),
     ]
     .iter()

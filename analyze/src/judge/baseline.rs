@@ -11,10 +11,11 @@ use super::{
     Severity, VerdictRow,
     comparison::{self, Comparison, Finding, Rule},
     environment::{self, Difference, Environment},
+    self_test::{self, Worse},
 };
 use crate::{
     error::Error,
-    filters::samples::{Case, Samples},
+    filters::samples::{Case, Key, Samples},
     table::{InputArgs, Selection, Table},
 };
 
@@ -143,6 +144,11 @@ impl Baseline {
             return Place::Refused(reason);
         }
         let anywhere = self.terms.require_same.as_ref().is_some_and(Vec::is_empty);
+        if !here.is_known() && !anywhere {
+            return Place::Doubtful(
+                "nobody knows on which machine this was measured: its run.json is missing".to_owned(),
+            );
+        }
         let was = match &self.environment {
             Ok(was) => was,
             Err(why) if anywhere => return Place::Judged(Some(why.clone())),
@@ -163,33 +169,60 @@ impl Baseline {
     #[must_use]
     pub fn judge(&self, new: &[Case], here: &Environment) -> Vec<VerdictRow> {
         let place = self.place(here);
-        let mut judged: Vec<(VerdictRow, Option<Comparison>)> = Vec::new();
+        let mut judged = Vec::new();
         for (m, promise) in self.terms.promises.iter().enumerate() {
-            for id in &promise.case_ids {
-                for case in subjects(new, id, m) {
-                    judged.push(self.one(promise, m, case, new, &place));
-                }
+            for case in promise.case_ids.iter().flat_map(|id| subjects(new, id, m)) {
+                judged.push(self.one(promise, m, case, new, &place));
             }
         }
         comparison::decide(judged.iter_mut().filter_map(|(_, c)| c.as_mut()), true);
-        judged
-            .into_iter()
-            .map(|(mut row, comparison)| {
-                if let Some(comparison) = comparison {
-                    row.compared(&comparison);
-                    match &place {
-                        Place::Doubtful(why) => {
-                            "inconclusive".clone_into(&mut row.verdict);
-                            row.needed = None;
-                            row.say_first(why);
-                        }
-                        Place::Judged(Some(what)) => row.say(what),
-                        Place::Judged(None) | Place::Refused(_) => {}
+        judged.into_iter().map(|(row, comparison)| concluded(row, comparison, &place)).collect()
+    }
+
+    /// Rows that fail for the cases that left nothing at all behind: they must not pass by silence.
+    #[must_use]
+    pub fn absent(&self, new: &[Case], skipped: &[String]) -> Vec<VerdictRow> {
+        let mut rows = Vec::new();
+        for (m, promise) in self.terms.promises.iter().enumerate() {
+            let there = |id: &String| skipped.contains(id) || new.iter().any(|c| c.key.id == *id);
+            for id in promise.case_ids.iter().filter(|id| !there(id)) {
+                let nobody = Case {
+                    key: Key { id: id.clone(), ..Key::default() },
+                    name: id.clone(),
+                    values: vec![Vec::new(); self.terms.promises.len()],
+                    ..Case::default()
+                };
+                rows.push(self.one(promise, m, &nobody, &[], &Place::Judged(None)).0);
+            }
+        }
+        rows
+    }
+
+    /// Whether the cases of a run, made worse by this share, would be called a regression, and from which share on.
+    #[must_use]
+    pub fn self_test(&self, new: &[Case], here: &Environment, by: f64) -> Vec<VerdictRow> {
+        let place = self.place(here);
+        let promises = || self.terms.promises.iter().enumerate();
+        let all = || promises().flat_map(|(m, p)| p.case_ids.iter().map(move |id| (m, p, id)));
+        let comparisons: usize = all().map(|(m, _, id)| subjects(new, id, m).len()).sum();
+        let mut rows = Vec::new();
+        for (m, promise, id) in all() {
+            let worse = Worse::of(promise.rule.better);
+            for case in subjects(new, id, m) {
+                rows.push(self_test::row(worse, by, |by| {
+                    let mut worsened = case.clone();
+                    for value in &mut worsened.values[m] {
+                        *value = worse.make(*value, Some(promise.metric), by);
                     }
-                }
-                row
-            })
-            .collect()
+                    let (row, mut comparison) = self.one(promise, m, &worsened, new, &place);
+                    if let Some(comparison) = &mut comparison {
+                        comparison.decide_among(comparisons);
+                    }
+                    concluded(row, comparison, &place)
+                }));
+            }
+        }
+        rows
     }
 
     fn one(
@@ -246,6 +279,22 @@ impl Baseline {
         }
         (row, Some(Comparison::of(base, values, promise.rule)))
     }
+}
+
+/// The row of a comparison that is decided, with what its place of measurement makes of it.
+fn concluded(mut row: VerdictRow, comparison: Option<Comparison>, place: &Place) -> VerdictRow {
+    let Some(comparison) = comparison else { return row };
+    row.compared(&comparison);
+    match place {
+        Place::Doubtful(why) => {
+            "inconclusive".clone_into(&mut row.verdict);
+            row.needed = None;
+            row.say_first(why);
+        }
+        Place::Judged(Some(what)) => row.say(what),
+        Place::Judged(None) | Place::Refused(_) => {}
+    }
+    row
 }
 
 /// Which of a case's rows a promise is about: the case, a group's total where it has the metric, else the members that
@@ -306,7 +355,7 @@ fn list(facts: &[&String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{filters::samples::Key, judge::comparison::Test};
+    use crate::judge::comparison::Test;
     use schemas::metrics;
     use serde_json::json;
 
@@ -343,7 +392,7 @@ mod tests {
             require_same: require_same.map(|f| f.iter().map(|f| (*f).to_owned()).collect()),
             promises: vec![promise()],
         };
-        let samples = Samples { cases: vec![case(&around(100.0))], note: None };
+        let samples = Samples { cases: vec![case(&around(100.0))], skipped: Vec::new(), note: None };
         let environment = Ok(self::here("A", "6.1"));
         let baseline = Baseline { terms, samples: Some(samples), environment };
         baseline.judge(&[case(&around(new))], here).remove(0)

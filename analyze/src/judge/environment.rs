@@ -198,6 +198,12 @@ impl Environment {
         found
     }
 
+    /// Whether anything is known of the hosts.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+
     /// Whether anybody knows this fact here. Of the interfaces nothing is known before they were used.
     #[must_use]
     pub fn knows(&self, fact: &str) -> bool {

@@ -2,8 +2,10 @@
 
 use schemas::{
     metrics::{Better, Kind, Metric},
-    units::Unit,
+    units::{self, Unit},
 };
+
+use super::VerdictRow;
 
 /// Which way a metric is made worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,9 @@ impl Worse {
     }
 }
 
+/// What is noticed from here on is noticed from the least on.
+const LEAST: f64 = 1e-4;
+
 /// The smallest worsening that fails, to about one part in a thousand, where `fails(by)` says whether the data made worse
 /// by that share fail. `None`: nothing fails, down to 0 or up to a thousandfold. The more is worse, the less it may pass.
 #[must_use]
@@ -51,11 +56,35 @@ pub fn least_noticed(worse: Worse, fails: impl Fn(f64) -> bool) -> Option<f64> {
         }
     }
     let mut low = 0.0;
-    while high - low > 0.0005 * high.min(1.0) {
+    while high > LEAST && high - low > 0.0005 * high.min(1.0) {
         let middle = f64::midpoint(low, high);
         if fails(middle) { high = middle } else { low = middle }
     }
     Some(high)
+}
+
+/// What became of data made worse by this share: `noticed` or `unnoticed`, and from which share on it is noticed.
+/// `judged(by)` is the verdict over the data made worse by that share.
+pub fn row(worse: Worse, by: f64, judged: impl Fn(f64) -> VerdictRow) -> VerdictRow {
+    let mut row = judged(by);
+    // Also what only warns is asked whether it would.
+    let fails = |row: &VerdictRow| matches!(row.verdict.as_str(), "fail" | "regression");
+    let least = least_noticed(worse, |by| fails(&judged(by)));
+    let noticed = fails(&row);
+    let mut notes = vec![match least {
+        Some(0.0) => "fails as it is".to_owned(),
+        Some(least) if least <= LEAST => "noticed from the least on".to_owned(),
+        Some(least) => format!("noticed from {} on", units::margin(least)),
+        None => "no worsening is noticed".to_owned(),
+    }];
+    if !noticed {
+        notes.push(format!("{} worse it is {}", units::margin(by), row.verdict));
+        notes.extend(Some(row.note).filter(|n| !n.is_empty()));
+    }
+    row.note = notes.join("; ");
+    row.needed = None;
+    (if noticed { "noticed" } else { "unnoticed" }).clone_into(&mut row.verdict);
+    row
 }
 
 #[cfg(test)]
@@ -80,5 +109,7 @@ mod tests {
         let far = least_noticed(Worse::Up, |by| by >= 37.0).unwrap();
         assert!((37.0..37.1).contains(&far), "{far}");
         assert_eq!(least_noticed(Worse::Up, |_| true), Some(0.0));
+        // A count that may not happen at all.
+        assert!(least_noticed(Worse::Up, |by| by > 0.0).unwrap() <= LEAST);
     }
 }

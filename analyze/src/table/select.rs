@@ -312,6 +312,14 @@ pub struct OwnedRow {
 }
 
 impl OwnedRow {
+    /// The chosen columns of a row; `file` is the last row's, shared as long as it is the same.
+    fn of(row: &Row<'_>, columns: &[usize], file: &mut Arc<str>) -> Self {
+        if **file != *row.file() {
+            *file = row.file().into();
+        }
+        Self { file: file.clone(), line: row.line(), cells: columns.iter().map(|c| row.get(*c).into()).collect() }
+    }
+
     /// The text of the i-th chosen column.
     #[must_use]
     pub fn get(&self, i: usize) -> &str {
@@ -354,11 +362,7 @@ impl Rows {
         while let Some(row) = table.next_row()? {
             all += 1;
             let Some(slot) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
-            if *file != *row.file() {
-                file = row.file().into();
-            }
-            let cells = columns.iter().map(|c| row.get(*c).into()).collect();
-            slot.push(OwnedRow { file: file.clone(), line: row.line(), cells });
+            slot.push(OwnedRow::of(&row, columns, &mut file));
         }
         let (kind, rows) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
         let passed_over = all - rows.len() as u64 - picker.left_out.iter().map(|(_, n)| n).sum::<u64>();
@@ -377,6 +381,47 @@ impl Rows {
             place: Place { file: row.file.to_string(), line: row.line, column: Some(self.columns[i].clone()) },
             reason: reason.into(),
         }
+    }
+}
+
+/// The rows of a table that judges look at, by what they are about; of any status but `skipped`.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// Those of the preferred kind.
+    pub whole: Rows,
+    /// Those of streams, where they were asked for and something else is preferred.
+    pub streams: Rows,
+    /// Those that say that there is nothing, of any kind.
+    pub skipped: Rows,
+}
+
+impl Parts {
+    /// Reads a table to its end.
+    pub fn read(table: &mut Table, selection: &Selection, columns: &[usize], streams: bool) -> Result<Self, Error> {
+        let mut picker = Picker { status: None, ..Picker::new(selection, table)? };
+        let status = table.header().find("status");
+        let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
+        let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
+        let (mut of_streams, mut skipped, mut file) = (Vec::new(), Vec::new(), Arc::from(""));
+        while let Some(row) = table.next_row()? {
+            let Some(kind) = picker.pick(&row)? else { continue };
+            let is_skipped = status.is_some_and(|s| row.get(s) == "skipped");
+            let slot = match kind {
+                _ if is_skipped => Some(&mut skipped),
+                RecordKind::Stream if streams => Some(&mut of_streams),
+                kind => kept.slot(kind),
+            };
+            if let Some(slot) = slot {
+                slot.push(OwnedRow::of(&row, columns, &mut file));
+            }
+        }
+        let rows = |kind, rows| Rows { kind, columns: names.clone(), rows, note: None, passed_over: 0 };
+        let (kind, whole) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
+        Ok(Self {
+            whole: rows(kind, whole),
+            streams: rows(RecordKind::Stream, of_streams),
+            skipped: rows(RecordKind::Summary, skipped),
+        })
     }
 }
 

@@ -1,23 +1,34 @@
-//! `plumb gate --plan`: a plan's assertions, made ready for the filter that knows no plans.
+//! `plumb gate --plan`: a plan's assertions and comparisons, made ready for the filter that knows no plans.
 
 use analyze::{
-    filters::gate::{Args, Scope, Statement},
+    filters::gate::{Args, OnInconclusive, Scope, Statement},
     judge::{Judge, Severity},
 };
 
 use crate::{
+    baseline,
     error::Error,
     plan::{
         Format, LoadOptions,
-        model::{self, Level},
+        case::Iterations,
+        model::{self, Level, OnUncertain},
     },
+    schedule::from_plan,
 };
 
 /// Fills in the assertions of the plan that was named, case by case.
 pub fn prepare(args: &mut Args) -> Result<(), Error> {
     let Some(path) = args.plan.as_ref().map(|p| p.display().to_string()) else { return Ok(()) };
     let plan = super::load(&path, &LoadOptions::default()).map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    args.terms = baseline::terms(&plan);
+    if args.inconclusive.is_none() && plan.gate.on_inconclusive == Some(OnUncertain::Fail) {
+        args.inconclusive = Some(OnInconclusive::Fail);
+    }
     for case in plan.cases.iter().filter(|c| c.skip.is_none()) {
+        let confidence = match case.iterations {
+            Iterations::Until { confidence, .. } => confidence,
+            Iterations::Count(_) => from_plan::LEVEL,
+        };
         args.statements.extend(case.asserts.iter().map(|assertion| {
             let detail = &assertion.detail;
             Statement {
@@ -31,7 +42,8 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
                 },
                 severity: if assertion.severity == Level::Warn { Severity::Warn } else { Severity::Error },
                 judge: if detail.judge == Some(model::Judge::Point) { Judge::Point } else { Judge::Ci },
-                level: args.level,
+                // As the run judged it.
+                level: args.level.unwrap_or(confidence),
                 file: assertion.place.file.clone(),
                 line: Some(assertion.place.line as u64),
                 column: Some(assertion.place.column as u64),

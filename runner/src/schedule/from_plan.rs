@@ -16,7 +16,7 @@ use crate::plan::{
 };
 
 /// The confidence level of plain counts, which ask for none.
-const LEVEL: f64 = 0.95;
+pub const LEVEL: f64 = 0.95;
 
 /// How much longer than planned an iteration may take when nobody says: connecting, draining and reporting included.
 pub const GRACE: Duration = Duration::from_secs(10);

@@ -1,0 +1,100 @@
+//! `plumb gate`: the run's own verdicts from its table, and the proof that a gate can fail.
+
+use std::fs;
+
+use crate::program::{Folder, number, parse, plumb};
+
+/// The lines of a verdicts table in an order of their own: a run writes them case by case, `plumb gate` statement by
+/// statement.
+fn sorted(table: &str) -> Vec<String> {
+    let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn it_judges_as_the_run_did() {
+    let folder = Folder::new();
+    let tests = "  streams:\n    workload: tcp_stream\n    streams: 2\n    duration: 30ms\n    \
+         iterations: {min: 3, max: 3, confidence: 80%, margin: 50%}\n    assert:\n      \
+         - {that: throughput > 1kbit/s, scope: stream}\n      - throughput > 900Tbit/s\n  \
+         both:\n    workload: tcp_stream\n    duration: 30ms\n    iterations: 5\n    direction: bidirectional\n    assert:\n      \
+         - {that: throughput > 1bit/s, scope: direction}\n  gone: {workload: tcp_rr, skip: not today, assert: [errors == 0]}";
+    let top = format!(
+        "baseline: {{source: {}, require_same: [], compare: [{{metric: throughput, max_regression: 90%}}]}}",
+        folder.name("base.csv")
+    );
+    let plan = folder.plan(&top, tests);
+    let (table, base) = (folder.name("r.csv"), folder.name("base.csv"));
+    let ran = plumb(&["run", &plan, "-o", &table, "--progress", "never"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let kept = plumb(&["baseline", "promote", &table, "--to", &base, "--min-iterations", "3", "--accept-failures"]);
+    assert_eq!(kept.code, Some(0), "{}", kept.stderr);
+    let ran = plumb(&["run", &plan, "-o", &table, "--progress", "never"]);
+    let verdicts = fs::read_to_string(folder.path("r.verdicts.csv")).unwrap();
+    let judged = plumb(&["gate", "--plan", &plan, "-f", "csv", &table]);
+    assert_eq!((judged.code, ran.code), (Some(1), Some(1)), "{}", judged.stderr);
+    assert_eq!(sorted(&judged.stdout), sorted(&verdicts));
+    let rows = parse(&verdicts);
+    assert_eq!(rows.iter().filter(|r| r["case"].contains("(stream ")).count(), 2);
+    let failed = rows.iter().find(|r| r["verdict"] == "fail").unwrap();
+    assert!((number(failed, "confidence_level") - 0.8).abs() < 1e-9, "the plan's own confidence");
+    let other = plumb(&["gate", "--plan", &plan, "--level", "99%", "-f", "csv", &table]);
+    assert!(other.stdout.contains(",0.99,"), "{}", other.stdout);
+}
+
+/// Ten iterations around 100 Mbit/s.
+fn table(folder: &Folder) -> String {
+    let mut text = String::from("case_id,case,record,phase,status,throughput_bits_per_s,retransmits\n");
+    for x in [0.3, -0.8, 0.9, -0.1, -0.5, 0.6, 0.1, -0.3, 0.8, -0.9] {
+        text = format!("{text}c1,bulk,iteration,measure,ok,{},0\n", 100e6 + x * 1e6);
+    }
+    fs::write(folder.path("t.csv"), text).unwrap();
+    folder.name("t.csv")
+}
+
+#[test]
+fn a_gate_that_cannot_fail_is_found_out() {
+    let folder = Folder::new();
+    let table = table(&folder);
+    let test = |assertion: &str| plumb(&["gate", "--assert", assertion, "--self-test", "10%", "-f", "text", &table]);
+    let ran = test("throughput >= 95Mbit/s");
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("noticed from 5.") && ran.stdout.ends_with("1 noticed\n"), "{}", ran.stdout);
+    let ran = test("throughput >= 50Mbit/s");
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stdout.contains("noticed from 50 % on; 10 % worse it is pass"), "{}", ran.stdout);
+    let ran = test("throughput >= 1Gbit/s");
+    assert!(ran.code == Some(0) && ran.stdout.contains("fails as it is"), "{}", ran.stdout);
+    // From nothing to one is the least that a count can get worse by.
+    assert_eq!(test("retransmits == 0").code, Some(0));
+    // What is never measured is a gate that always fails, not one that never does.
+    assert_eq!(plumb(&["gate", "--assert", "throughput > 1bit/s", "--self-test", "ten", &table]).code, Some(2));
+}
+
+#[test]
+fn a_comparison_says_from_which_regression_on_it_would_be_noticed() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!(
+            "baseline: {{source: {}, compare: [{{metric: transaction_rate, max_regression: 10%}}]}}",
+            folder.name("base.csv")
+        ),
+        "  rr: {workload: tcp_rr, duration: 20ms, iterations: 6}",
+    );
+    let results = folder.name("r.csv");
+    assert_eq!(plumb(&["run", &plan, "-o", &results, "--progress", "never"]).code, Some(0));
+    // Without a baseline nothing can be noticed, and that is what it says.
+    let blind = plumb(&["gate", "--plan", &plan, "--self-test", "95%", "-f", "text", &results]);
+    assert_eq!(blind.code, Some(1), "{}", blind.stdout);
+    assert_eq!(plumb(&["baseline", "promote", &results]).code, Some(0));
+    let ran = plumb(&["gate", "--plan", &plan, "--self-test", "95%", "-f", "text", &results]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("noticed from ") && ran.stdout.contains("1 noticed"), "{}", ran.stdout);
+    let none = plumb(&["gate", "--plan", &plan, "--self-test", "1%", &results]);
+    assert_eq!(none.code, Some(1), "1 % is less than the 10 % that count: {}", none.stdout);
+    // What nobody can place is not judged.
+    fs::remove_file(folder.path("r.run.json")).unwrap();
+    let ran = plumb(&["gate", "--plan", &plan, "-f", "csv", &results]);
+    assert!(ran.stdout.contains("nobody knows on which machine this was measured"), "{}", ran.stdout);
+}
