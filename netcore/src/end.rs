@@ -206,8 +206,18 @@ impl End {
         let threads = u32::try_from(workers.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
         let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
-        let conclusion =
-            Conclusion { spec, side, threads, links: met.links, v6: met.v6, granted, meeting, nic, time_wait };
+        let conclusion = Conclusion {
+            watch: watch.clone(),
+            spec,
+            side,
+            threads,
+            links: met.links,
+            v6: met.v6,
+            granted,
+            meeting,
+            nic,
+            time_wait,
+        };
         let run = {
             let reported = Reported(watch.clone());
             move || {
@@ -227,6 +237,7 @@ impl End {
 
 /// What remains to be said when the load is over.
 struct Conclusion {
+    watch: Arc<Watch>,
     spec: Arc<TestSpec>,
     side: Side,
     threads: u32,
@@ -242,7 +253,7 @@ struct Conclusion {
 
 impl Conclusion {
     fn report(self, sampled: Sampled) -> SideReport {
-        let Self { spec, side, threads, links, v6, granted: mut options, meeting, nic, time_wait } = self;
+        let Self { watch, spec, side, threads, links, v6, granted: mut options, meeting, nic, time_wait } = self;
         for link in &links {
             let end = options.partition_point(|granted| granted.flow <= link.flow);
             let start = options.partition_point(|granted| granted.flow < link.flow);
@@ -270,6 +281,7 @@ impl Conclusion {
             counters,
             wall_start_ns,
             monotonic_start_ns,
+            under_load_ns: if monotonic_start_ns == 0 { 0 } else { monotonic_start_ns.max(watch.began_ns()) },
             time_wait,
             ending,
             notes,
@@ -351,6 +363,7 @@ impl Running {
             counters: Vec::new(),
             wall_start_ns: 0,
             monotonic_start_ns: 0,
+            under_load_ns: 0,
             time_wait: None,
             ending: Ending::Failed("the sampler's thread broke down: this is a fault of the program".to_owned()),
             notes: Vec::new(),

@@ -325,9 +325,12 @@ pub struct SideReport {
     pub counters: Vec<CounterWindow>,
     /// Wall clock at the measure phase's start, Unix nanoseconds.
     pub wall_start_ns: i64,
-    /// The same instant on this end's monotonic clock, nanoseconds: from it and the clocks' offset comes the skew of
-    /// several ends' starts. 0: the measure phase never began.
+    /// The same instant on this end's monotonic clock, nanoseconds. 0: the measure phase never began.
     pub monotonic_start_ns: u64,
+    /// When this end was measured under its whole load, on the same clock: the measure phase had begun, and the last of the
+    /// data threads too. The phase begins when it is due, by definition where there is no warm-up; a thread begins when the
+    /// machine lets it. So this, and not the phase's start, tells how nearly several ends started together. 0: never.
+    pub under_load_ns: u64,
     /// Connections in TIME_WAIT; only for the connect patterns.
     pub time_wait: Option<TimeWait>,
     /// How it ended.

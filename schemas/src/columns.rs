@@ -203,7 +203,7 @@ columns! {
         time: Time = "Wall-clock end of what the row counts.";
         start_s: Number = "Start of what the row counts, seconds after the measure phase's start; warm-up is negative.";
         elapsed_s: Number = "Actual length of what the row counts, seconds.";
-        start_skew_us: Number = "Largest difference between the instants at which the ends, or members, started to measure, microseconds.";
+        start_skew_us: Number = "Largest difference between the instants at which the ends, or members, were measured under their whole load (the last of their threads had begun), microseconds.";
     }
     "what ran" {
         workload: Text = "Workload name.";

@@ -2,7 +2,7 @@
 
 use crate::{
     netns::Pair,
-    program::{Folder, Ran, count, of, parse, plumb},
+    program::{Folder, Ran, Serve, count, number, of, parse, plumb},
 };
 
 /// The inventory whose hosts are the two namespaces of a pair.
@@ -50,6 +50,40 @@ fn both_ends_of_a_test_are_put_into_their_namespaces() {
     assert!(count(iterations[3], "bytes_received") >= moved);
     let addresses = std::fs::read_to_string(mark).unwrap();
     assert!(addresses.contains(Pair::FAR) && !addresses.contains(Pair::NEAR), "{addresses}");
+}
+
+#[test]
+fn members_over_several_daemons_start_together_and_say_how_nearly() {
+    let daemons: Vec<Serve> = (0..3).map(|_| Serve::start(&[])).collect();
+    let host = |(i, d): (usize, &Serve)| format!("  h{i}: {{address: 127.0.0.1, control: \"{}\"}}", d.address);
+    let hosts: Vec<String> = daemons.iter().enumerate().map(host).collect();
+    let folder = Folder::new();
+    let ran = run(
+        &folder,
+        &format!("hosts:\n{}", hosts.join("\n")),
+        "  ring:\n    duration: 400ms\n    interval: 20ms\n    iterations: 2\n    concurrent:\n      start: {max_skew: 2s}\n      members:\n        \
+         x: {workload: tcp_rr, from: h0, to: h1}\n        y: {workload: tcp_rr, from: h1, to: h2}\n        \
+         z: {workload: tcp_rr, from: h2, to: h0}\n        here: {workload: tcp_rr, to: h0}",
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    for iteration in ["1", "2"] {
+        let of_it: Vec<_> = of(&rows, "iteration").into_iter().filter(|r| r["iteration"] == iteration).collect();
+        let members: Vec<_> =
+            of_it.iter().map(|r| (r["member"].as_str(), r["from"].as_str(), r["to"].as_str())).collect();
+        assert_eq!(
+            members,
+            [("x", "h0", "h1"), ("y", "h1", "h2"), ("z", "h2", "h0"), ("here", "local", "h0"), ("", "", "")]
+        );
+        // One skew for all of them, of all their ends, and within what the plan allows.
+        let skew = number(of_it[0], "start_skew_us");
+        assert!(skew > 0.0 && skew <= 2e6, "{skew}");
+        assert!(of_it.iter().all(|r| r["start_skew_us"] == of_it[0]["start_skew_us"]), "{of_it:?}");
+        // The total is theirs over the window that all share, which is no longer than any one's.
+        let window = number(of_it[4], "elapsed_s");
+        assert!(of_it[..4].iter().all(|r| number(r, "elapsed_s") >= window * 0.999), "{of_it:?}");
+        assert!(number(of_it[4], "transactions_per_s") > 0.0);
+    }
 }
 
 #[test]

@@ -96,9 +96,9 @@ fn what_cannot_be_done_yet_is_refused_at_its_place() {
     let folder = Folder::new();
     for (top, test, what, place) in [
         (
-            "hosts: {s: {address: 127.0.0.1, netns: x}}",
+            "hosts: {s: {address: 127.0.0.1, launch: ssh}}",
             "  a: {workload: tcp_rr, to: s}",
-            "`netns` of a host is not available yet",
+            "`launch: ssh` is not available yet",
             "plan.yaml:3:",
         ),
         ("x-a: 1", "  a: {workload: tcp_rr, warmup: auto}", "`warmup: auto` is not available yet", "plan.yaml:5:25"),

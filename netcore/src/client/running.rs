@@ -47,7 +47,11 @@ pub struct Outcome {
     pub near_start_ns: Option<u64>,
     /// The same of the far end, converted.
     pub far_start_ns: Option<u64>,
-    /// Far minus near start, nanoseconds.
+    /// When the near end was under its whole load ([`SideReport::under_load_ns`]), on this host's monotonic clock.
+    pub near_loaded_ns: Option<u64>,
+    /// The same of the far end, converted.
+    pub far_loaded_ns: Option<u64>,
+    /// Far minus near end's instant of being under load, nanoseconds.
     pub start_skew_ns: Option<i64>,
     /// The error of `start_skew_ns` is at most this, nanoseconds: how well the clocks are known.
     pub clock_bound_ns: u64,
@@ -251,9 +255,21 @@ impl<'s> RunningTest<'s> {
         };
         let near_start_ns = start(near.monotonic_start_ns, clocks[0]);
         let far_start_ns = far.as_ref().and_then(|far| start(far.monotonic_start_ns, clocks[1]));
+        let near_loaded_ns = start(near.under_load_ns, clocks[0]);
+        let far_loaded_ns = far.as_ref().and_then(|far| start(far.under_load_ns, clocks[1]));
         let start_skew_ns =
-            near_start_ns.zip(far_start_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
-        Ok(Outcome { near, far, t0_ns, near_start_ns, far_start_ns, start_skew_ns, clock_bound_ns })
+            near_loaded_ns.zip(far_loaded_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
+        Ok(Outcome {
+            near,
+            far,
+            t0_ns,
+            near_start_ns,
+            far_start_ns,
+            near_loaded_ns,
+            far_loaded_ns,
+            start_skew_ns,
+            clock_bound_ns,
+        })
     }
 
     fn watch(&mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<(), ClientError> {

@@ -18,6 +18,8 @@ pub struct Watch {
 struct State {
     workers: Vec<Worker>,
     stop_at_ns: Option<u64>,
+    /// When the last worker began its load.
+    began_ns: u64,
     aborted: bool,
     failure: Option<String>,
     reported: bool,
@@ -51,6 +53,7 @@ impl Watch {
         let state = State {
             workers: vec![Worker::default(); workers],
             stop_at_ns: None,
+            began_ns: 0,
             aborted: false,
             failure: None,
             reported: false,
@@ -161,11 +164,19 @@ impl Watch {
                 return false;
             }
             let due_ns = t0_ns.min(state.stop_at_ns.unwrap_or(u64::MAX));
-            if monotonic_ns() >= due_ns {
+            let now = monotonic_ns();
+            if now >= due_ns {
+                state.began_ns = state.began_ns.max(now);
                 return true;
             }
             state = self.wait_once(state, due_ns);
         }
+    }
+
+    /// When the last worker that has begun its load did, monotonic clock, nanoseconds; 0: none has.
+    #[must_use]
+    pub fn began_ns(&self) -> u64 {
+        self.state().began_ns
     }
 
     /// For the sampler: waits until an instant or until something happens that ends the load.

@@ -164,6 +164,8 @@ fn several_tests_start_at_one_instant() {
     for outcome in &outcomes {
         assert_eq!(outcome.t0_ns, t0_ns);
         assert!(outcome.near_start_ns.unwrap() >= t0_ns);
+        // The window begins when it is due; a thread is there a little later, and that is told.
+        assert!(outcome.near_loaded_ns.unwrap() > outcome.t0_ns && outcome.far_loaded_ns.unwrap() > outcome.t0_ns);
         let (sent, arrived) = received(outcome);
         assert!(sent > 0 && sent == arrived);
     }

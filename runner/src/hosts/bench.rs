@@ -132,11 +132,11 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
             |w: thread::ScopedJoinHandle<'_, _>| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         waiting.into_iter().map(join).collect::<Result<_, _>>()
     })?;
-    // The load is meant to begin at t0 everywhere; a member's measure phase begins its own warm-up later.
+    // The load is meant to be on at t0 everywhere; a member's measure phase begins its own warm-up later.
     let starts: Vec<u64> = outcomes
         .iter()
         .zip(warmups)
-        .flat_map(|(o, warmup)| [o.near_start_ns, o.far_start_ns].map(|s| s.map(|s| s.saturating_sub(warmup))))
+        .flat_map(|(o, warmup)| [o.near_loaded_ns, o.far_loaded_ns].map(|s| s.map(|s| s.saturating_sub(warmup))))
         .flatten()
         .collect();
     let start_skew = starts.iter().max().zip(starts.iter().min()).map(|(a, b)| Duration::from_nanos(a - b));

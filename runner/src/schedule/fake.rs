@@ -60,6 +60,7 @@ pub fn report(side: Side, phases: Vec<Window>) -> SideReport {
         counters: Vec::new(),
         wall_start_ns: 0,
         monotonic_start_ns: 0,
+        under_load_ns: 0,
         time_wait: None,
         ending: Ending::Complete,
         notes: Vec::new(),
