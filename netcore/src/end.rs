@@ -198,6 +198,7 @@ impl End {
             pace: spec.pace,
             t0_ns,
             begin_ns: t0_ns,
+            measure_ns: t0_ns.saturating_add(spec.phases.warmup_ns),
             on_interval,
             counter_log,
             stop_is_complete: support::learns_its_end(&spec, side),
@@ -328,6 +329,12 @@ impl Running {
     /// effect on an end that has finished by then.
     pub fn stop_at(&self, monotonic_ns: u64) {
         self.watch.stop_at(monotonic_ns);
+    }
+
+    /// Begins the measure phase at this instant of the monotonic clock, if the warm-up is one that may end early and has not
+    /// ended by then. What follows is as long as it was to be.
+    pub fn begin_at(&self, monotonic_ns: u64) {
+        self.watch.begin_at(monotonic_ns);
     }
 
     /// Ends everything at once: blocked threads are freed, what was measured does not count.

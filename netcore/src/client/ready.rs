@@ -195,8 +195,8 @@ impl<'s> Prepared<'s> {
                 Party::there(session)
             }
             Near::Here { end, netns } => {
-                let watch = plan.interval_ns > 0;
-                Party::here(netns::within(netns.as_deref(), || Load::start(*end, t0_ns, watch))??)
+                let watched = plan.watched;
+                Party::here(netns::within(netns.as_deref(), || Load::start(*end, t0_ns, watched))??)
             }
         };
         Ok(RunningTest::new(near, far.map(Party::there), plan, t0_ns))

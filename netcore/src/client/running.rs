@@ -27,6 +27,12 @@ pub trait Observer {
     /// An interval has ended at that end: at the near end if it is in this process and the test has intervals, at ends on
     /// daemons only if the test also asks for interim reports.
     fn interval(&mut self, side: Side, window: &Window);
+
+    /// Whether the warm-up has done its work, where it may end early ([`crate::spec::Phases::settle_ns`]): both ends then
+    /// begin to measure at the same instant, soon. Asked until it says so.
+    fn has_settled(&mut self) -> bool {
+        false
+    }
 }
 
 /// Nobody listens.
@@ -60,7 +66,10 @@ pub struct Outcome {
 /// What waiting needs to know about a test.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    pub(super) interval_ns: u64,
+    /// Whether somebody wants to hear of intervals.
+    pub(super) watched: bool,
+    /// The longest that a warm-up may last that can end early.
+    settles_within_ns: Option<u64>,
     /// From t0 to the scheduled end of the load; `None`: it stops by a count.
     length_ns: Option<u64>,
     counted_ns: u64,
@@ -78,7 +87,8 @@ impl Plan {
             _ => None,
         };
         Self {
-            interval_ns: phases.interval_ns,
+            watched: phases.interval_ns > 0 || phases.settle_ns > 0,
+            settles_within_ns: (phases.settle_ns > 0).then_some(phases.warmup_ns),
             length_ns,
             counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
             datagrams: spec.transport.is_datagram(),
@@ -148,6 +158,20 @@ impl<'s> Party<'s> {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Asks for the begin of the measure phase at an instant of this host's clock.
+    fn begin_at(&mut self, at_ns: u64) -> Result<(), ClientError> {
+        match self {
+            Self::Here { load: Some(load), .. } => load.begin_at(at_ns),
+            Self::There { session, report: None, .. } => {
+                if let Some(at_ns) = session.peer().clock.to_theirs(at_ns) {
+                    session.send(&Request::Measure { at_ns })?;
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -288,6 +312,9 @@ impl<'s> RunningTest<'s> {
             if self.parties().all(Party::is_done) {
                 return Ok(());
             }
+            if self.plan.settles_within_ns.is_some() && seen == Urgency::None && observer.has_settled() {
+                self.begin_both()?;
+            }
             let now = Instant::now();
             if now >= deadline {
                 return Err(self.silent());
@@ -319,10 +346,28 @@ impl<'s> RunningTest<'s> {
         }
     }
 
+    /// Ends the warm-up at one instant that both ends can still be told about; where that is none before its own end, it
+    /// ends by itself.
+    fn begin_both(&mut self) -> Result<(), ClientError> {
+        let Some(within_ns) = self.plan.settles_within_ns.take() else { return Ok(()) };
+        let at_ns = self.soon_ns();
+        let saved_ns = (self.t0_ns + within_ns).saturating_sub(at_ns);
+        if saved_ns > 0 {
+            self.parties_mut().try_for_each(|party| party.begin_at(at_ns))?;
+            self.plan.length_ns = self.plan.length_ns.map(|length| length.saturating_sub(saved_ns));
+        }
+        Ok(())
+    }
+
+    /// An instant that both ends can still be told about.
+    fn soon_ns(&self) -> u64 {
+        let rtt_ns = self.parties().map(Party::rtt_ns).max().unwrap_or(0);
+        monotonic_ns() + 2_000_000 + rtt_ns.saturating_mul(2)
+    }
+
     /// Ends the measure phase early, at one instant that both ends can still be told about.
     fn stop_both(&mut self) {
-        let rtt_ns = self.parties().map(Party::rtt_ns).max().unwrap_or(0);
-        let at_ns = monotonic_ns() + 2_000_000 + rtt_ns.saturating_mul(2);
+        let at_ns = self.soon_ns();
         self.parties_mut().for_each(|party| party.stop_at(at_ns));
     }
 

@@ -78,6 +78,12 @@ impl Load {
         }
     }
 
+    pub(crate) fn begin_at(&self, monotonic_ns: u64) {
+        if let Some(running) = &self.running {
+            running.begin_at(monotonic_ns);
+        }
+    }
+
     pub(crate) fn abort(&self) {
         if let Some(running) = &self.running {
             running.abort();

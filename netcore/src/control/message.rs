@@ -80,6 +80,11 @@ pub enum Request {
         /// The instant, nanoseconds.
         t0_ns: u64,
     },
+    /// Begin the measure phase at this instant of your monotonic clock: the warm-up, one that may end early, has settled.
+    Measure {
+        /// The instant, nanoseconds.
+        at_ns: u64,
+    },
     /// End the measure phase at this instant of your monotonic clock, if it has not ended by then.
     Stop {
         /// The instant, nanoseconds.
@@ -99,6 +104,7 @@ impl Request {
             Self::Prepare(_) => "prepare",
             Self::Connect(_) => "connect",
             Self::Start { .. } => "start",
+            Self::Measure { .. } => "measure",
             Self::Stop { .. } => "stop",
             Self::Abort => "abort",
         }
@@ -193,7 +199,7 @@ pub enum Reply {
     Prepared(Endpoints),
     /// To [`Request::Connect`]: every flow is connected.
     Ready,
-    /// An interval, while the measurement runs; only if the test asks for it.
+    /// An interval, while the measurement runs, only if the test asks for it; and during a warm-up that may end early.
     Interim(Box<Window>),
     /// The test is over: a piece of the [`SideReport`] as JSON. A long report takes several frames.
     Report {

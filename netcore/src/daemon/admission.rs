@@ -6,7 +6,7 @@ use super::{Config, plain};
 use crate::{
     control::message::{Fault, FaultCode, Peer, Prepare},
     report::Side,
-    spec::{Payload, Stop, TestSpec, support},
+    spec::{Payload, Phases, Stop, TestSpec, support},
 };
 
 /// Who asks, and where.
@@ -69,19 +69,19 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
 }
 
 fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(), Fault> {
-    let interval_ns = spec.phases.interval_ns;
-    if interval_ns == 0 {
-        return Ok(());
-    }
+    let Phases { interval_ns, settle_ns, warmup_ns, .. } = spec.phases;
     // A test that stops by a count may take as long as the daemon grants.
     let length_ns = if matches!(spec.phases.stop, Stop::AfterNs(_)) { length_ns } else { config.limits.duration_ns };
-    let readings = (length_ns / interval_ns).saturating_add(1).saturating_mul(u64::from(spec.flows()));
+    let count = |length_ns: u64, each_ns: u64| length_ns.checked_div(each_ns).map_or(0, |n| n.saturating_add(1));
+    let intervals = count(length_ns, interval_ns).saturating_add(count(warmup_ns, settle_ns));
+    let readings = intervals.saturating_mul(u64::from(spec.flows()));
     let granted = config.limits.interval_readings;
-    if interval_ns < 1_000_000 || readings > granted {
+    let shortest_ns = [interval_ns, settle_ns].into_iter().filter(|ns| *ns > 0).min().unwrap_or(u64::MAX);
+    if shortest_ns < 1_000_000 || readings > granted {
         return refuse(format!(
             "intervals of {} s would make up to {readings} readings of {} flows; this daemon keeps {granted}, and none \
              shorter than a millisecond: lengthen `interval`, or shorten the test",
-            seconds(interval_ns),
+            seconds(shortest_ns),
             spec.flows()
         ));
     }
@@ -221,6 +221,7 @@ mod tests {
         refused(|spec| spec.phases.stop = Stop::AfterNs(u64::MAX), "--max-duration");
         refused(|spec| spec.phases.warmup_ns = 3_600_000_000_001, "--max-duration");
         refused(|spec| spec.phases.interval_ns = 1, "millisecond");
+        refused(|spec| spec.phases.settle_ns = 1, "millisecond");
         refused(
             |spec| {
                 spec.phases.stop = Stop::AfterNs(3600 * 1_000_000_000);

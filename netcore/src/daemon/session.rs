@@ -33,7 +33,7 @@ use crate::{
         clock::{monotonic_ns, wall_ns},
         host::HostFacts,
     },
-    report::Side,
+    report::{Phase, Side, Window},
     spec::{Stop, TestSpec},
 };
 
@@ -193,7 +193,7 @@ impl Session<'_> {
                 Ok(self.reply(&Reply::Idle)?)
             }
             // It crossed our report on the way.
-            (Request::Stop { .. }, state) => {
+            (Request::Stop { .. } | Request::Measure { .. }, state) => {
                 self.state = state;
                 Ok(())
             }
@@ -263,7 +263,8 @@ impl Session<'_> {
         // In a test of unknown length only the kernel can tell a client that works from one that is gone.
         self.channel.set_keepalive(counted)?;
         let mut deadline = Instant::now() + ahead + Duration::from_nanos(length_ns) + self.shared.config.timeouts.grace;
-        let load = match Load::start(end, t0_ns, spec.interim && phases.interval_ns > 0) {
+        let (interim, settles) = (spec.interim && phases.interval_ns > 0, phases.settle_ns > 0);
+        let load = match Load::start(end, t0_ns, interim || settles) {
             Ok(load) => load,
             Err(error) => return Ok(self.reply(&Reply::Error(fault_of(&error)))?),
         };
@@ -272,8 +273,12 @@ impl Session<'_> {
             load.clear_news();
             // Looked at first: the last interval is there before the end is.
             let finished = load.is_finished();
+            // What is measured is told only on request: nothing is to be on the wire then but the measurement.
+            let to_tell = |window: &Window| interim || (settles && window.phase == Phase::Warmup);
             while let Some(window) = load.take_interval() {
-                self.reply(&Reply::Interim(Box::new(window)))?;
+                if to_tell(&window) {
+                    self.reply(&Reply::Interim(Box::new(window)))?;
+                }
             }
             if finished {
                 return self.report(load);
@@ -283,6 +288,10 @@ impl Session<'_> {
                     load.stop_at(at_ns);
                     let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
                     deadline = deadline.min(Instant::now() + left + self.shared.config.timeouts.grace);
+                    continue;
+                }
+                Some(Request::Measure { at_ns }) => {
+                    load.begin_at(at_ns);
                     continue;
                 }
                 Some(Request::Abort) => {

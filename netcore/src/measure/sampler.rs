@@ -100,6 +100,8 @@ pub struct Sampler {
     pub t0_ns: u64,
     /// When it can begin at the earliest: later than `t0_ns` where that was past already. Set by [`Self::arm`].
     pub begin_ns: u64,
+    /// When the measurement is due: at the end of the warm-up, or earlier where somebody says so.
+    pub measure_ns: u64,
     /// Called after each interval.
     pub on_interval: Option<OnInterval>,
     /// Counters of the kernel, where they are asked for.
@@ -166,9 +168,8 @@ impl Sampler {
     pub fn run(mut self) -> Sampled {
         crate::sys::precise_timers();
         let mut cpu = if self.collect.cpu || self.collect.cpu_per_core { CpuReader::open().ok() } else { None };
-        let measure_due = self.t0_ns + self.phases.warmup_ns;
         let mut log = Log {
-            origin_ns: measure_due,
+            origin_ns: self.measure_ns,
             wall_start_ns: 0,
             phases: Vec::new(),
             intervals: Vec::new(),
@@ -180,19 +181,19 @@ impl Sampler {
         let mut phase = self.first_phase();
         let mut number = 0;
         // Read shortly before the load begins: nothing has been counted then, and a reading after it might come late.
-        let mut wake = self.watch.wait(self.t0_ns.saturating_sub(LEAD_NS));
+        let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
         let mut phase_start = self.read(&mut cpu, |_| ());
         phase_start.begin_at(self.begin_ns);
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
             self.begin_measuring(&mut log, &phase_start);
         }
-        let mut next_interval = self.next_interval(self.t0_ns);
+        let mut next_interval = self.next_interval(phase, self.t0_ns);
         let mut over = wake != Wake::Due;
         let mut ending = self.ending(Phase::Warmup, u64::MAX, wake, &phase_start);
         while !over {
+            wake = self.wait(phase, |sampler| sampler.phase_end(phase).min(next_interval));
             let phase_end = self.phase_end(phase);
-            wake = self.watch.wait(phase_end.min(next_interval));
             let phase_is_over = wake != Wake::Due || phase_end <= next_interval;
             let next_phase = match (phase, wake) {
                 (phase, _) if !phase_is_over => Some(phase),
@@ -221,7 +222,7 @@ impl Sampler {
                 // The same for who cannot know that a message was the last: the word that it was comes later.
                 reading.at_ns = last.clamp(interval_start.at_ns, reading.at_ns);
             }
-            if self.phases.interval_ns > 0 && reading.at_ns > interval_start.at_ns {
+            if self.interval_ns(phase) > 0 && reading.at_ns > interval_start.at_ns {
                 let window = self.window(&log, phase, &interval_start, &reading);
                 log.intervals.push((present, window));
                 if let (Phase::Measure, Some(counter_log)) = (phase, &mut self.counter_log) {
@@ -229,11 +230,15 @@ impl Sampler {
                 }
                 interval_start = reading.clone();
                 self.deliver(&mut log);
+                if self.phases.interval_ns == 0 {
+                    // Taken to judge the warm-up by: nobody has asked for them to be kept.
+                    log.intervals.pop();
+                }
             }
             if !phase_is_over {
                 // Edges that a late thread has missed are left out: the interval is the longer for it.
                 while next_interval <= reading.at_ns {
-                    next_interval = self.next_interval(next_interval);
+                    next_interval = self.next_interval(phase, next_interval);
                 }
                 continue;
             }
@@ -250,7 +255,7 @@ impl Sampler {
                 if phase == Phase::Measure {
                     self.begin_measuring(&mut log, &reading);
                 }
-                next_interval = self.next_interval(reading.at_ns.min(phase_end));
+                next_interval = self.next_interval(phase, reading.at_ns.min(phase_end));
                 (interval_start, phase_start) = (reading.clone(), reading);
             } else {
                 ending = self.ending(phase, phase_end, wake, &reading);
@@ -279,9 +284,23 @@ impl Sampler {
         (self.stop_is_complete && last > 0).then_some(last)
     }
 
+    /// Waits until an instant or until something happens that ends the load. The instant may come to be another one: when
+    /// the measurement begins earlier.
+    fn wait(&mut self, phase: Phase, until_ns: impl Fn(&Self) -> u64) -> Wake {
+        loop {
+            match self.watch.wait(until_ns(self)) {
+                Wake::Begin(at_ns) if phase == Phase::Warmup && self.phases.settle_ns > 0 => {
+                    self.measure_ns = self.measure_ns.min(at_ns.max(self.t0_ns));
+                }
+                Wake::Begin(_) => {}
+                wake => return wake,
+            }
+        }
+    }
+
     /// When the phase is due to end.
     fn phase_end(&self, phase: Phase) -> u64 {
-        let measure = self.t0_ns + self.phases.warmup_ns;
+        let measure = self.measure_ns;
         match (phase, self.phases.stop) {
             (Phase::Warmup, _) => measure,
             (Phase::Measure, Stop::AfterNs(duration)) => measure.saturating_add(duration),
@@ -292,8 +311,17 @@ impl Sampler {
         }
     }
 
-    fn next_interval(&self, after_ns: u64) -> u64 {
-        if self.phases.interval_ns == 0 { u64::MAX } else { after_ns.saturating_add(self.phases.interval_ns) }
+    fn interval_ns(&self, phase: Phase) -> u64 {
+        if phase == Phase::Warmup && self.phases.settle_ns > 0 {
+            self.phases.settle_ns
+        } else {
+            self.phases.interval_ns
+        }
+    }
+
+    fn next_interval(&self, phase: Phase, after_ns: u64) -> u64 {
+        let interval_ns = self.interval_ns(phase);
+        if interval_ns == 0 { u64::MAX } else { after_ns.saturating_add(interval_ns) }
     }
 
     fn announce(&self, epoch: u64) {
@@ -450,7 +478,8 @@ impl Sampler {
 
     fn ending(&self, phase: Phase, phase_end: u64, wake: Wake, reading: &Reading) -> Ending {
         match wake {
-            Wake::Due => Ending::Complete,
+            // The wait hears of a begin by itself.
+            Wake::Due | Wake::Begin(_) => Ending::Complete,
             Wake::Failed => Ending::Failed(self.watch.failure().unwrap_or_default()),
             Wake::Aborted => Ending::Failed("aborted before its end, on request".to_owned()),
             // The measurement was whole before the stop.

@@ -20,6 +20,8 @@ struct State {
     stop_at_ns: Option<u64>,
     /// When the last worker began its load.
     began_ns: u64,
+    /// When the measurement is to begin, until the sampler has heard of it.
+    begin_at_ns: Option<u64>,
     aborted: bool,
     failure: Option<String>,
     reported: bool,
@@ -36,6 +38,8 @@ struct Worker {
 pub enum Wake {
     /// The time has come.
     Due,
+    /// The measurement is to begin at this instant, which may have passed.
+    Begin(u64),
     /// The time of an early stop has come.
     Stop,
     /// Every worker's load is over; the last one's at this instant.
@@ -54,6 +58,7 @@ impl Watch {
             workers: vec![Worker::default(); workers],
             stop_at_ns: None,
             began_ns: 0,
+            begin_at_ns: None,
             aborted: false,
             failure: None,
             reported: false,
@@ -81,6 +86,11 @@ impl Watch {
     /// Asks for an early stop at an instant; of several, the earliest counts.
     pub fn stop_at(&self, at_ns: u64) {
         self.change(|state| state.stop_at_ns = Some(state.stop_at_ns.map_or(at_ns, |earlier| earlier.min(at_ns))));
+    }
+
+    /// Asks for the begin of the measurement at an instant; the last word counts.
+    pub fn begin_at(&self, at_ns: u64) {
+        self.change(|state| state.begin_at_ns = Some(at_ns));
     }
 
     /// Asks everybody to end at once.
@@ -190,6 +200,9 @@ impl Watch {
             if state.failure.is_some() {
                 return Wake::Failed;
             }
+            if let Some(at_ns) = state.begin_at_ns.take() {
+                return Wake::Begin(at_ns);
+            }
             let now = monotonic_ns();
             let stop = state.stop_at_ns.unwrap_or(u64::MAX);
             let last = state.workers.iter().try_fold(0, |last: u64, worker| Some(last.max(worker.load_over_ns?)));
@@ -253,6 +266,15 @@ mod tests {
         watch.stop_at(now + 2);
         assert_eq!(watch.wait(now), Wake::Due);
         assert_eq!(watch.wait(FAR_AWAY), Wake::Stop);
+    }
+
+    #[test]
+    fn the_begin_is_told_once_and_whatever_the_time() {
+        let watch = Watch::new(1);
+        watch.begin_at(FAR_AWAY);
+        watch.begin_at(5);
+        assert_eq!(watch.wait(0), Wake::Begin(5));
+        assert_eq!(watch.wait(0), Wake::Due);
     }
 
     #[test]

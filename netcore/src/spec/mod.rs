@@ -142,8 +142,11 @@ pub enum Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
-    /// Load without counting before the measurement, nanoseconds.
+    /// Load without counting before the measurement, nanoseconds; at most that where `settle_ns` is set.
     pub warmup_ns: u64,
+    /// Length of the intervals by which whoever conducts the test judges whether the warm-up may end early, nanoseconds; 0:
+    /// it lasts as long as it is to last. They are told while the warm-up lasts, and never after it.
+    pub settle_ns: u64,
     /// The measurement.
     pub stop: Stop,
     /// Load without counting after the measurement, nanoseconds; only with [`Stop::AfterNs`].
@@ -333,7 +336,13 @@ impl TestSpec {
             inflight: 1,
             coalesce: false,
             pace: None,
-            phases: Phases { warmup_ns: 0, stop: Stop::AfterNs(10_000_000_000), cooldown_ns: 0, interval_ns: 0 },
+            phases: Phases {
+                warmup_ns: 0,
+                settle_ns: 0,
+                stop: Stop::AfterNs(10_000_000_000),
+                cooldown_ns: 0,
+                interval_ns: 0,
+            },
             near: EndSpec::default(),
             far: EndSpec::default(),
             payload: Payload::Random,

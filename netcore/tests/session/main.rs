@@ -9,4 +9,5 @@ mod idle;
 mod namespaces;
 mod run;
 mod secret;
+mod settle;
 mod silent;

@@ -1,0 +1,106 @@
+//! A warm-up that ends early: both ends begin to measure at the same instant, and hear nothing more until the end.
+
+use netcore::{
+    client::{DataAddresses, Observer, Outcome, conduct},
+    control::message::Request,
+    daemon::Config,
+    report::{Ending, Phase, Side, SideReport, Window},
+    spec::{Pattern, Stop, TestSpec, Transport},
+};
+
+use crate::common::{Raw, Served, nobody_stops, prepare, stream};
+
+/// Says that the warm-up has done its work after a few intervals of each end that tells its own.
+#[derive(Default)]
+struct Settles {
+    heard: Vec<(Side, Phase)>,
+    never: bool,
+}
+
+impl Observer for Settles {
+    fn interval(&mut self, side: Side, window: &Window) {
+        self.heard.push((side, window.phase));
+    }
+
+    fn has_settled(&mut self) -> bool {
+        let of = |side| self.heard.iter().filter(|(s, _)| *s == side).count();
+        !self.never && of(Side::Near) > 3 && of(Side::Far) > 3
+    }
+}
+
+/// A test whose warm-up would take a minute.
+fn settling(mut spec: TestSpec) -> TestSpec {
+    spec.phases.warmup_ns = 60_000_000_000;
+    spec.phases.settle_ns = 5_000_000;
+    spec.phases.stop = Stop::AfterNs(50_000_000);
+    spec.phases.cooldown_ns = 10_000_000;
+    spec
+}
+
+fn phase(report: &SideReport, phase: Phase) -> u64 {
+    report.phases.iter().find(|w| w.phase == phase).unwrap().elapsed_ns
+}
+
+fn settled_together(outcome: &Outcome, heard: &Settles) {
+    let far = outcome.far.as_ref().unwrap();
+    for report in [&outcome.near, far] {
+        assert_eq!(report.ending, Ending::Complete);
+        let warmup = phase(report, Phase::Warmup);
+        assert!(warmup > 0 && warmup < 50_000_000_000, "{warmup}");
+        assert!(phase(report, Phase::Measure) > 0 && phase(report, Phase::Cooldown) > 0);
+        assert!(report.intervals.is_empty(), "nobody asked for intervals to keep");
+    }
+    // One of the ends at the bound would be most of a minute.
+    let (near, far) = (outcome.near_start_ns.unwrap(), outcome.far_start_ns.unwrap());
+    assert!(near.abs_diff(far) < 5_000_000_000, "{near} and {far}");
+    assert!(heard.heard.iter().all(|(_, phase)| *phase == Phase::Warmup), "what is measured is not told");
+}
+
+#[test]
+fn both_ends_begin_to_measure_when_the_warm_up_has_settled() {
+    let served = Served::new(Config::default());
+    let mut session = served.connect();
+    let mut datagrams = TestSpec::new(Pattern::Stream, Transport::Udp);
+    datagrams.sizes.message_bytes = 1000;
+    for spec in [stream(0), TestSpec::new(Pattern::RequestResponse, Transport::Tcp), datagrams] {
+        let mut heard = Settles::default();
+        let outcome = session.run(&settling(spec), &DataAddresses::default(), &mut heard, &nobody_stops()).unwrap();
+        settled_together(&outcome, &heard);
+    }
+}
+
+#[test]
+fn a_conducted_test_settles_too() {
+    let (one, other) = (Served::new(Config::default()), Served::new(Config::default()));
+    let (mut near, mut far) = (one.connect(), other.connect());
+    let mut heard = Settles::default();
+    let outcome = conduct(&mut near, &mut far, &settling(stream(0)), &DataAddresses::default())
+        .unwrap()
+        .start(None)
+        .unwrap()
+        .wait(&mut heard, &nobody_stops())
+        .unwrap();
+    settled_together(&outcome, &heard);
+}
+
+#[test]
+fn what_never_settles_is_measured_after_the_bound() {
+    let served = Served::new(Config::default());
+    let mut spec = settling(stream(0));
+    spec.phases.warmup_ns = 100_000_000;
+    let mut heard = Settles { never: true, ..Settles::default() };
+    let outcome = served.connect().run(&spec, &DataAddresses::default(), &mut heard, &nobody_stops()).unwrap();
+    assert!(phase(&outcome.near, Phase::Warmup) >= 90_000_000);
+    assert!(phase(outcome.far.as_ref().unwrap(), Phase::Measure) > 0);
+    assert_eq!(outcome.near.ending, Ending::Complete);
+}
+
+#[test]
+fn a_word_about_the_warm_up_that_nobody_waits_for_changes_nothing() {
+    let served = Served::new(Config::default());
+    let mut raw = Raw::greeted(served.address);
+    // Between tests it crossed our report on the way; the session goes on.
+    raw.0.send(&Request::Measure { at_ns: 1 }, netcore::control::frame::REQUEST_BOUND, crate::common::soon()).unwrap();
+    let reply = raw.ask(&prepare(stream(10), [7; 16]));
+    assert_eq!(reply.name(), "prepared");
+}
