@@ -26,6 +26,8 @@ pub struct Group {
     /// Per metric.
     pub values: Vec<Values>,
     rows: u64,
+    /// The group that followed it when that was last looked up.
+    next: usize,
     /// The watched parameters of its first row.
     parameters: Vec<Box<str>>,
     /// The same by runs of neighbouring columns, as they stand in a line.
@@ -79,20 +81,13 @@ pub struct Groups {
     /// Per watched parameter, the group in which it was first seen to differ.
     differs: Vec<Option<usize>>,
     key: String,
+    /// The group of the last row.
+    last: usize,
 }
 
 impl Groups {
     pub fn add(&mut self, row: &Row<'_>, columns: &Columns) -> Result<(), Error> {
-        self.key.clear();
-        for column in &columns.group {
-            self.key.push_str(row.get(*column));
-            // A unit separator cannot be confused with what people name things.
-            self.key.push('\u{1f}');
-        }
-        let i = match self.index.get(self.key.as_str()) {
-            Some(i) => *i,
-            None => self.new_group(row, columns),
-        };
+        let i = self.find(row, columns);
         let group = &mut self.list[i];
         group.rows += 1;
         // A look at each run tells whether anything differs at all, which is rare.
@@ -126,6 +121,32 @@ impl Groups {
         Ok(())
     }
 
+    /// The group of a row. Cases follow each other as they did in the last round, or stay: the guess is mostly right.
+    fn find(&mut self, row: &Row<'_>, columns: &Columns) -> usize {
+        let guess = self.list.get(self.last).map_or(0, |group| group.next);
+        let is =
+            |group: &Group| columns.group.iter().zip(&group.key).all(|(column, cell)| same(cell, row.get(*column)));
+        if self.list.get(guess).is_some_and(is) {
+            self.last = guess;
+            return guess;
+        }
+        self.key.clear();
+        for column in &columns.group {
+            self.key.push_str(row.get(*column));
+            // A unit separator cannot be confused with what people name things.
+            self.key.push('\u{1f}');
+        }
+        let i = match self.index.get(self.key.as_str()) {
+            Some(i) => *i,
+            None => self.new_group(row, columns),
+        };
+        if let Some(before) = self.list.get_mut(self.last) {
+            before.next = i;
+        }
+        self.last = i;
+        i
+    }
+
     fn new_group(&mut self, row: &Row<'_>, columns: &Columns) -> usize {
         self.differs.resize(columns.watched.len(), None);
         let i = self.list.len();
@@ -137,6 +158,7 @@ impl Groups {
             joined,
             values: columns.metrics.iter().map(|_| Values::default()).collect(),
             rows: 0,
+            next: i,
             parameters: cells(&columns.watched),
             runs: columns.runs.iter().map(|(first, last)| row.run(*first, *last).unwrap_or_default().into()).collect(),
         });
