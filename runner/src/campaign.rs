@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Exit},
     gate::{Expectations, Verdicts},
     hosts::Hosts,
-    plan::{Format, Plan, case::Endpoint, model::PlotKind},
+    plan::{Format, Plan, case::Endpoint},
     programs::{Surroundings, hooks::Programs},
     schedule::{
         from_plan,
@@ -254,10 +254,15 @@ fn leave(plans: &[Plan], files: &Files, outcome: &Outcome, progress: &Progress) 
         Some(results) => {
             for (plot, file) in &files.plots {
                 // Time series are drawn from intervals, wherever those are.
-                let table = files.intervals.as_ref().filter(|_| plot.kind == PlotKind::Timeseries).unwrap_or(results);
+                let table = files
+                    .intervals
+                    .as_ref()
+                    .filter(|_| plot.kind == analyze::plot::Kind::Timeseries)
+                    .unwrap_or(results);
                 // Rows are what was asked for; a picture that cannot be drawn of them takes nothing from them.
-                if let Err(e) = plots::draw(plot, table, file) {
-                    progress.warn(&e.to_string());
+                match plots::draw(plot, table, file) {
+                    Ok(notes) => notes.iter().for_each(|note| progress.note(note)),
+                    Err(e) => progress.warn(&e.to_string()),
                 }
             }
         }

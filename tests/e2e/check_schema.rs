@@ -132,7 +132,8 @@ output:
   dir: results/${run.id}
   tables: [results, intervals]
   junit: junit.xml
-  plots: [{kind: sweep, tests: [a], x: streams, y: throughput, by: socket.no_delay, log: x, file: a.png}]
+  plots: [{kind: sweep, tests: [a], x: streams, y: throughput, by: socket.no_delay, log: x, file: a.png},
+          {kind: heatmap, x: streams, y: socket.no_delay, value: throughput, log: none, file: b.svg}]
 "#;
     assert_eq!(mistakes(&schema, text), [] as [String; 0]);
     let plan =

@@ -10,7 +10,8 @@ fn a_folder_holds_everything() {
     let plan = folder.plan(
         &format!(
             "output:\n  dir: {}/${{run.id}}\n  tables: [results, intervals, verdicts, counters]\n  junit: ci/junit.xml\n  \
-             markdown: summary.md\n  plots:\n    - {{kind: timeseries, tests: [bulk], y: throughput, file: bulk.svg}}",
+             markdown: summary.md\n  plots:\n    - {{kind: timeseries, tests: [bulk], y: throughput, file: bulk.svg}}\n    \
+             - {{kind: heatmap, tests: [bulk], x: streams, y: message_size, value: bytes_received, file: map.svg}}",
             folder.name("out")
         ),
         "  bulk: {workload: tcp_stream, duration: 300ms, interval: 50ms, collect: [cpu, snmp], assert: [throughput > 1kbit/s]}",
@@ -31,6 +32,7 @@ fn a_folder_holds_everything() {
     assert!(fs::read_to_string(dir.join("plan.resolved.yaml")).unwrap().contains("tcp_stream"));
     assert!(fs::read_to_string(dir.join("run.json")).unwrap().contains("\"ended\""));
     assert!(fs::read_to_string(dir.join("bulk.svg")).unwrap().contains("<svg"));
+    assert!(fs::read_to_string(dir.join("map.svg")).unwrap().contains("bytes received"), "{}", ran.stderr);
     assert!(fs::read_to_string(dir.join("ci/junit.xml")).unwrap().contains("throughput &gt; 1kbit/s"));
     assert!(fs::read_to_string(dir.join("summary.md")).unwrap().contains("| bulk |"));
 }

@@ -33,17 +33,21 @@ mod sweep;
 mod timeseries;
 mod transfer;
 
-pub use options::Options;
+pub use options::{Log, Options};
 
 use crate::{error::Error, table::write_whole};
 use figure::Figure;
 use font::Metrics;
+use schemars::JsonSchema;
 use schemas::columns::number;
+use serde::{Deserialize, Serialize};
 use series::Series;
 use std::{io::Write, path::Path};
 
-/// What kind of picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+/// What kind of picture. Plans name them by the same words as the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "PlotKind")]
 pub enum Kind {
     /// A metric against a parameter, one line per series: throughput against message size
     Sweep,

@@ -13,11 +13,15 @@ use crate::{
         select::{RecordKind, Selection},
     },
 };
+use schemars::JsonSchema;
 use schemas::units::{self, Unit};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Which axes are logarithmic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "LogAxes")]
 pub enum Log {
     /// The horizontal one
     X,

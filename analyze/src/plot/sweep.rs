@@ -71,7 +71,7 @@ fn figure(
         && let Some(half) = half_bandwidth(one)
     {
         let words = x_axis.words(half.round());
-        layers.push(Layer::Rule { at: half, upright: true, label: format!("n½ = {words}") });
+        layers.push(Layer::Rule { at: half, upright: true, label: format!("half the peak at {words}") });
     }
     let mut notes = vec![options.explain(&series.iter().flat_map(|s| &s.points), reading)];
     notes.extend(options.unplaced(series, &x_axis, &y_axis));
@@ -86,8 +86,8 @@ fn figure(
     })
 }
 
-/// The size at which half of the largest throughput is reached for the first time (Hockney's n½), interpolated between
-/// measured sizes on the logarithm of the size. `None` where already the smallest size reaches it.
+/// The size at which the measured curve first reaches half of its peak, interpolated between measured sizes on the
+/// logarithm of the size. Hockney's n½ is another number, that of the fitted line (`plumb fit`). `None` where already the smallest size reaches it.
 fn half_bandwidth(series: &Series) -> Option<f64> {
     let half = series.points.iter().map(|p| p.y).fold(f64::NEG_INFINITY, f64::max) / 2.0;
     let pair = series.points.windows(2).find(|w| w[0].y < half && w[1].y >= half)?;

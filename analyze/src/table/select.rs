@@ -12,13 +12,17 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use schemas::units;
+use serde::{Deserialize, Serialize};
 
 use super::{Row, Table, parse_number};
 use crate::error::{Error, Place};
 
 /// What a row of the results table is, from the one that is preferred to the last resort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "PlotRecord")]
 pub enum RecordKind {
     /// One iteration of a case: the independent observation. Rows without a `record` count as these.
     Iteration,

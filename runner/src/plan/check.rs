@@ -205,7 +205,7 @@ fn plots(root: &Node, out: &mut Diagnostics) {
                 out.push(Diagnostic::error(node.span, format!("unknown test `{name}`")).help(suggest(name, &tests)));
             }
         }
-        for key in ["x", "y", "by"] {
+        for key in ["x", "y", "value", "by"] {
             let Some(node) = plot.get(key) else { continue };
             let Some(name) = node.text() else { continue };
             if column(name).is_none() {

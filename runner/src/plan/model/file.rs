@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use analyze::{plot, table::RecordKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -289,84 +290,31 @@ pub enum Table {
 #[serde(deny_unknown_fields)]
 pub struct Plot {
     /// What kind.
-    pub kind: PlotKind,
+    pub kind: plot::Kind,
     /// Of which tests; left out: of all.
     #[serde(default)]
     pub tests: Option<Vec<String>>,
     /// Which rows: `iteration` where there are some unless said, `probe` for those of a search.
     #[serde(default)]
-    pub record: Option<PlotRecord>,
+    pub record: Option<RecordKind>,
     /// Column or metric along x.
     #[serde(default)]
     pub x: Option<String>,
     /// Column or metric along y.
     #[serde(default)]
     pub y: Option<String>,
+    /// Column or metric that a heat map's colours show.
+    #[serde(default)]
+    pub value: Option<String>,
     /// Column that tells the curves apart.
     #[serde(default)]
     pub by: Option<String>,
-    /// Logarithmic axes: `x`, `y` or `xy`.
+    /// Logarithmic axes: `x`, `y`, `xy` or `none`.
     #[serde(default)]
-    pub log: Option<LogAxes>,
+    pub log: Option<plot::Log>,
     /// Title.
     #[serde(default)]
     pub title: Option<String>,
     /// The file, relative to `output.dir`; its ending (png, svg) decides the format.
     pub file: PathBuf,
-}
-
-/// The rows that a picture shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PlotRecord {
-    /// Iterations.
-    Iteration,
-    /// Summaries of cases.
-    Summary,
-    /// Streams.
-    Stream,
-    /// Intervals.
-    Interval,
-    /// Probes of a search.
-    Probe,
-}
-
-/// Which axes are logarithmic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LogAxes {
-    /// Only x.
-    X,
-    /// Only y.
-    Y,
-    /// Both.
-    Xy,
-}
-
-/// A kind of picture; each is what `plumb plot KIND` draws.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PlotKind {
-    /// A metric against a swept key.
-    Sweep,
-    /// NetPIPE's throughput against time.
-    Signature,
-    /// NetPIPE's time against block size.
-    Saturation,
-    /// A metric over time.
-    Timeseries,
-    /// Cumulative distribution of latency.
-    Cdf,
-    /// Latency by percentile.
-    Percentiles,
-    /// Distribution over iterations.
-    Box,
-    /// Bars with intervals.
-    Bars,
-    /// Two keys and a metric.
-    Heatmap,
-    /// Two runs side by side.
-    Compare,
-    /// CPU shares.
-    Cpu,
 }

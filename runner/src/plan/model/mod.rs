@@ -14,8 +14,8 @@ mod words;
 pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
 pub use common::{CpuList, Level, Name, OneOrMany, Ports, Statement, Word};
 pub use file::{
-    Annotations, Baseline, Comparison, Gate, Host, Launch, LogAxes, OnMissing, OnUncertain, Order, Output, PlanFile,
-    Plot, PlotKind, Precondition, RegressionTest, Run, Table, Var,
+    Annotations, Baseline, Comparison, Gate, Host, Launch, OnMissing, OnUncertain, Order, Output, PlanFile, Plot,
+    Precondition, RegressionTest, Run, Table, Var,
 };
 pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
