@@ -33,7 +33,7 @@ use crate::{
         support::{self, Unsupported},
     },
     transport::{
-        Link,
+        Deadline, Link,
         datagram::effective,
         meeting::{Meeting, Met},
         options::{self, kernel_pace},
@@ -77,6 +77,9 @@ pub enum EndError {
     /// Something about the test does not fit this machine.
     #[error("{0}")]
     Impossible(String),
+    /// Whoever wanted the connections does no longer.
+    #[error("the data connections were given up before all of them were there: whoever asked for the test has left it")]
+    Cancelled,
     /// The flows did not come together in time.
     #[error("{connected} of {flows} data connections came together within {seconds} s: {hint}")]
     Timeout {
@@ -123,7 +126,18 @@ impl End {
     /// Near end: opens every flow to `peer` (address and [`Endpoints`] of the far end). Far end (`peer` is `None`):
     /// accepts until every flow has proven the token; strangers are dropped. Both bounded by `deadline`.
     pub fn connect(&mut self, peer: Option<(IpAddr, &Endpoints)>, deadline: Duration) -> Result<(), EndError> {
-        self.met = self.meeting.meet(&self.spec, &self.token, peer, deadline)?;
+        self.connect_unless(peer, deadline, &|| false)
+    }
+
+    /// The same, but given up soon after `cancelled` first says so: [`EndError::Cancelled`].
+    pub fn connect_unless(
+        &mut self,
+        peer: Option<(IpAddr, &Endpoints)>,
+        deadline: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), EndError> {
+        let deadline = Deadline::after(deadline, cancelled);
+        self.met = self.meeting.meet(&self.spec, &self.token, peer, &deadline)?;
         self.nic = self.met.peer.and_then(NicFacts::towards);
         self.counter_log = CounterLog::new(&self.spec.collect, self.nic.as_ref().map(|nic| nic.name.clone()));
         if let Some(counter_log) = &mut self.counter_log {

@@ -1,5 +1,7 @@
 //! What single workloads show in their rows that others do not.
 
+use netcore::spec::Transport;
+
 use crate::program::{Folder, number, of, parse, plumb, rows};
 
 #[test]
@@ -55,4 +57,28 @@ fn streams_show_their_send_and_their_receive_calls_where_they_are_timed() {
         assert!(!row["receive_call_histogram"].is_empty());
     }
     assert!(rows.iter().filter(|row| row["test"] == "not").all(|row| row["receive_call_max_us"].is_empty()));
+}
+
+#[test]
+fn a_transport_that_a_kernel_lacks_is_told_before_anything_runs() {
+    let folder = Folder::new();
+    let has = netcore::control::capabilities::transports();
+    for (transport, workload, module) in [
+        (Transport::Sctp, "sctp_stream", "modprobe sctp"),
+        (Transport::Dccp, "dccp_rr", "modprobe dccp_ipv4"),
+        (Transport::Vsock, "vsock_rr", "modprobe vsock"),
+    ] {
+        if has.contains(&transport) {
+            println!("skipped: this kernel has {workload}");
+            continue;
+        }
+        let plan = folder.plan(
+            "",
+            &format!("  first: {{workload: tcp_rr, duration: 100ms}}\n  it: {{workload: {workload}, duration: 100ms}}"),
+        );
+        let ran = plumb(&["run", &plan, "--progress", "never"]);
+        assert_eq!(ran.code, Some(3), "{workload}");
+        assert!(ran.stderr.contains("is not available") && ran.stderr.contains(module), "{}", ran.stderr);
+        assert!(of(&parse(&ran.stdout), "iteration").is_empty(), "nothing runs: {}", ran.stdout);
+    }
 }

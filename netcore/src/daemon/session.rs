@@ -241,7 +241,13 @@ impl Session<'_> {
             (Side::Near, None) => return Err(Fault::new(FaultCode::Protocol, "a near end must be told its peer")),
             (Side::Far, Some(_)) => return Err(Fault::new(FaultCode::Protocol, "a far end connects to nobody")),
         };
-        end.connect(peer, within).map_err(|error| fault_of(&error))?;
+        // Nobody says anything while it waits for the flows, except to take the test back or to leave.
+        let called_off = || {
+            let fds = [Some(self.channel.as_fd()), self.stop.beyond(Urgency::None)];
+            // What came together with the request has been read already.
+            self.channel.is_amid_frame() || wait(fds, Some(Instant::now())).is_ok_and(|ready| ready != [false; 2])
+        };
+        end.connect_unless(peer, within, &called_off).map_err(|error| fault_of(&error))?;
         if prepare.side == Side::Far && prepare.spec.transport.is_datagram() {
             admission::datagrams(&self.shared.config, self.place, &end.peers())?;
         }

@@ -18,7 +18,7 @@ use crate::{
     },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     pace::{Pacer, Schedule, Unpaced},
-    spec::{Io, PaceMode},
+    spec::{Io, PaceMode, Transport},
     transport::{datagram::forget_greetings, link},
 };
 
@@ -155,6 +155,7 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
         batch = batch.with_senders();
     }
     let (fd, flags) = (worker.link.receive.as_raw_fd(), flags(worker));
+    let connects = worker.spec.transport == Transport::Dccp;
     let mut ledger = sequence::Ledger::new();
     let (mut bytes, mut calls) = (0u64, 0u64);
     let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
@@ -162,6 +163,8 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
     loop {
         let start = times.as_ref().map(|_| Instant::now());
         match batch.receive(fd, flags) {
+            // The peer has closed its connection: no message of ours is empty.
+            Ok(_) if connects && batch.received(0).is_empty() => return Ok(()),
             Ok(n) => {
                 let now_ns = monotonic_ns();
                 if let (Some(times), Some(start)) = (&mut times, start) {

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     io::buffers::Expected,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
+    spec::Transport,
     sys,
     transport::{
         datagram::{forget_greetings, receive_from, send_to},
@@ -48,10 +49,21 @@ struct Flight {
 fn attempt<const SPIN: bool>(worker: &mut Worker) -> io::Result<Option<usize>> {
     let flags = if SPIN { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
     match receive_from(&worker.link, worker.receive_buffers.present_mut(), flags) {
+        // No message of ours is empty: the peer has closed its connection.
+        Ok(0) if worker.spec.transport == Transport::Dccp => Err(io::ErrorKind::UnexpectedEof.into()),
         Ok(n) => Ok(Some(n)),
         // A refusal is the answer to an earlier message, when the peer was not there yet or is gone already.
         Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The fault of an attempt that failed.
+fn failure(worker: &Worker, what: &'static str) -> impl FnOnce(io::Error) -> Fault {
+    let flow = worker.link.flow;
+    move |source| match source.kind() {
+        io::ErrorKind::UnexpectedEof => Fault::Closed { flow },
+        _ => Fault::Io { flow, what, source },
     }
 }
 
@@ -228,7 +240,7 @@ fn request_loop<const SPIN: bool, F: Framing>(
         }
         let paced = offer.is_some();
         let received = if paced { attempt::<true>(worker) } else { attempt::<SPIN>(worker) };
-        let received = received.map_err(worker.fault("receive a response"))?;
+        let received = received.map_err(failure(worker, "receive a response"))?;
         now = Instant::now();
         let Some(n) = received else {
             let patient = SPIN || paced || F::ALONE;
@@ -315,7 +327,11 @@ fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     let (mut transactions, mut errors) = (0u64, 0u64);
     let mut last = Instant::now();
     loop {
-        let Some(n) = attempt::<SPIN>(worker).map_err(worker.fault("receive a request"))? else {
+        let received = match attempt::<SPIN>(worker).map_err(failure(worker, "receive a request")) {
+            Err(Fault::Closed { .. }) => return Ok(()),
+            received => received?,
+        };
+        let Some(n) = received else {
             if worker.is_over() && (!SPIN || last.elapsed() > Duration::from_millis(100)) {
                 return Ok(());
             }

@@ -320,7 +320,9 @@ impl TestSpec {
     #[must_use]
     pub fn new(pattern: Pattern, transport: Transport) -> Self {
         let message_bytes = match transport {
-            Transport::Udp | Transport::UdpLite | Transport::UnixDatagram | Transport::Dccp | Transport::Link => 1472,
+            Transport::Udp | Transport::UdpLite | Transport::UnixDatagram | Transport::Link => 1472,
+            // Its header is longer than UDP's and may carry options.
+            Transport::Dccp => 1400,
             Transport::Icmp => 56,
             _ => 128 * 1024,
         };

@@ -31,6 +31,17 @@ impl Transport {
         }
     }
 
+    /// The kernel module that brings it, where a kernel may be without.
+    #[must_use]
+    pub fn module(self) -> Option<&'static str> {
+        match self {
+            Self::Sctp => Some("sctp"),
+            Self::Dccp => Some("dccp_ipv4 and dccp_ipv6 (gone from Linux 6.16 on)"),
+            Self::Vsock => Some("vsock and vsock_loopback, or the hypervisor's transport"),
+            _ => None,
+        }
+    }
+
     /// Whether it keeps message boundaries and may lose messages.
     #[must_use]
     pub fn is_datagram(self) -> bool {

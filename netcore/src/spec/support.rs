@@ -28,6 +28,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             Transport::Tcp
             | Transport::Mptcp
             | Transport::Sctp
+            | Transport::Dccp
             | Transport::Vsock
             | Transport::UnixStream
             | Transport::UnixSeqpacket

@@ -107,7 +107,7 @@ pub fn connect(
     from: Option<&Address>,
     to: &Address,
     socket_options: &SocketOptions,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<OwnedFd, EndError> {
     let socket = protocol.socket(to.family())?;
     options::apply(&socket, socket_options, protocol.transport, to.family() == libc::AF_INET6)?;
@@ -135,7 +135,10 @@ pub fn connect(
     match to.connect(&socket) {
         Ok(()) => {}
         Err(nix::Error::EINPROGRESS | nix::Error::EAGAIN) => {
-            if !wait(&socket, PollFlags::POLLOUT, deadline.left())? {
+            while !wait(&socket, PollFlags::POLLOUT, deadline.slice())? {
+                if !deadline.left().is_zero() {
+                    continue;
+                }
                 return Err(deadline.missed(0, 1, &format!("no answer from {to}: is a firewall between the hosts?")));
             }
             match sys::get_int(&socket, libc::SOL_SOCKET, libc::SO_ERROR).map_err(failed)? {
@@ -200,7 +203,7 @@ pub fn accept_flows(
     listener: &OwnedFd,
     token: &Token,
     flows: u32,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Vec<OwnedFd>, EndError> {
     set_blocking(listener, false)?;
     let mut found: Vec<Option<OwnedFd>> = (0..flows).map(|_| None).collect();
@@ -216,7 +219,7 @@ pub fn accept_flows(
             let mut fds: Vec<PollFd<'_>> =
                 newcomers.iter().map(|newcomer| PollFd::new(newcomer.socket.as_fd(), PollFlags::POLLIN)).collect();
             fds.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
-            match poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+            match poll(&mut fds, PollTimeout::try_from(deadline.slice()).unwrap_or(PollTimeout::MAX)) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(error) => return Err(system("cannot wait for data connections")(error)),
             }

@@ -127,7 +127,7 @@ pub fn knock(
     own: Option<&PathBuf>,
     token: &Token,
     flow: u32,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let failed = |error: nix::Error| EndError::System {
         what: format!("cannot reach the far end's datagram socket at {to}"),
@@ -172,11 +172,14 @@ pub fn admit(
     token: &Token,
     connected: bool,
     flow: u32,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     set_blocking(socket, false)?;
     let peer = loop {
-        if !wait(&**socket, PollFlags::POLLIN, deadline.left())? && deadline.left().is_zero() {
+        if !wait(&**socket, PollFlags::POLLIN, deadline.slice())? {
+            if !deadline.left().is_zero() {
+                continue;
+            }
             let hint = "the peer's datagrams did not arrive; is the data port open in the firewall?";
             return Err(deadline.missed(flow as usize, flow + 1, hint));
         }

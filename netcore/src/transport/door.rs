@@ -187,7 +187,7 @@ pub fn admit(
     token: &Token,
     spec: &TestSpec,
     flow: u32,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let proofs = connection::accept_flows(&listener, token, proofs(spec), deadline)?;
     let mut peers = Vec::new();
@@ -211,7 +211,7 @@ pub fn introduce(
     data_ip: Option<IpAddr>,
     token: &Token,
     flow: u32,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let mut from = spec.near.bind.clone();
     if from.is_empty() {

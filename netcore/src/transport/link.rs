@@ -160,7 +160,7 @@ pub fn knock(
     to: [u8; 6],
     token: &Token,
     flow: u32,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let header = header(to, own, token, mark(flow, Side::Near, true));
     let hello = frame(&header, &preamble(token, flow));
@@ -190,11 +190,14 @@ pub fn admit(
     own: [u8; 6],
     token: &Token,
     flow: u32,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     set_blocking(socket, false)?;
     let peer = loop {
-        if !wait(&**socket, PollFlags::POLLIN, deadline.left())? && deadline.left().is_zero() {
+        if !wait(&**socket, PollFlags::POLLIN, deadline.slice())? {
+            if !deadline.left().is_zero() {
+                continue;
+            }
             let hint = "the peer's frames did not arrive: are the two interfaces on one link?";
             return Err(deadline.missed(flow as usize, flow + 1, hint));
         }

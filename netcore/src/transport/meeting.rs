@@ -5,20 +5,19 @@ use std::{
     os::fd::OwnedFd,
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind},
-    check_family, connection, datagram, door, icmp, link, pipe,
+    check_family, connection, datagram, door, icmp, link, meets_by_datagrams, pipe,
     scratch::Scratch,
     vsock,
 };
 use crate::{
     end::{EndError, Endpoints, Token},
     report::Side,
-    spec::{Family, TestSpec, Transport},
+    spec::{Family, Pattern, TestSpec, Transport},
 };
 
 /// An end before its flows are there.
@@ -79,16 +78,15 @@ impl Meeting {
         spec: &TestSpec,
         token: &Token,
         peer: Option<(IpAddr, &Endpoints)>,
-        allowed: Duration,
+        deadline: &Deadline<'_>,
     ) -> Result<Met, EndError> {
-        let deadline = Deadline::after(allowed);
         match (self, peer) {
             (Self::Listener { sockets, endpoints, .. }, None) => {
-                accept(spec, token, sockets, endpoints, &deadline).map(met)
+                accept(spec, token, sockets, endpoints, deadline).map(met)
             }
             (Self::Comer { data_ip, scratch }, Some((ip, endpoints))) => {
                 let goal = Goal { ip, endpoints, data_ip: *data_ip, scratch: scratch.as_ref() };
-                let mut met = come(spec, token, goal, &deadline).map(met)?;
+                let mut met = come(spec, token, goal, deadline).map(met)?;
                 if spec.alone {
                     // The way there is known even where no connection is kept.
                     met.peer.get_or_insert(ip);
@@ -107,7 +105,7 @@ impl Meeting {
 
 /// Flows that share a listener share its place too.
 fn doors(spec: &TestSpec) -> u32 {
-    let each = spec.pattern.is_connecting() || spec.transport.is_datagram() || spec.transport == Transport::Pipe;
+    let each = spec.pattern.is_connecting() || meets_by_datagrams(spec.transport) || spec.transport == Transport::Pipe;
     if each { spec.flows() } else { 1 }
 }
 
@@ -184,7 +182,7 @@ fn accept(
     token: &Token,
     sockets: &[Arc<OwnedFd>],
     endpoints: &Endpoints,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Vec<Link>, EndError> {
     if spec.pattern.is_connecting() {
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| door::admit(socket.clone(), token, spec, flow, deadline);
@@ -204,13 +202,16 @@ fn accept(
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| link::admit(socket, own, token, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
     }
-    if spec.transport.is_datagram() {
+    if meets_by_datagrams(spec.transport) {
         let admit =
             |(socket, flow): (&Arc<OwnedFd>, u32)| datagram::admit(socket, token, spec.connected, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
     }
     let Some(listener) = sockets.first() else { return Ok(Vec::new()) };
     let sockets = connection::accept_flows(listener, token, spec.flows(), deadline)?;
+    for socket in &sockets {
+        bounded(spec, socket)?;
+    }
     Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
 }
 
@@ -224,7 +225,7 @@ struct Goal<'a> {
     scratch: Option<&'a Scratch>,
 }
 
-fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> Result<Vec<Link>, EndError> {
+fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline<'_>) -> Result<Vec<Link>, EndError> {
     let come = |flow| {
         if spec.alone {
             return unannounced(spec, goal, flow, deadline);
@@ -245,7 +246,7 @@ fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> 
         if let (Transport::Pipe, Address::Path(path)) = (spec.transport, &to) {
             return pipe::come(path, token, flow, spec.near.socket.send_buffer);
         }
-        if spec.transport.is_datagram() {
+        if meets_by_datagrams(spec.transport) {
             let own = goal.scratch.map(|scratch| scratch.join(format!("near{flow}")));
             let from = match (&to, &own) {
                 (Address::Ip(to), _) => near_bind(spec, goal.data_ip, to.ip(), flow).map(Address::Ip),
@@ -265,13 +266,33 @@ fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline) -> 
         };
         let socket = connection::connect(protocol, from.as_ref(), &to, &spec.near.socket, deadline)?;
         connection::prove(&socket, token, flow)?;
+        bounded(spec, &socket)?;
         Ok(Link::of_socket(flow, socket))
     };
     (0..spec.flows()).map(come).collect()
 }
 
+/// Connected datagrams: no call may wait for long, since no end of a stream frees it, and every message must fit a packet.
+fn bounded(spec: &TestSpec, socket: &OwnedFd) -> Result<(), EndError> {
+    if !spec.transport.is_datagram() {
+        return Ok(());
+    }
+    datagram::look_up(socket)?;
+    let sizes = &spec.sizes;
+    let largest = match spec.pattern {
+        Pattern::Stream => sizes.message_bytes,
+        _ => sizes.request_bytes.max(sizes.response_bytes),
+    };
+    match super::largest_packet(socket) {
+        Some(fits) if largest > fits => Err(EndError::Impossible(format!(
+            "a DCCP packet on this path carries at most {fits} bytes, not {largest}: choose smaller messages"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// A flow to a service that knows nothing of the test.
-fn unannounced(spec: &TestSpec, goal: Goal<'_>, flow: u32, deadline: &Deadline) -> Result<Link, EndError> {
+fn unannounced(spec: &TestSpec, goal: Goal<'_>, flow: u32, deadline: &Deadline<'_>) -> Result<Link, EndError> {
     check_family(spec, goal.ip)?;
     let to = Address::Ip((goal.ip, spec.far.port.unwrap_or_default()).into());
     let from = near_bind(spec, goal.data_ip, goal.ip, flow).map(Address::Ip);

@@ -124,34 +124,44 @@ pub struct Protocol {
     transport: Transport,
     kind: libc::c_int,
     number: libc::c_int,
-    /// The kernel module that brings it.
-    module: Option<&'static str>,
 }
 
 const IPPROTO_MPTCP: libc::c_int = 262;
+
+/// Level and name of the option for a DCCP service code, which both ends must have: 32 bits in network order.
+const SOL_DCCP: libc::c_int = 269;
+const DCCP_SOCKOPT_SERVICE: libc::c_int = 2;
+
+/// Ours.
+const SERVICE: &[u8; 4] = b"PLMB";
+
+/// Whether the flows of a transport come together without anybody listening, each on a pair of sockets of its own.
+#[must_use]
+pub fn meets_by_datagrams(transport: Transport) -> bool {
+    transport.is_datagram() && Protocol::of(transport).is_none()
+}
 
 impl Protocol {
     /// Of the transports that listen, connect and accept.
     #[must_use]
     pub fn of(transport: Transport) -> Option<Self> {
-        let (kind, number, module) = match transport {
-            Transport::Tcp => (libc::SOCK_STREAM, libc::IPPROTO_TCP, None),
-            Transport::Mptcp => (libc::SOCK_STREAM, IPPROTO_MPTCP, None),
-            Transport::Sctp => (libc::SOCK_STREAM, libc::IPPROTO_SCTP, Some("sctp")),
-            Transport::Dccp => (libc::SOCK_DCCP, libc::IPPROTO_DCCP, Some("dccp_ipv4 and dccp_ipv6")),
-            Transport::UnixStream => (libc::SOCK_STREAM, 0, None),
-            Transport::UnixSeqpacket => (libc::SOCK_SEQPACKET, 0, None),
-            Transport::Vsock => (libc::SOCK_STREAM, 0, Some("vsock and vsock_loopback, or the hypervisor's transport")),
+        let (kind, number) = match transport {
+            Transport::Tcp => (libc::SOCK_STREAM, libc::IPPROTO_TCP),
+            Transport::Mptcp => (libc::SOCK_STREAM, IPPROTO_MPTCP),
+            Transport::Sctp => (libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+            Transport::Dccp => (libc::SOCK_DCCP, libc::IPPROTO_DCCP),
+            Transport::UnixStream | Transport::Vsock => (libc::SOCK_STREAM, 0),
+            Transport::UnixSeqpacket => (libc::SOCK_SEQPACKET, 0),
             _ => return None,
         };
-        Some(Self { transport, kind, number, module })
+        Some(Self { transport, kind, number })
     }
 
     /// A socket of this protocol and family.
     pub fn socket(self, family: libc::c_int) -> Result<OwnedFd, EndError> {
-        sys::socket(family, self.kind, self.number).map_err(|source| {
+        let socket = sys::socket(family, self.kind, self.number).map_err(|source| {
             let name = self.transport.name();
-            let hint = match (self.module, self.transport, source.raw_os_error()) {
+            let hint = match (self.transport.module(), self.transport, source.raw_os_error()) {
                 (Some(module), _, Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT | libc::EAFNOSUPPORT)) => {
                     format!("this kernel has no {name}; load it with: modprobe {module}")
                 }
@@ -161,33 +171,57 @@ impl Protocol {
                 _ => format!("no socket for {name}"),
             };
             EndError::System { what: hint, source }
-        })
+        })?;
+        if self.transport == Transport::Dccp {
+            sys::set_bytes(&socket, SOL_DCCP, DCCP_SOCKOPT_SERVICE, SERVICE)
+                .map_err(|source| EndError::System { what: "cannot set the DCCP service code".to_owned(), source })?;
+        }
+        Ok(socket)
     }
 }
 
-/// A time limit that several waits share.
-#[derive(Clone, Copy, Debug)]
-pub struct Deadline {
+/// Bytes that a DCCP packet carries on the present path (DCCP_SOCKOPT_GET_CUR_MPS).
+#[must_use]
+pub fn largest_packet(socket: &OwnedFd) -> Option<u64> {
+    sys::get_int(socket, SOL_DCCP, 5).ok().and_then(|bytes| bytes.try_into().ok())
+}
+
+/// A time limit that several waits share, and that may be called off.
+#[derive(Clone, Copy)]
+pub struct Deadline<'a> {
     start: Instant,
     allowed: Duration,
+    cancelled: &'a dyn Fn() -> bool,
 }
 
-impl Deadline {
-    /// From now on.
+/// How often a wait looks whether it was called off.
+const LOOK_UP: Duration = Duration::from_millis(50);
+
+impl<'a> Deadline<'a> {
+    /// From now on, unless `cancelled`.
     #[must_use]
-    pub fn after(allowed: Duration) -> Self {
-        Self { start: Instant::now(), allowed }
+    pub fn after(allowed: Duration, cancelled: &'a dyn Fn() -> bool) -> Self {
+        Self { start: Instant::now(), allowed, cancelled }
     }
 
-    /// What is left of it.
+    /// What is left of it: nothing, once it is called off.
     #[must_use]
     pub fn left(&self) -> Duration {
-        self.allowed.saturating_sub(self.start.elapsed())
+        if (self.cancelled)() { Duration::ZERO } else { self.allowed.saturating_sub(self.start.elapsed()) }
+    }
+
+    /// How long to wait before the next look at what is left.
+    #[must_use]
+    pub fn slice(&self) -> Duration {
+        self.left().min(LOOK_UP)
     }
 
     /// The error for the time being up.
     #[must_use]
     pub fn missed(&self, connected: usize, flows: u32, hint: &str) -> EndError {
+        if (self.cancelled)() {
+            return EndError::Cancelled;
+        }
         let connected = u32::try_from(connected).unwrap_or(u32::MAX);
         EndError::Timeout { connected, flows, seconds: self.allowed.as_secs_f64(), hint: hint.to_owned() }
     }

@@ -82,7 +82,7 @@ pub fn admit(
     token: &Token,
     flow: u32,
     send_buffer: Option<u64>,
-    deadline: &Deadline,
+    deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let mut file = File::from(receive.try_clone().map_err(system("cannot copy a descriptor".to_owned()))?);
     let mut bytes = [0; PREAMBLE_BYTES];

@@ -7,12 +7,12 @@ use std::{
 
 use netcore::{
     client::{ClientError, DataAddresses, Session},
-    control::message::{FaultCode, Look, Reply, Request, Seen},
+    control::message::{Connect, FaultCode, Look, Reply, Request, Seen},
     daemon::{Config, Limits, Timeouts},
     end::End,
     measure::clock::monotonic_ns,
     report::{Ending, Side},
-    spec::Stop,
+    spec::{Pattern, Stop, TestSpec, Transport},
 };
 
 use crate::common::{Raw, Served, connect_far, eventually, nobody_stops, prepare, stream};
@@ -82,6 +82,26 @@ fn a_client_that_vanishes_at_any_step_leaves_nothing_behind() {
         drop(raw);
     }
     eventually("the last one is forgotten, too", || Session::connect(&served.target()).is_ok());
+}
+
+/// The wait for data connections is a minute here, and a vanished client is noticed long before that.
+#[test]
+fn a_client_that_leaves_while_its_flows_are_waited_for_is_noticed() {
+    let served = Served::new(one_session());
+    let patient = Request::Connect(Connect { peer: None, within_ns: 60_000_000_000 });
+    for transport in [Transport::Tcp, Transport::Udp, Transport::Pipe] {
+        let spec = TestSpec::new(Pattern::Stream, transport);
+        let mut raw = greeted_when_free(&served);
+        assert!(matches!(raw.ask(&prepare(spec.clone(), [7; 16])), Reply::Prepared(_)));
+        raw.0.send(&patient, 1 << 20, crate::common::soon()).unwrap();
+        drop(raw);
+        let mut raw = greeted_when_free(&served);
+        assert!(matches!(raw.ask(&prepare(spec, [7; 16])), Reply::Prepared(_)));
+        raw.0.send(&patient, 1 << 20, crate::common::soon()).unwrap();
+        let Reply::Error(fault) = raw.ask(&Request::Abort) else { panic!() };
+        assert!(fault.message.contains("given up"), "{fault}");
+        assert_eq!(raw.0.recv::<Reply>(crate::common::soon()).unwrap(), Reply::Idle);
+    }
 }
 
 fn greeted_when_free(served: &Served) -> Raw {

@@ -1,5 +1,6 @@
 //! Where far ends come from: the daemon inside this process, and those on other hosts.
 //!
+//! - [`capable`]: whether the kernels of the hosts have what the plan needs
 //! - [`require`]: preconditions against the hosts' facts
 //! - [`targets`]: from the plan's inventory to addresses
 //! - [`mod@bench`]: one iteration, on sessions that are kept open between iterations
@@ -7,6 +8,7 @@
 //! - [`watch`]: what is shown of a running measurement
 
 pub mod bench;
+pub mod capable;
 pub mod require;
 pub mod targets;
 pub mod view;
@@ -16,9 +18,10 @@ use std::{collections::BTreeMap, net::IpAddr, path::Path, time::Duration};
 
 use netcore::{
     client::{ClientError, Session, Target},
-    control::{key::Key, stop::StopFlag},
+    control::{capabilities, key::Key, stop::StopFlag},
     daemon::{Daemon, Embedded, EmbeddedOptions},
     measure::host::HostFacts,
+    spec::Transport,
 };
 
 use schemas::units::{Unit, human};
@@ -95,8 +98,9 @@ impl Hosts {
                 hosts.places.insert(end.clone(), place);
             }
         }
-        hosts.greet()?;
-        Ok(hosts)
+        let known = hosts.greet()?;
+        let lacking = capable::lacking(steps, &known);
+        if lacking.is_empty() { Ok(hosts) } else { Err(Error::Measurement(lacking.join("\n       "))) }
     }
 
     /// A daemon inside this process, on loopback, with a key that nobody else has.
@@ -120,7 +124,9 @@ impl Hosts {
         Ok(place)
     }
 
-    fn greet(&mut self) -> Result<(), Error> {
+    /// Asks every daemon what its host is; says which transports each end's kernel has.
+    fn greet(&mut self) -> Result<BTreeMap<Endpoint, Vec<Transport>>, Error> {
+        let mut known = BTreeMap::from([(Endpoint::Local, capabilities::transports())]);
         self.records.insert(
             "local".into(),
             HostRecord {
@@ -136,6 +142,7 @@ impl Hosts {
             let session =
                 self.session(&end, crate::schedule::from_plan::GRACE).map_err(|e| Error::Measurement(e.to_string()))?;
             let peer = session.peer();
+            known.insert(end.clone(), peer.transports.clone());
             self.records.insert(
                 end.name().to_owned(),
                 HostRecord {
@@ -147,7 +154,7 @@ impl Hosts {
             );
             self.give_back(&end, crate::schedule::from_plan::GRACE, session);
         }
-        Ok(())
+        Ok(known)
     }
 
     /// An open session with the daemon of that end: one that is idle, or a new one.
