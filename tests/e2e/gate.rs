@@ -68,7 +68,9 @@ fn a_gate_that_cannot_fail_is_found_out() {
     assert!(ran.code == Some(0) && ran.stdout.contains("fails as it is"), "{}", ran.stdout);
     // From nothing to one is the least that a count can get worse by.
     assert_eq!(test("retransmits == 0").code, Some(0));
-    // What is never measured is a gate that always fails, not one that never does.
+    // Nothing was made worse where nothing was measured.
+    let ran = test("latency.p99 < 1ms");
+    assert!(ran.code == Some(1) && ran.stdout.contains("there is no sample of latency.p99"), "{}", ran.stdout);
     assert_eq!(plumb(&["gate", "--assert", "throughput > 1bit/s", "--self-test", "ten", &table]).code, Some(2));
 }
 

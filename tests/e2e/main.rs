@@ -4,6 +4,7 @@ mod baseline;
 mod check_docs;
 mod check_errors;
 mod check_schema;
+mod ci;
 mod confirm;
 mod counters;
 mod faults;

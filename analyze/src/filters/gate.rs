@@ -37,6 +37,9 @@ pub struct Args {
     /// Judge the assertions of this plan
     #[arg(long, value_name = "PLAN")]
     pub plan: Option<PathBuf>,
+    /// With --plan: set a value of it as its run did, as `duration=1s`; may be repeated
+    #[arg(long = "set", value_name = "PATH=VALUE", requires = "plan")]
+    pub sets: Vec<String>,
     /// The plan's assertions: whoever can read plans fills them in.
     #[arg(skip)]
     pub statements: Vec<Statement>,
@@ -266,12 +269,7 @@ impl Data {
             let (cases, among) = self.subjects(statement);
             let column = statement.assertion.metric.column;
             rows.extend(cases.iter().map(|case| row(statement, case, among, self.values(case, column))));
-            let left_out = statement.case_ids.iter().any(|id| self.samples.skipped.contains(id));
-            if cases.is_empty() && !left_out {
-                // A statement about a case that left no row at all must not pass by silence.
-                let nobody = Case { name: statement.case_ids.join(" "), ..Case::default() };
-                rows.push(row(statement, &nobody, &[], &[]));
-            }
+            rows.extend(self.absent(statement, &cases));
         }
         if let Some(baseline) = baseline {
             let cases = self.promised(baseline);
@@ -279,6 +277,14 @@ impl Data {
             rows.extend(baseline.absent(&cases, &self.samples.skipped));
         }
         rows
+    }
+
+    /// The row of a statement about a case that left no row at all, and was not left out on purpose: it must not pass by
+    /// silence.
+    fn absent(&self, statement: &Statement, cases: &[&Case]) -> Option<VerdictRow> {
+        let left_out = statement.case_ids.iter().any(|id| self.samples.skipped.contains(id));
+        let nobody = Case { name: statement.case_ids.join(" "), ..Case::default() };
+        (cases.is_empty() && !left_out).then(|| row(statement, &nobody, &[], &[]))
     }
 
     /// The same over values made worse, each by itself.
@@ -305,8 +311,14 @@ impl Data {
                     row(statement, case, among, &worsened)
                 })
             }));
+            rows.extend(self.absent(statement, &cases).map(|row| self_test::row(worse, by, |_| row.clone())));
         }
-        rows.extend(baseline.into_iter().flat_map(|b| b.self_test(&self.promised(b), here, by)));
+        if let Some(baseline) = baseline {
+            let cases = self.promised(baseline);
+            rows.extend(baseline.self_test(&cases, here, by));
+            let absent = baseline.absent(&cases, &self.samples.skipped).into_iter();
+            rows.extend(absent.map(|row| self_test::row(Worse::Down, by, |_| row.clone())));
+        }
         rows
     }
 }

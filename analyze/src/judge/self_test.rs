@@ -67,6 +67,11 @@ pub fn least_noticed(worse: Worse, fails: impl Fn(f64) -> bool) -> Option<f64> {
 /// `judged(by)` is the verdict over the data made worse by that share.
 pub fn row(worse: Worse, by: f64, judged: impl Fn(f64) -> VerdictRow) -> VerdictRow {
     let mut row = judged(by);
+    if row.n == 0 {
+        // It fails, but not because anything got worse.
+        "unnoticed".clone_into(&mut row.verdict);
+        return row;
+    }
     // Also what only warns is asked whether it would.
     let fails = |row: &VerdictRow| matches!(row.verdict.as_str(), "fail" | "regression");
     let least = least_noticed(worse, |by| fails(&judged(by)));

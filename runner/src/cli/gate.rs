@@ -19,7 +19,8 @@ use crate::{
 /// Fills in the assertions of the plan that was named, case by case.
 pub fn prepare(args: &mut Args) -> Result<(), Error> {
     let Some(path) = args.plan.as_ref().map(|p| p.display().to_string()) else { return Ok(()) };
-    let plan = super::load(&path, &LoadOptions::default()).map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    let options = LoadOptions { sets: args.sets.clone(), ..LoadOptions::default() };
+    let plan = super::load(&path, &options).map_err(|e| Error::Plan(e.render(Format::Human)))?;
     args.terms = baseline::terms(&plan);
     if args.inconclusive.is_none() && plan.gate.on_inconclusive == Some(OnUncertain::Fail) {
         args.inconclusive = Some(OnInconclusive::Fail);

@@ -1,0 +1,103 @@
+//! docs/ci.md is a promise: its plan is a plan, its workflows are YAML, and their commands run as they stand.
+//!
+//! A measurement is cut short by options that this test adds. Whether two short runs on a busy machine differ is not the
+//! page's to promise, so a verdict may come out either way: what may not happen is a command that is wrong.
+
+use std::{fs, path::Path, process::Command};
+
+const PAGE: &str = include_str!("../../docs/ci.md");
+
+/// The blocks of this language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let opening = format!("```{language}\n");
+    PAGE.split(&opening).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// Every text under `run`, `script` and `after_script`, in the order of the block.
+fn commands(block: &str) -> Vec<String> {
+    fn gather(value: &serde_yaml::Value, found: &mut Vec<String>) {
+        if let Some(map) = value.as_mapping() {
+            for (key, value) in map {
+                match (key.as_str(), value) {
+                    (Some("run"), serde_yaml::Value::String(text)) => found.push(text.clone()),
+                    (Some("script" | "after_script"), serde_yaml::Value::Sequence(lines)) => {
+                        found.extend(lines.iter().filter_map(|l| l.as_str().map(str::to_owned)));
+                    }
+                    (_, value) => gather(value, found),
+                }
+            }
+        }
+        for value in value.as_sequence().into_iter().flatten() {
+            gather(value, found);
+        }
+    }
+    let mut found = Vec::new();
+    gather(&serde_yaml::from_str(block).expect("the block is YAML"), &mut found);
+    found
+}
+
+/// Runs a line of the page in a folder, as CI does, and gives its exit code and what it wrote.
+fn run(line: &str, place: &Path) -> (Option<i32>, String) {
+    let binary = Path::new(env!("CARGO_BIN_EXE_plumb"));
+    let programs = binary.parent().expect("it lies in a directory").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let line = if line.starts_with("plumb run") || line.starts_with("plumb gate") {
+        format!("{line} --set duration=20ms --set warmup=0s --set iterations=8")
+    } else {
+        line.to_owned()
+    };
+    let output = Command::new("sh")
+        .args(["-c", &line])
+        .current_dir(place)
+        .env("PATH", format!("{programs}:{path}"))
+        .env("GITHUB_ACTIONS", "true")
+        .env("GITHUB_STEP_SUMMARY", place.join("summary.md"))
+        .output()
+        .expect("sh starts");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), text)
+}
+
+#[test]
+fn every_command_of_the_page_works() {
+    let place = tempfile::tempdir().expect("a directory");
+    let [plan, github, gitlab] = blocks("yaml").try_into().expect("a plan and two workflows");
+    fs::write(place.path().join("ci.yaml"), plan).expect("written");
+    let once: Vec<&str> = blocks("sh").iter().flat_map(|b| b.lines()).filter(|l| !l.is_empty()).collect();
+    assert_eq!(once.len(), 2, "{once:?}");
+    for line in once {
+        let (code, text) = run(line, place.path());
+        assert_eq!(code, Some(0), "`{line}`:\n{text}");
+    }
+    for (name, block, least) in [("GitHub", github, 4), ("GitLab", gitlab, 3)] {
+        let lines: Vec<String> = commands(block).into_iter().filter(|l| !l.starts_with("cargo install")).collect();
+        assert!(lines.len() >= least && lines.iter().all(|l| l.starts_with("plumb ")), "{name}: {lines:?}");
+        for line in lines {
+            let (code, text) = run(&line, place.path());
+            assert!(matches!(code, Some(0 | 1)), "{name}: `{line}` ended with {code:?}:\n{text}");
+            assert!(!text.contains("error:"), "{name}: `{line}`:\n{text}");
+            if line.contains("--self-test") {
+                assert!(text.contains("noticed from "), "{text}");
+            }
+        }
+    }
+    for file in ["results.csv", "results.run.json", "results.verdicts.csv", "junit.xml", "report.html"] {
+        assert!(place.path().join(file).exists(), "{file} is among the artefacts");
+    }
+    let summary = fs::read_to_string(place.path().join("summary.md")).expect("the step's summary");
+    assert!(summary.contains("## ci") && summary.contains("same machine: yes"), "{summary}");
+    let verdicts = fs::read_to_string(place.path().join("results.verdicts.csv")).expect("verdicts");
+    assert!(verdicts.contains("not 10 % below baselines/ci.csv"), "{verdicts}");
+}
+
+#[test]
+fn every_page_that_it_names_exists() {
+    for link in PAGE.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        let (page, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+        let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{link}: {e}"));
+        let slug = |heading: &str| heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        let has = anchor.is_empty() || text.lines().any(|l| l.starts_with('#') && slug(l) == anchor);
+        assert!(has, "{page} has no heading for #{anchor}");
+    }
+}
