@@ -62,6 +62,103 @@ fn examples_work_as_pasted() {
     }
 }
 
+/// The lines below `Examples:` of a filter's long help.
+fn examples(filter: &str) -> Vec<String> {
+    let help = plumb(&[filter, "--help"]).stdout;
+    let (_, block) = help.split_once("Examples:\n").expect("examples");
+    let lines = block.lines().take_while(|line| line.starts_with("  "));
+    // A line that the terminal's width folds is torn: its end stands at the margin of the next.
+    lines
+        .inspect(|line| assert!(line.len() < 100, "{filter}: folded: {line}"))
+        .map(|line| line.trim().to_owned())
+        .collect()
+}
+
+/// What other programs print, or need, stands in files of the names that the lines have; those that are not installed are
+/// left out of the line.
+#[test]
+fn every_line_of_the_longer_helps_works_as_pasted() {
+    let folder = Folder::new();
+    let fixture = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../analyze/tests/fixtures").join(name);
+    let put = |from: &str, to: &str| {
+        std::fs::create_dir_all(folder.path(to).parent().expect("a folder")).expect("made");
+        std::fs::copy(fixture(from), folder.path(to)).expect("copied");
+    };
+    put("counters/netstat-s.before.txt", "before");
+    put("counters/netstat-s.after.txt", "after");
+    put("import/netpipe.out", "np.out");
+    put("import/iperf3-tcp.json", "monday/one.json");
+    put("import/iperf3-tcp-reverse-p2.json", "monday/two.json");
+    let mut rows = String::from("case,test,record,phase,time,elapsed_s,message_bytes,throughput_bits_per_s\n");
+    for (i, record) in (1..=9).flat_map(|i| [(i, "interval"), (i, "iteration")]) {
+        writeln!(rows, "bulk,bulk,{record},measure,2026-01-01T00:00:0{i}Z,1,{},{i}000000000", 1 << i).expect("written");
+    }
+    for name in ["results.csv", "old.csv", "new.csv", "quick.csv", "lab.csv"] {
+        std::fs::write(folder.path(name), &rows).expect("written");
+    }
+    let iperf3 = format!("cat {}", fixture("import/iperf3-tcp.json").display());
+    let ping = format!("cat {}", fixture("import/ping-iputils.txt").display());
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/quick.yaml");
+    let run =
+        format!("plumb run --progress never --set duration=50ms --set warmup=0s --set iterations=1 {}", plan.display());
+    let mut pasted = 0;
+    for filter in ["beforeafter", "import", "export"] {
+        for line in examples(filter) {
+            let line = line
+                .replace("iperf3 -c HOST -J", &iperf3)
+                .replace("ping -c 20 -i 0.2 127.0.0.1", &ping)
+                .replace("netstat -s > before; sleep 1; netstat -s > after", "cat before after")
+                .replace("-- plumb run plans/quick.yaml", &format!("-- {run}"))
+                .replace("plumb run plans/quick.yaml |", "cat quick.csv |")
+                .replace("&& benchstat old.txt new.txt", "&& cat old.txt new.txt")
+                .replace(" && gnuplot sweep.plot", " && cat sweep.plot")
+                .replace("| rrdtool -", "| cat");
+            let ran = shell(&folder.path(""), &line);
+            // head goes away when it has its line: that is success too.
+            assert_eq!(ran.code, Some(0), "{line}\n{}{}", ran.stdout, ran.stderr);
+            let into_a_file =
+                [" -o np.png", " -o junit.xml", "> monday.csv", "> old.txt"].iter().any(|end| line.ends_with(end));
+            assert!(into_a_file || !ran.stdout.is_empty() || !ran.stderr.is_empty(), "{line} says nothing");
+            pasted += 1;
+        }
+    }
+    assert!(pasted >= 12, "{pasted}");
+    for made in ["np.png", "monday.csv", "old.txt", "new.txt", "sweep.plot", "junit.xml"] {
+        assert!(std::fs::metadata(folder.path(made)).is_ok_and(|m| m.len() > 0), "{made}");
+    }
+}
+
+#[test]
+fn any_number_of_threads_writes_the_same_bytes() {
+    let folder = Folder::new();
+    let mut rows = String::from("case,record,phase,time,start_s,elapsed_s,stream,throughput_bits_per_s\n");
+    let mut x: u64 = 1;
+    // More than a block of four megabytes, so that there is something to share out.
+    for i in 0..60_000u32 {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (stream, at, rate) = (i % 3, f64::from(i / 3), x >> 34);
+        writeln!(rows, "bulk,interval,measure,,{at},1,{stream},{rate}.5").expect("a string takes it");
+        writeln!(rows, "a long name of a case that fills the table {stream},iteration,measure,,,9,,{rate}.25")
+            .expect("written");
+    }
+    assert!(rows.len() > 5 << 20, "{}", rows.len());
+    std::fs::write(folder.path("r.csv"), rows).expect("written");
+    for line in [
+        "aggregate -g case -m throughput -a count,mean,stddev,median,p99,ci",
+        "window -g case",
+        "window --cells -g case",
+    ] {
+        let on = |threads: u32| shell(&folder.path(""), &format!("RAYON_NUM_THREADS={threads} plumb {line} r.csv"));
+        let one = on(1);
+        assert_eq!(one.code, Some(0), "{line}: {}", one.stderr);
+        assert!(one.stdout.lines().count() >= 2, "{line}: {}", one.stdout);
+        for threads in 2..=4 {
+            let more = on(threads);
+            assert!(one.stdout == more.stdout && one.stderr == more.stderr, "{line} on {threads} threads");
+        }
+    }
+}
+
 #[test]
 fn the_first_pipe_is_readable() {
     let folder = Folder::new();

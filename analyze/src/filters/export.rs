@@ -17,10 +17,11 @@ use crate::table::{InputArgs, OutputArgs, Selection, Table};
 #[command(after_long_help = "\
 Examples:
   plumb run plans/quick.yaml | plumb export --to jsonl | head -n 1
-  plumb export --to benchfmt old.csv > old.txt; plumb export --to benchfmt new.csv > new.txt; benchstat old.txt new.txt
+  plumb export --to benchfmt old.csv > old.txt
+  plumb export --to benchfmt new.csv > new.txt && benchstat old.txt new.txt
   plumb export --to gnuplot -o sweep.plot results.csv && gnuplot sweep.plot
   plumb export --to rrd -m throughput results.csv | rrdtool -
-  plumb gate --assert 'throughput >= 1Gbit/s' -f csv results.csv | plumb export --to junit -o junit.xml
+  plumb gate --assert 'throughput >= 1Gbit/s' -f csv lab.csv | plumb export --to junit -o junit.xml
 
 Exit codes: 0; 2 the command line is wrong; 3 the table could not be read (which file, which line, why).")]
 pub struct Args {

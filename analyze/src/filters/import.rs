@@ -25,7 +25,7 @@ use crate::table::OutputArgs;
 #[command(after_long_help = "\
 Examples:
   iperf3 -c HOST -J | plumb import | plumb table
-  plumb import np.out --set to=node7 | plumb plot sweep -x message_bytes -y throughput_bits_per_s -o np.png
+  plumb import np.out --set to=node7 | plumb plot sweep -x message_bytes -y throughput -o np.png
   plumb import monday/*.json --set tag=monday > monday.csv
   ping -c 20 -i 0.2 127.0.0.1 | plumb import | plumb table
 

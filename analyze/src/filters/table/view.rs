@@ -140,6 +140,7 @@ impl View {
                 let text = |cell: &str| match (unit, parse_number(cell)) {
                     (Some(_), Ok(Some(value))) if name.ends_with("_margin_ratio") => units::margin(value),
                     (Some(unit), Ok(Some(value))) => units::human(unit, value),
+                    (None, Ok(Some(value))) if !raw && numeric && is_long(cell, value) => format!("{value:.4}"),
                     _ => cell.replace(['\n', '\r', '\t'], " "),
                 };
                 Column { title, right: numeric, cells: cells().map(text).collect() }
@@ -204,6 +205,14 @@ struct Meaning {
     /// The statistic behind the metric's column, `mean` in `throughput_bits_per_s_mean`.
     statistic: Option<String>,
     unit: Option<Unit>,
+}
+
+/// Whether a number without a unit has more digits than a person reads, as the `r2` of a fit has: four after the point will
+/// do, unless little would be left of it.
+fn is_long(cell: &str, value: f64) -> bool {
+    value.abs() >= 0.01
+        && !cell.contains(['e', 'E'])
+        && cell.split_once('.').is_some_and(|(_, digits)| digits.len() > 4)
 }
 
 impl Meaning {
