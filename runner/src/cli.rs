@@ -14,8 +14,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     error::{Error, Exit},
-    plan::{self, Diagnostics, LoadOptions, Plan},
-    schedule::support,
+    plan::LoadOptions,
 };
 
 const EXIT_CODES: &str = "\
@@ -137,13 +136,6 @@ impl Selection {
     fn options(&self) -> LoadOptions {
         LoadOptions { sets: self.sets.clone(), only: self.only.clone(), hosts: self.hosts.clone() }
     }
-}
-
-/// Reads a plan that can be run as it is written.
-fn load(path: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
-    let plan = plan::load(path, options)?;
-    let refused = support::check(&plan);
-    if refused.has_errors() { Err(refused) } else { Ok(plan) }
 }
 
 /// Writes a text to standard output.

@@ -204,6 +204,7 @@ columns! {
         start_s: Number = "Start of what the row counts, seconds after the measure phase's start; warm-up is negative.";
         elapsed_s: Number = "Actual length of what the row counts, seconds.";
         start_skew_us: Number = "Largest difference between the instants at which the ends, or members, were measured under their whole load (the last of their threads had begun), microseconds.";
+        settled: Boolean = "Whether the load was flat when a warm-up ended that ends by itself (`warmup: auto`); empty where it was to last a given time. How long it lasted is the `elapsed_s` of its row.";
     }
     "what ran" {
         workload: Text = "Workload name.";

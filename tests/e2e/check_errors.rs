@@ -128,6 +128,12 @@ const TESTS: &[(&str, &str, &[&str])] = &[
         &["`iterations` belongs to the whole group"],
     ),
     ("concurrent:\n  members:\n    up: {}", "7:9", &["no `workload`"]),
+    (
+        "concurrent:\n  members:\n    up: {workload: tcp_stream, warmup: auto}",
+        "7:44",
+        &["a warm-up of a group cannot end by itself"],
+    ),
+    ("workload: tcp_rr\nwarmup: {max: 10ms}", "6:", &["nothing settles in less than 100 ms"]),
     // Searches.
     ("workload: udp_stream\nfind: {metric: loss_ratio, at_most: 0, by: rate}", "6:5", &["a place to start"]),
     ("workload: udp_stream\nfind: {metric: loss_ratio, by: rate, from: 1Mbit/s}", "6:5", &["needs a bound"]),

@@ -278,3 +278,41 @@ fn both_ends_may_be_elsewhere_and_start_together() {
     assert_eq!(ends, [("a", "b"), ("b", "a"), ("", "")]);
     assert!(of(&rows, "iteration").iter().all(|r| r["status"] == "ok"));
 }
+
+#[test]
+fn a_warm_up_ends_by_itself_or_at_its_bound_and_says_which() {
+    let folder = Folder::new();
+    let serve = Serve::start(&[]);
+    let plan = folder.plan(
+        &format!("hosts: {{far: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address),
+        "  here: {workload: tcp_rr, warmup: {max: 2s}, duration: 50ms, iterations: 2}\n  \
+         there: {workload: tcp_stream, to: far, warmup: {max: 2s}, duration: 50ms}\n  \
+         never: {workload: tcp_rr, rate: 5/s, warmup: {max: 200ms}, duration: 50ms}\n  \
+         given: {workload: tcp_rr, warmup: 20ms, duration: 50ms}",
+    );
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let table = rows(&folder.path("r.csv"));
+    let bound = |case: &str| if case == "never" { 0.2 } else { 2.0 };
+    for measured in of(&table, "iteration") {
+        let case = measured["case"].as_str();
+        let said =
+            ran.stderr.contains(&format!("case {case}, iteration {}: the load was not flat", measured["iteration"]));
+        let warmup = |r: &&crate::program::Row| {
+            r["case"] == case && r["iteration"] == measured["iteration"] && r["phase"] == "warmup"
+        };
+        let warmup = number(table.iter().find(warmup).unwrap(), "elapsed_s");
+        assert!(number(measured, "elapsed_s") > 0.0, "{case}");
+        match measured["settled"].as_str() {
+            // A busy machine may keep any load from being flat; what is said of it must be true.
+            "true" => assert!(warmup < bound(case) * 1.5 && !said, "{case}: {warmup} s\n{}", ran.stderr),
+            "false" => assert!(warmup > bound(case) * 0.9 && said, "{case}: {warmup} s\n{}", ran.stderr),
+            _ => assert!(case == "given" && !said),
+        }
+        // A transaction each fifth of a second: most intervals are empty.
+        assert!(case != "never" || measured["settled"] == "false", "{measured:?}");
+    }
+    let facts = std::fs::read_to_string(folder.path("r.run.json")).unwrap();
+    assert!(facts.contains("case never, iteration 1: the load was not flat"), "{facts}");
+    assert!(table.iter().all(|r| r["record"] != "interval"), "nobody asked for intervals");
+}

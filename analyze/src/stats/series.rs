@@ -117,7 +117,7 @@ pub enum WarmUp {
 }
 
 /// Values per batch of MSER-5.
-const BATCH: usize = 5;
+pub const BATCH: usize = 5;
 /// Fewer batches have no variance worth comparing.
 const BATCHES: usize = 10;
 /// The guard: a cut is kept if the cut-off part's mean is further than this many standard errors from the rest's.
@@ -154,6 +154,25 @@ pub fn warm_up(values: &[f64]) -> WarmUp {
         return WarmUp::None;
     }
     if best.1 >= last { WarmUp::NotOver } else { WarmUp::Until(cut) }
+}
+
+/// The fewest values that [`settled`] says anything about.
+pub const SETTLED_FROM: usize = BATCH * BATCHES;
+/// A drift of the flat part that is no larger than this, over its mean, does not keep a warm-up going.
+pub const SETTLED_DRIFT: f64 = 0.05;
+
+/// Whether a load that is still on has settled, judged by equally long intervals since its start: [`warm_up`] finds the
+/// end of the transient in the first half of them, and what follows it has no drift ([`drifting`]) of more than
+/// [`SETTLED_DRIFT`]. Where nothing happens in half of the intervals or more, they are too short to say so.
+#[must_use]
+pub fn settled(values: &[f64]) -> bool {
+    let flat = match warm_up(values) {
+        WarmUp::None => values,
+        WarmUp::Until(cut) => &values[cut..],
+        WarmUp::TooShort | WarmUp::NotOver => return false,
+    };
+    flat.iter().filter(|value| **value > 0.0).count() * 2 > flat.len()
+        && drifting(flat).is_none_or(|drift| drift.ratio.abs() <= SETTLED_DRIFT)
 }
 
 fn differs(head: &[f64], tail: &[f64]) -> bool {
@@ -208,6 +227,28 @@ mod tests {
     fn stationary_noise_is_rarely_cut() {
         let cut = (0..100).filter(|seed| !matches!(warm_up(&noise(*seed, None)), WarmUp::None)).count();
         assert!(cut <= 10, "{cut} of 100");
+    }
+
+    #[test]
+    fn a_load_has_settled_once_its_ramp_is_the_smaller_part() {
+        // Judged again after each batch, as a warm-up is: when is it over?
+        let over = |values: &[f64]| (1..=values.len() / 5).map(|n| n * 5).find(|n| settled(&values[..*n]));
+        let (mut early, mut found) = (0, 0);
+        for seed in 0..100 {
+            found += usize::from(over(&noise(seed, None)).is_some_and(|n| n <= 70));
+            // After 50 values, a ramp with a time constant of 25 has an eighth of its height before it.
+            early += usize::from(over(&noise(seed, Some(25.0))).is_some_and(|n| n < 75));
+        }
+        assert!(found >= 95, "{found} of 100 steady loads");
+        assert!(early <= 10, "{early} of 100 ramps");
+        assert!(!settled(&noise(1, None)[..49]));
+        let rising: Vec<f64> = (0..100).map(f64::from).collect();
+        assert_eq!(over(&rising), None);
+        let mut rare = [0.0; 100];
+        assert_eq!(over(&rare), None, "nothing moves");
+        (rare[0], rare[49]) = (1000.0, 1000.0);
+        assert_eq!(over(&rare), None, "two events are no state");
+        assert_eq!(over(&[7.0; 100]), Some(50));
     }
 
     #[test]

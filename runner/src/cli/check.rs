@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
             }
             continue;
         }
-        match super::load(path, &options) {
+        match plan::load(path, &options) {
             Ok(plan) => {
                 anstream::eprint!("{}", plan.warnings.render(format));
                 super::print(&describe(&plan, args.list))?;

@@ -9,7 +9,7 @@ use crate::{
     baseline,
     error::Error,
     plan::{
-        Format, LoadOptions,
+        self, Format, LoadOptions,
         case::Iterations,
         model::{self, Level, OnUncertain},
     },
@@ -20,7 +20,7 @@ use crate::{
 pub fn prepare(args: &mut Args) -> Result<(), Error> {
     let Some(path) = args.plan.as_ref().map(|p| p.display().to_string()) else { return Ok(()) };
     let options = LoadOptions { sets: args.sets.clone(), ..LoadOptions::default() };
-    let plan = super::load(&path, &options).map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    let plan = plan::load(&path, &options).map_err(|e| Error::Plan(e.render(Format::Human)))?;
     args.terms = baseline::terms(&plan);
     if args.inconclusive.is_none() && plan.gate.on_inconclusive == Some(OnUncertain::Fail) {
         args.inconclusive = Some(OnInconclusive::Fail);

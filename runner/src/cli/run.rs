@@ -11,7 +11,7 @@ use super::Selection;
 use crate::{
     campaign::{self, Options},
     error::{Error, Exit},
-    plan::Format,
+    plan::{self, Format},
     programs::refusal::{self, Allowed},
     signals::Interrupts,
     sinks::progress::{Mode, Progress},
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let mut plans = Vec::new();
     let mut wrong = String::new();
     for path in &args.plans {
-        match super::load(path, &options) {
+        match plan::load(path, &options) {
             Ok(plan) => {
                 wrong.push_str(&refusal::check(&plan, allowed).render(Format::Human));
                 plans.push(plan);

@@ -48,7 +48,7 @@ impl Bench for Hosts {
         let measured = match seats.as_mut_slice() {
             [seat] => {
                 let mut watch = Watch::new(progress, &seat.spec, &step.name, self.interim);
-                alone(seat, &mut watch, &self.stop)
+                alone(seat, &mut watch, &self.stop).map(|measured| Measured { settled: watch.settled(), ..measured })
             }
             seats => together(seats, &self.stop),
         }
@@ -113,7 +113,7 @@ impl Seat {
 fn alone(seat: &mut Seat, watch: &mut dyn Observer, stop: &StopFlag) -> Result<Measured, ClientError> {
     let outcome = seat.prepare()?.start(None)?.wait(watch, stop)?;
     let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-    Ok(Measured { members: vec![reports(outcome)], start_skew, printed: None })
+    Ok(Measured { members: vec![reports(outcome)], start_skew, settled: None, printed: None })
 }
 
 /// Prepares every member, then starts them all at one instant. Nothing is said to any host between that instant's
@@ -140,7 +140,7 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
         .flatten()
         .collect();
     let start_skew = starts.iter().max().zip(starts.iter().min()).map(|(a, b)| Duration::from_nanos(a - b));
-    Ok(Measured { members: outcomes.into_iter().map(reports).collect(), start_skew, printed: None })
+    Ok(Measured { members: outcomes.into_iter().map(reports).collect(), start_skew, settled: None, printed: None })
 }
 
 fn reports(outcome: Outcome) -> Reports {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use analyze::stats::series;
 use netcore::{
     client::Observer,
     report::{FlowWindow, Phase, Role, Side, Window},
@@ -20,12 +21,20 @@ pub struct Watch<'a> {
     spec: TestSpec,
     name: String,
     interim: bool,
+    /// What the headline's end did per second, interval by interval, in a warm-up that ends by itself.
+    warming: Vec<f64>,
+    settled: bool,
 }
 
 impl<'a> Watch<'a> {
     /// Shows the intervals of this test.
     pub fn new(progress: &'a mut Progress, spec: &TestSpec, name: &str, interim: bool) -> Self {
-        Self { progress, spec: spec.clone(), name: name.to_owned(), interim }
+        Self { progress, spec: spec.clone(), name: name.to_owned(), interim, warming: Vec::new(), settled: false }
+    }
+
+    /// Whether the warm-up has settled, where it was to end by itself.
+    pub fn settled(&self) -> Option<bool> {
+        (self.spec.phases.settle_ns > 0).then_some(self.settled)
     }
 }
 
@@ -47,12 +56,23 @@ impl Observer for Watch<'_> {
             let elapsed = Duration::from_nanos(u64::try_from(end_ns.saturating_sub(before)).unwrap_or(0));
             self.progress.live(&Live { phase: window.phase.name(), elapsed, planned, rate });
         }
-        if self.interim
-            && side == headline_side(&self.spec)
-            && let Some((value, unit)) = rate
-        {
+        if side != headline_side(&self.spec) {
+            return;
+        }
+        let Some((value, unit)) = rate else { return };
+        if window.phase == Phase::Warmup && self.spec.phases.settle_ns > 0 {
+            self.warming.push(value);
+            // One look per batch of the criterion: more of them see no more, and are wrong more often.
+            if self.warming.len() % series::BATCH == 0 {
+                self.settled |= series::settled(&self.warming);
+            }
+        } else if self.interim {
             self.progress.interim(&interim_line(&self.name, window, value, unit));
         }
+    }
+
+    fn has_settled(&mut self) -> bool {
+        self.settled
     }
 }
 

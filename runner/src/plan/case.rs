@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use analyze::stats::series;
 use netcore::spec::TestSpec;
 use schemas::metrics::Metric;
 use sha2::{Digest, Sha256};
@@ -119,8 +120,6 @@ pub struct Member {
     pub to: Endpoint,
     /// What it does.
     pub job: Job,
-    /// Where a warm-up ends by itself: its bound. The spec's warm-up is that bound too.
-    pub warmup_auto: Option<Duration>,
     /// Why the engines cannot run it. It only matters where `--only` leaves the case in.
     pub refused: Option<Diagnostic>,
 }
@@ -307,7 +306,7 @@ impl Case {
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         use netcore::spec::Stop;
-        let (mut once, mut open) = (Duration::ZERO, false);
+        let (mut once, mut settled, mut open) = (Duration::ZERO, Duration::ZERO, false);
         for member in &self.members {
             let length = match &member.job {
                 Job::Traffic(spec) => {
@@ -319,24 +318,32 @@ impl Case {
                             Duration::from_secs(1)
                         }
                     };
-                    Duration::from_nanos(p.warmup_ns) + measured + Duration::from_nanos(p.cooldown_ns)
+                    let counted = measured + Duration::from_nanos(p.cooldown_ns);
+                    let longest = Duration::from_nanos(p.warmup_ns);
+                    // A warm-up that ends by itself lasts as long as it takes to see that it may.
+                    let shortest = match p.settle_ns {
+                        0 => longest,
+                        settle_ns => longest.min(Duration::from_nanos(settle_ns * series::SETTLED_FROM as u64)),
+                    };
+                    (shortest + counted, longest + counted)
                 }
                 Job::Command(_) => {
                     open = true;
-                    Duration::from_secs(1)
+                    (Duration::from_secs(1), Duration::from_secs(1))
                 }
             };
-            once = once.max(length);
+            settled = settled.max(length.0);
+            once = once.max(length.1);
         }
         if self.skip.is_some() {
             return Estimate::default();
         }
-        once += self.pause + OVERHEAD;
+        let around = self.pause + OVERHEAD;
         let (min, max) = match &self.find {
             Some(find) => (1, find.max_probes),
             None => self.iterations.bounds(),
         };
-        Estimate { least: once.saturating_mul(min), most: once.saturating_mul(max), open }
+        Estimate { least: (settled + around).saturating_mul(min), most: (once + around).saturating_mul(max), open }
     }
 }
 

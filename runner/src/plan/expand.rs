@@ -249,6 +249,14 @@ impl Expander<'_> {
             let span = fault_span(tree, &fault.key).unwrap_or(at);
             Diagnostic::error(span, fault.message).help(fault.help)
         };
+        if !name.is_empty() && matches!(typed.warmup, Some(Warmup::Auto(_))) {
+            faults.push(spec::Fault {
+                key: "warmup".to_owned(),
+                message: "a warm-up of a group cannot end by itself: its members measure from one instant on"
+                    .to_owned(),
+                help: "give it a length, the same for all".to_owned(),
+            });
+        }
         faults.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
         Some(Member {
             name: name.to_owned(),
@@ -256,10 +264,6 @@ impl Expander<'_> {
             from,
             to,
             job,
-            warmup_auto: match &typed.warmup {
-                Some(Warmup::Auto(auto)) => Some(spec::auto_warmup_max(auto).0),
-                _ => None,
-            },
             refused: refused.map(diagnose),
         })
     }

@@ -7,6 +7,7 @@
 //! - [`decode`]: from the tree to typed values, finding every mistake
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
+//! - `places`: where the keys of a checked plan are written
 //! - [`expand`], [`spec`], [`measures`], [`check`]: what it means
 //! - [`mod@explain`]: where a value comes from; [`schema`]: the published form of the language
 
@@ -25,6 +26,7 @@ pub mod matrix;
 pub mod measures;
 pub mod merge;
 pub mod model;
+pub(crate) mod places;
 mod policy;
 pub mod quantity;
 pub mod resolve;

@@ -27,6 +27,12 @@ pub(super) fn fault(key: &str, message: impl Into<String>, help: impl Into<Strin
 
 /// Most bytes of one message, request or response: a buffer of it is allocated per flow.
 const MESSAGE_MAX: u64 = 1 << 30;
+/// The longest that a warm-up may last that ends by itself, unless the plan says, nanoseconds.
+const WARMUP_AUTO_NS: u64 = 10_000_000_000;
+/// The shortest such bound, nanoseconds: less than a hundred readings of a millisecond says nothing.
+const WARMUP_AUTO_LEAST_NS: u64 = 100_000_000;
+/// Readings of a warm-up that goes to its bound: a tenth of them are the fewest that can be judged.
+const WARMUP_READINGS: u64 = 500;
 /// How much of the schedule may be made up for after a stall.
 const CATCH_UP_S: f64 = 0.01;
 
@@ -194,11 +200,16 @@ fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSp
 }
 
 fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<Fault>) {
-    out.phases.warmup_ns = match &body.warmup {
-        Some(Warmup::For(time)) => time.nanoseconds(),
-        // The schedule decides when it ends; the spec carries its bound.
-        Some(Warmup::Auto(auto)) => auto_warmup_max(auto).nanoseconds(),
-        None => 0,
+    (out.phases.warmup_ns, out.phases.settle_ns) = match &body.warmup {
+        Some(Warmup::For(time)) => (time.nanoseconds(), 0),
+        Some(Warmup::Auto(auto)) => {
+            let longest_ns = auto.max.map_or(WARMUP_AUTO_NS, Time::nanoseconds);
+            if longest_ns < WARMUP_AUTO_LEAST_NS {
+                faults.push(fault("warmup.max", "nothing settles in less than 100 ms", "max: 10s is the default"));
+            }
+            (longest_ns, (longest_ns / WARMUP_READINGS).max(1_000_000))
+        }
+        None => (0, 0),
     };
     out.phases.cooldown_ns = body.cooldown.map_or(0, Time::nanoseconds);
     out.phases.interval_ns = body.interval.map_or(0, Time::nanoseconds);
@@ -232,12 +243,6 @@ fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<Fault>) {
     if (1..1_000_000).contains(&out.phases.interval_ns) {
         faults.push(fault("interval", "`interval` is shorter than a millisecond", "1ms or more, or 0 for none"));
     }
-}
-
-/// The longest a warm-up that ends by itself may take.
-#[must_use]
-pub fn auto_warmup_max(auto: &model::WarmupAuto) -> Time {
-    auto.max.unwrap_or(Time(std::time::Duration::from_secs(10)))
 }
 
 fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<Fault>) -> Option<spec::Pace> {

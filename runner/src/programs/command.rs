@@ -105,7 +105,7 @@ pub fn measure(step: &Step, command: &Command, iteration: u32, surroundings: &Su
         cpu_system_s: ran.system.as_secs_f64(),
         complaints: (complaints != Said::default()).then(|| complaints.to_string().trim_start_matches(": ").to_owned()),
     };
-    Ok(Measured { members: Vec::new(), start_skew: None, printed: Some(Printed { lines, facts }) })
+    Ok(Measured { members: Vec::new(), start_skew: None, settled: None, printed: Some(Printed { lines, facts }) })
 }
 
 fn cpu_now() -> Option<CpuSnapshot> {

@@ -1,12 +1,10 @@
 //! What the command line has not allowed: said at its place before anything runs.
 
-use crate::{
-    plan::{
-        Plan,
-        case::Job,
-        diagnostics::{Diagnostic, Diagnostics},
-    },
-    schedule::support::Places,
+use crate::plan::{
+    Plan,
+    case::Job,
+    diagnostics::{Diagnostic, Diagnostics},
+    places::Places,
 };
 
 /// Which of a plan's programs may run.

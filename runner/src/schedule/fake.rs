@@ -78,6 +78,7 @@ pub fn stream(bytes: u64) -> Measured {
             far_start_ns: Some(second),
         }],
         start_skew: None,
+        settled: None,
         printed: None,
     }
 }
@@ -177,6 +178,7 @@ impl Bench for FakeLink {
             members: vec![Reports { near, far: Some(far), near_start_ns: start, far_start_ns: start }],
             printed: None,
             start_skew: None,
+            settled: None,
         })
     }
 }

@@ -192,6 +192,7 @@ fn fill(row: &mut Row, columns: &HashMap<String, usize>, record: &StringRecord) 
     row.transport = text("transport");
     row.member = text("member");
     row.congestion_control = text("congestion_control");
+    row.settled = cell("settled").and_then(|c| c.parse().ok());
     row.no_delay = cell("no_delay").and_then(|c| c.parse().ok());
     row.latency_kind = text("latency_kind");
     row.latency_histogram = text("latency_histogram");

@@ -8,7 +8,6 @@
 //! - [`rows`]: from reports to rows
 //! - [`run`]: the loop
 //! - [`search`]: which load comes next where the highest one that holds is searched
-//! - [`support`]: what a plan may say and this program does not do yet
 
 pub mod confidence;
 #[cfg(test)]
@@ -20,4 +19,3 @@ pub mod rows;
 pub mod run;
 pub mod search;
 pub mod step;
-pub mod support;

@@ -67,6 +67,8 @@ pub struct Measured {
     pub printed: Option<Printed>,
     /// The largest difference between the instants at which ends started to measure.
     pub start_skew: Option<Duration>,
+    /// Whether a warm-up that was to end by itself was flat when it ended; `None`: it was to last as long as it did.
+    pub settled: Option<bool>,
 }
 
 /// What the two ends of a member reported.

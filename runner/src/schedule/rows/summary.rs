@@ -19,6 +19,8 @@ pub struct Summary {
     sums: Vec<Option<f64>>,
     latencies: Option<Merged>,
     receive_calls: Option<Merged>,
+    /// Whether every warm-up that was to end by itself had settled.
+    settled: Option<bool>,
 }
 
 impl Summary {
@@ -32,6 +34,8 @@ impl Summary {
                 *sum = sum.and_then(|s| Some(s + cell?));
             }
         }
+        self.settled =
+            if self.count == 0 { row.settled } else { self.settled.and_then(|all| Some(all & row.settled?)) };
         self.count += 1;
         add(&mut self.latencies, Merged::of_row(row));
         add(&mut self.receive_calls, Merged::receive_calls_of_row(row));
@@ -52,6 +56,7 @@ impl Summary {
         row.iteration = None;
         row.start_s = None;
         row.iterations = Some(self.count);
+        row.settled = self.settled;
         for (column, sum) in COLUMNS.iter().zip(&self.sums) {
             if !["place and time", "volume", "datagrams", "pacing", "latency", "cpu", "tcp"].contains(&column.group)
                 || !matches!(column.ty, ColumnType::Integer | ColumnType::Number)
@@ -130,6 +135,16 @@ mod tests {
         assert!((row.latency_p99_us.unwrap() - 1.0).abs() < 0.01);
         assert!((row.receive_call_p50_us.unwrap() - 1.0).abs() < 0.01);
         assert_eq!((row.iterations, row.iteration), (Some(2), None));
+    }
+
+    #[test]
+    fn a_summary_has_settled_where_all_of_its_iterations_have() {
+        for (each, all) in [([Some(true); 2], Some(true)), ([Some(false), Some(true)], Some(false)), ([None; 2], None)]
+        {
+            let mut summary = Summary::default();
+            each.into_iter().for_each(|settled| summary.push(&Row { settled, ..iteration(1.0, 1, &[1000]) }));
+            assert_eq!(summary.row().unwrap().settled, all);
+        }
     }
 
     #[test]

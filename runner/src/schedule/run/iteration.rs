@@ -6,7 +6,11 @@ use std::{
 };
 
 use netcore::{control::stop::Urgency, report::Ending};
-use schemas::{columns::Row, metrics::METRICS};
+use schemas::{
+    columns::Row,
+    metrics::METRICS,
+    units::{Unit, human},
+};
 
 use super::{Bench, Fault, Measured, Run, Values, ending::blank};
 use crate::{
@@ -76,7 +80,12 @@ impl Run<'_> {
                 .map_err(Spoiled::from)
                 .and_then(|m| usable(step, m))
             {
-                Ok(measured) => return Ok(Some(measured)),
+                Ok(measured) => {
+                    if measured.settled == Some(false) {
+                        self.unsettled(step, iteration);
+                    }
+                    return Ok(Some(measured));
+                }
                 Err(spoiled) => spoiled,
             };
             // A signal that ended it before there was anything to count is no fault of the case.
@@ -102,6 +111,19 @@ impl Run<'_> {
         }
     }
 
+    /// Says that a warm-up ended at its bound.
+    fn unsettled(&mut self, step: &Step, iteration: u32) {
+        let longest = step.members.iter().filter_map(|m| m.spec()).map(|spec| spec.phases.warmup_ns).max().unwrap_or(0);
+        let sentence = format!(
+            "case {}, iteration {iteration}: the load was not flat when the warm-up came to its bound of {}: warmup: {{max: \
+             …}} gives it longer",
+            step.name,
+            human(Unit::Seconds, longest as f64 / 1e9)
+        );
+        self.progress.warn(&sentence);
+        self.sink.note(sentence);
+    }
+
     /// Waits, unless the run is to end; says whether it goes on.
     fn idle(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
@@ -123,6 +145,7 @@ impl Run<'_> {
             let mut identity = member.identity.clone();
             identity.iteration = Some(iteration.into());
             identity.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
+            identity.settled = measured.settled;
             let Some(spec) = member.spec() else { continue };
             let made = rows::of_iteration(&identity, spec, &reports.near, reports.far.as_ref());
             for row in made.rows {
