@@ -1,4 +1,25 @@
 //! What a wrong plan gets from `plumb check`: our sentence, its place, exit code 2, and never a panic or a hang.
+//!
+//! The complaints of other tools' users, and what holds them off here:
+//!
+//! | complaint | here |
+//! | --- | --- |
+//! | a typo only warns | `unknown key`, `unknown value`, … in [`TESTS`] and [`PLANS`] |
+//! | a threshold that is no statement passes (`avg=123`), or one in a foreign unit | the assertions in [`TESTS`] |
+//! | a metric without a sample passes | `does not measure` in [`TESTS`] before the run; `gate.rs`, and `analyze`'s `nothing_measured_fails`, after it |
+//! | a gate that can never fail | a comparison of nothing, or of what no test measures, in [`PLANS`]; `gate.rs` (self-test) |
+//! | a gate that is blind in one direction | `cwnd` in [`PLANS`]; `baseline.rs` (regression and improvement) |
+//! | a gate that cries wolf | `alpha` in [`PLANS`]; `confirm.rs`; `analyze/tests/rates.rs` |
+//! | every cell without a baseline, and green | `baseline.rs` (`on_missing`) |
+//! | a partial run became the baseline | `baseline.rs` (what is refused) |
+//! | a baseline of another machine | `baseline.rs`; an unknown fact in [`PLANS`] |
+//! | a baseline that is no results table | below |
+//! | exit codes that mean two things | `outputs.rs`, `baseline.rs`, `filters.rs` |
+//! | a host that silently is this machine, or is missing | `unknown host` in [`TESTS`] and [`PLANS`], `--host` below; `faults.rs` |
+//! | bits or bytes | `10Mbps` in [`TESTS`] |
+//! | hundreds of cases by accident | `more than 256 cases`, `defaults cannot sweep` |
+//! | a file that is huge, endless or a bomb | below |
+//! | a parameter that is not in the results, NaN, nominal lengths, human units | no plan can cause them: `run.rs` |
 
 use std::{
     io::Write,
@@ -242,6 +263,51 @@ const PLANS: &[(&str, &str, &[&str])] = &[
         &["gets neither better nor worse"],
     ),
     (
+        "version: 1\nname: t\nbaseline: {source: b.csv}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:1",
+        &["nothing is compared with"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: lost, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:46",
+        &["no test of the plan measures `lost`", "only datagrams can be lost"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: throughput}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:37",
+        &["`max_regression` is missing"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: throughput, max_regression: -3%}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:74",
+        &["`-3%` is not a ratio", "negative"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: throughput, max_regression: 3%, min_effect: 5us}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:90",
+        &["unknown unit `us`"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: throughput, max_regression: 3%, alpha: 60%}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:85",
+        &["alpha is a small probability"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, require_same: [host.kernal], compare: [{metric: throughput, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:42",
+        &["`host.kernal` is no fact", "did you mean `host.kernel`?"],
+    ),
+    (
+        "version: 1\nname: t\nbaseline: {source: b.csv, on_missing: shrug, compare: [{metric: throughput, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:39",
+        &["unknown value `shrug`", "known here: warn, fail, pass"],
+    ),
+    (
+        "version: 1\nname: t\ngate: {confirm: -1}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:17",
+        &["expected a whole number, 0 or more, found `-1`"],
+    ),
+    (
         "version: 1\nname: t\ngate: {on_inconclusive: shrug}\ntests: {a: {workload: tcp_rr}}\n",
         "3:25",
         &["unknown value `shrug`", "warn"],
@@ -369,4 +435,32 @@ fn the_command_line_is_checked_like_the_plan() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.starts_with("tests.a.streams: 4\n"), "{text}");
     assert!(text.contains("built-in:1:10  1") && text.contains("--set:1:9"), "{text}");
+}
+
+#[test]
+fn a_baseline_that_is_no_results_table_is_known_before_anything_is_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let plan = format!(
+        "version: 1\nname: t\nbaseline: {{source: {}, compare: [{{metric: throughput, max_regression: 3%}}]}}\n\
+         tests: {{a: {{workload: tcp_rr}}}}\n",
+        path("base.csv")
+    );
+    std::fs::write(path("plan.yaml"), plan).expect("written");
+    let cases: [(&[u8], &str); 5] = [
+        (b"hello\n", "there is no column `throughput_bits_per_s`"),
+        (b"", "there is not even a header"),
+        (b"case_id,throughput_bits_per_s\nc1,fast\n", "column `throughput_bits_per_s`: `fast` is not a number"),
+        (b"throughput_bits_per_s\n1\n", "there is no column `case_id`"),
+        (b"case_id,throughput_bits_per_s\nc1,1,2\n", "base.csv:2"),
+    ];
+    for (text, sentence) in cases {
+        std::fs::write(path("base.csv"), text).expect("written");
+        let output = plumb(&["run", &path("plan.yaml"), "-o", &path("r.csv")], b"");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("base.csv") && said.contains(sentence), "{sentence} not in:\n{said}");
+        let rows = std::fs::read_to_string(path("r.csv")).unwrap_or_default();
+        assert!(rows.lines().count() <= 1, "nothing was measured");
+    }
 }

@@ -6,8 +6,10 @@ use analyze::judge::environment;
 use schemas::{columns, metrics, units};
 
 use super::{
+    case::Case,
     diagnostics::{Diagnostic, Diagnostics, suggest},
     ends::bind_parts,
+    measures,
     model::{Host, PlanFile},
     tree::Node,
 };
@@ -191,6 +193,22 @@ fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
         if comparison.alpha.is_some_and(|a| a.0 <= 0.0 || a.0 >= 0.5) {
             let span = node.get("alpha").map_or(node.span, |n| n.span);
             out.push(Diagnostic::error(span, "alpha is a small probability").help("for example 0.01"));
+        }
+    }
+}
+
+/// A metric that no case measures would be compared in none: a promise that can never be broken.
+pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut Diagnostics) {
+    let items = root.at("baseline.compare").and_then(Node::items).unwrap_or_default();
+    let comparisons = file.and_then(|f| f.baseline.as_ref()).map(|b| b.compare.as_slice()).unwrap_or_default();
+    for (node, comparison) in items.iter().zip(comparisons) {
+        let metric = comparison.metric.0;
+        let mut jobs = cases.iter().flat_map(|c| &c.members).map(|m| measures::lacks(&m.job, metric));
+        if let Some(Some(reason)) = jobs.next()
+            && jobs.all(|lacks| lacks.is_some())
+        {
+            let span = node.get("metric").map_or(node.span, |n| n.span);
+            out.push(Diagnostic::error(span, format!("no test of the plan measures `{}`", metric.name)).help(reason));
         }
     }
 }

@@ -58,11 +58,11 @@ impl de::Error for Error {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(format!("expected {expected}, found {}", describe(found)), spelling(found))
+        Self::new(format!("expected {}, found {}", plain(expected), describe(found)), spelling(found))
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(format!("expected {expected}, found {}", describe(found)), String::new())
+        Self::new(format!("expected {}, found {}", plain(expected), describe(found)), String::new())
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
@@ -75,6 +75,17 @@ impl de::Error for Error {
 
     fn missing_field(field: &'static str) -> Self {
         Self { missing: Some(field), ..Self::new(format!("`{field}` is missing"), format!("add `{field}:` here")) }
+    }
+}
+
+/// What was expected, for whoever does not know Rust's types.
+fn plain(expected: &dyn de::Expected) -> String {
+    let name = expected.to_string();
+    match name.as_str() {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more".to_owned(),
+        "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        _ => name,
     }
 }
 

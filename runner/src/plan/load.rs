@@ -233,6 +233,7 @@ fn build(
     distinct_ids(&mut cases);
     if !out.has_errors() {
         unused_hosts(&hosts, &inventory, &cases, out);
+        check::compared(root, file.as_ref(), &cases, out);
     }
     let before = cases.len();
     if !options.only.is_empty() {
