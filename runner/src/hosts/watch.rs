@@ -33,6 +33,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Whether the warm-up has settled, where it was to end by itself.
+    #[must_use]
     pub fn settled(&self) -> Option<bool> {
         (self.spec.phases.settle_ns > 0).then_some(self.settled)
     }
@@ -63,7 +64,7 @@ impl Observer for Watch<'_> {
         if window.phase == Phase::Warmup && self.spec.phases.settle_ns > 0 {
             self.warming.push(value);
             // One look per batch of the criterion: more of them see no more, and are wrong more often.
-            if self.warming.len() % series::BATCH == 0 {
+            if self.warming.len().is_multiple_of(series::BATCH) {
                 self.settled |= series::settled(&self.warming);
             }
         } else if self.interim {

@@ -142,7 +142,9 @@ mod tests {
         for (each, all) in [([Some(true); 2], Some(true)), ([Some(false), Some(true)], Some(false)), ([None; 2], None)]
         {
             let mut summary = Summary::default();
-            each.into_iter().for_each(|settled| summary.push(&Row { settled, ..iteration(1.0, 1, &[1000]) }));
+            for settled in each {
+                summary.push(&Row { settled, ..iteration(1.0, 1, &[1000]) });
+            }
             assert_eq!(summary.row().unwrap().settled, all);
         }
     }
