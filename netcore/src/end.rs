@@ -168,7 +168,7 @@ impl End {
         let watch = Arc::new(Watch::new(crew.len()));
         let asked = effective(&end_spec(&spec, side).socket, &spec);
         for place in crew.iter().filter(|place| place.role == Role::Sender) {
-            kernel_pace(&met.links[place.flow as usize].send, &spec)?;
+            kernel_pace(&met.links[place.flow as usize], &spec)?;
         }
         let granted: Vec<Granted> = met
             .links

@@ -38,6 +38,56 @@ pub trait Pacer {
 
     /// Due times that have been dropped so far.
     fn dropped(&self) -> u64;
+
+    /// Where messages are handed over before they are due: when each of the next ones is, oldest first.
+    #[inline]
+    fn ahead(&self) -> Option<&[u64]> {
+        None
+    }
+}
+
+/// How long before it is due a message is given to a kernel that holds it until then, nanoseconds: longer than a thread is
+/// late, and no more than a short queue.
+const AHEAD_NS: u64 = 3_000_000;
+
+/// Due times that the kernel keeps: messages are handed over a little earlier, several at a time.
+pub struct Ahead {
+    schedule: Schedule,
+    next: Vec<u64>,
+    most: usize,
+}
+
+impl Ahead {
+    /// Beginning now; at most so many messages at a time.
+    #[must_use]
+    pub fn new(pace: &Pace, most: usize) -> Self {
+        Self { schedule: Schedule::new(pace), next: Vec::with_capacity(most), most }
+    }
+}
+
+impl Pacer for Ahead {
+    fn wait(&mut self, is_over: impl Fn() -> bool) -> Option<u64> {
+        self.schedule.drop_missed(monotonic_ns());
+        let first = self.schedule.next_due();
+        if !self.schedule.wait_until(first.saturating_sub(AHEAD_NS), is_over) {
+            return None;
+        }
+        self.next.clear();
+        let until = monotonic_ns() + AHEAD_NS;
+        while self.next.is_empty() || (self.next.len() < self.most && self.schedule.next_due() <= until) {
+            self.next.push(self.schedule.next_due());
+            self.schedule.advance();
+        }
+        Some(first)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.schedule.dropped()
+    }
+
+    fn ahead(&self) -> Option<&[u64]> {
+        Some(&self.next)
+    }
 }
 
 /// As fast as it goes.
@@ -236,6 +286,20 @@ mod tests {
         // Four standard errors of the mean; the standard deviation of an exponential distribution is its mean.
         assert!((mean / 1e6 - 1.0).abs() < 0.03, "{mean}");
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{variance}");
+    }
+
+    #[test]
+    fn what_is_handed_over_ahead_keeps_its_due_times() {
+        let mut ahead = Ahead::new(&pace(10_000.0, Arrival::Uniform, 1, 0), 4);
+        let mut dues = Vec::new();
+        for _ in 0..3 {
+            let first = ahead.wait(|| false).unwrap();
+            let next = ahead.ahead().unwrap();
+            assert!((1..=4).contains(&next.len()) && next[0] == first);
+            dues.extend_from_slice(next);
+        }
+        assert_eq!(ahead.dropped(), 0);
+        assert!(dues.windows(2).all(|two| (99_000..=101_000).contains(&(two[1] - two[0]))), "{dues:?}");
     }
 
     #[test]

@@ -82,3 +82,23 @@ fn a_transport_that_a_kernel_lacks_is_told_before_anything_runs() {
         assert!(of(&parse(&ran.stdout), "iteration").is_empty(), "nothing runs: {}", ran.stdout);
     }
 }
+
+#[test]
+fn a_kernel_that_would_not_pace_datagrams_says_so() {
+    let folder = Folder::new();
+    for mode in ["kernel", "txtime"] {
+        let body = format!("{{workload: udp_stream, rate: 1000/s, duration: 100ms, pacing: {{mode: {mode}}}}}");
+        let plan = folder.plan("", &format!("  it: {body}"));
+        let ran = plumb(&["run", &plan, "--progress", "never"]);
+        if ran.code == Some(0) {
+            println!("the loopback has fq here: it paces");
+            continue;
+        }
+        assert_eq!(ran.code, Some(3));
+        assert!(
+            ran.stderr.contains("queueing discipline of lo is ") && ran.stderr.contains("root fq"),
+            "{}",
+            ran.stderr
+        );
+    }
+}

@@ -20,11 +20,22 @@ pub struct Batch {
     /// Addresses of messages on sockets that are not connected: one that all go to, or one for each sender. Never resized
     /// either.
     names: Vec<Name>,
+    /// Ancillary data, where the kernel is told when to send each message. Never resized either.
+    times: Vec<SendTime>,
     size: usize,
 }
 
 /// Room for a socket address.
 type Name = [u8; 28];
+
+/// A control message with a time, as the kernel takes it: `struct cmsghdr` (length, level, kind) and the time.
+#[repr(C)]
+struct SendTime {
+    length: usize,
+    level: libc::c_int,
+    kind: libc::c_int,
+    ns: u64,
+}
 
 impl Batch {
     /// For `count` messages of at most `size` bytes, each filled with a copy of `contents` (cut off or padded by zeros).
@@ -49,7 +60,7 @@ impl Batch {
                 header
             })
             .collect();
-        Self { memory, vectors, headers, names: Vec::new(), size }
+        Self { memory, vectors, headers, names: Vec::new(), times: Vec::new(), size }
     }
 
     /// Addresses every message to `peer`.
@@ -62,6 +73,24 @@ impl Batch {
             header.msg_hdr.msg_namelen = length;
         }
         self
+    }
+
+    /// Tells the kernel when to send each message ([`Batch::set_time`]), on a socket with SO_TXTIME.
+    #[must_use]
+    pub fn with_times(mut self) -> Self {
+        let one = || SendTime { length: size_of::<SendTime>(), level: libc::SOL_SOCKET, kind: libc::SCM_TXTIME, ns: 0 };
+        self.times = self.headers.iter().map(|_| one()).collect();
+        for (header, time) in self.headers.iter_mut().zip(&mut self.times) {
+            header.msg_hdr.msg_control = std::ptr::from_mut(time).cast();
+            header.msg_hdr.msg_controllen = size_of::<SendTime>();
+        }
+        self
+    }
+
+    /// When message `index` is to be sent, nanoseconds of the clock that the socket was told.
+    #[inline]
+    pub fn set_time(&mut self, index: usize, ns: u64) {
+        self.times[index].ns = ns;
     }
 
     /// Keeps the sender of each message that is received.
@@ -103,7 +132,7 @@ impl Batch {
         #[expect(clippy::cast_possible_truncation)]
         let length = headers.len() as libc::c_uint;
         // SAFETY: every header points to one of `vectors` and that to `size` bytes of `memory`, and where messages are
-        // addressed to the entry of `names`, of which the kernel reads the length of an address; none of them has been moved
+        // addressed to the entry of `names`, of which the kernel reads the length of an address, and where they have times to the entry of `times`; none of them has been moved
         // or resized since they were made (a move of `Self` does not move what its vectors own), and the exclusive borrow
         // keeps others away from them during the call.
         let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), length, flags) };

@@ -15,6 +15,7 @@ use nix::sys::socket::{
 const HEADER: usize = 16;
 const LINK: usize = 16;
 const ROUTE: usize = 12;
+const TRAFFIC: usize = 20;
 /// Numbers of attributes, from `linux/if_link.h` and `linux/rtnetlink.h`.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -24,6 +25,7 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFLA_STATS64: u16 = 23;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
+const TCA_KIND: u16 = 1;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 
@@ -88,6 +90,18 @@ pub(super) fn links(index: Option<u32>) -> io::Result<Vec<Link>> {
         }
     })?;
     Ok(links)
+}
+
+/// The queueing disciplines of an interface, roots and leaves, by their kinds.
+pub(super) fn qdiscs(index: u32) -> io::Result<Vec<String>> {
+    let mut kinds = Vec::new();
+    ask(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &[0; TRAFFIC], |kind, message| {
+        let ours = message.get(4..8).and_then(u32_of) == Some(index);
+        if kind == libc::RTM_NEWQDISC && ours {
+            kinds.extend(attributes(message, TRAFFIC).find(|(t, _)| *t == TCA_KIND).and_then(|(_, v)| text(v)));
+        }
+    })?;
+    Ok(kinds)
 }
 
 fn link(message: &[u8]) -> Link {

@@ -98,6 +98,14 @@ impl NicFacts {
         Some(Self::of(link))
     }
 
+    /// The kinds of all queueing disciplines of the interface by which packets to `peer` leave, and the interface's name.
+    #[must_use]
+    pub fn qdiscs_towards(peer: IpAddr) -> Option<(String, Vec<String>)> {
+        let index = netlink::interface_towards(peer).ok()?;
+        let link = netlink::links(Some(index)).ok()?.into_iter().next()?;
+        Some((link.name, netlink::qdiscs(index).ok()?))
+    }
+
     /// The interface of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

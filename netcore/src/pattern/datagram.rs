@@ -17,7 +17,7 @@ use crate::{
         buffers::Expected,
     },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
-    pace::{Pacer, Schedule, Unpaced},
+    pace::{Ahead, Pacer, Schedule, Unpaced},
     spec::{Io, PaceMode, Transport},
     transport::{datagram::forget_greetings, link},
 };
@@ -28,8 +28,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Messages per call.
 fn messages_per_call(worker: &Worker) -> usize {
     match (resolve(&worker.spec), &worker.spec.pace) {
-        (Io::Batch, Some(pace)) => pace.burst.max(1) as usize,
-        (Io::Batch, None) => MESSAGES,
+        (Io::Batch, Some(pace)) if pace.mode == PaceMode::User => pace.burst.max(1) as usize,
+        (Io::Batch, _) => MESSAGES,
         _ => 1,
     }
 }
@@ -43,6 +43,7 @@ fn flags(worker: &Worker) -> libc::c_int {
 pub fn send(worker: &mut Worker) -> Result<(), Fault> {
     let result = match worker.spec.pace {
         Some(pace) if pace.mode == PaceMode::User => send_loop(worker, Schedule::new(&pace)),
+        Some(pace) if pace.mode == PaceMode::Txtime => send_loop(worker, Ahead::new(&pace, messages_per_call(worker))),
         _ => send_loop(worker, Unpaced),
     };
     worker.end_of_loop(result)
@@ -61,6 +62,9 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
     if let Some(peer) = worker.link.peer {
         batch = batch.to(peer);
     }
+    if pacer.ahead().is_some() {
+        batch = batch.with_times();
+    }
     let (fd, flags) = (worker.link.send.as_raw_fd(), flags(worker));
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
@@ -78,6 +82,7 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
         }
         // A stop by bytes is met with whole messages.
         let wanted = usize::try_from((limit - sent_bytes).div_ceil(size as u64)).unwrap_or(usize::MAX).min(per_call);
+        let wanted = pacer.ahead().map_or(wanted, |dues| wanted.min(dues.len()));
         let (epoch, now_ns) = (worker.cell.epoch(), monotonic_ns());
         let phase = phase_of(epoch);
         if let Some(gaps) = &mut gaps {
@@ -87,7 +92,11 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
             before_ns = Some(now_ns);
         }
         for (index, number) in (0..wanted).zip(messages..) {
-            sequence::mark(&mut batch.message_mut(index)[head..], number, phase, now_ns);
+            let at_ns = pacer.ahead().map_or(now_ns, |dues| dues[index]);
+            if pacer.ahead().is_some() {
+                batch.set_time(index, at_ns);
+            }
+            sequence::mark(&mut batch.message_mut(index)[head..], number, phase, at_ns);
         }
         let mut first = 0;
         while first < wanted {

@@ -18,11 +18,12 @@ use nix::{
         socket::{MsgFlags, recv, send},
         time::TimeSpec,
     },
+    unistd::{read, write},
 };
 
 use super::{Fault, Worker, drain, resolve};
 use crate::{
-    io::blocking::Blocking,
+    io::blocking::{Blocking, Pipe},
     measure::{clock::monotonic_ns, histogram::Recorder},
     pace::{Pacer, Schedule},
     spec::{Arrival, Io, Pace},
@@ -31,17 +32,19 @@ use crate::{
 /// The longest wait at a time, so that the end of the test is not slept through, nanoseconds.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// Waits until the worker's descriptor is readable, but no longer than to an instant of the monotonic clock.
-pub fn wait_readable(worker: &Worker, until_ns: u64) -> io::Result<()> {
+/// Waits until the worker's descriptor is readable, but no longer than to an instant of the monotonic clock; says whether it
+/// may be.
+pub fn wait_readable(worker: &Worker, until_ns: u64) -> io::Result<bool> {
     if resolve(&worker.spec) == Io::Spin {
         // The caller tries again and again.
-        return Ok(());
+        return Ok(true);
     }
     let left = until_ns.saturating_sub(monotonic_ns()).min(LOOK_UP_NS);
     let timeout = TimeSpec::from_duration(Duration::from_nanos(left));
     let fd = PollFd::new(worker.link.receive.as_fd(), PollFlags::POLLIN);
     match ppoll(&mut [fd], Some(timeout), None) {
-        Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::Error::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -102,7 +105,8 @@ pub fn request(worker: &mut Worker, pace: &Pace) -> Result<(), Fault> {
     let result = worker.end_of_loop(result);
     worker.link.end_of_stream();
     if !broken {
-        drain(&mut Blocking::new(worker.link.clone()));
+        let link = worker.link.clone();
+        if link.is_pipe { drain(&mut Pipe::new(link)) } else { drain(&mut Blocking::new(link)) }
     }
     result
 }
@@ -130,9 +134,10 @@ fn request_loop(worker: &mut Worker, mut recorder: Recorder<'_>, mut offer: Offe
         }
         let may_send = starts.len() < inflight && !worker.is_over();
         let until_ns = if may_send { offer.next_due() } else { u64::MAX };
-        wait_readable(worker, until_ns).map_err(worker.fault("wait for a response"))?;
-        let fd = worker.link.receive.as_raw_fd();
-        let n = match recv(fd, worker.receive_buffers.present_mut(), MsgFlags::MSG_DONTWAIT) {
+        if !wait_readable(worker, until_ns).map_err(worker.fault("wait for a response"))? {
+            continue;
+        }
+        let n = match receive(worker) {
             Ok(0) => return Err(Fault::Closed { flow: worker.link.flow }),
             Ok(n) => n,
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => continue,
@@ -159,13 +164,32 @@ fn request_loop(worker: &mut Worker, mut recorder: Recorder<'_>, mut offer: Offe
     }
 }
 
+/// Receives what is there, of a descriptor that may be readable.
+fn receive(worker: &mut Worker) -> nix::Result<usize> {
+    let link = &worker.link;
+    let buffer = worker.receive_buffers.present_mut();
+    if !link.is_pipe {
+        return recv(link.receive.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
+    }
+    // A pipe has no call that does not wait, and one reader, so that what is there stays there.
+    let n = read(&link.receive, buffer)?;
+    if link.is_freed() { Err(nix::Error::ECONNABORTED) } else { Ok(n) }
+}
+
 /// Sends a request whole; says how many calls it took.
 fn send_whole(worker: &mut Worker) -> io::Result<u64> {
     worker.send_buffers.touch();
     let mut bytes = worker.send_buffers.present();
     let mut calls = 0;
     while !bytes.is_empty() {
-        match send(worker.link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL) {
+        let link = &worker.link;
+        let sent = if link.is_pipe {
+            write(&link.send, bytes)
+        } else {
+            send(link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL)
+        };
+        match sent {
+            Ok(_) if link.is_freed() => return Err(io::ErrorKind::ConnectionAborted.into()),
             Ok(n) => {
                 bytes = &bytes[n..];
                 calls += 1;

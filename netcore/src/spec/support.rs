@@ -2,7 +2,7 @@
 //!
 //! The plan's check and the daemon's admission both ask here, so a test that passes is one that the engines can run.
 
-use super::{Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport};
+use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport};
 use crate::report::Side;
 
 /// Why a test cannot be run by these engines, whatever the machine.
@@ -278,9 +278,6 @@ fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
         if spec.inflight > 1 && all > PIPE_BYTES {
             return no("inflight", format!("a pipe holds {PIPE_BYTES} bytes: {all} in flight could lock both ends up"));
         }
-        if spec.pace.is_some() {
-            return no("rate", "requests through a pipe cannot be offered at a rate: use unix_rr");
-        }
     }
     Ok(())
 }
@@ -316,10 +313,15 @@ fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     match pace.mode {
         PaceMode::User => Ok(()),
+        _ if pace.burst > 1 => no("pacing", "a burst is sent by `mode: user`: the kernel spreads what it is given"),
+        PaceMode::Kernel if pace.arrival != Arrival::Closed => {
+            no("arrival", "the kernel paces evenly by itself: for an arrival use `mode: user` or `txtime`")
+        }
         PaceMode::Kernel if spec.transport.is_tcp() => Ok(()),
-        // setsockopt succeeds there and has no effect without the fq queue discipline.
-        PaceMode::Kernel => no("pacing", "the kernel paces TCP only; for other transports use `mode: user`"),
-        PaceMode::Txtime => no("pacing", "`mode: txtime` is not available yet: use `mode: user`"),
+        // Whether the queueing discipline heeds it is seen when the flows are there.
+        PaceMode::Kernel | PaceMode::Txtime if matches!(spec.transport, Transport::Udp | Transport::UdpLite) => Ok(()),
+        PaceMode::Kernel => no("pacing", "the kernel paces TCP and UDP; for other transports use `mode: user`"),
+        PaceMode::Txtime => no("pacing", "SO_TXTIME is for UDP: use `mode: kernel` or `user`"),
     }
 }
 
@@ -336,7 +338,7 @@ pub fn learns_its_end(spec: &TestSpec, side: Side) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Arrival, Pace};
+    use crate::spec::Pace;
 
     #[track_caller]
     fn refused(spec: &TestSpec, key: &str) {
@@ -418,6 +420,15 @@ mod tests {
         refused(&spec, "pacing");
         spec.pace = Some(Pace { mode: PaceMode::Kernel, ..pace });
         refused(&spec, "pacing");
+        spec.pattern = Pattern::Stream;
+        refused(&spec, "arrival");
+        spec.pace = Some(Pace { mode: PaceMode::Txtime, ..pace });
+        refused(&spec, "pacing");
+        let mut datagrams = TestSpec::new(Pattern::Stream, Transport::Udp);
+        datagrams.pace = spec.pace;
+        check(&datagrams).unwrap();
+        datagrams.pace = Some(Pace { mode: PaceMode::Txtime, burst: 2, ..pace });
+        refused(&datagrams, "pacing");
         for events_per_s in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             spec.pace = Some(Pace { events_per_s, ..pace });
             refused(&spec, "rate");

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     end::{EndError, Token},
-    spec::{Pattern, SocketOptions, TestSpec, Transport},
+    spec::{PaceMode, Pattern, SocketOptions, TestSpec, Transport},
     sys,
 };
 
@@ -44,6 +44,10 @@ const ANSWERS: usize = 3;
 /// for a moment loses half of what comes.
 const RECEIVE_BUFFER: u64 = 4 << 20;
 
+/// Send buffer that is asked for where the kernel paces and the test does not say: fq drops what it holds of a flow beyond
+/// 100 packets, without a word; this is room for fewer.
+const PACED_BUFFER: u64 = 32 << 10;
+
 const IPPROTO_UDPLITE: libc::c_int = 136;
 
 /// The options of a data socket, with what the engines ask for by themselves.
@@ -52,6 +56,9 @@ pub fn effective(asked: &SocketOptions, spec: &TestSpec) -> SocketOptions {
     let mut options = asked.clone();
     if spec.pattern == Pattern::Stream && matches!(spec.transport, Transport::Udp | Transport::UdpLite) {
         options.receive_buffer.get_or_insert(RECEIVE_BUFFER);
+        if spec.pace.is_some_and(|pace| pace.mode != PaceMode::User) {
+            options.send_buffer.get_or_insert(PACED_BUFFER);
+        }
     }
     options
 }

@@ -89,6 +89,7 @@ fn every_byte_of_requests_and_responses_is_checked() {
         (rr, Transport::Tcp, 4, false, true),
         (rr, Transport::UnixSeqpacket, 1, false, false),
         (rr, Transport::Pipe, 1, false, false),
+        (rr, Transport::Pipe, 4, false, true),
         (rr, Transport::Udp, 3, false, false),
         (rr, Transport::UnixDatagram, 1, false, false),
         (crr, Transport::Tcp, 1, false, false),
@@ -186,7 +187,7 @@ fn a_stall_is_not_hidden_from_open_arrivals() {
 
 #[test]
 fn an_offered_rate_is_kept_with_several_in_flight() {
-    for transport in [Transport::Tcp, Transport::Udp] {
+    for transport in [Transport::Tcp, Transport::Udp, Transport::Pipe] {
         for arrival in [Arrival::Uniform, Arrival::Poisson] {
             let mut spec = lasting(Pattern::RequestResponse, transport, 0);
             spec.phases.stop = Stop::AfterTransactions(200);
