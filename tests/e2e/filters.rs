@@ -174,6 +174,14 @@ fn the_first_pipe_is_readable() {
          upload    1      42.0 Gbit/s\n"
     );
     assert_eq!(ran.stderr, "note: 1 row is not counted because of its status (1 failed)\n");
+
+    std::fs::write(folder.path("r.csv"), "case,tag,r2\na,,0.998765432\nb,,0.00012345\nc,,12.5\n").expect("written");
+    let numbers = "case          r2\na         0.9988\nb     0.00012345\nc           12.5\n";
+    assert_eq!(shell(&folder.path(""), "plumb table r.csv").stdout, numbers);
+    let all = shell(&folder.path(""), "plumb table --all r.csv");
+    assert!(!all.stdout.contains("tag"), "a column without a value is left out: {}", all.stdout);
+    let chosen = shell(&folder.path(""), "plumb table --columns case,tag r.csv");
+    assert!(chosen.stdout.contains("tag"), "unless it was asked for: {}", chosen.stdout);
 }
 
 #[test]

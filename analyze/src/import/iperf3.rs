@@ -145,7 +145,9 @@ fn run_of(document: &Value) -> Run {
     let offered = num(start, "/test_start/target_bitrate").filter(|v| *v > 0.0);
     base.offered_per_s = offered;
     base.offered_unit = offered.map(|_| "bits".to_owned());
-    let started = num(start, "/timestamp/timesecs");
+    // Newer ones say milliseconds too.
+    let started =
+        num(start, "/timestamp/timemillisecs").map(|ms| ms / 1000.0).or_else(|| num(start, "/timestamp/timesecs"));
     base.time = started.and_then(utc);
     let omit = num(start, "/test_start/omit").unwrap_or_default();
     Run { base, udp: protocol == "udp", bidirectional, started, omit }

@@ -44,6 +44,8 @@ pub struct View {
     pub note: Option<String>,
     /// Whether nothing may be left out or renamed because it says little.
     verbatim: bool,
+    /// Whether the columns were chosen by name: then also those without any value are shown.
+    chosen: bool,
 }
 
 impl View {
@@ -63,7 +65,7 @@ impl View {
         while let Some(row) = table.next_row()? {
             cells.push(wanted.iter().map(|c| row.get(*c).to_owned()).collect());
         }
-        Ok(Self { names, cells, note: None, verbatim: all || !chosen.is_empty() })
+        Ok(Self { names, cells, note: None, verbatim: all || !chosen.is_empty(), chosen: !chosen.is_empty() })
     }
 
     /// Of a raw results file: its iterations (or whatever of that there is), failed ones too.
@@ -93,6 +95,7 @@ impl View {
             cells: rows.rows.iter().map(|r| (0..wanted.len()).map(|i| r.get(i).to_owned()).collect()).collect(),
             note,
             verbatim: !chosen.is_empty(),
+            chosen: !chosen.is_empty(),
         };
         if chosen.is_empty() {
             view.drop_constant_words();
@@ -123,7 +126,7 @@ impl View {
         let level = self.level();
         let hidden = self.hidden();
         let single_count = self.single_count().filter(|_| !self.verbatim && !raw);
-        let used = |i: usize| self.verbatim || self.cells.is_empty() || self.cells.iter().any(|r| !r[i].is_empty());
+        let used = |i: usize| self.chosen || self.cells.is_empty() || self.cells.iter().any(|r| !r[i].is_empty());
         (0..self.names.len())
             .filter(|i| used(*i) && !hidden[*i])
             .map(|i| {
