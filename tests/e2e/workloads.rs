@@ -102,3 +102,18 @@ fn a_kernel_that_would_not_pace_datagrams_says_so() {
         );
     }
 }
+
+#[test]
+fn netperfs_xti_tests_run_over_sockets_and_say_so() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "defaults: {duration: 100ms}",
+        "  trips: {workload: XTI_TCP_RR}\n  datagrams: {workload: xti_udp_stream, rate: 500/s}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let workloads: Vec<_> = of(&rows, "iteration").iter().map(|row| row["workload"].clone()).collect();
+    assert_eq!(workloads, ["tcp_rr", "udp_stream"]);
+    assert_eq!(ran.stderr.matches("XTI has no implementation on Linux: the socket engine runs this").count(), 2);
+}
