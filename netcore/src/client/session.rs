@@ -151,7 +151,7 @@ impl Session {
     pub(super) fn begin(&mut self) -> Result<(), ClientError> {
         if self.dirty {
             self.abort()?;
-            // A far end that is busy connecting answers when that has come to its end.
+            // An end that was waiting for its flows says first that it gave them up.
             let deadline = Instant::now() + self.timeouts.reply + self.timeouts.ready;
             while !matches!(self.recv(deadline)?, Reply::Idle) {}
             (self.dirty, self.aborting) = (false, false);
