@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use analyze::judge::{VerdictRow, environment::Environment};
@@ -19,9 +18,10 @@ use crate::{
     hosts::Hosts,
     plan::{Format, Plan, case::Endpoint},
     programs::{Surroundings, hooks::Programs},
+    resume::{self, Earlier},
     schedule::{
         from_plan,
-        history::{self, Taken},
+        history::Taken,
         run::{self, Finished, Measured, RowSink, Settings},
         step::Step,
     },
@@ -34,7 +34,7 @@ use crate::{
         notes::Notes,
         plots,
         progress::Progress,
-        run_json::{self, PlanFacts, RunFacts, RunJson},
+        run_json::{PlanFacts, RunFacts, RunJson},
         table,
     },
     style,
@@ -93,7 +93,7 @@ pub fn run(
         Files::of(plans, options.output.as_deref(), options.junit.as_deref(), options.resume.as_deref(), &run_id)?;
     files.keep_plans(plans)?;
     let taken = match (&earlier, &files.results, plans.first()) {
-        (Some(_), Some(results), Some(plan)) => take_up(results, &files, plan, &run_id, &axis_paths)?,
+        (Some(_), Some(results), Some(plan)) => resume::take_up(results, &files, plan, &run_id, &axis_paths)?,
         _ => Taken::default(),
     };
     let table = |path: &PathBuf| match &earlier {
@@ -174,63 +174,6 @@ pub fn run(
     outcome.closed = sinks.is_closed();
     leave(plans, &files, &outcome, progress)?;
     Ok(outcome)
-}
-
-/// What an interrupted run left in its folder.
-struct Earlier {
-    run_id: String,
-    seed: u64,
-    began: String,
-    resumed: Vec<String>,
-    cases: BTreeMap<String, serde_json::Value>,
-}
-
-impl Earlier {
-    /// Reads `run.json`, and refuses a plan that is not the one that was interrupted.
-    fn read(dir: &Path, plans: &[Plan]) -> Result<Self, Error> {
-        let path = dir.join("run.json");
-        let wrong = |what: String| Error::Usage(format!("--resume: {}: {what}", path.display()));
-        let [plan] = plans else { return Err(Error::Usage("--resume goes on with one plan: name that one".into())) };
-        let text = fs::read_to_string(&path).map_err(|e| wrong(format!("{e}; is this the folder of a run?")))?;
-        let facts: serde_json::Value = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-        let stored = &facts["plans"][0];
-        let word = |value: &serde_json::Value, key: &str| {
-            value[key].as_str().map(str::to_owned).ok_or_else(|| wrong(format!("`{key}` is missing")))
-        };
-        if let Some(lines) = history::difference(&word(stored, "resolved")?, &plan.resolved) {
-            return Err(Error::Usage(format!(
-                "--resume: the plan is not the one that {} was begun with:\n{lines}\n       start a new run, or take the \
-                 changes back ({})",
-                dir.display(),
-                dir.join("plan.yaml").display()
-            )));
-        }
-        let resumed = facts["resumed"].as_array().into_iter().flatten().filter_map(|t| t.as_str().map(str::to_owned));
-        let mut cases: BTreeMap<String, serde_json::Value> =
-            serde_json::from_value(facts["cases"].clone()).map_err(|e| wrong(e.to_string()))?;
-        cases.extend(run_json::journalled(&path)?);
-        Ok(Self {
-            cases,
-            run_id: word(&facts, "run_id")?,
-            seed: stored["seed"].as_u64().ok_or_else(|| wrong("`seed` is missing".into()))?,
-            began: word(&facts, "began")?,
-            resumed: resumed.collect(),
-        })
-    }
-}
-
-/// Reads the tables of an interrupted run back and cuts off what was not finished.
-fn take_up(results: &Path, files: &Files, plan: &Plan, run_id: &str, axis_paths: &[String]) -> Result<Taken, Error> {
-    // It may have ended before it had written so much as the header.
-    if !fs::read(results).is_ok_and(|bytes| bytes.contains(&b'\n')) {
-        let _ = fs::remove_file(results);
-        return Ok(Taken::default());
-    }
-    let taken = history::take_up(results, &from_plan::steps(plan, run_id, axis_paths))?;
-    for table in [&files.intervals, &files.counters].into_iter().flatten() {
-        history::cut(table, &taken.finished)?;
-    }
-    Ok(taken)
 }
 
 /// Writes what is made from the results when all is measured.

@@ -14,6 +14,7 @@ pub mod hosts;
 pub mod plan;
 pub mod programs;
 pub mod promote;
+pub mod resume;
 pub mod schedule;
 pub mod signals;
 pub mod sinks;

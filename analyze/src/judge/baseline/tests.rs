@@ -1,0 +1,97 @@
+//! The rules of a baseline, over samples made by hand.
+
+use super::*;
+use crate::judge::comparison::Test;
+use schemas::metrics;
+use serde_json::json;
+
+fn promise() -> Promise {
+    let metric = metrics::find("throughput").unwrap();
+    let rule = Rule {
+        better: metric.better,
+        test: Test::MannWhitney,
+        alpha: 0.01,
+        min_ratio: 0.03,
+        min_difference: 0.0,
+        seed: 1,
+    };
+    Promise { metric, rule, case_ids: vec!["c1".into()], file: "p.yaml".into(), line: Some(7), column: Some(5) }
+}
+
+fn case(values: &[f64]) -> Case {
+    let key = Key { id: "c1".into(), direction: "forward".into(), ..Key::default() };
+    Case { key, name: "bulk".into(), values: vec![values.to_vec()], ..Case::default() }
+}
+
+fn around(mean: f64) -> Vec<f64> {
+    [0.3, -0.8, 0.9, -0.1, -0.5, 0.6, 0.1, -0.3].iter().map(|x| mean * (1.0 + x / 100.0)).collect()
+}
+
+fn here(cpu: &str, kernel: &str) -> Environment {
+    Environment::of(&json!({"hosts": {"local": {"facts": {"cpu_model": cpu, "kernel_release": kernel}}}}))
+}
+
+fn judged(require_same: Option<&[&str]>, here: &Environment, new: f64) -> VerdictRow {
+    let terms = Terms {
+        source: "b.csv".into(),
+        on_missing: OnMissing::Warn,
+        require_same: require_same.map(|f| f.iter().map(|f| (*f).to_owned()).collect()),
+        promises: vec![promise()],
+    };
+    let samples = Samples { cases: vec![case(&around(100.0))], skipped: Vec::new(), note: None };
+    let environment = Ok(self::here("A", "6.1"));
+    let baseline = Baseline { terms, samples: Some(samples), environment };
+    baseline.judge(&[case(&around(new))], here).remove(0)
+}
+
+#[test]
+fn a_regression_is_one_in_the_bad_direction() {
+    let verdict = |new| judged(None, &here("A", "6.1"), new).verdict;
+    assert_eq!([verdict(90.0), verdict(110.0), verdict(100.5)], ["regression", "improvement", "same"]);
+    let row = judged(None, &here("A", "6.1"), 90.0);
+    assert_eq!((row.assertion.as_str(), row.line, row.fails()), ("throughput not 3 % below b.csv", Some(7), true));
+}
+
+#[test]
+fn another_machine_is_not_judged_unless_the_plan_says_so() {
+    let row = judged(None, &here("B", "6.12"), 90.0);
+    assert_eq!(row.verdict, "inconclusive");
+    assert!(row.note.starts_with("the baseline is of another machine: host.cpu_model was A, is B"), "{}", row.note);
+    let row = judged(Some(&[]), &here("B", "6.12"), 90.0);
+    assert_eq!(row.verdict, "regression");
+    assert!(row.note.contains("host.cpu_model was A, is B"), "{}", row.note);
+}
+
+#[test]
+fn another_setting_is_said_and_judged_unless_it_must_be_the_same() {
+    let row = judged(None, &here("A", "6.12"), 90.0);
+    assert_eq!((row.verdict.as_str(), row.note.as_str()), ("regression", "host.kernel was 6.1, is 6.12"));
+    let row = judged(Some(&["host.kernel"]), &here("A", "6.12"), 90.0);
+    assert_eq!(row.verdict, "error");
+    assert_eq!(row.note, "the baseline b.csv is of another environment: host.kernel was 6.1, is 6.12");
+    let row = judged(Some(&["host.nic_speed"]), &here("A", "6.1"), 90.0);
+    assert!(row.note.contains("host.nic_speed is not known of it"), "{}", row.note);
+}
+
+#[test]
+fn nothing_to_compare_with_is_what_the_plan_says() {
+    for (on_missing, verdict, fails) in
+        [(OnMissing::Warn, "inconclusive", false), (OnMissing::Fail, "fail", true), (OnMissing::Pass, "missing", false)]
+    {
+        let terms =
+            Terms { source: "/nowhere/b.csv".into(), on_missing, require_same: None, promises: vec![promise()] };
+        let row = Baseline::read(terms).unwrap().judge(&[case(&around(1.0))], &here("A", "6.1")).remove(0);
+        assert_eq!((row.verdict.as_str(), row.fails()), (verdict, fails));
+        assert!(row.note.contains("plumb baseline promote"), "{}", row.note);
+    }
+}
+
+#[test]
+fn a_case_without_a_sample_fails() {
+    let row = judged(None, &here("A", "6.1"), 100.0);
+    assert_eq!(row.verdict, "same");
+    let terms =
+        Terms { source: "/b.csv".into(), on_missing: OnMissing::Pass, require_same: None, promises: vec![promise()] };
+    let row = Baseline::read(terms).unwrap().judge(&[case(&[])], &here("A", "6.1")).remove(0);
+    assert_eq!((row.verdict.as_str(), row.note.as_str()), ("fail", "there is no sample of throughput"));
+}
