@@ -199,3 +199,28 @@ fn a_new_baseline_says_what_it_replaces_and_failures_are_accepted_only_aloud() {
     assert!(facts["promoted"]["at"].is_string());
     assert_eq!(run(&folder, "", "").code, Some(0));
 }
+
+#[test]
+fn compare_says_whether_both_were_measured_on_one_machine() {
+    let folder = Folder::new();
+    promoted(&folder);
+    let compare = || plumb(&["compare", "-f", "text", &folder.name("base.csv"), &folder.name("r.csv")]);
+    let ran = compare();
+    // The baseline is that very run.
+    assert!(ran.stdout.contains("same machine: yes") && ran.stdout.contains("interleaved: "), "{}", ran.stdout);
+    elsewhere(&folder, |facts| facts["hosts"]["local"]["facts"]["kernel_release"] = "2.0.40".into());
+    let ran = compare();
+    assert!(ran.stdout.contains("same machine: yes, but host.kernel was 2.0.40, is "), "{}", ran.stdout);
+    elsewhere(&folder, |facts| facts["hosts"]["local"]["facts"]["cpu_model"] = "Cray-1".into());
+    let ran = compare();
+    assert!(ran.stdout.contains("same machine: NO") && ran.stdout.contains("was Cray-1, is "), "{}", ran.stdout);
+    fs::remove_file(folder.path("base.run.json")).unwrap();
+    assert!(compare().stdout.contains("same machine: unknown"), "{}", compare().stdout);
+    // Few iterations and --fail-on: nothing fails unless asked for, and what cannot be told does where it is.
+    scale(&folder, 100.0);
+    let fail_on = |what: &str| {
+        let of = ["-m", "transaction_rate", "--fail-on", what];
+        plumb(&[&["compare", &folder.name("base.csv"), &folder.name("r.csv")][..], &of].concat()).code
+    };
+    assert_eq!((fail_on("nothing"), fail_on("regression"), fail_on("change")), (Some(0), Some(1), Some(1)));
+}
