@@ -73,6 +73,9 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distributio
     let values = all.iter().map(|p| p.1).filter(|v| *v > 0.0 || !spacing.is_logarithmic());
     let (low, high) = series::extent(values);
     let y = Axis::new(distribution::quantity(reading, options, column), spacing, low, high, options.zoom);
+    // Of less than twice as many values not even the median has enough beyond it; without it there is no picture.
+    let few = own.iter().any(|one| (one.count() as f64) < 2.0 * BEYOND);
+    let reach = if few { ", and to the median in any case" } else { "" };
     let mut layers = Vec::new();
     let mut legend = Vec::new();
     for (index, one) in own.iter().enumerate() {
@@ -87,7 +90,7 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distributio
     }
     Figure {
         title: options.title(reading, &format!("percentiles of {}", y.quantity.label)),
-        notes: vec![distribution::explain(own, column), format!("drawn as far as {BEYOND} values lie beyond")],
+        notes: vec![distribution::explain(own, column), format!("drawn as far as {BEYOND} values lie beyond{reach}")],
         x,
         panels: vec![Panel { y, layers, rows_per_name: 1 }],
         legend,
