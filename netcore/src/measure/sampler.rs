@@ -31,8 +31,9 @@ const LEAVE_NS: u64 = 5_000_000_000;
 /// the difference between two hosts' ideas of the start, nanoseconds.
 const TOLERANCE_NS: u64 = 250_000_000;
 
-/// How long before the load's start its first reading is taken, nanoseconds.
-const LEAD_NS: u64 = 500_000;
+/// How long before the load's start its first reading is taken, nanoseconds. Where many ends share a machine, their
+/// samplers must be out of the way when the data threads begin; CPU shares cannot tell so short a time from none.
+const LEAD_NS: u64 = 2_000_000;
 
 /// A flow as the sampler sees it.
 pub struct SampledFlow {

@@ -120,7 +120,11 @@ fn alone(seat: &mut Seat, watch: &mut dyn Observer, stop: &StopFlag) -> Result<M
 /// announcement and the end of the last measurement.
 fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError> {
     let warmups: Vec<u64> = seats.iter().map(|s| s.spec.phases.warmup_ns).collect();
-    let prepared: Vec<Prepared<'_>> = seats.iter_mut().map(Seat::prepare).collect::<Result<_, _>>()?;
+    // Each takes several round trips, which would add up.
+    let prepared: Vec<Prepared<'_>> = thread::scope(|scope| {
+        let preparing: Vec<_> = seats.iter_mut().map(|seat| scope.spawn(|| seat.prepare())).collect();
+        preparing.into_iter().map(join).collect::<Result<_, _>>()
+    })?;
     let lead = prepared.iter().map(Prepared::lead).max().unwrap_or_default();
     let t0_ns = monotonic_ns()
         + u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX / 2)
@@ -128,8 +132,6 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
     let running: Vec<RunningTest<'_>> = prepared.into_iter().map(|p| p.start(Some(t0_ns))).collect::<Result<_, _>>()?;
     let outcomes: Vec<Outcome> = thread::scope(|scope| {
         let waiting: Vec<_> = running.into_iter().map(|test| scope.spawn(move || test.wait(&mut (), stop))).collect();
-        let join =
-            |w: thread::ScopedJoinHandle<'_, _>| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         waiting.into_iter().map(join).collect::<Result<_, _>>()
     })?;
     // The load is meant to be on at t0 everywhere; a member's measure phase begins its own warm-up later.
@@ -141,6 +143,10 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
         .collect();
     let start_skew = starts.iter().max().zip(starts.iter().min()).map(|(a, b)| Duration::from_nanos(a - b));
     Ok(Measured { members: outcomes.into_iter().map(reports).collect(), start_skew, settled: None, printed: None })
+}
+
+fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn reports(outcome: Outcome) -> Reports {
