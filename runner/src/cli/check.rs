@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::Selection;
 use crate::{
     error::{Error, Exit},
-    plan::{self, Format, Plan, case::Estimate},
+    plan::{self, Format, Plan, estimate::Estimate},
     sinks::progress::span,
 };
 

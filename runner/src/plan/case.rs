@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use analyze::stats::series;
 use netcore::spec::TestSpec;
 use schemas::metrics::Metric;
 use sha2::{Digest, Sha256};
@@ -287,77 +286,7 @@ impl Find {
     }
 }
 
-/// How long a plan takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Estimate {
-    /// If every case is confident at once.
-    pub least: Duration,
-    /// If every case goes to its maximum.
-    pub most: Duration,
-    /// Whether some case stops by a count, so that nobody can know: a second is assumed.
-    pub open: bool,
-}
-
-/// What an iteration costs beyond its phases: setting up and collecting results.
-const OVERHEAD: Duration = Duration::from_millis(100);
-
-impl Case {
-    /// How long it takes.
-    #[must_use]
-    pub fn estimate(&self) -> Estimate {
-        use netcore::spec::Stop;
-        let (mut once, mut settled, mut open) = (Duration::ZERO, Duration::ZERO, false);
-        for member in &self.members {
-            let length = match &member.job {
-                Job::Traffic(spec) => {
-                    let p = &spec.phases;
-                    let measured = match p.stop {
-                        Stop::AfterNs(ns) => Duration::from_nanos(ns),
-                        Stop::AfterBytes(_) | Stop::AfterTransactions(_) => {
-                            open = true;
-                            Duration::from_secs(1)
-                        }
-                    };
-                    let counted = measured + Duration::from_nanos(p.cooldown_ns);
-                    let longest = Duration::from_nanos(p.warmup_ns);
-                    // A warm-up that ends by itself lasts as long as it takes to see that it may.
-                    let shortest = match p.settle_ns {
-                        0 => longest,
-                        settle_ns => longest.min(Duration::from_nanos(settle_ns * series::SETTLED_FROM as u64)),
-                    };
-                    (shortest + counted, longest + counted)
-                }
-                Job::Command(_) => {
-                    open = true;
-                    (Duration::from_secs(1), Duration::from_secs(1))
-                }
-            };
-            settled = settled.max(length.0);
-            once = once.max(length.1);
-        }
-        if self.skip.is_some() {
-            return Estimate::default();
-        }
-        let around = self.pause + OVERHEAD;
-        let (min, max) = match &self.find {
-            Some(find) => (1, find.max_probes),
-            None => self.iterations.bounds(),
-        };
-        Estimate { least: (settled + around).saturating_mul(min), most: (once + around).saturating_mul(max), open }
-    }
-}
-
 impl Plan {
-    /// How long it takes.
-    #[must_use]
-    pub fn estimate(&self) -> Estimate {
-        self.cases.iter().map(Case::estimate).fold(Estimate::default(), |a, b| Estimate {
-            least: a.least + b.least,
-            most: a.most + b.most,
-            open: a.open || b.open,
-        })
-    }
-
     /// The host of that end, where it is in the inventory.
     #[must_use]
     pub fn host(&self, end: &Endpoint) -> Option<&Host> {

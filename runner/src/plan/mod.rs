@@ -7,6 +7,7 @@
 //! - [`decode`]: from the tree to typed values, finding every mistake
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
+//! - [`estimate`]: how long it takes
 //! - `places`: where the keys of a checked plan are written
 //! - [`expand`], [`spec`], [`measures`], [`check`]: what it means
 //! - [`mod@explain`]: where a value comes from; [`schema`]: the published form of the language
@@ -18,6 +19,7 @@ pub mod condition;
 pub mod decode;
 pub mod diagnostics;
 mod ends;
+pub mod estimate;
 pub mod expand;
 pub mod explain;
 mod generator;
