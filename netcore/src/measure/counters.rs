@@ -13,6 +13,29 @@ use crate::report::{Counts, DatagramPhase, Phase};
 #[repr(align(128))]
 pub struct Line<T>(pub T);
 
+/// A word that one thread counts in.
+#[cfg(not(plumb_no_counters))]
+pub type Counter = AtomicU64;
+
+/// The same compiled to nothing (`--cfg plumb_no_counters`), for a comparison that shows what counting costs and is of no
+/// other use: tests/bench/counters.
+#[cfg(plumb_no_counters)]
+#[derive(Debug, Default)]
+pub struct Counter;
+
+#[cfg(plumb_no_counters)]
+impl Counter {
+    /// Does nothing.
+    #[inline]
+    pub fn store(&self, _value: u64, _order: std::sync::atomic::Ordering) {}
+
+    /// Nothing was counted.
+    #[inline]
+    pub fn load(&self, _order: std::sync::atomic::Ordering) -> u64 {
+        0
+    }
+}
+
 /// A limit that is about to be set.
 const HELD: u64 = u64::MAX - 1;
 
@@ -29,34 +52,34 @@ pub struct Orders {
 #[derive(Debug, Default)]
 pub struct Sent {
     /// Payload bytes that the kernel took.
-    pub bytes: AtomicU64,
+    pub bytes: Counter,
     /// Calls that moved data.
-    pub calls: AtomicU64,
+    pub calls: Counter,
     /// Messages.
-    pub messages: AtomicU64,
+    pub messages: Counter,
     /// Messages by the phase that they were marked with.
-    pub of_phase: [AtomicU64; 4],
+    pub of_phase: [Counter; 4],
     /// Due times that a paced sender has dropped.
-    pub dropped: AtomicU64,
+    pub dropped: Counter,
 }
 
 /// Written by the thread that receives.
 #[derive(Debug, Default)]
 pub struct Received {
     /// Payload bytes that the kernel gave.
-    pub bytes: AtomicU64,
+    pub bytes: Counter,
     /// Calls that moved data.
-    pub calls: AtomicU64,
+    pub calls: Counter,
     /// Messages without duplicates.
-    pub messages: AtomicU64,
+    pub messages: Counter,
     /// Messages that arrived after a later one.
-    pub reordered: AtomicU64,
+    pub reordered: Counter,
     /// Messages that arrived again.
-    pub duplicated: AtomicU64,
+    pub duplicated: Counter,
     /// Smoothed interarrival jitter (RFC 3550, section 6.4.1), nanoseconds.
-    pub jitter_ns: AtomicU64,
+    pub jitter_ns: Counter,
     /// When the last message arrived, nanoseconds of the monotonic clock.
-    pub last_ns: AtomicU64,
+    pub last_ns: Counter,
     /// By the phase that the sender marked the messages with.
     pub of_phase: [PhaseOfSending; 4],
 }
@@ -65,22 +88,22 @@ pub struct Received {
 #[derive(Debug, Default)]
 pub struct PhaseOfSending {
     /// Messages without duplicates.
-    pub messages: AtomicU64,
+    pub messages: Counter,
     /// Messages that arrived after a later one.
-    pub reordered: AtomicU64,
+    pub reordered: Counter,
     /// Messages that arrived again.
-    pub duplicated: AtomicU64,
+    pub duplicated: Counter,
 }
 
 /// Written by the thread that completes operations.
 #[derive(Debug, Default)]
 pub struct Operations {
     /// Transactions.
-    pub transactions: AtomicU64,
+    pub transactions: Counter,
     /// Connections.
-    pub connections: AtomicU64,
+    pub connections: Counter,
     /// Operations that failed without ending the test.
-    pub errors: AtomicU64,
+    pub errors: Counter,
 }
 
 /// The memory that a flow's threads and the sampler share.
