@@ -5,14 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use netcore::{control::stop::Urgency, report::Ending};
+use netcore::{
+    control::stop::Urgency,
+    report::{Ending, SideReport},
+};
 use schemas::{
     columns::Row,
     metrics::METRICS,
     units::{Unit, human},
 };
 
-use super::{Bench, Fault, Measured, Run, Values, ending::blank};
+use super::{Bench, Fault, Measured, Reports, Run, Values, ending::blank};
 use crate::{
     error::Error,
     plan::measures,
@@ -273,14 +276,22 @@ fn group_identity(step: &Step, measured: &Measured) -> Row {
     row
 }
 
+/// Why a member failed. Where both ends did, both say so: the one that lost its peer does not know why.
+fn failure(reports: &Reports) -> Option<String> {
+    let said = |report: &SideReport| match &report.ending {
+        Ending::Failed(message) => Some(message.clone()),
+        _ => None,
+    };
+    match (said(&reports.near), reports.far.as_ref().and_then(said)) {
+        (Some(near), Some(far)) if near != far => Some(format!("{near}; the far end: {far}")),
+        (near, far) => near.or(far),
+    }
+}
+
 /// Takes out of a result what spoils it: an end that failed, a start that was not together.
 fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
-    for reports in &measured.members {
-        for report in std::iter::once(&reports.near).chain(&reports.far) {
-            if let Ending::Failed(message) = &report.ending {
-                return Err(Fault { timeout: false, message: message.clone() }.into());
-            }
-        }
+    if let Some(message) = measured.members.iter().find_map(failure) {
+        return Err(Fault { timeout: false, message }.into());
     }
     if let (Some(most), Some(skew)) = (step.group.as_ref().map(|g| g.max_skew), measured.start_skew)
         && skew > most

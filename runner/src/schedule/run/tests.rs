@@ -97,6 +97,18 @@ fn an_end_that_failed_gives_no_result_even_if_it_counted() {
 }
 
 #[test]
+fn where_both_ends_failed_both_say_why() {
+    let mut spoiled = stream(1000);
+    spoiled.members[0].near.ending = Ending::Failed("the peer closed".into());
+    spoiled.members[0].far.as_mut().unwrap().ending = Ending::Failed("the payload differs at byte 7".into());
+    let mut bench = FakeBench::default();
+    bench.results.push_back(Ok(spoiled));
+    let (finished, _) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
+    let said = &finished[0].failed.as_ref().unwrap().message;
+    assert_eq!(said, "the peer closed; the far end: the payload differs at byte 7");
+}
+
+#[test]
 fn a_start_that_was_not_together_is_measured_again() {
     let mut late = stream(1);
     late.start_skew = Some(Duration::from_millis(9));
