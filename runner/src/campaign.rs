@@ -260,7 +260,7 @@ fn one(
     sinks.record.write()?;
     expectations.check(&environment(&sinks.record.facts))?;
     let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
-    let surroundings = Surroundings::of(plan, shared.run_dir.as_deref(), stop);
+    let surroundings = Surroundings::of(plan, shared.run_dir.as_deref(), options.key_file.as_deref(), stop)?;
     let log = shared.hooks_log.as_deref();
     let mut bench = Programs::around(&mut hosts, surroundings, log, options.resume.is_some());
     let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, stop);

@@ -104,20 +104,26 @@ pub fn count(row: &Row, column: &str) -> u64 {
 /// A daemon on a loopback port of its own; it is killed when this is dropped.
 pub struct Serve {
     child: Child,
-    /// `127.0.0.1:port`.
+    /// `address:port`.
     pub address: String,
 }
 
 impl Serve {
     /// Starts one with these further arguments and waits for the line that says where it is.
     pub fn start(args: &[&str]) -> Self {
-        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
+        Self::on("127.0.0.1", args)
+    }
+
+    /// The same on another address of this machine.
+    pub fn on(ip: &str, args: &[&str]) -> Self {
+        let (listen, found) = (format!("{ip}:0"), format!("{ip}:"));
+        let mut all = vec!["serve", "--listen", &listen];
         all.extend(args);
         let mut child = command(&all).stderr(Stdio::null()).spawn().expect("plumb serve starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
-        let address = line.split_whitespace().find(|w| w.starts_with("127.0.0.1:")).expect("an address").to_owned();
+        let address = line.split_whitespace().find(|w| w.starts_with(&found)).expect("an address").to_owned();
         Self { child, address }
     }
 

@@ -7,7 +7,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::program::{Folder, Ran, Row, command, end, number, of, parse, plumb, rows};
+use crate::program::{Folder, Ran, Row, Serve, command, end, number, of, parse, plumb, rows};
 
 /// A plan with one test, run with what it needs to be allowed.
 fn run(folder: &Folder, body: &str) -> Ran {
@@ -192,7 +192,6 @@ fn a_plans_mistakes_about_programs_are_said_at_their_places() {
             "concurrent: {members: {a: {workload: command, command: {run: [x], import: ping}}, b: {workload: tcp_rr}}}",
             "cannot be a member of a group",
         ),
-        ("workload: tcp_rr, hooks: {setup: {run: [x], on: far}}", "hooks run on this machine, and `far` is elsewhere"),
         ("workload: tcp_rr, hooks: {setup: {run: [x], on: fra}}", "unknown host `fra`"),
     ] {
         let plan = folder.plan(
@@ -282,4 +281,135 @@ fn an_interrupt_ends_the_program_and_still_cleans_up() {
     assert!(!fs::exists(format!("/proc/{}/cmdline", left.trim())).unwrap(), "it still runs");
     let rows = parse(&ran.stdout);
     assert_eq!(of(&rows, "summary").iter().filter(|r| r["status"] == "skipped").count(), 2, "{}", ran.stdout);
+}
+
+/// A daemon with a key on another address, the inventory that names it `far`, and the arguments that let plans run.
+fn far(folder: &Folder, args: &[&str]) -> (Serve, String) {
+    let key = folder.name("key");
+    if !folder.path("key").exists() {
+        assert_eq!(plumb(&["key", &key]).code, Some(0));
+    }
+    let serve = Serve::on("127.0.0.2", &[&["--key-file", &key], args].concat());
+    let hosts = format!("hosts: {{far: {{address: 127.0.0.2, control: \"{}\", key_file: {key}}}}}", serve.address);
+    (serve, hosts)
+}
+
+/// The process that wrote its number there; waits for it.
+fn written(folder: &Folder, name: &str) -> String {
+    while !folder.path(name).exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    fs::read_to_string(folder.path(name)).unwrap().trim().to_owned()
+}
+
+fn is_alive(pid: &str) -> bool {
+    fs::exists(format!("/proc/{pid}/cmdline")).unwrap()
+}
+
+#[test]
+fn a_hook_runs_on_another_host_whose_daemon_allows_it() {
+    let folder = Folder::new();
+    let (serve, hosts) = far(&folder, &["--allow-hooks"]);
+    let mark = folder.name("mark");
+    let note = program(
+        &folder,
+        "note",
+        &format!("echo $PPID $PLUMB_HOOK $PLUMB_CASE $PLUMB_TO .$PLUMB_RUN_DIR >> {mark}; echo said $1; echo so >&2"),
+    );
+    let plan = folder.plan(
+        &format!("output: {{dir: {}}}\n{hosts}", folder.name("out")),
+        &format!(
+            "  it: {{workload: tcp_rr, to: far, duration: 10ms,\n    hooks: {{setup: {{run: [{note}, up], on: far}}, \
+             prepare: ['true'], cleanup: {{run: [{note}, down], on: far}}}}}}"
+        ),
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never", "--allow-hooks"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+    // The daemon started them, and was told what they are for; the folder of the results is none of its own.
+    let daemon = serve.pid();
+    assert_eq!(
+        fs::read_to_string(&mark).unwrap(),
+        format!("{daemon} setup it 127.0.0.2 .\n{daemon} cleanup it 127.0.0.2 .\n")
+    );
+    let log = fs::read_to_string(folder.path("out/hooks.log")).unwrap();
+    for words in [", on far: ", "  said up\n  so\n  done after ", "  said down\n  so\n"] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert_eq!(log.matches(", on far: ").count(), 2, "{log}");
+    assert_eq!(plumb(&["run", &plan, "--progress", "never"]).code, Some(2), "the runner has to be told, too");
+}
+
+#[test]
+fn a_daemon_runs_hooks_only_where_it_was_told_to_and_has_a_key() {
+    let folder = Folder::new();
+    let mark = folder.name("mark");
+    let tests = format!(
+        "  it: {{workload: unix_rr, duration: 10ms, hooks: {{setup: {{run: [touch, {mark}], on: far}}, \
+         cleanup: {{run: [touch, {mark}], on: far}}}}}}"
+    );
+    let (_keyed, hosts) = far(&folder, &[]);
+    let clear = Serve::on("127.0.0.2", &[]);
+    let open = format!("hosts: {{far: {{address: 127.0.0.2, control: \"{}\"}}}}", clear.address);
+    for hosts in [hosts, open] {
+        let ran =
+            plumb(&["run", &folder.plan(&hosts, &tests), "--progress", "never", "--allow-commands", "--allow-hooks"]);
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+        let error = the(&ran, "iteration")["error"].clone();
+        for words in ["hook setup: host `far` (127.0.0.2:", "runs no programs for its clients", "--allow-hooks"] {
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        assert!(ran.stderr.contains("hook cleanup: host `far`"), "{}", ran.stderr);
+        assert!(!folder.path("mark").exists());
+    }
+    let ran = plumb(&["serve", "--listen", "127.0.0.1:0", "--allow-hooks"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--key-file"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_hook_on_another_host_that_fails_or_hangs_is_ended_there() {
+    let folder = Folder::new();
+    let (_serve, hosts) = far(&folder, &["--allow-hooks"]);
+    let pid = folder.name("pid");
+    let setup = |words: &str, timeout: &str| {
+        let body = format!(
+            "workload: unix_rr, duration: 10ms, hooks: {{setup: {{run: {words}, on: far, timeout: {timeout}}}}}"
+        );
+        folder.plan(&hosts, &format!("  it: {{{body}}}"))
+    };
+    let run = |plan: &str| plumb(&["run", plan, "--progress", "never", "--allow-hooks"]);
+
+    let ran = run(&setup("[sh, -c, 'echo busy >&2; exit 7']", "30s"));
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let row = the(&ran, "iteration");
+    assert_eq!(row["status"], "failed");
+    assert!(row["error"].contains("exited with 7: busy") && row["error"].contains("host `far`"), "{}", row["error"]);
+
+    let hangs = format!("[sh, -c, 'echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 600']");
+    let ran = run(&setup(&hangs, "500ms"));
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let row = the(&ran, "iteration");
+    assert_eq!(row["status"], "timeout");
+    assert!(row["error"].contains("was still running after 500ms"), "{}", row["error"]);
+    assert!(!is_alive(&written(&folder, "pid")), "it still runs");
+
+    // With the run that it belongs to: one that is interrupted, and one that is gone without a word.
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        fs::remove_file(&pid).unwrap();
+        let plan = setup(&hangs, "10m");
+        let child = command(&["run", &plan, "--progress", "never", "--allow-hooks"]).spawn().unwrap();
+        let hook = written(&folder, "pid");
+        assert!(is_alive(&hook));
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        let ran = end(child);
+        assert_eq!(ran.code, (signal == Signal::SIGINT).then_some(130), "{}", ran.stderr);
+        // The daemon hears of it when it does: at once, but not before we do.
+        let mut looks = 0;
+        while is_alive(&hook) {
+            looks += 1;
+            assert!(looks < 1000, "it still runs");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }

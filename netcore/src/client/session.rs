@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    os::fd::AsFd,
     sync::OnceLock,
     time::{Duration, Instant},
 };
@@ -11,11 +12,14 @@ use crate::{
     control::{
         capabilities,
         channel::{Channel, ChannelError},
+        child,
         clock::{ClockOffset, PROBES, Probe},
         dial::{dial, resolve},
+        event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
-        message::{Greeting, Hello, Limits, Look, Reply, Request, Seen},
+        message::{Execute, Executed, Greeting, Hello, Limits, Look, Reply, Request, Seen},
         netns,
+        stop::{StopFlag, Urgency},
     },
     measure::{
         clock::{monotonic_ns, wall_ns},
@@ -119,6 +123,43 @@ impl Session {
             Reply::Seen(seen) => Ok(*seen),
             other => Err(other),
         })
+    }
+
+    /// Runs a program there to its end. Where the flag rises above `heeds` the program is asked to end, and at its second
+    /// rise it is ended with the session, which is of no use after an error.
+    pub fn execute(&mut self, asked: Execute, stop: &StopFlag, heeds: Urgency) -> Result<Executed, ClientError> {
+        let deadline =
+            Instant::now() + Duration::from_nanos(asked.limit_ns).saturating_add(child::GRACE + self.timeouts.reply);
+        self.send(&Request::Execute(Box::new(asked)))?;
+        let mut asked_to_end = false;
+        let executed = loop {
+            match self.channel.try_recv().map_err(|source| self.channel_error(source))? {
+                Some(Reply::Executed(executed)) => break *executed,
+                Some(other) => return Err(self.unexpected("execute", other)),
+                None => {}
+            }
+            let urgency = stop.urgency();
+            if urgency == Urgency::Now && heeds < Urgency::Now {
+                return Err(ClientError::Interrupted);
+            }
+            if urgency > heeds && !asked_to_end {
+                self.send(&Request::Abort)?;
+                asked_to_end = true;
+            }
+            if Instant::now() >= deadline {
+                return Err(self.senseless("the hook's time is over and nothing is heard of its end".to_owned()));
+            }
+            wait([Some(self.channel.as_fd()), stop.beyond(urgency.max(heeds))], Some(deadline)).map_err(|source| {
+                ClientError::System { what: "waiting for the end of a program on another host failed", source }
+            })?;
+        };
+        if asked_to_end {
+            self.expect("abort", self.timeouts.reply, |reply| match reply {
+                Reply::Idle => Ok(()),
+                other => Err(other),
+            })?;
+        }
+        Ok(executed)
     }
 
     /// Compares the clocks anew; [`Session::prepare`] does it where the last comparison is older than five seconds.

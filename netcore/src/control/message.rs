@@ -1,7 +1,7 @@
 //! What the ends say to each other. The order is told in `docs/protocol.md` and kept by [`crate::daemon`] and
 //! [`crate::client`].
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,8 @@ pub enum Request {
     Probe,
     /// What is there that the greeting does not tell? Only while there is no test.
     Look(Look),
+    /// Run a program. Only while there is no test, and only where the daemon does that at all.
+    Execute(Box<Execute>),
     /// Make an end ready.
     Prepare(Box<Prepare>),
     /// Bring the flows together.
@@ -90,7 +92,7 @@ pub enum Request {
         /// The instant, nanoseconds.
         at_ns: u64,
     },
-    /// Forget the test, whatever its state.
+    /// Forget the test, whatever its state; end the program.
     Abort,
 }
 
@@ -101,6 +103,7 @@ impl Request {
         match self {
             Self::Probe => "probe",
             Self::Look(_) => "look",
+            Self::Execute(_) => "execute",
             Self::Prepare(_) => "prepare",
             Self::Connect(_) => "connect",
             Self::Start { .. } => "start",
@@ -143,6 +146,45 @@ pub struct Seen {
     pub nic: Option<NicFacts>,
     /// CPUs that were less than a tenth busy.
     pub free_cpus: Option<u32>,
+}
+
+/// A program that runs on the daemon's host, with the rights of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Execute {
+    /// The program and its arguments; no shell.
+    pub argv: Vec<String>,
+    /// Variables beside those of the daemon; their names begin with `PLUMB_`.
+    pub environment: BTreeMap<String, String>,
+    /// The longest that it may run, nanoseconds.
+    pub limit_ns: u64,
+}
+
+impl Execute {
+    /// Bytes that come back of each of its outputs; what is more is dropped.
+    pub const OUTPUT_BOUND: usize = 1 << 20;
+}
+
+/// What became of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Executed {
+    /// It exited with 0.
+    Done {
+        /// What it printed. Bytes that are no UTF-8 are replaced.
+        stdout: String,
+        /// What it complained of, likewise.
+        stderr: String,
+        /// From its start to its end, nanoseconds.
+        elapsed_ns: u64,
+    },
+    /// It did not start, exited with something else, or was ended.
+    Failed {
+        /// Whether it was ended at its limit.
+        timed_out: bool,
+        /// A sentence for people, with how it ended and the first lines of what it said.
+        message: String,
+    },
 }
 
 /// One end of a test.
@@ -195,6 +237,8 @@ pub enum Reply {
     },
     /// To [`Request::Look`].
     Seen(Box<Seen>),
+    /// To [`Request::Execute`], when the program has ended.
+    Executed(Box<Executed>),
     /// To [`Request::Prepare`]: where the other end can reach this one.
     Prepared(Endpoints),
     /// To [`Request::Connect`]: every flow is connected.
@@ -208,7 +252,7 @@ pub enum Reply {
         /// Whether it is the last one.
         last: bool,
     },
-    /// To [`Request::Abort`]: there is no test any more.
+    /// To [`Request::Abort`]: there is no test and no program any more.
     Idle,
     /// Something was refused or failed. The test it was about is forgotten.
     Error(Fault),
@@ -221,6 +265,7 @@ impl Reply {
         match self {
             Self::Probed { .. } => "probed",
             Self::Seen(_) => "seen",
+            Self::Executed(_) => "executed",
             Self::Prepared(_) => "prepared",
             Self::Ready => "ready",
             Self::Interim(_) => "interim",
@@ -276,7 +321,7 @@ pub enum FaultCode {
     NotAllowed,
     /// No session is free.
     Busy,
-    /// The test is beyond a limit, or asks for something that the daemon does for nobody.
+    /// What was asked is beyond a limit, or something that the daemon does for nobody.
     Refused,
     /// The engines or the kernel have no such test.
     Unsupported,

@@ -2,10 +2,12 @@
 //!
 //! From the wire upwards: [`frame`] cuts a byte stream into bounded frames, [`secure`] encrypts that stream where a
 //! [`key`] is used, [`channel`] is a connection with deadlines over both, [`message`] says what is in the frames.
-//! [`clock`] relates two monotonic clocks by probes; [`stop`] and [`event`] wake whoever waits.
+//! [`clock`] relates two monotonic clocks by probes; [`stop`] and [`event`] wake whoever waits; [`child`] is a program that
+//! runs within bounds, here or for a client.
 
 pub mod capabilities;
 pub mod channel;
+pub mod child;
 pub mod clock;
 pub(crate) mod dial;
 pub mod event;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Config, plain};
 use crate::{
-    control::message::{Fault, FaultCode, Peer, Prepare},
+    control::message::{Execute, Fault, FaultCode, Peer, Prepare},
     report::Side,
     spec::{Payload, Phases, Stop, TestSpec, support},
 };
@@ -28,6 +28,36 @@ pub(super) fn client(config: &Config, peer: std::net::SocketAddr) -> Result<(), 
             "clients from {address} are not allowed here; its `plumb serve` names the networks that are with --allow"
         ),
     ))
+}
+
+/// Whether a program may be run: only for clients that have proven a key, since whoever runs one is as good as whoever
+/// started the daemon. On loopback that is every user of the machine, so it is no exception.
+pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), Fault> {
+    if !config.allow_hooks || config.key.is_none() {
+        return refuse(
+            "this daemon runs no programs for its clients, and the plan has a hook on it: look at what the hook runs, and \
+             start its `plumb serve` with --allow-hooks and --key-file",
+        );
+    }
+    if asked.argv.is_empty() {
+        return refuse("a hook without a program");
+    }
+    let is_ours = |name: &String| {
+        name.starts_with("PLUMB_") && name.chars().all(|c| c == '_' || c.is_ascii_uppercase() || c.is_ascii_digit())
+    };
+    if let Some(name) = asked.environment.keys().find(|name| !is_ours(name)) {
+        return refuse(format!(
+            "the variable {name:?} is none of those that hooks are told: their names begin with PLUMB_"
+        ));
+    }
+    if asked.limit_ns > config.limits.duration_ns {
+        return refuse(format!(
+            "the hook may take {} s, more than the {} s that this daemon grants (--max-duration)",
+            seconds(asked.limit_ns),
+            seconds(config.limits.duration_ns)
+        ));
+    }
+    Ok(())
 }
 
 /// Whether this end of the test may be made ready.
@@ -182,8 +212,11 @@ fn seconds(nanoseconds: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::{
+        control::key::Key,
         end::Endpoints,
         spec::{Direction, Pattern, Transport},
     };
@@ -245,6 +278,35 @@ mod tests {
             },
             "smaller ring",
         );
+    }
+
+    #[test]
+    fn programs_run_for_whoever_has_a_key_and_where_they_are_allowed() {
+        let asked = Execute { argv: vec!["true".into()], environment: BTreeMap::default(), limit_ns: 1 };
+        let key = Some(Key::generate().unwrap());
+        let open = Config { allow_hooks: true, key: key.clone(), ..Config::default() };
+        program(&open, &asked).unwrap();
+        for closed in [
+            Config::default(),
+            Config { key, ..Config::default() },
+            // On loopback, as it listens, that would be every user of the machine.
+            Config { allow_hooks: true, ..Config::default() },
+        ] {
+            let fault = program(&closed, &asked).unwrap_err();
+            assert!(fault.code == FaultCode::Refused && fault.message.contains("--allow-hooks"), "{fault}");
+        }
+        for (asked, words) in [
+            (Execute { argv: Vec::new(), ..asked.clone() }, "without a program"),
+            (Execute { limit_ns: 3_600_000_000_001, ..asked.clone() }, "--max-duration"),
+            (
+                Execute { environment: BTreeMap::from([("LD_PRELOAD".into(), "x".into())]), ..asked.clone() },
+                "\"LD_PRELOAD\"",
+            ),
+            (Execute { environment: BTreeMap::from([("PLUMB_A=B".into(), "x".into())]), ..asked }, "PLUMB_A=B"),
+        ] {
+            let fault = program(&open, &asked).unwrap_err();
+            assert!(fault.message.contains(words), "{words}: {fault}");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ impl Daemon {
             allow: Vec::new(),
             allow_connect: Network::everything().to_vec(),
             allow_files: true,
+            // Whoever conducts starts programs on its own machine itself.
+            allow_hooks: false,
             limits: Limits {
                 sessions: 1024,
                 flows: 4096,

@@ -9,6 +9,7 @@ mod admission;
 mod embedded;
 mod listen;
 mod network;
+mod programs;
 mod session;
 
 use std::{
@@ -57,6 +58,9 @@ pub struct Config {
     pub allow_connect: Vec<Network>,
     /// Whether a test may name files of this host to be read and sent.
     pub allow_files: bool,
+    /// Whether clients may run programs of their choice here, with this process's rights: those that have proven the key.
+    /// Without a key nobody may.
+    pub allow_hooks: bool,
     /// What a session is granted at most.
     pub limits: Limits,
     /// How long to wait for what.
@@ -75,6 +79,7 @@ impl Default for Config {
             allow: Vec::new(),
             allow_connect: Vec::new(),
             allow_files: false,
+            allow_hooks: false,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             netns: None,

@@ -16,7 +16,7 @@ use std::{
 use super::{
     Place, Shared,
     admission::{self, Where},
-    plain,
+    plain, programs,
 };
 use crate::{
     control::{
@@ -25,7 +25,7 @@ use crate::{
         event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         load::Load,
-        message::{Connect, Fault, FaultCode, Greeting, Hello, Prepare, Reply, Request, report_pieces},
+        message::{Connect, Execute, Fault, FaultCode, Greeting, Hello, Prepare, Reply, Request, report_pieces},
         stop::{StopFlag, Urgency},
     },
     end::{End, EndError},
@@ -198,6 +198,10 @@ impl Session<'_> {
                 Ok(())
             }
             (Request::Look(look), State::Idle) => Ok(self.reply(&Reply::Seen(Box::new(look.around())))?),
+            (Request::Execute(asked), State::Idle) => match admission::program(&self.shared.config, &asked) {
+                Ok(()) => self.execute(&asked),
+                Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
+            },
             (Request::Prepare(prepare), State::Idle) => match self.prepare(&prepare) {
                 Ok(end) => {
                     let endpoints = end.endpoints();
@@ -217,6 +221,28 @@ impl Session<'_> {
             (request, _) => Err(Over::Refused(Fault::new(
                 FaultCode::Protocol,
                 format!("`{}` was not to be expected at this point: the session is closed", request.name()),
+            ))),
+        }
+    }
+
+    fn execute(&mut self, asked: &Execute) -> Result<(), Over> {
+        let peer = self.place.peer;
+        // Quoted, so that no word of it can pass for a line of the log.
+        self.shared.log(|| format!("{peer}: runs {:?}", asked.argv));
+        // A client that is gone must not leave its program behind for long.
+        self.channel.set_keepalive(true)?;
+        let (executed, cut) = programs::run(asked, &mut self.channel, &self.stop);
+        match cut {
+            None => Ok(self.reply(&Reply::Executed(Box::new(executed)))?),
+            Some(programs::Cut::Aborted) => {
+                self.reply(&Reply::Executed(Box::new(executed)))?;
+                Ok(self.reply(&Reply::Idle)?)
+            }
+            Some(programs::Cut::Stopping) => Err(stopping()),
+            Some(programs::Cut::Channel(error)) => Err(error.into()),
+            Some(programs::Cut::Unexpected(request)) => Err(Over::Refused(Fault::new(
+                FaultCode::Protocol,
+                format!("`{}` was not to be expected while a program runs: the session is closed", request.name()),
             ))),
         }
     }

@@ -7,6 +7,7 @@ mod daemon;
 mod hostile;
 mod idle;
 mod namespaces;
+mod programs;
 mod run;
 mod secret;
 mod settle;

@@ -50,7 +50,8 @@ pub struct Args {
     /// Let the plan measure by programs of its choice (`workload: command`). Read what it runs first: it runs as you.
     #[arg(long)]
     allow_commands: bool,
-    /// Let the plan run programs around its measurements (`hooks`). Read what it runs first: it runs as you.
+    /// Let the plan run programs around its measurements (`hooks`). Read what it runs first: it runs as you, and on other
+    /// hosts as whoever started `plumb serve --allow-hooks` there.
     #[arg(long)]
     allow_hooks: bool,
     #[command(flatten)]

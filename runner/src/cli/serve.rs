@@ -22,6 +22,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   plumb serve                                              on loopback, without a key
   plumb serve --key-file lab.key                           on every address, for whoever has the key
+  plumb serve --key-file lab.key --allow-hooks             and may run programs here, as you
   plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24        on one address, without a key, for one network
 
 SIGTERM and SIGINT end it: no new session is accepted, running tests finish; a second one ends them at once.";
@@ -43,6 +44,9 @@ pub struct Args {
     /// Let tests send the contents of files of this host.
     #[arg(long)]
     allow_files: bool,
+    /// Let whoever has the key run programs of their choice here, with your rights: the hooks of plans that are `on` this host.
+    #[arg(long)]
+    allow_hooks: bool,
     /// Sessions served at the same time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_sessions: u32,
@@ -73,6 +77,14 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let fault = |e: &dyn std::fmt::Display| Error::Measurement(e.to_string());
     let key = args.key_file.as_deref().map(Key::load).transpose().map_err(|e| fault(&e))?;
     let has_key = key.is_some();
+    if args.allow_hooks && !has_key {
+        // Not on loopback either: there it would be every user of this machine.
+        return Err(Error::Usage(
+            "--allow-hooks lets clients run programs as you, and without a key anybody is a client: add --key-file FILE \
+             (`plumb key FILE` makes one)"
+                .into(),
+        ));
+    }
     let place = listen(args.listen, has_key);
     let limits = Limits {
         sessions: args.max_sessions,
@@ -86,6 +98,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         allow: args.allow.clone(),
         allow_connect: args.allow_connect.clone(),
         allow_files: args.allow_files,
+        allow_hooks: args.allow_hooks,
         limits: limits.clone(),
         netns: args.netns.clone(),
         log: Some(Arc::new(|line: &str| anstream::eprintln!("{line}"))),
@@ -97,7 +110,11 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         anstream::eprintln!("note: {advice}");
     }
     let addresses: Vec<String> = daemon.local_addrs().iter().map(ToString::to_string).collect();
-    let who = if has_key { "key required" } else { "no key" };
+    let who = match (has_key, args.allow_hooks) {
+        (true, true) => "key required, which lets run programs",
+        (true, false) => "key required",
+        (false, _) => "no key",
+    };
     super::print(&format!(
         "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {} · pid {}\n",
         env!("CARGO_PKG_VERSION"),

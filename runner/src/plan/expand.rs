@@ -361,14 +361,6 @@ impl Expander<'_> {
                 let known: Vec<&str> = self.hosts.keys().map(String::as_str).chain(["local"]).collect();
                 let span = node.and_then(|n| n.get("on")).map_or(span, |n| n.span);
                 out.push(Diagnostic::error(span, format!("unknown host `{host}`")).help(suggest(host, &known)));
-            } else if let Some(host) = &hook.on
-                && !is_here(self.hosts.get(host))
-            {
-                let span = node.and_then(|n| n.get("on")).map_or(span, |n| n.span);
-                out.push(
-                    Diagnostic::error(span, format!("hooks run on this machine, and `{host}` is elsewhere"))
-                        .help("run it there by ssh: [ssh, HOST, program, …]; a host with `netns` is here"),
-                );
             }
         }
         hooks

@@ -1,19 +1,17 @@
 //! `workload: command`: one iteration is one run of a program, and its result is what it prints.
 
 use netcore::{
-    control::stop::Urgency,
+    control::{
+        child::{self, Failure, Program, Said, shown},
+        stop::Urgency,
+    },
     measure::cpu::{CpuReader, CpuSnapshot},
     report::CpuUse,
 };
 use schemas::columns::Row;
 use serde::Serialize;
 
-use super::{
-    Surroundings,
-    child::{self, Failure, Program, Said},
-    reading::Reading,
-    shown,
-};
+use super::{Surroundings, reading::Reading};
 use crate::{
     plan::{case::Endpoint, model::Command},
     schedule::{

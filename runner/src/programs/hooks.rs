@@ -12,13 +12,12 @@ use std::{
     time::Duration,
 };
 
-use netcore::control::stop::Urgency;
-
-use super::{
-    Surroundings,
-    child::{self, Failure, Program},
-    command, shown,
+use netcore::control::{
+    child::{self, Program, shown},
+    stop::Urgency,
 };
+
+use super::{Surroundings, command, elsewhere};
 use crate::{
     plan::{case::Job, model::Hook},
     schedule::{
@@ -34,6 +33,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Bytes of each output of a hook that the log keeps.
 const OUTPUT_BOUND: usize = 1 << 20;
+
+/// What a hook that succeeded printed.
+pub(super) struct Output {
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    /// From its start to its end, where it ran.
+    pub(super) elapsed: Duration,
+}
 
 /// Measures commands itself and lets another bench measure the rest, with the hooks of each case around both.
 pub struct Programs<'a> {
@@ -93,25 +100,44 @@ impl<'a> Programs<'a> {
     fn run(&self, name: &str, hook: &Hook, step: &Step, iteration: Option<u32>, heeds: Urgency) -> Result<(), Fault> {
         let mut environment = self.surroundings.environment(step, iteration);
         environment.push(("PLUMB_HOOK", name.to_owned()));
+        let limit = hook.timeout.map_or(LIMIT, |t| t.0);
+        let ran = match self.surroundings.daemon(hook.on.as_deref()) {
+            Some(target) => elsewhere::run(target, &hook.run, environment, limit, &self.surroundings.stop, heeds),
+            None => self.here(hook, &environment, limit, heeds),
+        };
+        let logged = self.keep(name, hook, step, iteration, &ran);
+        match (ran, logged) {
+            (Err(fault), _) => Err(Fault { message: format!("hook {name}: {}", fault.message), ..fault }),
+            (Ok(_), Err(e)) => Err(Fault { timeout: false, message: format!("hook {name}: its log: {e}") }),
+            (Ok(_), Ok(())) => Ok(()),
+        }
+    }
+
+    /// On this machine.
+    fn here(
+        &self,
+        hook: &Hook,
+        environment: &[(&'static str, String)],
+        limit: Duration,
+        heeds: Urgency,
+    ) -> Result<Output, Fault> {
         let program = Program {
             argv: &hook.run,
-            environment: &environment,
+            environment,
             netns: self.surroundings.netns(hook.on.as_deref()),
-            limit: hook.timeout.map_or(LIMIT, |t| t.0),
+            limit,
             keep: OUTPUT_BOUND,
             whole: false,
             ends_all: false,
             heeds,
         };
-        let ran = child::run(&program, &self.surroundings.stop);
-        let logged = self.keep(name, hook, step, iteration, &ran);
-        match (ran, logged) {
-            (Err(failure), _) => {
-                Err(Fault { timeout: failure.is_timeout(), message: format!("hook {name}: {failure}") })
-            }
-            (Ok(_), Err(e)) => Err(Fault { timeout: false, message: format!("hook {name}: its log: {e}") }),
-            (Ok(_), Ok(())) => Ok(()),
-        }
+        let ran = child::run(&program, &self.surroundings.stop)
+            .map_err(|failure| Fault { timeout: failure.is_timeout(), message: failure.to_string() })?;
+        Ok(Output {
+            stdout: String::from_utf8_lossy(&ran.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&ran.stderr).into_owned(),
+            elapsed: ran.elapsed,
+        })
     }
 
     /// Adds it to the log, whole.
@@ -121,21 +147,23 @@ impl<'a> Programs<'a> {
         hook: &Hook,
         step: &Step,
         iteration: Option<u32>,
-        ran: &Result<child::Ran, Failure>,
+        ran: &Result<Output, Fault>,
     ) -> std::io::Result<()> {
         let Some(path) = &self.log else { return Ok(()) };
         let when = iteration.map_or_else(String::new, |n| format!(", iteration {n}"));
-        let mut text = format!("{:.6} {name} of {}{when}: {}\n", jiff::Timestamp::now(), step.name, shown(&hook.run));
+        let place = hook.on.as_ref().map_or_else(String::new, |host| format!(", on {host}"));
+        let now = jiff::Timestamp::now();
+        let mut text = format!("{now:.6} {name} of {}{when}{place}: {}\n", step.name, shown(&hook.run));
         match ran {
             Ok(ran) => {
                 for output in [&ran.stdout, &ran.stderr] {
-                    for line in String::from_utf8_lossy(output).lines() {
+                    for line in output.lines() {
                         text.extend(["  ", line, "\n"]);
                     }
                 }
                 text.extend(["  done after ", &format!("{:.3}", ran.elapsed.as_secs_f64()), " s\n"]);
             }
-            Err(failure) => text.extend(["  ", &failure.to_string(), "\n"]),
+            Err(fault) => text.extend(["  ", &fault.message, "\n"]),
         }
         File::options().create(true).append(true).open(path)?.write_all(text.as_bytes())
     }

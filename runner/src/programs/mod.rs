@@ -2,16 +2,16 @@
 //!
 //! Plans come from strangers' branches, so that nothing here runs unless the command line allows it
 //! (`--allow-commands`, `--allow-hooks`). Programs are started by their argv, without a shell, in a process group of their
-//! own, and within bounds of time and of output.
+//! own, and within bounds of time and of output ([`netcore::control::child`]).
 //!
-//! - [`child`]: one program, from its start to its end
 //! - [`reading`]: from what it printed to numbers
 //! - [`command`]: `workload: command`, one iteration
 //! - [`hooks`]: `setup`, `prepare`, `conclude` and `cleanup`, around whoever measures
+//! - [`elsewhere`]: one of them on another host, by its daemon
 //! - [`refusal`]: what the command line has not allowed
 
-pub mod child;
 pub mod command;
+pub mod elsewhere;
 pub mod hooks;
 pub mod reading;
 pub mod refusal;
@@ -21,9 +21,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use netcore::control::stop::StopFlag;
+use netcore::{
+    client::Target,
+    control::{key::Key, stop::StopFlag},
+};
 
 use crate::{
+    error::Error,
+    hosts::targets,
     plan::{Plan, case::Endpoint, model::Host},
     schedule::step::Step,
 };
@@ -32,16 +37,29 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     hosts: BTreeMap<String, Host>,
+    /// Daemons of the hosts elsewhere that hooks are on.
+    daemons: BTreeMap<String, Target>,
     run_dir: Option<PathBuf>,
     stop: StopFlag,
 }
 
 impl Surroundings {
-    /// Of one plan's run, whose results are kept in `run_dir`.
-    #[must_use]
-    pub fn of(plan: &Plan, run_dir: Option<&Path>, stop: &StopFlag) -> Self {
+    /// Of one plan's run, whose results are kept in `run_dir`. `key_file`: for daemons that the plan names none for. Fails
+    /// where a host that a hook is on has no address, or a key cannot be read.
+    pub fn of(plan: &Plan, run_dir: Option<&Path>, key_file: Option<&Path>, stop: &StopFlag) -> Result<Self, Error> {
         let run_dir = run_dir.map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
-        Self { hosts: plan.hosts.clone(), run_dir, stop: stop.clone() }
+        let default_key = key_file.map(Key::load).transpose().map_err(|e| Error::Measurement(e.to_string()))?;
+        let mut daemons = BTreeMap::new();
+        for case in plan.cases.iter().filter(|case| case.skip.is_none()) {
+            for name in case.hooks.all().filter_map(|(_, hook)| hook.on.as_ref()) {
+                let host = plan.hosts.get(name);
+                if !is_here(host) && !daemons.contains_key(name) {
+                    let place = targets::of_host(name, host, default_key.as_ref())?;
+                    daemons.extend(place.target.map(|target| (name.clone(), target)));
+                }
+            }
+        }
+        Ok(Self { hosts: plan.hosts.clone(), daemons, run_dir, stop: stop.clone() })
     }
 
     /// What a program may want to know of the case it runs for.
@@ -72,6 +90,11 @@ impl Surroundings {
         all
     }
 
+    /// The daemon that a hook on that host runs by; `None`: it runs here.
+    fn daemon(&self, host: Option<&str>) -> Option<&Target> {
+        self.daemons.get(host?)
+    }
+
     /// The network namespace of a host of the plan; `None`: this process's own.
     fn netns(&self, host: Option<&str>) -> Option<&str> {
         self.hosts.get(host?)?.netns.as_deref()
@@ -82,29 +105,4 @@ impl Surroundings {
 #[must_use]
 pub fn is_here(host: Option<&Host>) -> bool {
     host.is_none_or(|host| host.netns.is_some() || host.address.as_deref() == Some("local"))
-}
-
-/// An argv as a person would type it.
-#[must_use]
-pub fn shown(argv: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let word = |word: &String| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    argv.iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_argv_is_shown_so_that_it_can_be_typed() {
-        let argv = ["printf", "%s\\n", "it's", ""].map(str::to_owned);
-        assert_eq!(shown(&argv), "printf '%s\\n' 'it'\\''s' ''");
-    }
 }

@@ -63,7 +63,7 @@ impl Hooks {
 pub struct Hook {
     /// The program and its arguments; no shell.
     pub run: Vec<String>,
-    /// The host it runs on: a network namespace of this machine; left out: this process's own.
+    /// The host it runs on: one with a daemon that allows it, or a network namespace here; left out: this machine.
     pub on: Option<String>,
     /// How long it may take: 30 s unless said.
     pub timeout: Option<Time>,
@@ -74,7 +74,7 @@ pub struct Hook {
 struct HookDetail {
     /// The program and its arguments; no shell.
     run: Vec<Word>,
-    /// The host it runs on: a network namespace of this machine; left out: this process's own.
+    /// The host it runs on: one with a daemon that allows it, or a network namespace here; left out: this machine.
     #[serde(default)]
     on: Option<String>,
     /// How long it may take: 30 s unless said.

@@ -13,11 +13,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use netcore::control::{
-    event::wait,
-    netns::{self, NetnsError},
-    stop::{StopFlag, Urgency},
-};
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     sys::{
@@ -29,10 +24,14 @@ use nix::{
     unistd::Pid,
 };
 
-use super::shown;
+use super::{
+    event::wait,
+    netns::{self, NetnsError},
+    stop::{StopFlag, Urgency},
+};
 
 /// How long a program may take to end once it was asked to.
-const GRACE: Duration = Duration::from_secs(2);
+pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How often its end is looked for while its outputs are silent.
 const LOOK: Duration = Duration::from_millis(10);
@@ -47,7 +46,7 @@ pub struct Program<'a> {
     /// The program and its arguments.
     pub argv: &'a [String],
     /// Variables beside those of this process.
-    pub environment: &'a [(&'static str, String)],
+    pub environment: &'a [(&'a str, String)],
     /// The network namespace that it runs in; `None`: this process's own.
     pub netns: Option<&'a str>,
     /// The longest that it may run.
@@ -71,7 +70,8 @@ pub struct Ran {
     pub stderr: Vec<u8>,
     /// From its start to its end.
     pub elapsed: Duration,
-    /// CPU time in user mode, its own and that of the processes that it waited for.
+    /// CPU time in user mode, its own and that of the processes that it waited for: where this process runs one program at
+    /// a time, as whoever measures by a program does.
     pub user: Duration,
     /// The same in the kernel.
     pub system: Duration,
@@ -192,6 +192,20 @@ impl fmt::Display for Said {
     }
 }
 
+/// An argv as a person would type it.
+#[must_use]
+pub fn shown(argv: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    let word = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    argv.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// Runs it to its end.
 pub fn run(program: &Program<'_>, stop: &StopFlag) -> Result<Ran, Failure> {
     let before = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
@@ -245,7 +259,7 @@ fn start(program: &Program<'_>) -> Result<Child, Failure> {
     })
 }
 
-/// What was spent in between by children that have been waited for. One program runs at a time, so it was its.
+/// What was spent in between by children that have been waited for.
 fn spent(before: Usage, after: Usage, time: fn(&Usage) -> nix::sys::time::TimeVal) -> Duration {
     let us = time(&after).num_microseconds() - time(&before).num_microseconds();
     Duration::from_micros(us.try_into().unwrap_or(0))
@@ -411,6 +425,12 @@ mod tests {
 
     fn sentence(argv: &[&str], limit_ms: u64) -> String {
         ran(argv, limit_ms, &never()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_argv_is_shown_so_that_it_can_be_typed() {
+        let argv = ["printf", "%s\\n", "it's", ""].map(str::to_owned);
+        assert_eq!(shown(&argv), "printf '%s\\n' 'it'\\''s' ''");
     }
 
     #[test]

@@ -1,0 +1,108 @@
+//! Programs that a daemon runs for its client, and how they end.
+
+use std::{path::Path, time::Duration};
+
+use netcore::{
+    client::{ClientError, Session, Target},
+    control::{
+        key::Key,
+        message::{Execute, Executed, FaultCode},
+        stop::Urgency,
+    },
+    daemon::{Config, Limits},
+};
+
+use crate::common::{Served, eventually, nobody_stops};
+
+fn serving() -> (Served, Target) {
+    let key = Some(Key::generate().unwrap());
+    let limits = Limits { sessions: 1, ..Limits::default() };
+    let served = Served::new(Config { key: key.clone(), allow_hooks: true, limits, ..Config::default() });
+    let target = Target { key, ..served.target() };
+    (served, target)
+}
+
+fn shell(script: &str) -> Execute {
+    let argv = ["sh", "-c", script].map(str::to_owned).into();
+    let environment = [("PLUMB_CASE".to_owned(), "a b".to_owned())].into();
+    Execute { argv, environment, limit_ns: 600_000_000_000 }
+}
+
+/// Says in a file that it has begun, and hangs.
+fn hanging(file: &Path) -> Execute {
+    let file = file.display();
+    shell(&format!(
+        "trap 'echo polite; exit 0' INT; echo $$ > {file}.new; mv {file}.new {file}; while :; do sleep 0.01; done"
+    ))
+}
+
+fn number(file: &Path) -> String {
+    eventually("the program has begun", || file.exists());
+    std::fs::read_to_string(file).unwrap().trim().to_owned()
+}
+
+fn is_alive(pid: &str) -> bool {
+    Path::new("/proc").join(pid).join("cmdline").exists()
+}
+
+#[test]
+fn what_it_prints_comes_back_and_no_more_than_is_kept() {
+    let (_served, target) = serving();
+    let mut session = Session::connect(&target).unwrap();
+    let mut execute = |script: &str| session.execute(shell(script), &nobody_stops(), Urgency::None).unwrap();
+    let Executed::Done { stdout, stderr, elapsed_ns } = execute("echo $PLUMB_CASE; echo so >&2") else { panic!() };
+    assert_eq!((stdout.as_str(), stderr.as_str()), ("a b\n", "so\n"));
+    assert!(elapsed_ns > 0);
+    let failed = execute("echo no >&2; exit 3");
+    assert!(
+        matches!(&failed, Executed::Failed { timed_out: false, message } if message.ends_with("exited with 3: no")),
+        "{failed:?}"
+    );
+    // Bytes that take six times their room on the wire, and nothing is cut off but what is beyond the bound.
+    let Executed::Done { stdout, stderr, .. } = execute("head -c 1500000 /dev/zero; head -c 1500000 /dev/zero >&2")
+    else {
+        panic!()
+    };
+    assert_eq!((stdout.len(), stderr.len()), (Execute::OUTPUT_BOUND, Execute::OUTPUT_BOUND));
+}
+
+#[test]
+fn a_client_ends_it_and_goes_on() {
+    let (_served, target) = serving();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let mut session = Session::connect(&target).unwrap();
+    let stop = nobody_stops();
+    let executed = std::thread::scope(|scope| {
+        let asked = hanging(&file);
+        let running = scope.spawn(|| session.execute(asked, &stop, Urgency::None).unwrap());
+        number(&file);
+        stop.request();
+        running.join().unwrap()
+    });
+    assert!(matches!(&executed, Executed::Done { stdout, .. } if stdout == "polite\n"), "{executed:?}");
+    assert!(!is_alive(&number(&file)));
+    let next = session.execute(shell("echo next"), &nobody_stops(), Urgency::None).unwrap();
+    assert!(matches!(&next, Executed::Done { stdout, .. } if stdout == "next\n"), "{next:?}");
+}
+
+#[test]
+fn a_daemon_that_is_stopped_at_once_ends_it() {
+    let (mut served, target) = serving();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let mut session = Session::connect(&target).unwrap();
+    let error = std::thread::scope(|scope| {
+        let asked = hanging(&file);
+        let running = scope.spawn(|| session.execute(asked, &nobody_stops(), Urgency::None).unwrap_err());
+        number(&file);
+        served.stop.request();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(is_alive(&number(&file)), "an orderly end lets it finish");
+        served.stop.request();
+        running.join().unwrap()
+    });
+    assert!(matches!(&error, ClientError::Fault { fault, .. } if fault.code == FaultCode::Stopping), "{error}");
+    served.join();
+    assert!(!is_alive(&number(&file)));
+}

@@ -1,0 +1,55 @@
+//! A hook on another host: its daemon runs it, where whoever started that daemon allows it.
+
+use std::time::Duration;
+
+use netcore::{
+    client::{ClientError, Session, Target},
+    control::{
+        child::shown,
+        message::{Execute, Executed},
+        stop::{StopFlag, Urgency},
+    },
+};
+
+use super::hooks::Output;
+use crate::schedule::run::Fault;
+
+/// Runs it there to its end, in a session of its own: so that whatever becomes of the test's sessions, what was set up can be
+/// taken down.
+pub(super) fn run(
+    target: &Target,
+    argv: &[String],
+    environment: Vec<(&'static str, String)>,
+    limit: Duration,
+    stop: &StopFlag,
+    heeds: Urgency,
+) -> Result<Output, Fault> {
+    let asked = Execute {
+        argv: argv.to_vec(),
+        // That folder is here.
+        environment: environment
+            .into_iter()
+            .filter(|(name, _)| *name != "PLUMB_RUN_DIR")
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
+    };
+    let mut session = Session::connect(target).map_err(|e| fault(&e, argv))?;
+    let executed = session.execute(asked, stop, heeds).map_err(|e| fault(&e, argv))?;
+    match executed {
+        Executed::Done { stdout, stderr, elapsed_ns } => {
+            Ok(Output { stdout, stderr, elapsed: Duration::from_nanos(elapsed_ns) })
+        }
+        Executed::Failed { timed_out, message } => {
+            Err(Fault { timeout: timed_out, message: format!("{}: {message}", session.host()) })
+        }
+    }
+}
+
+fn fault(error: &ClientError, argv: &[String]) -> Fault {
+    let message = match error {
+        ClientError::Interrupted => format!("`{}` was ended with the run", shown(argv)),
+        error => error.to_string(),
+    };
+    Fault { timeout: false, message }
+}
