@@ -131,10 +131,10 @@ impl Batch {
         // At most as many as there are headers, far below 2^32.
         #[expect(clippy::cast_possible_truncation)]
         let length = headers.len() as libc::c_uint;
-        // SAFETY: every header points to one of `vectors` and that to `size` bytes of `memory`, and where messages are
-        // addressed to the entry of `names`, of which the kernel reads the length of an address, and where they have times to the entry of `times`; none of them has been moved
-        // or resized since they were made (a move of `Self` does not move what its vectors own), and the exclusive borrow
-        // keeps others away from them during the call.
+        // SAFETY: every header points to one of `vectors` and that to `size` bytes of `memory`; where messages are addressed,
+        // to the entry of `names`, of which the kernel reads the length of an address; and where they have times, to its
+        // entry of `times`. None of them has been moved or resized since they were made (a move of `Self` does not move what
+        // its vectors own), and the exclusive borrow keeps others away from them during the call.
         let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), length, flags) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
