@@ -8,7 +8,7 @@ use crate::{
     io::buffers::Buffers,
     measure::{counters::FlowCell, histogram::Tray, sampler::SampledFlow},
     report::{Role, Side},
-    spec::{Arrival, Direction, PaceMode, Pattern, Stop, TestSpec, Transport},
+    spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport},
     transport::{Link, icmp, link},
 };
 
@@ -157,13 +157,20 @@ fn share(spec: &TestSpec, role: Role, flow: u32) -> Option<u64> {
 pub fn thread(mut worker: Worker, t0_ns: u64) {
     let failure = match affinity(&worker) {
         Err(sentence) => Some(sentence),
-        Ok(()) if !worker.watch.wait_for_start(t0_ns) => None,
+        Ok(()) if !waits_for_peer(&worker) && !worker.watch.wait_for_start(t0_ns) => None,
         Ok(()) => run(&mut worker).err().map(|fault: Fault| fault.to_string()),
     };
     let (watch, index) = (worker.watch.clone(), worker.index);
     // The buffers go before the word that this thread is done, so that it leaves nothing behind.
     drop(worker);
     watch.done(index, failure);
+}
+
+/// Whether the thread only waits until its peer begins to send. It then need not be woken at the start, when every other
+/// thread is: where many ends share a machine, that is half of what keeps them from starting together. A thread that spins
+/// or times its calls must not begin early, though.
+fn waits_for_peer(worker: &Worker) -> bool {
+    worker.role == Role::Receiver && worker.tray.is_none() && worker.spec.io != Io::Spin
 }
 
 /// Pins the calling thread: thread i to the i-th CPU of the set, in turn.
