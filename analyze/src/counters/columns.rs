@@ -1,38 +1,41 @@
 //! `/proc/net/snmp`, `/proc/net/netstat` and `/proc/net/dev`: values that stand under their names.
 
-use std::borrow::Cow;
+use super::words::words;
+use super::{Bits, Builder, Fault, Key, Kind};
 
-use super::{Bits, Builder, Fault, Kind};
-
-/// Settings and levels among the counters of `/proc/net/snmp` and `nstat`, by `nstat`'s names.
-pub const GAUGES: &[&str] = &[
-    "IpForwarding",
-    "IpDefaultTTL",
-    "IpReasmTimeout",
-    "TcpRtoAlgorithm",
-    "TcpRtoMin",
-    "TcpRtoMax",
-    "TcpMaxConn",
-    "TcpCurrEstab",
-    "SctpCurrEstab",
-    "SctpRtoAlgorithm",
-    "SctpRtoMin",
-    "SctpRtoMax",
-    "SctpRtoInitial",
-    "SctpValCookieLife",
-    "SctpMaxInitRetr",
-    "MPTcpExtMPCurrEstab",
-    "MPTcpExtMPTCPCurrEstab",
-];
+/// Whether it is a setting or a level among the counters of `/proc/net/snmp` and `nstat`, by `nstat`'s name for it.
+fn is_gauge(key: &str) -> bool {
+    matches!(
+        key,
+        "IpForwarding"
+            | "IpDefaultTTL"
+            | "IpReasmTimeout"
+            | "TcpRtoAlgorithm"
+            | "TcpRtoMin"
+            | "TcpRtoMax"
+            | "TcpMaxConn"
+            | "TcpCurrEstab"
+            | "SctpCurrEstab"
+            | "SctpRtoAlgorithm"
+            | "SctpRtoMin"
+            | "SctpRtoMax"
+            | "SctpRtoInitial"
+            | "SctpValCookieLife"
+            | "SctpMaxInitRetr"
+            | "MPTcpExtMPCurrEstab"
+            | "MPTcpExtMPTCPCurrEstab"
+    )
+}
 
 /// What a counter of these files is, by `nstat`'s name for it. The kernel keeps them in 64 bits.
 pub fn kind(key: &str) -> Kind {
-    if GAUGES.contains(&key) { Kind::Gauge } else { Kind::Counter(Bits::SixtyFour) }
+    if is_gauge(key) { Kind::Gauge } else { Kind::Counter(Bits::SixtyFour) }
 }
 
 /// Pairs of lines, `Tcp: names` and `Tcp: values`. Keys are `nstat`'s: the prefix and the name.
 pub fn snmp(b: &mut Builder<'_>) -> Result<(), Fault> {
     let source = b.default_source();
+    let mut cells: Vec<&str> = Vec::new();
     let mut lines = b.text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty());
     while let Some((at, names)) = lines.next() {
         let line = at as u64 + 1;
@@ -46,14 +49,16 @@ pub fn snmp(b: &mut Builder<'_>) -> Result<(), Fault> {
         let Some(values) = values.strip_prefix(prefix).and_then(|v| v.strip_prefix(':')) else {
             return Err(Fault::new(values_line, format!("expected the values of `{prefix}`, `{prefix}: …`")));
         };
-        let (above, below) = (names.split_whitespace().count(), values.split_whitespace().count());
+        cells.clear();
+        cells.extend(words(values));
+        let (above, below) = (words(names).count(), cells.len());
         if above != below {
             return Err(Fault::new(values_line, format!("`{prefix}` has {above} names and {below} values")));
         }
-        for (name, digits) in names.split_whitespace().zip(values.split_whitespace()) {
-            let key = format!("{prefix}{name}");
-            let kind = kind(&key);
-            b.decimal(source, Cow::Owned(key), digits, kind)?;
+        for (name, digits) in words(names).zip(&cells) {
+            let key = b.key_of(&[prefix, name]);
+            let kind = kind(b.name(key));
+            b.decimal(source, key, digits, kind)?;
         }
     }
     Ok(())
@@ -70,9 +75,9 @@ pub fn dev(b: &mut Builder<'_>) -> Result<(), Fault> {
     let (Some(receive), Some(transmit)) = (halves.next(), halves.next()) else {
         return Err(Fault::new(2, "expected the columns as ` face |receive…|transmit…`"));
     };
-    let keys: Vec<String> = (receive.split_whitespace().map(|n| format!("rx_{n}")))
-        .chain(transmit.split_whitespace().map(|n| format!("tx_{n}")))
-        .collect();
+    let mut keys: Vec<Key> = words(receive).map(|name| b.key_of(&["rx_", name])).collect();
+    keys.extend(words(transmit).map(|name| b.key_of(&["tx_", name])));
+    let mut cells: Vec<&str> = Vec::new();
     let prefix = match b.default_source.split_once(':') {
         Some((prefix, _)) => prefix.to_owned(),
         None => b.default_source.clone(),
@@ -84,13 +89,15 @@ pub fn dev(b: &mut Builder<'_>) -> Result<(), Fault> {
             return Err(Fault::new(number, "expected `interface: values`"));
         };
         let name = name.trim();
-        let count = values.split_whitespace().count();
-        if count != keys.len() {
+        cells.clear();
+        cells.extend(words(values));
+        if cells.len() != keys.len() {
+            let count = cells.len();
             return Err(Fault::new(number, format!("`{name}` has {count} values under {} columns", keys.len())));
         }
         let source = b.source(&format!("{prefix}:{name}"));
-        for (key, digits) in keys.iter().zip(values.split_whitespace()) {
-            b.decimal(source, Cow::Owned(key.clone()), digits, Kind::Counter(Bits::SixtyFour))?;
+        for (key, digits) in keys.iter().zip(&cells) {
+            b.decimal(source, *key, digits, Kind::Counter(Bits::SixtyFour))?;
         }
     }
     Ok(())

@@ -69,8 +69,8 @@ pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Fault
                 let reason = format!("`{}` is not a number", super::clip(digits));
                 return Err(Fault { line, column: Some(name.clone()), reason });
             };
-            let key = if row_key.is_empty() { name.clone() } else { format!("{row_key} {name}") };
-            b.push(source, None, Cow::Owned(key), digits, value, Kind::Number);
+            let key = if row_key.is_empty() { b.key_of(&[name]) } else { b.key_of(&[&row_key, " ", name]) };
+            b.push(source, None, key, digits, value, Kind::Number);
         }
     }
     Ok(())

@@ -1,13 +1,14 @@
-//! Pairing by key, and what a difference means.
+//! What the difference between two readings of a counter means.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
-use super::{Bits, Counter, Format, Kind, Snapshot, Value, line_at, prose};
+pub use super::fold::folded;
+use super::pairing::Pairs;
+use super::{Bits, Counter, Format, Kind, Snapshot, Value};
 use crate::error::{Error, Place};
 
 /// What is known about a difference beyond its number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Note {
     /// Nothing.
     #[default]
@@ -73,7 +74,8 @@ impl Delta {
         }
     }
 
-    fn plus(self, other: Self) -> Self {
+    /// The sum.
+    pub(super) fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::Whole(a), Self::Whole(b)) => Self::Whole(a + b),
             (Self::Real(_, d), _) | (_, Self::Real(_, d)) => Self::Real(self.real() + other.real(), d),
@@ -150,71 +152,96 @@ pub struct Settings {
     pub gauges: Option<regex::Regex>,
 }
 
-/// Pairs two snapshots of one format by key. Changes come in AFTER's order; what is gone comes last.
-pub fn differences<'a>(
+/// Two snapshots of one format, paired by key. The changes are worked out as they are asked for: kept, they would take more
+/// memory than both snapshots.
+pub struct Differences<'a> {
     before: &'a Snapshot<'a>,
     after: &'a Snapshot<'a>,
-    settings: &Settings,
-) -> Result<Vec<Change<'a>>, Error> {
-    let partners = Pairs::new(before, after).find();
-    let mut used = vec![false; before.counters.len()];
-    let mut changes = Vec::with_capacity(after.counters.len());
-    for (counter, partner) in after.counters.iter().zip(&partners) {
-        let old = partner.map(|at| {
-            used[at] = true;
-            before.counters[at].value
-        });
-        changes.push(change(after, counter, old, settings)?);
+    settings: Settings,
+    pairs: Pairs,
+}
+
+impl<'a> Differences<'a> {
+    /// Pairs the snapshots. An error where [`Missing::Error`] forbids a counter that only AFTER has.
+    pub fn new(before: &'a Snapshot<'a>, after: &'a Snapshot<'a>, settings: &Settings) -> Result<Self, Error> {
+        let pairs = Pairs::find(before, after);
+        let differences = Self { before, after, settings: settings.clone(), pairs };
+        if settings.missing == Missing::Error
+            && let Some((counter, _)) =
+                after.counters.iter().zip(&differences.pairs.partners).find(|(c, partner)| {
+                    partner.is_none() && !differences.is_gauge(c) && !differences.started_at_zero(c)
+                })
+        {
+            let place = Place { file: after.file.clone(), line: after.line(counter.at), column: None };
+            let reason = format!("`{}` of {} is not in BEFORE", after.key(counter), after.source_of(counter));
+            return Err(Error::Data { place, reason });
+        }
+        Ok(differences)
     }
-    for (counter, _) in before.counters.iter().zip(&used).filter(|(_, used)| !**used) {
-        changes.push(Change {
-            source: before.source_of(counter),
-            key: Cow::Borrowed(&counter.key),
+
+    /// The changes in AFTER's order; what is gone comes last.
+    pub fn iter(&self) -> impl Iterator<Item = Change<'a>> {
+        let there = self.after.counters.iter().zip(&self.pairs.partners);
+        let gone = self.before.counters.iter().zip(&self.pairs.taken).filter(|(_, taken)| !**taken);
+        there
+            .map(|(counter, partner)| self.change(counter, partner.map(|at| self.before.counters[at].value)))
+            .chain(gone.map(|(counter, _)| self.gone(counter)))
+    }
+
+    fn is_gauge(&self, counter: &Counter) -> bool {
+        counter.kind == Kind::Gauge
+            || self.settings.gauges.as_ref().is_some_and(|g| g.is_match(self.after.key(counter)))
+    }
+
+    fn started_at_zero(&self, counter: &Counter) -> bool {
+        let format = self.after.format;
+        self.settings.missing == Missing::Zero
+            || (format.hides_zeros() && (format != Format::Snmp || self.after.key(counter).starts_with("IcmpMsg")))
+    }
+
+    fn change(&self, counter: &'a Counter, old: Option<Value>) -> Change<'a> {
+        let (before, delta, note) = match old {
+            _ if self.is_gauge(counter) => (old.map(Delta::from), None, Note::Gauge),
+            Some(old) => {
+                let (delta, note) = subtract(old, counter.value, counter.kind, &self.settings);
+                (Some(old.into()), delta, note)
+            }
+            None if self.started_at_zero(counter) => (Some(Delta::Whole(0)), Some(counter.value.into()), Note::New),
+            None => (None, None, Note::New),
+        };
+        Change {
+            source: self.after.source_of(counter),
+            key: Cow::Borrowed(self.after.key(counter)),
+            cpu: counter.cpu,
+            before,
+            after: Some(counter.value.into()),
+            delta,
+            note,
+            at: Some((counter.at, counter.len as usize)),
+        }
+    }
+
+    fn gone(&self, counter: &'a Counter) -> Change<'a> {
+        Change {
+            source: self.before.source_of(counter),
+            key: Cow::Borrowed(self.before.key(counter)),
             cpu: counter.cpu,
             before: Some(counter.value.into()),
             after: None,
             delta: None,
             note: Note::Gone,
             at: None,
-        });
+        }
     }
-    Ok(changes)
 }
 
-fn change<'a>(
+/// All changes at once, as [`Differences::iter`] gives them.
+pub fn differences<'a>(
+    before: &'a Snapshot<'a>,
     after: &'a Snapshot<'a>,
-    counter: &'a Counter<'a>,
-    old: Option<Value>,
     settings: &Settings,
-) -> Result<Change<'a>, Error> {
-    let is_gauge =
-        counter.kind == Kind::Gauge || settings.gauges.as_ref().is_some_and(|g| g.is_match(counter.key.as_ref()));
-    let started_at_zero = settings.missing == Missing::Zero
-        || (after.format.hides_zeros() && (after.format != Format::Snmp || counter.key.starts_with("IcmpMsg")));
-    let (before, delta, note) = match old {
-        _ if is_gauge => (old.map(Delta::from), None, Note::Gauge),
-        Some(old) => {
-            let (delta, note) = subtract(old, counter.value, counter.kind, settings);
-            (Some(old.into()), delta, note)
-        }
-        None if started_at_zero => (Some(Delta::Whole(0)), Some(counter.value.into()), Note::New),
-        None if settings.missing == Missing::Error => {
-            let place = Place { file: after.file.clone(), line: line_at(after.text, counter.at), column: None };
-            let reason = format!("`{}` of {} is not in BEFORE", counter.key, after.source_of(counter));
-            return Err(Error::Data { place, reason });
-        }
-        None => (None, None, Note::New),
-    };
-    Ok(Change {
-        source: after.source_of(counter),
-        key: Cow::Borrowed(&counter.key),
-        cpu: counter.cpu,
-        before,
-        after: Some(counter.value.into()),
-        delta,
-        note,
-        at: Some((counter.at, counter.len as usize)),
-    })
+) -> Result<Vec<Change<'a>>, Error> {
+    Ok(Differences::new(before, after, settings)?.iter().collect())
 }
 
 const WRAP: i128 = 1 << 32;
@@ -259,152 +286,6 @@ fn subtract(old: Value, new: Value, kind: Kind, settings: &Settings) -> (Option<
     }
 }
 
-/// The search for each AFTER counter's partner.
-struct Pairs<'a> {
-    before: &'a Snapshot<'a>,
-    after: &'a Snapshot<'a>,
-    /// AFTER's source index → BEFORE's.
-    sources: Vec<Option<u32>>,
-}
-
-type Identity<'k> = (u32, Option<u32>, Cow<'k, str>);
-
-impl<'a> Pairs<'a> {
-    fn new(before: &'a Snapshot<'a>, after: &'a Snapshot<'a>) -> Self {
-        let places: HashMap<&str, usize> =
-            before.sources.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
-        let find = |name: &String| places.get(name.as_str()).and_then(|at| u32::try_from(*at).ok());
-        Self { before, after, sources: after.sources.iter().map(find).collect() }
-    }
-
-    fn source(&self, counter: &Counter<'_>) -> Option<u32> {
-        self.sources.get(counter.source as usize).copied().flatten()
-    }
-
-    fn find(&self) -> Vec<Option<usize>> {
-        let prose = self.after.format.is_prose();
-        let mut index: Option<HashMap<Identity<'_>, Vec<usize>>> = None;
-        let mut taken = vec![false; self.before.counters.len()];
-        let mut next = 0;
-        let mut partners = Vec::with_capacity(self.after.counters.len());
-        for counter in &self.after.counters {
-            let source = self.source(counter);
-            // Two snapshots of one machine are nearly the same text: the partner usually follows the last one. It is
-            // still the key that decides. Sentences may repeat, and must be counted from the top.
-            let follows = self.before.counters.get(next).is_some_and(|old| {
-                Some(old.source) == source && old.cpu == counter.cpu && old.key == counter.key && !taken[next]
-            });
-            let found = if follows && (!prose || index.is_none()) {
-                Some(next)
-            } else {
-                let index = index.get_or_insert_with(|| self.index(&taken));
-                source.and_then(|source| {
-                    let same = index.get_mut(&(source, counter.cpu, self.pairing_key(counter)))?;
-                    std::iter::from_fn(|| same.pop()).find(|at| !taken[*at])
-                })
-            };
-            if let Some(at) = found {
-                taken[at] = true;
-                next = at + 1;
-            }
-            partners.push(found);
-        }
-        partners
-    }
-
-    fn index(&self, taken: &[bool]) -> HashMap<Identity<'a>, Vec<usize>> {
-        let mut index: HashMap<Identity<'a>, Vec<usize>> = HashMap::new();
-        // From the end, so that the first of several is on top.
-        for (at, old) in self.before.counters.iter().enumerate().rev().filter(|(at, _)| !taken[*at]) {
-            index.entry((old.source, old.cpu, self.pairing_key(old))).or_default().push(at);
-        }
-        index
-    }
-
-    fn pairing_key<'k>(&self, counter: &'k Counter<'_>) -> Cow<'k, str> {
-        if self.after.format.is_prose() {
-            Cow::Owned(prose::without_plurals(&counter.key))
-        } else {
-            Cow::Borrowed(counter.key.as_ref())
-        }
-    }
-}
-
-/// Adds up the parts of counters: CPUs (unless `per_cpu`) and, with `queues`, the queues of a device.
-#[must_use]
-pub fn folded<'c, 'a>(changes: &'c [Change<'a>], per_cpu: bool, queues: bool) -> Cow<'c, [Change<'a>]> {
-    if !queues && (per_cpu || changes.iter().all(|c| c.cpu.is_none())) {
-        return Cow::Borrowed(changes);
-    }
-    let mut out: Vec<Change<'a>> = Vec::with_capacity(changes.len());
-    let mut sums: HashMap<(&'a str, Option<u32>, String), usize> = HashMap::new();
-    for change in changes {
-        let mut change = change.clone();
-        let cpu_parts = change.cpu.is_some() && !per_cpu;
-        let queue = if queues { without_queue(&change.key) } else { None };
-        if !cpu_parts && queue.is_none() {
-            out.push(change);
-            continue;
-        }
-        if cpu_parts {
-            change.cpu = None;
-        }
-        if let Some(key) = queue {
-            change.key = Cow::Owned(key);
-        }
-        match sums.entry((change.source, change.cpu, change.key.clone().into_owned())) {
-            std::collections::hash_map::Entry::Vacant(new) => {
-                new.insert(out.len());
-                out.push(change);
-            }
-            std::collections::hash_map::Entry::Occupied(at) => add(&mut out[*at.get()], &change),
-        }
-    }
-    Cow::Owned(out)
-}
-
-/// A sum is known only where every part of it is.
-fn add(sum: &mut Change<'_>, part: &Change<'_>) {
-    let both = |a: Option<Delta>, b: Option<Delta>| Some(a?.plus(b?));
-    sum.before = both(sum.before, part.before);
-    sum.after = both(sum.after, part.after);
-    sum.delta = both(sum.delta, part.delta);
-    sum.note = sum.note.max(part.note);
-    sum.at = None;
-}
-
-/// The key of a queue's counter with a star for the queue's number: `rx_queue_3_bytes`, `rx3_bytes`, `tx-3.packets`,
-/// `queue_3_tx_cnt`, `[3]: rx_ucast_packets`.
-fn without_queue(key: &str) -> Option<String> {
-    let bytes = key.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        if !bytes[at].is_ascii_digit() {
-            at += 1;
-            continue;
-        }
-        let start = at;
-        while at < bytes.len() && bytes[at].is_ascii_digit() {
-            at += 1;
-        }
-        let (head, tail) = (&key[..start], &key[at..]);
-        let announced = ["queue_", "queue", "rx", "tx", "rx-", "tx-", "rx_", "tx_", "ring_", "ch", "ch_", "["]
-            .iter()
-            .any(|word| head.strip_suffix(word).is_some_and(|h| h.is_empty() || h.ends_with(['_', '.', ' ', '-'])));
-        // `tx_64byte_packets` and `rx_1024_to_1518` are sizes.
-        let is_queue = if head.ends_with('[') {
-            tail.starts_with(']')
-        } else {
-            let bare = head.ends_with('_') && !head.ends_with("queue_") && !head.ends_with("ring_");
-            tail.starts_with(['_', '.', ':', '-']) && !tail.starts_with("_to_") && !bare
-        };
-        if announced && is_queue {
-            return Some(format!("{head}*{tail}"));
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,23 +316,5 @@ mod tests {
         assert_eq!(sub(1_000, 10, Bits::ThirtyTwo, &fast).1, Note::Wrapped);
         assert_eq!(sub(10, 30, Bits::ThirtyTwo, &fast).1, Note::Ambiguous);
         assert_eq!(sub(10, 30, Bits::SixtyFour, &fast).1, Note::None);
-    }
-
-    #[test]
-    fn queues_are_told_from_sizes() {
-        for (key, folded) in [
-            ("rx_queue_3_bytes", Some("rx_queue_*_bytes")),
-            ("rx0_packets", Some("rx*_packets")),
-            ("tx-12.packets", Some("tx-*.packets")),
-            ("queue_1_tx_cnt", Some("queue_*_tx_cnt")),
-            ("[4]: rx_ucast_packets", Some("[*]: rx_ucast_packets")),
-            ("ch0_events", Some("ch*_events")),
-            ("tx_64byte_packets", None),
-            ("rx_65_to_127_bytes", None),
-            ("rx_prio3_bytes", None),
-            ("rx_packets", None),
-        ] {
-            assert_eq!(without_queue(key).as_deref(), folded, "{key}");
-        }
     }
 }

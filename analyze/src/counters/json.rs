@@ -174,7 +174,8 @@ impl<'a> Walk<'_, 'a> {
             Format::EthtoolJson => Kind::Counter(Bits::Unknown),
             _ => Kind::Number,
         };
-        self.b.push(self.source, None, Cow::Owned(path.to_owned()), digits, value, kind);
+        let key = self.b.key_of(&[path]);
+        self.b.push(self.source, None, key, digits, value, kind);
         Ok(())
     }
 }

@@ -1,14 +1,13 @@
 //! One counter a line: `/proc/vmstat` and its like, `/proc/net/snmp6`, `nstat`, `ethtool -S`.
 
-use std::borrow::Cow;
-
+use super::words::words;
 use super::{Bits, Builder, Fault, Format, Kind, Value, columns};
 
 /// `key value`, and `nstat`'s third column, a rate that `nstat` made up itself and that is left alone.
 pub fn key_value(b: &mut Builder<'_>, format: Format) -> Result<(), Fault> {
     let source = b.default_source();
     for (at, line) in b.text.lines().enumerate() {
-        let mut words = line.split_whitespace();
+        let mut words = words(line);
         let Some(key) = words.next() else { continue };
         if key.starts_with('#') {
             continue;
@@ -23,7 +22,8 @@ pub fn key_value(b: &mut Builder<'_>, format: Format) -> Result<(), Fault> {
             Format::KeyValue if key.starts_with("nr_") => Kind::Gauge,
             _ => Kind::Number,
         };
-        b.decimal(source, Cow::Borrowed(key.trim_end_matches(':')), digits, kind)?;
+        let key = b.key_in_text(key.trim_end_matches(':'));
+        b.decimal(source, key, digits, kind)?;
     }
     Ok(())
 }
@@ -47,7 +47,8 @@ pub fn ethtool(b: &mut Builder<'_>) -> Result<(), Fault> {
         if Value::parse(digits).is_none() && !digits.bytes().all(|c| c.is_ascii_digit()) {
             continue;
         }
-        b.decimal(source, Cow::Borrowed(key.trim_end()), digits, Kind::Counter(Bits::Unknown))?;
+        let key = b.key_in_text(key.trim_end());
+        b.decimal(source, key, digits, Kind::Counter(Bits::Unknown))?;
     }
     Ok(())
 }

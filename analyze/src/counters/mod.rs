@@ -12,11 +12,14 @@ pub mod render;
 mod columns;
 mod csv;
 mod detect;
+mod fold;
 mod json;
 mod lines;
 mod openmetrics;
+mod pairing;
 mod percpu;
 mod prose;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -123,6 +126,9 @@ impl Value {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
+        if let Some(value) = short_whole(bytes) {
+            return Some(Self::Whole(value));
+        }
         let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
         if !digits.first()?.is_ascii_digit() {
             return None;
@@ -166,6 +172,17 @@ impl Value {
     }
 }
 
+/// The value of one to nineteen digits, which any 64 bits hold. Nearly every counter is of this kind.
+fn short_whole(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 19 {
+        return None;
+    }
+    bytes.iter().try_fold(0, |value: u64, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit <= 9).then(|| value * 10 + u64::from(digit))
+    })
+}
+
 /// How a counter comes round to zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
@@ -188,15 +205,25 @@ pub enum Kind {
     Gauge,
 }
 
+/// Where a counter's name stands: [`Snapshot::key`] has the name itself. A string of its own for each of millions would
+/// cost more than reading them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    at: usize,
+    len: u32,
+    /// In the snapshot's own store, because the text does not have it in one piece.
+    stored: bool,
+}
+
 /// One number of a snapshot.
 #[derive(Clone, Debug)]
-pub struct Counter<'a> {
+pub struct Counter {
     /// Index into [`Snapshot::sources`].
     pub source: u32,
     /// The CPU whose part of the counter it is.
     pub cpu: Option<u32>,
     /// Its name within the source.
-    pub key: Cow<'a, str>,
+    pub key: Key,
     /// Its value.
     pub value: Value,
     /// What it is.
@@ -219,7 +246,9 @@ pub struct Snapshot<'a> {
     /// Where counters come from: `snmp`, `dev:eth0`, `softirqs`, …
     pub sources: Vec<String>,
     /// The numbers, in the order of the text.
-    pub counters: Vec<Counter<'a>>,
+    pub counters: Vec<Counter>,
+    /// Names that the text does not have in one piece, one after the other.
+    stored: String,
 }
 
 /// What a format's reader needs besides the text.
@@ -254,7 +283,8 @@ struct Builder<'a> {
     sources: Vec<String>,
     /// Where each source is in `sources`: a file can have very many interfaces.
     places: HashMap<String, u32>,
-    counters: Vec<Counter<'a>>,
+    counters: Vec<Counter>,
+    stored: String,
 }
 
 impl<'a> Builder<'a> {
@@ -280,16 +310,42 @@ impl<'a> Builder<'a> {
         at
     }
 
+    /// The key that is a slice of the text.
+    fn key_in_text(&self, slice: &'a str) -> Key {
+        Key { at: self.offset(slice), len: u32::try_from(slice.len()).unwrap_or(u32::MAX), stored: false }
+    }
+
+    /// The key that is made of these parts, stored.
+    fn key_of(&mut self, parts: &[&str]) -> Key {
+        let at = self.stored.len();
+        for part in parts {
+            self.stored.push_str(part);
+        }
+        Key { at, len: u32::try_from(self.stored.len() - at).unwrap_or(u32::MAX), stored: true }
+    }
+
+    /// The key that is a slice of the text or had to be made.
+    fn key(&mut self, key: Cow<'a, str>) -> Key {
+        match key {
+            Cow::Borrowed(slice) => self.key_in_text(slice),
+            Cow::Owned(made) => self.key_of(&[&made]),
+        }
+    }
+
+    fn name(&self, key: Key) -> &str {
+        resolved(key, self.text, &self.stored)
+    }
+
     /// Adds the number that `digits`, a slice of the text, spells in decimal.
-    fn decimal(&mut self, source: u32, key: Cow<'a, str>, digits: &'a str, kind: Kind) -> Result<(), Fault> {
+    fn decimal(&mut self, source: u32, key: Key, digits: &'a str, kind: Kind) -> Result<(), Fault> {
         let Some(value) = Value::parse(digits) else {
-            return Err(Fault::new(self.line_of(digits), not_a_number(&key, digits)));
+            return Err(Fault::new(self.line_of(digits), not_a_number(self.name(key), digits)));
         };
         self.push(source, None, key, digits, value, kind);
         Ok(())
     }
 
-    fn push(&mut self, source: u32, cpu: Option<u32>, key: Cow<'a, str>, digits: &'a str, value: Value, kind: Kind) {
+    fn push(&mut self, source: u32, cpu: Option<u32>, key: Key, digits: &'a str, value: Value, kind: Kind) {
         let at = self.offset(digits);
         let len = u32::try_from(digits.len()).unwrap_or(u32::MAX);
         self.counters.push(Counter { source, cpu, key, value, kind, at, len });
@@ -304,6 +360,11 @@ impl<'a> Builder<'a> {
     fn line_of(&self, slice: &str) -> u64 {
         line_at(self.text, self.offset(slice))
     }
+}
+
+fn resolved<'s>(key: Key, text: &'s str, stored: &'s str) -> &'s str {
+    let store = if key.stored { stored } else { text };
+    store.get(key.at..key.at + key.len as usize).unwrap_or_default()
 }
 
 fn not_a_number(key: &str, cell: &str) -> String {
@@ -340,7 +401,14 @@ impl<'a> Snapshot<'a> {
         }
         let format = options.format.unwrap_or_else(|| detect::detect(text));
         let default_source = options.source.clone().unwrap_or_else(|| format.name().to_owned());
-        let mut b = Builder { text, default_source, sources: Vec::new(), places: HashMap::new(), counters: Vec::new() };
+        let mut b = Builder {
+            text,
+            default_source,
+            sources: Vec::new(),
+            places: HashMap::new(),
+            counters: Vec::new(),
+            stored: String::new(),
+        };
         match format {
             Format::NetstatS | Format::Text => {
                 prose::read(&mut b, format == Format::NetstatS);
@@ -357,7 +425,7 @@ impl<'a> Snapshot<'a> {
             Format::Csv => csv::read(&mut b, &options.key_columns),
         }
         .map_err(fail)?;
-        Ok(Self { file: file.to_owned(), format, text, sources: b.sources, counters: b.counters })
+        Ok(Self { file: file.to_owned(), format, text, sources: b.sources, counters: b.counters, stored: b.stored })
     }
 
     /// The line, from 1, of a byte of the text.
@@ -366,9 +434,15 @@ impl<'a> Snapshot<'a> {
         line_at(self.text, at)
     }
 
+    /// The name of a counter.
+    #[must_use]
+    pub fn key(&self, counter: &Counter) -> &str {
+        resolved(counter.key, self.text, &self.stored)
+    }
+
     /// The source of a counter.
     #[must_use]
-    pub fn source_of(&self, counter: &Counter<'_>) -> &str {
+    pub fn source_of(&self, counter: &Counter) -> &str {
         self.sources.get(counter.source as usize).map_or("", String::as_str)
     }
 }

@@ -60,7 +60,8 @@ pub fn read(b: &mut Builder<'_>) -> Result<(), Fault> {
         }
         let name = series.split('{').next().unwrap_or(series);
         let kind = kind(name, series, &types);
-        b.decimal(source, canonical(series), digits, kind)?;
+        let key = b.key(canonical(series));
+        b.decimal(source, key, digits, kind)?;
     }
     Ok(())
 }

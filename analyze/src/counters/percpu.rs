@@ -1,7 +1,6 @@
 //! `/proc/net/softnet_stat`, `/proc/interrupts`, `/proc/softirqs`: a line or a column per CPU.
 
-use std::borrow::Cow;
-
+use super::words::words;
 use super::{Bits, Builder, Fault, Kind, Value, not_a_number};
 
 /// The columns of `softnet_stat` that have names; the others are always zero.
@@ -23,9 +22,10 @@ const SOFTNET_CPU: usize = 12;
 /// `/proc/net/softnet_stat`.
 pub fn softnet(b: &mut Builder<'_>) -> Result<(), Fault> {
     let source = b.default_source();
+    let keys: Vec<_> = SOFTNET.iter().map(|(_, name, _)| b.key_of(&[name])).collect();
     for (at, line) in b.text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
         let number = at as u64 + 1;
-        let cells: Vec<&str> = line.split_whitespace().collect();
+        let cells: Vec<&str> = words(line).collect();
         let hex = |index: usize| -> Result<Option<(&str, u64)>, Fault> {
             let Some(cell) = cells.get(index) else { return Ok(None) };
             match u64::from_str_radix(cell, 16) {
@@ -35,9 +35,9 @@ pub fn softnet(b: &mut Builder<'_>) -> Result<(), Fault> {
         };
         let row = u32::try_from(at).unwrap_or(u32::MAX);
         let cpu = hex(SOFTNET_CPU)?.map_or(row, |(_, cpu)| u32::try_from(cpu).unwrap_or(u32::MAX));
-        for &(index, name, kind) in SOFTNET {
+        for (&(index, _, kind), key) in SOFTNET.iter().zip(&keys) {
             if let Some((cell, value)) = hex(index)? {
-                b.push(source, Some(cpu), Cow::Borrowed(name), cell, Value::Whole(value), kind);
+                b.push(source, Some(cpu), *key, cell, Value::Whole(value), kind);
             }
         }
     }
@@ -45,8 +45,9 @@ pub fn softnet(b: &mut Builder<'_>) -> Result<(), Fault> {
 }
 
 /// `/proc/interrupts` and `/proc/softirqs`. The CPUs are those of the header: offline ones have no column.
-pub fn interrupts<'a>(b: &mut Builder<'a>) -> Result<(), Fault> {
+pub fn interrupts(b: &mut Builder<'_>) -> Result<(), Fault> {
     let source = b.default_source();
+    let mut cells: Vec<&str> = Vec::new();
     let mut lines = b.text.lines().enumerate();
     let cpus: Vec<u32> = (lines.next().map_or("", |(_, l)| l).split_whitespace())
         .map(|word| word.strip_prefix("CPU").and_then(|n| n.parse().ok()))
@@ -58,27 +59,26 @@ pub fn interrupts<'a>(b: &mut Builder<'a>) -> Result<(), Fault> {
             return Err(Fault::new(number, "expected `name: counts`"));
         };
         let label = label.trim();
-        let mut words = rest.split_whitespace();
         // Errors are counted for the whole machine.
         let per_cpu = !matches!(label, "ERR" | "MIS" | "Err");
         let wanted = if per_cpu { cpus.len() } else { 1 };
-        let cells: Vec<&'a str> =
-            words.by_ref().take(wanted).take_while(|w| w.bytes().all(|c| c.is_ascii_digit())).collect();
+        cells.clear();
+        cells.extend(words(rest).take(wanted).take_while(|w| w.bytes().all(|c| c.is_ascii_digit())));
         // The number of a line can go to another device after a reload: the device's own name belongs to the key.
         let device = if label.bytes().all(|c| c.is_ascii_digit()) { rest.split_whitespace().last() } else { None };
-        let key: Cow<'a, str> = match device.filter(|d| !d.bytes().all(|c| c.is_ascii_digit())) {
-            Some(device) => Cow::Owned(format!("{label} {device}")),
-            None => Cow::Borrowed(label),
+        let key = match device.filter(|d| !d.bytes().all(|c| c.is_ascii_digit())) {
+            Some(device) => b.key_of(&[label, " ", device]),
+            None => b.key_in_text(label),
         };
         if cells.len() != wanted {
             return Err(Fault::new(number, format!("`{label}` has {} counts for {} CPUs", cells.len(), cpus.len())));
         }
-        for (cell, cpu) in cells.into_iter().zip(&cpus) {
+        for (cell, cpu) in cells.iter().zip(&cpus) {
             let Some(value) = Value::parse(cell) else {
-                return Err(Fault::new(number, not_a_number(&key, cell)));
+                return Err(Fault::new(number, not_a_number(b.name(key), cell)));
             };
             let cpu = per_cpu.then_some(*cpu);
-            b.push(source, cpu, key.clone(), cell, value, Kind::Counter(Bits::ThirtyTwo));
+            b.push(source, cpu, key, cell, value, Kind::Counter(Bits::ThirtyTwo));
         }
     }
     Ok(())

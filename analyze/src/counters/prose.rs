@@ -25,6 +25,7 @@ pub fn read<'a>(b: &mut Builder<'a>, netstat: bool) {
     // Headings that are still open: how far they are indented, and how much of `path` they need.
     let mut open: Vec<(usize, usize)> = Vec::new();
     let mut path = String::new();
+    let mut place = String::new();
     let mut numbers: Vec<Number<'a>> = Vec::new();
     for line in b.text.lines() {
         let words = line.trim();
@@ -49,15 +50,15 @@ pub fn read<'a>(b: &mut Builder<'a>, netstat: bool) {
             several => Cow::Owned(skeleton(words, several)),
         };
         for (index, number) in numbers.iter().enumerate() {
-            let mut key = String::with_capacity(path.len() + own.len() + 4);
-            key.push_str(&path);
-            key.push_str(&own);
+            place.clear();
             if numbers.len() > 1 {
-                let _ = write!(key, " [{}]", index + 1);
+                // Writing to a String cannot fail.
+                let _ = write!(place, " [{}]", index + 1);
             }
-            let gauge = number.level || (netstat && GAUGES.contains(&key.as_str()));
+            let key = b.key_of(&[&path, &own, &place]);
+            let gauge = number.level || (netstat && GAUGES.contains(&b.name(key)));
             let kind = if gauge { Kind::Gauge } else { plain };
-            b.push(source, None, Cow::Owned(key), number.digits, number.value, kind);
+            b.push(source, None, key, number.digits, number.value, kind);
         }
         if !bare {
             path.push_str(&own);

@@ -1,5 +1,6 @@
 //! `beforeafter`: what counters counted between two readings.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::counters::collect::{self, Source};
-use crate::counters::diff::{self, Change, Missing, Note, Settings};
+use crate::counters::diff::{self, Change, Differences, Missing, Note, Settings};
 use crate::counters::render::{self, Wanted};
 use crate::counters::{Bits, Format, Options, Snapshot, diagnose};
 use crate::error::{Error, Place, Verdict};
@@ -174,12 +175,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
                 missing: args.missing,
                 gauges: gauges.clone(),
             };
-            let changes = diff::differences(before, after, &settings)?;
-            warn(&changes);
+            let differences = Differences::new(before, after, &settings)?;
+            let losses = sink.pair(&mut page, after, &differences, settings.elapsed)?;
+            losses.warn();
             if unusable.is_none() {
-                unusable = changes.iter().find(|c| is_unusable(c)).map(|c| complaint(after, c));
+                unusable = losses.first.map(|c| complaint(after, &c));
             }
-            sink.pair(&mut page, after, changes, settings.elapsed)?;
         }
         sink.finish(&mut page)?;
     }
@@ -286,24 +287,44 @@ fn complaint(after: &Snapshot<'_>, change: &Change<'_>) -> Error {
     }
 }
 
-/// Says once per source and kind what has no difference.
-fn warn(changes: &[Change<'_>]) {
-    let mut seen: Vec<(&str, Note, &str, usize)> = Vec::new();
-    for change in changes.iter().filter(|c| is_unusable(c)) {
-        match seen.iter_mut().find(|(source, note, ..)| *source == change.source && *note == change.note) {
-            Some((.., count)) => *count += 1,
-            None => seen.push((change.source, change.note, &change.key, 1)),
+/// What has no difference: to be told once per source and kind.
+#[derive(Default)]
+struct Losses<'s> {
+    /// Source, kind, an example's key, how many, in the order in which they were met.
+    kinds: Vec<(&'s str, Note, String, usize)>,
+    /// Where each is in `kinds`: a file can have very many interfaces.
+    places: HashMap<(&'s str, Note), usize>,
+    /// The first, for `--strict`.
+    first: Option<Change<'s>>,
+}
+
+impl<'s> Losses<'s> {
+    fn look(&mut self, change: &Change<'s>) {
+        if !is_unusable(change) {
+            return;
         }
+        let at = *self.places.entry((change.source, change.note)).or_insert_with(|| {
+            self.kinds.push((change.source, change.note, change.key.to_string(), 0));
+            self.kinds.len() - 1
+        });
+        self.kinds[at].3 += 1;
+        self.first.get_or_insert_with(|| change.clone());
     }
-    for (source, note, example, count) in seen {
-        let (what, help) = match note {
-            Note::Gone => ("no longer there", ""),
-            Note::New => ("not there before, so without a difference", "; --missing zero counts them from zero"),
-            _ => ("set back, so without a difference", ""),
-        };
-        let counters =
-            if count == 1 { format!("`{example}` is") } else { format!("{count} counters (`{example}`, …) are") };
-        crate::warn(&format!("{source}: {counters} {what}{help}"));
+
+    fn warn(&self) {
+        for (source, note, example, count) in &self.kinds {
+            let (what, help) = match note {
+                Note::Gone => ("no longer there", ""),
+                Note::New => ("not there before, so without a difference", "; --missing zero counts them from zero"),
+                _ => ("set back, so without a difference", ""),
+            };
+            let counters = if *count == 1 {
+                format!("`{example}` is")
+            } else {
+                format!("{count} counters (`{example}`, …) are")
+            };
+            crate::warn(&format!("{source}: {counters} {what}{help}"));
+        }
     }
 }
 
@@ -331,21 +352,25 @@ impl<'s> Sink<'s> {
         &mut self,
         page: &mut Vec<u8>,
         after: &Snapshot<'_>,
-        changes: Vec<Change<'s>>,
+        differences: &Differences<'s>,
         elapsed: Option<f64>,
-    ) -> Result<(), Error> {
+    ) -> Result<Losses<'s>, Error> {
         let first = std::mem::take(&mut self.first);
-        match self.args.out {
-            Out::Text if self.args.diagnose => {}
-            Out::Text => {
-                if self.many {
-                    let gap = if first { "" } else { "\n" };
-                    let source = after.file.trim_end_matches(" after");
-                    writeln!(page, "{gap}# {source}, {:.3} s", elapsed.unwrap_or_default())?;
-                }
-                let per_s = elapsed.filter(|_| self.args.rate);
-                render::text(page, after, &changes, self.wanted, per_s)?;
+        let mut losses = Losses::default();
+        let changes = differences.iter().inspect(|change| losses.look(change));
+        if self.args.out == Out::Text && !self.args.diagnose {
+            if self.many {
+                let gap = if first { "" } else { "\n" };
+                let source = after.file.trim_end_matches(" after");
+                writeln!(page, "{gap}# {source}, {:.3} s", elapsed.unwrap_or_default())?;
             }
+            let per_s = elapsed.filter(|_| self.args.rate);
+            render::text(page, after, changes, self.wanted, per_s)?;
+            return Ok(losses);
+        }
+        let changes: Vec<Change<'s>> = changes.collect();
+        match self.args.out {
+            Out::Text => {}
             Out::Csv => {
                 if first {
                     writeln!(page, "{}", render::HEADER.join(","))?;
@@ -360,7 +385,7 @@ impl<'s> Sink<'s> {
         if self.args.diagnose {
             self.changes.extend(changes);
         }
-        Ok(())
+        Ok(losses)
     }
 
     fn folded<'c>(&self, changes: &'c [Change<'s>]) -> std::borrow::Cow<'c, [Change<'s>]> {
