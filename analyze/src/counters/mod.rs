@@ -19,6 +19,7 @@ mod openmetrics;
 mod pairing;
 mod percpu;
 mod prose;
+mod value;
 mod words;
 
 #[cfg(test)]
@@ -26,6 +27,8 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+
+pub use value::Value;
 
 use crate::error::{Error, Place};
 
@@ -108,79 +111,6 @@ impl Format {
     fn is_table(self) -> bool {
         matches!(self, Self::Dev | Self::Softnet | Self::Interrupts | Self::Softirqs | Self::Nstat)
     }
-}
-
-/// A number as it stands in a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
-    /// A whole number from zero.
-    Whole(u64),
-    /// A whole number below zero.
-    Below(i64),
-    /// A number with this many digits after its point.
-    Real(f64, u8),
-}
-
-impl Value {
-    /// Reads a decimal number. `None` where it is none, is not finite, or does not fit 64 bits.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let bytes = text.as_bytes();
-        if let Some(value) = short_whole(bytes) {
-            return Some(Self::Whole(value));
-        }
-        let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
-        if !digits.first()?.is_ascii_digit() {
-            return None;
-        }
-        if digits.iter().all(u8::is_ascii_digit) {
-            return match text.parse::<u64>() {
-                Ok(v) => Some(Self::Whole(v)),
-                Err(_) => text.parse::<i64>().ok().map(Self::signed),
-            };
-        }
-        if !digits.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-')) {
-            return None;
-        }
-        let value: f64 = text.parse().ok().filter(|v: &f64| v.is_finite())?;
-        let fraction = text.split(['e', 'E']).next().and_then(|m| m.split_once('.')).map_or(0, |(_, f)| f.len());
-        Some(Self::Real(value, u8::try_from(fraction).unwrap_or(u8::MAX)))
-    }
-
-    fn signed(v: i64) -> Self {
-        u64::try_from(v).map_or(Self::Below(v), Self::Whole)
-    }
-
-    /// As a whole number, where it is one.
-    #[must_use]
-    pub fn whole(self) -> Option<i128> {
-        match self {
-            Self::Whole(v) => Some(v.into()),
-            Self::Below(v) => Some(v.into()),
-            Self::Real(..) => None,
-        }
-    }
-
-    /// As the nearest double.
-    #[must_use]
-    pub fn real(self) -> f64 {
-        match self {
-            Self::Whole(v) => v as f64,
-            Self::Below(v) => v as f64,
-            Self::Real(v, _) => v,
-        }
-    }
-}
-
-/// The value of one to nineteen digits, which any 64 bits hold. Nearly every counter is of this kind.
-fn short_whole(bytes: &[u8]) -> Option<u64> {
-    if bytes.is_empty() || bytes.len() > 19 {
-        return None;
-    }
-    bytes.iter().try_fold(0, |value: u64, byte| {
-        let digit = byte.wrapping_sub(b'0');
-        (digit <= 9).then(|| value * 10 + u64::from(digit))
-    })
 }
 
 /// How a counter comes round to zero.

@@ -49,20 +49,21 @@ fn is_quiet(change: &Change<'_>) -> bool {
     }
 }
 
-/// Writes AFTER's text with the differences where the numbers stood; with `per_s`, rates over that many seconds.
+/// Adds AFTER's text to `out`, with the differences where the numbers stood; with `per_s`, rates over that many seconds.
 pub fn text<'c>(
-    out: &mut dyn Write,
+    out: &mut Vec<u8>,
     after: &Snapshot<'_>,
     changes: impl IntoIterator<Item = impl Borrow<Change<'c>>>,
     wanted: &Wanted,
     per_s: Option<f64>,
-) -> Result<(), Error> {
-    let text = Vec::with_capacity(after.text.len() + after.text.len() / 16);
+) {
+    out.reserve(after.text.len());
+    let line = out.len();
     let mut page = Page {
-        text,
+        text: out,
         after,
         filters: wanted.filters(),
-        line: 0,
+        line,
         numbers: 0,
         kept: 0,
         was: String::new(),
@@ -81,13 +82,11 @@ pub fn text<'c>(
     if page.text.last().is_some_and(|end| *end != b'\n') {
         page.text.push(b'\n');
     }
-    out.write_all(&page.text)?;
-    Ok(())
 }
 
 /// The page that is being written, a line of which can still be withdrawn.
 struct Page<'p> {
-    text: Vec<u8>,
+    text: &'p mut Vec<u8>,
     after: &'p Snapshot<'p>,
     filters: bool,
     /// Where the current line starts, and with it a line of names that waits for its values.

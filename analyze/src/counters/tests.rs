@@ -31,7 +31,7 @@ fn text(pair: (&str, &str), wanted: &Wanted) -> String {
     let (before, after) = (read(pair.0), read(pair.1));
     let changes = diff::differences(&before, &after, &Settings::default()).expect("differences");
     let mut out = Vec::new();
-    render::text(&mut out, &after, &changes, wanted, None).expect("memory");
+    render::text(&mut out, &after, &changes, wanted, None);
     String::from_utf8(out).expect("text")
 }
 
@@ -321,7 +321,7 @@ proptest! {
             if let Ok(s) = Snapshot::read("f", &text, &Options { format, ..Options::default() }) {
                 let changes = diff::differences(&s, &s, &Settings::default()).unwrap();
                 prop_assert!(changes.iter().all(|c| c.delta.is_none_or(Delta::is_zero)));
-                render::text(&mut Vec::new(), &s, &changes, &Wanted::default(), None).unwrap();
+                render::text(&mut Vec::new(), &s, &changes, &Wanted::default(), None);
             }
         }
     }
@@ -341,7 +341,7 @@ proptest! {
             )
                 && old.format == new.format {
                     let changes = diff::differences(&old, &new, &Settings::default()).unwrap();
-                    render::text(&mut Vec::new(), &new, &changes, &Wanted { nonzero: true, ..Wanted::default() }, None).unwrap();
+                    render::text(&mut Vec::new(), &new, &changes, &Wanted { nonzero: true, ..Wanted::default() }, None);
                 }
         }
     }

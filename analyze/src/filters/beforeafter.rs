@@ -365,7 +365,7 @@ impl<'s> Sink<'s> {
                 writeln!(page, "{gap}# {source}, {:.3} s", elapsed.unwrap_or_default())?;
             }
             let per_s = elapsed.filter(|_| self.args.rate);
-            render::text(page, after, changes, self.wanted, per_s)?;
+            render::text(page, after, changes, self.wanted, per_s);
             return Ok(losses);
         }
         let changes: Vec<Change<'s>> = changes.collect();
