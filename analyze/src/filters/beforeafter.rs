@@ -30,7 +30,8 @@ use crate::table::write_whole;
 /// With --collect, the snapshots are taken here, around a command. Its input and outputs are its own; the differences go to
 /// standard error, or where -o says (`-o -`: to standard output, after the command's own). Its exit code is returned.
 ///
-/// Both snapshots are held in memory, with some 300 bytes for each number in them.
+/// Both snapshots are held in memory, with some 90 bytes for each number in them, twice that for CSV; more where a name is
+/// a path of headings, as in text. It reads 70 to 240 MB of both a second.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
