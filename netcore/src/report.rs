@@ -328,8 +328,9 @@ pub struct SideReport {
     /// The same instant on this end's monotonic clock, nanoseconds. 0: the measure phase never began.
     pub monotonic_start_ns: u64,
     /// When this end was measured under its whole load, on the same clock: the measure phase had begun, and the last of the
-    /// data threads that begin anything too (receivers wait for their peers). The phase begins when it is due, by definition where there is no warm-up; a thread begins when the
-    /// machine lets it. So this, and not the phase's start, tells how nearly several ends started together. 0: never.
+    /// data threads that begin anything too (receivers wait for their peers). The phase begins when it is due, by definition
+    /// where there is no warm-up; a thread begins when the machine lets it. So this, and not the phase's start, tells how
+    /// nearly several ends started together. 0: never.
     pub under_load_ns: u64,
     /// Connections in TIME_WAIT; only for the connect patterns.
     pub time_wait: Option<TimeWait>,
