@@ -1,5 +1,7 @@
 //! What the differences mean, in words.
 
+use std::collections::HashMap;
+
 use super::diff::Change;
 
 /// The sum of the differences of some keys; `None` where none of them was looked at.
@@ -187,28 +189,31 @@ fn softnet(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'static
 const TROUBLE: &[&str] = &["drop", "discard", "err", "fifo", "miss", "crc", "no_buf", "nobuf", "overrun", "timeout"];
 
 fn interfaces(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'static str>) {
-    let mut sources: Vec<&str> = Vec::new();
+    // In the order of their first mention: there may be many thousands.
+    let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for change in look.changes {
-        let is_interface = ["dev:", "ethtool", "ip:", "ip-json:"].iter().any(|p| change.source.starts_with(p));
-        if is_interface && !sources.contains(&change.source) {
-            sources.push(change.source);
+        if !["dev:", "ethtool", "ip:", "ip-json:"].iter().any(|p| change.source.starts_with(p)) {
+            continue;
+        }
+        let place = *places.entry(change.source).or_insert_with(|| {
+            sources.push((change.source, Vec::new()));
+            sources.len() - 1
+        });
+        let key = change.key.to_ascii_lowercase();
+        // What XDP programs drop, they drop on purpose.
+        if TROUBLE.iter().any(|t| key.contains(t))
+            && !change.key.contains("xdp")
+            && let Some(super::diff::Delta::Whole(v)) = change.delta
+            && v > 0
+        {
+            sources[place].1.push(format!("{} {v}", change.key));
         }
     }
     if sources.is_empty() {
         unseen.push("interfaces (dev, ip or ethtool:IF)");
     }
-    for source in sources {
-        let mut found: Vec<String> = look
-            .changes
-            .iter()
-            .filter(|c| c.source == source && TROUBLE.iter().any(|t| c.key.to_ascii_lowercase().contains(t)))
-            // What XDP programs drop, they drop on purpose.
-            .filter(|c| !c.key.contains("xdp"))
-            .filter_map(|c| match c.delta {
-                Some(super::diff::Delta::Whole(v)) if v > 0 => Some(format!("{} {v}", c.key)),
-                _ => None,
-            })
-            .collect();
+    for (source, mut found) in sources {
         if found.len() > 12 {
             let rest = found.len() - 12;
             found.truncate(12);
