@@ -74,6 +74,25 @@ fn a_gate_that_cannot_fail_is_found_out() {
     assert_eq!(plumb(&["gate", "--assert", "throughput > 1bit/s", "--self-test", "ten", &table]).code, Some(2));
 }
 
+/// Gives the iterations of a table rates that a quiet machine might have measured: what this one measures may vary so much
+/// that nothing could be told from it.
+fn calm(table: &str) {
+    let mut reader = csv::Reader::from_path(table).unwrap();
+    let header = reader.headers().unwrap().clone();
+    let at = |name: &str| header.iter().position(|h| h == name).unwrap();
+    let (record, rate) = (at("record"), at("transactions_per_s"));
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let mut writer = csv::Writer::from_path(table).unwrap();
+    writer.write_record(&header).unwrap();
+    let mut rates = ["1003", "998", "1001", "997", "1002", "999"].into_iter();
+    for row in rows {
+        let value = if &row[record] == "iteration" { rates.next() } else { None };
+        let cells = row.iter().enumerate().map(|(i, cell)| if i == rate { value.unwrap_or(cell) } else { cell });
+        writer.write_record(cells).unwrap();
+    }
+    writer.flush().unwrap();
+}
+
 #[test]
 fn a_comparison_says_from_which_regression_on_it_would_be_noticed() {
     let folder = Folder::new();
@@ -86,6 +105,7 @@ fn a_comparison_says_from_which_regression_on_it_would_be_noticed() {
     );
     let results = folder.name("r.csv");
     assert_eq!(plumb(&["run", &plan, "-o", &results, "--progress", "never"]).code, Some(0));
+    calm(&results);
     // Without a baseline nothing can be noticed, and that is what it says.
     let blind = plumb(&["gate", "--plan", &plan, "--self-test", "95%", "-f", "text", &results]);
     assert_eq!(blind.code, Some(1), "{}", blind.stdout);
