@@ -70,7 +70,11 @@ pub fn promote(request: &Request) -> Result<String, Error> {
     for (name, iterations) in run.cases.values() {
         let n = iterations.len() as u64;
         if n < request.min_iterations {
-            faults.push(format!("case {name} has {n} iterations, and a baseline needs {}", request.min_iterations));
+            let plural = if n == 1 { "" } else { "s" };
+            faults.push(format!(
+                "case {name} has {n} iteration{plural}, and a baseline needs {} (--min-iterations says how many)",
+                request.min_iterations
+            ));
         }
     }
     if run.cases.is_empty() {

@@ -28,6 +28,22 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The unit that the end of a column's name says, and the name without it: `gap_us` is a gap in microseconds.
+    #[must_use]
+    pub fn of_column(name: &str) -> Option<(&str, Self)> {
+        // Longer endings come first: the last ones are a part of them.
+        const ENDINGS: [(&str, Unit); 7] = [
+            ("_bits_per_s", Unit::BitsPerSecond),
+            ("_per_s", Unit::PerSecond),
+            ("_bytes", Unit::Bytes),
+            ("_us", Unit::Microseconds),
+            ("_s", Unit::Seconds),
+            ("_ratio", Unit::Ratio),
+            ("_service_demand", Unit::ServiceDemand),
+        ];
+        ENDINGS.iter().find_map(|(ending, unit)| Some((name.strip_suffix(ending)?, *unit)))
+    }
+
     /// The unit as the registry publishes it.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -20,22 +20,10 @@ impl Quantity {
     /// The quantity that a column holds: from the registry, or from the unit at the end of the column's name.
     #[must_use]
     pub fn of_column(name: &str) -> Self {
-        const SUFFIXES: [(&str, Unit); 7] = [
-            ("_bits_per_s", Unit::BitsPerSecond),
-            ("_per_s", Unit::PerSecond),
-            ("_bytes", Unit::Bytes),
-            ("_us", Unit::Microseconds),
-            ("_s", Unit::Seconds),
-            ("_ratio", Unit::Ratio),
-            ("_service_demand", Unit::ServiceDemand),
-        ];
         if let Some(metric) = metrics::find(name) {
             return Self { label: metric.label.to_owned(), unit: Some(metric.unit), per: None };
         }
-        let (stem, unit) = SUFFIXES
-            .iter()
-            .find_map(|(suffix, unit)| name.strip_suffix(suffix).map(|stem| (stem, Some(*unit))))
-            .unwrap_or((name, None));
+        let (stem, unit) = Unit::of_column(name).map_or((name, None), |(stem, unit)| (stem, Some(unit)));
         let stem = stem.strip_prefix(schemas::columns::AXIS_PREFIX).unwrap_or(stem);
         Self { label: stem.replace('_', " "), unit, per: None }
     }

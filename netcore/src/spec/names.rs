@@ -48,6 +48,15 @@ impl Transport {
         matches!(self, Self::Udp | Self::UdpLite | Self::UnixDatagram | Self::Dccp | Self::Link | Self::Icmp)
     }
 
+    /// Whether it runs over IP: then IP's options have a meaning on it, and a route decides by which interface it leaves.
+    #[must_use]
+    pub fn uses_ip(self) -> bool {
+        !matches!(
+            self,
+            Self::UnixStream | Self::UnixSeqpacket | Self::UnixDatagram | Self::Vsock | Self::Link | Self::Pipe
+        )
+    }
+
     /// Whether its options and TCP_INFO are TCP's.
     #[must_use]
     pub fn is_tcp(self) -> bool {

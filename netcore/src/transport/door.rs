@@ -191,7 +191,7 @@ pub fn admit(
 ) -> Result<Link, EndError> {
     let proofs = connection::accept_flows(&listener, token, proofs(spec), deadline)?;
     let mut peers = Vec::new();
-    if options::uses_ip(spec.transport) {
+    if spec.transport.uses_ip() {
         for socket in &proofs {
             peers.push(peer_ip(socket)?.ip().to_canonical());
         }

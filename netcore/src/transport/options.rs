@@ -68,7 +68,7 @@ fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Entry
         let coverage = number(options.checksum_coverage);
         list.push(entry("checksum_coverage", IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV, coverage, true));
     }
-    if uses_ip(transport) {
+    if transport.uses_ip() {
         // The code point is the upper six bits of the byte; the lower two belong to congestion notification.
         let dscp = options.dscp.map(|code| Value::Int(i64::from(code) << 2));
         let ttl = options.ttl.map(|hops| Value::Int(hops.into()));
@@ -87,20 +87,6 @@ fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Entry
     // Setting the code point sets the priority too: what was asked for has the last word.
     list.push(entry("priority", libc::SOL_SOCKET, libc::SO_PRIORITY, number(options.priority), false));
     list
-}
-
-/// Whether the transport runs over IP, so that IP's options have a meaning on it.
-#[must_use]
-pub fn uses_ip(transport: Transport) -> bool {
-    !matches!(
-        transport,
-        Transport::UnixStream
-            | Transport::UnixSeqpacket
-            | Transport::UnixDatagram
-            | Transport::Vsock
-            | Transport::Link
-            | Transport::Pipe
-    )
 }
 
 /// IP_PMTUDISC_*: the same numbers for both versions.
@@ -128,9 +114,9 @@ pub fn without_meaning(options: &SocketOptions, transport: Transport) -> Vec<&'s
         ("notsent_lowat", notsent_lowat.is_some() && !tcp),
         ("fastopen", fastopen.is_some() && !tcp),
         ("defer_accept", defer_accept.is_some() && !tcp),
-        ("dscp", options.dscp.is_some() && !uses_ip(transport)),
-        ("ttl", options.ttl.is_some() && !uses_ip(transport)),
-        ("mtu_discover", options.mtu_discover.is_some() && !uses_ip(transport)),
+        ("dscp", options.dscp.is_some() && !transport.uses_ip()),
+        ("ttl", options.ttl.is_some() && !transport.uses_ip()),
+        ("mtu_discover", options.mtu_discover.is_some() && !transport.uses_ip()),
         ("checksum_coverage", options.checksum_coverage.is_some() && transport != Transport::UdpLite),
     ]
     .into_iter()

@@ -10,7 +10,7 @@ use netcore::{
     client::ClientError,
     control::message::{Look, Seen},
     measure::nic::NicFacts,
-    spec::{Family, TestSpec, Transport},
+    spec::{Family, TestSpec},
 };
 
 use super::Hosts;
@@ -43,7 +43,7 @@ impl Hosts {
             for end in [&member.from, &member.to] {
                 ways.entry(end.clone()).or_default();
             }
-            if nics && has_route(spec.transport) {
+            if nics && spec.transport.uses_ip() {
                 let far = self.address(&member.to, spec)?;
                 let near = match member.from {
                     Endpoint::Local => towards(far),
@@ -94,19 +94,6 @@ impl Hosts {
             place => Ok(place.and_then(|p| p.data).unwrap_or(Ipv4Addr::LOCALHOST.into())),
         }
     }
-}
-
-/// Whether packets of that transport leave by an interface that a route decides.
-fn has_route(transport: Transport) -> bool {
-    !matches!(
-        transport,
-        Transport::UnixStream
-            | Transport::UnixSeqpacket
-            | Transport::UnixDatagram
-            | Transport::Vsock
-            | Transport::Link
-            | Transport::Pipe
-    )
 }
 
 /// Our own address on the way to another one: what the far end sends to. Connecting a datagram socket sends nothing.

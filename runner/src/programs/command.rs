@@ -6,7 +6,6 @@ use netcore::{
         stop::Urgency,
     },
     measure::cpu::{CpuReader, CpuSnapshot},
-    report::CpuUse,
 };
 use schemas::columns::Row;
 use serde::Serialize;
@@ -15,7 +14,10 @@ use super::{Surroundings, reading::Reading};
 use crate::{
     plan::{case::Endpoint, model::Command},
     schedule::{
-        rows::{printed, window::timestamp},
+        rows::{
+            printed,
+            window::{local_cpu, timestamp},
+        },
         run::{Fault, Measured},
         step::Step,
     },
@@ -91,7 +93,8 @@ pub fn measure(step: &Step, command: &Command, iteration: u32, surroundings: &Su
         if printed::is_measured(row) {
             row.elapsed_s = row.elapsed_s.or(Some(ran.elapsed.as_secs_f64()));
             if let Some(cpu) = cpu.as_ref().filter(|_| row.local_cpu_ratio.is_none()) {
-                fill_cpu(row, cpu);
+                // The whole machine's, between the program's start and its end, as for every other workload.
+                local_cpu(row, cpu);
             }
         }
     }
@@ -110,17 +113,4 @@ fn cpu_now() -> Option<CpuSnapshot> {
     let mut snapshot = CpuSnapshot::default();
     CpuReader::open().ok()?.read(&mut snapshot).ok()?;
     Some(snapshot)
-}
-
-/// The whole machine's, between the program's start and its end, as for every other workload.
-fn fill_cpu(row: &mut Row, cpu: &CpuUse) {
-    row.local_cpu_ratio = Some(cpu.busy);
-    row.local_cpu_user_ratio = Some(cpu.user);
-    row.local_cpu_system_ratio = Some(cpu.system);
-    row.local_cpu_iowait_ratio = Some(cpu.iowait);
-    row.local_cpu_irq_ratio = Some(cpu.irq);
-    row.local_cpu_softirq_ratio = Some(cpu.softirq);
-    row.local_cpu_steal_ratio = Some(cpu.steal);
-    row.local_cpu_peak_ratio = Some(cpu.peak);
-    row.local_cpu_peak_id = Some(cpu.peak_id.into());
 }

@@ -238,17 +238,7 @@ impl Meaning {
         }
         let fixed = columns::find(name);
         let number = fixed.is_none_or(|c| matches!(c.ty, ColumnType::Number | ColumnType::Integer));
-        let unit = [
-            ("_bits_per_s", Unit::BitsPerSecond),
-            ("_per_s", Unit::PerSecond),
-            ("_bytes", Unit::Bytes),
-            ("_us", Unit::Microseconds),
-            ("_s", Unit::Seconds),
-            ("_ratio", Unit::Ratio),
-        ]
-        .iter()
-        .find(|(suffix, _)| number && name.ends_with(suffix))
-        .map(|(_, unit)| *unit);
+        let unit = Unit::of_column(name).filter(|_| number).map(|(_, unit)| unit);
         Self { metric: None, statistic: None, unit }
     }
 

@@ -282,6 +282,19 @@ fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
         .map(|b| b as f64 * 8.0);
 }
 
+/// The shares of the near end's CPUs.
+pub fn local_cpu(row: &mut Row, cpu: &CpuUse) {
+    row.local_cpu_ratio = Some(cpu.busy);
+    row.local_cpu_user_ratio = Some(cpu.user);
+    row.local_cpu_system_ratio = Some(cpu.system);
+    row.local_cpu_iowait_ratio = Some(cpu.iowait);
+    row.local_cpu_irq_ratio = Some(cpu.irq);
+    row.local_cpu_softirq_ratio = Some(cpu.softirq);
+    row.local_cpu_steal_ratio = Some(cpu.steal);
+    row.local_cpu_peak_ratio = Some(cpu.peak);
+    row.local_cpu_peak_id = Some(cpu.peak_id.into());
+}
+
 fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>, whole: bool) {
     let (units, unit) = match spec.pattern {
         Pattern::Stream => (row.bytes_received.map(|b| b as f64 / 1024.0), "us_per_kib"),
@@ -291,15 +304,7 @@ fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
     let demand =
         |end: &End<'_>, cpu: &CpuUse| units.and_then(|units| service_demand_us(cpu, end.window.elapsed_ns, units));
     if let Some((end, cpu)) = near.and_then(|e| e.window.cpu.as_ref().map(|c| (e, c))) {
-        row.local_cpu_ratio = Some(cpu.busy);
-        row.local_cpu_user_ratio = Some(cpu.user);
-        row.local_cpu_system_ratio = Some(cpu.system);
-        row.local_cpu_iowait_ratio = Some(cpu.iowait);
-        row.local_cpu_irq_ratio = Some(cpu.irq);
-        row.local_cpu_softirq_ratio = Some(cpu.softirq);
-        row.local_cpu_steal_ratio = Some(cpu.steal);
-        row.local_cpu_peak_ratio = Some(cpu.peak);
-        row.local_cpu_peak_id = Some(cpu.peak_id.into());
+        local_cpu(row, cpu);
         row.local_service_demand = demand(end, cpu);
     }
     if let Some((end, cpu)) = far.and_then(|e| e.window.cpu.as_ref().map(|c| (e, c))) {
