@@ -12,9 +12,8 @@ use schemas::columns::Row;
 
 use crate::{
     cli::check::estimate,
-    confirm::Confirm,
     error::{Error, Exit},
-    gate::{Expectations, Verdicts},
+    gate::{Expectations, Verdicts, confirm::Confirm},
     hosts::Hosts,
     plan::{Format, Plan, case::Endpoint},
     programs::{Surroundings, hooks::Programs},

@@ -4,16 +4,13 @@
 //! no sockets.
 #![forbid(unsafe_code)]
 
-pub mod baseline;
 pub mod campaign;
 pub mod cli;
-pub mod confirm;
 pub mod error;
 pub mod gate;
 pub mod hosts;
 pub mod plan;
 pub mod programs;
-pub mod promote;
 pub mod resume;
 pub mod schedule;
 pub mod signals;

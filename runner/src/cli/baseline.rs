@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use crate::{
     error::{Error, Exit},
-    promote::{self, Request},
+    gate::promote::{self, Request},
 };
 
 pub const EXAMPLES: &str = "\

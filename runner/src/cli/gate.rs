@@ -6,8 +6,8 @@ use analyze::{
 };
 
 use crate::{
-    baseline,
     error::Error,
+    gate::baseline,
     plan::{
         self, Format, LoadOptions,
         case::Iterations,

@@ -1,4 +1,8 @@
-//! Expectations → verdicts → exit code.
+//! Expectations → verdicts → exit code: what a plan asserts, what it compares with, and what is done before it fails.
+
+pub mod baseline;
+pub mod confirm;
+pub mod promote;
 
 use std::{io::Write, path::Path};
 
@@ -10,7 +14,6 @@ use netcore::spec::Direction;
 use schemas::metrics::{METRICS, Metric};
 
 use crate::{
-    baseline,
     error::{Error, Exit},
     plan::{
         Plan,
