@@ -22,7 +22,8 @@ use crate::{
     measure::{
         counter_log::CounterLog,
         nic::NicFacts,
-        sampler::{OnInterval, Sampled, SampledFlow, Sampler},
+        reading::SampledFlow,
+        sampler::{OnInterval, Sampled, Sampler},
         time_wait,
         watch::Watch,
     },

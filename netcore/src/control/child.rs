@@ -468,11 +468,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
         let script = format!("trap '' TERM; sleep 600 & echo $! > {}; echo waiting; wait; sleep 600", file.display());
-        let said = sentence(&["sh", "-c", &script], 200);
-        assert!(said.contains("still running after 200ms") && said.ends_with(": waiting"), "{said}");
+        let said = sentence(&["sh", "-c", &script], 1000);
+        assert!(said.contains("still running after 1s") && said.ends_with(": waiting"), "{said}");
         let pid = std::fs::read_to_string(file).unwrap();
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let gone = || stat().is_empty() || stat().contains(") Z ");
+        // It has been killed, but dies only when it is its turn to run.
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while !gone() && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        assert!(gone(), "{}", stat());
     }
 
     #[test]

@@ -3,21 +3,20 @@
 //! Edges are absolute instants of the monotonic clock, so that they do not drift; what is reported is the time between
 //! the readings themselves. The data threads are not stopped or slowed at an edge, and never read a clock for it.
 
-use std::{collections::HashMap, os::fd::AsFd, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    clock::{monotonic_ns, wall_ns},
+    clock::monotonic_ns,
     counter_log::CounterLog,
-    counters::{AFTER, FlowCell, epoch, phase_index, phase_of},
-    cpu::{CpuReader, CpuSnapshot},
-    histogram::{self, Histogram, Tray},
-    tcp_info,
+    counters::{AFTER, epoch, phase_index},
+    cpu::CpuReader,
+    reading::{Reading, SampledFlow},
     watch::{Wake, Watch},
+    windows::Windows,
 };
 use crate::{
-    report::{CounterWindow, Counts, Ending, FlowWindow, Latencies, Pacing, Phase, Role, Span, TcpInfo, Window},
+    report::{CounterWindow, Counts, Ending, FlowWindow, Phase, Span, Window},
     spec::{Collect, Pace, Phases, Stop},
-    transport::Link,
 };
 
 /// How long draining may take after the load's end before blocked threads are freed by force, nanoseconds. A send buffer
@@ -34,33 +33,6 @@ const TOLERANCE_NS: u64 = 250_000_000;
 /// How long before the load's start its first reading is taken, nanoseconds. Where many ends share a machine, their
 /// samplers must be out of the way when the data threads begin; CPU shares cannot tell so short a time from none.
 const LEAD_NS: u64 = 2_000_000;
-
-/// A flow as the sampler sees it.
-pub struct SampledFlow {
-    /// Its number.
-    pub flow: u32,
-    /// What it does at this end.
-    pub role: Role,
-    /// Its counters.
-    pub cell: Arc<FlowCell>,
-    /// Where its threads leave histograms, by kind.
-    pub trays: Vec<(&'static str, Arc<Tray>)>,
-    /// Where a paced thread leaves the gaps between its sends.
-    pub gaps: Option<Arc<Tray>>,
-    /// Its descriptors, where it keeps them for the whole test.
-    pub link: Option<Arc<Link>>,
-    /// How much of the stop rule's count falls to it; `None`: this end's flow does not stop by a count.
-    pub share: Option<u64>,
-    /// Whether TCP_INFO can be had.
-    pub tcp: bool,
-}
-
-impl SampledFlow {
-    /// What the limit counts.
-    fn count(&self, counts: &Counts) -> u64 {
-        if self.role == Role::Requester { counts.transactions } else { counts.bytes_sent }
-    }
-}
 
 /// What the sampler has when the end is over.
 pub struct Sampled {
@@ -111,44 +83,6 @@ pub struct Sampler {
     pub stop_is_complete: bool,
 }
 
-/// Every counter at one instant.
-#[derive(Clone)]
-struct Reading {
-    at_ns: u64,
-    wall_ns: i64,
-    counts: Vec<Counts>,
-    dropped: Vec<u64>,
-    tcp: Vec<Option<TcpInfo>>,
-    cpu: Option<CpuSnapshot>,
-}
-
-impl Reading {
-    /// The reading as of the load's start, when nothing had been counted: the instant is known even if the thread that
-    /// reads was woken too late for it.
-    fn begin_at(&mut self, at_ns: u64) {
-        self.wall_ns += at_ns.cast_signed() - self.at_ns.cast_signed();
-        self.at_ns = at_ns;
-        self.counts.fill(Counts::default());
-    }
-}
-
-/// Windows in the making.
-struct Log {
-    /// The measure phase's start; until it has begun, when it is due.
-    origin_ns: u64,
-    wall_start_ns: i64,
-    phases: Vec<Window>,
-    /// With the epoch of each, to which histograms that come late are added.
-    intervals: Vec<(u64, Window)>,
-    /// Histograms by flow and kind, one per phase.
-    by_phase: HashMap<(usize, usize, usize), Histogram<u64>>,
-    /// Gaps between paced sends by flow and phase, and due times that were dropped.
-    gaps: HashMap<(usize, usize), Histogram<u64>>,
-    dropped: HashMap<(usize, usize), u64>,
-    /// Encoded histograms by flow, kind and epoch.
-    by_epoch: HashMap<(usize, usize, u64), String>,
-}
-
 impl Sampler {
     fn first_phase(&self) -> Phase {
         if self.phases.warmup_ns > 0 { Phase::Warmup } else { Phase::Measure }
@@ -169,25 +103,16 @@ impl Sampler {
     pub fn run(mut self) -> Sampled {
         crate::sys::precise_timers();
         let mut cpu = if self.collect.cpu || self.collect.cpu_per_core { CpuReader::open().ok() } else { None };
-        let mut log = Log {
-            origin_ns: self.measure_ns,
-            wall_start_ns: 0,
-            phases: Vec::new(),
-            intervals: Vec::new(),
-            by_phase: HashMap::new(),
-            gaps: HashMap::new(),
-            dropped: HashMap::new(),
-            by_epoch: HashMap::new(),
-        };
+        let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0, self.collect.cpu_per_core);
         let mut phase = self.first_phase();
         let mut number = 0;
         // Read shortly before the load begins: nothing has been counted then, and a reading after it might come late.
         let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
-        let mut phase_start = self.read(&mut cpu, |_| ());
+        let mut phase_start = Reading::take(&self.flows, &mut cpu, |_| ());
         phase_start.begin_at(self.begin_ns);
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
-            self.begin_measuring(&mut log, &phase_start);
+            self.begin_measuring(&mut windows, &phase_start);
         }
         let mut next_interval = self.next_interval(phase, self.t0_ns);
         let mut over = wake != Wake::Due;
@@ -207,7 +132,7 @@ impl Sampler {
             if next_phase == Some(Phase::Measure) && phase_is_over {
                 self.hold();
             }
-            let mut reading = self.read(&mut cpu, |counts| {
+            let mut reading = Reading::take(&self.flows, &mut cpu, |counts| {
                 self.announce(epoch(number, next_phase.map_or(AFTER, phase_index)));
                 match next_phase {
                     Some(Phase::Measure) if phase_is_over => self.set_shares(counts),
@@ -224,17 +149,12 @@ impl Sampler {
                 reading.at_ns = last.clamp(interval_start.at_ns, reading.at_ns);
             }
             if self.interval_ns(phase) > 0 && reading.at_ns > interval_start.at_ns {
-                let window = self.window(&log, phase, &interval_start, &reading);
-                log.intervals.push((present, window));
+                windows.end_interval(&self.flows, (present, phase), &interval_start, &reading);
                 if let (Phase::Measure, Some(counter_log)) = (phase, &mut self.counter_log) {
                     counter_log.interval_ends();
                 }
                 interval_start = reading.clone();
-                self.deliver(&mut log);
-                if self.phases.interval_ns == 0 {
-                    // Taken to judge the warm-up by: nobody has asked for them to be kept.
-                    log.intervals.pop();
-                }
+                self.deliver(&mut windows);
             }
             if !phase_is_over {
                 // Edges that a late thread has missed are left out: the interval is the longer for it.
@@ -243,18 +163,14 @@ impl Sampler {
                 }
                 continue;
             }
-            let window = self.window(&log, phase, &phase_start, &reading);
-            log.phases.push(window);
-            for (i, (after, before)) in reading.dropped.iter().zip(&phase_start.dropped).enumerate() {
-                log.dropped.insert((i, phase_index(phase)), after - before);
-            }
+            windows.end_phase(&self.flows, phase, &phase_start, &reading);
             if let (Phase::Measure, Some(counter_log)) = (phase, &mut self.counter_log) {
                 counter_log.measure_ends();
             }
             if let Some(next) = next_phase {
                 phase = next;
                 if phase == Phase::Measure {
-                    self.begin_measuring(&mut log, &reading);
+                    self.begin_measuring(&mut windows, &reading);
                 }
                 next_interval = self.next_interval(phase, reading.at_ns.min(phase_end));
                 (interval_start, phase_start) = (reading.clone(), reading);
@@ -268,12 +184,12 @@ impl Sampler {
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.rest(Span::After);
         }
-        self.collect_histograms(&mut log);
-        self.finish(log, ending, notes)
+        windows.collect_histograms(&self.flows);
+        self.finish(windows, ending, notes)
     }
 
-    fn begin_measuring(&mut self, log: &mut Log, reading: &Reading) {
-        log.begin_measuring(reading);
+    fn begin_measuring(&mut self, windows: &mut Windows, reading: &Reading) {
+        windows.begin_measuring(reading);
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.measure_begins();
         }
@@ -349,132 +265,17 @@ impl Sampler {
         self.flows.iter().for_each(|flow| flow.cell.set_limit(0));
     }
 
-    /// Reads everything, the counters first; `then` is done between these and what takes longer to read.
-    fn read(&self, cpu: &mut Option<CpuReader>, then: impl FnOnce(&[Counts])) -> Reading {
-        let (at_ns, wall_ns) = (monotonic_ns(), wall_ns());
-        let counts: Vec<_> = self.flows.iter().map(|flow| flow.cell.read()).collect();
-        let dropped = self.flows.iter().map(|flow| flow.cell.dropped()).collect();
-        then(&counts);
-        let tcp = self
-            .flows
-            .iter()
-            .map(|flow| match &flow.link {
-                Some(link) if flow.tcp && self.collect.tcp_info => tcp_info::read(link.send.as_fd()),
-                _ => None,
-            })
-            .collect();
-        let cpu = cpu.as_mut().and_then(|reader| {
-            let mut snapshot = CpuSnapshot::default();
-            reader.read(&mut snapshot).is_ok().then_some(snapshot)
-        });
-        Reading { at_ns, wall_ns, counts, dropped, tcp, cpu }
-    }
-
-    fn window(&self, log: &Log, phase: Phase, before: &Reading, after: &Reading) -> Window {
-        let flows = self.flows.iter().enumerate().map(|(i, flow)| {
-            let retransmits = after.tcp[i]
-                .zip(before.tcp[i])
-                .map(|(after, before)| after.retransmits.saturating_sub(before.retransmits));
-            let receives_datagrams = after.counts[i].messages_received > 0;
-            FlowWindow {
-                flow: flow.flow,
-                role: flow.role,
-                counts: after.counts[i] - before.counts[i],
-                latencies: Vec::new(),
-                tcp_info: after.tcp[i],
-                retransmits,
-                datagrams: None,
-                jitter_ns: receives_datagrams.then(|| flow.cell.jitter_ns()),
-                pacing: None,
-            }
-        });
-        let cpu = after.cpu.as_ref().zip(before.cpu.as_ref());
-        Window {
-            phase,
-            start_ns: before.at_ns.cast_signed() - log.origin_ns.cast_signed(),
-            // An end before the load was to begin leaves a window of no length.
-            elapsed_ns: after.at_ns.saturating_sub(before.at_ns),
-            wall_end_ns: after.wall_ns,
-            flows: flows.collect(),
-            cpu: cpu.and_then(|(after, before)| after.since(before, self.collect.cpu_per_core)),
-        }
-    }
-
-    /// Takes the histograms that the workers have left so far.
-    fn collect_histograms(&self, log: &mut Log) {
-        for (i, flow) in self.flows.iter().enumerate() {
-            if let Some(tray) = &flow.gaps {
-                tray.collect(|epoch, histogram| {
-                    // Both have the same bounds, so adding cannot fail.
-                    let _ = log.gaps.entry((i, phase_of(epoch))).or_insert_with(histogram::empty).add(histogram);
-                });
-            }
-            for (kind, (_, tray)) in flow.trays.iter().enumerate() {
-                tray.collect(|epoch, histogram| {
-                    let sum = log.by_phase.entry((i, kind, phase_of(epoch))).or_insert_with(histogram::empty);
-                    // Both have the same bounds, so adding cannot fail.
-                    let _ = sum.add(histogram);
-                    if self.phases.interval_ns > 0 {
-                        log.by_epoch.insert((i, kind, epoch), histogram::encode(histogram));
-                    }
-                });
-            }
-        }
-    }
-
-    fn latencies(&self, flow: usize, encoded: impl Fn(usize) -> Option<String>) -> Vec<Latencies> {
-        let trays = self.flows[flow].trays.iter().enumerate();
-        trays
-            .filter_map(|(kind, (name, _))| Some(Latencies { kind: (*name).to_owned(), histogram: encoded(kind)? }))
-            .collect()
-    }
-
-    /// How well the schedule was kept in a window.
-    fn pacing(&self, flow: &FlowWindow, elapsed_ns: u64, gaps: &Histogram<u64>, dropped: u64) -> Option<Pacing> {
-        let pace = self.pace?;
-        let counts = &flow.counts;
-        let events = match flow.role {
-            Role::Requester => counts.transactions,
-            _ if counts.messages_sent > 0 => counts.messages_sent,
-            _ => counts.sends,
-        };
-        let rate = events as f64 / (elapsed_ns as f64 / 1e9);
-        let due_ns = 1e9 * f64::from(pace.burst.max(1)) / pace.events_per_s;
-        // Gaps are below the histogram's longest, an hour.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let within = gaps.count_between((due_ns * 0.9) as u64, (due_ns * 1.1) as u64);
-        Some(Pacing {
-            sent: gaps.len(),
-            dropped,
-            rate_error_ratio: rate / pace.events_per_s - 1.0,
-            gap_p50_ns: gaps.value_at_quantile(0.5),
-            gap_p99_ns: gaps.value_at_quantile(0.99),
-            gap_max_ns: gaps.max(),
-            gaps_within_tenth_ratio: within as f64 / gaps.len() as f64,
-        })
-    }
-
     /// Hands the latest interval on, with the histograms of all flows that completed an operation since the edge; the
     /// others follow in the report.
-    fn deliver(&mut self, log: &mut Log) {
+    fn deliver(&mut self, windows: &mut Windows) {
         if self.flows.iter().any(|flow| !flow.trays.is_empty()) {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            self.collect_histograms(log);
+            windows.collect_histograms(&self.flows);
         }
-        let Some(on_interval) = &mut self.on_interval else { return };
-        let Some((epoch, window)) = log.intervals.last() else { return };
-        let mut window = window.clone();
-        let by_epoch = &log.by_epoch;
-        for i in 0..window.flows.len() {
-            let trays = self.flows[i].trays.iter().enumerate();
-            window.flows[i].latencies = trays
-                .filter_map(|(kind, (name, _))| {
-                    let histogram = by_epoch.get(&(i, kind, *epoch))?.clone();
-                    Some(Latencies { kind: (*name).to_owned(), histogram })
-                })
-                .collect();
+        let latest = windows.latest_interval(&self.flows);
+        if let (Some(on_interval), Some(window)) = (&mut self.on_interval, latest) {
+            on_interval(&window);
         }
-        on_interval(&window);
     }
 
     fn ending(&self, phase: Phase, phase_end: u64, wake: Wake, reading: &Reading) -> Ending {
@@ -522,64 +323,11 @@ impl Sampler {
         notes
     }
 
-    fn finish(self, mut log: Log, ending: Ending, notes: Vec<String>) -> Sampled {
-        let end = self.read(&mut None, |_| ());
-        let mut phases = std::mem::take(&mut log.phases);
-        for window in &mut phases {
-            let index = phase_index(window.phase);
-            for i in 0..window.flows.len() {
-                let encoded = |kind| log.by_phase.get(&(i, kind, index)).map(histogram::encode);
-                window.flows[i].latencies = self.latencies(i, encoded);
-                window.flows[i].pacing = log.gaps.get(&(i, index)).and_then(|gaps| {
-                    let dropped = log.dropped.get(&(i, index)).copied().unwrap_or(0);
-                    self.pacing(&window.flows[i], window.elapsed_ns, gaps, dropped)
-                });
-                let datagrams = self.flows[i].cell.of_phase(window.phase);
-                let counts = &end.counts[i];
-                window.flows[i].datagrams =
-                    (counts.messages_sent > 0 || counts.messages_received > 0).then_some(datagrams);
-            }
-        }
-        let mut intervals = std::mem::take(&mut log.intervals);
-        for (epoch, window) in &mut intervals {
-            for i in 0..window.flows.len() {
-                let encoded = |kind| log.by_epoch.get(&(i, kind, *epoch)).cloned();
-                window.flows[i].latencies = self.latencies(i, encoded);
-            }
-        }
-        let totals = self.flows.iter().enumerate().map(|(i, flow)| FlowWindow {
-            flow: flow.flow,
-            role: flow.role,
-            counts: end.counts[i],
-            latencies: Vec::new(),
-            tcp_info: end.tcp[i],
-            retransmits: end.tcp[i].map(|info| info.retransmits),
-            datagrams: None,
-            jitter_ns: (end.counts[i].messages_received > 0).then(|| flow.cell.jitter_ns()),
-            pacing: None,
-        });
-        let totals = totals.collect();
-        Sampled {
-            phases,
-            intervals: intervals.into_iter().map(|(_, window)| window).collect(),
-            totals,
-            counters: self.counter_log.map_or_else(Vec::new, |counters| counters.into_windows(log.origin_ns)),
-            wall_start_ns: log.wall_start_ns,
-            // The wall clock is read at the same time, and never stands at 0.
-            monotonic_start_ns: if log.wall_start_ns == 0 { 0 } else { log.origin_ns },
-            ending,
-            notes,
-        }
-    }
-}
-
-impl Log {
-    /// From here on instants are counted; those of the warm-up so far are moved to the true origin.
-    fn begin_measuring(&mut self, reading: &Reading) {
-        let moved = reading.at_ns.cast_signed() - self.origin_ns.cast_signed();
-        for window in self.phases.iter_mut().chain(self.intervals.iter_mut().map(|(_, window)| window)) {
-            window.start_ns -= moved;
-        }
-        (self.origin_ns, self.wall_start_ns) = (reading.at_ns, reading.wall_ns);
+    fn finish(self, windows: Windows, ending: Ending, notes: Vec<String>) -> Sampled {
+        let end = Reading::take(&self.flows, &mut None, |_| ());
+        let (wall_start_ns, monotonic_start_ns) = (windows.wall_start_ns, windows.monotonic_start_ns());
+        let counters = self.counter_log.map_or_else(Vec::new, |log| log.into_windows(windows.origin_ns()));
+        let (phases, intervals, totals) = windows.finish(&self.flows, self.pace.as_ref(), &end);
+        Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, ending, notes }
     }
 }

@@ -6,7 +6,7 @@ use super::{Fault, Worker, run};
 use crate::{
     end::{EndError, end_spec},
     io::buffers::Buffers,
-    measure::{counters::FlowCell, histogram::Tray, sampler::SampledFlow},
+    measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow},
     report::{Role, Side},
     spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport},
     transport::{Link, icmp, link},
@@ -135,7 +135,7 @@ impl Place {
             trays: self.tray.clone().into_iter().collect(),
             gaps: self.gaps.clone(),
             share: share(spec, role, self.flow),
-            tcp: spec.transport.is_tcp() && !spec.pattern.is_connecting(),
+            tcp: spec.collect.tcp_info && spec.transport.is_tcp() && !spec.pattern.is_connecting(),
             link: Some(link),
         }
     }

@@ -1,0 +1,243 @@
+//! Phases and intervals in the making: what was counted between two readings, and the histograms that belong to each.
+//!
+//! Histograms come later than readings: a thread leaves the one of a window when it notices that the next has begun. They
+//! wait here, by flow and epoch, until the windows are handed on.
+
+use std::collections::HashMap;
+
+use super::{
+    counters::{phase_index, phase_of},
+    histogram::{self, Histogram},
+    reading::{Reading, SampledFlow},
+};
+use crate::{
+    report::{FlowWindow, Latencies, Pacing, Phase, Role, Window},
+    spec::Pace,
+};
+
+/// The windows of one end.
+pub struct Windows {
+    /// The measure phase's start; until it has begun, when it is due.
+    origin_ns: u64,
+    /// Wall clock at the measure phase's start, nanoseconds since 1970; 0: it has not begun.
+    pub wall_start_ns: i64,
+    phases: Vec<Window>,
+    /// With the epoch of each, to which histograms that come late are added.
+    intervals: Vec<(u64, Window)>,
+    /// Whether a histogram of each interval is kept, beside those of the phases.
+    keeps_intervals: bool,
+    /// Whether each CPU's share is kept, beside their mean.
+    keeps_cores: bool,
+    /// Histograms by flow, kind and phase.
+    by_phase: HashMap<(usize, usize, usize), Histogram<u64>>,
+    /// Encoded histograms by flow, kind and epoch.
+    by_epoch: HashMap<(usize, usize, u64), String>,
+    /// Gaps between paced sends by flow and phase, and due times that were dropped.
+    gaps: HashMap<(usize, usize), Histogram<u64>>,
+    dropped: HashMap<(usize, usize), u64>,
+}
+
+impl Windows {
+    /// None yet. The measure phase is due at `origin_ns`; `keeps_intervals`: somebody has asked for intervals; `keeps_cores`:
+    /// for each CPU's share.
+    #[must_use]
+    pub fn new(origin_ns: u64, keeps_intervals: bool, keeps_cores: bool) -> Self {
+        Self {
+            origin_ns,
+            wall_start_ns: 0,
+            phases: Vec::new(),
+            intervals: Vec::new(),
+            keeps_intervals,
+            keeps_cores,
+            by_phase: HashMap::new(),
+            by_epoch: HashMap::new(),
+            gaps: HashMap::new(),
+            dropped: HashMap::new(),
+        }
+    }
+
+    /// The measure phase's start on the monotonic clock, nanoseconds; 0: it never came.
+    #[must_use]
+    pub fn monotonic_start_ns(&self) -> u64 {
+        // The wall clock is read at the same time, and never stands at 0.
+        if self.wall_start_ns == 0 { 0 } else { self.origin_ns }
+    }
+
+    /// When the measure phase began, or is due, on the monotonic clock.
+    #[must_use]
+    pub fn origin_ns(&self) -> u64 {
+        self.origin_ns
+    }
+
+    /// From here on instants are counted; those of the warm-up so far are moved to the true origin.
+    pub fn begin_measuring(&mut self, reading: &Reading) {
+        let moved = reading.at_ns.cast_signed() - self.origin_ns.cast_signed();
+        for window in self.phases.iter_mut().chain(self.intervals.iter_mut().map(|(_, window)| window)) {
+            window.start_ns -= moved;
+        }
+        (self.origin_ns, self.wall_start_ns) = (reading.at_ns, reading.wall_ns);
+    }
+
+    /// A phase is over.
+    pub fn end_phase(&mut self, flows: &[SampledFlow], phase: Phase, before: &Reading, after: &Reading) {
+        let window = self.window(flows, phase, before, after);
+        self.phases.push(window);
+        for (i, (after, before)) in after.dropped.iter().zip(&before.dropped).enumerate() {
+            self.dropped.insert((i, phase_index(phase)), after - before);
+        }
+    }
+
+    /// An interval is over, whose operations the threads have recorded under `epoch`.
+    pub fn end_interval(
+        &mut self,
+        flows: &[SampledFlow],
+        (epoch, phase): (u64, Phase),
+        before: &Reading,
+        after: &Reading,
+    ) {
+        let window = self.window(flows, phase, before, after);
+        self.intervals.push((epoch, window));
+    }
+
+    /// The latest interval, with the histograms that have come so far. Where nobody has asked for intervals, it is
+    /// forgotten then.
+    pub fn latest_interval(&mut self, flows: &[SampledFlow]) -> Option<Window> {
+        let (epoch, window) = self.intervals.last()?;
+        let mut window = window.clone();
+        for (i, (window, flow)) in window.flows.iter_mut().zip(flows).enumerate() {
+            window.latencies = latencies(flow, |kind| self.by_epoch.get(&(i, kind, *epoch)).cloned());
+        }
+        if !self.keeps_intervals {
+            self.intervals.pop();
+        }
+        Some(window)
+    }
+
+    fn window(&self, flows: &[SampledFlow], phase: Phase, before: &Reading, after: &Reading) -> Window {
+        let of_flows = flows.iter().enumerate().map(|(i, flow)| {
+            let retransmits = after.tcp[i]
+                .zip(before.tcp[i])
+                .map(|(after, before)| after.retransmits.saturating_sub(before.retransmits));
+            let receives_datagrams = after.counts[i].messages_received > 0;
+            FlowWindow {
+                flow: flow.flow,
+                role: flow.role,
+                counts: after.counts[i] - before.counts[i],
+                latencies: Vec::new(),
+                tcp_info: after.tcp[i],
+                retransmits,
+                datagrams: None,
+                jitter_ns: receives_datagrams.then(|| flow.cell.jitter_ns()),
+                pacing: None,
+            }
+        });
+        let cpu = after.cpu.as_ref().zip(before.cpu.as_ref());
+        Window {
+            phase,
+            start_ns: before.at_ns.cast_signed() - self.origin_ns.cast_signed(),
+            // An end before the load was to begin leaves a window of no length.
+            elapsed_ns: after.at_ns.saturating_sub(before.at_ns),
+            wall_end_ns: after.wall_ns,
+            flows: of_flows.collect(),
+            cpu: cpu.and_then(|(after, before)| after.since(before, self.keeps_cores)),
+        }
+    }
+
+    /// Takes the histograms that the workers have left so far.
+    pub fn collect_histograms(&mut self, flows: &[SampledFlow]) {
+        for (i, flow) in flows.iter().enumerate() {
+            if let Some(tray) = &flow.gaps {
+                tray.collect(|epoch, histogram| {
+                    // Both have the same bounds, so adding cannot fail.
+                    let _ = self.gaps.entry((i, phase_of(epoch))).or_insert_with(histogram::empty).add(histogram);
+                });
+            }
+            for (kind, (_, tray)) in flow.trays.iter().enumerate() {
+                tray.collect(|epoch, histogram| {
+                    let sum = self.by_phase.entry((i, kind, phase_of(epoch))).or_insert_with(histogram::empty);
+                    // Both have the same bounds, so adding cannot fail.
+                    let _ = sum.add(histogram);
+                    if self.keeps_intervals {
+                        self.by_epoch.insert((i, kind, epoch), histogram::encode(histogram));
+                    }
+                });
+            }
+        }
+    }
+
+    /// The phases, the intervals, and each flow from its first byte to its last, when all histograms have come. `end` was
+    /// read when nothing moved any more.
+    #[must_use]
+    pub fn finish(
+        mut self,
+        flows: &[SampledFlow],
+        pace: Option<&Pace>,
+        end: &Reading,
+    ) -> (Vec<Window>, Vec<Window>, Vec<FlowWindow>) {
+        let mut phases = std::mem::take(&mut self.phases);
+        for window in &mut phases {
+            let index = phase_index(window.phase);
+            for (i, (of_flow, flow)) in window.flows.iter_mut().zip(flows).enumerate() {
+                of_flow.latencies = latencies(flow, |kind| self.by_phase.get(&(i, kind, index)).map(histogram::encode));
+                of_flow.pacing = pace.zip(self.gaps.get(&(i, index))).map(|(pace, gaps)| {
+                    let dropped = self.dropped.get(&(i, index)).copied().unwrap_or(0);
+                    pacing(pace, of_flow, window.elapsed_ns, gaps, dropped)
+                });
+                let counts = &end.counts[i];
+                of_flow.datagrams = (counts.messages_sent > 0 || counts.messages_received > 0)
+                    .then(|| flow.cell.of_phase(window.phase));
+            }
+        }
+        let intervals = std::mem::take(&mut self.intervals).into_iter().map(|(epoch, mut window)| {
+            for (i, (of_flow, flow)) in window.flows.iter_mut().zip(flows).enumerate() {
+                of_flow.latencies = latencies(flow, |kind| self.by_epoch.get(&(i, kind, epoch)).cloned());
+            }
+            window
+        });
+        let intervals = intervals.collect();
+        let totals = flows.iter().enumerate().map(|(i, flow)| FlowWindow {
+            flow: flow.flow,
+            role: flow.role,
+            counts: end.counts[i],
+            latencies: Vec::new(),
+            tcp_info: end.tcp[i],
+            retransmits: end.tcp[i].map(|info| info.retransmits),
+            datagrams: None,
+            jitter_ns: (end.counts[i].messages_received > 0).then(|| flow.cell.jitter_ns()),
+            pacing: None,
+        });
+        (phases, intervals, totals.collect())
+    }
+}
+
+/// A flow's histograms, as far as there are any: `encoded` gives that of a kind, by the kind's number.
+fn latencies(flow: &SampledFlow, encoded: impl Fn(usize) -> Option<String>) -> Vec<Latencies> {
+    let trays = flow.trays.iter().enumerate();
+    trays
+        .filter_map(|(kind, (name, _))| Some(Latencies { kind: (*name).to_owned(), histogram: encoded(kind)? }))
+        .collect()
+}
+
+/// How well the schedule was kept in a window.
+fn pacing(pace: &Pace, flow: &FlowWindow, elapsed_ns: u64, gaps: &Histogram<u64>, dropped: u64) -> Pacing {
+    let counts = &flow.counts;
+    let events = match flow.role {
+        Role::Requester => counts.transactions,
+        _ if counts.messages_sent > 0 => counts.messages_sent,
+        _ => counts.sends,
+    };
+    let rate = events as f64 / (elapsed_ns as f64 / 1e9);
+    let due_ns = 1e9 * f64::from(pace.burst.max(1)) / pace.events_per_s;
+    // Gaps are below the histogram's longest, an hour.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let within = gaps.count_between((due_ns * 0.9) as u64, (due_ns * 1.1) as u64);
+    Pacing {
+        sent: gaps.len(),
+        dropped,
+        rate_error_ratio: rate / pace.events_per_s - 1.0,
+        gap_p50_ns: gaps.value_at_quantile(0.5),
+        gap_p99_ns: gaps.value_at_quantile(0.99),
+        gap_max_ns: gaps.max(),
+        gaps_within_tenth_ratio: within as f64 / gaps.len() as f64,
+    }
+}
