@@ -3,21 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    case::{Assertion, Case, Endpoint, Find, Group, Job, Member},
+    case::{Assertion, Case, Find, Group, Job, Member},
     condition::{Condition, normal},
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
     matrix::{Combination, Matrix, case_name},
     merge,
-    model::{self, Host, Skip, TestBody, Warmup},
+    model::{self, Host, Skip, TestBody},
     policy::{check_metric, find, iterations, stop_when},
     resolve::{self, Layers},
     source::Span,
-    spec,
     tree::{Entry, Node},
-    workload::Kind,
 };
-use crate::programs::{is_here, reading::Reading};
 
 /// What a test may say whose workload is a command; everything else means nothing to it.
 const OF_COMMANDS: [&str; 17] = [
@@ -147,150 +144,6 @@ impl Expander<'_> {
         })
     }
 
-    fn members(&self, entry: &Entry, tree: &Node, typed: &TestBody, out: &mut Diagnostics) -> Option<Vec<Member>> {
-        let Some(concurrent) = tree.get("concurrent") else {
-            return self.member("", tree, typed, entry.key_span, out).map(|m| vec![m]);
-        };
-        let Some(entries) = concurrent.get("members").and_then(Node::entries).filter(|e| !e.is_empty()) else {
-            out.push(
-                Diagnostic::error(key_span(tree, "concurrent").unwrap_or(entry.key_span), "a group without members")
-                    .help("concurrent: {members: {up: {…}, down: {…}}}"),
-            );
-            return None;
-        };
-        let inherited = merge::inherited_by_members(tree);
-        let mut members = Vec::new();
-        for member in entries {
-            let layers = self.layers.of_member(&entry.key, &member.key, &member.value, out);
-            let mut body = layers.iter().fold(inherited.clone(), |under, layer| merge::body(under, &layer.body));
-            merge::prune(&mut body);
-            for key in merge::WHOLE_TEST.iter().filter(|k| **k != "extends") {
-                if let Some(wrong) = body.entry(key) {
-                    out.push(
-                        Diagnostic::error(wrong.key_span, format!("`{key}` belongs to the whole group"))
-                            .help("write it beside `concurrent`"),
-                    );
-                }
-            }
-            body.remove("extends");
-            let Some(typed) = decode::<TestBody>(&body, out) else { continue };
-            if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
-                let span = key_span(&body, "workload").unwrap_or(member.key_span);
-                out.push(
-                    Diagnostic::error(span, "a command cannot be a member of a group")
-                        .help("nobody can cut the common window out of it; start it in a hook, or make it a test"),
-                );
-            }
-            members.extend(self.member(&member.key, &body, &typed, member.key_span, out));
-        }
-        (members.len() == entries.len()).then_some(members)
-    }
-
-    fn member(&self, name: &str, tree: &Node, typed: &TestBody, at: Span, out: &mut Diagnostics) -> Option<Member> {
-        let Some(workload) = &typed.workload else {
-            // A workload with a mistake in it is there all the same, and has been reported.
-            if tree.get("workload").is_none() {
-                out.push(
-                    Diagnostic::error(at, "no `workload` says what this test runs")
-                        .help("add for example `workload: tcp_stream`"),
-                );
-            }
-            return None;
-        };
-        if let (Some(note), Some(node)) = (workload.note, tree.get("workload")) {
-            out.push(Diagnostic::warning(node.span, note).help(format!("this is {}", workload.name)));
-        }
-        let from = self.endpoint(tree, "from", Endpoint::Local, out);
-        let to = self.endpoint(tree, "to", Endpoint::Embedded, out);
-        let host = |end: &Endpoint| match end {
-            Endpoint::Host(name) => self.hosts.get(name),
-            _ => None,
-        };
-        let mut faults = Vec::new();
-        let mut refused = None;
-        let job = match workload.kind {
-            Kind::Command => {
-                let Some(command) = typed.command.clone() else {
-                    out.push(
-                        Diagnostic::error(key_span(tree, "workload").unwrap_or(at), "no `command` says what to run")
-                            .help("command: {run: [program, argument], import: iperf3}"),
-                    );
-                    return None;
-                };
-                if let Err(wrong) = Reading::of(&command) {
-                    let node = tree.at(&format!("command.{}", wrong.key)).or_else(|| tree.get("command"));
-                    out.push(Diagnostic::error(node.map_or(at, |n| n.span), wrong.message).help(wrong.help));
-                }
-                if !is_here(host(&from)) {
-                    let span = tree.get("from").map_or(at, |n| n.span);
-                    out.push(
-                        Diagnostic::error(
-                            span,
-                            format!("a command runs on this machine, and `{}` is elsewhere", from.name()),
-                        )
-                        .help("start it there by ssh: run: [ssh, HOST, program, …]; a host with `netns` is here"),
-                    );
-                }
-                Job::Command(command)
-            }
-            Kind::Traffic { .. } => {
-                if let Some(wrong) = tree.entry("command") {
-                    out.push(
-                        Diagnostic::error(wrong.key_span, format!("`command` means nothing to {}", workload.name))
-                            .help("write `workload: command`, or remove it"),
-                    );
-                }
-                let spec = spec::translate(typed, workload, host(&from), host(&to), &mut faults)?;
-                refused = spec::beyond_the_engines(&spec, workload);
-                Job::Traffic(Box::new(spec))
-            }
-        };
-        let diagnose = |fault: spec::Fault| {
-            let span = fault_span(tree, &fault.key).unwrap_or(at);
-            Diagnostic::error(span, fault.message).help(fault.help)
-        };
-        if !name.is_empty() && matches!(typed.warmup, Some(Warmup::Auto(_))) {
-            faults.push(spec::Fault {
-                key: "warmup".to_owned(),
-                message: "a warm-up of a group cannot end by itself: its members measure from one instant on"
-                    .to_owned(),
-                help: "give it a length, the same for all".to_owned(),
-            });
-        }
-        faults.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
-        Some(Member {
-            name: name.to_owned(),
-            workload: workload.name.clone(),
-            from,
-            to,
-            job,
-            refused: refused.map(diagnose),
-        })
-    }
-
-    fn endpoint(&self, tree: &Node, key: &str, left_out: Endpoint, out: &mut Diagnostics) -> Endpoint {
-        let Some(node) = tree.get(key) else { return left_out };
-        let Some(name) = node.text() else { return left_out };
-        if name == "local" {
-            return left_out;
-        }
-        match self.hosts.get(name) {
-            Some(host) if host.address.as_deref() == Some("local") && host.netns.is_none() => left_out,
-            Some(_) => Endpoint::Host(name.to_owned()),
-            None => {
-                let mut known: Vec<&str> = self.hosts.keys().map(String::as_str).collect();
-                known.push("local");
-                let help = if self.hosts.is_empty() {
-                    format!("add `hosts: {{{name}: {{address: …}}}}`, or --host {name}=ADDRESS")
-                } else {
-                    suggest(name, &known)
-                };
-                out.push(Diagnostic::error(node.span, format!("unknown host `{name}`")).help(help));
-                left_out
-            }
-        }
-    }
-
     fn asserts(&self, tree: &Node, typed: &TestBody, members: &[Member], out: &mut Diagnostics) -> Vec<Assertion> {
         let items = tree.get("assert").and_then(Node::items).unwrap_or_default();
         let mut asserts = Vec::new();
@@ -403,27 +256,11 @@ fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
     }
 }
 
-fn key_span(tree: &Node, key: &str) -> Option<Span> {
+pub(super) fn key_span(tree: &Node, key: &str) -> Option<Span> {
     match key.rsplit_once('.') {
         Some((parent, last)) => tree.at(parent)?.entry(last).map(|e| e.key_span),
         None => tree.entry(key).map(|e| e.key_span),
     }
-}
-
-/// Where to point for a fault of a key: at its value, at the nearest key above it, or at what implies it.
-fn fault_span(tree: &Node, key: &str) -> Option<Span> {
-    let mut path = key;
-    loop {
-        if let Some(node) = tree.at(path) {
-            // A default of the program has no line in the plan to point at.
-            return (node.span.source != super::load::BUILT_IN_SOURCE).then_some(node.span);
-        }
-        match path.rsplit_once('.') {
-            Some((parent, _)) => path = parent,
-            None => break,
-        }
-    }
-    tree.get("workload").map(|n| n.span)
 }
 
 #[cfg(test)]

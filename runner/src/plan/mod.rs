@@ -9,7 +9,7 @@
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
 //! - [`estimate`]: how long it takes
 //! - `places`: where the keys of a checked plan are written
-//! - [`expand`], [`spec`], [`measures`], [`check`]: what it means
+//! - [`expand`], `member`, [`spec`], [`measures`], [`check`]: what it means
 //! - [`mod@explain`]: where a value comes from; [`schema`]: the published form of the language
 
 mod arguments;
@@ -26,6 +26,7 @@ mod generator;
 pub mod load;
 pub mod matrix;
 pub mod measures;
+mod member;
 pub mod merge;
 pub mod model;
 pub(crate) mod places;
