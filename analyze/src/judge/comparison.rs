@@ -16,9 +16,6 @@ pub enum Test {
     Bootstrap,
 }
 
-/// Fewer values a side than this are not resampled: their resamples repeat the same few medians and find too much.
-pub const BOOTSTRAP_FROM: usize = 8;
-
 /// What a comparison found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
@@ -147,7 +144,7 @@ impl Comparison {
                             Some((ratio(w.difference - half), ratio(w.difference + half)))
                         });
                     }
-                    Test::Bootstrap if a.len().min(b.len()) >= BOOTSTRAP_FROM => {
+                    Test::Bootstrap if a.len().min(b.len()) >= bootstrap::FEWEST => {
                         let change = |a: &[f64], b: &[f64]| centre(a).zip(centre(b)).map(|(a, b)| (b - a) / a.abs());
                         let resampled = bootstrap::bca_two(a, b, level, rule.seed, change);
                         comparison.interval = resampled.map(|(i, _)| (i.low, i.high));
@@ -210,7 +207,7 @@ impl Comparison {
         let needed = match self.rule.test {
             // Could this many values a side ever have been significant, with so many comparisons?
             Test::MannWhitney => ranks::needed_per_side(alpha / comparisons.max(1) as f64),
-            Test::Bootstrap => Some(BOOTSTRAP_FROM),
+            Test::Bootstrap => Some(bootstrap::FEWEST),
             Test::Welch => Some(2),
         };
         if let Some(needed) = needed.filter(|needed| *needed > shortest) {

@@ -10,6 +10,10 @@ use super::quantiles;
 /// Resamples per interval: the ends' own noise is then well below a tenth of the interval.
 pub const RESAMPLES: usize = 10_000;
 
+/// Fewer values (a side) than this are better not resampled: their resamples repeat the same few medians and means, and the
+/// interval is too narrow.
+pub const FEWEST: usize = 8;
+
 /// The seed unless the user gives one.
 pub const SEED: u64 = 1;
 

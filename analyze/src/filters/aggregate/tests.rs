@@ -116,3 +116,78 @@ fn cells_that_nobody_looks_at_are_still_counted() {
         assert!(error.ends_with(&format!(":3: {said}")), "{error}");
     }
 }
+
+/// S and SKEWED of stats/published.rs, in an order of their own.
+const SAMPLES: &str = "case,throughput_bits_per_s\n\
+    s,41.2\ns,42.3\nskewed,12.5\ns,40.8\ns,41.9\ns,42.8\nskewed,0.2\nskewed,0.5\ns,41.1\ns,41.7\ns,42.0\ns,41.5\ns,39.9\n\
+    skewed,0.9\nskewed,1.1\nskewed,1.3\nskewed,1.9\nskewed,2.8\nskewed,4.4\nskewed,7.1\n\
+    few,1\nfew,2\nfew,3\nfew,4\nfew,5\nfew,6\nfew,7\n";
+
+/// The first two cells behind the case, for each line.
+fn ends(out: &str) -> Vec<(f64, f64)> {
+    let cell = |line: &str, i: usize| line.split(',').nth(i).unwrap().parse().unwrap_or(f64::NAN);
+    out.lines().skip(1).map(|line| (cell(line, 1), cell(line, 2))).collect()
+}
+
+#[test]
+fn the_bootstrap_is_of_the_centre_asked_for() {
+    let samples = file(SAMPLES);
+    let interval = |statistics: &str, more: &[&str]| {
+        let options = [&["-m", "throughput", "--ci", "bootstrap", "-a", statistics], more].concat();
+        aggregate(&samples, &options).unwrap()
+    };
+    let close = |ours: (f64, f64), low: f64, high: f64, tolerance: f64| {
+        assert!((ours.0 / low - 1.0).abs() < tolerance && (ours.1 / high - 1.0).abs() < tolerance, "{ours:?}");
+    };
+    // scipy.stats.bootstrap((S,), numpy.mean, method='BCa', n_resamples=999999, rng=default_rng(1)), and of SKEWED, with
+    // as much noise as stats/published.rs tells of.
+    let mean = interval("ci", &[]);
+    close(ends(&mean)[0], 40.98, 41.96, 0.001);
+    close(ends(&mean)[1], 1.61, 6.65, 0.04);
+    let header = mean.lines().next().unwrap();
+    assert_eq!(
+        header,
+        "case,throughput_bits_per_s_ci_low,throughput_bits_per_s_ci_high,throughput_bits_per_s_margin_ratio,confidence_level"
+    );
+    // The same with confidence_level=.9
+    close(ends(&interval("ci,mean,median", &["--level", "90%"]))[0], 41.07, 41.89, 0.001);
+    // scipy.stats.bootstrap((S,), numpy.median, …)
+    close(ends(&interval("ci,median,mean", &[]))[0], 41.1, 42.1, 1e-9);
+    close(ends(&interval("ci,p50", &[]))[0], 41.1, 42.1, 1e-9);
+    // scipy.stats.bootstrap((S,), lambda a, axis: scipy.stats.trim_mean(a, .1, axis=axis), …)
+    close(ends(&interval("ci,trimmed", &[]))[0], 41.0, 42.025, 0.001);
+    // Too few values are no interval.
+    assert_eq!(mean.lines().nth(3), Some("few,,,,0.95"));
+    assert_ne!(mean, interval("ci", &["--seed", "2"]));
+}
+
+#[test]
+fn the_bootstrap_is_the_same_on_any_number_of_threads() {
+    let samples = file(SAMPLES);
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| aggregate(&samples, &["-m", "throughput", "--ci", "bootstrap"]).unwrap())
+    };
+    assert_eq!(on(1), on(3));
+}
+
+#[test]
+fn what_is_too_much_to_resample_is_an_error() {
+    let table = |rows: usize| {
+        let mut text = String::from("case,throughput_bits_per_s\n");
+        for i in 0..rows {
+            text += &format!("a,{}\n", 100 + i * 7919 % 64);
+        }
+        file(&text)
+    };
+    let options = ["-m", "throughput", "-a", "median,ci", "--ci", "bootstrap"];
+    let error = aggregate(&table(4097), &options).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(
+        error.to_string().starts_with("--ci bootstrap resamples at most 4096 values a group, the number that is kept"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("group a has 4097 of throughput_bits_per_s"), "{error}");
+    let within = aggregate(&table(40), &options).unwrap();
+    assert!(ends(&within)[0].1 > 100.0, "{within}");
+}
