@@ -29,7 +29,20 @@ pub struct Buffers {
 
 impl Buffers {
     /// Allocates and touches a ring of buffers of `size` bytes. Their contents continue from one to the next.
-    pub fn new(size: u64, options: &BufferOptions, payload: &Payload) -> Result<Self, EndError> {
+    pub fn to_send(size: u64, options: &BufferOptions, payload: &Payload) -> Result<Self, EndError> {
+        let mut buffers = Self::zeroed(size, options)?;
+        buffers.fill(options, payload)?;
+        Ok(buffers)
+    }
+
+    /// The same to receive into: the fill file is for what is sent.
+    pub fn to_receive(size: u64, options: &BufferOptions) -> Result<Self, EndError> {
+        let mut buffers = Self::zeroed(size, options)?;
+        buffers.touch_pages();
+        Ok(buffers)
+    }
+
+    fn zeroed(size: u64, options: &BufferOptions) -> Result<Self, EndError> {
         let too_large = || {
             EndError::Impossible(format!(
                 "{} buffers of {size} bytes, aligned to {} with offset {}, do not fit this machine's memory",
@@ -52,17 +65,19 @@ impl Buffers {
         let starts: Vec<_> = (0..ring).map(|i| base + i * stride + offset).collect();
         let limit = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX).min(size);
         let (dirty, clean) = (limit(options.dirty), limit(options.clean));
-        let mut buffers = Self { memory, starts, size, at: 0, dirty, clean };
-        buffers.fill(options, payload)?;
-        Ok(buffers)
+        Ok(Self { memory, starts, size, at: 0, dirty, clean })
+    }
+
+    /// Writing zeros again is what touches the pages: a fresh zeroed allocation has none yet.
+    fn touch_pages(&mut self) {
+        self.for_each(|buffer| black_box(buffer).fill(0));
     }
 
     fn fill(&mut self, options: &BufferOptions, payload: &Payload) -> Result<(), EndError> {
         let path = match (&options.fill_file, payload) {
             (Some(path), _) | (None, Payload::File(path)) => Some(path),
-            // Writing zeros again is what touches the pages: a fresh zeroed allocation has none yet.
             (None, Payload::Zero) => {
-                self.for_each(|buffer| black_box(buffer).fill(0));
+                self.touch_pages();
                 None
             }
             (None, Payload::Random) => {
@@ -72,13 +87,23 @@ impl Buffers {
             }
         };
         let Some(path) = path else { return Ok(()) };
+        // An end that only receives has nothing to fill.
+        if self.size == 0 {
+            return Ok(());
+        }
         let wanted = self.size * self.starts.len();
         let mut contents = Vec::new();
         File::open(path).and_then(|file| file.take(wanted as u64).read_to_end(&mut contents)).map_err(|source| {
             EndError::System { what: format!("cannot read the fill file {}", path.display()), source }
         })?;
-        if contents.is_empty() {
-            return Err(EndError::Impossible(format!("the fill file {} is empty", path.display())));
+        // Repeated within a message it would be another thing than the file: easier to compress.
+        if contents.len() < self.size {
+            return Err(EndError::Impossible(format!(
+                "the fill file {} is too short: it has {} bytes, and a message {}",
+                path.display(),
+                contents.len(),
+                self.size
+            )));
         }
         let mut bytes = contents.iter().cycle();
         self.for_each(|buffer| buffer.iter_mut().zip(&mut bytes).for_each(|(to, from)| *to = *from));
@@ -151,7 +176,7 @@ pub struct Expected {
 impl Expected {
     /// For messages of `size` bytes from a ring that the sender made with these options.
     pub fn new(size: u64, options: &BufferOptions, payload: &Payload) -> Result<Self, EndError> {
-        let bytes = Buffers::new(size, options, payload)?.iter().flatten().copied().collect();
+        let bytes = Buffers::to_send(size, options, payload)?.iter().flatten().copied().collect();
         Ok(Self { bytes, at: 0 })
     }
 
@@ -197,7 +222,7 @@ mod tests {
     #[test]
     fn buffers_are_aligned_and_offset() {
         let options = BufferOptions { ring: 3, alignment: 4096, offset: 24, ..BufferOptions::default() };
-        let mut buffers = Buffers::new(1000, &options, &Payload::Random).unwrap();
+        let mut buffers = Buffers::to_send(1000, &options, &Payload::Random).unwrap();
         let mut addresses = Vec::new();
         for _ in 0..4 {
             assert_eq!(buffers.present().as_ptr().addr() % 4096, 24);
@@ -210,7 +235,7 @@ mod tests {
 
     #[test]
     fn impossible_shapes_are_refused() {
-        let refuse = |size, options| Buffers::new(size, &options, &Payload::Zero).unwrap_err().to_string();
+        let refuse = |size, options| Buffers::to_send(size, &options, &Payload::Zero).unwrap_err().to_string();
         assert!(refuse(1, BufferOptions { alignment: 48, ..Default::default() }).contains("no power of two"));
         assert!(refuse(u64::MAX, BufferOptions::default()).contains("do not fit"));
         assert!(refuse(1 << 50, BufferOptions::default()).contains("do not fit"));
@@ -219,7 +244,7 @@ mod tests {
     #[test]
     fn random_contents_are_the_same_at_both_ends_and_continue_over_the_ring() {
         let options = BufferOptions { ring: 2, ..BufferOptions::default() };
-        let mut buffers = Buffers::new(100, &options, &Payload::Random).unwrap();
+        let mut buffers = Buffers::to_send(100, &options, &Payload::Random).unwrap();
         let mut expected = Expected::new(100, &options, &Payload::Random).unwrap();
         let mut stream = Vec::new();
         for _ in 0..5 {
@@ -235,20 +260,27 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_file_is_repeated_and_an_empty_one_refused() {
+    fn a_fill_file_fills_what_is_sent_and_one_shorter_than_a_message_is_refused() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let options = BufferOptions { fill_file: Some(file.path().to_owned()), ..BufferOptions::default() };
-        assert!(Buffers::new(5, &options, &Payload::Random).unwrap_err().to_string().contains("is empty"));
+        let options = BufferOptions { ring: 2, fill_file: Some(file.path().to_owned()), ..BufferOptions::default() };
         file.write_all(b"abc").unwrap();
-        assert_eq!(Buffers::new(5, &options, &Payload::Random).unwrap().present(), b"abcab");
+        let short = Buffers::to_send(5, &options, &Payload::Random).unwrap_err().to_string();
+        assert!(short.contains("it has 3 bytes, and a message 5"), "{short}");
+        file.write_all(b"def").unwrap();
+        let mut buffers = Buffers::to_send(5, &options, &Payload::Random).unwrap();
+        assert_eq!(buffers.present(), b"abcde");
+        buffers.advance();
+        assert_eq!(buffers.present(), b"fabcd", "the ring goes on where the buffer before it ended");
+        assert_eq!(Buffers::to_send(0, &options, &Payload::Random).unwrap().size(), 0, "an end that only receives");
+        assert_eq!(Buffers::to_receive(5, &options).unwrap().present(), [0; 5]);
         let missing = BufferOptions { fill_file: Some("/no/such/file".into()), ..BufferOptions::default() };
-        assert!(Buffers::new(5, &missing, &Payload::Zero).unwrap_err().to_string().contains("/no/such/file"));
+        assert!(Buffers::to_send(5, &missing, &Payload::Zero).unwrap_err().to_string().contains("/no/such/file"));
     }
 
     #[test]
     fn dirtying_changes_what_is_sent() {
         let options = BufferOptions { dirty: 2, clean: 1000, ..BufferOptions::default() };
-        let mut buffers = Buffers::new(4, &options, &Payload::Zero).unwrap();
+        let mut buffers = Buffers::to_send(4, &options, &Payload::Zero).unwrap();
         buffers.touch();
         assert_eq!(buffers.present(), [1, 1, 0, 0]);
     }

@@ -116,8 +116,8 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
         flow,
         role,
         duplex: spec.pattern == Pattern::Stream && spec.direction == Direction::Duplex,
-        send_buffers: Buffers::new(send, options, &spec.payload)?,
-        receive_buffers: Buffers::new(receive, options, &crate::spec::Payload::Zero)?,
+        send_buffers: Buffers::to_send(send, options, &spec.payload)?,
+        receive_buffers: Buffers::to_receive(receive, options)?,
         tray: kind.map(|kind| (kind, Arc::default())),
         gaps: (paced && matches!(role, Role::Sender | Role::Requester)).then(Arc::default),
     })

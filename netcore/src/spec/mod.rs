@@ -206,7 +206,7 @@ pub enum Payload {
     /// Pseudo-random bytes from a fixed seed: not compressible.
     #[default]
     Random,
-    /// The bytes of a file on the sending host, repeated.
+    /// The bytes of a file on the sending host: at least one message of them, repeated over the ring.
     File(PathBuf),
 }
 
