@@ -4,7 +4,6 @@
 //! says so, and after that takes what is still under way, until nothing has come for a moment.
 
 use std::{
-    io,
     os::fd::AsRawFd,
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
@@ -127,23 +126,10 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
                         errors += 1;
                         worker.cell.operations.0.errors.store(errors, Relaxed);
                     }
-                    _ => return Err(worker.fault("send")(explain(error))),
+                    _ => return Err(worker.fault("send")(error)),
                 },
             }
         }
-    }
-}
-
-/// A refusal says that nobody listens there any more.
-fn explain(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::ECONNREFUSED) => io::Error::new(error.kind(), "the peer's socket is gone (connection refused)"),
-        Some(libc::EMSGSIZE) => io::Error::new(
-            error.kind(),
-            "the message is too long for the path or the socket: choose a smaller message_size, or let it be fragmented \
-             (mtu_discover: dont)",
-        ),
-        _ => error,
     }
 }
 

@@ -107,11 +107,29 @@ pub enum Fault {
     },
 }
 
+/// What an error of a call means on this transport, and what to do.
+fn explain(error: io::Error, transport: Transport) -> io::Error {
+    let sentence = match error.raw_os_error() {
+        // It says that nobody listens there any more.
+        Some(libc::ECONNREFUSED) if transport.is_datagram() => "the peer's socket is gone (connection refused)",
+        Some(libc::EMSGSIZE) if matches!(transport, Transport::UnixDatagram | Transport::UnixSeqpacket) => {
+            "the message does not fit the send buffer: choose a smaller one, or ask for more by socket.send_buffer \
+             (net.core.wmem_max bounds it)"
+        }
+        Some(libc::EMSGSIZE) => {
+            "the message is too long for the path or the socket: choose a smaller one, or let it be fragmented \
+             (mtu_discover: dont)"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), sentence)
+}
+
 impl Worker {
     /// The error for a call that failed.
     fn fault(&self, what: &'static str) -> impl FnOnce(io::Error) -> Fault {
-        let flow = self.link.flow;
-        move |source| Fault::Io { flow, what, source }
+        let (flow, transport) = (self.link.flow, self.spec.transport);
+        move |source| Fault::Io { flow, what, source: explain(source, transport) }
     }
 
     /// The error for a wrong byte.
@@ -122,7 +140,8 @@ impl Worker {
     /// What the peer sends in messages of `bytes`, made anew from the test itself; `None` where nobody checks it.
     fn expected(&self, bytes: u64) -> Result<Option<Expected>, Fault> {
         // What comes back from an echo is our own.
-        let sender = if self.side == Side::Near && !self.spec.alone { Side::Far } else { Side::Near };
+        let echo = self.spec.alone || self.spec.transport == Transport::Icmp;
+        let sender = if self.side == Side::Near && !echo { Side::Far } else { Side::Near };
         self.expected_of(sender, bytes)
     }
 

@@ -164,7 +164,10 @@ pub fn knock(
 ) -> Result<Link, EndError> {
     let header = header(to, own, token, mark(flow, Side::Near, true));
     let hello = frame(&header, &preamble(token, flow));
-    let failed = |error: nix::Error| EndError::System { what: "cannot send frames".to_owned(), source: error.into() };
+    let failed = |error: nix::Error| {
+        let hint = if error == nix::Error::ENETDOWN { " (bring the interface up: ip link set … up)" } else { "" };
+        EndError::System { what: format!("cannot send frames{hint}"), source: error.into() }
+    };
     loop {
         let left = deadline.left();
         if left.is_zero() {
