@@ -139,7 +139,11 @@ impl End {
     ) -> Result<(), EndError> {
         let deadline = Deadline::after(deadline, cancelled);
         self.met = self.meeting.meet(&self.spec, &self.token, peer, &deadline)?;
-        self.nic = self.met.peer.and_then(NicFacts::towards);
+        // A socket that is bound to an interface uses no other, whatever the route says.
+        self.nic = match &end_spec(&self.spec, self.side).socket.device {
+            Some(device) if self.spec.transport.has_interface() => NicFacts::named(device),
+            _ => self.met.peer.and_then(NicFacts::towards),
+        };
         self.counter_log = CounterLog::new(&self.spec.collect, self.nic.as_ref().map(|nic| nic.name.clone()));
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.rest(Span::Before);
@@ -174,7 +178,14 @@ impl End {
         let granted: Vec<Granted> = met
             .links
             .iter()
-            .flat_map(|link| options::granted(&link.send, link.flow, &asked, spec.transport, met.v6))
+            .flat_map(|link| {
+                let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, met.v6);
+                if spec.transport.is_tcp() {
+                    let opened = meeting.listener(link.flow).unwrap_or(&link.send);
+                    list.extend(options::of_opening(opened, link.flow, &asked, side));
+                }
+                list
+            })
             .collect();
         let mut flows: Vec<SampledFlow> = Vec::with_capacity(flows);
         let mut workers = Vec::with_capacity(crew.len());
@@ -283,7 +294,9 @@ impl Conclusion {
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
-        notes.extend(time_wait.as_ref().and_then(|counts| time_wait::note(counts, &spec)));
+        // The near end is the one that needs a port for every connection.
+        let ports_needed = time_wait.as_ref().filter(|_| side == Side::Near);
+        notes.extend(ports_needed.and_then(|counts| time_wait::note(counts, &spec)));
         drop((links, meeting));
         SideReport {
             side,

@@ -44,12 +44,15 @@ pub fn after(before: u64, spec: &TestSpec) -> TimeWait {
 #[must_use]
 pub fn note(counts: &TimeWait, spec: &TestSpec) -> Option<String> {
     let addresses = spec.near.bind.len().max(1) as u64;
-    let share = counts.after as f64 / (counts.ports * addresses) as f64;
+    // Those from before the test are on other ports than its own range.
+    let own_range = spec.near.port_count.is_some();
+    let taken = if own_range { counts.after.saturating_sub(counts.before) } else { counts.after };
+    let share = taken as f64 / (counts.ports * addresses) as f64;
     (share > FELT).then(|| {
         format!(
-            "{} connections of this host are in TIME_WAIT ({} before the test), {:.0} % of the {} local ports there are for \
-             one destination: connecting gets slower from about a third of them on. Remedies: close: far_first or reset, \
-             more source addresses (bind), own ports in turn (port and port_count)",
+            "{} connections of the host in `from` are in TIME_WAIT ({} before the test), {:.0} % of the {} local ports there \
+             are for one destination: connecting gets slower from about a third of them on. Remedies: close: far_first or \
+             reset, more source addresses (bind), own ports in turn (ports)",
             counts.after,
             counts.before,
             share * 100.0,
@@ -77,6 +80,11 @@ mod tests {
         let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
         let counts = TimeWait { before: 7, after: 400, ports: 1000 };
         assert!(note(&counts, &spec).unwrap().contains("400 connections"));
+        spec.near.port_count = Some(1000);
+        let others = TimeWait { before: 380, ..counts };
+        assert_eq!(note(&others, &spec), None, "those from before are on other ports");
+        assert!(note(&counts, &spec).unwrap().contains(" 39 % of the 1000 local ports"));
+        spec.near.port_count = None;
         spec.near.bind = vec!["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()];
         assert_eq!(note(&counts, &spec), None);
     }

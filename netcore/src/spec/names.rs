@@ -57,6 +57,12 @@ impl Transport {
         )
     }
 
+    /// Whether its sockets can be bound to a network interface.
+    #[must_use]
+    pub fn has_interface(self) -> bool {
+        self.uses_ip() || self == Self::Link
+    }
+
     /// Whether its options and TCP_INFO are TCP's.
     #[must_use]
     pub fn is_tcp(self) -> bool {

@@ -92,6 +92,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         if spec.inflight != 1 {
             return no("inflight", "a connection test has one connection at a time and stream: use `streams` instead");
         }
+        if spec.pattern == Pattern::Connect {
+            dataless(spec)?;
+        }
         if spec.near.port_count.is_some() && spec.near.port.is_none() {
             return no("port_count", "a range of local ports needs its first one: `port`");
         }
@@ -119,12 +122,35 @@ fn touches(end: &super::EndSpec) -> bool {
     end.buffers.ring > 1 || end.buffers.dirty > 0 || end.buffers.clean > 0
 }
 
+/// What holds for connections that carry no data: those that wait for some would never be there.
+fn dataless(spec: &TestSpec) -> Result<(), Unsupported> {
+    let (near, far) = (&spec.near.socket, &spec.far.socket);
+    if near.fastopen == Some(true) {
+        return no(
+            "socket.fastopen",
+            "Fast Open sends data in the first packet, and these connections carry none: use tcp_crr",
+        );
+    }
+    if far.defer_accept.is_some() && spec.close != Close::NearFirst {
+        let key = if near.defer_accept.is_some() { "socket.defer_accept" } else { "remote_socket.defer_accept" };
+        return no(
+            key,
+            "a connection that carries no data is not accepted while defer_accept waits for some: use tcp_crr",
+        );
+    }
+    Ok(())
+}
+
 /// What holds where the far end is a service that takes no part.
 fn alone(spec: &TestSpec) -> Result<(), Unsupported> {
+    if spec.transport == Transport::Icmp {
+        // The kernel of any host answers.
+        return Ok(());
+    }
     if !matches!(spec.transport, Transport::Tcp | Transport::Udp) {
         return no(
             "control",
-            format!("control: none is for services over TCP and UDP, not over {}", spec.transport.name()),
+            format!("control: none is for ping and for services over TCP and UDP, not over {}", spec.transport.name()),
         );
     }
     if spec.far.port.is_none() {
@@ -397,6 +423,26 @@ mod tests {
         refused(&spec, "response_size");
         spec.transport = Transport::UnixStream;
         refused(&spec, "control");
+        let mut ping = TestSpec::new(Pattern::Ping, Transport::Icmp);
+        ping.alone = true;
+        check(&ping).unwrap();
+    }
+
+    #[test]
+    fn connections_without_data_do_not_wait_for_some() {
+        let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
+        spec.near.socket.fastopen = Some(true);
+        refused(&spec, "socket.fastopen");
+        spec.near.socket.fastopen = None;
+        spec.far.socket.defer_accept = Some(1);
+        refused(&spec, "remote_socket.defer_accept");
+        spec.near.socket.defer_accept = Some(1);
+        refused(&spec, "socket.defer_accept");
+        spec.close = Close::NearFirst;
+        check(&spec).unwrap();
+        (spec.pattern, spec.close) = (Pattern::ConnectRequestResponse, Close::FarFirst);
+        spec.near.socket.fastopen = Some(true);
+        check(&spec).unwrap();
     }
 
     #[test]

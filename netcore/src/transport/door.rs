@@ -4,19 +4,23 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsRawFd, OwnedFd},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::{
+    poll::PollFlags,
+    sys::socket::{Shutdown, shutdown},
+};
 
 use super::{
     Deadline, Link, Protocol,
-    address::{Address, peer_ip},
+    address::{Address, local_ip, peer_ip},
     connection,
     options::{self, Prepared},
 };
 use crate::{
     end::{EndError, Token},
-    spec::{Close, Io, TestSpec},
+    spec::{Close, Io, TestSpec, Transport},
     sys,
 };
 
@@ -24,12 +28,16 @@ use crate::{
 const LOOK_UP_US: i64 = 50_000;
 
 /// One flow of a connect pattern. At the far end it listens; at the near end it knows the way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Door {
     /// Far end: what is accepted from.
     listener: Option<Arc<OwnedFd>>,
     /// Far end: whose connections count. Empty where the transport has no addresses that could be a stranger's.
     peers: Vec<IpAddr>,
+    /// Far end: whether connections are waited for by poll.
+    polled: bool,
+    /// Far end: what an accepted connection does not have from its listener.
+    accepted: Prepared,
     /// Near end: how to make a connection.
     way: Option<Way>,
     /// The connection of the present operation, so that a thread that is blocked on it can be freed.
@@ -50,11 +58,16 @@ struct Way {
 
 impl Door {
     /// At the far end.
-    pub fn listening(listener: Arc<OwnedFd>, peers: Vec<IpAddr>, spin: bool) -> Result<Self, EndError> {
-        connection::set_blocking(&listener, !spin)?;
+    pub fn listening(listener: Arc<OwnedFd>, peers: Vec<IpAddr>, spec: &TestSpec) -> Result<Self, EndError> {
+        let spin = spec.io == Io::Spin;
+        // MPTCP accepts by its first subflow, which knows nothing of the socket's time limit.
+        let polled = spec.transport == Transport::Mptcp && !spin;
+        connection::set_blocking(&listener, !(spin || polled))?;
         sys::set_receive_timeout(&*listener, LOOK_UP_US)
             .map_err(|source| EndError::System { what: "cannot bound the wait for connections".into(), source })?;
-        Ok(Self { listener: Some(listener), peers, way: None, present: Mutex::default() })
+        let v6 = local_ip(&listener).is_ok_and(|address| address.is_ipv6());
+        let accepted = Prepared::accepted(&spec.far.socket, spec.transport, v6)?;
+        Ok(Self { listener: Some(listener), peers, polled, accepted, way: None, present: Mutex::default() })
     }
 
     /// At the near end.
@@ -70,7 +83,7 @@ impl Door {
             ports,
             reset: spec.close == Close::Reset,
         };
-        Ok(Self { listener: None, peers: Vec::new(), way: Some(way), present: Mutex::default() })
+        Ok(Self { way: Some(way), ..Self::default() })
     }
 
     /// Frees a thread that waits for a connection or on one.
@@ -99,13 +112,25 @@ impl Door {
     /// spun on), or a stranger's, which was dropped.
     pub fn accept(&self) -> std::io::Result<Option<Arc<OwnedFd>>> {
         let Some(listener) = &self.listener else { return Err(std::io::ErrorKind::Unsupported.into()) };
-        match sys::accept_from(&**listener) {
-            Ok((socket, from)) => {
-                let stranger = from.is_some_and(|from| !self.peers.contains(&from.ip().to_canonical()));
-                Ok((!stranger).then(|| self.enter(socket)))
+        match self.next(listener) {
+            Ok((_, Some(from))) if !self.peers.contains(&from.ip().to_canonical()) => Ok(None),
+            Ok((socket, _)) => {
+                self.accepted.apply(&socket).map_err(std::io::Error::other)?;
+                Ok(Some(self.enter(socket)))
             }
             Err(error) if connection::is_passing(&error) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    fn next(&self, listener: &OwnedFd) -> std::io::Result<(OwnedFd, Option<SocketAddr>)> {
+        match sys::accept_from(listener) {
+            Err(error) if self.polled && error.kind() == std::io::ErrorKind::WouldBlock => {
+                let at_most = Duration::from_micros(LOOK_UP_US.unsigned_abs());
+                connection::wait(listener, PollFlags::POLLIN, at_most).map_err(std::io::Error::other)?;
+                sys::accept_from(listener)
+            }
+            other => other,
         }
     }
 
@@ -196,9 +221,12 @@ pub fn admit(
             peers.push(peer_ip(socket)?.ip().to_canonical());
         }
     }
+    let door = Door::listening(listener, peers, spec)?;
     let proof = proofs.into_iter().next().ok_or_else(|| deadline.missed(0, 1, "no data connection came"))?;
     let mut link = Link::of_socket(flow, proof);
-    link.door = Some(Door::listening(listener, peers, spec.io == Io::Spin)?);
+    // What is reported of this one stands for all the others.
+    door.accepted.apply(&link.send)?;
+    link.door = Some(door);
     Ok(link)
 }
 
@@ -246,6 +274,9 @@ pub fn towards_service(
     }
     let socket = protocol.socket(to.family())?;
     options::apply(&socket, &spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
+    if spec.near.socket.fastopen == Some(true) {
+        options::fast_open(&socket)?;
+    }
     let mut link = Link::of_socket(flow, socket);
     link.door = Some(Door::leading(spec, protocol, to.clone(), from)?);
     Ok(link)

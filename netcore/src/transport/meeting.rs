@@ -10,7 +10,9 @@ use std::{
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind},
-    check_family, connection, datagram, door, icmp, link, meets_by_datagrams, pipe,
+    check_family, connection, datagram, door, icmp, link, meets_by_datagrams,
+    options::Prepared,
+    pipe,
     scratch::Scratch,
     vsock,
 };
@@ -72,6 +74,13 @@ impl Meeting {
         }
     }
 
+    /// What the flow's connections are accepted from, at a far end that listens.
+    #[must_use]
+    pub fn listener(&self, flow: u32) -> Option<&OwnedFd> {
+        let Self::Listener { sockets, .. } = self else { return None };
+        sockets.get(flow as usize).or_else(|| sockets.first()).map(AsRef::as_ref)
+    }
+
     /// Brings all flows together in time.
     pub fn meet(
         &self,
@@ -87,9 +96,9 @@ impl Meeting {
             (Self::Comer { data_ip, scratch }, Some((ip, endpoints))) => {
                 let goal = Goal { ip, endpoints, data_ip: *data_ip, scratch: scratch.as_ref() };
                 let mut met = come(spec, token, goal, deadline).map(met)?;
-                if spec.alone {
-                    // The way there is known even where no connection is kept.
-                    met.peer.get_or_insert(ip);
+                if spec.alone || spec.transport == Transport::Icmp {
+                    // The way there is known even where no connection is kept, and a ping socket has no peer by name.
+                    met.peer.get_or_insert(endpoints.address.unwrap_or(ip));
                 }
                 Ok(met)
             }
@@ -210,6 +219,8 @@ fn accept(
     let Some(listener) = sockets.first() else { return Ok(Vec::new()) };
     let sockets = connection::accept_flows(listener, token, spec.flows(), deadline)?;
     for socket in &sockets {
+        let v6 = local_ip(socket).is_ok_and(|address| address.is_ipv6());
+        Prepared::accepted(&spec.far.socket, spec.transport, v6)?.apply(socket)?;
         bounded(spec, socket)?;
     }
     Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
@@ -227,13 +238,13 @@ struct Goal<'a> {
 
 fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline<'_>) -> Result<Vec<Link>, EndError> {
     let come = |flow| {
-        if spec.alone {
-            return unannounced(spec, goal, flow, deadline);
-        }
         if spec.transport == Transport::Icmp {
             let ip = goal.endpoints.address.unwrap_or(goal.ip);
             check_family(spec, ip)?;
             return icmp::open(spec, ip, goal.data_ip, flow);
+        }
+        if spec.alone {
+            return unannounced(spec, goal, flow, deadline);
         }
         if spec.transport == Transport::Link {
             let to = goal.endpoints.mac.ok_or_else(|| {

@@ -6,7 +6,7 @@ use super::Link;
 use crate::{
     end::EndError,
     measure::nic::NicFacts,
-    report::Granted,
+    report::{Granted, Side},
     spec::{PaceMode, SocketOptions, TestSpec, Transport},
     sys,
 };
@@ -164,6 +164,16 @@ impl Prepared {
         Ok(Self { settings: settings.collect() })
     }
 
+    /// What an accepted connection is given again, since it has it not from its listener: of TCP the priority, which the
+    /// kernel resets, and of the others everything (a Unix socket inherits nothing).
+    pub fn accepted(options: &SocketOptions, transport: Transport, v6: bool) -> Result<Self, EndError> {
+        let mut all = Self::new(options, transport, v6)?;
+        if transport.is_tcp() {
+            all.settings.retain(|setting| setting.name == "priority");
+        }
+        Ok(all)
+    }
+
     /// Sets them.
     pub fn apply(&self, socket: &OwnedFd) -> Result<(), EndError> {
         for setting in &self.settings {
@@ -256,6 +266,56 @@ fn refused(name: &str, value: &str, source: io::Error) -> EndError {
         _ => format!("the kernel refuses {name} = {value}"),
     };
     EndError::System { what, source }
+}
+
+/// Makes the next connect(2) of a socket one that carries its first data in the SYN.
+pub fn fast_open(socket: &OwnedFd) -> Result<(), EndError> {
+    fast_open_is_on(Side::Near)?;
+    sys::set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
+        .map_err(|source| EndError::System { what: "the kernel refuses fastopen".into(), source })
+}
+
+/// The option succeeds where the host's setting keeps it from acting.
+pub fn fast_open_is_on(side: Side) -> Result<(), EndError> {
+    let setting = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap_or_default();
+    if fast_open_allows(&setting, side) {
+        return Ok(());
+    }
+    Err(EndError::Impossible(format!(
+        "this host {} no TCP Fast Open (net.ipv4.tcp_fastopen is {}): allow it with: sysctl -w net.ipv4.tcp_fastopen=3",
+        if side == Side::Near { "opens" } else { "accepts" },
+        setting.trim()
+    )))
+}
+
+/// The setting is a set of bits: 1 for connections that are made, 2 for those that are accepted. One that cannot be read
+/// forbids nothing.
+fn fast_open_allows(setting: &str, side: Side) -> bool {
+    let bit = if side == Side::Near { 1 } else { 2 };
+    setting.trim().parse::<u32>().map_or(true, |bits| bits & bit != 0)
+}
+
+/// Fast Open and deferred acceptance, where they were asked for: they are options of the socket that connects or listens,
+/// not of the connection that it makes, and nothing changes them afterwards.
+#[must_use]
+pub fn of_opening(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side) -> Vec<Granted> {
+    let int = |option| sys::get_int(socket, libc::IPPROTO_TCP, option).ok();
+    let granted = |option: &str, requested: String, granted: Option<String>| Granted {
+        flow,
+        option: option.to_owned(),
+        requested: Some(requested),
+        at_start: granted.clone(),
+        at_end: granted,
+    };
+    let fast = if side == Side::Near { libc::TCP_FASTOPEN_CONNECT } else { libc::TCP_FASTOPEN };
+    let fastopen = options
+        .fastopen
+        .map(|asked| granted("fastopen", asked.to_string(), int(fast).map(|value| (value != 0).to_string())));
+    let seconds = options.defer_accept.filter(|_| side == Side::Far);
+    let deferred = seconds.map(|asked| {
+        granted("defer_accept", asked.to_string(), int(libc::TCP_DEFER_ACCEPT).map(|value| value.to_string()))
+    });
+    fastopen.into_iter().chain(deferred).collect()
 }
 
 /// What the kernel says about an option.
@@ -392,6 +452,16 @@ mod tests {
         let options = SocketOptions { congestion_control: Some("warp".into()), ..SocketOptions::default() };
         let error = apply(&tcp(), &options, Transport::Tcp, false).unwrap_err().to_string();
         assert!(error.contains("`warp`") && error.contains("reno") && error.contains("modprobe"), "{error}");
+    }
+
+    #[test]
+    fn fast_open_needs_the_hosts_leave_at_both_ends() {
+        for (setting, opens, accepts) in
+            [("0\n", false, false), ("1\n", true, false), ("3\n", true, true), ("", true, true)]
+        {
+            assert_eq!(fast_open_allows(setting, Side::Near), opens, "{setting}");
+            assert_eq!(fast_open_allows(setting, Side::Far), accepts, "{setting}");
+        }
     }
 
     #[test]

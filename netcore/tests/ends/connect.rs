@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, net::TcpStream, time::Duration};
 use netcore::{
     end::End,
     measure::histogram,
-    report::{Phase, Side},
+    report::{Ending, Phase, Side},
     spec::{Close, Io, Pattern, Stop, TestSpec, Transport},
 };
 
@@ -142,4 +142,25 @@ fn unix_sockets_connect_too() {
     let (near, far) = run(&spec, V4);
     assert_eq!(measured(&near).transactions, 100);
     assert_eq!(sum(&near.totals).transactions, sum(&far.totals).transactions);
+}
+
+#[test]
+fn an_acceptor_whose_peer_has_ended_ends_too() {
+    for transport in [Transport::Tcp, Transport::Mptcp, Transport::UnixStream] {
+        let spec = lasting(Pattern::ConnectRequestResponse, transport, 300);
+        let ends = match connect(&spec, V4) {
+            Ok(ends) => ends,
+            Err(error) if transport == Transport::Mptcp => {
+                eprintln!("skipped: {error}");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let (near, far) = start(ends);
+        near.stop_at(netcore::measure::clock::monotonic_ns() + 50 * MS);
+        // Nobody connects any more, and nobody tells it.
+        assert!(far.wait(Duration::from_secs(10)), "{transport:?}");
+        assert_eq!(far.finish().ending, Ending::Complete, "{transport:?}");
+        assert!(sum(&near.finish().totals).connections > 0, "{transport:?}");
+    }
 }

@@ -279,6 +279,9 @@ fn frames_carry_streams_and_requests() {
             Err(error) => panic!("{error}"),
         };
         assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete));
+        for report in [&near, &far] {
+            assert_eq!(report.nic.as_ref().map(|nic| nic.name.as_str()), Some("lo"));
+        }
         for (a, b) in near.totals.iter().zip(&far.totals) {
             assert_eq!(a.counts.messages_sent, b.counts.messages_received);
             assert_eq!(b.counts.messages_sent, a.counts.messages_received);

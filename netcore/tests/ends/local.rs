@@ -92,6 +92,7 @@ fn the_kernel_answers_every_echo() {
             (spec.phases.stop, spec.inflight, spec.sizes.message_bytes) =
                 (Stop::AfterTransactions(200), inflight, bytes);
             let Some(near) = ping(&spec, ip) else { return };
+            assert_eq!(near.nic.as_ref().map(|nic| nic.name.as_str()), Some("lo"));
             let counts = measured(&near);
             assert_eq!((counts.transactions, counts.messages_sent, counts.messages_received), (200, 200, 200), "{ip}");
             assert_eq!((counts.errors, counts.bytes_sent, counts.bytes_received), (0, 200 * bytes, 200 * bytes));

@@ -77,3 +77,45 @@ fn sendfile_and_nonblocking_over_unix_sockets() {
         assert_eq!(sum(&near.totals).bytes_sent, sum(&far.totals).bytes_received);
     }
 }
+
+#[test]
+fn accepted_connections_have_the_options_of_their_end() {
+    let (tcp, unix, packets) = (Transport::Tcp, Transport::UnixStream, Transport::UnixSeqpacket);
+    for (pattern, transport) in [
+        (Pattern::Stream, tcp),
+        (Pattern::Stream, unix),
+        (Pattern::Stream, packets),
+        (Pattern::ConnectRequestResponse, tcp),
+        (Pattern::ConnectRequestResponse, unix),
+    ] {
+        let mut spec = lasting(pattern, transport, 30);
+        (spec.far.socket.priority, spec.far.socket.send_buffer) = (Some(5), Some(50_000));
+        let (_, far) = run(&spec, V4);
+        for (option, value) in [("priority", "5"), ("send_buffer", "100000")] {
+            let granted = far.options.iter().find(|granted| granted.option == option).unwrap();
+            assert_eq!(granted.at_start.as_deref(), Some(value), "{pattern:?} {transport:?} {option}");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_does_not_fit_a_unix_socket_says_what_to_ask_for() {
+    for transport in [Transport::UnixDatagram, Transport::UnixSeqpacket] {
+        let mut spec = lasting(Pattern::Stream, transport, 30);
+        (spec.sizes.message_bytes, spec.sizes.receive_bytes) = (50_000, 50_000);
+        spec.near.socket.send_buffer = Some(10_000);
+        let (near, _) = finish(start(connect(&spec, V4).unwrap()));
+        let Ending::Failed(sentence) = near.ending else { panic!("{:?}", near.ending) };
+        assert!(sentence.contains("socket.send_buffer"), "{sentence}");
+    }
+}
+
+#[test]
+fn deferred_acceptance_is_reported_by_the_end_that_accepts() {
+    let mut spec = lasting(Pattern::ConnectRequestResponse, Transport::Tcp, 30);
+    (spec.near.socket.defer_accept, spec.far.socket.defer_accept) = (Some(1), Some(1));
+    let (near, far) = run(&spec, V4);
+    assert!(near.options.iter().all(|granted| granted.option != "defer_accept"));
+    let granted = far.options.iter().find(|granted| granted.option == "defer_accept").unwrap();
+    assert_eq!((granted.requested.as_deref(), granted.at_end.as_deref()), (Some("1"), Some("1")));
+}
