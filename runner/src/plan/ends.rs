@@ -74,6 +74,8 @@ fn socket_options(socket: Option<&Socket>, remote: Option<&Socket>, faults: &mut
 
 fn buffer_options(buffers: Option<&Buffers>, remote: Option<&Buffers>, faults: &mut Vec<Fault>) -> BufferOptions {
     let (base, over) = (buffers.cloned().unwrap_or_default(), remote.cloned().unwrap_or_default());
+    let section = |remote: bool| if remote { "remote_buffers" } else { "buffers" };
+    let (ring, alignment) = (section(over.ring.is_some()), section(over.alignment.is_some()));
     let default = BufferOptions::default();
     let buffers = BufferOptions {
         ring: over.ring.or(base.ring).unwrap_or(default.ring),
@@ -84,11 +86,11 @@ fn buffer_options(buffers: Option<&Buffers>, remote: Option<&Buffers>, faults: &
         fill_file: over.fill_file.or(base.fill_file),
     };
     if buffers.ring == 0 {
-        faults.push(fault("buffers.ring", "`ring` is 0", "1 buffer or more"));
+        faults.push(fault(&format!("{ring}.ring"), "`ring` is 0", "1 buffer or more"));
     }
     if !buffers.alignment.is_power_of_two() {
         faults.push(fault(
-            "buffers.alignment",
+            &format!("{alignment}.alignment"),
             format!("an alignment of {} is no power of two", buffers.alignment),
             buffers.alignment.checked_next_power_of_two().map_or(String::new(), |n| format!("for example {n}")),
         ));

@@ -92,7 +92,8 @@ impl Expander<'_> {
                     );
                 }
                 let spec = spec::translate(typed, workload, host(&from), host(&to), &mut faults)?;
-                refused = spec::beyond_the_engines(&spec, workload);
+                // What is wrong in the plan's own words need not be said again in the engines'.
+                refused = if faults.is_empty() { spec::beyond_the_engines(&spec, workload) } else { None };
                 Job::Traffic(Box::new(spec))
             }
         };

@@ -53,6 +53,9 @@ pub fn translate(
         Some(false) => spec::Family::V4,
         None => spec::Family::Any,
     };
+    if body.remote_socket.as_ref().is_some_and(|s| s.ipv6.is_some()) {
+        faults.push(fault("remote_socket.ipv6", "both ends use one IP version", "say it in `socket`"));
+    }
     out.streams = positive("streams", body.streams, faults).unwrap_or(1);
     out.threads = positive("threads", body.threads, faults);
     out.inflight = positive("inflight", body.inflight, faults).unwrap_or(1);
@@ -190,7 +193,7 @@ fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSp
         return;
     }
     size("message_size", body.message_size, &mut out.sizes.message_bytes);
-    if transport.is_datagram() {
+    if transport.is_datagram() || transport == Transport::UnixSeqpacket {
         // A shorter read would cut messages off.
         out.sizes.receive_bytes = out.sizes.receive_bytes.max(out.sizes.message_bytes);
     }
@@ -363,6 +366,21 @@ mod tests {
     fn small_messages_do_not_make_small_reads() {
         let (spec, _) = run("{workload: tcp_stream, message_size: 1}");
         assert_eq!(spec.sizes.receive_bytes, 128 * 1024);
+    }
+
+    #[test]
+    fn packets_are_received_whole_unless_the_plan_says_otherwise() {
+        let (spec, faults) = run("{workload: unix_seqpacket_stream, message_size: 400000}");
+        assert_eq!((spec.sizes.receive_bytes, faults.len()), (400_000, 0));
+        assert_eq!(run("{workload: unix_seqpacket_stream, message_size: 2000, receive_size: 1000}").1.len(), 1);
+    }
+
+    #[test]
+    fn a_mistake_about_the_far_end_is_said_at_its_key() {
+        let faults = run("{workload: tcp_rr, remote_buffers: {alignment: 3, ring: 0}, remote_socket: {ipv6: true}}").1;
+        for key in ["remote_buffers.alignment: ", "remote_buffers.ring: ", "remote_socket.ipv6: "] {
+            assert!(faults.iter().any(|fault| fault.starts_with(key)), "{key} not in {faults:?}");
+        }
     }
 
     #[test]
