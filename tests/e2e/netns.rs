@@ -59,7 +59,12 @@ impl Namespace {
 
     /// A counter of `/proc/net/snmp`.
     pub fn snmp(&self, group: &str, key: &str) -> u64 {
-        let text = self.read("cat", &["/proc/net/snmp"]);
+        self.snmp_of("/proc/net/snmp", group, key)
+    }
+
+    /// A counter of a file that looks like `/proc/net/snmp`.
+    pub fn snmp_of(&self, file: &str, group: &str, key: &str) -> u64 {
+        let text = self.read("cat", &[file]);
         let mut lines = text.lines().filter(|l| l.starts_with(&format!("{group}:"))).map(str::split_whitespace);
         let place = lines.next().unwrap().position(|w| w == key).unwrap();
         lines.next().unwrap().nth(place).unwrap().parse().unwrap()

@@ -126,6 +126,57 @@ fn an_echo_answers_requests_and_every_byte_of_it_is_checked() {
     assert!(ran.stderr.contains("wrong data: byte 0 of a response"), "{}", ran.stderr);
 }
 
+/// What is in a fill file: without a period that a message or a buffer has.
+fn contents() -> Vec<u8> {
+    (0..=250).cycle().take(5000).collect()
+}
+
+#[test]
+fn what_a_fill_file_holds_is_what_arrives() {
+    // Counts the bytes that are those of the file, from its beginning to the end of each message.
+    let (port, right) = tcp(|mut stream, right| {
+        let (mut buffer, contents, mut at) = (vec![0; 65_536], contents(), 0);
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            let same = buffer[..n].iter().filter(|byte| (**byte == contents[at], at = (at + 1) % 3000).0).count();
+            right.fetch_add(same as u64, Relaxed);
+        }
+    });
+    let folder = Folder::new();
+    std::fs::write(folder.path("fill"), contents()).unwrap();
+    let fill = folder.name("fill");
+    for io in ["blocking", "sendfile"] {
+        right.store(0, Relaxed);
+        let body = format!("workload: tcp_stream, message_size: 3000, io: {io}, buffers: {{fill_file: {fill}}}");
+        let (row, _) = against(port, &body);
+        assert!(number(&row, "bytes_sent") > 0.0);
+        assert!(right.load(Relaxed) as f64 >= number(&row, "bytes_sent"), "{io}: {}", right.load(Relaxed));
+    }
+    let plan = folder.plan("", &format!("  it: {{workload: udp_stream, message_size: 6000, payload: {fill}}}"));
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.stderr.contains("is too short: it has 5000 bytes, and a message 6000"), "{}", ran.stderr);
+}
+
+#[test]
+fn any_host_answers_echo_requests() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "hosts: {router: {address: 127.0.0.1}}",
+        "  it: {workload: ping, to: router, control: none, transactions: 20, integrity: true, assert: [lost == 0]}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    if ran.stderr.contains("ping_group_range") {
+        eprintln!("skipped: {}", ran.stderr);
+        return;
+    }
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let row = of(&rows, "iteration")[0];
+    assert_eq!((row["control"].as_str(), row["transactions"].as_str(), row["lost"].as_str()), ("none", "20", "0"));
+    assert_eq!(row["inflight"], "1");
+    assert_eq!((row["messages_sent"].as_str(), row["messages_received"].as_str()), ("20", "20"));
+}
+
 #[test]
 fn datagram_services_discard_and_generate() {
     let (port, got) = udp(|_| None);
@@ -149,6 +200,7 @@ fn what_a_service_cannot_do_is_refused_by_name() {
         ("workload: tcp_crr, to: service, remote_ports: 7", "near_first"),
         ("workload: tcp_stream, to: service, remote_ports: 9, assert: [throughput > 1Mbit/s]", "use `sent`"),
         ("workload: unix_stream, to: service, remote_ports: 9", "over TCP and UDP"),
+        ("workload: tcp_cc, to: service, remote_ports: 7, close: reset, socket: {fastopen: true}", "use tcp_crr"),
     ] {
         let plan = folder.plan("hosts: {service: {address: 127.0.0.1}}", &format!("  it: {{control: none, {body}}}"));
         let ran = plumb(&["check", &plan]);

@@ -2,6 +2,7 @@
 
 use netcore::spec::Transport;
 
+use crate::netns::Namespace;
 use crate::program::{Folder, number, of, parse, plumb, rows};
 
 #[test]
@@ -32,6 +33,8 @@ fn udp_works_without_connections_too_and_only_udp_takes_the_key() {
     let rows = parse(&ran.stdout);
     let iterations = of(&rows, "iteration");
     assert!(number(iterations[0], "messages_received") > 0.0 && number(iterations[1], "transactions") > 0.0);
+    // Requests are counted as transactions, and those that are lost as errors.
+    assert_eq!((iterations[1]["messages_sent"].as_str(), iterations[1]["errors"].as_str()), ("", "0"));
     let plan = folder.plan("", "  it: {workload: tcp_rr, connected: false}");
     let ran = plumb(&["check", &plan]);
     assert_eq!(ran.code, Some(2));
@@ -116,4 +119,33 @@ fn netperfs_xti_tests_run_over_sockets_and_say_so() {
     let workloads: Vec<_> = of(&rows, "iteration").iter().map(|row| row["workload"].clone()).collect();
     assert_eq!(workloads, ["tcp_rr", "udp_stream"]);
     assert_eq!(ran.stderr.matches("XTI has no implementation on Linux: the socket engine runs this").count(), 2);
+}
+
+#[test]
+fn fast_open_acts_or_is_refused() {
+    let Some(namespace) = Namespace::new() else { return };
+    let folder = Folder::new();
+    let plan = folder.plan("", "  it: {workload: tcp_crr, transactions: 50, socket: {fastopen: true}}");
+    let run = || {
+        let run = ["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"];
+        namespace.command(env!("CARGO_BIN_EXE_plumb")).args(run).output().unwrap()
+    };
+    namespace.read("sysctl", &["-q", "-w", "net.ipv4.tcp_fastopen=1"]);
+    let ran = run();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.code(), Some(3), "{said}");
+    assert!(said.contains("accepts no TCP Fast Open (net.ipv4.tcp_fastopen is 1)"), "{said}");
+    namespace.read("sysctl", &["-q", "-w", "net.ipv4.tcp_fastopen=3"]);
+    assert_eq!(run().status.code(), Some(0));
+    // Every connection but the first, which fetches the cookie.
+    let counted = |key: &str| namespace.snmp_of("/proc/net/netstat", "TcpExt", key);
+    assert!(counted("TCPFastOpenActive") >= 50 && counted("TCPFastOpenPassive") >= 50);
+    let record = std::fs::read_to_string(folder.path("r.run.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let case = record["cases"].as_object().unwrap().values().next().unwrap();
+    for end in ["near_options", "far_options"] {
+        let options = case[end].as_array().unwrap();
+        let granted = options.iter().find(|granted| granted["option"] == "fastopen").unwrap();
+        assert_eq!((&granted["requested"], &granted["at_end"]), (&"true".into(), &"true".into()), "{end}");
+    }
 }

@@ -28,7 +28,9 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
         "sent" | "bytes_sent" if spec.alone && (near_receives || answers) => {
             missing("with `control: none` nobody counts what the far end sends")
         }
-        "lost" | "loss_ratio" | "reordered" | "duplicated" | "jitter" | "messages_received" if spec.alone => {
+        "lost" | "loss_ratio" | "reordered" | "duplicated" | "jitter" | "messages_received"
+            if spec.alone && spec.pattern != Pattern::Ping =>
+        {
             missing("with `control: none` nobody counts what arrives at the far end")
         }
         _ if spec.alone && (name.starts_with("remote_") || name.ends_with(".remote") || name == "cpu.remote_peak") => {
@@ -47,6 +49,9 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
         }
         "messages_sent" | "messages_received" | "lost" | "loss_ratio" if !datagrams => {
             missing("only datagrams can be lost")
+        }
+        "messages_sent" | "messages_received" | "lost" | "loss_ratio" if spec.pattern == Pattern::RequestResponse => {
+            missing("requests are transactions, and one that is lost is an error: use `transactions` and `errors`")
         }
         "reordered" | "duplicated" | "jitter" if !datagrams || answers => {
             missing("only a stream of datagrams has an order to lose")

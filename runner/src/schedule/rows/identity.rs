@@ -23,7 +23,10 @@ pub fn requested(row: &mut Row, spec: &TestSpec) {
             row.inflight = Some(spec.inflight.into());
             row.coalesce = Some(spec.coalesce);
         }
-        Pattern::Ping => row.message_bytes = Some(spec.sizes.message_bytes),
+        Pattern::Ping => {
+            row.message_bytes = Some(spec.sizes.message_bytes);
+            row.inflight = Some(spec.inflight.into());
+        }
         Pattern::Connect => {}
     }
     if let Some((offered, unit)) = offered(spec) {

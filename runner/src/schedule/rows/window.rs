@@ -208,7 +208,8 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
 }
 
 fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
-    if !spec.transport.is_datagram() {
+    // Requests are transactions; those that were lost are errors.
+    if !spec.transport.is_datagram() || !matches!(spec.pattern, Pattern::Stream | Pattern::Ping) {
         return;
     }
     let ends = || near.into_iter().chain(far);
@@ -219,11 +220,12 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     if spec.alone {
         row.messages_sent = near.filter(|e| e.has(&[Role::Sender])).map(|e| e.sum(|f| f.counts.messages_sent));
     }
-    let (Some(near), Some(far)) = (near, far) else { return };
+    // Of echoes one end knows all.
+    let Some(near) = near.filter(|_| far.is_some() || spec.pattern == Pattern::Ping) else { return };
     // By the phase of their sending, where the ends kept count of that; an interval knows only what came and went in it.
     let phases: Vec<&DatagramPhase> = ends().flat_map(|e| &e.flows).filter_map(|f| f.datagrams.as_ref()).collect();
     if phases.is_empty() {
-        let sum = |count: fn(&FlowWindow) -> u64| near.sum(count) + far.sum(count);
+        let sum = |count: fn(&FlowWindow) -> u64| near.sum(count) + far.map_or(0, |far| far.sum(count));
         row.messages_sent = Some(sum(|f| f.counts.messages_sent));
         row.messages_received = Some(sum(|f| f.counts.messages_received));
         row.reordered = Some(sum(|f| f.counts.reordered));
