@@ -24,6 +24,7 @@ pub mod judge;
 pub mod plot;
 pub mod stats;
 pub mod table;
+mod time;
 
 pub use error::{Error, Verdict};
 

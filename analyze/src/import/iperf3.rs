@@ -3,7 +3,8 @@
 use schemas::columns::Row;
 use serde_json::Value;
 
-use super::{Fault, Sheet, count, measured, utc};
+use super::{Fault, Sheet, count, measured};
+use crate::time::utc;
 
 /// Whether iperf3 wrote it.
 pub fn looks_like(text: &str) -> bool {

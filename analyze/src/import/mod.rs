@@ -292,24 +292,6 @@ fn count(value: f64) -> Option<u64> {
     (value.is_finite() && value >= 0.0).then(|| value.round() as u64)
 }
 
-/// RFC 3339 of a Unix time with milliseconds.
-fn utc(seconds: f64) -> Option<String> {
-    #[expect(clippy::cast_possible_truncation, reason = "checked against the calendar's limits just before")]
-    let millis = (seconds.abs() < 2.5e11).then(|| (seconds * 1e3).round() as i64)?;
-    let (days, rest) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    // Days to a date of the proleptic Gregorian calendar, counted from 1 March of year 0 in eras of 400 years.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hours, minutes, seconds) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60);
-    Some(format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", rest % 1000))
-}
-
 /// Sets a column by its name, as `--set column=value` does. Axes (`axis_…`) are collected by the caller.
 pub fn set(row: &mut Row, column: &str, value: &str) -> Result<(), String> {
     if column.starts_with(AXIS_PREFIX) {

@@ -2,7 +2,8 @@
 
 use schemas::columns::Row;
 
-use super::{Fault, Sheet, measured, netperf_classic, number, utc};
+use super::{Fault, Sheet, measured, netperf_classic, number};
+use crate::time::utc;
 
 /// A unit word of netperf's `-f`, without its `/s`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use schemas::columns::Row;
 
-use super::{Program, Sheet, utc};
+use super::{Program, Sheet};
 
 macro_rules! fixture {
     ($name:literal) => {
@@ -297,14 +297,6 @@ fn what_is_not_an_output_is_named() {
         assert!(error.to_string().contains(reason), "{error}");
         assert_eq!(error.exit_code(), 3);
     }
-}
-
-#[test]
-fn unix_times_are_dates() {
-    assert_eq!(utc(0.0).as_deref(), Some("1970-01-01T00:00:00.000Z"));
-    assert_eq!(utc(951_782_400.5).as_deref(), Some("2000-02-29T00:00:00.500Z"));
-    assert_eq!(utc(-1.0).as_deref(), Some("1969-12-31T23:59:59.000Z"));
-    assert_eq!(utc(1e300), None);
 }
 
 const ALL: &[&str] = &[

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::grid::Piece;
 use crate::error::Error;
 use crate::table::{Picker, Row, Selection, Table};
+use crate::time;
 
 /// What intervals are aligned by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -180,7 +181,7 @@ impl Columns {
         let end =
             match self.time {
                 Some(c) if !row.get(c).is_empty() => {
-                    let end = epoch_seconds(row.get(c));
+                    let end = time::parse(row.get(c)).map(time::epoch_seconds);
                     Some(end.ok_or_else(|| {
                         row.error(Some(c), "is no RFC 3339 time in UTC, such as 2026-01-31T12:00:00.5Z")
                     })?)
@@ -271,46 +272,9 @@ fn keep_parts(instances: &mut Instances) {
     }
 }
 
-/// Seconds since 1970 of an RFC 3339 time in UTC.
-fn epoch_seconds(text: &str) -> Option<f64> {
-    let (date, clock) = text.strip_suffix('Z')?.split_once(['T', ' '])?;
-    let whole = |text: Option<&str>| {
-        text.filter(|t| t.len() >= 2 && t.bytes().all(|b| b.is_ascii_digit()))?.parse::<i64>().ok()
-    };
-    let mut parts = date.split('-');
-    let (year, month, day) = (whole(parts.next())?, whole(parts.next())?, whole(parts.next())?);
-    let mut parts = clock.splitn(3, ':');
-    let (hour, minute) = (whole(parts.next())?, whole(parts.next())?);
-    let seconds: f64 = parts.next()?.parse().ok()?;
-    if !(1..=12).contains(&month)
-        || !(1..=31).contains(&day)
-        || hour > 23
-        || minute > 59
-        || !(0.0..61.0).contains(&seconds)
-    {
-        return None;
-    }
-    // Days since 1970 in the proleptic Gregorian calendar, the year starting in March so that leap days come last.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days =
-        365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day - 1 - 719_468;
-    Some(((days * 24 + hour) * 60 + minute) as f64 * 60.0 + seconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_seconds_since_1970() {
-        // date -u -d 2026-11-21T00:33:37Z +%s
-        assert_eq!(epoch_seconds("2026-11-21T00:33:37.25Z"), Some(1_795_221_217.25));
-        assert_eq!(epoch_seconds("1970-01-01T00:00:00Z"), Some(0.0));
-        // date -u -d 2024-02-29T12:00:00Z +%s
-        assert_eq!(epoch_seconds("2024-02-29T12:00:00Z"), Some(1_709_208_000.0));
-        assert_eq!(epoch_seconds("2024-02-29T12:00:00+01:00"), None);
-        assert_eq!(epoch_seconds("2024-13-01T12:00:00Z"), None);
-    }
 
     fn groups(text: &str) -> Vec<Group> {
         let mut table = Table::from_text("t", text).unwrap();
