@@ -240,6 +240,13 @@ impl Table {
         }
     }
 
+    /// An error about the rows as a whole: that there are none of some kind.
+    #[must_use]
+    pub fn error(&self, reason: impl Into<String>) -> Error {
+        let file = self.sources.iter().map(|s| s.shape.name.to_string()).collect::<Vec<_>>().join(", ");
+        Error::Data { place: Place { file, line: 0, column: None }, reason: reason.into() }
+    }
+
     /// Says that no other columns than these will be looked at: of the cells that stand after the last of them in a line
     /// only the number is checked. Finding each of a hundred mostly empty cells is half of the work of reading a row.
     pub(crate) fn look_only_at(&mut self, columns: impl Iterator<Item = usize>) {

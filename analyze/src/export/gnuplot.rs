@@ -50,8 +50,7 @@ pub fn write(
     }
     let curves = curves(&rows)?;
     if curves.is_empty() {
-        let reason = format!("no row that counts has both a {x} and a {y}");
-        return Err(Error::Usage(reason));
+        return Err(table.error(format!("no row that counts has both a {x} and a {y}")));
     }
     let data = data(&curves);
     let labels = (axis(&rows.columns[0]), axis(&rows.columns[1]));

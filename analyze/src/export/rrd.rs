@@ -6,6 +6,7 @@ use std::io::Write;
 use crate::error::Error;
 use crate::table::select::OwnedRow;
 use crate::table::{Rows, Selection, Table};
+use crate::time;
 
 /// Columns that make a curve, and the name of its database.
 const CURVE: &[&str] = &["case", "member", "direction", "stream"];
@@ -26,16 +27,15 @@ pub fn write(table: &mut Table, selection: &Selection, metric: &str, output: &mu
         if rows.number(row, 1)?.is_none() {
             continue;
         }
-        let Some(millis) = unix_millis(row.get(0)) else {
+        let Some(millis) = time::parse(row.get(0)).map(jiff::Timestamp::as_millisecond) else {
             return Err(rows.error(row, 0, format!("`{}` is no time such as 2026-01-31T12:00:00Z", row.get(0))));
         };
         let name: Vec<&str> = (2..rows.columns.len()).map(|i| row.get(i)).filter(|c| !c.is_empty()).collect();
         curves.entry(file_name(&name.join("-"))).or_default().push((millis, row));
     }
     if curves.is_empty() {
-        return Err(Error::Usage(format!(
-            "no interval that counts has a {metric}; choose another with -m or --record"
-        )));
+        let reason = format!("no interval that counts has a {metric}; choose another with -m or --record");
+        return Err(table.error(reason));
     }
     for (name, mut points) in curves {
         points.sort_by_key(|(millis, _)| *millis);
@@ -73,54 +73,5 @@ fn file_name(text: &str) -> String {
         "results".to_owned()
     } else {
         name.replace("_-", "-").trim_matches(['_', '.', '-']).to_owned()
-    }
-}
-
-/// Milliseconds since 1970 of RFC 3339 in UTC, as the `time` column has it.
-fn unix_millis(time: &str) -> Option<i64> {
-    let digits = |range: std::ops::Range<usize>| -> Option<i64> {
-        let part = time.get(range)?;
-        part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse().ok())?
-    };
-    let bytes = time.as_bytes();
-    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
-    if marks.iter().any(|(at, mark)| bytes.get(*at) != Some(mark)) || !time.ends_with('Z') {
-        return None;
-    }
-    let (year, month, day) = (digits(0..4)?, digits(5..7)?, digits(8..10)?);
-    let (hour, minute, second) = (digits(11..13)?, digits(14..16)?, digits(17..19)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let fraction = time.get(19..time.len() - 1)?;
-    let millis = match fraction.strip_prefix('.') {
-        None if fraction.is_empty() => 0,
-        Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
-            format!("{digits:0<3}").get(..3)?.parse().ok()?
-        }
-        _ => return None,
-    };
-    // Days by the proleptic Gregorian calendar, counted in eras of 400 years from 1 March of year 0.
-    let shifted_year = year - i64::from(month <= 2);
-    let era = shifted_year.div_euclid(400);
-    let year_of_era = shifted_year.rem_euclid(400);
-    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + millis)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read() {
-        assert_eq!(unix_millis("1970-01-01T00:00:00Z"), Some(0));
-        assert_eq!(unix_millis("2011-06-23T00:42:45.848Z"), Some(1_308_789_765_848));
-        assert_eq!(unix_millis("2000-02-29T00:00:00.5Z"), Some(951_782_400_500));
-        for bad in ["", "now", "2000-02-29T00:00:00", "2000-13-01T00:00:00Z", "2000-02-29 00:00:00Z", "äöü"] {
-            assert_eq!(unix_millis(bad), None, "{bad}");
-        }
     }
 }

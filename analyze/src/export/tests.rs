@@ -92,7 +92,7 @@ fn gnuplot_points_are_medians() {
         None,
         &mut Vec::new(),
     );
-    assert_eq!(nothing.unwrap_err().exit_code(), 2);
+    assert_eq!(nothing.unwrap_err().exit_code(), 3);
 }
 
 #[test]
