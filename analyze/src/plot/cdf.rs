@@ -3,12 +3,11 @@
 use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
-    distribution::{self, Distribution},
+    distribution::{self, Distribution, Distributions},
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
     palette,
     quantity::Quantity,
-    reading::Reading,
     series,
 };
 use crate::error::Error;
@@ -17,23 +16,18 @@ use schemas::units::Unit;
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.x.as_deref().or(options.y.as_deref()).unwrap_or("latency");
-    let reading = distribution::read(options, &options.input, column)?;
-    let own = distribution::gather(&reading, options, column)?;
-    let mut scale = own.clone();
-    if let Some(others) = options.same_scale_input() {
-        scale.extend(distribution::gather(&distribution::read(options, &others, column)?, options, column)?);
-    }
+    let all = Distributions::read(options, column)?;
     let mut table = Points::new(&["series", "value", "share"]);
-    for one in &own {
+    for one in &all.own {
         for (value, share) in one.cumulated() {
             let number = schemas::columns::number;
             table.rows.push(vec![one.name.clone(), number(value), number(share)]);
         }
     }
-    Ok(Drawing::new(figure(options, &reading, column, &own, &scale), table, &reading))
+    Ok(Drawing::new(figure(options, column, &all), table, &all.reading))
 }
 
-fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distribution], scale: &[Distribution]) -> Figure {
+fn figure(options: &Options, column: &str, Distributions { reading, own, scale }: &Distributions) -> Figure {
     // Latencies have long tails: on an even axis the bulk would be a vertical line.
     let logarithmic = options.log_x() || (options.log.is_none() && distribution::is_latency(column));
     let spacing = if logarithmic { Spacing::Log10 } else { Spacing::Linear };

@@ -4,11 +4,7 @@ use super::{
     Options,
     reading::{Reading, Wanted},
 };
-use crate::{
-    error::{Error, Place},
-    stats::histogram::Latencies,
-    table::InputArgs,
-};
+use crate::{error::Error, stats::histogram::Latencies, table::InputArgs};
 
 /// The column of histograms.
 pub const HISTOGRAM: &str = "latency_histogram";
@@ -46,8 +42,30 @@ impl Distribution {
     }
 }
 
-/// Reads the rows that have a distribution for `column`.
-pub fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Reading, Error> {
+/// What a picture of distributions shows, and what its axes must have room for.
+pub struct Distributions {
+    /// The rows of the picture.
+    pub reading: Reading,
+    /// The distribution of each series.
+    pub own: Vec<Distribution>,
+    /// The same, and those of `--same-scale`.
+    pub scale: Vec<Distribution>,
+}
+
+impl Distributions {
+    /// Reads the rows that have a distribution for `column`.
+    pub fn read(options: &Options, column: &str) -> Result<Self, Error> {
+        let reading = read(options, &options.input, column)?;
+        let own = gather(&reading, options, column)?;
+        let mut scale = own.clone();
+        if let Some(others) = options.same_scale_input() {
+            scale.extend(gather(&read(options, &others, column)?, options, column)?);
+        }
+        Ok(Self { reading, own, scale })
+    }
+}
+
+fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Reading, Error> {
     let wanted = if is_latency(column) {
         Wanted { required_texts: &[HISTOGRAM], texts: &["latency_kind"], by_case: true, ..Wanted::default() }
     } else {
@@ -57,20 +75,13 @@ pub fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Readin
 }
 
 /// The distribution of each series; histograms are merged, never their percentiles averaged.
-pub fn gather(reading: &Reading, options: &Options, column: &str) -> Result<Vec<Distribution>, Error> {
+fn gather(reading: &Reading, options: &Options, column: &str) -> Result<Vec<Distribution>, Error> {
     let mut merged: Vec<(String, Latencies)> = Vec::new();
     let mut listed: Vec<Distribution> = Vec::new();
     for record in &reading.records {
         let name = reading.series(record);
         if is_latency(column) {
-            let broken = |reason: String| Error::Data {
-                place: Place {
-                    file: reading.text(record, "file").to_owned(),
-                    line: record.line,
-                    column: Some(HISTOGRAM.to_owned()),
-                },
-                reason,
-            };
+            let broken = |reason: String| reading.error(record, HISTOGRAM, reason);
             let histogram = Latencies::decode(reading.text(record, HISTOGRAM)).map_err(broken)?;
             match merged.iter_mut().find(|m| m.0 == name) {
                 Some(known) => known.1.merge(&histogram).map_err(broken)?,

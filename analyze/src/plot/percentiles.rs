@@ -3,12 +3,11 @@
 use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
-    distribution::{self, Distribution},
+    distribution::{self, Distribution, Distributions},
     figure::{Entry, Figure, Key, Panel},
     layer::Layer,
     palette,
     quantity::Quantity,
-    reading::Reading,
     series,
 };
 use crate::error::Error;
@@ -22,20 +21,15 @@ const WIDE: f64 = 50.0;
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().or(options.x.as_deref()).unwrap_or("latency");
-    let reading = distribution::read(options, &options.input, column)?;
-    let own = distribution::gather(&reading, options, column)?;
-    let mut scale = own.clone();
-    if let Some(others) = options.same_scale_input() {
-        scale.extend(distribution::gather(&distribution::read(options, &others, column)?, options, column)?);
-    }
+    let all = Distributions::read(options, column)?;
     let mut table = Points::new(&["series", "share", "value"]);
-    for one in &own {
+    for one in &all.own {
         for (nines, value) in spectrum(one) {
             let number = schemas::columns::number;
             table.rows.push(vec![one.name.clone(), number(1.0 - 1.0 / nines), number(value)]);
         }
     }
-    Ok(Drawing::new(figure(options, &reading, column, &own, &scale), table, &reading))
+    Ok(Drawing::new(figure(options, column, &all), table, &all.reading))
 }
 
 /// 1 ÷ (1 − share) and the value there, as far as enough values lie beyond.
@@ -63,7 +57,7 @@ fn spectrum(one: &Distribution) -> Vec<(f64, f64)> {
     points
 }
 
-fn figure(options: &Options, reading: &Reading, column: &str, own: &[Distribution], scale: &[Distribution]) -> Figure {
+fn figure(options: &Options, column: &str, Distributions { reading, own, scale }: &Distributions) -> Figure {
     let all: Vec<(f64, f64)> = scale.iter().flat_map(spectrum).collect();
     let (_, most) = series::extent(all.iter().map(|p| p.0));
     let x = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, most, true);

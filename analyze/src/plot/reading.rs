@@ -2,7 +2,7 @@
 
 use super::Options;
 use crate::{
-    error::Error,
+    error::{Error, Place},
     table::{
         InputArgs, Table,
         select::{Picker, Preferred, RecordKind, Selection},
@@ -247,6 +247,27 @@ impl Reading {
     #[must_use]
     pub fn number(&self, record: &Record, column: &str) -> Option<f64> {
         self.numbers.get(column).and_then(|i| record.numbers[*i])
+    }
+
+    /// An error about a cell of a row.
+    #[must_use]
+    pub fn error(&self, record: &Record, column: &str, reason: impl Into<String>) -> Error {
+        let file = self.text(record, "file").to_owned();
+        Error::Data { place: Place { file, line: record.line, column: Some(column.to_owned()) }, reason: reason.into() }
+    }
+
+    /// Keeps the rows that have the first of the values of a column, or where some have none these: what several would draw
+    /// over each other. It is said which.
+    pub fn keep_first(&mut self, column: &str) {
+        let all = self.distinct(column).len();
+        let without = self.records.iter().any(|record| self.text(record, column).is_empty());
+        let first =
+            if without { String::new() } else { self.distinct(column).first().copied().unwrap_or("").to_owned() };
+        let records = std::mem::take(&mut self.records);
+        self.records = records.into_iter().filter(|record| self.text(record, column) == first).collect();
+        if !without && all > 1 {
+            self.warnings.push(format!("drawn: {column} {first}, the first of {all}"));
+        }
     }
 
     /// The name of the series a row belongs to.

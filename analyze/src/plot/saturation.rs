@@ -9,9 +9,8 @@ use super::{
     layer::Layer,
     palette,
     quantity::Quantity,
-    reading::Reading,
     series::{self, Series},
-    transfer,
+    transfer::{self, Transfers},
 };
 use crate::error::Error;
 use schemas::units::{Unit, human};
@@ -21,21 +20,15 @@ const SATURATED: f64 = 0.95;
 
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
-    let reading = transfer::read(options, &options.input)?;
-    let series = transfer::rates(&reading, options);
-    options.nothing_to_draw(series.is_empty(), &reading, &["message_bytes", "throughput_bits_per_s"])?;
-    let mut scale = series.clone();
-    if let Some(others) = options.same_scale_input() {
-        scale.extend(transfer::rates(&transfer::read(options, &others)?, options));
-    }
+    let all = Transfers::read(options)?;
     let mut table = Points::new(&["series", "transfer_time_us", "message_bytes", "n"]);
-    for one in &series {
+    for one in &all.own {
         for (place, point) in places(one).iter().zip(&one.points) {
             let number = schemas::columns::number;
             table.rows.push(vec![one.name.clone(), number(place.0), number(place.1), point.n.to_string()]);
         }
     }
-    Ok(Drawing::new(figure(options, &reading, &series, &scale), table, &reading))
+    Ok(Drawing::new(figure(options, &all), table, &all.reading))
 }
 
 /// Time in microseconds and size in bytes of every point.
@@ -50,7 +43,7 @@ fn saturation(series: &Series) -> Option<Place> {
     places(series).get(at).copied()
 }
 
-fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Series]) -> Figure {
+fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfers) -> Figure {
     let all: Vec<Place> = scale.iter().flat_map(places).collect();
     let (low, high) = series::extent(all.iter().map(|p| p.0));
     let mut x = Axis::new(Quantity::new("transfer time", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);

@@ -8,36 +8,29 @@ use super::{
     layer::Layer,
     palette,
     quantity::Quantity,
-    reading::Reading,
-    series::{self, Point, Series},
-    transfer,
+    series::{self, Point},
+    transfer::{self, Transfers},
 };
 use crate::error::Error;
 use schemas::units::{Unit, human};
 
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
-    let reading = transfer::read(options, &options.input)?;
-    let series = transfer::rates(&reading, options);
-    options.nothing_to_draw(series.is_empty(), &reading, &["message_bytes", "throughput_bits_per_s"])?;
-    let mut scale = series.clone();
-    if let Some(others) = options.same_scale_input() {
-        scale.extend(transfer::rates(&transfer::read(options, &others)?, options));
-    }
-    let mut table = Points::of(&series, "message_bytes", "throughput_bits_per_s");
+    let all = Transfers::read(options)?;
+    let mut table = Points::of(&all.own, "message_bytes", "throughput_bits_per_s");
     table.header.push("transfer_time_us".to_owned());
-    let times = series.iter().flat_map(|s| &s.points).map(|p| schemas::columns::number(time(p)));
+    let times = all.own.iter().flat_map(|s| &s.points).map(|p| schemas::columns::number(time(p)));
     for (row, time) in table.rows.iter_mut().zip(times) {
         row.push(time);
     }
-    Ok(Drawing::new(figure(options, &reading, &series, &scale), table, &reading))
+    Ok(Drawing::new(figure(options, &all), table, &all.reading))
 }
 
 fn time(point: &Point) -> f64 {
     transfer::time_us(point.x, point.y)
 }
 
-fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Series]) -> Figure {
+fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfers) -> Figure {
     let points = || scale.iter().flat_map(|s| &s.points);
     let (low, high) = series::extent(points().map(time));
     let mut x = Axis::new(Quantity::new("transfer time", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);
@@ -59,7 +52,7 @@ fn figure(options: &Options, reading: &Reading, series: &[Series], scale: &[Seri
         legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign: Some(sign), dash } });
     }
     let mut notes = vec![options.explain(&series.iter().flat_map(|s| &s.points), reading)];
-    if let [one] = series
+    if let [one] = &series[..]
         && let Some(first) = one.points.first()
         && let Some(peak) = one.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
     {

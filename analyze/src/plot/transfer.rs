@@ -18,8 +18,31 @@ fn latency_column(options: &Options) -> Result<&str, Error> {
     }
 }
 
-/// The rows of an input from which transfer times can be told.
-pub fn read(options: &Options, input: &InputArgs) -> Result<Reading, Error> {
+/// What a picture of transfer times shows, and what its axes must have room for.
+pub struct Transfers {
+    /// The rows of the picture.
+    pub reading: Reading,
+    /// Payload rate against message size (bit/s against bytes), by series.
+    pub own: Vec<Series>,
+    /// The same, and those of `--same-scale`.
+    pub scale: Vec<Series>,
+}
+
+impl Transfers {
+    /// Reads the rows from which transfer times can be told.
+    pub fn read(options: &Options) -> Result<Self, Error> {
+        let reading = read(options, &options.input)?;
+        let own = rates(&reading, options);
+        options.nothing_to_draw(own.is_empty(), &reading, &["message_bytes", "throughput_bits_per_s"])?;
+        let mut scale = own.clone();
+        if let Some(others) = options.same_scale_input() {
+            scale.extend(rates(&read(options, &others)?, options));
+        }
+        Ok(Self { reading, own, scale })
+    }
+}
+
+fn read(options: &Options, input: &InputArgs) -> Result<Reading, Error> {
     let along = ["message_bytes", "request_bytes", "response_bytes", "receive_bytes"];
     let latency = latency_column(options)?;
     let numbers = ["message_bytes", "request_bytes", "response_bytes", "throughput_bits_per_s", latency];
@@ -32,8 +55,7 @@ pub fn read(options: &Options, input: &InputArgs) -> Result<Reading, Error> {
 /// A round trip with equal request and response carries the message once each way: the transfer takes half of it
 /// (Snell, Mikler and Gustafson, "NetPIPE: A Network Protocol Independent Performance Evaluator", 1996). A stream's
 /// message takes its bits over the throughput.
-#[must_use]
-pub fn rates(reading: &Reading, options: &Options) -> Vec<Series> {
+fn rates(reading: &Reading, options: &Options) -> Vec<Series> {
     let latency = latency_column(options).unwrap_or("latency_mean_us");
     series::gather(
         reading,
