@@ -30,8 +30,9 @@ const EXACT_UP_TO: usize = 50;
 
 /// Mann and Whitney's rank test, two-sided (Annals of Mathematical Statistics 18, 1947). Without ties and up to 50 values
 /// a side, p comes from the exact distribution of U; else from the normal approximation with
-/// σ² = n₁n₂/12 · ((N + 1) − Σ(t³ − t)/(N(N − 1))) and a continuity correction of ½. `None` if a side is empty. Samples
-/// that are all one value cannot be told apart: p is 1.
+/// σ² = n₁n₂/12 · ((N + 1) − Σ(t³ − t)/(N(N − 1))) and a continuity correction of ½; it is no smaller than [`smallest_p`],
+/// below which the approximation falls with few values a side. `None` if a side is empty. Samples that are all one value
+/// cannot be told apart: p is 1.
 #[must_use]
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     if a.is_empty() || b.is_empty() {
@@ -68,7 +69,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     } else {
         1.0
     };
-    Some(MannWhitney { u, p: p.clamp(0.0, 1.0), how: PValue::Normal })
+    Some(MannWhitney { u, p: p.clamp(smallest_p(a.len(), b.len()), 1.0), how: PValue::Normal })
 }
 
 /// P(U ≥ u) for samples of n and m without ties.
@@ -222,6 +223,8 @@ mod tests {
         assert!(shift(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0], 0.95).is_none());
         assert_eq!(needed_per_side(0.01), Some(5));
         assert_eq!(needed_per_side(0.05), Some(4));
+        // Nor where they are tied: the normal approximation alone would say 0.047.
+        assert!((mann_whitney(&[1.0; 3], &[2.0; 3]).unwrap().p - 0.1).abs() < 1e-12);
     }
 
     #[test]
