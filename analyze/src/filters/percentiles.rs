@@ -6,7 +6,7 @@ use std::io::Write;
 use schemas::columns::number;
 
 use crate::error::{Error, Verdict};
-use crate::stats::histogram::{Latencies, percentile_name};
+use crate::stats::histogram::{Latencies, column_name, percentile_name};
 use crate::table::select::Preferred;
 use crate::table::{InputArgs, OutputArgs, Picker, Selection, Table};
 
@@ -59,9 +59,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             let q = percentile_name(&name).ok_or_else(|| {
                 Error::Usage(format!("--p {p}: a percentile is at least 0 and below 100, such as 99 or 99.9"))
             })?;
-            Ok((format!("latency_{}_us", name.replace('.', "")), q))
+            Ok((column_name(q), q))
         })
         .collect::<Result<Vec<_>, Error>>()?;
+    if let Some(i) = (1..percentiles.len()).find(|i| percentiles[..*i].contains(&percentiles[*i])) {
+        return Err(Error::Usage(format!("--p names {} twice", args.p[i].trim())));
+    }
     let mut table = Table::open(&args.input)?;
     let header = table.header();
     let group = match args.group.as_slice() {

@@ -103,6 +103,15 @@ pub fn column_quantile(name: &str) -> Option<f64> {
     percentile_name(name.strip_prefix("latency_")?.strip_suffix("_us")?)
 }
 
+/// The column that holds a quantile: 0.999 → `latency_p999_us`, 0.005 → `latency_p005_us`.
+#[must_use]
+pub fn column_name(quantile: f64) -> String {
+    // Eight decimals are what [`percentile_name`] reads.
+    let digits = format!("{quantile:.8}");
+    let (whole, decimals) = digits[2..].split_at(2);
+    format!("latency_p{whole}{}_us", decimals.trim_end_matches('0'))
+}
+
 /// The quantile that `p50`, `p99`, `p999` or `p99.9` names: digits after the second are decimals.
 #[must_use]
 pub fn percentile_name(name: &str) -> Option<f64> {
@@ -152,6 +161,18 @@ mod tests {
         assert_eq!(percentile_name("p999"), Some(0.999));
         assert_eq!(percentile_name("p99.9"), Some(0.999));
         assert_eq!(percentile_name("p5"), Some(0.05));
+        for (name, column) in [
+            ("p50", "latency_p50_us"),
+            ("p99.90", "latency_p999_us"),
+            ("p5", "latency_p05_us"),
+            ("p5.5", "latency_p055_us"),
+            ("p0.5", "latency_p005_us"),
+            ("p99.999999", "latency_p99999999_us"),
+        ] {
+            let quantile = percentile_name(name).unwrap();
+            assert_eq!(column_name(quantile), column);
+            assert_eq!(column_quantile(column), Some(quantile), "{column} is read as it was written");
+        }
         assert_eq!(percentile_name("p"), None);
         assert_eq!(percentile_name("px"), None);
         assert_eq!(percentile_name("p100.5"), None);
