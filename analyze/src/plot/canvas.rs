@@ -201,6 +201,27 @@ impl Canvas {
         self.shapes.push(Shape::Text(Text { at, anchor, em, bold: false, colour, text: text.into() }));
     }
 
+    /// How much of what was drawn lies in a box (left, top, right, bottom): lines by their length, data points and texts by
+    /// their width. The grid does not count; it may be written over.
+    #[must_use]
+    pub fn crowd(&self, within: [f64; 4]) -> f64 {
+        let [left, top, right, bottom] = within;
+        let drawn = self.shapes.iter().map(|shape| match shape {
+            Shape::Line { colour, .. } if *colour == Colour::GRID => 0.0,
+            Shape::Line { points, .. } => points.windows(2).map(|pair| length_within(pair[0], pair[1], within)).sum(),
+            Shape::Mark { at: (x, y), radius, .. } => {
+                let inside = *x + radius > left && *x - radius < right && *y + radius > top && *y - radius < bottom;
+                if inside { 2.0 * radius } else { 0.0 }
+            }
+            Shape::Area { .. } | Shape::Text(_) => 0.0,
+        });
+        let written = self
+            .text_boxes()
+            .into_iter()
+            .map(|(_, [l, t, r, b])| if t < bottom && b > top { (r.min(right) - l.max(left)).max(0.0) } else { 0.0 });
+        drawn.chain(written).sum()
+    }
+
     /// Every text with its box (left, top, right, bottom): what must neither leave the picture nor overlap.
     #[must_use]
     pub fn text_boxes(&self) -> Vec<(&str, [f64; 4])> {
@@ -222,9 +243,40 @@ impl Canvas {
     }
 }
 
+/// The length of the part of a line that lies in a box (Liang and Barsky's clipping).
+fn length_within((x, y): Point, (to_x, to_y): Point, [left, top, right, bottom]: [f64; 4]) -> f64 {
+    let (dx, dy) = (to_x - x, to_y - y);
+    let (mut from, mut to) = (0.0_f64, 1.0_f64);
+    for (along, room) in [(-dx, x - left), (dx, right - x), (-dy, y - top), (dy, bottom - y)] {
+        if along < 0.0 {
+            from = from.max(room / along);
+        } else if along > 0.0 {
+            to = to.min(room / along);
+        } else if room < 0.0 {
+            return 0.0;
+        }
+    }
+    (to - from).max(0.0) * dx.hypot(dy)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crowd_is_what_lies_within() {
+        let mut canvas = Canvas::new(100.0, 100.0, Metrics::font(12.0));
+        let within = [10.0, 10.0, 20.0, 20.0];
+        canvas.line(vec![(0.0, 15.0), (100.0, 15.0)], 1.0, Colour::GRID);
+        canvas.line(vec![(0.0, 5.0), (100.0, 5.0)], 1.0, Colour::INK);
+        assert!(canvas.crowd(within).abs() < 1e-9);
+        canvas.line(vec![(0.0, 15.0), (15.0, 15.0), (15.0, 100.0)], 1.0, Colour::INK);
+        assert!((canvas.crowd(within) - 10.0).abs() < 1e-9);
+        canvas.mark((9.0, 9.0), 2.0, Sign::Circle, Colour::INK);
+        assert!((canvas.crowd(within) - 14.0).abs() < 1e-9);
+        canvas.text((18.0, 18.0), Anchor::Start, 12.0, Colour::INK, "mm");
+        assert!((canvas.crowd(within) - 16.0).abs() < 1e-9);
+    }
 
     #[test]
     fn dashes_cover_on_over_on_plus_off_of_the_line() {

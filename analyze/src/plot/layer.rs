@@ -75,19 +75,9 @@ pub enum Layer {
         /// What it is.
         label: String,
     },
-    /// A text at a point.
-    Label {
-        /// Where.
-        at: Point,
-        /// Which end of the text is there.
-        anchor: Anchor,
-        /// Distance from there in em, to the right and down.
-        offset: (f64, f64),
-        /// Colour.
-        colour: Colour,
-        /// The text.
-        text: String,
-    },
+    /// A number in the middle of each cell of two axes of names, with its colour: all of them, or where one does not fit
+    /// into its cell none, since some without the others would mislead.
+    Numbers(Vec<(Point, Colour, String)>),
 }
 
 impl Layer {
@@ -215,10 +205,19 @@ impl Frame<'_> {
                 }
             }
             Layer::Rule { at, upright, label } => self.rule(canvas, *at, *upright, label, thin, small),
-            Layer::Label { at, anchor, offset, colour, text } => {
-                if let Some((x, y)) = self.at(*at) {
-                    let (dx, dy) = (offset.0 * metrics.em, offset.1 * metrics.em);
-                    canvas.text((x + dx, y + dy), *anchor, small, *colour, text.clone());
+            Layer::Numbers(cells) => {
+                let side = |a: Option<f64>, b: Option<f64>| a.zip(b).map_or(0.0, |(a, b)| (b - a).abs());
+                let (width, height) =
+                    (side(self.at_x(0.0), self.at_x(1.0)) * 0.96, side(self.at_y(0.0), self.at_y(1.0)) * 0.96);
+                let widest = cells.iter().map(|(_, _, text)| metrics.width(text, small)).fold(0.0, f64::max);
+                if widest > width || small > height {
+                    return;
+                }
+                for (at, colour, text) in cells {
+                    if let Some((x, y)) = self.at(*at) {
+                        let base = y + if metrics.cells { 0.0 } else { small * 0.35 };
+                        canvas.text((x, base), Anchor::Middle, small, *colour, text.clone());
+                    }
                 }
             }
         }
@@ -234,19 +233,25 @@ impl Frame<'_> {
             ((self.left, y), (self.right, y))
         };
         canvas.dashed(&[from, to], thin, Colour::MUTED, (thin * 4.0, thin * 3.0));
-        if upright {
-            let width = metrics.width(label, small);
-            let fits = from.0 + metrics.gap() + width <= self.right;
-            let (x, anchor) = if fits {
-                (from.0 + metrics.gap() * 0.7, Anchor::Start)
-            } else {
-                (from.0 - metrics.gap() * 0.7, Anchor::End)
-            };
-            canvas.text((x, self.top + metrics.line(small) * 0.85), anchor, small, Colour::MUTED, label);
+        // Beside the line at either end, wherever it lies on the least of what is drawn; whatever else there is comes first.
+        let (gap, line, width) = (metrics.gap() * 0.7, metrics.line(small), metrics.width(label, small));
+        let places = if upright {
+            let (x, top, bottom) = (from.0, self.top + line * 0.85, self.bottom - gap);
+            [(x + gap, top), (x - gap - width, top), (x + gap, bottom), (x - gap - width, bottom)]
         } else {
-            let above = from.1 - metrics.line(small) > self.top;
-            let y = if above { from.1 - metrics.gap() * 0.5 } else { from.1 + metrics.line(small) * 0.85 };
-            canvas.text((self.left + metrics.gap(), y), Anchor::Start, small, Colour::MUTED, label);
+            let (y, left, right) = (from.1, self.left + gap * 1.4, self.right - gap * 1.4 - width);
+            [(left, y - gap), (left, y + line * 0.85), (right, y - gap), (right, y + line * 0.85)]
+        };
+        let covered = |(x, y): Point| [x, y - small * 0.76, x + width, y + small * 0.2];
+        let inside = |[left, top, right, bottom]: [f64; 4]| {
+            left >= self.left && right <= self.right && top >= self.top && bottom <= self.bottom
+        };
+        let place = places
+            .into_iter()
+            .filter(|at| inside(covered(*at)))
+            .min_by(|a, b| canvas.crowd(covered(*a)).total_cmp(&canvas.crowd(covered(*b))));
+        if let Some(at) = place {
+            canvas.text(at, Anchor::Start, small, Colour::MUTED, label);
         }
     }
 
