@@ -211,6 +211,11 @@ impl Figure {
         bottom
     }
 
+    /// The names in the legend, as far as there is room for them.
+    fn labels(&self, metrics: &Metrics, size: f64, room: f64) -> Vec<String> {
+        metrics.shorten_all(&self.legend.iter().map(|e| e.label.as_str()).collect::<Vec<_>>(), size, room)
+    }
+
     /// A legend in rows above the panels; returns where it ends.
     fn legend_above(&self, canvas: &mut Canvas, margin: f64, top: f64) -> f64 {
         if self.legend.len() < 2 {
@@ -221,8 +226,7 @@ impl Figure {
         let room = canvas.width - 2.0 * margin;
         let key = key_width(&metrics);
         let (mut x, mut y) = (margin, top + metrics.line(size));
-        for entry in &self.legend {
-            let label = metrics.shorten(&entry.label, size, room - key);
+        for (entry, label) in self.legend.iter().zip(self.labels(&metrics, size, room - key)) {
             let width = key + metrics.width(&label, size) + metrics.gap() * 3.5;
             if x > margin && x + width - metrics.gap() * 3.5 > canvas.width - margin {
                 x = margin;
@@ -241,7 +245,7 @@ impl Figure {
         let size = metrics.size(0.86);
         let key = key_width(&metrics);
         let room = canvas.width * 0.3;
-        let labels: Vec<String> = self.legend.iter().map(|e| metrics.shorten(&e.label, size, room - key)).collect();
+        let labels = self.labels(&metrics, size, room - key);
         let widest = labels.iter().map(|l| metrics.width(l, size)).fold(0.0, f64::max);
         let left = right - key - widest;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of lines")]
@@ -373,12 +377,12 @@ fn edges(
         thin,
         Colour::AXIS,
     );
-    for tick in y_ticks {
+    let labels: Vec<&str> = y_ticks.iter().map(|t| t.label.as_str()).collect();
+    for (tick, label) in y_ticks.iter().zip(metrics.shorten_all(&labels, style.em, style.names_room)) {
         let Some(y) = frame.at_y(tick.value) else { continue };
         let length = if tick.label.is_empty() { style.length * 0.5 } else { style.length };
         canvas.line(vec![(frame.left - length, y), (frame.left, y)], thin, Colour::AXIS);
         if !tick.label.is_empty() {
-            let label = metrics.shorten(&tick.label, style.em, style.names_room);
             let base = y + if metrics.cells { 0.0 } else { style.em * 0.36 };
             let at = (frame.left - style.length - metrics.gap() * 0.7, base);
             canvas.text(at, Anchor::End, style.em, Colour::INK, label);

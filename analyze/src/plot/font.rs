@@ -95,6 +95,42 @@ impl Metrics {
         "…".to_owned()
     }
 
+    /// Names shortened so that those which differ still do: where [`Metrics::shorten`] would make them alike, what all of them
+    /// begin and end with gives way instead.
+    #[must_use]
+    pub fn shorten_all(&self, names: &[&str], em: f64, room: f64) -> Vec<String> {
+        let short: Vec<String> = names.iter().map(|name| self.shorten(name, em, room)).collect();
+        let distinct = |names: &mut Vec<&str>| {
+            names.sort_unstable();
+            names.dedup();
+            names.len()
+        };
+        let mut different = names.to_vec();
+        if distinct(&mut different) == distinct(&mut short.iter().map(String::as_str).collect()) {
+            return short;
+        }
+        let chars: Vec<Vec<char>> = different.iter().map(|name| name.chars().collect()).collect();
+        let least = chars.iter().map(Vec::len).min().unwrap_or(0);
+        let alike = |at: &dyn Fn(&[char], usize) -> char, most: usize| {
+            (0..most).take_while(|i| chars.iter().all(|c| at(c, *i) == at(&chars[0], *i))).count()
+        };
+        let head = alike(&|c, i| c[i], least);
+        let tail = alike(&|c, i| c[c.len() - 1 - i], least - head);
+        // As much of both ends as there is room for beside the part that differs.
+        let cut = |name: &str, keep: usize| -> String {
+            let chars: Vec<char> = name.chars().collect();
+            let middle = &chars[head..chars.len() - tail];
+            let (first, last) = (keep.div_ceil(2).min(head), (keep / 2).min(tail));
+            let gap = |left_out: usize| if left_out > 0 { "…" } else { "" };
+            let text = |chars: &[char]| chars.iter().collect::<String>();
+            let (begin, end) = (text(&chars[..first]), text(&chars[chars.len() - last..]));
+            format!("{begin}{}{}{}{end}", gap(head - first), text(middle), gap(tail - last))
+        };
+        let fits = |keep: &usize| different.iter().all(|name| self.width(&cut(name, *keep), em) <= room);
+        let keep = (0..=2 * head.max(tail)).rev().find(fits).unwrap_or(0);
+        names.iter().map(|name| self.shorten(&cut(name, keep), em, room)).collect()
+    }
+
     /// `text` on as many lines as `room` asks for, broken between words.
     #[must_use]
     pub fn wrap(&self, text: &str, em: f64, room: f64) -> Vec<String> {
@@ -156,6 +192,23 @@ mod tests {
         assert!(m.width(&short, 12.0) <= 120.0 && short.starts_with("bulk") && short.ends_with("4]"), "{short}");
         assert_eq!(m.shorten(name, 12.0, 1e4), name);
         assert_eq!(m.shorten(name, 12.0, 1.0), "…");
+    }
+
+    #[test]
+    fn names_that_differ_in_the_middle_still_differ_when_shortened() {
+        let m = Metrics::font(12.0);
+        let names: Vec<String> =
+            (8..=11).map(|n| format!("a-long-name-of-a-test-{n}[socket.congestion_control=cubic]")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let short = m.shorten_all(&names, 12.0, 120.0);
+        assert!(short[0].starts_with("a-l") && short[0].contains("…8…") && short[3].contains("…11…"), "{short:?}");
+        assert!(short.iter().all(|s| m.width(s, 12.0) <= 120.0), "{short:?}");
+        assert_eq!(m.shorten_all(&names, 12.0, 1e4), names);
+        assert_eq!(m.shorten_all(&names, 12.0, 1.0), ["…"; 4]);
+        assert_eq!(m.shorten_all(&["same", "same"], 12.0, 1e4), ["same"; 2]);
+        // One is the beginning of the other.
+        let short = m.shorten_all(&["a very long name of a case", "a very long name of a case, too"], 12.0, 60.0);
+        assert_ne!(short[0], short[1]);
     }
 
     #[test]
