@@ -3,9 +3,10 @@
 use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
-    figure::{Figure, Panel},
+    figure::{Figure, Key, Panel},
     groups::{self, Groups},
     layer::Layer,
+    palette,
     reading::Reading,
     series::{self, Point},
 };
@@ -64,11 +65,10 @@ fn figure(
     let mut layers = Vec::new();
     for (group, point) in own.all.iter().zip(points) {
         let (middle, half) = own.place(group);
-        let colour = Groups::colour(group);
         layers.push(Layer::Box {
             from: (0.0, middle - half),
             to: (point.y, middle + half),
-            colour: colour.tint(TINT),
+            colour: palette::fill(group.series, TINT),
             outline: None,
         });
     }
@@ -79,7 +79,7 @@ fn figure(
         notes: vec![options.explain(&points.iter(), reading)],
         x,
         panels: vec![Panel { y, layers, rows_per_name: own.series.len() }],
-        legend: own.legend(TINT),
+        legend: own.legend(|series| Key::Patch(palette::fill(series, TINT))),
         colours: None,
         footer: options.footer(reading),
     }

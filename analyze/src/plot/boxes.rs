@@ -3,10 +3,11 @@
 use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
-    canvas::{Colour, Sign},
-    figure::{Figure, Panel},
+    canvas::Colour,
+    figure::{Figure, Key, Panel},
     groups::{self, Group, Groups},
     layer::Layer,
+    palette,
     reading::Reading,
     series,
 };
@@ -60,7 +61,10 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &Groups, valu
         ],
         x,
         panels: vec![Panel { y, layers, rows_per_name: own.series.len() }],
-        legend: own.legend(TINT),
+        legend: own.legend(|series| {
+            let (colour, sign) = palette::look(series);
+            Key::Series { colour, sign: Some(sign), dash: None }
+        }),
         colours: None,
         footer: options.footer(reading),
     }
@@ -68,7 +72,7 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &Groups, valu
 
 fn one(all: &Groups, group: &Group) -> Vec<Layer> {
     let (middle, half) = all.place(group);
-    let colour = Groups::colour(group);
+    let (colour, sign) = palette::look(group.series);
     let mut sorted = group.values.clone();
     quantiles::sort(&mut sorted);
     let mut layers = Vec::new();
@@ -83,7 +87,7 @@ fn one(all: &Groups, group: &Group) -> Vec<Layer> {
         layers.push(Layer::Box {
             from: (q1, middle - half),
             to: (q3, middle + half),
-            colour: colour.tint(TINT),
+            colour: palette::fill(group.series, TINT),
             outline: Some(colour),
         });
         layers.push(Layer::Line {
@@ -97,7 +101,7 @@ fn one(all: &Groups, group: &Group) -> Vec<Layer> {
     let step = half * 1.4 / group.values.len().max(2) as f64;
     let first = middle - step * (group.values.len() as f64 - 1.0) / 2.0;
     let points = group.values.iter().enumerate().map(|(i, v)| (*v, first + step * i as f64)).collect();
-    layers.push(Layer::Marks { points, sign: Sign::Circle, colour, weight: 0.55 });
+    layers.push(Layer::Marks { points, sign, colour, weight: 0.55 });
     layers
 }
 

@@ -3,9 +3,7 @@
 
 use super::{
     Options,
-    canvas::Colour,
     figure::{Entry, Key},
-    palette,
     quantity::Quantity,
     reading::{Reading, Wanted},
 };
@@ -100,23 +98,13 @@ impl Groups {
         (first + room * group.series as f64, room * 0.42)
     }
 
-    /// The colour of a group.
+    /// The legend, where there is more than one series; `key` is the look of the series with that index.
     #[must_use]
-    pub fn colour(group: &Group) -> Colour {
-        palette::look(group.series).0
-    }
-
-    /// The legend, where there is more than one series, in the tint that fills their shapes.
-    #[must_use]
-    pub fn legend(&self, tint: f64) -> Vec<Entry> {
+    pub fn legend(&self, key: impl Fn(usize) -> Key) -> Vec<Entry> {
         if self.series.len() < 2 {
             return Vec::new();
         }
-        let entry = |(index, label): (usize, &String)| Entry {
-            label: label.clone(),
-            key: Key::Patch(palette::look(index).0.tint(tint)),
-        };
-        self.series.iter().enumerate().map(entry).collect()
+        self.series.iter().enumerate().map(|(index, label)| Entry { label: label.clone(), key: key(index) }).collect()
     }
 
     /// The title of the axis of names.

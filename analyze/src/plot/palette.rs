@@ -35,6 +35,14 @@ pub fn dash(index: usize) -> Option<(f64, f64)> {
     }
 }
 
+/// The colour that fills the shapes of the series with that index, `share` of its own colour: paler each time that colours
+/// repeat, since a filled shape has neither sign nor dash.
+#[must_use]
+pub fn fill(index: usize, share: f64) -> Colour {
+    let again = i32::try_from(index / COLOURS.len()).unwrap_or(i32::MAX);
+    look(index).0.tint(share * 0.5_f64.powi(again))
+}
+
 /// A colour for a share from 0 to 1, from dark blue to yellow: lightness grows evenly, and the scale reads the same with
 /// any colour vision (the stops are near those of the "cividis" scale, Nuñez, Anderton and Renslow 2018).
 #[must_use]
@@ -76,6 +84,15 @@ mod tests {
         for a in 0..56 {
             for b in 0..a {
                 assert_ne!(look(a), look(b), "{a} and {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn fills_differ_where_colours_repeat() {
+        for a in 0..21 {
+            for b in 0..a {
+                assert_ne!(fill(a, 0.85), fill(b, 0.85), "{a} and {b}");
             }
         }
     }
