@@ -65,8 +65,11 @@ impl Axis {
             Spacing::Names => (-0.5, high + 0.5),
             Spacing::Linear => {
                 let (mut min, mut max) = if zoom { (low, high) } else { (low.min(0.0), high.max(0.0)) };
-                if max - min <= 0.0 {
-                    let around = if min == 0.0 { 1.0 } else { min.abs() * 0.5 };
+                if (min, max) == (0.0, 0.0) {
+                    // Nothing but zeros: most quantities have nothing below it.
+                    max = 1.0;
+                } else if max - min <= 0.0 {
+                    let around = min.abs() * 0.5;
                     (min, max) = (min - around, max + around);
                 }
                 let margin = (max - min) * 0.06;
@@ -353,6 +356,8 @@ mod tests {
     fn a_single_value_gets_room_and_a_small_range_equal_decimals() {
         let axis = Axis::new(Quantity::new("x", None), Spacing::Linear, 5.0, 5.0, true);
         assert!(axis.min < 5.0 && axis.max > 5.0 && axis.truncated);
+        let axis = Axis::new(Quantity::new("x", None), Spacing::Linear, 0.0, 0.0, true);
+        assert!(axis.min == 0.0 && axis.max >= 1.0, "nothing below zero: {axis:?}");
         let axis = Axis::new(Quantity::new("x", None), Spacing::Linear, 0.97, 1.06, true);
         assert_eq!(labels(&axis, 6), ["0.98", "1.00", "1.02", "1.04", "1.06"]);
         let axis = Axis::new(Quantity::new("x", None), Spacing::Log2, 64.0, 64.0, false);

@@ -10,13 +10,17 @@ use super::{
     reading::{Reading, Wanted},
     series,
 };
-use crate::error::{Error, Place};
+use crate::{
+    error::{Error, Place},
+    table::InputArgs,
+};
 use schemas::units::Unit;
 
 /// Verdicts with their looks, in the order of the legend. Grey is what decides nothing.
-const VERDICTS: [(&str, Colour, Sign); 5] = [
+const VERDICTS: [(&str, Colour, Sign); 6] = [
     ("regression", Colour(0xd5, 0x5e, 0x00), Sign::Down),
     ("improvement", Colour(0x00, 0x72, 0xb2), Sign::Up),
+    ("changed", Colour(0xe6, 0x9f, 0x00), Sign::Diamond),
     ("same", Colour(0x6b, 0x6b, 0x6b), Sign::Circle),
     ("inconclusive", Colour(0x9a, 0x9a, 0x9a), Sign::Ring),
     ("missing", Colour(0x9a, 0x9a, 0x9a), Sign::Cross),
@@ -29,13 +33,15 @@ struct Change {
     ratio: f64,
     interval: Option<(f64, f64)>,
     p: Option<f64>,
+    /// Iterations on the new side.
+    n: Option<f64>,
 }
 
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let wanted = Wanted {
         numbers: &["change_ratio"],
-        optional: &["ci_low", "ci_high", "p_value", "confidence_level", "limit"],
+        optional: &["ci_low", "ci_high", "p_value", "confidence_level", "limit", "n"],
         required_texts: &["case", "verdict"],
         texts: &["metric", "case_id"],
         // Each row is a comparison of its own.
@@ -51,10 +57,33 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         },
         other => other,
     };
-    let reading = Reading::new(options, &options.input, &options.selection, &wanted).map_err(with_hint)?;
+    let read = |input: &InputArgs| Reading::new(options, input, &options.selection, &wanted).map_err(with_hint);
+    let reading = read(&options.input)?;
     options.nothing_to_draw(reading.records.is_empty(), &reading, &["change_ratio"])?;
+    let changes = changes(&reading);
+    let others = match options.same_scale_input() {
+        Some(input) => self::changes(&read(&input)?),
+        None => Vec::new(),
+    };
+    let number = schemas::columns::number;
+    let rows = changes.iter().map(|c| {
+        vec![
+            c.name.clone(),
+            VERDICTS[c.verdict].0.to_owned(),
+            number(c.ratio),
+            c.interval.map(|i| number(i.0)).unwrap_or_default(),
+            c.interval.map(|i| number(i.1)).unwrap_or_default(),
+            c.p.map(number).unwrap_or_default(),
+        ]
+    });
+    let mut table = Points::new(&["case", "verdict", "change_ratio", "low", "high", "p_value"]);
+    table.rows.extend(rows);
+    Ok(Drawing::new(figure(options, &reading, &changes, &others), table, &reading))
+}
+
+fn changes(reading: &Reading) -> Vec<Change> {
     let several = reading.distinct("metric").len() > 1;
-    let changes: Vec<Change> = reading
+    reading
         .records
         .iter()
         .filter_map(|record| {
@@ -73,31 +102,21 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
                 ratio: reading.number(record, "change_ratio")?,
                 interval: reading.number(record, "ci_low").zip(reading.number(record, "ci_high")),
                 p: reading.number(record, "p_value"),
+                n: reading.number(record, "n"),
             })
         })
-        .collect();
-    let number = schemas::columns::number;
-    let rows = changes.iter().map(|c| {
-        vec![
-            c.name.clone(),
-            VERDICTS[c.verdict].0.to_owned(),
-            number(c.ratio),
-            c.interval.map(|i| number(i.0)).unwrap_or_default(),
-            c.interval.map(|i| number(i.1)).unwrap_or_default(),
-            c.p.map(number).unwrap_or_default(),
-        ]
-    });
-    let mut table = Points::new(&["case", "verdict", "change_ratio", "low", "high", "p_value"]);
-    table.rows.extend(rows);
-    Ok(Drawing::new(figure(options, &reading, &changes), table, &reading))
+        .collect()
 }
 
-fn figure(options: &Options, reading: &Reading, changes: &[Change]) -> Figure {
-    let ends = changes.iter().flat_map(|c| {
+fn figure(options: &Options, reading: &Reading, changes: &[Change], others: &[Change]) -> Figure {
+    // The smallest change that counts: what lies within it is noise by the caller's own word.
+    let smallest = reading.records.iter().find_map(|r| reading.number(r, "limit"));
+    let ends = changes.iter().chain(others).flat_map(|c| {
         let (low, high) = c.interval.unwrap_or((c.ratio, c.ratio));
         [low, high, c.ratio]
     });
-    let (low, high) = series::extent(ends);
+    // What counts as no change is there to be compared with, on both sides of zero.
+    let (low, high) = series::extent(ends.chain(smallest.into_iter().flat_map(|limit| [-limit, limit])));
     let metric = match reading.distinct("metric")[..] {
         [metric] => format!("change of {}", Quantity::of_column(metric).label),
         _ => "change".to_owned(),
@@ -105,8 +124,6 @@ fn figure(options: &Options, reading: &Reading, changes: &[Change]) -> Figure {
     let x = Axis::new(Quantity::new(metric.clone(), Some(Unit::Ratio)), Spacing::Linear, low, high, false);
     let y = Axis::of_names("case", changes.iter().map(|c| c.name.clone()).collect());
     let mut layers = Vec::new();
-    // The smallest change that counts: what lies within it is noise by the caller's own word.
-    let smallest = reading.records.iter().find_map(|r| reading.number(r, "limit"));
     if let Some(limit) = smallest.filter(|l| *l > 0.0) {
         layers.push(Layer::Shade { from: -limit, to: limit, label: String::new() });
     }
@@ -133,7 +150,13 @@ fn figure(options: &Options, reading: &Reading, changes: &[Change]) -> Figure {
         notes.push("no intervals: too few iterations".to_owned());
     }
     if let Some(level) = reading.records.iter().find_map(|r| reading.number(r, "confidence_level")) {
-        notes.push(format!("intervals: {} %", schemas::columns::number((level * 1e6).round() / 1e4)));
+        notes.push(format!("change with {} % interval", schemas::columns::number((level * 1e6).round() / 1e4)));
+    }
+    let (least, most) = series::extent(changes.iter().filter_map(|c| c.n));
+    if least < most {
+        notes.push(format!("n = {least} … {most} iterations of the new side"));
+    } else if least.is_finite() {
+        notes.push(format!("n = {least} iterations of the new side"));
     }
     if let Some(limit) = smallest {
         notes.push(format!(

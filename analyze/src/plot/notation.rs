@@ -37,7 +37,9 @@ fn plain(value: f64) -> String {
         return "0".to_owned();
     }
     if value.abs() >= 1e6 || value.abs() < 1e-6 {
-        return format!("{value:.0e}");
+        let text = format!("{value:.2e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{exponent}", digits.trim_end_matches('0').trim_end_matches('.'));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 9")]
     let decimals = (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
@@ -80,7 +82,12 @@ impl Notation {
                     let decimals = (0..=9).find(|d| is_whole(step * 10_f64.powi(*d))).unwrap_or(9);
                     #[expect(clippy::cast_sign_loss, reason = "0 to 9")]
                     let decimals = decimals as usize;
-                    format!("{:.decimals$}", value / factor)
+                    // Beyond the prefixes nobody counts the zeros.
+                    if value.abs() / factor >= 1e7 {
+                        plain(value / factor)
+                    } else {
+                        format!("{:.decimals$}", value / factor)
+                    }
                 }
             }
             Notation::Prefixed { .. } if unit == Some(Unit::Bytes) => {
@@ -153,5 +160,18 @@ impl Notation {
             Some(Unit::Count) | None if largest >= 1e5 || (wide && max >= 1e4) => si(""),
             Some(Unit::Count) | None => scaled(1.0, String::new()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_prefix_reaches_has_an_exponent() {
+        let axis = Notation::choose(&Quantity::of_column("throughput_bits_per_s"), Spacing::Linear, 0.0, 2e19);
+        let label = |value| axis.label(Some(Unit::BitsPerSecond), false, value, &[0.0, 5e18, 1e19, 1.5e19]);
+        assert_eq!([0.0, 5e18, 1.5e19].map(label), ["0", "5000000", "1.5e7"]);
+        assert_eq!(plain(4e-7), "4e-7");
     }
 }
