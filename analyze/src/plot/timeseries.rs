@@ -47,14 +47,13 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let read = |input: &InputArgs| Reading::new(options, input, &selection, &wanted);
     let reading = read(&options.input)?;
     let tracks = gather(&reading, x, y);
-    if reading.records.is_empty() && options.selection.record.is_none() {
-        let empty = options.nothing_to_draw(true, &reading, &[x, y]);
-        return Err(Error::Usage(format!(
-            "{}. Interval rows are written where a plan's test sets `interval`",
-            empty.err().map_or_else(String::new, |e| e.to_string())
-        )));
-    }
-    options.nothing_to_draw(tracks.lines.is_empty(), &reading, &[x, y])?;
+    options.nothing_to_draw(tracks.lines.is_empty(), &reading, &[x, y]).map_err(|error| match error {
+        Error::Data { place, reason } if options.selection.record.is_none() => Error::Data {
+            place,
+            reason: format!("{reason}. Interval rows are written where a plan's test sets `interval`"),
+        },
+        other => other,
+    })?;
     let others = match options.same_scale_input() {
         Some(input) => Some(gather(&read(&input)?, x, y)),
         None => None,
@@ -122,6 +121,16 @@ pub fn phases(reading: &Reading, x: &str) -> Vec<Layer> {
     found.into_iter().map(|(from, to, label)| Layer::Shade { from, to, label: label.to_owned() }).collect()
 }
 
+/// What the shaded stretches are, where there are some: their names may not fit into them.
+pub fn shaded(layers: &[Layer]) -> Option<String> {
+    let names = layers.iter().filter_map(|layer| match layer {
+        Layer::Shade { label, .. } => Some(label.as_str()),
+        _ => None,
+    });
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| format!("shaded: {}", names.join(" and ")))
+}
+
 fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Tracks, others: Option<&Tracks>) -> Figure {
     let all = || std::iter::once(own).chain(others);
     let x_quantity = if x == "start_s" {
@@ -178,6 +187,7 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
     }
     layers.extend(totals);
     let mut notes = vec!["each point: one interval, drawn at its middle".to_owned()];
+    notes.extend(shaded(&layers));
     if iterations > 1 {
         notes.push(format!("{iterations} iterations, a line each"));
     }
