@@ -36,6 +36,7 @@ mod transfer;
 pub use options::{Log, Options};
 
 use crate::{error::Error, table::write_whole};
+use clap::ValueEnum as _;
 use figure::Figure;
 use font::Metrics;
 use schemars::JsonSchema;
@@ -162,6 +163,30 @@ pub fn to_svg(figure: &Figure, options: &Options) -> Result<String, Error> {
     paint::svg(&laid_out(figure, options)).map_err(Error::Usage)
 }
 
+/// Refuses what a kind has no use for: it would be passed over in silence.
+fn refuse_unused(kind: Kind, options: &Options) -> Result<(), Error> {
+    let fixed_axes = matches!(kind, Kind::Signature | Kind::Saturation | Kind::Compare);
+    let logarithmic = options.log_x() || options.log_y();
+    let asked = [
+        ("-x", options.x.is_some(), !fixed_axes),
+        ("-y", options.y.is_some(), kind != Kind::Compare),
+        ("--value", options.value.is_some(), kind == Kind::Heatmap),
+        ("--by", !options.by.is_empty(), !matches!(kind, Kind::Heatmap | Kind::Compare | Kind::Cpu)),
+        ("--mark", !options.marks.is_empty(), kind == Kind::Sweep),
+        ("--zoom", options.zoom, !matches!(kind, Kind::Saturation | Kind::Compare)),
+        ("--log", logarithmic, kind != Kind::Compare),
+    ];
+    match asked.iter().find(|(_, given, used)| *given && !used) {
+        Some((option, ..)) => {
+            let name = kind.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+            Err(Error::Usage(format!(
+                "`{name}` has no use for {option}; leave it out, or choose another kind of picture"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Draws the picture that the options ask for: into its file, and into `stdout` where it is for the terminal. Returns
 /// sentences for the user. Nothing is written unless everything could be drawn.
 pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec<String>, Error> {
@@ -176,6 +201,7 @@ pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec
     {
         return Err(Error::Usage(format!("{}: pictures are PNG or SVG: end the name in .png or .svg", path.display())));
     }
+    refuse_unused(kind, options)?;
     let drawing = drawing(kind, options)?;
     let figure = &drawing.figure;
     if let Some(path) = &options.output {

@@ -41,8 +41,13 @@ fn what_cannot_be_drawn_leaves_no_file() {
     let fails = |kind, options: &Options| plot::draw(kind, options, &mut Vec::new()).unwrap_err().to_string();
     let error = fails(Kind::Sweep, &Options { y: Some("thruput".into()), ..options(folder.path(), "x.png") });
     assert!(error.contains("there is no column `thruput`"), "{error}");
-    let error = fails(Kind::Timeseries, &options(folder.path(), "x.png"));
-    assert!(error.contains("sets `interval`"), "{error}");
+    let error = plot::draw(Kind::Timeseries, &options(folder.path(), "x.png"), &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("sets `interval`"), "{error}");
+    assert_eq!(error.exit_code(), 3);
+    let error = fails(Kind::Signature, &Options { marks: vec!["1500".into()], ..options(folder.path(), "x.png") });
+    assert!(error.contains("`signature` has no use for --mark"), "{error}");
+    let error = fails(Kind::Sweep, &Options { value: Some("loss".into()), ..options(folder.path(), "x.png") });
+    assert!(error.contains("`sweep` has no use for --value"), "{error}");
     let error = fails(Kind::Cdf, &options(folder.path(), "x.png"));
     assert!(error.contains("nothing to draw"), "{error}");
     let error = fails(Kind::Sweep, &options(folder.path(), "x.pdf"));
@@ -54,6 +59,38 @@ fn what_cannot_be_drawn_leaves_no_file() {
     let error = fails(Kind::Sweep, &Options { output: None, ..options(folder.path(), "x") });
     assert!(error.contains("--term"), "{error}");
     assert_eq!(names(folder.path()), ["results.csv"]);
+}
+
+#[test]
+fn every_kind_knows_the_same_scale() {
+    let folder = tempfile::tempdir().unwrap();
+    let ends = |kind, table: &str, other: &str, options: &Options| {
+        let files = [("one.csv", table), ("other.csv", other)].map(|(name, text)| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        let axes = |own: usize, others: &[usize]| {
+            let mut options = options.clone();
+            options.input.files = vec![files[own].clone()];
+            options.same_scale = others.iter().map(|i| files[*i].clone()).collect();
+            let figure = plot::drawing(kind, &options).unwrap().figure;
+            let axes = std::iter::once(&figure.x).chain(figure.panels.iter().map(|p| &p.y)).chain(&figure.colours);
+            axes.filter(|a| a.names.is_empty()).map(|a| (a.min, a.max)).collect::<Vec<_>>()
+        };
+        assert_eq!(axes(0, &[1]), axes(1, &[0]), "{kind:?}");
+        assert_ne!(axes(0, &[]), axes(0, &[1]), "{kind:?}");
+    };
+    let mut busier = tables::cpu(false);
+    for row in &mut busier {
+        row.throughput_bits_per_s = row.throughput_bits_per_s.map(|v| v * 3.0);
+        row.remote_cpu_system_ratio = row.remote_cpu_system_ratio.map(|v| v * 2.0);
+    }
+    ends(Kind::Cpu, &tables::csv(&tables::cpu(false)), &tables::csv(&busier), &Options::default());
+    ends(Kind::Compare, &tables::verdicts(), &tables::verdicts().replace("-0.05", "-0.5"), &Options::default());
+    let latency = Options { y: Some("latency".into()), ..Options::default() };
+    let rows = tables::latency_intervals();
+    ends(Kind::Heatmap, &tables::csv(&rows[..10]), &tables::csv(&rows), &latency);
 }
 
 #[test]

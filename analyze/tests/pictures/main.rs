@@ -66,6 +66,14 @@ fn sweep() {
     );
     check("sweep-twelve", &figure(Kind::Sweep, &tables::sizes(&tables::TWELVE, 3, 6..=16), Options::default()));
     check("sweep-point", &figure(Kind::Sweep, &tables::sizes(&["bulk"], 1, 16..=16), Options::default()));
+    // Half of the peak, at a curve that is near the top there: its name must not lie on it.
+    let steep = figure(Kind::Sweep, &tables::sizes(&["bulk"], 5, 0..=20), log(plot::options::Log::Xy));
+    check("sweep-half", &steep);
+    let canvas = steep.draw(600.0, 350.0, Metrics::font(plot::text_size(600.0, 350.0)));
+    let place = canvas.text_boxes().into_iter().find(|(text, _)| text.starts_with("half the peak")).unwrap().1;
+    let mut others = canvas.clone();
+    others.shapes.retain(|s| !matches!(s, plot::canvas::Shape::Text(t) if t.text.starts_with("half the peak")));
+    assert!(others.crowd(place) < 1.0, "{}", others.crowd(place));
     let marks = vec!["1500=MTU".to_owned(), "1MiB=L2 cache".to_owned()];
     let options = Options { marks, zoom: true, ..Options::default() };
     check("sweep-zoom", &figure(Kind::Sweep, &tables::sizes(&["bulk", "other"], 2, 10..=20), options));
@@ -114,6 +122,19 @@ fn names() {
             &figure(kind, &tables::sizes(&tables::TWELVE, 8, 16..=16), Options::default()),
         );
         let grouped = Options { x: Some("message_bytes".into()), ..Options::default() };
+        let many = Options { x: Some("message_bytes".into()), ..Options::default() };
+        check(&format!("{name}-many"), &figure(kind, &tables::sizes(&tables::TWELVE, 4, 16..=17), many));
+        let names: Vec<String> = (1..=12)
+            .map(|n| format!("{}{n}[socket.congestion_control=cubic]", "a-rather-long-name-".repeat(5)))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let long = figure(kind, &tables::sizes(&names, 4, 16..=16), Options::default());
+        check(&format!("{name}-long"), &long);
+        let canvas = long.draw(600.0, 350.0, Metrics::font(plot::text_size(600.0, 350.0)));
+        let mut seen: Vec<&str> = canvas.text_boxes().into_iter().map(|b| b.0).filter(|t| t.starts_with('a')).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 12, "{seen:?}");
         check(&format!("{name}-grouped"), &figure(kind, &tables::sizes(&["bulk", "up", "down"], 8, 16..=19), grouped));
     }
 }
@@ -121,7 +142,19 @@ fn names() {
 #[test]
 fn heatmap() {
     check("heatmap", &figure(Kind::Heatmap, &tables::grid(), Options::default()));
+    // Numbers of many digits: they fit into the cells of a large picture, and are not in those of a small one.
+    let mut wide = tables::grid();
+    for row in &mut wide {
+        row.throughput_bits_per_s = row.message_bytes.map(|bytes| bytes as f64 * 1e6);
+    }
+    check("heatmap-digits", &figure(Kind::Heatmap, &wide, Options::default()));
     let latency = Options { y: Some("latency".into()), ..Options::default() };
+    let mut twice = tables::latency_intervals();
+    twice.extend(tables::latency_intervals().into_iter().map(|row| Row { iteration: Some(2), ..row }));
+    let options = Options { y: Some("latency".into()), ..Options::default() };
+    let once = figure(Kind::Heatmap, &tables::latency_intervals(), options.clone());
+    // Two iterations would lie on each other.
+    assert_eq!(figure(Kind::Heatmap, &twice, options).panels[0].layers.len(), once.panels[0].layers.len());
     check("heatmap-latency", &figure(Kind::Heatmap, &tables::latency_intervals(), latency));
 }
 
@@ -135,4 +168,11 @@ fn cpu() {
 #[test]
 fn compare() {
     check("compare", &figure_of(Kind::Compare, &tables::verdicts(), Options::default()));
+    // One case, far from what counts as no change; and a metric of which no direction is better.
+    let one: Vec<String> = tables::verdicts().lines().take(2).map(str::to_owned).collect();
+    let figure = figure_of(Kind::Compare, &one.join("\n").replace("regression", "changed"), Options::default());
+    check("compare-one", &figure);
+    assert!(figure.x.min < -0.03 && figure.x.max > 0.03, "{:?}", figure.x);
+    assert!(figure.notes.contains(&"all changed (1)".to_owned()), "{:?}", figure.notes);
+    assert!(figure.notes.contains(&"n = 10 iterations of the new side".to_owned()), "{:?}", figure.notes);
 }
