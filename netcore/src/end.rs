@@ -37,7 +37,8 @@ use crate::{
         Deadline, Link,
         datagram::effective,
         meeting::{Meeting, Met},
-        options::{self, kernel_pace},
+        options,
+        pacing::kernel_pace,
     },
 };
 

@@ -8,6 +8,7 @@ pub mod icmp;
 pub mod link;
 pub mod meeting;
 pub mod options;
+pub mod pacing;
 pub mod pipe;
 mod scratch;
 mod vsock;

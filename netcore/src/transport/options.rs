@@ -1,13 +1,11 @@
 //! Socket options: asked for, set, and read back, since the kernel clamps and ignores in silence.
 
-use std::{io, net::IpAddr, os::fd::OwnedFd};
+use std::{io, os::fd::OwnedFd};
 
-use super::Link;
 use crate::{
     end::EndError,
-    measure::nic::NicFacts,
     report::{Granted, Side},
-    spec::{PaceMode, SocketOptions, TestSpec, Transport},
+    spec::{SocketOptions, Transport},
     sys,
 };
 
@@ -200,56 +198,6 @@ fn linger(seconds: i32) -> [u8; 8] {
 /// Makes a close of the socket a reset: SO_LINGER with 0 seconds.
 pub fn reset_on_close(socket: &OwnedFd) -> io::Result<()> {
     sys::set_bytes(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger(0))
-}
-
-/// SO_MAX_PACING_RATE: takes a 64-bit rate in bytes per second.
-const SO_MAX_PACING_RATE: libc::c_int = 47;
-
-const SO_TXTIME: libc::c_int = 61;
-
-/// Lets the kernel pace what is sent on a flow, where the test asks for that and the kernel does it.
-pub fn kernel_pace(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
-    let socket = &*link.send;
-    let Some(pace) = spec.pace.filter(|pace| pace.mode != PaceMode::User) else { return Ok(()) };
-    let mut bytes = spec.sizes.message_bytes;
-    if spec.transport.is_datagram() {
-        let peer = link.peer_ip();
-        paces_datagrams(pace.mode, peer)?;
-        // The discipline counts whole frames: Ethernet's header (the loopback has it too), IP's and UDP's.
-        bytes += 14 + 8 + if peer.is_some_and(|peer| peer.is_ipv4()) { 20 } else { 40 };
-    }
-    if pace.mode == PaceMode::Txtime {
-        // `struct sock_txtime`: the clock, and no flags.
-        let mut value = [0; 8];
-        value[..4].copy_from_slice(&libc::CLOCK_MONOTONIC.to_ne_bytes());
-        return sys::set_bytes(socket, libc::SOL_SOCKET, SO_TXTIME, &value)
-            .map_err(|source| EndError::System { what: "the kernel refuses SO_TXTIME".to_owned(), source });
-    }
-    let rate = pace.events_per_s * bytes as f64;
-    // Rates are positive; one beyond 2^64 bytes per second is no limit.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let bytes_per_s = rate.ceil() as u64;
-    sys::set_bytes(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes()).map_err(|source| {
-        EndError::System { what: format!("the kernel refuses to pace at {bytes_per_s} bytes/s"), source }
-    })
-}
-
-/// Asked of TCP the kernel paces by itself; for datagrams setsockopt succeeds everywhere and only one discipline heeds it.
-fn paces_datagrams(mode: PaceMode, peer: Option<IpAddr>) -> Result<(), EndError> {
-    let option = if mode == PaceMode::Txtime { "SO_TXTIME" } else { "SO_MAX_PACING_RATE" };
-    let Some((interface, kinds)) = peer.and_then(NicFacts::qdiscs_towards) else {
-        return Err(EndError::Impossible(format!("the way out is not known, so that {option} may be without effect")));
-    };
-    // `mq` only spreads packets over the disciplines of the hardware's queues.
-    let leaves: Vec<&str> = kinds.iter().map(String::as_str).filter(|kind| *kind != "mq").collect();
-    if !leaves.is_empty() && leaves.iter().all(|kind| *kind == "fq") {
-        return Ok(());
-    }
-    let there = if leaves.is_empty() { "none".to_owned() } else { leaves.join(", ") };
-    Err(EndError::Impossible(format!(
-        "the kernel would not pace datagrams here: the queueing discipline of {interface} is {there}, and only fq heeds \
-         {option} of UDP sockets; set it with: tc qdisc replace dev {interface} root fq, or choose `mode: user`"
-    )))
 }
 
 fn refused(name: &str, value: &str, source: io::Error) -> EndError {

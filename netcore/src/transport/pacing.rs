@@ -1,0 +1,95 @@
+//! Pacing by the kernel: asked for only where it happens, since setsockopt succeeds everywhere.
+
+use super::Link;
+use crate::{
+    end::EndError,
+    measure::nic::NicFacts,
+    spec::{PaceMode, TestSpec},
+    sys,
+};
+
+/// SO_MAX_PACING_RATE: takes a 64-bit rate in bytes per second.
+const SO_MAX_PACING_RATE: libc::c_int = 47;
+
+const SO_TXTIME: libc::c_int = 61;
+
+/// Lets the kernel pace what is sent on a flow, where the test asks for that and the kernel does it.
+pub fn kernel_pace(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
+    let socket = &*link.send;
+    let Some(pace) = spec.pace.filter(|pace| pace.mode != PaceMode::User) else { return Ok(()) };
+    let mut bytes = spec.sizes.message_bytes;
+    // Asked of TCP the kernel paces by itself.
+    if spec.transport.is_datagram() {
+        let peer = link.peer_ip();
+        let obstacle = match peer.and_then(NicFacts::qdiscs_towards) {
+            Some((interface, kinds)) => obstacle(pace.mode, &interface, &kinds),
+            None => Some(format!("the way out is not known, so that {} may be without effect", option(pace.mode))),
+        };
+        if let Some(obstacle) = obstacle {
+            return Err(EndError::Impossible(obstacle));
+        }
+        // The discipline counts whole frames: Ethernet's header (the loopback has it too), IP's and UDP's.
+        bytes += 14 + 8 + if peer.is_some_and(|peer| peer.is_ipv4()) { 20 } else { 40 };
+    }
+    if pace.mode == PaceMode::Txtime {
+        // `struct sock_txtime`: the clock, and no flags.
+        let mut value = [0; 8];
+        value[..4].copy_from_slice(&libc::CLOCK_MONOTONIC.to_ne_bytes());
+        return sys::set_bytes(socket, libc::SOL_SOCKET, SO_TXTIME, &value)
+            .map_err(|source| EndError::System { what: "the kernel refuses SO_TXTIME".to_owned(), source });
+    }
+    let rate = pace.events_per_s * bytes as f64;
+    // Rates are positive; one beyond 2^64 bytes per second is no limit.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let bytes_per_s = rate.ceil() as u64;
+    sys::set_bytes(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes()).map_err(|source| {
+        EndError::System { what: format!("the kernel refuses to pace at {bytes_per_s} bytes/s"), source }
+    })
+}
+
+/// The socket option of that mode.
+fn option(mode: PaceMode) -> &'static str {
+    if mode == PaceMode::Txtime { "SO_TXTIME" } else { "SO_MAX_PACING_RATE" }
+}
+
+/// Why datagrams that leave by queueing disciplines of these kinds would not be paced, if so.
+fn obstacle(mode: PaceMode, interface: &str, kinds: &[String]) -> Option<String> {
+    // `mq` only spreads packets over the disciplines of the hardware's queues.
+    let leaves: Vec<&str> = kinds.iter().map(String::as_str).filter(|kind| *kind != "mq").collect();
+    if !leaves.is_empty() && leaves.iter().all(|kind| *kind == "fq") {
+        return None;
+    }
+    let there = if leaves.is_empty() { "none".to_owned() } else { leaves.join(", ") };
+    // It drops what has no time, ARP and the connections of control too, so that it never has an interface for itself.
+    let etf = if mode == PaceMode::Txtime && leaves.contains(&"etf") {
+        " (etf would, but only some traffic is led to it, and whether these datagrams are cannot be seen from here)"
+    } else {
+        ""
+    };
+    Some(format!(
+        "the kernel would not pace datagrams here: the queueing discipline of {interface} is {there}, and only fq heeds {} of \
+         every UDP socket{etf}; set it with: tc qdisc replace dev {interface} root fq, or choose `mode: user`",
+        option(mode)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_are_paced_by_fq_alone_and_a_refusal_says_what_is_there() {
+        let obstacle = |mode, kinds: &[&str]| {
+            obstacle(mode, "eth7", &kinds.iter().copied().map(str::to_owned).collect::<Vec<_>>()).unwrap_or_default()
+        };
+        for mode in [PaceMode::Kernel, PaceMode::Txtime] {
+            assert_eq!(obstacle(mode, &["fq"]), "");
+            assert_eq!(obstacle(mode, &["mq", "fq", "fq"]), "");
+            assert!(obstacle(mode, &[]).contains("of eth7 is none, and only fq heeds SO_"));
+            assert!(obstacle(mode, &["mq", "fq", "fq_codel"]).contains("of eth7 is fq, fq_codel, and only fq"));
+        }
+        let among = &["prio", "pfifo_fast", "etf"];
+        assert!(obstacle(PaceMode::Txtime, among).contains("SO_TXTIME of every UDP socket (etf would, but"));
+        assert!(obstacle(PaceMode::Kernel, among).contains("SO_MAX_PACING_RATE of every UDP socket; set it"));
+    }
+}
