@@ -19,6 +19,7 @@ mod plans;
 mod program;
 mod programs;
 mod readme;
+mod relay;
 mod resume;
 mod run;
 mod selectors;
