@@ -219,7 +219,7 @@ columns! {
         response_bytes: Integer = "Bytes of a response.";
         inflight: Integer = "Outstanding transactions per stream.";
         coalesce: Boolean = "Whether all replies at hand are drained by one read and refilled by one send: other semantics than one call per request.";
-        offered_per_s: Number = "Offered load asked for, in `offered_unit` per second.";
+        offered_per_s: Number = "Offered load asked for, of each direction, in `offered_unit` per second.";
         offered_unit: Text = "`bits`, `messages` or `transactions`.";
         congestion_control: Text = "Congestion control in use at the sender.";
         no_delay: Boolean = "Whether TCP_NODELAY was set.";

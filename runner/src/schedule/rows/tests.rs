@@ -1,6 +1,6 @@
 use netcore::{
     report::{Counts, Latencies, Role, Side},
-    spec::{Pattern, Transport},
+    spec::{Arrival, Pace, PaceMode, Pattern, Transport},
 };
 
 use super::*;
@@ -45,7 +45,13 @@ fn both_directions_have_rows_of_their_own_and_one_together() {
     let far = vec![flow(0, Role::Receiver, 0, 900), flow(1, Role::Sender, 400, 0)];
     let near = report(Side::Near, vec![window(Phase::Measure, SECOND, near)]);
     let far = report(Side::Far, vec![window(Phase::Measure, SECOND, far)]);
-    let made = of_iteration(&Row::default(), &spec(Direction::Bidirectional), &near, Some(&far));
+    let mut spec = spec(Direction::Bidirectional);
+    // 100 bytes a second each way, of which 1000 and 400 were sent.
+    spec.sizes.message_bytes = 100;
+    spec.pace = Some(Pace { events_per_s: 1.0, mode: PaceMode::User, arrival: Arrival::Closed, burst: 1, catch_up: 1 });
+    let made = of_iteration(&Row::default(), &spec, &near, Some(&far));
+    let error = |way| measured(&made, way).rate_error_ratio.unwrap();
+    assert_eq!((error(Way::Forward), error(Way::Reverse), error(Way::Both)), (9.0, 3.0, 6.0));
     let bits = |way| measured(&made, way).throughput_bits_per_s.unwrap();
     assert_eq!((bits(Way::Forward), bits(Way::Reverse), bits(Way::Both)), (7200.0, 2400.0, 9600.0));
     assert_eq!(measured(&made, Way::Both).bytes_sent, Some(1400));

@@ -198,11 +198,15 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     {
         let sent = match unit {
             "bits" => row.sent_bits_per_s,
-            "messages" => {
-                ends().find(|e| e.is_sender()).map(|e| e.sum(|f| f.counts.messages_sent) as f64 / e.seconds())
-            }
+            "messages" => ends()
+                .filter(|e| e.is_sender())
+                .map(|e| e.sum(|f| f.counts.messages_sent) as f64 / e.seconds())
+                .reduce(|a, b| a + b),
             _ => row.transactions_per_s,
         };
+        // The load is that of each direction.
+        let ways = if row.direction.as_deref() == Some("both") { 2.0 } else { 1.0 };
+        let offered = offered * ways;
         row.rate_error_ratio = sent.map(|sent| (sent - offered) / offered);
     }
 }
