@@ -32,12 +32,13 @@ use crate::{
     spec::{
         TestSpec, Transport,
         support::{self, Unsupported},
+        unused::unused,
     },
     transport::{
         Deadline, Link,
         datagram::effective,
         meeting::{Meeting, Met},
-        options,
+        opening, options,
         pacing::kernel_pace,
     },
 };
@@ -183,7 +184,7 @@ impl End {
                 let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, met.v6);
                 if spec.transport.is_tcp() {
                     let opened = meeting.listener(link.flow).unwrap_or(&link.send);
-                    list.extend(options::of_opening(opened, link.flow, &asked, side));
+                    list.extend(opening::granted(opened, link.flow, &asked, side));
                 }
                 list
             })
@@ -295,9 +296,12 @@ impl Conclusion {
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
-        // The near end is the one that needs a port for every connection.
-        let ports_needed = time_wait.as_ref().filter(|_| side == Side::Near);
-        notes.extend(ports_needed.and_then(|counts| time_wait::note(counts, &spec)));
+        if side == Side::Near {
+            let unused = unused(&spec);
+            notes.extend(unused.iter().map(|key| format!("{key} has no meaning for this workload and was not used")));
+            // The near end is the one that needs a port for every connection.
+            notes.extend(time_wait.as_ref().and_then(|counts| time_wait::note(counts, &spec)));
+        }
         drop((links, meeting));
         SideReport {
             side,

@@ -5,6 +5,7 @@
 pub mod names;
 pub mod socket;
 pub mod support;
+pub mod unused;
 
 use std::path::PathBuf;
 

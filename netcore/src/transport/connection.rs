@@ -17,7 +17,7 @@ use nix::{
     sys::socket::{Backlog, MsgFlags, listen, recv, send},
 };
 
-use super::{Deadline, Protocol, address::Address, options};
+use super::{Deadline, Protocol, address::Address, opening, options};
 use crate::{
     end::{EndError, Token},
     report::Side,
@@ -90,7 +90,7 @@ pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u
                 .map_err(|source| EndError::System { what: format!("the kernel refuses {name} = {value}"), source })
         };
         if end.socket.fastopen == Some(true) {
-            options::fast_open_is_on(Side::Far)?;
+            opening::fast_open_is_on(Side::Far)?;
             set("fastopen", libc::TCP_FASTOPEN, 1024)?;
         }
         if let Some(seconds) = end.socket.defer_accept {
@@ -114,7 +114,7 @@ pub fn connect(
     let socket = protocol.socket(to.family())?;
     options::apply(&socket, socket_options, protocol.transport, to.family() == libc::AF_INET6)?;
     if socket_options.fastopen == Some(true) && protocol.transport.is_tcp() {
-        options::fast_open(&socket)?;
+        opening::fast_open(&socket)?;
     }
     if let Some(from) = from {
         sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)

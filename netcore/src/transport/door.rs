@@ -15,7 +15,7 @@ use nix::{
 use super::{
     Deadline, Link, Protocol,
     address::{Address, local_ip, peer_ip},
-    connection,
+    connection, opening,
     options::{self, Prepared},
 };
 use crate::{
@@ -275,7 +275,7 @@ pub fn towards_service(
     let socket = protocol.socket(to.family())?;
     options::apply(&socket, &spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
     if spec.near.socket.fastopen == Some(true) {
-        options::fast_open(&socket)?;
+        opening::fast_open(&socket)?;
     }
     let mut link = Link::of_socket(flow, socket);
     link.door = Some(Door::leading(spec, protocol, to.clone(), from)?);

@@ -7,6 +7,7 @@ pub mod door;
 pub mod icmp;
 pub mod link;
 pub mod meeting;
+pub mod opening;
 pub mod options;
 pub mod pacing;
 pub mod pipe;

@@ -4,7 +4,7 @@ use std::{io, os::fd::OwnedFd};
 
 use crate::{
     end::EndError,
-    report::{Granted, Side},
+    report::Granted,
     spec::{SocketOptions, Transport},
     sys,
 };
@@ -84,6 +84,7 @@ fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Entry
     }
     // Setting the code point sets the priority too: what was asked for has the last word.
     list.push(entry("priority", libc::SOL_SOCKET, libc::SO_PRIORITY, number(options.priority), false));
+    list.retain(|entry| has_meaning(entry.name, transport));
     list
 }
 
@@ -98,27 +99,49 @@ fn discovery(mode: &str) -> Option<i32> {
     }
 }
 
+/// Whether an option acts on sockets of this transport. Some can be set where they do nothing.
+fn has_meaning(option: &str, transport: Transport) -> bool {
+    let tcp = transport.is_tcp();
+    let sctp = transport == Transport::Sctp;
+    match option {
+        "receive_buffer" => transport != Transport::Pipe,
+        "keepalive" | "linger" => tcp || sctp || transport == Transport::Dccp,
+        "no_delay" | "mss" => tcp || sctp,
+        "cork" | "congestion_control" | "notsent_lowat" | "fastopen" | "defer_accept" => tcp,
+        "busy_poll" | "dont_route" | "dscp" | "ttl" | "mtu_discover" => transport.uses_ip(),
+        "device" | "priority" => transport.has_interface(),
+        "no_checksum" => transport == Transport::Udp,
+        "checksum_coverage" => transport == Transport::UdpLite,
+        _ => true,
+    }
+}
+
 /// The options that were asked for and have no meaning on this transport: reported, so that nobody thinks they acted.
 #[must_use]
 pub fn without_meaning(options: &SocketOptions, transport: Transport) -> Vec<&'static str> {
-    let SocketOptions { no_delay, cork, congestion_control, mss, notsent_lowat, fastopen, defer_accept, .. } = options;
-    let tcp = transport.is_tcp();
-    let sctp = transport == Transport::Sctp;
     [
-        ("no_delay", no_delay.is_some() && !tcp && !sctp),
-        ("cork", cork.is_some() && !tcp),
-        ("congestion_control", congestion_control.is_some() && !tcp),
-        ("mss", mss.is_some() && !tcp && !sctp),
-        ("notsent_lowat", notsent_lowat.is_some() && !tcp),
-        ("fastopen", fastopen.is_some() && !tcp),
-        ("defer_accept", defer_accept.is_some() && !tcp),
-        ("dscp", options.dscp.is_some() && !transport.uses_ip()),
-        ("ttl", options.ttl.is_some() && !transport.uses_ip()),
-        ("mtu_discover", options.mtu_discover.is_some() && !transport.uses_ip()),
-        ("checksum_coverage", options.checksum_coverage.is_some() && transport != Transport::UdpLite),
+        ("receive_buffer", options.receive_buffer.is_some()),
+        ("no_delay", options.no_delay.is_some()),
+        ("cork", options.cork.is_some()),
+        ("congestion_control", options.congestion_control.is_some()),
+        ("mss", options.mss.is_some()),
+        ("notsent_lowat", options.notsent_lowat.is_some()),
+        ("fastopen", options.fastopen.is_some()),
+        ("defer_accept", options.defer_accept.is_some()),
+        ("dscp", options.dscp.is_some()),
+        ("priority", options.priority.is_some()),
+        ("keepalive", options.keepalive.is_some()),
+        ("busy_poll", options.busy_poll.is_some()),
+        ("ttl", options.ttl.is_some()),
+        ("dont_route", options.dont_route.is_some()),
+        ("mtu_discover", options.mtu_discover.is_some()),
+        ("linger", options.linger.is_some()),
+        ("device", options.device.is_some()),
+        ("no_checksum", options.no_checksum.is_some()),
+        ("checksum_coverage", options.checksum_coverage.is_some()),
     ]
     .into_iter()
-    .filter_map(|(name, without)| without.then_some(name))
+    .filter_map(|(name, asked)| (asked && !has_meaning(name, transport)).then_some(name))
     .collect()
 }
 
@@ -214,56 +237,6 @@ fn refused(name: &str, value: &str, source: io::Error) -> EndError {
         _ => format!("the kernel refuses {name} = {value}"),
     };
     EndError::System { what, source }
-}
-
-/// Makes the next connect(2) of a socket one that carries its first data in the SYN.
-pub fn fast_open(socket: &OwnedFd) -> Result<(), EndError> {
-    fast_open_is_on(Side::Near)?;
-    sys::set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
-        .map_err(|source| EndError::System { what: "the kernel refuses fastopen".into(), source })
-}
-
-/// The option succeeds where the host's setting keeps it from acting.
-pub fn fast_open_is_on(side: Side) -> Result<(), EndError> {
-    let setting = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap_or_default();
-    if fast_open_allows(&setting, side) {
-        return Ok(());
-    }
-    Err(EndError::Impossible(format!(
-        "this host {} no TCP Fast Open (net.ipv4.tcp_fastopen is {}): allow it with: sysctl -w net.ipv4.tcp_fastopen=3",
-        if side == Side::Near { "opens" } else { "accepts" },
-        setting.trim()
-    )))
-}
-
-/// The setting is a set of bits: 1 for connections that are made, 2 for those that are accepted. One that cannot be read
-/// forbids nothing.
-fn fast_open_allows(setting: &str, side: Side) -> bool {
-    let bit = if side == Side::Near { 1 } else { 2 };
-    setting.trim().parse::<u32>().map_or(true, |bits| bits & bit != 0)
-}
-
-/// Fast Open and deferred acceptance, where they were asked for: they are options of the socket that connects or listens,
-/// not of the connection that it makes, and nothing changes them afterwards.
-#[must_use]
-pub fn of_opening(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side) -> Vec<Granted> {
-    let int = |option| sys::get_int(socket, libc::IPPROTO_TCP, option).ok();
-    let granted = |option: &str, requested: String, granted: Option<String>| Granted {
-        flow,
-        option: option.to_owned(),
-        requested: Some(requested),
-        at_start: granted.clone(),
-        at_end: granted,
-    };
-    let fast = if side == Side::Near { libc::TCP_FASTOPEN_CONNECT } else { libc::TCP_FASTOPEN };
-    let fastopen = options
-        .fastopen
-        .map(|asked| granted("fastopen", asked.to_string(), int(fast).map(|value| (value != 0).to_string())));
-    let seconds = options.defer_accept.filter(|_| side == Side::Far);
-    let deferred = seconds.map(|asked| {
-        granted("defer_accept", asked.to_string(), int(libc::TCP_DEFER_ACCEPT).map(|value| value.to_string()))
-    });
-    fastopen.into_iter().chain(deferred).collect()
 }
 
 /// What the kernel says about an option.
@@ -403,20 +376,16 @@ mod tests {
     }
 
     #[test]
-    fn fast_open_needs_the_hosts_leave_at_both_ends() {
-        for (setting, opens, accepts) in
-            [("0\n", false, false), ("1\n", true, false), ("3\n", true, true), ("", true, true)]
-        {
-            assert_eq!(fast_open_allows(setting, Side::Near), opens, "{setting}");
-            assert_eq!(fast_open_allows(setting, Side::Far), accepts, "{setting}");
-        }
-    }
-
-    #[test]
     fn options_without_meaning_are_told() {
         let options = SocketOptions { cork: Some(true), dscp: Some(1), ..SocketOptions::default() };
         assert_eq!(without_meaning(&options, Transport::Udp), ["cork"]);
         assert_eq!(without_meaning(&options, Transport::UnixStream), ["cork", "dscp"]);
+        // The kernel takes these for any socket.
+        let options = SocketOptions { device: Some("lo".into()), keepalive: Some(true), ..SocketOptions::default() };
+        assert_eq!(without_meaning(&options, Transport::UnixStream), ["keepalive", "device"]);
+        let socket = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
+        assert!(granted(&socket, 0, &options, Transport::UnixStream, false).iter().all(|it| it.requested.is_none()));
+        let options = SocketOptions { cork: Some(true), dscp: Some(1), ..SocketOptions::default() };
         assert!(without_meaning(&options, Transport::Tcp).is_empty());
     }
 }
