@@ -240,6 +240,13 @@ impl Table {
         }
     }
 
+    /// The index of the rate that is asked for, or of the one that the table has.
+    pub fn require_rate(&self, name: Option<&str>) -> Result<usize, Error> {
+        let usual =
+            || ["throughput_bits_per_s", "transactions_per_s"].into_iter().find(|n| self.header.find(n).is_some());
+        self.require(name.or_else(usual).unwrap_or("throughput_bits_per_s"))
+    }
+
     /// An error about the rows as a whole: that there are none of some kind.
     #[must_use]
     pub fn error(&self, reason: impl Into<String>) -> Error {

@@ -12,7 +12,7 @@ use crate::table::{InputArgs, OutputArgs, RecordKind, Table};
 
 /// Where the warm-up ends in a series of intervals, found from the intervals themselves.
 ///
-/// plumb run plans/quick.yaml --set defaults.interval=100ms | plumb steady | plumb table
+/// plumb run plans/quick.yaml --set defaults.interval=10ms | plumb steady | plumb table
 ///
 /// MSER-5 with a guard: a cut counts only if what it removes differs from the rest by more than three standard errors,
 /// because MSER-5 alone cuts pure noise in four runs of ten. It takes 50 intervals of the measure phase or more. Without
@@ -35,7 +35,7 @@ pub struct Args {
     input: InputArgs,
 }
 
-/// The columns that tell series apart, those of them that a table has.
+/// The columns that tell series apart, those of them that a table has; and its file does.
 const SERIES: [&str; 7] = ["run_id", "case_id", "case", "iteration", "member", "direction", "stream"];
 
 struct Series {
@@ -53,13 +53,7 @@ impl Series {
 /// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.input)?;
-    let metric = match &args.metric {
-        Some(name) => table.require(name)?,
-        None => ["throughput_bits_per_s", "transactions_per_s"]
-            .iter()
-            .find_map(|n| table.header().find(n))
-            .map_or_else(|| table.require("throughput_bits_per_s"), Ok)?,
-    };
+    let metric = table.require_rate(args.metric.as_deref())?;
     let names = table.header().names().to_vec();
     let keys: Vec<usize> = SERIES.iter().filter_map(|n| table.header().find(n)).collect();
     let [record, phase] = [table.require("record")?, table.require("phase")?];
@@ -72,7 +66,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     while let Some(row) = table.next_row()? {
         let counts = row.get(record) == RecordKind::Interval.name() && row.get(phase) == "measure";
         if counts && let Some(value) = row.number(metric)? {
-            let key: Vec<String> = keys.iter().map(|c| row.get(*c).to_owned()).collect();
+            let key: Vec<String> =
+                std::iter::once(row.file()).chain(keys.iter().map(|c| row.get(*c))).map(str::to_owned).collect();
             let i = *index.entry(key.clone()).or_insert_with(|| {
                 all.push(Series { key, intervals: Vec::new() });
                 all.len() - 1
@@ -92,7 +87,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         crate::warn("there are no intervals of the measure phase: run the plan with an interval (interval: 100ms)");
     }
     let found: Vec<WarmUp> = all.iter().map(|s| series::warm_up(&s.values())).collect();
-    let titles: Vec<&str> = keys.iter().map(|c| names[*c].as_str()).collect();
+    let titles: Vec<&str> = std::iter::once("file").chain(keys.iter().map(|c| names[*c].as_str())).collect();
     args.output.write(output, |w| {
         if !keep {
             return report(&titles, &names[metric], &all, &found, w);
@@ -119,7 +114,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     })?;
     for (series, found) in all.iter().zip(&found) {
         if *found == WarmUp::NotOver {
-            let name = series.key.join(" ");
+            let name = series.key[1..].join(" ");
             crate::warn(&format!("{}: half of the intervals are not enough to settle; measure longer", name.trim()));
         }
     }
@@ -133,7 +128,7 @@ fn report(keys: &[&str], metric: &str, all: &[Series], found: &[WarmUp], output:
             let varies = all.iter().any(|s| s.key[*k] != all[0].key[*k]);
             keys[*k] == "case"
                 || varies && !matches!(keys[*k], "run_id" | "case_id")
-                || varies && !keys.contains(&"case")
+                || varies && keys[*k] != "file" && !keys.contains(&"case")
         })
         .collect();
     let mut writer = csv::Writer::from_writer(output);
@@ -195,6 +190,28 @@ mod tests {
     fn says_where_it_ends() {
         let report = steady(&[]);
         assert!(report[1].starts_with("a,100,found,10,10,91."), "{report:?}");
+    }
+
+    #[test]
+    fn files_are_series_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = Vec::new();
+        for (name, from) in [("a.csv", 10), ("b.csv", 30)] {
+            let mut text = String::from("case,record,phase,throughput_bits_per_s\n");
+            for i in 0..100 {
+                text += &format!("a,interval,measure,{}\n", if i < from { 10 } else { 100 + i % 3 });
+            }
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            files.push(path.to_str().unwrap().to_owned());
+        }
+        let args = Cli::try_parse_from(["steady".to_owned()].into_iter().chain(files)).unwrap().args;
+        let mut out = Vec::new();
+        run(&args, &mut out).unwrap();
+        let report = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = report.lines().collect();
+        assert!(lines[0].starts_with("file,case,intervals") && lines.len() == 3, "{report}");
+        assert!(lines[1].contains("a.csv,a,100,found,10,") && lines[2].contains("b.csv,a,100,found,30,"), "{report}");
     }
 
     #[test]

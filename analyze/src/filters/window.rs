@@ -67,13 +67,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         return Err(Error::Usage("--step must be longer than 0s".to_owned()));
     }
     let mut table = Table::open(&args.input)?;
-    let metric = match &args.metric {
-        Some(name) => table.require(name)?,
-        None => ["throughput_bits_per_s", "transactions_per_s"]
-            .iter()
-            .find_map(|n| table.header().find(n))
-            .map_or_else(|| table.require("throughput_bits_per_s"), Ok)?,
-    };
+    let metric = table.require_rate(args.metric.as_deref())?;
     let group: Vec<String> = match args.group.as_slice() {
         [] => {
             ["case", "iteration"].iter().filter(|n| table.header().find(n).is_some()).map(|n| (*n).to_owned()).collect()
@@ -90,12 +84,11 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         if !args.stairs {
             stretches.retain(|s| s.instances == group.instances.len());
             if stretches.is_empty() {
-                crate::warn(&format!(
-                    "{}: its {} instances never run together for {} s",
-                    group.key.join(" "),
-                    group.instances.len(),
-                    args.step + 2.0 * args.trim
-                ));
+                let (name, length) = (group.key.join(" "), number(args.step + 2.0 * args.trim));
+                crate::warn(&match group.instances.len() {
+                    1 => format!("{name}: its only instance does not run for {length} s; take a shorter --step"),
+                    several => format!("{name}: its {several} instances never run together for {length} s"),
+                });
             }
         }
         gaps += stretches.iter().flat_map(|s| &s.cells).filter(|c| c.is_none()).count();
