@@ -2,7 +2,7 @@
 
 mod print;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use schemas::metrics::{self, Better, Metric};
@@ -131,9 +131,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if args.self_test.is_some() {
         say_least(args, &sides, &mut comparisons);
     }
-    let format = args.format.unwrap_or_else(|| {
-        if args.output.output.is_none() && std::io::stdout().is_terminal() { Format::Text } else { Format::Csv }
-    });
+    let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     let facts = print::facts(&sides.base, &sides.new, &comparisons, &places);
     args.output.write(output, |w| match format {
         Format::Csv => verdicts::csv(&comparisons.iter().map(print::row).collect::<Vec<_>>(), w),

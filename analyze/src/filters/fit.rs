@@ -1,7 +1,7 @@
 //! `plumb fit`: latency and asymptotic bandwidth from a sweep of sizes. The help text is [`Args`]'s.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use schemas::columns::number;
 use schemas::units::{self, Rate, Unit};
@@ -122,9 +122,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         names => names.to_vec(),
     };
     let fits = fits(&mut table, &args.selection, &titles)?;
-    let format = args.format.unwrap_or_else(|| {
-        if args.output.output.is_none() && std::io::stdout().is_terminal() { Format::Text } else { Format::Csv }
-    });
+    let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     for fit in fits.iter().filter(|f| f.model.is_none()) {
         crate::warn(&format!(
             "{}: {} sizes cannot be fitted; it takes three or more, and a time that grows with the size",

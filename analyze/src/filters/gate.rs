@@ -1,6 +1,6 @@
 //! `plumb gate`: assertions over a results file. The help text is [`Args`]'s.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use schemas::{
@@ -151,9 +151,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         Some(by) => data.self_test(&statements, baseline.as_ref(), &here, by),
         None => data.judge(&statements, baseline.as_ref(), &here),
     };
-    let format = args.format.unwrap_or_else(|| {
-        if args.output.output.is_none() && std::io::stdout().is_terminal() { Format::Text } else { Format::Csv }
-    });
+    let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     args.output.write(output, |w| verdicts::write(&rows, format, w))?;
     let count = |name: &str| rows.iter().filter(|r| r.verdict == name && r.severity == "error").count();
     if args.self_test.is_some() {

@@ -1,6 +1,6 @@
 //! Where results go: standard output, or a file that appears only when it is whole.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -14,6 +14,12 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Whether somebody reads along: the output goes to a terminal.
+    #[must_use]
+    pub fn is_for_people(&self) -> bool {
+        self.output.is_none() && std::io::stdout().is_terminal()
+    }
+
     /// Runs `write` on FILE if one was named, else on `stdout`, and flushes.
     pub fn write<T>(
         &self,
