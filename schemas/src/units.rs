@@ -73,8 +73,8 @@ pub enum QuantityError {
         /// A correct example.
         example: &'static str,
     },
-    /// A unit that does not exist, or not for this kind of quantity.
-    #[error("unknown unit `{unit}` in `{text}`: {help}")]
+    /// A unit that does not exist, or not for this kind of quantity; or none where one is needed.
+    #[error("{}: {help}", if unit.is_empty() { format!("`{text}` has no unit") } else { format!("unknown unit `{unit}` in `{text}`") })]
     UnknownUnit {
         /// What was written.
         text: String,
@@ -515,7 +515,10 @@ mod tests {
             "`10Mbps` does not say bits or bytes: write 10Mbit/s or 10MB/s"
         );
         assert!(parse_rate("10Gb/s").unwrap_err().to_string().contains("did you mean 10Gbit/s?"));
-        assert!(parse_rate("10").is_err());
+        assert_eq!(
+            parse_rate("10").unwrap_err().to_string(),
+            "`10` has no unit: a rate needs a unit: Gbit/s, MB/s or /s"
+        );
     }
 
     #[test]
