@@ -2,6 +2,7 @@
 
 use super::reading::{Reading, Record};
 use crate::stats::{confidence, moments::Moments};
+use std::collections::HashMap;
 
 /// What the interval around a point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -72,28 +73,27 @@ pub fn gather(
     spread: Spread,
     level: f64,
 ) -> Vec<Series> {
-    type Places = Vec<(f64, Vec<f64>)>;
-    let mut groups: Vec<(String, Places)> = Vec::new();
+    let mut index: HashMap<String, usize> = HashMap::new();
+    let mut groups: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     for record in &reading.records {
         let (Some(x), Some(y)) = (x(record), y(record)) else { continue };
-        let name = reading.series(record);
-        let at = groups.iter().position(|g| g.0 == name).unwrap_or_else(|| {
-            groups.push((name, Vec::new()));
+        let at = *index.entry(reading.series(record)).or_insert_with_key(|name| {
+            groups.push((name.clone(), Vec::new()));
             groups.len() - 1
         });
-        let places = &mut groups[at].1;
-        #[expect(clippy::float_cmp, reason = "the same written value is the same place")]
-        match places.iter_mut().find(|p| p.0 == x) {
-            Some(place) => place.1.push(y),
-            None => places.push((x, vec![y])),
-        }
+        groups[at].1.push((x, y));
     }
     groups
         .into_iter()
-        .map(|(name, mut places)| {
-            places.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let points = places.iter().filter_map(|(x, values)| Point::of(*x, values, spread, level)).collect();
-            Series { name, points }
+        .map(|(name, mut values)| {
+            values.sort_by(|a, b| a.0.total_cmp(&b.0));
+            #[expect(clippy::float_cmp, reason = "the same written value is the same place")]
+            let places = values.chunk_by(|a, b| a.0 == b.0);
+            let points = places.filter_map(|place| {
+                let ys: Vec<f64> = place.iter().map(|v| v.1).collect();
+                Point::of(place[0].0, &ys, spread, level)
+            });
+            Series { name, points: points.collect() }
         })
         .collect()
 }
