@@ -232,7 +232,8 @@ impl End {
             stop_is_complete: support::learns_its_end(&spec, side),
         };
         sampler.arm();
-        let threads = u32::try_from(workers.len()).unwrap_or(u32::MAX);
+        let crews = pattern::onto_threads(&spec, workers);
+        let threads = u32::try_from(crews.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
         let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
         let conclusion = Conclusion {
@@ -256,9 +257,9 @@ impl End {
             }
         };
         let sampler = spawn("sampler".to_owned(), run).inspect_err(|_| watch.abort())?;
-        for worker in workers {
-            let name = format!("data {}", worker.link.flow);
-            spawn(name, move || pattern::thread(worker, t0_ns)).inspect_err(|_| watch.abort())?;
+        for (number, workers) in crews.into_iter().enumerate() {
+            let run = move || pattern::thread(number, workers, t0_ns);
+            spawn(format!("data {number}"), run).inspect_err(|_| watch.abort())?;
         }
         Ok(Running { side, watch, report: Mutex::new(report), _sampler: sampler })
     }

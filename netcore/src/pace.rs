@@ -2,19 +2,14 @@
 //!
 //! Due times are absolute, so that a late send does not delay the ones after it and the mean rate is exact. A thread
 //! sleeps to shortly before a due time and spins the rest; how shortly follows what the machine's wake-ups have lately
-//! been late by. After a stall at most `catch_up` due times are made up for, back to back; the others are dropped and
+//! been late by. A thread that carries several flows sleeps to the due time and spins nothing, since others may be ready. After a stall at most `catch_up` due times are made up for, back to back; the others are dropped and
 //! counted, since a burst of a second's worth of messages is not the load that was asked for.
 
-use std::time::Duration;
-
-use nix::{
-    sys::time::TimeSpec,
-    time::{ClockId, ClockNanosleepFlags, clock_nanosleep},
-};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
+    io::wait::Wait,
     measure::clock::monotonic_ns,
     spec::{Arrival, Pace},
 };
@@ -34,7 +29,7 @@ const NAP_NS: u64 = 50_000_000;
 /// Decides when a thread may send.
 pub trait Pacer {
     /// Waits for the next due time and gives it (nanoseconds of the monotonic clock); `None` if the test is over before.
-    fn wait(&mut self, is_over: impl Fn() -> bool) -> Option<u64>;
+    fn wait(&mut self, wait: &impl Wait, is_over: impl Fn() -> bool) -> Option<u64>;
 
     /// Due times that have been dropped so far.
     fn dropped(&self) -> u64;
@@ -66,10 +61,10 @@ impl Ahead {
 }
 
 impl Pacer for Ahead {
-    fn wait(&mut self, is_over: impl Fn() -> bool) -> Option<u64> {
+    fn wait(&mut self, wait: &impl Wait, is_over: impl Fn() -> bool) -> Option<u64> {
         self.schedule.drop_missed(monotonic_ns());
         let first = self.schedule.next_due();
-        if !self.schedule.wait_until(first.saturating_sub(AHEAD_NS), is_over) {
+        if !self.schedule.wait_until(first.saturating_sub(AHEAD_NS), wait, is_over) {
             return None;
         }
         self.next.clear();
@@ -95,7 +90,7 @@ pub struct Unpaced;
 
 impl Pacer for Unpaced {
     #[inline]
-    fn wait(&mut self, _is_over: impl Fn() -> bool) -> Option<u64> {
+    fn wait(&mut self, _wait: &impl Wait, _is_over: impl Fn() -> bool) -> Option<u64> {
         Some(0)
     }
 
@@ -173,16 +168,17 @@ impl Schedule {
     }
 
     /// Waits for an instant; says whether it has come (and not the end of the test).
-    pub fn wait_until(&mut self, due_ns: u64, is_over: impl Fn() -> bool) -> bool {
+    pub fn wait_until<W: Wait>(&mut self, due_ns: u64, wait: &W, is_over: impl Fn() -> bool) -> bool {
         loop {
             let now = monotonic_ns();
             if now >= due_ns {
                 return true;
             }
             let left = due_ns - now;
-            if left > self.lead_ns {
-                let wake = now + (left - self.lead_ns).min(NAP_NS);
-                sleep_until(wake);
+            let lead_ns = if W::LEADS { self.lead_ns } else { 0 };
+            if left > lead_ns {
+                let wake = now + (left - lead_ns).min(NAP_NS);
+                wait.sleep_until(wake);
                 if is_over() {
                     return false;
                 }
@@ -207,10 +203,10 @@ impl Schedule {
 
 impl Pacer for Schedule {
     #[inline]
-    fn wait(&mut self, is_over: impl Fn() -> bool) -> Option<u64> {
+    fn wait(&mut self, wait: &impl Wait, is_over: impl Fn() -> bool) -> Option<u64> {
         self.drop_missed(monotonic_ns());
         let due = self.next_due();
-        if !self.wait_until(due, is_over) {
+        if !self.wait_until(due, wait, is_over) {
             return None;
         }
         self.advance();
@@ -223,16 +219,10 @@ impl Pacer for Schedule {
     }
 }
 
-fn sleep_until(due_ns: u64) {
-    let time = TimeSpec::from_duration(Duration::from_nanos(due_ns));
-    // A signal that ends the sleep early makes the caller look at the clock again, as every wake-up does.
-    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::PaceMode;
+    use crate::{io::wait::Block, spec::PaceMode};
 
     fn pace(events_per_s: f64, arrival: Arrival, burst: u32, catch_up: u32) -> Pace {
         Pace { events_per_s, mode: PaceMode::User, arrival, burst, catch_up }
@@ -293,7 +283,7 @@ mod tests {
         let mut ahead = Ahead::new(&pace(10_000.0, Arrival::Uniform, 1, 0), 4);
         let mut dues = Vec::new();
         for _ in 0..3 {
-            let first = ahead.wait(|| false).unwrap();
+            let first = ahead.wait(&Block, || false).unwrap();
             let next = ahead.ahead().unwrap();
             assert!((1..=4).contains(&next.len()) && next[0] == first);
             dues.extend_from_slice(next);
@@ -305,8 +295,8 @@ mod tests {
     #[test]
     fn the_end_of_the_test_ends_the_wait() {
         let mut schedule = Schedule::new(&pace(0.001, Arrival::Uniform, 1, 0));
-        assert!(schedule.wait(|| true).is_some(), "the first is due at once");
-        assert_eq!(schedule.wait(|| true), None);
+        assert!(schedule.wait(&Block, || true).is_some(), "the first is due at once");
+        assert_eq!(schedule.wait(&Block, || true), None);
     }
 
     #[test]

@@ -25,5 +25,6 @@ mod run;
 mod selectors;
 mod services;
 mod signals;
+mod threads;
 mod witness;
 mod workloads;

@@ -7,7 +7,7 @@ use nix::{
     unistd::{read, write},
 };
 
-use super::{Channel, attempt, retry};
+use super::{Channel, attempt, retry, wait::Block};
 use crate::transport::Link;
 
 /// `send` and `recv` on a socket.
@@ -24,6 +24,13 @@ impl Blocking {
 }
 
 impl Channel for Blocking {
+    type Wait = Block;
+
+    #[inline]
+    fn wait(&self) -> &Block {
+        &Block
+    }
+
     #[inline]
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let fd = self.link.send.as_raw_fd();
@@ -56,6 +63,13 @@ impl Pipe {
 }
 
 impl Channel for Pipe {
+    type Wait = Block;
+
+    #[inline]
+    fn wait(&self) -> &Block {
+        &Block
+    }
+
     #[inline]
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let sent = retry(|| write(&self.link.send, bytes));

@@ -7,15 +7,23 @@ pub mod blocking;
 pub mod buffers;
 pub mod nonblocking;
 pub mod sendfile;
+pub mod wait;
 
 use std::{io, os::fd::AsRawFd};
 
 use nix::sys::socket::{MsgFlags, send};
 
 use crate::transport::Link;
+use wait::Wait;
 
 /// Moves bytes over one connection.
 pub trait Channel {
+    /// How its loop waits for what is no call of its own: a due time, or input until then.
+    type Wait: Wait;
+
+    /// The way to wait.
+    fn wait(&self) -> &Self::Wait;
+
     /// Sends some of the bytes, at least one.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 

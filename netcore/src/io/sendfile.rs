@@ -8,7 +8,7 @@ use nix::sys::{
     socket::{MsgFlags, recv},
 };
 
-use super::{Channel, buffers::Buffers, retry};
+use super::{Channel, buffers::Buffers, retry, wait::Block};
 use crate::transport::Link;
 
 /// Sends from a file that holds the ring's bytes once; receives as [`super::blocking`] does.
@@ -33,6 +33,13 @@ impl Sendfile {
 }
 
 impl Channel for Sendfile {
+    type Wait = Block;
+
+    #[inline]
+    fn wait(&self) -> &Block {
+        &Block
+    }
+
     #[inline]
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = (bytes.len() as u64).min(self.bytes - self.at);

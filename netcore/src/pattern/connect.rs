@@ -18,7 +18,7 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
 use super::{Fault, Worker, between, offered::Offer};
 use crate::{
-    io::buffers::Expected,
+    io::{buffers::Expected, wait::Block},
     measure::{clock::monotonic_ns, histogram::Recorder},
     spec::{Close, Pattern},
     transport::door::{ConnectError, Door},
@@ -122,7 +122,7 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
         let mut start = Instant::now();
         let mut waited_ns = 0;
         if let Some(offer) = &mut offer {
-            if !offer.wait(worker) {
+            if !offer.wait(worker, &Block) {
                 break Ok(());
             }
             let Some(start_ns) = offer.take(worker) else { continue };

@@ -1,8 +1,13 @@
-//! Who does what at one end: a thread per flow, two where one connection carries both directions.
+//! Who does what at one end: a thread per flow, two where one connection carries both directions; or fewer threads, each of
+//! which carries several flows.
 
 use std::sync::Arc;
 
-use super::{Fault, Worker, run};
+use super::{
+    Worker,
+    carry::{Carrier, Turns},
+    run, run_carried,
+};
 use crate::{
     end::{EndError, end_spec},
     io::buffers::Buffers,
@@ -12,13 +17,13 @@ use crate::{
     transport::{Link, icmp, link},
 };
 
-/// A thread's place: what it will do and the memory for it.
+/// A worker's place: what it will do and the memory for it.
 pub struct Place {
     /// Number of its flow.
     pub flow: u32,
     /// What it does.
     pub role: Role,
-    /// Whether another thread uses the connection the other way.
+    /// Whether another worker uses the connection the other way.
     pub duplex: bool,
     /// What it sends from.
     pub send_buffers: Buffers,
@@ -153,30 +158,85 @@ fn share(spec: &TestSpec, role: Role, flow: u32) -> Option<u64> {
     Some(count / streams + u64::from(place < count % streams))
 }
 
-/// The body of a data thread.
-pub fn thread(mut worker: Worker, t0_ns: u64) {
-    let failure = match affinity(&worker) {
-        Err(sentence) => Some(sentence),
-        Ok(()) if !waits_for_peer(&worker) && !worker.watch.wait_for_start(t0_ns) => None,
-        Ok(()) => run(&mut worker).err().map(|fault: Fault| fault.to_string()),
-    };
+/// Who runs on which thread: each on one of its own, or, where the test asks for fewer, all of a flow on one, and the flows on
+/// the threads in turn.
+#[must_use]
+pub fn onto_threads(spec: &TestSpec, workers: Vec<Worker>) -> Vec<Vec<Worker>> {
+    if !spec.shares_threads() {
+        return workers.into_iter().map(|worker| vec![worker]).collect();
+    }
+    let mut threads: Vec<Vec<Worker>> = (0..spec.threads.unwrap_or(1)).map(|_| Vec::new()).collect();
+    let count = threads.len().max(1);
+    for worker in workers {
+        threads[worker.link.flow as usize % count].push(worker);
+    }
+    threads
+}
+
+/// The body of the `number`-th data thread of an end.
+pub fn thread(number: usize, mut workers: Vec<Worker>, t0_ns: u64) {
+    let Some(first) = workers.first() else { return };
+    let failure = affinity(first, number).err();
+    if first.spec.shares_threads() {
+        carried(workers, failure, t0_ns);
+    } else if let Some(mut worker) = workers.pop() {
+        let failure = failure.or_else(|| {
+            let begun = waits_for_peer(&worker) || worker.watch.wait_for_start(t0_ns);
+            begun.then(|| run(&mut worker).err()).flatten().map(|fault| fault.to_string())
+        });
+        leave(worker, failure);
+    }
+}
+
+/// Runs all of the workers on this thread.
+fn carried(workers: Vec<Worker>, failure: Option<String>, t0_ns: u64) {
+    let Some(watch) = workers.first().map(|worker| worker.watch.clone()) else { return };
+    let indices: Vec<usize> = workers.iter().map(|worker| worker.index).collect();
+    // Everything is made before the load begins.
+    let carrier = failure.map_or_else(|| Carrier::new().map_err(|error| format!("no epoll instance: {error}")), Err);
+    let outcome = carrier.and_then(|mut carrier| {
+        let waiting = workers.iter().all(waits_for_peer);
+        for mut worker in workers {
+            let link = worker.link.clone();
+            let body = move |turns: Turns<'_>| {
+                let failure = run_carried(&mut worker, turns).err().map(|fault| fault.to_string());
+                leave(worker, failure);
+            };
+            carrier.add(&link.receive, body).map_err(|error| format!("no place for a flow on its thread: {error}"))?;
+        }
+        let begun = waiting || watch.wait_for_start(t0_ns);
+        if begun {
+            carrier.run().map_err(|error| format!("a thread of several flows cannot wait for events: {error}"))?;
+        }
+        Ok(begun)
+    });
+    // Where all of them have run, each has said itself that it leaves.
+    if outcome != Ok(true) {
+        let failure = outcome.err();
+        for index in indices {
+            watch.done(index, failure.clone());
+        }
+    }
+}
+
+/// The worker leaves. Its buffers go before the word of that, so that it leaves nothing behind.
+fn leave(worker: Worker, failure: Option<String>) {
     let (watch, index) = (worker.watch.clone(), worker.index);
-    // The buffers go before the word that this thread is done, so that it leaves nothing behind.
     drop(worker);
     watch.done(index, failure);
 }
 
-/// Whether the thread only waits until its peer begins to send. It then need not be woken at the start, when every other
-/// thread is: where many ends share a machine, that is half of what keeps them from starting together. A thread that spins
+/// Whether the worker only waits until its peer begins to send. Its thread then need not be woken at the start, when every
+/// other is: where many ends share a machine, that is half of what keeps them from starting together. A thread that spins
 /// or times its calls must not begin early, though.
 fn waits_for_peer(worker: &Worker) -> bool {
     worker.role == Role::Receiver && worker.tray.is_none() && worker.spec.io != Io::Spin
 }
 
 /// Pins the calling thread: thread i to the i-th CPU of the set, in turn.
-fn affinity(worker: &Worker) -> Result<(), String> {
+fn affinity(worker: &Worker, number: usize) -> Result<(), String> {
     let Some(cpus) = &end_spec(&worker.spec, worker.side).cpus else { return Ok(()) };
-    let Some(&cpu) = cpus.0.get(worker.index % cpus.0.len().max(1)) else { return Ok(()) };
+    let Some(&cpu) = cpus.0.get(number % cpus.0.len().max(1)) else { return Ok(()) };
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu as usize)
         .and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set))

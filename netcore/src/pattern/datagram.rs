@@ -14,6 +14,7 @@ use crate::{
     io::{
         batch::{Batch, MESSAGES},
         buffers::Expected,
+        wait::Wait,
     },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     pace::{Ahead, Pacer, Schedule, Unpaced},
@@ -24,6 +25,9 @@ use crate::{
 /// How long the receiver goes on after the end while datagrams still come.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How often a loop that waits looks whether the test is over, nanoseconds.
+const LOOK_UP_NS: u64 = 100_000_000;
+
 /// Messages per call.
 fn messages_per_call(worker: &Worker) -> usize {
     match (resolve(&worker.spec), &worker.spec.pace) {
@@ -33,22 +37,19 @@ fn messages_per_call(worker: &Worker) -> usize {
     }
 }
 
-/// The flags of every call.
-fn flags(worker: &Worker) -> libc::c_int {
-    if resolve(&worker.spec) == Io::Spin { libc::MSG_DONTWAIT } else { 0 }
-}
-
 /// The sending loop.
-pub fn send(worker: &mut Worker) -> Result<(), Fault> {
+pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let result = match worker.spec.pace {
-        Some(pace) if pace.mode == PaceMode::User => send_loop(worker, Schedule::new(&pace)),
-        Some(pace) if pace.mode == PaceMode::Txtime => send_loop(worker, Ahead::new(&pace, messages_per_call(worker))),
-        _ => send_loop(worker, Unpaced),
+        Some(pace) if pace.mode == PaceMode::User => send_loop(worker, wait, Schedule::new(&pace)),
+        Some(pace) if pace.mode == PaceMode::Txtime => {
+            send_loop(worker, wait, Ahead::new(&pace, messages_per_call(worker)))
+        }
+        _ => send_loop(worker, wait, Unpaced),
     };
     worker.end_of_loop(result)
 }
 
-fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
+fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> Result<(), Fault> {
     let size = worker.send_buffers.size();
     let per_call = messages_per_call(worker);
     let head = worker.link.header.len();
@@ -64,19 +65,20 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
     if pacer.ahead().is_some() {
         batch = batch.with_times();
     }
-    let (fd, flags) = (worker.link.send.as_raw_fd(), flags(worker));
+    let (fd, flags) = (worker.link.send.as_raw_fd(), W::FLAGS.bits());
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
     let mut gaps = worker.gaps.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
     let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
     let mut before_ns = None;
     loop {
+        wait.turn();
         let limit = worker.cell.limit();
         let sent_bytes = messages * size as u64;
         if sent_bytes >= limit {
             return Ok(());
         }
-        if pacer.wait(|| worker.is_over()).is_none() {
+        if pacer.wait(wait, || worker.is_over()).is_none() {
             return Ok(());
         }
         // A stop by bytes is met with whole messages.
@@ -120,11 +122,14 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
                     Some(libc::EINTR) => {}
                     _ if worker.is_over() => return Ok(()),
                     // A timeout, or the next round of a spin.
-                    Some(libc::EAGAIN) => std::hint::spin_loop(),
+                    Some(libc::EAGAIN) => {
+                        wait.for_room(&worker.link, LOOK_UP_NS).map_err(worker.fault("wait for room"))?;
+                    }
                     // The queue of the interface is full: the message is not sent, and tried again.
                     Some(libc::ENOBUFS | libc::ENOMEM) => {
                         errors += 1;
                         worker.cell.operations.0.errors.store(errors, Relaxed);
+                        wait.turn();
                     }
                     _ => return Err(worker.fault("send")(error)),
                 },
@@ -134,14 +139,14 @@ fn send_loop<P: Pacer>(worker: &mut Worker, mut pacer: P) -> Result<(), Fault> {
 }
 
 /// The receiving loop.
-pub fn receive(worker: &mut Worker) -> Result<(), Fault> {
+pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let expected = worker.expected(worker.spec.sizes.message_bytes)?;
     forget_greetings(&worker.link);
-    let result = receive_loop(worker, expected.as_ref());
+    let result = receive_loop(worker, wait, expected.as_ref());
     worker.end_of_loop(result)
 }
 
-fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), Fault> {
+fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expected>) -> Result<(), Fault> {
     let size = worker.receive_buffers.size();
     let head = worker.link.header.len();
     let mut batch = Batch::new(if resolve(&worker.spec) == Io::Batch { MESSAGES } else { 1 }, head + size, &[]);
@@ -149,13 +154,14 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
     if peer.is_some() {
         batch = batch.with_senders();
     }
-    let (fd, flags) = (worker.link.receive.as_raw_fd(), flags(worker));
+    let (fd, flags) = (worker.link.receive.as_raw_fd(), W::FLAGS.bits());
     let connects = worker.spec.transport == Transport::Dccp;
     let mut ledger = sequence::Ledger::new();
     let (mut bytes, mut calls) = (0u64, 0u64);
     let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
     let mut over_since: Option<Instant> = None;
     loop {
+        wait.turn();
         let start = times.as_ref().map(|_| Instant::now());
         match batch.receive(fd, flags) {
             // The peer has closed its connection: no message of ours is empty.
@@ -189,14 +195,16 @@ fn receive_loop(worker: &mut Worker, expected: Option<&Expected>) -> Result<(), 
                 ledger.store(received);
             }
             Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN)
+                    if wait.after_nothing(&worker.link, LOOK_UP_NS).map_err(worker.fault("wait to receive"))? => {}
                 // While spinning a moment of silence has to be waited for.
                 Some(libc::EAGAIN) if worker.is_over() => {
                     let silent = monotonic_ns() - worker.cell.last_arrival_ns().min(monotonic_ns());
-                    if flags & libc::MSG_DONTWAIT == 0 || silent > 100_000_000 {
+                    if !W::SPINS || silent > 100_000_000 {
                         return Ok(());
                     }
                 }
-                Some(libc::EAGAIN | libc::EINTR) => std::hint::spin_loop(),
+                Some(libc::EAGAIN | libc::EINTR) => {}
                 _ if worker.is_over() => return Ok(()),
                 // The peer's answer to something that was sent before: no reason not to receive.
                 Some(libc::ECONNREFUSED) => {}

@@ -16,13 +16,12 @@ use std::{
 
 use nix::sys::socket::{MsgFlags, recv};
 
-use super::{
-    Fault, Worker, between,
-    offered::{Offer, wait_readable},
-    sequence::NUMBERED_BYTES,
-};
+use super::{Fault, Worker, between, offered::Offer, sequence::NUMBERED_BYTES};
 use crate::{
-    io::buffers::Expected,
+    io::{
+        buffers::Expected,
+        wait::{Spin, Wait},
+    },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     spec::Transport,
     sys,
@@ -44,17 +43,23 @@ struct Flight {
     phase: usize,
 }
 
-/// One attempt to receive: a message, or nothing for now.
+/// How often a loop that waits looks whether the test is over, nanoseconds.
+const LOOK_UP_NS: u64 = 100_000_000;
+
+/// One attempt to receive: a message, or nothing for now. `look_up_ns`: how long it waits at most, where the call does not.
 #[inline]
-fn attempt<const SPIN: bool>(worker: &mut Worker) -> io::Result<Option<usize>> {
-    let flags = if SPIN { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
-    match receive_from(&worker.link, worker.receive_buffers.present_mut(), flags) {
-        // No message of ours is empty: the peer has closed its connection.
-        Ok(0) if worker.spec.transport == Transport::Dccp => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(n) => Ok(Some(n)),
-        // A refusal is the answer to an earlier message, when the peer was not there yet or is gone already.
-        Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => Ok(None),
-        Err(error) => Err(error.into()),
+fn attempt<W: Wait>(worker: &mut Worker, wait: &W, look_up_ns: u64) -> io::Result<Option<usize>> {
+    wait.turn();
+    loop {
+        match receive_from(&worker.link, worker.receive_buffers.present_mut(), W::FLAGS) {
+            // No message of ours is empty: the peer has closed its connection.
+            Ok(0) if worker.spec.transport == Transport::Dccp => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => return Ok(Some(n)),
+            Err(nix::Error::EAGAIN) if wait.after_nothing(&worker.link, look_up_ns)? => {}
+            // A refusal is the answer to an earlier message, when the peer was not there yet or is gone already.
+            Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
@@ -69,16 +74,19 @@ fn failure(worker: &Worker, what: &'static str) -> impl FnOnce(io::Error) -> Fau
 
 /// Sends a message, whatever it takes; `false`: the test is over.
 #[inline]
-fn deliver(worker: &Worker, errors: &mut u64) -> io::Result<bool> {
+fn deliver<W: Wait>(worker: &Worker, wait: &W, errors: &mut u64) -> io::Result<bool> {
+    let flags = MsgFlags::MSG_NOSIGNAL | W::FLAGS;
     loop {
         let link = &worker.link;
-        match send_to(link.send.as_raw_fd(), worker.send_buffers.present(), link.peer, MsgFlags::MSG_NOSIGNAL) {
+        match send_to(link.send.as_raw_fd(), worker.send_buffers.present(), link.peer, flags) {
             Ok(_) => return Ok(true),
             Err(_) if worker.is_over() => return Ok(false),
-            Err(nix::Error::EINTR | nix::Error::EAGAIN) => {}
+            Err(nix::Error::EINTR) => {}
+            Err(nix::Error::EAGAIN) => wait.for_room(link, LOOK_UP_NS)?,
             Err(nix::Error::ENOBUFS | nix::Error::ENOMEM | nix::Error::ECONNREFUSED) => {
                 *errors += 1;
                 worker.cell.operations.0.errors.store(*errors, Relaxed);
+                wait.turn();
             }
             Err(error) => return Err(error.into()),
         }
@@ -154,29 +162,29 @@ impl Framing for icmp::Form {
 }
 
 /// The requesting loop.
-pub fn request<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
+pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let tray = worker.tray.clone().unwrap_or_default();
     let recorder = Recorder::new(&tray, worker.cell.epoch());
     forget_greetings(&worker.link);
-    // The look-ups of a blocked call must be no rarer than what is to be noticed by them.
-    let look_up_us = i64::try_from(worker.spec.reply_timeout_ns / 1000).unwrap_or(i64::MAX).clamp(1, 100_000);
+    let look_up_us = i64::try_from(look_up_ns(worker) / 1000).unwrap_or(i64::MAX);
     sys::set_receive_timeout(&*worker.link.receive, look_up_us)
         .map_err(worker.fault("bound the wait for responses"))?;
     let gaps = worker.gaps.clone().unwrap_or_default();
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
     let sizes = worker.spec.sizes;
     let result = match worker.link.icmp {
-        Some(form) => request_loop::<SPIN, _>(worker, &form, recorder, offer),
+        Some(form) => request_loop(worker, wait, &form, recorder, offer),
         None if sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64 => {
-            request_loop::<SPIN, _>(worker, &Numbered, recorder, offer)
+            request_loop(worker, wait, &Numbered, recorder, offer)
         }
-        None => request_loop::<SPIN, _>(worker, &Short, recorder, offer),
+        None => request_loop(worker, wait, &Short, recorder, offer),
     };
     worker.end_of_loop(result)
 }
 
-fn request_loop<const SPIN: bool, F: Framing>(
+fn request_loop<W: Wait, F: Framing>(
     worker: &mut Worker,
+    wait: &W,
     framing: &F,
     mut recorder: Recorder<'_>,
     mut offer: Option<Offer<'_>>,
@@ -211,7 +219,7 @@ fn request_loop<const SPIN: bool, F: Framing>(
                 waited_ns = monotonic_ns().saturating_sub(start_ns);
             }
             framing.mark(&mut worker.send_buffers.present_mut()[head..], sent);
-            if !deliver(worker, &mut errors).map_err(worker.fault("send a request"))? {
+            if !deliver(worker, wait, &mut errors).map_err(worker.fault("send a request"))? {
                 return Ok(());
             }
             let phase = phase_of(worker.cell.epoch());
@@ -227,23 +235,15 @@ fn request_loop<const SPIN: bool, F: Framing>(
         }
         if flights.is_empty() {
             let more = transactions < worker.cell.limit();
-            if offer.as_mut().is_some_and(|offer| more && offer.wait(worker)) {
+            if offer.as_mut().is_some_and(|offer| more && offer.wait(worker, wait)) {
                 continue;
             }
             return Ok(());
         }
-        if let Some(offer) = &offer
-            && flights.len() < inflight
-            && !worker.is_over()
-        {
-            wait_readable(worker, offer.next_due()).map_err(worker.fault("wait for a response"))?;
-        }
-        let paced = offer.is_some();
-        let received = if paced { attempt::<true>(worker) } else { attempt::<SPIN>(worker) };
-        let received = received.map_err(failure(worker, "receive a response"))?;
+        let received = next_answer(worker, wait, offer.as_ref(), flights.len() == inflight)?;
         now = Instant::now();
         let Some(n) = received else {
-            let patient = SPIN || paced || F::ALONE;
+            let patient = W::SPINS || offer.is_some() || F::ALONE;
             if worker.is_over() && (!patient || flights.iter().all(|flight| now - flight.start > timeout)) {
                 // What is still under way after the end is not waited for longer than one look.
                 return Ok(());
@@ -286,6 +286,33 @@ fn request_loop<const SPIN: bool, F: Framing>(
     }
 }
 
+/// How long a requester waits at a time, nanoseconds: what is to be noticed by its looks must not be rarer than they.
+fn look_up_ns(worker: &Worker) -> u64 {
+    worker.spec.reply_timeout_ns.clamp(1000, LOOK_UP_NS)
+}
+
+/// Receives what may be an answer; nothing, where none came before a request is due or the time for a look.
+#[inline]
+fn next_answer<W: Wait>(
+    worker: &mut Worker,
+    wait: &W,
+    offer: Option<&Offer<'_>>,
+    is_full: bool,
+) -> Result<Option<usize>, Fault> {
+    let mut may_wait = offer.is_none() || !W::LEADS;
+    if let Some(offer) = offer
+        && !is_full
+        && !worker.is_over()
+    {
+        wait.turn();
+        wait.for_input(&worker.link, offer.next_due()).map_err(worker.fault("wait for a response"))?;
+        may_wait = false;
+    }
+    let look_up_ns = look_up_ns(worker);
+    let received = if may_wait { attempt(worker, wait, look_up_ns) } else { attempt(worker, &Spin, 0) };
+    received.map_err(failure(worker, "receive a response"))
+}
+
 /// The message in the `n` bytes that were received: on the link layer, what lies between the header and the padding.
 #[inline]
 fn body(worker: &Worker, n: usize) -> &[u8] {
@@ -313,13 +340,13 @@ fn prepend_header(worker: &mut Worker, bytes: u64) -> usize {
 }
 
 /// The answering loop.
-pub fn respond<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
+pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     forget_greetings(&worker.link);
-    let result = respond_loop::<SPIN>(worker);
+    let result = respond_loop(worker, wait);
     worker.end_of_loop(result)
 }
 
-fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
+fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let sizes = worker.spec.sizes;
     let numbered = sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64;
     let head = prepend_header(worker, sizes.response_bytes);
@@ -327,18 +354,18 @@ fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
     let (mut transactions, mut errors) = (0u64, 0u64);
     let mut last = Instant::now();
     loop {
-        let received = match attempt::<SPIN>(worker).map_err(failure(worker, "receive a request")) {
+        let received = match attempt(worker, wait, LOOK_UP_NS).map_err(failure(worker, "receive a request")) {
             Err(Fault::Closed { .. }) => return Ok(()),
             received => received?,
         };
         let Some(n) = received else {
-            if worker.is_over() && (!SPIN || last.elapsed() > Duration::from_millis(100)) {
+            if worker.is_over() && (!W::SPINS || last.elapsed() > Duration::from_millis(100)) {
                 return Ok(());
             }
             std::hint::spin_loop();
             continue;
         };
-        if SPIN {
+        if W::SPINS {
             last = Instant::now();
         }
         let message = body(worker, n);
@@ -348,7 +375,7 @@ fn respond_loop<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
             let number = &worker.receive_buffers.present()[head..head + NUMBERED_BYTES];
             worker.send_buffers.present_mut()[head..head + NUMBERED_BYTES].copy_from_slice(number);
         }
-        if !deliver(worker, &mut errors).map_err(worker.fault("send a response"))? {
+        if !deliver(worker, wait, &mut errors).map_err(worker.fault("send a response"))? {
             return Ok(());
         }
         transactions += 1;

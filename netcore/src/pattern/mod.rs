@@ -3,6 +3,7 @@
 //! A loop is chosen once, by [`run`], generic over its io method; inside it there is one system call, the stores of its
 //! counters and the load of one word that says when to stop.
 
+mod carry;
 mod connect;
 mod crew;
 mod datagram;
@@ -12,7 +13,7 @@ mod request_response;
 mod sequence;
 mod stream;
 
-pub use crew::{Place, crew, thread};
+pub use crew::{Place, crew, onto_threads, thread};
 
 use std::{io, ops::Range, sync::Arc, time::Instant};
 
@@ -22,8 +23,9 @@ use crate::{
         Channel,
         blocking::{Blocking, Pipe},
         buffers::{Buffers, Expected},
-        nonblocking::{Nonblocking, WouldBlock},
+        nonblocking::Nonblocking,
         sendfile::Sendfile,
+        wait::{Block, Poll, Spin, Wait},
     },
     measure::{clock::monotonic_ns, counters::FlowCell, histogram::Tray, watch::Watch},
     report::{Role, Side},
@@ -31,17 +33,17 @@ use crate::{
     transport::Link,
 };
 
-/// What a data thread works with.
+/// What a loop works with: one way of a flow. It has a thread of its own, unless the test's threads carry several.
 pub struct Worker {
-    /// Its number among this end's threads.
+    /// Its number among this end's workers.
     pub index: usize,
     /// The test.
     pub spec: Arc<TestSpec>,
     /// Which end this is.
     pub side: Side,
-    /// What the thread does: never [`Role::Duplex`], for which there are two threads.
+    /// What the loop does: never [`Role::Duplex`], for which there are two.
     pub role: Role,
-    /// Whether another thread of this end uses the connection the other way.
+    /// Whether another worker of this end uses the connection the other way.
     pub duplex: bool,
     /// The flow's counters and orders.
     pub cell: Arc<FlowCell>,
@@ -201,12 +203,13 @@ fn drain(channel: &mut impl Channel) {
 pub fn resolve(spec: &TestSpec) -> Io {
     match spec.io {
         Io::Auto if spec.transport.is_datagram() && spec.pattern == Pattern::Stream => Io::Batch,
+        Io::Auto if spec.shares_threads() => Io::Nonblocking,
         Io::Auto => Io::Blocking,
         chosen => chosen,
     }
 }
 
-/// Runs a thread's loop from the load's start to the orderly end.
+/// Runs a loop on a thread of its own, from the load's start to the orderly end.
 pub fn run(worker: &mut Worker) -> Result<(), Fault> {
     let link = worker.link.clone();
     if link.door.is_some() {
@@ -217,29 +220,40 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
             (_, _) => connect::accept::<false>(worker),
         };
     }
+    let spins = resolve(&worker.spec) == Io::Spin;
     if worker.spec.transport.is_datagram() {
-        let spin = resolve(&worker.spec) == Io::Spin;
-        return match worker.role {
-            Role::Sender => datagram::send(worker),
-            Role::Receiver | Role::Duplex => datagram::receive(worker),
-            Role::Requester if spin => exchange::request::<true>(worker),
-            Role::Requester => exchange::request::<false>(worker),
-            Role::Responder if spin => exchange::respond::<true>(worker),
-            Role::Responder => exchange::respond::<false>(worker),
-        };
+        return if spins { by_datagrams(worker, &Spin) } else { by_datagrams(worker, &Block) };
     }
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe::new(link));
     }
     match (resolve(&worker.spec), worker.role) {
-        (Io::Nonblocking, _) => over(worker, Nonblocking::new(link, WouldBlock::Poll)),
-        (Io::Spin, _) => over(worker, Nonblocking::new(link, WouldBlock::Spin)),
+        (Io::Nonblocking, _) => over(worker, Nonblocking::new(link, Poll)),
+        (Io::Spin, _) => over(worker, Nonblocking::new(link, Spin)),
         (Io::Sendfile, Role::Sender) => {
             let channel =
                 Sendfile::new(link, &worker.send_buffers).map_err(worker.fault("make a file to send from"))?;
             over(worker, channel)
         }
         _ => over(worker, Blocking::new(link)),
+    }
+}
+
+/// Runs a loop as one of several on its thread: it gives way where it would wait.
+fn run_carried(worker: &mut Worker, turns: carry::Turns<'_>) -> Result<(), Fault> {
+    if worker.spec.transport.is_datagram() {
+        return by_datagrams(worker, &turns);
+    }
+    let link = worker.link.clone();
+    over(worker, Nonblocking::new(link, turns))
+}
+
+fn by_datagrams<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+    match worker.role {
+        Role::Sender => datagram::send(worker, wait),
+        Role::Receiver | Role::Duplex => datagram::receive(worker, wait),
+        Role::Requester => exchange::request(worker, wait),
+        Role::Responder => exchange::respond(worker, wait),
     }
 }
 
@@ -257,7 +271,7 @@ fn over<C: Channel>(worker: &mut Worker, channel: C) -> Result<(), Fault> {
         Role::Sender => stream::send(worker, channel),
         Role::Receiver | Role::Duplex => stream::receive(worker, channel),
         Role::Requester => match worker.spec.pace {
-            Some(pace) => offered::request(worker, &pace),
+            Some(pace) => offered::request(worker, channel, &pace),
             None => request_response::request(worker, channel),
         },
         Role::Responder => request_response::respond(worker, channel),

@@ -4,50 +4,20 @@
 //! which had to wait behind a stall show it: leaving that out is known as coordinated omission. With `closed` a due time is
 //! only the earliest instant, and a latency counts from the sending.
 
-use std::{
-    collections::VecDeque,
-    io,
-    os::fd::{AsFd, AsRawFd},
-    sync::atomic::Ordering::Relaxed,
-    time::Duration,
-};
+use std::{collections::VecDeque, io, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed};
 
 use nix::{
-    poll::{PollFd, PollFlags, ppoll},
-    sys::{
-        socket::{MsgFlags, recv, send},
-        time::TimeSpec,
-    },
+    sys::socket::{MsgFlags, recv, send},
     unistd::{read, write},
 };
 
-use super::{Fault, Worker, drain, resolve};
+use super::{Fault, Worker, drain};
 use crate::{
-    io::blocking::{Blocking, Pipe},
+    io::{Channel, wait::Wait},
     measure::{clock::monotonic_ns, histogram::Recorder},
     pace::{Pacer, Schedule},
-    spec::{Arrival, Io, Pace},
+    spec::{Arrival, Pace},
 };
-
-/// The longest wait at a time, so that the end of the test is not slept through, nanoseconds.
-const LOOK_UP_NS: u64 = 50_000_000;
-
-/// Waits until the worker's descriptor is readable, but no longer than to an instant of the monotonic clock; says whether it
-/// may be.
-pub fn wait_readable(worker: &Worker, until_ns: u64) -> io::Result<bool> {
-    if resolve(&worker.spec) == Io::Spin {
-        // The caller tries again and again.
-        return Ok(true);
-    }
-    let left = until_ns.saturating_sub(monotonic_ns()).min(LOOK_UP_NS);
-    let timeout = TimeSpec::from_duration(Duration::from_nanos(left));
-    let fd = PollFd::new(worker.link.receive.as_fd(), PollFlags::POLLIN);
-    match ppoll(&mut [fd], Some(timeout), None) {
-        Ok(ready) => Ok(ready > 0),
-        Err(nix::Error::EINTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
 
 /// The clock of one thread's offered load.
 pub struct Offer<'a> {
@@ -89,29 +59,33 @@ impl<'a> Offer<'a> {
     }
 
     /// Sleeps, and then spins, until a request is due; `false`: the test is over before.
-    pub fn wait(&mut self, worker: &Worker) -> bool {
+    pub fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool {
         let due_ns = self.schedule.next_due();
-        self.schedule.wait_until(due_ns, || worker.is_over())
+        self.schedule.wait_until(due_ns, wait, || worker.is_over())
     }
 }
 
 /// The requesting loop and its orderly end.
-pub fn request(worker: &mut Worker, pace: &Pace) -> Result<(), Fault> {
+pub fn request<C: Channel>(worker: &mut Worker, mut channel: C, pace: &Pace) -> Result<(), Fault> {
     let (tray, gaps) = (worker.tray.clone().unwrap_or_default(), worker.gaps.clone().unwrap_or_default());
     let recorder = Recorder::new(&tray, worker.cell.epoch());
     let offer = Offer::new(pace, Recorder::new(&gaps, worker.cell.epoch()));
-    let result = request_loop(worker, recorder, offer);
+    let result = request_loop(worker, channel.wait(), recorder, offer);
     let broken = result.is_err();
     let result = worker.end_of_loop(result);
     worker.link.end_of_stream();
     if !broken {
-        let link = worker.link.clone();
-        if link.is_pipe { drain(&mut Pipe::new(link)) } else { drain(&mut Blocking::new(link)) }
+        drain(&mut channel);
     }
     result
 }
 
-fn request_loop(worker: &mut Worker, mut recorder: Recorder<'_>, mut offer: Offer<'_>) -> Result<(), Fault> {
+fn request_loop<W: Wait>(
+    worker: &mut Worker,
+    wait: &W,
+    mut recorder: Recorder<'_>,
+    mut offer: Offer<'_>,
+) -> Result<(), Fault> {
     let inflight = worker.spec.inflight as usize;
     let (request_bytes, response_bytes) = (worker.send_buffers.size() as u64, worker.spec.sizes.response_bytes);
     let mut expected = worker.expected(response_bytes)?;
@@ -120,23 +94,24 @@ fn request_loop(worker: &mut Worker, mut recorder: Recorder<'_>, mut offer: Offe
     loop {
         while starts.len() < inflight && begun < worker.cell.limit() {
             let Some(start_ns) = offer.take(worker) else { break };
-            calls += send_whole(worker).map_err(worker.fault("send a request"))?;
+            calls += send_whole(worker, wait).map_err(worker.fault("send a request"))?;
             starts.push_back(start_ns);
             begun += 1;
             worker.cell.sent.0.bytes.store(begun * request_bytes, Relaxed);
             worker.cell.sent.0.calls.store(calls, Relaxed);
         }
         if starts.is_empty() {
-            if begun >= worker.cell.limit() || !offer.wait(worker) {
+            if begun >= worker.cell.limit() || !offer.wait(worker, wait) {
                 return Ok(());
             }
             continue;
         }
         let may_send = starts.len() < inflight && !worker.is_over();
         let until_ns = if may_send { offer.next_due() } else { u64::MAX };
-        if !wait_readable(worker, until_ns).map_err(worker.fault("wait for a response"))? {
+        if !wait.for_input(&worker.link, until_ns).map_err(worker.fault("wait for a response"))? {
             continue;
         }
+        wait.turn();
         let n = match receive(worker) {
             Ok(0) => return Err(Fault::Closed { flow: worker.link.flow }),
             Ok(n) => n,
@@ -177,7 +152,7 @@ fn receive(worker: &mut Worker) -> nix::Result<usize> {
 }
 
 /// Sends a request whole; says how many calls it took.
-fn send_whole(worker: &mut Worker) -> io::Result<u64> {
+fn send_whole<W: Wait>(worker: &mut Worker, wait: &W) -> io::Result<u64> {
     worker.send_buffers.touch();
     let mut bytes = worker.send_buffers.present();
     let mut calls = 0;
@@ -186,7 +161,7 @@ fn send_whole(worker: &mut Worker) -> io::Result<u64> {
         let sent = if link.is_pipe {
             write(&link.send, bytes)
         } else {
-            send(link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL)
+            send(link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | W::FLAGS)
         };
         match sent {
             Ok(_) if link.is_freed() => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -194,6 +169,7 @@ fn send_whole(worker: &mut Worker) -> io::Result<u64> {
                 bytes = &bytes[n..];
                 calls += 1;
             }
+            Err(nix::Error::EAGAIN) => wait.for_room(link, u64::MAX)?,
             Err(nix::Error::EINTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -7,7 +7,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use super::{Fault, Worker, between, drain};
 use crate::{
-    io::{Channel, buffers::Expected},
+    io::{Channel, buffers::Expected, wait::Wait},
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
     spec::PaceMode,
@@ -53,12 +53,12 @@ impl Timing for Timed<'_> {
 /// Whether each message waits for its time: chosen before the loop.
 trait Due {
     /// Waits for the next message's time; `false`: the test is over before.
-    fn wait(&mut self, worker: &Worker) -> bool;
+    fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool;
 }
 
 impl Due for Unpaced {
     #[inline]
-    fn wait(&mut self, _worker: &Worker) -> bool {
+    fn wait(&mut self, _worker: &Worker, _wait: &impl Wait) -> bool {
         true
     }
 }
@@ -75,12 +75,12 @@ struct Paced<'a> {
 }
 
 impl Due for Paced<'_> {
-    fn wait(&mut self, worker: &Worker) -> bool {
+    fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool {
         if self.left > 0 {
             self.left -= 1;
             return true;
         }
-        if self.schedule.wait(|| worker.is_over()).is_none() {
+        if self.schedule.wait(wait, || worker.is_over()).is_none() {
             return false;
         }
         self.left = self.burst.max(1) - 1;
@@ -141,7 +141,7 @@ fn send_loop<C: Channel, T: Timing, P: Due>(
             break None;
         }
         if at == 0 {
-            if !due.wait(worker) {
+            if !due.wait(worker, channel.wait()) {
                 break None;
             }
             worker.send_buffers.touch();

@@ -5,6 +5,7 @@
 pub mod names;
 pub mod socket;
 pub mod support;
+mod threads;
 pub mod unused;
 
 use std::path::PathBuf;
@@ -279,7 +280,7 @@ pub struct TestSpec {
     pub direction: Direction,
     /// Parallel connections in each direction, at least 1.
     pub streams: u32,
-    /// Threads that move data at each end; `None`: one per flow.
+    /// Threads that move data at each end; `None`: one per flow (duplex: two). Fewer carry several flows each, in turn.
     pub threads: Option<u32>,
     /// Bytes per operation.
     pub sizes: Sizes,

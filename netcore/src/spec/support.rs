@@ -2,7 +2,7 @@
 //!
 //! The plan's check and the daemon's admission both ask here, so a test that passes is one that the engines can run.
 
-use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport};
+use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport, threads};
 use crate::report::Side;
 
 /// Why a test cannot be run by these engines, whatever the machine.
@@ -15,7 +15,7 @@ pub struct Unsupported {
     pub reason: String,
 }
 
-fn no(key: &'static str, reason: impl Into<String>) -> Result<(), Unsupported> {
+pub(super) fn no(key: &'static str, reason: impl Into<String>) -> Result<(), Unsupported> {
     Err(Unsupported { key, reason: reason.into() })
 }
 
@@ -46,15 +46,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         _ => return no("workload", format!("this pattern over {transport} is not available yet")),
     }
     sizes(spec)?;
-    let threads = if spec.direction == Direction::Duplex { spec.flows().saturating_mul(2) } else { spec.flows() };
-    if spec.threads.is_some_and(|wanted| wanted != threads) {
-        return no(
-            "threads",
-            format!(
-                "every flow has a thread of its own (duplex: two), here {threads}: leave `threads` out, or change `streams`"
-            ),
-        );
-    }
+    threads::check(spec)?;
     if !has_io(spec) {
         return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
     }
@@ -211,6 +203,8 @@ fn integrity(spec: &TestSpec) -> Result<(), Unsupported> {
 /// Whether the pattern over the transport can be done by these calls.
 fn has_io(spec: &TestSpec) -> bool {
     match spec.pattern {
+        // A thread of several flows never waits inside a call.
+        _ if spec.io == Io::Nonblocking && spec.shares_threads() => true,
         Pattern::Stream if spec.transport.is_datagram() => {
             matches!(spec.io, Io::Auto | Io::Batch | Io::Blocking | Io::Spin)
         }

@@ -117,12 +117,12 @@ pub fn send_to(socket: RawFd, bytes: &[u8], peer: Option<SocketAddr>, flags: Msg
     }
 }
 
-/// Receives a datagram of the peer; a stranger's is as if nothing had come.
+/// Receives a datagram of the peer; a stranger's is as if the call had been interrupted: more may be there.
 pub fn receive_from(link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize> {
     let Some(peer) = link.peer else { return recv(link.receive.as_raw_fd(), buffer, flags) };
     match sys::receive_from(&*link.receive, buffer, flags.bits()) {
         Ok((n, from)) if from == Some(peer) => Ok(n),
-        Ok(_) => Err(nix::Error::EAGAIN),
+        Ok(_) => Err(nix::Error::EINTR),
         Err(error) => Err(nix::Error::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
     }
 }

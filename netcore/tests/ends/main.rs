@@ -8,4 +8,5 @@ mod namespaces;
 mod pair;
 mod request_response;
 mod stream;
+mod threads;
 mod transports;

@@ -264,13 +264,3 @@ fn cpu_use_is_in_every_phase() {
     let cpu = phase(&near, Phase::Measure).cpu.clone().unwrap();
     assert!(cpu.busy > 0.0 && cpu.busy <= 1.0, "{cpu:?}");
 }
-
-#[test]
-fn threads_that_do_not_fit_the_flows_are_refused() {
-    let mut spec = stream(20);
-    (spec.streams, spec.threads) = (4, Some(2));
-    let error = connect(&spec, V4).err().unwrap().to_string();
-    assert!(error.contains("here 4"), "{error}");
-    spec.threads = Some(4);
-    assert_eq!(run(&spec, V4).0.threads, 4);
-}

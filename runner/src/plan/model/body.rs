@@ -33,7 +33,7 @@ pub struct TestBody {
     /// Parallel connections in each direction (iperf3 -P).
     #[schemars(range(min = 1))]
     pub streams: Option<u32>,
-    /// Threads that move data at each end; left out: one per stream.
+    /// Threads that move data at each end (neper -T): fewer than streams carry several each. Left out: one per stream.
     #[schemars(range(min = 1))]
     pub threads: Option<u32>,
     /// Bytes per send call (netperf -m, iperf3 -l).

@@ -1,0 +1,139 @@
+//! How a loop waits: inside its call, in `poll`, by calling again, or by giving way to the other flows of its thread
+//! ([`crate::pattern`]'s `carry`). Chosen once, before the loop.
+
+use std::{io, os::fd::AsFd, time::Duration};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll, ppoll},
+    sys::{socket::MsgFlags, time::TimeSpec},
+    time::{ClockId, ClockNanosleepFlags, clock_nanosleep},
+};
+
+use super::retry;
+use crate::{measure::clock::monotonic_ns, transport::Link};
+
+/// The longest wait at a time, so that the end of the test is not slept through, nanoseconds.
+const LOOK_UP_NS: u64 = 50_000_000;
+
+/// A way to wait.
+pub trait Wait {
+    /// The flags of every call.
+    const FLAGS: MsgFlags;
+
+    /// Whether calls that would block are repeated in a busy loop.
+    const SPINS: bool = false;
+
+    /// Whether a sleep ends shortly before its due time and the rest is spun, which is more precise than to be woken.
+    const LEADS: bool = true;
+
+    /// Before a receive: waits until something may have come, but no longer than to an instant of the monotonic clock; says
+    /// whether it may have.
+    fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool>;
+
+    /// After a receive that found nothing: waits until something may have come, for so long at most where the call itself
+    /// did not wait; says whether it may have.
+    fn after_nothing(&self, link: &Link, at_most_ns: u64) -> io::Result<bool>;
+
+    /// After a send that found no room: waits until there may be some.
+    fn for_room(&self, link: &Link, _at_most_ns: u64) -> io::Result<()>;
+
+    /// Sleeps to an instant of the monotonic clock, or not as long.
+    #[inline]
+    fn sleep_until(&self, wake_ns: u64) {
+        let time = TimeSpec::from_duration(Duration::from_nanos(wake_ns));
+        // A signal that ends the sleep early makes the caller look at the clock again, as every wake-up does.
+        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
+    }
+
+    /// An operation is about to begin: others may have their turn.
+    #[inline]
+    fn turn(&self) {}
+}
+
+/// Until the link may be readable, at most to an instant and to the next look whether the test is over.
+fn poll_input(link: &Link, until_ns: u64) -> io::Result<bool> {
+    let left = until_ns.saturating_sub(monotonic_ns()).min(LOOK_UP_NS);
+    let timeout = TimeSpec::from_duration(Duration::from_nanos(left));
+    let fd = PollFd::new(link.receive.as_fd(), PollFlags::POLLIN);
+    match ppoll(&mut [fd], Some(timeout), None) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::Error::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the link is readable now.
+pub fn has_input(link: &Link) -> io::Result<bool> {
+    let mut fds = [PollFd::new(link.receive.as_fd(), PollFlags::POLLIN)];
+    retry(|| poll(&mut fds, PollTimeout::ZERO)).map(|ready| ready > 0)
+}
+
+/// Inside the call. One that comes back with nothing has waited as long as its socket's timeout lets it.
+pub struct Block;
+
+impl Wait for Block {
+    const FLAGS: MsgFlags = MsgFlags::empty();
+
+    fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
+        poll_input(link, until_ns)
+    }
+
+    #[inline]
+    fn after_nothing(&self, _link: &Link, _at_most_ns: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    #[inline]
+    fn for_room(&self, _link: &Link, _at_most_ns: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// In `poll`: what hpcbench calls non-blocking. The second system call shows in the CPU columns. For streams, which wait
+/// without a bound: `shutdown` on the socket frees the thread.
+pub struct Poll;
+
+impl Wait for Poll {
+    const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
+
+    fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
+        poll_input(link, until_ns)
+    }
+
+    #[inline]
+    fn after_nothing(&self, link: &Link, _at_most_ns: u64) -> io::Result<bool> {
+        retry(|| poll(&mut [PollFd::new(link.receive.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)).map(|_| true)
+    }
+
+    #[inline]
+    fn for_room(&self, link: &Link, _at_most_ns: u64) -> io::Result<()> {
+        retry(|| poll(&mut [PollFd::new(link.send.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE)).map(|_| ())
+    }
+}
+
+/// Call again at once: no wake-up from idle, at the price of a whole CPU per thread at both ends. Only of use where the
+/// two ends run on different CPUs; on one CPU the spinning thread keeps the other from answering.
+pub struct Spin;
+
+impl Wait for Spin {
+    const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
+    const SPINS: bool = true;
+
+    #[inline]
+    fn for_input(&self, _link: &Link, _until_ns: u64) -> io::Result<bool> {
+        // The caller tries again and again.
+        Ok(true)
+    }
+
+    #[inline]
+    fn after_nothing(&self, _link: &Link, _at_most_ns: u64) -> io::Result<bool> {
+        std::hint::spin_loop();
+        Ok(false)
+    }
+
+    #[inline]
+    fn for_room(&self, _link: &Link, _at_most_ns: u64) -> io::Result<()> {
+        std::hint::spin_loop();
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+use std::{
+    cell::RefCell,
+    io::{Read as _, Write as _},
+    os::unix::net::{UnixDatagram, UnixStream},
+    rc::Rc,
+};
+
+use super::*;
+use crate::io::{Channel as _, nonblocking::Nonblocking};
+
+/// A flow's link over one end of a pair of sockets, and the other end.
+fn pair(flow: u32) -> (Arc<Link>, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Arc::new(Link::of_socket(flow, ours.into())), theirs)
+}
+
+/// What happened, in its order.
+type Log<T> = Rc<RefCell<Vec<T>>>;
+
+#[test]
+fn whoever_would_block_lets_the_others_go_on() {
+    let mut carrier = Carrier::new().unwrap();
+    let log: Log<String> = Rc::default();
+    let ((first, _theirs), (second, mut peer)) = (pair(0), pair(1));
+    // The first waits for what the second does.
+    let (link, ours) = (first.clone(), log.clone());
+    carrier
+        .add(&first.receive, move |turns| {
+            let mut channel = Nonblocking::new(link, turns);
+            let n = channel.receive(&mut [0; 8]).unwrap();
+            ours.borrow_mut().push(format!("first received {n}"));
+        })
+        .unwrap();
+    let (link, ours) = (second.clone(), log.clone());
+    carrier
+        .add(&second.receive, move |turns| {
+            let mut channel = Nonblocking::new(link, turns);
+            let n = channel.receive(&mut [0; 8]).unwrap();
+            ours.borrow_mut().push(format!("second received {n}"));
+            first.free();
+        })
+        .unwrap();
+    peer.write_all(b"abc").unwrap();
+    carrier.run().unwrap();
+    assert_eq!(*log.borrow(), ["second received 3", "first received 0"], "freed by a shutdown, as a blocked thread is");
+}
+
+#[test]
+fn a_loop_that_never_blocks_gives_way_after_some_calls() {
+    let mut carrier = Carrier::new().unwrap();
+    let log: Log<u32> = Rc::default();
+    let mut peers = Vec::new();
+    for flow in 0..3 {
+        let (link, peer) = pair(flow);
+        peers.push(peer);
+        let (socket, log) = (link.receive.clone(), log.clone());
+        carrier
+            .add(&socket, move |turns| {
+                let mut channel = Nonblocking::new(link, turns);
+                for _ in 0..2 * CALLS_PER_TURN {
+                    channel.send(b"x").unwrap();
+                    log.borrow_mut().push(flow);
+                }
+            })
+            .unwrap();
+    }
+    carrier.run().unwrap();
+    let turns: Vec<(u32, usize)> = log.borrow().chunk_by(|a, b| a == b).map(|turn| (turn[0], turn.len())).collect();
+    let calls = CALLS_PER_TURN as usize;
+    assert_eq!(turns, [0, 1, 2, 0, 1, 2].map(|flow| (flow, calls)));
+    for mut peer in peers {
+        assert_eq!(peer.read(&mut [0; 64]).unwrap(), 2 * calls);
+    }
+}
+
+#[test]
+fn both_ways_of_one_socket_wait_on_it_side_by_side() {
+    const BYTES: usize = 4 << 20;
+    let mut carrier = Carrier::new().unwrap();
+    let (link, mut peer) = pair(0);
+    let socket = link.receive.clone();
+    let (sender, receiver) = (link.clone(), link);
+    carrier
+        .add(&socket, move |turns| {
+            let mut channel = Nonblocking::new(sender.clone(), turns);
+            channel.send_all(&vec![7; BYTES]).unwrap();
+            sender.end_of_stream();
+        })
+        .unwrap();
+    let got = Rc::new(Cell::new(0));
+    let sum = got.clone();
+    carrier
+        .add(&socket, move |turns| {
+            let mut channel = Nonblocking::new(receiver, turns);
+            let mut buffer = vec![0; 65_536];
+            while let Ok(n @ 1..) = channel.receive(&mut buffer) {
+                sum.set(sum.get() + n);
+            }
+        })
+        .unwrap();
+    assert_eq!(carrier.sockets.len(), 1);
+    let echo = std::thread::spawn(move || {
+        let mut buffer = vec![0; 65_536];
+        while let Ok(n @ 1..) = peer.read(&mut buffer) {
+            peer.write_all(&buffer[..n]).unwrap();
+        }
+    });
+    carrier.run().unwrap();
+    echo.join().unwrap();
+    assert_eq!(got.get(), BYTES);
+}
+
+#[test]
+fn times_come_in_their_order_and_a_wait_without_input_says_so() {
+    let mut carrier = Carrier::new().unwrap();
+    let log: Log<(&str, bool)> = Rc::default();
+    let mut peers = Vec::new();
+    let start_ns = monotonic_ns();
+    for (name, after_ns) in [("late", 6_000_000), ("early", 900_000)] {
+        let (ours, silent) = UnixDatagram::pair().unwrap();
+        peers.push(silent);
+        let link = Link::of_socket(0, ours.into());
+        let (socket, log) = (link.receive.clone(), log.clone());
+        carrier
+            .add(&socket, move |turns| {
+                turns.sleep_until(start_ns + after_ns);
+                let in_time = monotonic_ns() >= start_ns + after_ns;
+                log.borrow_mut().push((name, in_time));
+                let came = turns.after_nothing(&link, 10_000_000).unwrap();
+                log.borrow_mut().push((name, came));
+            })
+            .unwrap();
+    }
+    carrier.run().unwrap();
+    assert_eq!(*log.borrow(), [("early", true), ("late", true), ("early", false), ("late", false)]);
+}
+
+#[test]
+fn input_that_was_there_before_the_wait_is_seen() {
+    let mut carrier = Carrier::new().unwrap();
+    let (link, mut peer) = pair(0);
+    peer.write_all(b"ab").unwrap();
+    let socket = link.receive.clone();
+    let seen = Rc::new(Cell::new(0));
+    let count = seen.clone();
+    carrier
+        .add(&socket, move |turns| {
+            // Its edge has gone by when the second look is taken.
+            for _ in 0..2 {
+                turns.give_way(Need::Turn);
+                count.set(count.get() + u32::from(turns.for_input(&link, NEVER).unwrap()));
+                nix::unistd::read(&link.receive, &mut [0; 1]).unwrap();
+            }
+            count.set(count.get() + u32::from(turns.for_input(&link, 0).unwrap()));
+        })
+        .unwrap();
+    carrier.run().unwrap();
+    assert_eq!(seen.get(), 2);
+}
+
+#[test]
+fn what_is_carried_but_never_run_leaves_no_trace() {
+    let mut carrier = Carrier::new().unwrap();
+    let (link, mut peer) = pair(0);
+    let socket = link.receive.clone();
+    carrier.add(&socket, move |_| link.free()).unwrap();
+    drop((carrier, socket));
+    assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0, "closed with its last handle");
+}

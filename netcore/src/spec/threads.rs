@@ -1,0 +1,141 @@
+//! How many threads move a test's data, and what a thread of several flows cannot do.
+
+use super::{
+    Direction, Io, TestSpec, Transport,
+    support::{Unsupported, no},
+};
+
+impl TestSpec {
+    /// Whether a thread carries several flows: fewer threads are asked for than there are loops to run.
+    #[must_use]
+    pub fn shares_threads(&self) -> bool {
+        self.threads.is_some_and(|threads| threads < self.loops())
+    }
+
+    /// Loops at an end: one per flow, two where a connection carries both directions.
+    fn loops(&self) -> u32 {
+        if self.direction == Direction::Duplex { self.flows().saturating_mul(2) } else { self.flows() }
+    }
+}
+
+/// What holds for the number of threads.
+pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
+    let Some(threads) = spec.threads else { return Ok(()) };
+    let (flows, loops) = (spec.flows(), spec.loops());
+    if threads == 0 {
+        return no("threads", "threads: at least 1");
+    }
+    if threads > loops {
+        return no(
+            "threads",
+            format!(
+                "a flow has one thread at most (duplex: two), here {loops} in all and not {threads}: leave `threads` out, or \
+                 raise `streams`"
+            ),
+        );
+    }
+    if !spec.shares_threads() {
+        return Ok(());
+    }
+    if threads > flows {
+        return no(
+            "threads",
+            format!(
+                "each connection of a duplex test has two threads ({loops} in all), or shares one: {flows} at most, not \
+                 {threads}"
+            ),
+        );
+    }
+    let instead = format!("leave `threads` out, or set it to {loops}");
+    if spec.pattern.is_connecting() {
+        return no(
+            "threads",
+            format!("a connection test waits inside connect, which a thread of several flows cannot do: {instead}"),
+        );
+    }
+    if spec.transport == Transport::Pipe {
+        return no(
+            "threads",
+            format!("a pipe's calls wait inside the kernel, which a thread of several flows cannot do: {instead}"),
+        );
+    }
+    match spec.io {
+        Io::Auto | Io::Nonblocking | Io::Batch => Ok(()),
+        io => no(
+            "io",
+            format!(
+                "io: {} keeps its thread to itself, and here {loops} loops share {threads}: leave `io` out, or {instead}",
+                io.name()
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Pattern, support};
+
+    /// A test of so many streams on so many threads.
+    fn on_threads(pattern: Pattern, transport: Transport, streams: u32, threads: u32) -> TestSpec {
+        let mut spec = TestSpec::new(pattern, transport);
+        (spec.streams, spec.threads) = (streams, Some(threads));
+        spec
+    }
+
+    #[track_caller]
+    fn refused(spec: &TestSpec, key: &str, word: &str) {
+        let error = support::check(spec).unwrap_err();
+        assert_eq!(error.key, key, "{error}");
+        assert!(error.reason.contains(word), "{error}");
+    }
+
+    #[test]
+    fn threads_are_shared_where_there_are_fewer_than_loops() {
+        for (direction, threads, shares) in [
+            (Direction::Forward, 4, false),
+            (Direction::Forward, 3, true),
+            (Direction::Bidirectional, 8, false),
+            (Direction::Bidirectional, 1, true),
+            (Direction::Duplex, 8, false),
+            (Direction::Duplex, 4, true),
+        ] {
+            let mut spec = on_threads(Pattern::Stream, Transport::Tcp, 4, threads);
+            spec.direction = direction;
+            support::check(&spec).unwrap();
+            assert_eq!(spec.shares_threads(), shares, "{direction:?} {threads}");
+        }
+        assert!(!TestSpec::new(Pattern::Stream, Transport::Tcp).shares_threads());
+    }
+
+    #[test]
+    fn what_threads_cannot_be_has_a_sentence() {
+        refused(&on_threads(Pattern::Stream, Transport::Tcp, 4, 0), "threads", "at least 1");
+        refused(&on_threads(Pattern::Stream, Transport::Tcp, 4, 5), "threads", "raise `streams`");
+        let mut duplex = on_threads(Pattern::Stream, Transport::Tcp, 4, 5);
+        duplex.direction = Direction::Duplex;
+        refused(&duplex, "threads", "4 at most, not 5");
+        refused(&on_threads(Pattern::Connect, Transport::Tcp, 4, 1), "threads", "connect");
+        refused(&on_threads(Pattern::Stream, Transport::Pipe, 4, 1), "threads", "pipe");
+    }
+
+    #[test]
+    fn calls_that_keep_a_thread_to_themselves_are_refused_by_name() {
+        let mut spec = on_threads(Pattern::Stream, Transport::Tcp, 4, 2);
+        for io in [Io::Blocking, Io::Spin, Io::Sendfile] {
+            spec.io = io;
+            refused(&spec, "io", io.name());
+            let alone = TestSpec { threads: Some(4), ..spec.clone() };
+            support::check(&alone).unwrap();
+        }
+        spec.io = Io::Nonblocking;
+        support::check(&spec).unwrap();
+        let mut datagrams = on_threads(Pattern::Stream, Transport::Udp, 4, 2);
+        for io in [Io::Auto, Io::Batch, Io::Nonblocking] {
+            datagrams.io = io;
+            support::check(&datagrams).unwrap();
+        }
+        let alone = TestSpec { threads: None, ..datagrams };
+        refused(&alone, "io", "nonblocking");
+    }
+}

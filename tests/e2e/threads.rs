@@ -1,0 +1,235 @@
+//! `threads`: several flows on one thread. Every flow moves, what they moved adds up, and the threads are as many as the
+//! kernel counts.
+
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    netns::Namespace,
+    program::{Folder, Row, Serve, command, count, end, number, of, parse, plumb, rows},
+};
+
+/// The rows of a plan with these tests, all of which must go well.
+fn measured(top: &str, tests: &str) -> Vec<Row> {
+    let folder = Folder::new();
+    let ran = plumb(&["run", &folder.plan(top, tests), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    assert!(of(&rows, "iteration").iter().all(|row| row["status"] == "ok"), "{}", ran.stdout);
+    rows
+}
+
+/// Jain's index of fairness: 1 where all shares are equal, one over their number where one has everything.
+fn fairness(shares: &[f64]) -> f64 {
+    let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// The data threads that a process has now, as the kernel names them.
+fn data_threads(pid: i32) -> BTreeSet<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("data ")).map(|name| name.trim().to_owned()).collect()
+}
+
+#[test]
+fn every_stream_on_a_shared_thread_has_its_share_and_they_add_up_to_what_the_interface_carried() {
+    let Some(alone) = Namespace::new() else { return };
+    let folder = Folder::new();
+    for threads in [1, 2] {
+        let test = format!(
+            "  it: {{workload: tcp_stream, streams: 16, threads: {threads}, duration: 1s, message_size: 16KiB, \
+             receive_size: 16KiB, socket: {{congestion_control: reno}}, interval: 500ms}}"
+        );
+        let plan = folder.plan("", &test);
+        let before = alone.interface("lo");
+        let output =
+            alone.command(env!("CARGO_BIN_EXE_plumb")).args(["run", "--progress", "never", &plan]).output().unwrap();
+        let after = alone.interface("lo");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let rows = parse(&String::from_utf8(output.stdout).unwrap());
+        let iteration = of(&rows, "iteration")[0];
+        assert_eq!((count(iteration, "threads"), iteration["io"].as_str()), (threads, "nonblocking"));
+        let shares: Vec<f64> = of(&rows, "stream").iter().map(|row| number(row, "bytes_received")).collect();
+        assert_eq!(shares.len(), 16);
+        assert!(fairness(&shares) > 0.8, "{threads} threads: {shares:?}");
+        assert!((shares.iter().sum::<f64>() - number(iteration, "bytes_received")).abs() < 1.0);
+        assert_eq!(of(&rows, "interval").len(), 2);
+        // Besides the payload: headers of 54 to 94 bytes a packet, what was in the buffers at the window's end, and the
+        // conversation.
+        let carried = after.received_bytes - before.received_bytes;
+        let headers = 94 * (after.received_packets - before.received_packets);
+        let (sent, received) = (count(iteration, "bytes_sent"), count(iteration, "bytes_received"));
+        assert!(carried >= received, "{threads} threads: {received} reported, {carried} carried");
+        let most = sent + headers + (16 << 20);
+        assert!(carried <= most, "{threads} threads: {sent} sent with {headers} of headers, {carried} carried");
+    }
+}
+
+#[test]
+fn both_ends_have_as_many_data_threads_as_the_plan_says() {
+    let folder = Folder::new();
+    let serve = Serve::start(&[]);
+    let top = format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address);
+    for (keys, threads) in [("threads: 1", 1), ("threads: 3", 3), ("threads: 8", 8)] {
+        let test = format!("  it: {{workload: tcp_rr, to: b, streams: 8, {keys}, duration: 1s}}");
+        let child = command(&["run", &folder.plan(&top, &test), "--progress", "never"]).spawn().unwrap();
+        let (near, far, begun) = (child.id().cast_signed(), serve.pid(), Instant::now());
+        // They are all there from the start of the load to its end.
+        let mut most = (BTreeSet::new(), BTreeSet::new());
+        while begun.elapsed() < Duration::from_secs(20) && (most.0.len() < threads || most.1.len() < threads) {
+            let now = (data_threads(near), data_threads(far));
+            most = (
+                if now.0.len() > most.0.len() { now.0 } else { most.0 },
+                if now.1.len() > most.1.len() { now.1 } else { most.1 },
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Were there more, they would be there by now.
+        thread::sleep(Duration::from_millis(100));
+        let now = (data_threads(near), data_threads(far));
+        let ran = end(child);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert_eq!((most.0.len(), most.1.len()), (threads, threads), "{most:?}");
+        assert!(now.0.len() <= threads && now.1.len() <= threads, "{now:?}");
+        let rows = parse(&ran.stdout);
+        assert_eq!(count(of(&rows, "iteration")[0], "threads"), threads as u64);
+    }
+}
+
+#[test]
+fn requests_on_one_thread_are_all_counted_and_timed() {
+    let rows = measured(
+        "",
+        "  closed: {workload: tcp_rr, streams: 8, threads: 1, transactions: 4000, integrity: true}\n  \
+         deep: {workload: tcp_rr, streams: 8, threads: 2, transactions: 4000, inflight: 8}\n  \
+         offered: {workload: tcp_rr, streams: 8, threads: 1, transactions: 800, rate: 500/s, arrival: poisson}\n  \
+         datagrams: {workload: udp_rr, streams: 8, threads: 1, transactions: 4000, inflight: 2}\n  \
+         unix: {workload: unix_rr, streams: 8, threads: 1, transactions: 4000}",
+    );
+    let latencies = netcore::measure::histogram::decode;
+    for iteration in of(&rows, "iteration") {
+        let case = &iteration["case"];
+        let streams: Vec<&Row> = of(&rows, "stream").into_iter().filter(|row| row["case"] == *case).collect();
+        let transactions: Vec<u64> = streams.iter().map(|row| count(row, "transactions")).collect();
+        let wanted = if case == "offered" { 800 } else { 4000 };
+        assert_eq!(transactions, [wanted / 8; 8], "{case}");
+        assert_eq!(count(iteration, "transactions"), wanted, "{case}");
+        // One latency for each of them.
+        let recorded = latencies(&iteration["latency_histogram"]).unwrap().len();
+        assert_eq!(recorded, wanted, "{case}");
+        assert_eq!(iteration["threads"], if case == "deep" { "2" } else { "1" });
+    }
+}
+
+#[test]
+fn datagrams_on_a_shared_thread_all_arrive_at_a_modest_rate() {
+    let rows = measured(
+        "",
+        "  it: {workload: udp_stream, streams: 4, threads: 1, duration: 1s, message_size: 500, rate: 500/s}\n  \
+         single: {workload: udp_stream, streams: 4, threads: 2, duration: 500ms, message_size: 500, rate: 500/s, io: nonblocking}",
+    );
+    for (iteration, io) in of(&rows, "iteration").into_iter().zip(["batch", "nonblocking"]) {
+        assert_eq!(iteration["io"], io);
+        assert!(count(iteration, "messages_sent") > 0);
+        assert_eq!((count(iteration, "lost"), count(iteration, "duplicated")), (0, 0), "{iteration:?}");
+    }
+}
+
+#[test]
+fn a_schedule_is_kept_by_several_flows_on_one_thread() {
+    let rows = measured(
+        "",
+        "  stream: {workload: tcp_stream, streams: 8, threads: 1, duration: 1s, message_size: 1000, rate: 400/s}\n  \
+         requests: {workload: tcp_rr, streams: 8, threads: 1, duration: 1s, rate: 400/s, arrival: uniform}",
+    );
+    for row in of(&rows, "iteration") {
+        // The due times of the window, one more per flow at its first edge, and what one that stalled may make up for.
+        let due = 400.0 * number(row, "elapsed_s");
+        let stream = row["case"] == "stream";
+        let done = if stream { number(row, "bytes_sent") / 1000.0 } else { number(row, "transactions") };
+        assert!(done >= 0.8 * due && done <= due + 8.0 * 6.0, "{}: {done} of {due} that were due", row["case"]);
+    }
+}
+
+#[test]
+fn both_ways_and_every_transport_share_threads() {
+    let folder = Folder::new();
+    let kinds = ["mptcp_stream", "sctp_stream", "dccp_rr", "unix_seqpacket_stream", "unix_dgram_rr", "udplite_stream"];
+    let mut tests = String::from(
+        "  duplex: {workload: tcp_duplex, streams: 4, threads: 2, bytes: 4MiB, message_size: 16KiB, integrity: true}\n  \
+         both: {workload: tcp_stream, streams: 4, threads: 1, bytes: 4MiB, message_size: 16KiB, direction: bidirectional}\n",
+    );
+    let has = netcore::control::capabilities::transports();
+    for kind in kinds {
+        let name = kind.rsplit_once('_').unwrap().0;
+        if has.iter().any(|transport| transport.name() == name) {
+            let keys = "streams: 4, threads: 2, duration: 200ms, message_size: 1000";
+            tests = format!("{tests}  {kind}: {{workload: {kind}, {keys}}}\n");
+        } else {
+            println!("skipped: this kernel has no {name}");
+        }
+    }
+    let ran = plumb(&["run", &folder.plan("", &tests), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    for row in of(&rows, "stream") {
+        assert!(number(row, "bytes_received") > 0.0, "{row:?}");
+    }
+    for row in of(&rows, "stream").iter().filter(|row| row["case"] == "duplex" || row["case"] == "both") {
+        let ways = if row["case"] == "duplex" { 2 } else { 1 };
+        assert_eq!(count(row, "bytes_received"), ways << 20, "{row:?}");
+    }
+}
+
+#[test]
+fn five_hundred_connections_run_on_two_threads() {
+    let rows = measured("", "  it: {workload: tcp_rr, streams: 500, threads: 2, transactions: 20000}");
+    let row = of(&rows, "iteration")[0];
+    assert_eq!((count(row, "streams"), count(row, "threads"), count(row, "transactions")), (500, 2, 20_000));
+    let shares: Vec<u64> = of(&rows, "stream").iter().map(|row| count(row, "transactions")).collect();
+    assert_eq!(shares, vec![40; 500]);
+}
+
+#[test]
+fn a_peer_that_dies_frees_every_flow_of_a_shared_thread() {
+    let folder = Folder::new();
+    for workload in ["tcp_stream", "tcp_rr", "udp_rr"] {
+        let mut serve = Serve::start(&[]);
+        let top = format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address);
+        let test = format!("  it: {{workload: {workload}, to: b, streams: 8, threads: 1, duration: 60s}}");
+        let plan = folder.plan(&top, &test);
+        let child = command(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]).spawn().unwrap();
+        let (pid, begun) = (child.id().cast_signed(), Instant::now());
+        while data_threads(pid).is_empty() && begun.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        thread::sleep(Duration::from_millis(200));
+        serve.kill();
+        let ran = end(child);
+        assert_eq!(ran.code, Some(3), "{workload}: {}", ran.stderr);
+        assert!(ran.stderr.contains("error: case it, iteration 1: host `b`"), "{workload}: {}", ran.stderr);
+        let rows = rows(&folder.path("r.csv"));
+        assert_eq!(of(&rows, "summary")[0]["status"], "failed");
+    }
+}
+
+#[test]
+fn what_cannot_share_a_thread_is_refused_by_name() {
+    let folder = Folder::new();
+    for (keys, sentence) in [
+        ("workload: tcp_stream, streams: 4, threads: 5", "raise `streams`"),
+        ("workload: tcp_stream, streams: 4, threads: 2, io: blocking", "io: blocking keeps its thread to itself"),
+        ("workload: tcp_sendfile, streams: 4, threads: 2", "io: sendfile keeps its thread to itself"),
+        ("workload: tcp_cc, streams: 4, threads: 2", "waits inside connect"),
+        ("workload: pipe_stream, streams: 4, threads: 2", "a pipe's calls wait inside the kernel"),
+    ] {
+        let ran = plumb(&["check", &folder.plan("", &format!("  it: {{{keys}}}"))]);
+        assert_eq!(ran.code, Some(2), "{keys}");
+        let said = ran.stdout + &ran.stderr;
+        assert!(said.contains(sentence), "{keys}: {said}");
+    }
+}
