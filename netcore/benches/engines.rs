@@ -8,12 +8,16 @@ use std::{
     time::Duration,
 };
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group};
 use netcore::{
     end::End,
     measure::clock::monotonic_ns,
     report::{Ending, Phase, Side},
     spec::{Cpus, Pattern, Stop, TestSpec, Transport},
+};
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeValLike,
 };
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -49,13 +53,14 @@ fn cpus() -> (Cpus, Cpus) {
     (near.parse().unwrap(), far.parse().unwrap())
 }
 
-fn engines(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("engine");
-    group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
+/// The loops by name. The number of operations is set for each run.
+fn loops() -> Vec<(&'static str, TestSpec)> {
+    use Pattern::{Connect, ConnectRequestResponse, RequestResponse, Stream};
     let (near, far) = cpus();
-    let spec = |pattern, transport| {
+    let spec = |pattern, transport, inflight, coalesce| {
         let mut spec = TestSpec::new(pattern, transport);
         (spec.near.cpus, spec.far.cpus) = (Some(near.clone()), Some(far.clone()));
+        (spec.inflight, spec.coalesce) = (inflight, coalesce);
         for end in [&mut spec.near, &mut spec.far] {
             if transport == Transport::Tcp {
                 // The system's default may be one that paces loopback.
@@ -65,38 +70,39 @@ fn engines(criterion: &mut Criterion) {
         }
         spec
     };
-    for (name, transport) in [("tcp_stream", Transport::Tcp), ("unix_stream", Transport::UnixStream)] {
-        let mut spec = spec(Pattern::Stream, transport);
-        group.throughput(Throughput::Bytes(spec.sizes.message_bytes));
-        group.bench_function(name, |b| {
-            b.iter_custom(|messages| {
-                spec.phases.stop = Stop::AfterBytes(messages * spec.sizes.message_bytes);
-                run(&spec)
-            });
-        });
+    vec![
+        ("tcp_stream", spec(Stream, Transport::Tcp, 1, false)),
+        ("unix_stream", spec(Stream, Transport::UnixStream, 1, false)),
+        ("udp_stream", spec(Stream, Transport::Udp, 1, false)),
+        ("tcp_rr", spec(RequestResponse, Transport::Tcp, 1, false)),
+        ("tcp_rr 16 in flight", spec(RequestResponse, Transport::Tcp, 16, false)),
+        ("tcp_rr 16 in flight, coalesced", spec(RequestResponse, Transport::Tcp, 16, true)),
+        ("udp_rr", spec(RequestResponse, Transport::Udp, 1, false)),
+        ("unix_rr", spec(RequestResponse, Transport::UnixStream, 1, false)),
+        ("tcp_cc", spec(Connect, Transport::Tcp, 1, false)),
+        ("tcp_crr", spec(ConnectRequestResponse, Transport::Tcp, 1, false)),
+    ]
+}
+
+/// Where the test ends: after so many messages or transactions.
+fn after(spec: &TestSpec, operations: u64) -> Stop {
+    match spec.pattern {
+        Pattern::Stream => Stop::AfterBytes(operations * spec.sizes.message_bytes),
+        _ => Stop::AfterTransactions(operations),
     }
-    for (name, transport, inflight, coalesce) in [
-        ("tcp_rr", Transport::Tcp, 1, false),
-        ("tcp_rr 16 in flight", Transport::Tcp, 16, false),
-        ("tcp_rr 16 in flight, coalesced", Transport::Tcp, 16, true),
-        ("udp_rr", Transport::Udp, 1, false),
-        ("unix_rr", Transport::UnixStream, 1, false),
-    ] {
-        let mut spec = spec(Pattern::RequestResponse, transport);
-        (spec.inflight, spec.coalesce) = (inflight, coalesce);
-        group.throughput(Throughput::Elements(1));
-        group.bench_function(name, |b| {
-            b.iter_custom(|transactions| {
-                spec.phases.stop = Stop::AfterTransactions(transactions);
-                run(&spec)
-            });
+}
+
+fn engines(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("engine");
+    group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
+    for (name, mut spec) in loops() {
+        group.throughput(match spec.pattern {
+            Pattern::Stream => Throughput::Bytes(spec.sizes.message_bytes),
+            _ => Throughput::Elements(1),
         });
-    }
-    for (name, pattern) in [("tcp_cc", Pattern::Connect), ("tcp_crr", Pattern::ConnectRequestResponse)] {
-        let mut spec = spec(pattern, Transport::Tcp);
         group.bench_function(name, |b| {
-            b.iter_custom(|transactions| {
-                spec.phases.stop = Stop::AfterTransactions(transactions);
+            b.iter_custom(|operations| {
+                spec.phases.stop = after(&spec, operations);
                 run(&spec)
             });
         });
@@ -104,5 +110,30 @@ fn engines(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// `--once LOOP OPERATIONS`: that loop alone, without criterion. Prints the time and the processor time (user and system, of
+/// everything that both ends did) of an operation, nanoseconds; tests/bench/counters counts its instructions too.
+fn once(name: &str, operations: u32) {
+    let (_, mut spec) = loops().into_iter().find(|(known, _)| *known == name).expect("the name of a loop");
+    spec.phases.stop = after(&spec, operations.into());
+    let cpu_us = || {
+        let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+        usage.user_time().num_microseconds() + usage.system_time().num_microseconds()
+    };
+    let before_us = cpu_us();
+    let elapsed = run(&spec);
+    let cpu = Duration::from_micros((cpu_us() - before_us).try_into().unwrap());
+    println!("{} {}", (elapsed / operations).as_nanos(), (cpu / operations).as_nanos());
+}
+
 criterion_group!(benches, engines);
-criterion_main!(benches);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [option, name, operations] = arguments.as_slice()
+        && option == "--once"
+    {
+        return once(name, operations.parse().expect("a number of operations"));
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}
