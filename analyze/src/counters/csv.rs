@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{Builder, Fault, Kind, Value};
+use super::builder::{Builder, Fault, clip};
+use super::{Kind, Value};
 
 /// One field with its place in the text.
 struct Cell<'a> {
@@ -66,7 +67,7 @@ pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Fault
                 continue;
             }
             let Some(value) = Value::parse(digits) else {
-                let reason = format!("`{}` is not a number", super::clip(digits));
+                let reason = format!("`{}` is not a number", clip(digits));
                 return Err(Fault { line, column: Some(name.clone()), reason });
             };
             let key = if row_key.is_empty() { b.key_of(&[name]) } else { b.key_of(&[&row_key, " ", name]) };

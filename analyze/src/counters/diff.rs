@@ -167,25 +167,77 @@ impl<'a> Differences<'a> {
         let pairs = Pairs::find(before, after);
         let differences = Self { before, after, settings: settings.clone(), pairs };
         if settings.missing == Missing::Error
-            && let Some((counter, _)) =
-                after.counters.iter().zip(&differences.pairs.partners).find(|(c, partner)| {
-                    partner.is_none() && !differences.is_gauge(c) && !differences.started_at_zero(c)
-                })
+            && let Some((counter, _)) = differences
+                .numbers()
+                .find(|(c, old)| old.is_none() && !differences.is_gauge(c) && !differences.started_at_zero(c))
         {
-            let place = Place { file: after.file.clone(), line: after.line(counter.at), column: None };
+            let place = Place { file: after.file.to_owned(), line: after.line(counter.at), column: None };
             let reason = format!("`{}` of {} is not in BEFORE", after.key(counter), after.source_of(counter));
             return Err(Error::Data { place, reason });
         }
         Ok(differences)
     }
 
+    /// Pairs the snapshots by name even where both have the same counters in the same order.
+    #[cfg(test)]
+    pub(super) fn by_name(before: &'a Snapshot<'a>, after: &'a Snapshot<'a>, settings: &Settings) -> Self {
+        Self { before, after, settings: settings.clone(), pairs: Pairs::by_name(before, after) }
+    }
+
+    /// The differences where both snapshots have the same counters in the same order; `None` where they do not.
+    pub(super) fn in_order(before: &'a Snapshot<'a>, after: &'a Snapshot<'a>, settings: &Settings) -> Option<Self> {
+        super::pairing::in_order(before, after).then(|| Self {
+            before,
+            after,
+            settings: settings.clone(),
+            pairs: Pairs::InOrder,
+        })
+    }
+
+    /// The snapshot that the differences are shown in.
+    #[must_use]
+    pub fn after(&self) -> &'a Snapshot<'a> {
+        self.after
+    }
+
     /// The changes in AFTER's order; what is gone comes last.
     pub fn iter(&self) -> impl Iterator<Item = Change<'a>> {
-        let there = self.after.counters.iter().zip(&self.pairs.partners);
-        let gone = self.before.counters.iter().zip(&self.pairs.taken).filter(|(_, taken)| !**taken);
-        there
-            .map(|(counter, partner)| self.change(counter, partner.map(|at| self.before.counters[at].value)))
-            .chain(gone.map(|(counter, _)| self.gone(counter)))
+        self.numbers().map(|(counter, old)| self.change(counter, old)).chain(self.gone())
+    }
+
+    /// AFTER's numbers in their order, and what they were in BEFORE.
+    pub fn numbers(&self) -> impl Iterator<Item = (&'a Counter, Option<&'a Counter>)> {
+        let olds = self.before.counters();
+        self.after.counters().iter().enumerate().map(move |(at, counter)| match &self.pairs {
+            Pairs::InOrder => (counter, olds.get(at)),
+            Pairs::Found { partners, .. } => (counter, partners[at].map(|partner| &olds[partner])),
+        })
+    }
+
+    /// By how much a counter grew, where that is all there is to say about it.
+    #[inline]
+    #[must_use]
+    pub fn grown(&self, counter: &Counter, old: Option<&Counter>) -> Option<u64> {
+        match (&old?.value, &counter.value) {
+            (Value::Whole(old), Value::Whole(new))
+                if counter.kind != Kind::Gauge
+                    && self.settings.gauges.is_none()
+                    && self.settings.max_rate.is_none() =>
+            {
+                new.checked_sub(*old)
+            }
+            _ => None,
+        }
+    }
+
+    /// The counters that AFTER does not have, in BEFORE's order.
+    pub fn gone(&self) -> impl Iterator<Item = Change<'a>> {
+        let taken = match &self.pairs {
+            Pairs::InOrder => None,
+            Pairs::Found { taken, .. } => Some(taken),
+        };
+        let olds = taken.into_iter().flat_map(|taken| self.before.counters().iter().zip(taken));
+        olds.filter(|(_, taken)| !**taken).map(|(counter, _)| self.gone_change(counter))
     }
 
     fn is_gauge(&self, counter: &Counter) -> bool {
@@ -199,7 +251,9 @@ impl<'a> Differences<'a> {
             || (format.hides_zeros() && (format != Format::Snmp || self.after.key(counter).starts_with("IcmpMsg")))
     }
 
-    fn change(&self, counter: &'a Counter, old: Option<Value>) -> Change<'a> {
+    /// What there is to say about a number of AFTER.
+    pub fn change(&self, counter: &'a Counter, old: Option<&Counter>) -> Change<'a> {
+        let old = old.map(|old| old.value);
         let (before, delta, note) = match old {
             _ if self.is_gauge(counter) => (old.map(Delta::from), None, Note::Gauge),
             Some(old) => {
@@ -221,7 +275,7 @@ impl<'a> Differences<'a> {
         }
     }
 
-    fn gone(&self, counter: &'a Counter) -> Change<'a> {
+    fn gone_change(&self, counter: &'a Counter) -> Change<'a> {
         Change {
             source: self.before.source_of(counter),
             key: Cow::Borrowed(self.before.key(counter)),

@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use super::{Bits, Builder, Fault, Format, Kind, Value, columns, not_a_number};
+use super::builder::{Builder, Fault, not_a_number};
+use super::{Bits, Format, Kind, Value, columns};
 
 /// Members that name the object they are in.
 const NAMES: &[&str] = &["ifname", "name", "id"];
@@ -16,7 +17,7 @@ pub fn read(b: &mut Builder<'_>, format: Format) -> Result<(), Fault> {
     let mut scanner = Scanner { text: b.text, at: 0 };
     let root = scanner.node().ok_or_else(|| Fault::new(1, "the document is not JSON"))?;
     let default = b.default_source();
-    let prefix = b.default_source.split_once(':').map_or(b.default_source.as_str(), |(p, _)| p).to_owned();
+    let prefix = b.default_source.split_once(':').map_or(b.default_source, |(prefix, _)| prefix);
     let mut walk = Walk { b, format, prefix, source: default };
     walk.node(&root, &mut String::new())
 }
@@ -111,7 +112,7 @@ impl<'a> Scanner<'a> {
 struct Walk<'b, 'a> {
     b: &'b mut Builder<'a>,
     format: Format,
-    prefix: String,
+    prefix: &'a str,
     source: u32,
 }
 
@@ -140,7 +141,7 @@ impl<'a> Walk<'_, 'a> {
                     match name_of(item) {
                         // The interfaces of `ip` and `ethtool` are sources of their own.
                         Some(name) if path.is_empty() && self.is_interfaces() => {
-                            self.source = self.b.source(&format!("{}:{name}", self.prefix));
+                            self.source = self.b.source(&[self.prefix, ":", &name]);
                         }
                         Some(name) => push_step(path, &name),
                         None => push_step(path, &index.to_string()),

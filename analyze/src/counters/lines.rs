@@ -1,19 +1,20 @@
 //! One counter a line: `/proc/vmstat` and its like, `/proc/net/snmp6`, `nstat`, `ethtool -S`.
 
-use super::words::words;
-use super::{Bits, Builder, Fault, Format, Kind, Value, columns};
+use super::builder::{Builder, Fault, clip};
+use super::words::at_last_colon;
+use super::{Bits, Format, Kind, Value, columns};
 
 /// `key value`, and `nstat`'s third column, a rate that `nstat` made up itself and that is left alone.
 pub fn key_value(b: &mut Builder<'_>, format: Format) -> Result<(), Fault> {
     let source = b.default_source();
-    for (at, line) in b.text.lines().enumerate() {
-        let mut words = words(line);
-        let Some(key) = words.next() else { continue };
+    for (at, line) in b.lines() {
+        let mut words = b.cells(line);
+        let Some(key) = words.next().map(|key| b.word(key)) else { continue };
         if key.starts_with('#') {
             continue;
         }
         let Some(digits) = words.next() else {
-            return Err(Fault::new(at as u64 + 1, format!("`{}` has no value", super::clip(key))));
+            return Err(Fault::new(at, format!("`{}` has no value", clip(key))));
         };
         let kind = match format {
             Format::Nstat => columns::kind(key),
@@ -22,8 +23,9 @@ pub fn key_value(b: &mut Builder<'_>, format: Format) -> Result<(), Fault> {
             Format::KeyValue if key.starts_with("nr_") => Kind::Gauge,
             _ => Kind::Number,
         };
-        let key = b.key_in_text(key.trim_end_matches(':'));
-        b.decimal(source, key, digits, kind)?;
+        let key = if key.ends_with(':') { key.trim_end_matches(':') } else { key };
+        let key = b.key_in_text(key);
+        b.cell(source, None, key, digits, kind)?;
     }
     Ok(())
 }
@@ -31,24 +33,26 @@ pub fn key_value(b: &mut Builder<'_>, format: Format) -> Result<(), Fault> {
 /// `ethtool -S`: `name: value`, the value being everything after the last colon. Headings have none.
 pub fn ethtool(b: &mut Builder<'_>) -> Result<(), Fault> {
     let source = b.default_source();
-    for (at, line) in b.text.lines().enumerate() {
+    for (at, line) in b.lines() {
         let line = line.trim();
-        let Some((key, digits)) = line.rsplit_once(':') else {
+        let Some((key, digits)) = at_last_colon(line) else {
             if line.is_empty() {
                 continue;
             }
-            return Err(Fault::new(at as u64 + 1, format!("expected `name: value`, found `{}`", super::clip(line))));
+            return Err(Fault::new(at, format!("expected `name: value`, found `{}`", clip(line))));
         };
         let digits = digits.trim();
         if digits.is_empty() || line.starts_with("Standard stats for ") {
             continue;
         }
-        // Some drivers print states and hexadecimal registers among their counters.
-        if Value::parse(digits).is_none() && !digits.bytes().all(|c| c.is_ascii_digit()) {
-            continue;
-        }
         let key = b.key_in_text(key.trim_end());
-        b.decimal(source, key, digits, Kind::Counter(Bits::Unknown))?;
+        let kind = Kind::Counter(Bits::Unknown);
+        match b.cells(digits).next().filter(|cell| cell.whole.is_some() && cell.len == digits.len()) {
+            Some(cell) => b.cell(source, None, key, cell, kind)?,
+            // Some drivers print states and hexadecimal registers among their counters.
+            None if Value::parse(digits).is_none() && !digits.bytes().all(|c| c.is_ascii_digit()) => {}
+            None => b.decimal(source, key, digits, kind)?,
+        }
     }
     Ok(())
 }

@@ -7,8 +7,11 @@
 pub mod collect;
 pub mod diagnose;
 pub mod diff;
+pub mod losses;
 pub mod render;
+pub mod walk;
 
+mod builder;
 mod columns;
 mod csv;
 mod detect;
@@ -17,6 +20,7 @@ mod json;
 mod lines;
 mod openmetrics;
 mod pairing;
+mod part;
 mod percpu;
 mod prose;
 mod value;
@@ -25,12 +29,11 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-
 pub use value::Value;
 
-use crate::error::{Error, Place};
+use crate::error::Error;
+use builder::{Builder, Fault};
+use part::Part;
 
 /// The formats that are told apart, by content or by `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -138,22 +141,43 @@ pub enum Kind {
 /// Where a counter's name stands: [`Snapshot::key`] has the name itself. A string of its own for each of millions would
 /// cost more than reading them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+struct Key {
     at: usize,
+    /// Its length, and the highest bit. Two fields are handed over in registers; three are not, which was a third of the
+    /// time that reading takes.
     len: u32,
-    /// In the snapshot's own store, because the text does not have it in one piece.
-    stored: bool,
+}
+
+impl Key {
+    /// Set where the name is in the snapshot's own store, because the text does not have it in one piece.
+    const STORED: u32 = 1 << 31;
+
+    fn in_text(at: usize, len: usize) -> Self {
+        Self { at, len: u32::try_from(len).unwrap_or(u32::MAX) & !Self::STORED }
+    }
+
+    fn stored(at: usize, len: usize) -> Self {
+        Self { at, len: Self::in_text(at, len).len | Self::STORED }
+    }
+
+    fn is_stored(self) -> bool {
+        self.len & Self::STORED != 0
+    }
+
+    fn range(self) -> std::ops::Range<usize> {
+        self.at..self.at + (self.len & !Self::STORED) as usize
+    }
 }
 
 /// One number of a snapshot.
 #[derive(Clone, Debug)]
 pub struct Counter {
-    /// Index into [`Snapshot::sources`].
-    pub source: u32,
+    /// Which of the snapshot's sources: [`Snapshot::source_of`] has its name.
+    source: u32,
     /// The CPU whose part of the counter it is.
     pub cpu: Option<u32>,
     /// Its name within the source.
-    pub key: Key,
+    key: Key,
     /// Its value.
     pub value: Value,
     /// What it is.
@@ -164,21 +188,44 @@ pub struct Counter {
     pub len: u32,
 }
 
-/// One reading.
+/// What is read from a text, without the text.
+#[derive(Clone, Debug, Default)]
+struct Store {
+    /// Where counters come from: `snmp`, `dev:eth0`, `softirqs`, …; the same one may be there again after another.
+    sources: Vec<Key>,
+    /// The numbers, in the order of the text.
+    counters: Vec<Counter>,
+    /// Names that the text does not have in one piece, one after the other.
+    names: String,
+}
+
+impl Store {
+    fn name<'s>(&'s self, key: Key, text: &'s str) -> &'s str {
+        let from = if key.is_stored() { &self.names } else { text };
+        from.get(key.range()).unwrap_or_default()
+    }
+
+    /// Nothing, in memory that can be used again.
+    fn emptied(mut self) -> Self {
+        self.sources.clear();
+        self.counters.clear();
+        self.names.clear();
+        self
+    }
+}
+
+/// One reading, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
     /// The file it came from, for messages; `-` for standard input.
-    pub file: String,
+    pub file: &'a str,
     /// Its format.
     pub format: Format,
-    /// The text itself.
-    pub text: &'a str,
-    /// Where counters come from: `snmp`, `dev:eth0`, `softirqs`, …
-    pub sources: Vec<String>,
-    /// The numbers, in the order of the text.
-    pub counters: Vec<Counter>,
-    /// Names that the text does not have in one piece, one after the other.
-    stored: String,
+    /// The text itself, all of it.
+    text: &'a str,
+    /// What has been read of the text.
+    part: Part,
+    store: Store,
 }
 
 /// What a format's reader needs besides the text.
@@ -192,153 +239,28 @@ pub struct Options {
     pub source: Option<String>,
 }
 
-/// What is wrong with a text, before its file's name is known.
-#[derive(Debug, PartialEq, Eq)]
-struct Fault {
-    line: u64,
-    column: Option<String>,
-    reason: String,
+/// A text that is to be read.
+#[derive(Clone, Copy)]
+struct Text<'a, 'o> {
+    file: &'a str,
+    all: &'a str,
+    format: Format,
+    options: &'o Options,
 }
 
-impl Fault {
-    fn new(line: u64, reason: impl Into<String>) -> Self {
-        Self { line, column: None, reason: reason.into() }
-    }
-}
-
-/// The snapshot while it is being read.
-struct Builder<'a> {
-    text: &'a str,
-    default_source: String,
-    sources: Vec<String>,
-    /// Where each source is in `sources`: a file can have very many interfaces.
-    places: HashMap<String, u32>,
-    counters: Vec<Counter>,
-    stored: String,
-}
-
-impl<'a> Builder<'a> {
-    /// The index of a source, made where it is new. Sources come in runs, so the last is looked at first.
-    fn source(&mut self, name: &str) -> u32 {
-        let last = self.sources.len().saturating_sub(1);
-        if self.sources.last().is_some_and(|s| s == name) {
-            return u32::try_from(last).unwrap_or(u32::MAX);
-        }
-        if let Some(at) = self.places.get(name) {
-            return *at;
-        }
-        let at = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
-        self.sources.push(name.to_owned());
-        self.places.insert(name.to_owned(), at);
-        at
-    }
-
-    fn default_source(&mut self) -> u32 {
-        let name = std::mem::take(&mut self.default_source);
-        let at = self.source(&name);
-        self.default_source = name;
-        at
-    }
-
-    /// The key that is a slice of the text.
-    fn key_in_text(&self, slice: &'a str) -> Key {
-        Key { at: self.offset(slice), len: u32::try_from(slice.len()).unwrap_or(u32::MAX), stored: false }
-    }
-
-    /// The key that is made of these parts, stored.
-    fn key_of(&mut self, parts: &[&str]) -> Key {
-        let at = self.stored.len();
-        for part in parts {
-            self.stored.push_str(part);
-        }
-        Key { at, len: u32::try_from(self.stored.len() - at).unwrap_or(u32::MAX), stored: true }
-    }
-
-    /// The key that is a slice of the text or had to be made.
-    fn key(&mut self, key: Cow<'a, str>) -> Key {
-        match key {
-            Cow::Borrowed(slice) => self.key_in_text(slice),
-            Cow::Owned(made) => self.key_of(&[&made]),
-        }
-    }
-
-    fn name(&self, key: Key) -> &str {
-        resolved(key, self.text, &self.stored)
-    }
-
-    /// Adds the number that `digits`, a slice of the text, spells in decimal.
-    fn decimal(&mut self, source: u32, key: Key, digits: &'a str, kind: Kind) -> Result<(), Fault> {
-        let Some(value) = Value::parse(digits) else {
-            return Err(Fault::new(self.line_of(digits), not_a_number(self.name(key), digits)));
-        };
-        self.push(source, None, key, digits, value, kind);
-        Ok(())
-    }
-
-    fn push(&mut self, source: u32, cpu: Option<u32>, key: Key, digits: &'a str, value: Value, kind: Kind) {
-        let at = self.offset(digits);
-        let len = u32::try_from(digits.len()).unwrap_or(u32::MAX);
-        self.counters.push(Counter { source, cpu, key, value, kind, at, len });
-    }
-
-    /// Where a slice of the text starts in it.
-    fn offset(&self, slice: &str) -> usize {
-        (slice.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
-    }
-
-    /// The line, from 1, in which a slice of the text starts.
-    fn line_of(&self, slice: &str) -> u64 {
-        line_at(self.text, self.offset(slice))
-    }
-}
-
-fn resolved<'s>(key: Key, text: &'s str, stored: &'s str) -> &'s str {
-    let store = if key.stored { stored } else { text };
-    store.get(key.at..key.at + key.len as usize).unwrap_or_default()
-}
-
-fn not_a_number(key: &str, cell: &str) -> String {
-    let cell = clip(cell);
-    if cell.bytes().all(|b| b.is_ascii_digit()) && !cell.is_empty() {
-        format!("the value `{cell}` of `{key}` does not fit 64 bits")
-    } else {
-        format!("the value `{cell}` of `{key}` is not a number")
-    }
-}
-
-/// The start of a cell, short enough for a message.
-fn clip(cell: &str) -> Cow<'_, str> {
-    match cell.char_indices().nth(40) {
-        Some((end, _)) => format!("{}…", &cell[..end]).into(),
-        None => cell.into(),
-    }
-}
-
-/// The line, from 1, of a byte of a text.
-fn line_at(text: &str, at: usize) -> u64 {
-    memchr::memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64 + 1
-}
-
-impl<'a> Snapshot<'a> {
-    /// Reads a text. `file` is for messages.
-    pub fn read(file: &str, text: &'a str, options: &Options) -> Result<Self, Error> {
-        let fail = |fault: Fault| Error::Data {
-            place: Place { file: file.to_owned(), line: fault.line, column: fault.column },
-            reason: fault.reason,
-        };
+impl<'a, 'o> Text<'a, 'o> {
+    /// Finds its format out, where the options do not say it.
+    fn new(file: &'a str, text: &'a str, options: &'o Options) -> Result<Self, Error> {
         if text.trim().is_empty() {
-            return Err(fail(Fault::new(0, "the snapshot is empty")));
+            return Err(Fault::new(0, "the snapshot is empty").of(file));
         }
-        let format = options.format.unwrap_or_else(|| detect::detect(text));
-        let default_source = options.source.clone().unwrap_or_else(|| format.name().to_owned());
-        let mut b = Builder {
-            text,
-            default_source,
-            sources: Vec::new(),
-            places: HashMap::new(),
-            counters: Vec::new(),
-            stored: String::new(),
-        };
+        Ok(Self { file, all: text, format: options.format.unwrap_or_else(|| detect::detect(text)), options })
+    }
+
+    /// Reads a part into memory that was used before.
+    fn read(&self, part: Part, store: Store) -> Result<Snapshot<'a>, Error> {
+        let Self { file, all: text, format, options } = *self;
+        let mut b = Builder::new(text, part, options.source.as_deref().unwrap_or(format.name()), store.emptied());
         match format {
             Format::NetstatS | Format::Text => {
                 prose::read(&mut b, format == Format::NetstatS);
@@ -354,8 +276,21 @@ impl<'a> Snapshot<'a> {
             Format::Openmetrics => openmetrics::read(&mut b),
             Format::Csv => csv::read(&mut b, &options.key_columns),
         }
-        .map_err(fail)?;
-        Ok(Self { file: file.to_owned(), format, text, sources: b.sources, counters: b.counters, stored: b.stored })
+        .map_err(|fault| fault.of(file))?;
+        Ok(Snapshot { file, format, text, part, store: b.finish() })
+    }
+}
+
+impl<'a> Snapshot<'a> {
+    /// Reads a text. `file` is for messages.
+    pub fn read(file: &'a str, text: &'a str, options: &Options) -> Result<Self, Error> {
+        Text::new(file, text, options)?.read(Part::whole(text), Store::default())
+    }
+
+    /// The numbers, in the order of the text.
+    #[must_use]
+    pub fn counters(&self) -> &[Counter] {
+        &self.store.counters
     }
 
     /// The line, from 1, of a byte of the text.
@@ -367,12 +302,17 @@ impl<'a> Snapshot<'a> {
     /// The name of a counter.
     #[must_use]
     pub fn key(&self, counter: &Counter) -> &str {
-        resolved(counter.key, self.text, &self.stored)
+        self.store.name(counter.key, self.text)
     }
 
     /// The source of a counter.
     #[must_use]
     pub fn source_of(&self, counter: &Counter) -> &str {
-        self.sources.get(counter.source as usize).map_or("", String::as_str)
+        self.store.sources.get(counter.source as usize).map_or("", |name| self.store.name(*name, self.text))
     }
+}
+
+/// The line, from 1, of a byte of a text.
+fn line_at(text: &str, at: usize) -> u64 {
+    memchr::memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64 + 1
 }

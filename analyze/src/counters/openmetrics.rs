@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::{Bits, Builder, Fault, Kind, Value};
+use super::builder::{Builder, Fault, clip};
+use super::{Bits, Kind, Value};
 
 /// Whether the first lines are of this kind.
 pub fn looks_like(lines: &[&str]) -> bool {
@@ -40,7 +41,7 @@ fn sample(line: &str) -> Option<(&str, &str, &str)> {
 pub fn read(b: &mut Builder<'_>) -> Result<(), Fault> {
     let source = b.default_source();
     let mut types: HashMap<&str, &str> = HashMap::new();
-    for (at, line) in b.text.lines().enumerate() {
+    for (number, line) in b.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             if let Some((name, ty)) = rest.trim().split_once(' ') {
                 types.insert(name, ty.trim());
@@ -50,9 +51,8 @@ pub fn read(b: &mut Builder<'_>) -> Result<(), Fault> {
         if line.starts_with('#') || line.trim().is_empty() {
             continue;
         }
-        let number = at as u64 + 1;
         let Some((series, digits, _)) = sample(line) else {
-            return Err(Fault::new(number, format!("expected `name value`, found `{}`", super::clip(line))));
+            return Err(Fault::new(number, format!("expected `name value`, found `{}`", clip(line))));
         };
         // Not numbers in any sense that could be subtracted.
         if matches!(digits.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str(), "nan" | "inf") {

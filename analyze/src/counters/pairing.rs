@@ -3,32 +3,42 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::{Counter, Snapshot, prose};
+use super::{Counter, Key, Snapshot, prose};
 
 /// The partners of two snapshots' counters.
-pub struct Pairs {
-    /// For each counter of AFTER, the index of its partner in BEFORE.
-    pub partners: Vec<Option<usize>>,
-    /// Whether a counter of BEFORE has a partner.
-    pub taken: Vec<bool>,
+pub enum Pairs {
+    /// The first is the first's, the second the second's, and none is left.
+    InOrder,
+    /// Found by their names.
+    Found {
+        /// For each counter of AFTER, the index of its partner in BEFORE.
+        partners: Vec<Option<usize>>,
+        /// Whether a counter of BEFORE has a partner.
+        taken: Vec<bool>,
+    },
 }
 
 impl Pairs {
     /// Finds each counter's partner by source, CPU and key.
-    pub fn find<'k>(before: &'k Snapshot<'_>, after: &'k Snapshot<'_>) -> Self {
-        let places: HashMap<&str, u32> = before.sources.iter().map(String::as_str).zip(0..).collect();
-        let sources: Vec<Option<u32>> = after.sources.iter().map(|name| places.get(name.as_str()).copied()).collect();
+    pub fn find(before: &Snapshot<'_>, after: &Snapshot<'_>) -> Self {
+        if in_order(before, after) { Self::InOrder } else { Self::by_name(before, after) }
+    }
+
+    /// The same for snapshots that may have their counters in any order.
+    pub fn by_name<'k>(before: &'k Snapshot<'_>, after: &'k Snapshot<'_>) -> Self {
+        let (old_sources, new_sources) = sources(before, after);
+        let (olds, news) = (before.counters(), after.counters());
         let prose = after.format.is_prose();
         let mut index: Option<Index<'k>> = None;
-        let mut taken = vec![false; before.counters.len()];
-        let mut partners = Vec::with_capacity(after.counters.len());
+        let mut taken = vec![false; olds.len()];
+        let mut partners = Vec::with_capacity(news.len());
         let mut next = 0;
-        for counter in &after.counters {
-            let source = sources.get(counter.source as usize).copied().flatten();
+        for counter in news {
+            let source = new_sources[counter.source as usize];
             // Two snapshots of one machine are nearly the same text: the partner usually follows the last one. It is
             // still the key that decides. Sentences may repeat, and must be counted from the top.
-            let follows = before.counters.get(next).is_some_and(|old| {
-                Some(old.source) == source
+            let follows = olds.get(next).is_some_and(|old| {
+                Some(old_sources[old.source as usize]) == source
                     && old.cpu == counter.cpu
                     && !taken[next]
                     && before.key(old) == after.key(counter)
@@ -36,7 +46,7 @@ impl Pairs {
             let found = if follows && (!prose || index.is_none()) {
                 Some(next)
             } else {
-                let index = index.get_or_insert_with(|| Index::new(before, &taken));
+                let index = index.get_or_insert_with(|| Index::new(before, &old_sources, &taken));
                 source.and_then(|source| index.take(&(source, counter.cpu, pairing_key(after, counter)), &taken))
             };
             if let Some(at) = found {
@@ -45,8 +55,41 @@ impl Pairs {
             }
             partners.push(found);
         }
-        Self { partners, taken }
+        Self::Found { partners, taken }
     }
+}
+
+/// Whether both have the same counters in the same order. [`Pairs::find`] would then find the same, more slowly.
+pub fn in_order(before: &Snapshot<'_>, after: &Snapshot<'_>) -> bool {
+    let (olds, news) = (before.counters(), after.counters());
+    // The columns of a table are stored names: at the same places where the stores are the same.
+    let same_names = before.store.names == after.store.names;
+    let same = |old: Key, new: Key| {
+        (same_names && old.is_stored() && old == new)
+            || before.store.name(old, before.text) == after.store.name(new, after.text)
+    };
+    let (old_sources, new_sources) = (&before.store.sources, &after.store.sources);
+    // The numbers of a line may have one name, which need be compared only once.
+    let mut last = None;
+    olds.len() == news.len()
+        && old_sources.len() == new_sources.len()
+        && old_sources.iter().zip(new_sources).all(|(old, new)| same(*old, *new))
+        && olds.iter().zip(news).all(|(old, new)| {
+            let keys = Some((old.key, new.key));
+            old.source == new.source
+                && old.cpu == new.cpu
+                && (keys == std::mem::replace(&mut last, keys) || same(old.key, new.key))
+        })
+}
+
+/// What sources are known by in both snapshots: the first of BEFORE that has the name.
+fn sources(before: &Snapshot<'_>, after: &Snapshot<'_>) -> (Vec<u32>, Vec<Option<u32>>) {
+    let mut places: HashMap<&str, u32> = HashMap::new();
+    let names = before.store.sources.iter().map(|key| before.store.name(*key, before.text));
+    let old = names.zip(0..).map(|(name, at)| *places.entry(name).or_insert(at)).collect();
+    let names = after.store.sources.iter().map(|key| after.store.name(*key, after.text));
+    let new = names.map(|name| places.get(name).copied()).collect();
+    (old, new)
 }
 
 type Identity<'k> = (u32, Option<u32>, Cow<'k, str>);
@@ -60,12 +103,13 @@ struct Index<'k> {
 }
 
 impl<'k> Index<'k> {
-    fn new(before: &'k Snapshot<'_>, taken: &[bool]) -> Self {
-        let count = before.counters.len();
+    fn new(before: &'k Snapshot<'_>, sources: &[u32], taken: &[bool]) -> Self {
+        let count = before.counters().len();
         let mut index = Self { first: HashMap::with_capacity(count), next: vec![None; count] };
         // From the end, so that the first of several is on top.
-        for (at, old) in before.counters.iter().enumerate().rev().filter(|(at, _)| !taken[*at]) {
-            index.next[at] = index.first.insert((old.source, old.cpu, pairing_key(before, old)), Some(at)).flatten();
+        for (at, old) in before.counters().iter().enumerate().rev().filter(|(at, _)| !taken[*at]) {
+            let identity = (sources[old.source as usize], old.cpu, pairing_key(before, old));
+            index.next[at] = index.first.insert(identity, Some(at)).flatten();
         }
         index
     }

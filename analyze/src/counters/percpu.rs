@@ -1,7 +1,8 @@
 //! `/proc/net/softnet_stat`, `/proc/interrupts`, `/proc/softirqs`: a line or a column per CPU.
 
+use super::builder::{Builder, Fault, clip};
 use super::words::words;
-use super::{Bits, Builder, Fault, Kind, Value, not_a_number};
+use super::{Bits, Kind, Value};
 
 /// The columns of `softnet_stat` that have names; the others are always zero.
 const SOFTNET: &[(usize, &str, Kind)] = &[
@@ -23,17 +24,16 @@ const SOFTNET_CPU: usize = 12;
 pub fn softnet(b: &mut Builder<'_>) -> Result<(), Fault> {
     let source = b.default_source();
     let keys: Vec<_> = SOFTNET.iter().map(|(_, name, _)| b.key_of(&[name])).collect();
-    for (at, line) in b.text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-        let number = at as u64 + 1;
+    for (number, line) in b.lines().filter(|(_, l)| !l.trim().is_empty()) {
         let cells: Vec<&str> = words(line).collect();
         let hex = |index: usize| -> Result<Option<(&str, u64)>, Fault> {
             let Some(cell) = cells.get(index) else { return Ok(None) };
             match u64::from_str_radix(cell, 16) {
                 Ok(value) if cell.bytes().all(|c| c.is_ascii_hexdigit()) => Ok(Some((cell, value))),
-                _ => Err(Fault::new(number, format!("`{}` is not a hexadecimal number", super::clip(cell)))),
+                _ => Err(Fault::new(number, format!("`{}` is not a hexadecimal number", clip(cell)))),
             }
         };
-        let row = u32::try_from(at).unwrap_or(u32::MAX);
+        let row = u32::try_from(number - 1).unwrap_or(u32::MAX);
         let cpu = hex(SOFTNET_CPU)?.map_or(row, |(_, cpu)| u32::try_from(cpu).unwrap_or(u32::MAX));
         for (&(index, _, kind), key) in SOFTNET.iter().zip(&keys) {
             if let Some((cell, value)) = hex(index)? {
@@ -47,39 +47,42 @@ pub fn softnet(b: &mut Builder<'_>) -> Result<(), Fault> {
 /// `/proc/interrupts` and `/proc/softirqs`. The CPUs are those of the header: offline ones have no column.
 pub fn interrupts(b: &mut Builder<'_>) -> Result<(), Fault> {
     let source = b.default_source();
-    let mut cells: Vec<&str> = Vec::new();
-    let mut lines = b.text.lines().enumerate();
+    let mut lines = b.lines();
     let cpus: Vec<u32> = (lines.next().map_or("", |(_, l)| l).split_whitespace())
         .map(|word| word.strip_prefix("CPU").and_then(|n| n.parse().ok()))
         .collect::<Option<_>>()
         .ok_or_else(|| Fault::new(1, "expected a header of CPUs, `CPU0 CPU1 …`"))?;
     for (at, line) in lines.filter(|(_, l)| !l.trim().is_empty()) {
-        let number = at as u64 + 1;
         let Some((label, rest)) = line.split_once(':') else {
-            return Err(Fault::new(number, "expected `name: counts`"));
+            return Err(Fault::new(at, "expected `name: counts`"));
         };
         let label = label.trim();
         // Errors are counted for the whole machine.
         let per_cpu = !matches!(label, "ERR" | "MIS" | "Err");
         let wanted = if per_cpu { cpus.len() } else { 1 };
-        cells.clear();
-        cells.extend(words(rest).take(wanted).take_while(|w| w.bytes().all(|c| c.is_ascii_digit())));
         // The number of a line can go to another device after a reload: the device's own name belongs to the key.
-        let device = if label.bytes().all(|c| c.is_ascii_digit()) { rest.split_whitespace().last() } else { None };
-        let key = match device.filter(|d| !d.bytes().all(|c| c.is_ascii_digit())) {
+        let device = if is_digits(label) { rest.split_whitespace().next_back() } else { None };
+        let key = match device.filter(|d| !is_digits(d)) {
             Some(device) => b.key_of(&[label, " ", device]),
             None => b.key_in_text(label),
         };
-        if cells.len() != wanted {
-            return Err(Fault::new(number, format!("`{label}` has {} counts for {} CPUs", cells.len(), cpus.len())));
+        let cells = b.cells(rest).take(wanted);
+        let mut count = 0;
+        for (index, cell) in cells.enumerate() {
+            if cell.whole.is_none() && !is_digits(b.word(cell)) {
+                break;
+            }
+            let cpu = if per_cpu { cpus.get(index).copied() } else { None };
+            b.cell(source, cpu, key, cell, Kind::Counter(Bits::ThirtyTwo))?;
+            count += 1;
         }
-        for (cell, cpu) in cells.iter().zip(&cpus) {
-            let Some(value) = Value::parse(cell) else {
-                return Err(Fault::new(number, not_a_number(b.name(key), cell)));
-            };
-            let cpu = per_cpu.then_some(*cpu);
-            b.push(source, cpu, key, cell, value, Kind::Counter(Bits::ThirtyTwo));
+        if count != wanted {
+            return Err(Fault::new(at, format!("`{label}` has {count} counts for {} CPUs", cpus.len())));
         }
     }
     Ok(())
+}
+
+fn is_digits(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_digit())
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::{Bits, Builder, Kind, Value};
+use super::builder::Builder;
+use super::{Bits, Kind, Value};
 
 /// Levels and settings of `netstat -s`, by heading and words.
 const GAUGES: &[&str] = &[

@@ -1,14 +1,14 @@
 //! Differences as text, CSV and JSON.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
 use schemas::{columns::number, units::three_digits};
 use serde_json::{Value as Json, json};
 
-use super::diff::{Change, Delta, Note};
-use super::{Format, Snapshot};
+use super::diff::{Change, Delta, Differences, Note};
+use super::{Counter, Format, Snapshot, Value};
 use crate::error::Error;
 
 /// The header of the `counters` table.
@@ -49,35 +49,45 @@ fn is_quiet(change: &Change<'_>) -> bool {
     }
 }
 
-/// Adds AFTER's text to `out`, with the differences where the numbers stood; with `per_s`, rates over that many seconds.
-pub fn text<'c>(
+/// Adds AFTER's text to `out`, with the differences where the numbers stood; with `per_s`, rates over that many seconds. The
+/// changes that are more than a growth, and what is gone, are shown to `look`.
+pub fn text(
     out: &mut Vec<u8>,
-    after: &Snapshot<'_>,
-    changes: impl IntoIterator<Item = impl Borrow<Change<'c>>>,
+    differences: &Differences<'_>,
     wanted: &Wanted,
     per_s: Option<f64>,
+    mut look: impl FnMut(&Change<'_>),
 ) {
-    out.reserve(after.text.len());
+    let after = differences.after();
+    let (start, end) = (after.part.from, after.part.to);
+    out.reserve(end - start);
+    let filters = wanted.filters();
     let line = out.len();
     let mut page = Page {
         text: out,
         after,
-        filters: wanted.filters(),
+        from: start,
+        filters,
         line,
+        names: false,
         numbers: 0,
         kept: 0,
         was: String::new(),
         shown: Vec::new(),
     };
-    let mut from = 0;
-    for change in changes {
-        let change = change.borrow();
-        let Some((at, len)) = change.at else { continue };
-        page.gap(&after.text[from..at]);
-        page.number(change, &after.text[at..at + len], &after.text[at + len..], wanted.wants(change), per_s);
-        from = at + len;
+    let plain = !filters && per_s.is_none() && after.format != Format::Softnet;
+    for (counter, old) in differences.numbers() {
+        match differences.grown(counter, old) {
+            Some(grown) if plain => page.grown(counter, grown),
+            _ => {
+                let change = differences.change(counter, old);
+                look(&change);
+                page.number(counter, &change, wanted.wants(&change), per_s);
+            }
+        }
     }
-    page.gap(&after.text[from..]);
+    differences.gone().for_each(|change| look(&change));
+    page.gap(end);
     page.finish();
     if page.text.last().is_some_and(|end| *end != b'\n') {
         page.text.push(b'\n');
@@ -88,9 +98,13 @@ pub fn text<'c>(
 struct Page<'p> {
     text: &'p mut Vec<u8>,
     after: &'p Snapshot<'p>,
+    /// How much of AFTER's text has been dealt with.
+    from: usize,
     filters: bool,
     /// Where the current line starts, and with it a line of names that waits for its values.
     line: usize,
+    /// Whether there is such a line of names.
+    names: bool,
     numbers: usize,
     kept: usize,
     was: String,
@@ -99,26 +113,37 @@ struct Page<'p> {
 }
 
 impl Page<'_> {
-    fn gap(&mut self, gap: &str) {
+    /// Copies the text up to a place.
+    fn gap(&mut self, to: usize) {
+        let gap = &self.after.text.as_bytes()[self.from..to];
+        self.from = to;
         if !self.filters && self.was.is_empty() {
-            self.text.extend_from_slice(gap.as_bytes());
+            self.text.extend_from_slice(gap);
             return;
         }
         let mut rest = gap;
-        while let Some(end) = memchr::memchr(b'\n', rest.as_bytes()) {
-            self.text.extend_from_slice(&rest.as_bytes()[..end]);
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            self.text.extend_from_slice(&rest[..end]);
             // The names above the values of `/proc/net/snmp` share the fate of their values.
-            let names = self.after.format == Format::Snmp && self.numbers == 0;
+            if self.after.format == Format::Snmp && !self.is_blank() {
+                self.names = !self.names;
+            }
             if self.finish() {
                 self.text.push(b'\n');
             }
-            if !names {
+            if !self.names {
                 self.line = self.text.len();
             }
             (self.numbers, self.kept) = (0, 0);
             rest = &rest[end + 1..];
         }
-        self.text.extend_from_slice(rest.as_bytes());
+        self.text.extend_from_slice(rest);
+    }
+
+    /// Whether the current line, of which all has been copied, is blank.
+    fn is_blank(&self) -> bool {
+        let line = self.text[self.line..].rsplit(|b| *b == b'\n').next().unwrap_or_default();
+        std::str::from_utf8(line).is_ok_and(|line| line.trim().is_empty())
     }
 
     /// Ends the current line. `false` where it goes, because all its numbers are unwanted.
@@ -131,7 +156,28 @@ impl Page<'_> {
         stays
     }
 
-    fn number(&mut self, change: &Change<'_>, digits: &str, rest: &str, wanted: bool, per_s: Option<f64>) {
+    /// Writes by how much a number grew, which is never wider than the number.
+    #[inline]
+    fn grown(&mut self, counter: &Counter, grown: u64) {
+        let len = counter.len as usize;
+        let mut store = [b' '; DIGITS];
+        let digits = decimal(&mut store, grown);
+        // What was zero is copied with what comes after it, unless it has leading zeros.
+        if counter.value == Value::Whole(grown) && digits == len {
+            return;
+        }
+        self.gap(counter.at);
+        self.from = counter.at + len;
+        let wide = if digits < len && self.in_column() { len } else { digits };
+        self.text.resize(self.text.len() + wide.saturating_sub(DIGITS), b' ');
+        self.text.extend_from_slice(&store[DIGITS.saturating_sub(wide)..]);
+    }
+
+    fn number(&mut self, counter: &Counter, change: &Change<'_>, wanted: bool, per_s: Option<f64>) {
+        let end = counter.at + counter.len as usize;
+        self.gap(counter.at);
+        self.from = end;
+        let (digits, rest) = (&self.after.text[counter.at..end], &self.after.text[end..]);
         self.numbers += 1;
         self.kept += usize::from(wanted);
         let format = self.after.format;
@@ -160,8 +206,9 @@ impl Page<'_> {
             // Nearly every difference fits, and 64 bits are written several times as fast as 128.
             (Some(Delta::Whole(v)), None) => match u64::try_from(v) {
                 Ok(v) => {
-                    push_decimal(&mut shown, v);
-                    Ok(())
+                    let mut store = [0; DIGITS];
+                    let digits = decimal(&mut store, v);
+                    shown.write_all(&store[DIGITS - digits..])
                 }
                 Err(_) => write!(shown, "{v}"),
             },
@@ -176,30 +223,40 @@ impl Page<'_> {
 
     /// Makes what is `shown` wide end where the digits ended that were `instead` wide, if they stood in a column.
     fn align(&mut self, shown: usize, instead: usize) {
-        let blanks = self.text.iter().rev().take_while(|b| **b == b' ').count();
-        let line_start = self.text.len() == blanks || self.text[self.text.len() - blanks - 1] == b'\n';
-        if !self.after.format.is_table() && (blanks < 2 || line_start) {
-            return;
+        if self.in_column() {
+            // A sign or a word may be wider: it takes the blanks before it, but never the last one.
+            let take = shown.saturating_sub(instead).min(self.blanks().saturating_sub(1));
+            self.text.resize(self.text.len() + instead.saturating_sub(shown) - take, b' ');
         }
-        // A sign or a word may be wider: it takes the blanks before it, but never the last one.
-        let take = shown.saturating_sub(instead).min(blanks.saturating_sub(1));
-        self.text.resize(self.text.len() + instead.saturating_sub(shown) - take, b' ');
+    }
+
+    /// Whether the number that comes next stands in a column.
+    fn in_column(&self) -> bool {
+        let blanks = || (self.blanks(), self.text.len());
+        self.after.format.is_table()
+            || matches!(blanks(), (blanks, len) if blanks >= 2 && blanks < len && self.text[len - blanks - 1] != b'\n')
+    }
+
+    /// How many blanks the page ends with.
+    fn blanks(&self) -> usize {
+        self.text.iter().rev().take_while(|b| **b == b' ').count()
     }
 }
 
-/// Writes a number several times as fast as `write!`, which is most of the time that a large snapshot takes.
-fn push_decimal(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut from = digits.len();
+/// The most digits that 64 bits have.
+const DIGITS: usize = 20;
+
+/// Writes a number to the end of a store, several times as fast as `write!`, and returns how many digits it has.
+fn decimal(store: &mut [u8; DIGITS], mut value: u64) -> usize {
+    let mut digits = 0;
     loop {
-        from -= 1;
-        digits[from] = b'0' + (value % 10) as u8;
+        digits += 1;
+        store[DIGITS - digits] = b'0' + (value % 10) as u8;
         value /= 10;
-        if value == 0 {
-            break;
+        if value == 0 || digits == DIGITS {
+            return digits;
         }
     }
-    out.extend_from_slice(&digits[from..]);
 }
 
 /// What stands where there is no difference: never a number, and nothing that breaks the format.

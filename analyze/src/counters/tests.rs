@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::diff::{self, Change, Delta, Note, Settings};
+use super::diff::{self, Change, Delta, Differences, Note, Settings};
 use super::render::{self, Wanted};
 use super::{Format, Options, Snapshot};
 
@@ -29,9 +29,9 @@ fn with<T>(pair: (&str, &str), look: impl FnOnce(Format, &[Change<'_>]) -> T) ->
 
 fn text(pair: (&str, &str), wanted: &Wanted) -> String {
     let (before, after) = (read(pair.0), read(pair.1));
-    let changes = diff::differences(&before, &after, &Settings::default()).expect("differences");
+    let differences = Differences::new(&before, &after, &Settings::default()).expect("differences");
     let mut out = Vec::new();
-    render::text(&mut out, &after, &changes, wanted, None);
+    render::text(&mut out, &differences, wanted, None, |_| ());
     String::from_utf8(out).expect("text")
 }
 
@@ -319,9 +319,9 @@ proptest! {
         let format = Format::value_variants().get(format).copied();
         for format in [None, format] {
             if let Ok(s) = Snapshot::read("f", &text, &Options { format, ..Options::default() }) {
-                let changes = diff::differences(&s, &s, &Settings::default()).unwrap();
-                prop_assert!(changes.iter().all(|c| c.delta.is_none_or(Delta::is_zero)));
-                render::text(&mut Vec::new(), &s, &changes, &Wanted::default(), None);
+                let differences = Differences::new(&s, &s, &Settings::default()).unwrap();
+                prop_assert!(differences.iter().all(|c| c.delta.is_none_or(Delta::is_zero)));
+                render::text(&mut Vec::new(), &differences, &Wanted::default(), None, |_| ());
             }
         }
     }
@@ -340,8 +340,9 @@ proptest! {
                 Snapshot::read("f", &changed, &Options::default()),
             )
                 && old.format == new.format {
-                    let changes = diff::differences(&old, &new, &Settings::default()).unwrap();
-                    render::text(&mut Vec::new(), &new, &changes, &Wanted { nonzero: true, ..Wanted::default() }, None);
+                    let differences = Differences::new(&old, &new, &Settings::default()).unwrap();
+                    let wanted = Wanted { nonzero: true, ..Wanted::default() };
+                    render::text(&mut Vec::new(), &differences, &wanted, None, |_| ());
                 }
         }
     }

@@ -1,6 +1,5 @@
 //! `beforeafter`: what counters counted between two readings.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::counters::collect::{self, Source};
-use crate::counters::diff::{self, Change, Differences, Missing, Note, Settings};
+use crate::counters::diff::{self, Missing, Settings};
+use crate::counters::losses::Losses;
 use crate::counters::render::{self, Wanted};
-use crate::counters::{Bits, Format, Options, Snapshot, diagnose};
-use crate::error::{Error, Place, Verdict};
+use crate::counters::{Bits, Format, Options, diagnose, walk};
+use crate::error::{Error, Verdict};
 use crate::input::read_text;
 use crate::table::write_whole;
 
@@ -30,8 +30,9 @@ use crate::table::write_whole;
 /// With --collect, the snapshots are taken here, around a command. Its input and outputs are its own; the differences go to
 /// standard error, or where -o says (`-o -`: to standard output, after the command's own). Its exit code is returned.
 ///
-/// Both snapshots are held in memory, with some 90 bytes for each number in them, twice that for CSV; more where a name is
-/// a path of headings, as in text. It reads 70 to 240 MB of both a second.
+/// Both snapshots are held in memory, and the output until all of it is known to be right. Where they differ by more than
+/// their numbers, and for CSV, JSON and --diagnose, some 90 bytes come for each number, twice that for CSV snapshots; more
+/// where a name is a path of headings, as in text.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -137,6 +138,16 @@ struct Pair {
     elapsed: Option<f64>,
 }
 
+impl Pair {
+    fn before(&self) -> (&str, &str) {
+        (&self.before.0, &self.before.1)
+    }
+
+    fn after(&self) -> (&str, &str) {
+        (&self.after.0, &self.after.1)
+    }
+}
+
 /// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let wanted = Wanted {
@@ -155,40 +166,24 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     let (pairs, status) = if args.collect.is_empty() { (vec![files(args)?], None) } else { collected(args)? };
 
-    let mut page: Vec<u8> = Vec::new();
+    let settings: Vec<Settings> = pairs
+        .iter()
+        .map(|pair| Settings {
+            elapsed: pair.elapsed.or(args.elapsed),
+            max_rate: args.max_rate,
+            bits: args.counter_bits.as_deref().map(|b| if b == "32" { Bits::ThirtyTwo } else { Bits::SixtyFour }),
+            missing: args.missing,
+            gauges: gauges.clone(),
+        })
+        .collect();
+    let work = Work { args, wanted, pairs: &pairs, settings: &settings };
+    let (pages, unusable) = if args.out == Out::Text && !args.diagnose { work.texts()? } else { work.tables()? };
     let to_stdout = args.output.as_deref().map_or(args.collect.is_empty(), |path| path == Path::new("-"));
-    let mut unusable = None;
-    {
-        let snapshots = pairs.iter().map(|pair| read(args, pair)).collect::<Result<Vec<_>, _>>()?;
-        let mut sink = Sink {
-            args,
-            wanted: &wanted,
-            many: pairs.len() > 1,
-            first: true,
-            objects: Vec::new(),
-            changes: Vec::new(),
-        };
-        for (pair, (before, after)) in pairs.iter().zip(&snapshots) {
-            let settings = Settings {
-                elapsed: pair.elapsed.or(args.elapsed),
-                max_rate: args.max_rate,
-                bits: args.counter_bits.as_deref().map(|b| if b == "32" { Bits::ThirtyTwo } else { Bits::SixtyFour }),
-                missing: args.missing,
-                gauges: gauges.clone(),
-            };
-            let differences = Differences::new(before, after, &settings)?;
-            let losses = sink.pair(&mut page, after, &differences, settings.elapsed)?;
-            losses.warn();
-            if unusable.is_none() {
-                unusable = losses.first.map(|c| complaint(after, &c));
-            }
-        }
-        sink.finish(&mut page)?;
-    }
+    let write = |out: &mut dyn Write| pages.iter().try_for_each(|page| out.write_all(page));
     match &args.output {
-        _ if to_stdout => output.write_all(&page)?,
-        Some(path) => write_whole(path, |file| Ok(file.write_all(&page)?))?,
-        None => std::io::stderr().lock().write_all(&page)?,
+        _ if to_stdout => write(output)?,
+        Some(path) => write_whole(path, |mut file| Ok(write(&mut file)?))?,
+        None => write(&mut std::io::stderr().lock())?,
     }
     match (status, unusable) {
         (Some(status), _) if !status.success() => Ok(Verdict::Exit(exit_code(status))),
@@ -211,7 +206,14 @@ fn files(args: &Args) -> Result<Pair, Error> {
     if before == dash && after == dash {
         return Err(Error::Usage("only one of the snapshots can be standard input".into()));
     }
-    Ok(Pair { source: None, before: read_text(before)?, after: read_text(after)?, elapsed: None })
+    // Starting threads takes longer than reading little.
+    let large = std::fs::metadata(after).is_ok_and(|file| file.len() > 1 << 20);
+    let (before, after) = if large {
+        rayon::join(|| read_text(before), || read_text(after))
+    } else {
+        (read_text(before), read_text(after))
+    };
+    Ok(Pair { source: None, before: before?, after: after?, elapsed: None })
 }
 
 /// Takes snapshots around the command. An interrupt from the terminal is for the command: the differences still follow.
@@ -249,166 +251,107 @@ fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-fn read<'p>(args: &Args, pair: &'p Pair) -> Result<(Snapshot<'p>, Snapshot<'p>), Error> {
-    let options = Options { format: args.format, key_columns: args.key.clone(), source: pair.source.clone() };
-    let (before, after) = rayon::join(
-        || Snapshot::read(&pair.before.0, &pair.before.1, &options),
-        || Snapshot::read(&pair.after.0, &pair.after.1, &options),
-    );
-    let (before, after) = (before?, after?);
-    if before.format != after.format {
-        return Err(Error::Usage(format!(
-            "{} looks like {}, {} like {}: say which it is with --format",
-            before.file,
-            before.format.name(),
-            after.file,
-            after.format.name()
-        )));
+/// What there is to do, and for whom.
+struct Work<'w> {
+    args: &'w Args,
+    wanted: Wanted,
+    pairs: &'w [Pair],
+    /// For each pair.
+    settings: &'w [Settings],
+}
+
+/// The output in pieces, and the first loss.
+type Pages = (Vec<Vec<u8>>, Option<Error>);
+
+impl Work<'_> {
+    fn options(&self) -> Vec<Options> {
+        let args = self.args;
+        let options =
+            |pair: &Pair| Options { format: args.format, key_columns: args.key.clone(), source: pair.source.clone() };
+        self.pairs.iter().map(options).collect()
     }
-    Ok((before, after))
-}
 
-fn is_unusable(change: &Change<'_>) -> bool {
-    match change.note {
-        Note::Reset | Note::Gone => true,
-        Note::New => change.delta.is_none(),
-        _ => false,
-    }
-}
-
-fn complaint(after: &Snapshot<'_>, change: &Change<'_>) -> Error {
-    let what = match change.note {
-        Note::Gone => "is no longer there",
-        Note::New => "was not there before",
-        _ => "was set back between the snapshots",
-    };
-    Error::Data {
-        place: Place { file: after.file.clone(), line: change.at.map_or(0, |(at, _)| after.line(at)), column: None },
-        reason: format!("`{}` of {} {what} (--strict)", change.key, change.source),
-    }
-}
-
-/// What has no difference: to be told once per source and kind.
-#[derive(Default)]
-struct Losses<'s> {
-    /// Source, kind, an example's key, how many, in the order in which they were met.
-    kinds: Vec<(&'s str, Note, String, usize)>,
-    /// Where each is in `kinds`: a file can have very many interfaces.
-    places: HashMap<(&'s str, Note), usize>,
-    /// The first, for `--strict`.
-    first: Option<Change<'s>>,
-}
-
-impl<'s> Losses<'s> {
-    fn look(&mut self, change: &Change<'s>) {
-        if !is_unusable(change) {
-            return;
+    /// The texts of AFTER with the differences in them.
+    fn texts(&self) -> Result<Pages, Error> {
+        let (mut pages, mut unusable) = (Vec::new(), None);
+        for (index, ((pair, settings), options)) in
+            self.pairs.iter().zip(self.settings).zip(&self.options()).enumerate()
+        {
+            let per_s = settings.elapsed.filter(|_| self.args.rate);
+            let parts = walk::walk(pair.before(), pair.after(), options, settings, walk::PART, |differences| {
+                let (mut page, mut losses) = (Vec::new(), Losses::default());
+                render::text(&mut page, differences, &self.wanted, per_s, |change| losses.look(change));
+                Ok((page, losses))
+            })?;
+            if self.pairs.len() > 1 {
+                let gap = if index == 0 { "" } else { "\n" };
+                let source = pair.after.0.trim_end_matches(" after");
+                pages.push(format!("{gap}# {source}, {:.3} s\n", settings.elapsed.unwrap_or_default()).into_bytes());
+            }
+            let mut losses = Losses::default();
+            for (page, lost) in parts {
+                pages.push(page);
+                losses.append(lost);
+            }
+            losses.warn();
+            unusable = unusable.or_else(|| losses.error(pair.after()));
         }
-        let at = *self.places.entry((change.source, change.note)).or_insert_with(|| {
-            self.kinds.push((change.source, change.note, change.key.to_string(), 0));
-            self.kinds.len() - 1
-        });
-        self.kinds[at].3 += 1;
-        self.first.get_or_insert_with(|| change.clone());
+        Ok((pages, unusable))
     }
 
-    fn warn(&self) {
-        for (source, note, example, count) in &self.kinds {
-            let (what, help) = match note {
-                Note::Gone => ("no longer there", ""),
-                Note::New => ("not there before, so without a difference", "; --missing zero counts them from zero"),
-                _ => ("set back, so without a difference", ""),
-            };
-            let counters = if *count == 1 {
-                format!("`{example}` is")
-            } else {
-                format!("{count} counters (`{example}`, …) are")
-            };
-            crate::warn(&format!("{source}: {counters} {what}{help}"));
+    /// The tables, and the diagnosis. Sums and sentences are about all changes together, so they are all kept.
+    fn tables(&self) -> Result<Pages, Error> {
+        let options = self.options();
+        let snapshots = (self.pairs.iter().zip(&options))
+            .map(|(pair, options)| walk::read(pair.before(), pair.after(), options))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (mut page, mut objects, mut all, mut unusable) = (Vec::new(), Vec::new(), Vec::new(), None);
+        if self.args.out == Out::Csv {
+            writeln!(page, "{}", render::HEADER.join(","))?;
         }
+        for ((pair, settings), (before, after)) in self.pairs.iter().zip(self.settings).zip(&snapshots) {
+            let changes = diff::differences(before, after, settings)?;
+            let mut losses = Losses::default();
+            for change in &changes {
+                losses.look(change);
+            }
+            let folded = diff::folded(&changes, self.args.per_cpu, self.args.sum_queues);
+            let (format, wanted, elapsed) = (after.format, &self.wanted, settings.elapsed);
+            match self.args.out {
+                Out::Text => {}
+                Out::Csv => render::csv(&mut page, format, &self.host(), &folded, wanted, elapsed)?,
+                Out::Json => objects.extend(render::objects(format, &self.host(), &folded, wanted, elapsed)),
+            }
+            drop(folded);
+            if self.args.diagnose {
+                all.extend(changes);
+            }
+            losses.warn();
+            unusable = unusable.or_else(|| losses.error(pair.after()));
+        }
+        if self.args.out == Out::Json {
+            writeln!(page, "[")?;
+            for (index, object) in objects.iter().enumerate() {
+                let comma = if index + 1 < objects.len() { "," } else { "" };
+                writeln!(page, "{object}{comma}")?;
+            }
+            writeln!(page, "]")?;
+        }
+        if self.args.diagnose {
+            let words = diagnose::sentences(&all).join("\n");
+            match self.args.out {
+                Out::Text => writeln!(page, "{words}")?,
+                Out::Csv | Out::Json => anstream::eprintln!("{words}"),
+            }
+        }
+        Ok((vec![page], unusable))
     }
-}
 
-/// Where the differences of one or more pairs come together.
-struct Sink<'s> {
-    args: &'s Args,
-    wanted: &'s Wanted,
-    many: bool,
-    first: bool,
-    objects: Vec<serde_json::Value>,
-    /// For the diagnosis, which looks at all sources together.
-    changes: Vec<Change<'s>>,
-}
-
-impl<'s> Sink<'s> {
     fn host(&self) -> String {
         match &self.args.host {
             Some(host) => host.clone(),
             None if self.args.collect.is_empty() => String::new(),
             None => collect::host(),
         }
-    }
-
-    fn pair(
-        &mut self,
-        page: &mut Vec<u8>,
-        after: &Snapshot<'_>,
-        differences: &Differences<'s>,
-        elapsed: Option<f64>,
-    ) -> Result<Losses<'s>, Error> {
-        let first = std::mem::take(&mut self.first);
-        let mut losses = Losses::default();
-        let changes = differences.iter().inspect(|change| losses.look(change));
-        if self.args.out == Out::Text && !self.args.diagnose {
-            if self.many {
-                let gap = if first { "" } else { "\n" };
-                let source = after.file.trim_end_matches(" after");
-                writeln!(page, "{gap}# {source}, {:.3} s", elapsed.unwrap_or_default())?;
-            }
-            let per_s = elapsed.filter(|_| self.args.rate);
-            render::text(page, after, changes, self.wanted, per_s);
-            return Ok(losses);
-        }
-        let changes: Vec<Change<'s>> = changes.collect();
-        match self.args.out {
-            Out::Text => {}
-            Out::Csv => {
-                if first {
-                    writeln!(page, "{}", render::HEADER.join(","))?;
-                }
-                render::csv(page, after.format, &self.host(), &self.folded(&changes), self.wanted, elapsed)?;
-            }
-            Out::Json => {
-                let rows = render::objects(after.format, &self.host(), &self.folded(&changes), self.wanted, elapsed);
-                self.objects.extend(rows);
-            }
-        }
-        if self.args.diagnose {
-            self.changes.extend(changes);
-        }
-        Ok(losses)
-    }
-
-    fn folded<'c>(&self, changes: &'c [Change<'s>]) -> std::borrow::Cow<'c, [Change<'s>]> {
-        diff::folded(changes, self.args.per_cpu, self.args.sum_queues)
-    }
-
-    fn finish(&self, page: &mut Vec<u8>) -> Result<(), Error> {
-        if self.args.out == Out::Json {
-            writeln!(page, "[")?;
-            for (index, object) in self.objects.iter().enumerate() {
-                let comma = if index + 1 < self.objects.len() { "," } else { "" };
-                writeln!(page, "{object}{comma}")?;
-            }
-            writeln!(page, "]")?;
-        }
-        if self.args.diagnose {
-            let words = diagnose::sentences(&self.changes).join("\n");
-            match self.args.out {
-                Out::Text => writeln!(page, "{words}")?,
-                Out::Csv | Out::Json => anstream::eprintln!("{words}"),
-            }
-        }
-        Ok(())
     }
 }
