@@ -131,11 +131,22 @@ impl Metrics {
         names.iter().map(|name| self.shorten(&cut(name, keep), em, room)).collect()
     }
 
-    /// `text` on as many lines as `room` asks for, broken between words.
+    /// `text` on as many lines as `room` asks for, broken between words, but not between a number and its unit.
     #[must_use]
     pub fn wrap(&self, text: &str, em: f64, room: f64) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
+        let mut words: Vec<String> = Vec::new();
         for word in text.split(' ') {
+            let is_unit = word.starts_with(|c: char| c.is_alphabetic() || c == '%');
+            match words.last_mut().filter(|last| is_unit && last.ends_with(|c: char| c.is_ascii_digit())) {
+                Some(number) => {
+                    number.push(' ');
+                    number.push_str(word);
+                }
+                None => words.push(word.to_owned()),
+            }
+        }
+        let mut lines: Vec<String> = Vec::new();
+        for word in &words {
             match lines.last_mut() {
                 Some(line) if self.width(&format!("{line} {word}"), em) <= room => {
                     line.push(' ');
@@ -192,6 +203,17 @@ mod tests {
         assert!(m.width(&short, 12.0) <= 120.0 && short.starts_with("bulk") && short.ends_with("4]"), "{short}");
         assert_eq!(m.shorten(name, 12.0, 1e4), name);
         assert_eq!(m.shorten(name, 12.0, 1.0), "…");
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        let m = Metrics::font(12.0);
+        let text = "peak 30.4 Gbit/s at 128 KiB";
+        for room in 80..400 {
+            let lines = m.wrap(text, 12.0, f64::from(room));
+            assert_eq!(lines.join(" "), text);
+            assert!(!lines.iter().any(|l| l.ends_with(|c: char| c.is_ascii_digit())), "{lines:?}");
+        }
     }
 
     #[test]

@@ -66,8 +66,8 @@ fn figure(
         layers.push(Layer::Rule { at, upright: true, label });
     }
     if let [one] = series
-        && x == "message_bytes"
-        && y == "throughput_bits_per_s"
+        && names(x, "message_bytes")
+        && names(y, "throughput_bits_per_s")
         && let Some(half) = half_bandwidth(one)
     {
         let words = x_axis.words(half.round());
@@ -84,6 +84,11 @@ fn figure(
         colours: None,
         footer: options.footer(reading),
     })
+}
+
+/// Whether a column is meant, by its own name or as a metric.
+fn names(name: &str, column: &str) -> bool {
+    name == column || schemas::metrics::find(name).is_some_and(|metric| metric.column == column)
 }
 
 /// The size at which the measured curve first reaches half of its peak, interpolated between measured sizes on the
