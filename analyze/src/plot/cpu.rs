@@ -183,11 +183,7 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
     for (index, (end, loads)) in own.ends.iter().enumerate().filter(|(_, e)| !e.1.is_empty()) {
         // The panel above says which phases these are.
         let mut layers = timeseries::phases(reading, x);
-        for layer in &mut layers {
-            if let Layer::Shade { label, .. } = layer {
-                label.clear();
-            }
-        }
+        timeseries::without_names(&mut layers);
         let mut below = vec![0.0; loads.len()];
         for (kind, (_, colour)) in STACK.iter().enumerate() {
             let mut points = Vec::new();

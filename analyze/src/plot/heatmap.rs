@@ -164,6 +164,8 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
     let mut layers = timeseries::phases(&reading, "start_s");
     let mut notes = vec!["colour: share of an interval's latencies in each range".to_owned()];
     notes.extend(timeseries::shaded(&layers));
+    // The colours would cover their names.
+    timeseries::without_names(&mut layers);
     for (from, to, bucket, share) in &own {
         let colour = palette::scale(colours.position(*share).unwrap_or(0.0));
         layers.push(Layer::Box { from: (*from, edge(*bucket)), to: (*to, edge(bucket + 1)), colour, outline: None });

@@ -210,7 +210,8 @@ impl Frame<'_> {
                 let (width, height) =
                     (side(self.at_x(0.0), self.at_x(1.0)) * 0.96, side(self.at_y(0.0), self.at_y(1.0)) * 0.96);
                 let widest = cells.iter().map(|(_, _, text)| metrics.width(text, small)).fold(0.0, f64::max);
-                if widest > width || small > height {
+                // Numbers that touch read as one.
+                if widest + metrics.gap() > width || small > height {
                     return;
                 }
                 for (at, colour, text) in cells {

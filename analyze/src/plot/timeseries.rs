@@ -121,6 +121,15 @@ pub fn phases(reading: &Reading, x: &str) -> Vec<Layer> {
     found.into_iter().map(|(from, to, label)| Layer::Shade { from, to, label: label.to_owned() }).collect()
 }
 
+/// Shades without their names, where those stand elsewhere.
+pub fn without_names(layers: &mut [Layer]) {
+    for layer in layers {
+        if let Layer::Shade { label, .. } = layer {
+            label.clear();
+        }
+    }
+}
+
 /// What the shaded stretches are, where there are some: their names may not fit into them.
 pub fn shaded(layers: &[Layer]) -> Option<String> {
     let names = layers.iter().filter_map(|layer| match layer {
