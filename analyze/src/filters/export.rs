@@ -79,7 +79,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if args.to == To::Gnuplot {
         let picture = gnuplot::Picture { x: args.x.as_deref(), y: args.y.as_deref(), by: args.by.as_deref() };
         // Two files, written together: it sees to them itself.
-        gnuplot::write(&mut table, &args.selection, &picture, args.output.output.as_deref(), output)?;
+        gnuplot::write(&mut table, &args.selection, &picture, args.output.file(), output)?;
         return Ok(Verdict::Ok);
     }
     args.output.write(output, |w| match args.to {

@@ -35,7 +35,10 @@ mod transfer;
 
 pub use options::{Log, Options};
 
-use crate::{error::Error, table::write_whole};
+use crate::{
+    error::Error,
+    table::{OutputArgs, write_whole},
+};
 use clap::ValueEnum as _;
 use figure::Figure;
 use font::Metrics;
@@ -88,6 +91,16 @@ impl Points {
     #[must_use]
     pub fn new(header: &[&str]) -> Self {
         Self { header: header.iter().map(|h| (*h).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// Writes them as CSV.
+    fn write(&self, output: &mut dyn Write) -> Result<(), Error> {
+        let mut csv = csv::Writer::from_writer(output);
+        csv.write_record(&self.header)?;
+        for row in &self.rows {
+            csv.write_record(row)?;
+        }
+        Ok(csv.flush()?)
     }
 
     /// The points of series.
@@ -211,16 +224,8 @@ pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec
         };
         write_whole(path, |file| Ok(file.write_all(&bytes)?))?;
     }
-    if let Some(path) = &options.data {
-        write_whole(path, |file| {
-            let mut csv = csv::Writer::from_writer(file);
-            let failed = |e: csv::Error| Error::Output(std::io::Error::other(e));
-            csv.write_record(&drawing.points.header).map_err(failed)?;
-            for row in &drawing.points.rows {
-                csv.write_record(row).map_err(failed)?;
-            }
-            Ok(csv.flush()?)
-        })?;
+    if options.data.is_some() {
+        OutputArgs { output: options.data.clone() }.write(stdout, |file| drawing.points.write(file))?;
     }
     if options.term {
         stdout.write_all(term::draw(figure).as_bytes())?;

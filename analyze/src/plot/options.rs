@@ -124,7 +124,7 @@ pub struct Options {
     /// Pixels of a PNG per pixel of the size: 2 for print and fine screens
     #[arg(long, value_name = "FACTOR", value_parser = density, default_value = "1")]
     pub density: f64,
-    /// Also write the drawn points to FILE, as CSV
+    /// Also write the drawn points to FILE (`-`: standard output), as CSV
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
     /// Draw in the terminal

@@ -8,7 +8,7 @@ use crate::error::Error;
 /// `-o FILE`, shared by the filters.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OutputArgs {
-    /// Write to FILE instead of standard output; it is replaced only when the result is complete
+    /// Write to FILE instead of standard output (`-`); it is replaced only when the result is complete
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -17,7 +17,13 @@ impl OutputArgs {
     /// Whether somebody reads along: the output goes to a terminal.
     #[must_use]
     pub fn is_for_people(&self) -> bool {
-        self.output.is_none() && std::io::stdout().is_terminal()
+        self.file().is_none() && std::io::stdout().is_terminal()
+    }
+
+    /// The file that was named.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
     /// Runs `write` on FILE if one was named, else on `stdout`, and flushes.
@@ -26,7 +32,7 @@ impl OutputArgs {
         stdout: &mut dyn Write,
         write: impl FnOnce(&mut dyn Write) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        if let Some(path) = &self.output {
+        if let Some(path) = self.file() {
             return write_whole(path, write);
         }
         let mut buffered = BufWriter::with_capacity(64 << 10, stdout);
@@ -81,6 +87,15 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         write_whole(&path, |w| Ok(w.write_all(b"new")?)).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_dash_is_standard_output() {
+        let arguments = OutputArgs { output: Some("-".into()) };
+        let mut out = Vec::new();
+        arguments.write(&mut out, |w| Ok(w.write_all(b"here")?)).unwrap();
+        assert_eq!(out, b"here");
+        assert!(!Path::new("-").exists());
     }
 
     #[test]

@@ -29,6 +29,9 @@ fn a_picture_and_its_points_are_written() {
     plot::draw(Kind::Sweep, &options, &mut Vec::new()).unwrap();
     assert_eq!(first, std::fs::read(folder.path().join("x.svg")).unwrap(), "the same input gives the same bytes");
     let points = std::fs::read_to_string(folder.path().join("points.csv")).unwrap();
+    let mut shown = Vec::new();
+    plot::draw(Kind::Sweep, &Options { data: Some("-".into()), output: None, ..options.clone() }, &mut shown).unwrap();
+    assert_eq!(String::from_utf8(shown).unwrap(), points);
     let mut lines = points.lines();
     assert_eq!(lines.next(), Some("series,message_bytes,throughput_bits_per_s,low,high,n"));
     assert!(lines.next().unwrap().starts_with("bulk,64,"));
