@@ -6,7 +6,7 @@ use super::{Config, plain};
 use crate::{
     control::message::{Execute, Fault, FaultCode, Peer, Prepare},
     report::Side,
-    spec::{Payload, Phases, Stop, TestSpec, support},
+    spec::{Direction, Pattern, Payload, Phases, Stop, TestSpec, support},
 };
 
 /// Who asks, and where.
@@ -84,7 +84,7 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
     }
     check_intervals(config, spec, length_ns)?;
     check_buffers(config, spec, *side)?;
-    check_files(config, spec)?;
+    check_files(config, spec, *side)?;
     let end = match side {
         Side::Near => &spec.near,
         Side::Far => &spec.far,
@@ -134,7 +134,7 @@ fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fau
     let extra = u128::from(buffers.alignment) + u128::from(buffers.offset);
     let stream = u128::from(sizes.message_bytes) + u128::from(sizes.receive_bytes) + 2 * extra;
     let transaction = u128::from(sizes.request_bytes) + u128::from(sizes.response_bytes) + 2 * extra;
-    let inflight = if spec.pattern == crate::spec::Pattern::Stream { 1 } else { u128::from(spec.inflight.max(1)) };
+    let inflight = if spec.pattern == Pattern::Stream { 1 } else { u128::from(spec.inflight.max(1)) };
     let flow = (u128::from(buffers.ring) * stream).max(u128::from(buffers.ring).max(inflight) * transaction);
     let bytes = flow * u128::from(spec.flows());
     if bytes > u128::from(config.limits.buffer_bytes) {
@@ -148,7 +148,16 @@ fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fau
 }
 
 /// netserver sends any file that a client names: here that has to be allowed by whoever starts the daemon.
-fn check_files(config: &Config, spec: &TestSpec) -> Result<(), Fault> {
+fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fault> {
+    // An end that only receives reads none, unless it is to know what arrives.
+    let receives = match spec.direction {
+        Direction::Forward => side == Side::Far,
+        Direction::Reverse => side == Side::Near,
+        Direction::Bidirectional | Direction::Duplex => false,
+    };
+    if spec.pattern == Pattern::Stream && receives && !spec.integrity {
+        return Ok(());
+    }
     let payload = if let Payload::File(path) = &spec.payload { Some(path) } else { None };
     let named = payload.or(spec.near.buffers.fill_file.as_ref()).or(spec.far.buffers.fill_file.as_ref());
     match named {
@@ -267,8 +276,30 @@ mod tests {
         refused(|spec| spec.far.buffers.ring = 0, "at least one");
         refused(|spec| spec.far.buffers.alignment = 3, "power of two");
         refused(|spec| spec.far.buffers.alignment = 0, "power of two");
-        refused(|spec| spec.payload = Payload::File("/etc/shadow".into()), "/etc/shadow");
-        refused(|spec| spec.near.buffers.fill_file = Some("/etc/shadow".into()), "--allow-files");
+        let shadow = |spec: &mut TestSpec| spec.payload = Payload::File("/etc/shadow".into());
+        judge(shadow).unwrap();
+        for change in [
+            (|spec| spec.direction = Direction::Reverse) as fn(&mut TestSpec),
+            |spec| spec.direction = Direction::Bidirectional,
+            |spec| spec.direction = Direction::Duplex,
+            |spec| spec.pattern = Pattern::RequestResponse,
+            |spec| spec.integrity = true,
+        ] {
+            refused(
+                |spec| {
+                    shadow(spec);
+                    change(spec);
+                },
+                "/etc/shadow",
+            );
+            refused(
+                |spec| {
+                    spec.near.buffers.fill_file = Some("/etc/shadow".into());
+                    change(spec);
+                },
+                "--allow-files",
+            );
+        }
         refused(|spec| spec.far.port = Some(22), "1024");
         refused(
             |spec| {
