@@ -1,8 +1,9 @@
 //! Counters of the kernel and of its interfaces, read at the edges of phases and intervals.
 //!
 //! Where [`Collect::system`] is asked for, each interval gets a window, the measure phase gets one, and so do two
-//! stretches of one second before and after the load: what the machine does when the test does nothing. The other
-//! switches ([`Collect::nic`], [`Collect::interrupts`], [`Collect::snmp`]) give windows of the measure phase.
+//! stretches of one second before and after the load: what the machine does when the test does nothing. Of these
+//! [`Collect::cpu_per_core`] gives the CPUs' part, for each interval and the measure phase. The other switches
+//! ([`Collect::nic`], [`Collect::interrupts`], [`Collect::snmp`]) give windows of the measure phase.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -96,7 +97,7 @@ impl CounterLog {
     /// [`Collect::nic`].
     #[must_use]
     pub fn new(collect: &Collect, interface: Option<String>) -> Option<Self> {
-        (collect.system || collect.nic || collect.interrupts || collect.snmp).then(|| Self {
+        (collect.system || collect.cpu_per_core || collect.nic || collect.interrupts || collect.snmp).then(|| Self {
             collect: *collect,
             interface,
             interfaces: system::Interfaces::up(),
@@ -125,7 +126,7 @@ impl CounterLog {
 
     /// An interval of the measure phase ends, and the next one begins.
     pub fn interval_ends(&mut self) {
-        if self.collect.system {
+        if self.collect.system || self.collect.cpu_per_core {
             let edge = self.edge(false);
             if let Some(start) = self.interval.replace(edge.clone()) {
                 self.push(Span::Interval, &start, &edge);
@@ -175,6 +176,8 @@ impl CounterLog {
         let mut reading = Reading::default();
         if self.collect.system {
             system::read(&self.interfaces, &mut reading);
+        } else if self.collect.cpu_per_core {
+            system::read_cpus(&mut reading);
         }
         if whole && self.collect.interrupts {
             interrupts::read(&mut reading);
@@ -242,6 +245,21 @@ mod tests {
         }
         let whole = change(&windows[3], "nic:lo", "tx_packets");
         assert!(whole.after - whole.before >= 200);
+    }
+
+    #[test]
+    fn cpus_can_be_had_without_the_rest() {
+        let mut log = CounterLog::new(&Collect { cpu_per_core: true, ..Collect::default() }, None).unwrap();
+        log.rest(Span::Before);
+        log.measure_begins();
+        log.interval_ends();
+        log.measure_ends();
+        let windows = log.into_windows(0);
+        assert_eq!(windows.iter().map(|w| w.span).collect::<Vec<_>>(), [Span::Interval, Span::Measure]);
+        for window in &windows {
+            assert!(window.values.iter().all(|change| change.source == "cpu"));
+            change(window, "cpu", "cpu0.idle_ticks");
+        }
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Sampler {
     pub fn run(mut self) -> Sampled {
         crate::sys::precise_timers();
         let mut cpu = if self.collect.cpu || self.collect.cpu_per_core { CpuReader::open().ok() } else { None };
-        let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0, self.collect.cpu_per_core);
+        let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0);
         let mut phase = self.first_phase();
         let mut number = 0;
         // Read shortly before the load begins: nothing has been counted then, and a reading after it might come late.

@@ -31,7 +31,7 @@ impl Interfaces {
 
 /// Reads everything of the log once.
 pub(super) fn read(interfaces: &Interfaces, into: &mut Reading) {
-    cpus(into);
+    read_cpus(into);
     totals(&text("/proc/stat"), into);
     memory(&text("/proc/meminfo"), into);
     paging(&text("/proc/vmstat"), into);
@@ -68,7 +68,7 @@ fn text(path: &str) -> String {
 }
 
 /// Time by state of each CPU, in ticks (hundredths of a second).
-fn cpus(into: &mut Reading) {
+pub(super) fn read_cpus(into: &mut Reading) {
     let mut snapshot = CpuSnapshot::default();
     let read = CpuReader::open().and_then(|mut r| r.read(&mut snapshot));
     if read.is_err() {

@@ -26,8 +26,6 @@ pub struct Windows {
     intervals: Vec<(u64, Window)>,
     /// Whether a histogram of each interval is kept, beside those of the phases.
     keeps_intervals: bool,
-    /// Whether each CPU's share is kept, beside their mean.
-    keeps_cores: bool,
     /// Histograms by flow, kind and phase.
     by_phase: HashMap<(usize, usize, usize), Histogram<u64>>,
     /// Encoded histograms by flow, kind and epoch.
@@ -38,17 +36,15 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// None yet. The measure phase is due at `origin_ns`; `keeps_intervals`: somebody has asked for intervals; `keeps_cores`:
-    /// for each CPU's share.
+    /// None yet. The measure phase is due at `origin_ns`; `keeps_intervals`: somebody has asked for intervals.
     #[must_use]
-    pub fn new(origin_ns: u64, keeps_intervals: bool, keeps_cores: bool) -> Self {
+    pub fn new(origin_ns: u64, keeps_intervals: bool) -> Self {
         Self {
             origin_ns,
             wall_start_ns: 0,
             phases: Vec::new(),
             intervals: Vec::new(),
             keeps_intervals,
-            keeps_cores,
             by_phase: HashMap::new(),
             by_epoch: HashMap::new(),
             gaps: HashMap::new(),
@@ -139,7 +135,7 @@ impl Windows {
             elapsed_ns: after.at_ns.saturating_sub(before.at_ns),
             wall_end_ns: after.wall_ns,
             flows: of_flows.collect(),
-            cpu: cpu.and_then(|(after, before)| after.since(before, self.keeps_cores)),
+            cpu: cpu.and_then(|(after, before)| after.since(before, false)),
         }
     }
 
