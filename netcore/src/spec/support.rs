@@ -2,6 +2,10 @@
 //!
 //! The plan's check and the daemon's admission both ask here, so a test that passes is one that the engines can run.
 
+mod transports;
+
+use transports::{datagrams, pipes};
+
 use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport, threads};
 use crate::report::Side;
 
@@ -237,80 +241,6 @@ fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
     }
 }
 
-/// What holds for datagrams.
-fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
-    if spec.direction == Direction::Duplex {
-        return no(
-            "workload",
-            "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead",
-        );
-    }
-    if touches(&spec.near) || touches(&spec.far) {
-        return no(
-            "buffers",
-            "ring, dirty and clean are not available for datagrams, which use one buffer per message",
-        );
-    }
-    let sizes = &spec.sizes;
-    let (key, largest) = match spec.pattern {
-        Pattern::Stream => ("message_size", sizes.message_bytes),
-        _ if sizes.request_bytes >= sizes.response_bytes => ("request_size", sizes.request_bytes),
-        _ => ("response_size", sizes.response_bytes),
-    };
-    if spec.pattern == Pattern::Ping {
-        if sizes.message_bytes > LARGEST_UDP {
-            return no(
-                "message_size",
-                format!("an ICMP echo carries at most {LARGEST_UDP} bytes, not {}", sizes.message_bytes),
-            );
-        }
-        if spec.inflight > 65_535 {
-            return no("inflight", "an ICMP echo's number has 16 bits: at most 65535 can be told apart");
-        }
-        return Ok(());
-    }
-    if matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LARGEST_UDP {
-        return no(key, format!("a UDP datagram carries at most {LARGEST_UDP} bytes, not {largest}"));
-    }
-    if spec.transport == Transport::Link {
-        if largest > LARGEST_FRAME {
-            return no(key, format!("a frame carries at most {LARGEST_FRAME} bytes of a message, not {largest}"));
-        }
-        if spec.near.socket.device.is_none() || spec.far.socket.device.is_none() {
-            return no(
-                "socket.device",
-                "a link test needs the interface of each end: socket.device and remote_socket.device",
-            );
-        }
-    }
-    if spec.coalesce {
-        return no("coalesce", "datagrams keep their boundaries: requests cannot share one");
-    }
-    Ok(())
-}
-
-/// What holds for pipes.
-fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
-    let sizes = &spec.sizes;
-    let all = u64::from(spec.inflight).saturating_mul(sizes.request_bytes.max(sizes.response_bytes));
-    if spec.pattern == Pattern::RequestResponse {
-        // A pipe's calls cannot do without waiting: what is in flight must fit.
-        if spec.inflight > 1 && all > PIPE_BYTES {
-            return no("inflight", format!("a pipe holds {PIPE_BYTES} bytes: {all} in flight could lock both ends up"));
-        }
-    }
-    Ok(())
-}
-
-/// What a pipe holds by default, bytes.
-const PIPE_BYTES: u64 = 65_536;
-
-/// Payload of the longest UDP datagram over IPv4, bytes.
-const LARGEST_UDP: u64 = 65_507;
-
-/// The longest frame that any interface takes (the loopback's MTU), less what tells the flows apart, bytes.
-const LARGEST_FRAME: u64 = 65_536 - 10;
-
 /// What holds for an offered rate.
 fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
     let Some(pace) = spec.pace else { return Ok(()) };
@@ -420,6 +350,17 @@ mod tests {
         let mut ping = TestSpec::new(Pattern::Ping, Transport::Icmp);
         ping.alone = true;
         check(&ping).unwrap();
+    }
+
+    #[test]
+    fn a_stream_of_datagrams_has_its_messages_where_they_are() {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
+        spec.far.buffers.offset = 3;
+        refused(&spec, "buffers");
+        (spec.far.buffers.offset, spec.near.buffers.alignment) = (0, 64);
+        refused(&spec, "buffers");
+        spec.pattern = Pattern::RequestResponse;
+        check(&spec).unwrap();
     }
 
     #[test]
