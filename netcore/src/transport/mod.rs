@@ -112,6 +112,9 @@ impl Link {
             pipe::free(self);
             return;
         }
+        // The close that follows is to be a reset. A peer that is blocked in send would else wait for a minute: where the last of
+        // what it sent is read after the shutdown, the kernel forgets the connection with its window still shut.
+        let _ = options::reset_on_close(&self.send);
         // What is not connected any more frees its threads by that.
         let _ = shutdown(self.send.as_raw_fd(), Shutdown::Both);
         if let Some(door) = &self.door {
