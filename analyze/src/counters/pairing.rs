@@ -25,29 +25,44 @@ impl Pairs {
     }
 
     /// The same for snapshots that may have their counters in any order.
-    pub fn by_name<'k>(before: &'k Snapshot<'_>, after: &'k Snapshot<'_>) -> Self {
+    pub fn by_name(before: &Snapshot<'_>, after: &Snapshot<'_>) -> Self {
+        Self::by_name_after(LOOKS.saturating_mul(before.counters().len()), before, after)
+    }
+
+    /// Makes an index only after so many counters have been looked at in vain.
+    fn by_name_after<'k>(looks: usize, before: &'k Snapshot<'_>, after: &'k Snapshot<'_>) -> Self {
         let (old_sources, new_sources) = sources(before, after);
         let (olds, news) = (before.counters(), after.counters());
         let prose = after.format.is_prose();
+        // Words with and without their plurals cannot simply be compared.
+        let mut search = Search { skipped: Vec::new(), front: 0, looks: if prose { 0 } else { looks } };
         let mut index: Option<Index<'k>> = None;
         let mut taken = vec![false; olds.len()];
         let mut partners = Vec::with_capacity(news.len());
         let mut next = 0;
         for counter in news {
-            let source = new_sources[counter.source as usize];
+            let Some(source) = new_sources[counter.source as usize] else {
+                partners.push(None);
+                continue;
+            };
+            let is_it = |at: usize| {
+                olds.get(at).is_some_and(|old| {
+                    old_sources[old.source as usize] == source
+                        && old.cpu == counter.cpu
+                        && !taken[at]
+                        && before.key(old) == after.key(counter)
+                })
+            };
             // Two snapshots of one machine are nearly the same text: the partner usually follows the last one. It is
             // still the key that decides. Sentences may repeat, and must be counted from the top.
-            let follows = olds.get(next).is_some_and(|old| {
-                Some(old_sources[old.source as usize]) == source
-                    && old.cpu == counter.cpu
-                    && !taken[next]
-                    && before.key(old) == after.key(counter)
-            });
-            let found = if follows && (!prose || index.is_none()) {
+            let found = if (!prose || index.is_none()) && is_it(next) {
+                search.front = search.front.max(next + 1);
                 Some(next)
+            } else if search.looks > 0 {
+                search.find(olds.len(), is_it)
             } else {
                 let index = index.get_or_insert_with(|| Index::new(before, &old_sources, &taken));
-                source.and_then(|source| index.take(&(source, counter.cpu, pairing_key(after, counter)), &taken))
+                index.take(&(source, counter.cpu, pairing_key(after, counter)), &taken)
             };
             if let Some(at) = found {
                 taken[at] = true;
@@ -56,6 +71,36 @@ impl Pairs {
             partners.push(found);
         }
         Self::Found { partners, taken }
+    }
+}
+
+/// How often each counter of BEFORE may be looked at before an index is made of all: what that takes for each.
+const LOOKS: usize = 16;
+
+/// Looks for partners one by one, which is faster than an index where little appeared, vanished or moved.
+struct Search {
+    /// Counters before `front` that were passed over, some of which have been taken since.
+    skipped: Vec<usize>,
+    /// Where those start at which nobody has looked yet.
+    front: usize,
+    /// How many more may be looked at.
+    looks: usize,
+}
+
+impl Search {
+    /// The first that is it.
+    fn find(&mut self, count: usize, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+        self.looks = self.looks.saturating_sub(self.skipped.len());
+        if let Some(place) = self.skipped.iter().position(|at| is_it(*at)) {
+            return Some(self.skipped.remove(place));
+        }
+        let found = (self.front..count).find(|at| is_it(*at));
+        self.looks = self.looks.saturating_sub(found.unwrap_or(count) - self.front + 1);
+        if let Some(at) = found {
+            self.skipped.extend(self.front..at);
+            self.front = at + 1;
+        }
+        found
     }
 }
 
@@ -130,4 +175,59 @@ impl<'k> Index<'k> {
 fn pairing_key<'k>(snapshot: &'k Snapshot<'_>, counter: &Counter) -> Cow<'k, str> {
     let key = snapshot.key(counter);
     if snapshot.format.is_prose() { Cow::Owned(prose::without_plurals(key)) } else { Cow::Borrowed(key) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::counters::{Format, Options};
+
+    /// The next one if it is it, else the first that nobody has.
+    fn slowly(before: &Snapshot<'_>, after: &Snapshot<'_>) -> Vec<Option<usize>> {
+        let identity = |s: &Snapshot<'_>, c: &Counter| (s.source_of(c).to_owned(), c.cpu, s.key(c).to_owned());
+        let mut olds: Vec<_> = before.counters().iter().map(|old| Some(identity(before, old))).collect();
+        let mut next = 0;
+        let partner = |counter| {
+            let it = Some(identity(after, counter));
+            let at = if olds.get(next) == Some(&it) { Some(next) } else { olds.iter().position(|old| *old == it) };
+            if let Some(at) = at {
+                olds[at] = None;
+                next = at + 1;
+            }
+            at
+        };
+        after.counters().iter().map(partner).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn partners_are_the_next_or_the_first_that_is_left(
+            before in "([a-e] 1\n){1,12}",
+            after in "([a-e] 1\n){1,12}",
+            looks in prop::sample::select(vec![0, 1, 5, 20, usize::MAX]),
+            interfaces in any::<bool>(),
+        ) {
+            const HEAD: &str = "Inter-| Receive | Transmit\n face |bytes|bytes\n";
+            let (before, after) = if interfaces {
+                let table = |text: &str| format!("{HEAD}{}", text.replace(" 1", ": 1 2"));
+                (table(&before), table(&after))
+            } else {
+                (before, after)
+            };
+            let format = Some(if interfaces { Format::Dev } else { Format::KeyValue });
+            let options = Options { format, ..Options::default() };
+            let before = Snapshot::read("b", &before, &options).unwrap();
+            let after = Snapshot::read("a", &after, &options).unwrap();
+            let Pairs::Found { partners, taken } = Pairs::by_name_after(looks, &before, &after) else {
+                panic!("pairs that were looked for")
+            };
+            prop_assert_eq!(&partners, &slowly(&before, &after));
+            let all: Vec<bool> = (0..taken.len()).map(|at| partners.contains(&Some(at))).collect();
+            prop_assert_eq!(taken, all);
+        }
+    }
 }
