@@ -40,7 +40,8 @@ pub struct Args {
     #[arg(short, long, value_name = "METRIC,…", value_delimiter = ',')]
     metrics: Vec<String>,
     /// Statistics: count, sum, mean, median, stddev, cv (stddev over mean), min, max, best (the metric's better end),
-    /// trimmed (mean without a tenth at each end), p99 and its like, ci, pooled (from merged histograms)
+    /// trimmed (mean without a tenth at each end), p99 and its like, ci, pooled (from merged histograms), fairness (Jain's
+    /// index, of --record stream with -g case,iteration: 1 where all streams get the same)
     #[arg(short = 'a', long, value_name = "STATISTIC,…", value_delimiter = ',', default_value = "count,mean,ci")]
     statistics: Vec<String>,
     /// Confidence level of ci

@@ -103,13 +103,19 @@ pub fn column_quantile(name: &str) -> Option<f64> {
     percentile_name(name.strip_prefix("latency_")?.strip_suffix("_us")?)
 }
 
-/// The column that holds a quantile: 0.999 → `latency_p999_us`, 0.005 → `latency_p005_us`.
+/// A quantile as a part of a column's name: 0.999 → `p999`, 0.005 → `p005`.
 #[must_use]
-pub fn column_name(quantile: f64) -> String {
+pub fn quantile_name(quantile: f64) -> String {
     // Eight decimals are what [`percentile_name`] reads.
     let digits = format!("{quantile:.8}");
     let (whole, decimals) = digits[2..].split_at(2);
-    format!("latency_p{whole}{}_us", decimals.trim_end_matches('0'))
+    format!("p{whole}{}", decimals.trim_end_matches('0'))
+}
+
+/// The column that holds a quantile of the latencies: 0.999 → `latency_p999_us`.
+#[must_use]
+pub fn column_name(quantile: f64) -> String {
+    format!("latency_{}_us", quantile_name(quantile))
 }
 
 /// The quantile that `p50`, `p99`, `p999` or `p99.9` names: digits after the second are decimals.

@@ -85,6 +85,14 @@ impl Moments {
         ratio.is_finite().then_some(ratio)
     }
 
+    /// Jain's fairness index (Σx)² ÷ (n · Σx²): 1 where all get the same, 1/n where one gets everything (Jain, Chiu and Hawe,
+    /// DEC-TR-301, 1984). `None` without values, where one is negative, or where all are 0.
+    #[must_use]
+    pub fn fairness(&self) -> Option<f64> {
+        let even = self.count as f64 * self.mean * self.mean;
+        (self.min()? >= 0.0 && even > 0.0).then(|| even / (even + self.squares))
+    }
+
     /// The smallest value.
     #[must_use]
     pub fn min(&self) -> Option<f64> {
@@ -129,15 +137,6 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
         .map(f64::exp)
 }
 
-/// Jain's fairness index (Σx)² ÷ (n · Σx²): 1 where all get the same, 1/n where one gets everything (Jain, Chiu and Hawe,
-/// DEC-TR-301, 1984). `None` without values, where one is negative, or where all are 0.
-#[must_use]
-pub fn jain_index(values: &[f64]) -> Option<f64> {
-    let sum: f64 = values.iter().sum();
-    let squares: f64 = values.iter().map(|v| v * v).sum();
-    (squares > 0.0 && values.iter().all(|v| *v >= 0.0)).then(|| sum * sum / (values.len() as f64 * squares))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,10 +160,15 @@ mod tests {
 
     #[test]
     fn fairness() {
-        assert_eq!(jain_index(&[3.0, 3.0, 3.0]), Some(1.0));
-        assert_eq!(jain_index(&[1.0, 0.0, 0.0, 0.0]), Some(0.25));
-        assert_eq!(jain_index(&[0.0]), None);
-        assert_eq!(jain_index(&[]), None);
+        let fairness = |values: &[f64]| values.iter().copied().collect::<Moments>().fairness();
+        assert_eq!(fairness(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(fairness(&[1.0, 0.0, 0.0, 0.0]), Some(0.25));
+        // numpy: sum(x)**2 / (len(x) * sum(x * x)) of x = array([9.1, 4.3, 7.7, 2.9, 8.8])
+        assert!((fairness(&[9.1, 4.3, 7.7, 2.9, 8.8]).unwrap() - 0.873_105_015_419_574_6).abs() < 1e-12);
+        assert_eq!(fairness(&[7.0]), Some(1.0));
+        assert_eq!(fairness(&[0.0]), None);
+        assert_eq!(fairness(&[-1.0, 3.0]), None);
+        assert_eq!(fairness(&[]), None);
     }
 
     #[test]

@@ -99,11 +99,12 @@ pub enum Statistic {
     Quantile(f64),
     Interval,
     Pooled,
+    Fairness,
 }
 
 /// For messages.
 const NAMES: &str =
-    "count, sum, mean, median, stddev, cv, min, max, best, trimmed, ci, pooled and percentiles such as p99";
+    "count, sum, mean, median, stddev, cv, min, max, best, trimmed, ci, pooled, fairness and percentiles such as p99";
 
 impl Statistic {
     pub(super) fn parse(name: &str) -> Result<Self, Error> {
@@ -120,6 +121,7 @@ impl Statistic {
             "trimmed" => Self::Trimmed,
             "ci" => Self::Interval,
             "pooled" => Self::Pooled,
+            "fairness" => Self::Fairness,
             _ => Self::Quantile(
                 histogram::percentile_name(name)
                     .ok_or_else(|| Error::Usage(format!("unknown statistic `{name}`: there are {NAMES}")))?,
@@ -133,7 +135,9 @@ impl Statistic {
             Self::Interval => ["ci_low", "ci_high", "margin_ratio"].map(str::to_owned).to_vec(),
             Self::Variation => vec!["cv_ratio".to_owned()],
             Self::Count => vec!["count".to_owned()],
-            _ => vec![name.replace('.', "")],
+            Self::Fairness => vec!["fairness_ratio".to_owned()],
+            Self::Quantile(q) => vec![histogram::quantile_name(q)],
+            _ => vec![name.to_owned()],
         }
     }
 
@@ -158,6 +162,7 @@ impl Statistic {
             Self::Best | Self::Max => m.max(),
             Self::Trimmed => of.sketch.exact().and_then(|sorted| quantiles::trimmed_mean(sorted, TRIM)),
             Self::Quantile(q) => of.sketch.quantile(q),
+            Self::Fairness => m.fairness(),
             Self::Pooled => of.latencies.as_ref().and_then(|l| l.column(column)),
             Self::Interval => {
                 let interval = intervals.of(of);

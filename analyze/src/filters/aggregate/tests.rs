@@ -37,6 +37,19 @@ fn groups_stand_in_the_order_of_their_first_rows() {
 }
 
 #[test]
+fn fairness_is_that_of_streams() {
+    let text = "case,record,iteration,stream,throughput_bits_per_s\na,stream,1,0,4\na,stream,1,1,0\na,stream,2,0,3\n\
+        a,stream,2,1,3\na,iteration,1,,4\na,iteration,2,,6\n";
+    let options = ["--record", "stream", "-g", "case,iteration", "-m", "throughput", "-a", "fairness,p5.5,p55"];
+    let out = aggregate(&file(text), &options).unwrap();
+    let lines: Vec<&str> = out.lines().collect();
+    // Percentiles keep names of their own, whatever their digits.
+    let column = "throughput_bits_per_s";
+    assert_eq!(lines[0], format!("case,iteration,{column}_fairness_ratio,{column}_p055,{column}_p55"));
+    assert!(lines[1].starts_with("a,1,0.5,") && lines[2].starts_with("a,2,1,3,"), "{out}");
+}
+
+#[test]
 fn the_header_is_written_without_rows() {
     let out = aggregate(&file("case,throughput_bits_per_s\n"), &["-g", "case", "-m", "throughput"]).unwrap();
     assert_eq!(out.lines().count(), 1);
