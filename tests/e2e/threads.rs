@@ -158,7 +158,7 @@ fn a_schedule_is_kept_by_several_flows_on_one_thread() {
 #[test]
 fn both_ways_and_every_transport_share_threads() {
     let folder = Folder::new();
-    let kinds = ["mptcp_stream", "sctp_stream", "dccp_rr", "unix_seqpacket_stream", "unix_dgram_rr", "udplite_stream"];
+    let kinds = ["mptcp_stream", "dccp_rr", "unix_seqpacket_stream", "unix_dgram_rr", "udplite_stream"];
     let mut tests = String::from(
         "  duplex: {workload: tcp_duplex, streams: 4, threads: 2, bytes: 4MiB, message_size: 16KiB, integrity: true}\n  \
          both: {workload: tcp_stream, streams: 4, threads: 1, bytes: 4MiB, message_size: 16KiB, direction: bidirectional}\n",
@@ -225,6 +225,8 @@ fn what_cannot_share_a_thread_is_refused_by_name() {
         ("workload: tcp_stream, streams: 4, threads: 2, io: blocking", "io: blocking keeps its thread to itself"),
         ("workload: tcp_sendfile, streams: 4, threads: 2", "io: sendfile keeps its thread to itself"),
         ("workload: tcp_cc, streams: 4, threads: 2", "waits inside connect"),
+        ("workload: sctp_rr, streams: 4, threads: 2", "over sctp only a call that waits learns"),
+        ("workload: sctp_rr, io: nonblocking", "over sctp only a call that waits learns"),
         ("workload: pipe_stream, streams: 4, threads: 2", "a pipe's calls wait inside the kernel"),
     ] {
         let ran = plumb(&["check", &folder.plan("", &format!("  it: {{{keys}}}"))]);

@@ -51,6 +51,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     sizes(spec)?;
     threads::check(spec)?;
+    if spec.transport == Transport::Sctp && matches!(spec.io, Io::Nonblocking | Io::Spin) {
+        return no("io", format!("{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP));
+    }
     if !has_io(spec) {
         return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
     }

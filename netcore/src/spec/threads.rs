@@ -5,6 +5,10 @@ use super::{
     support::{Unsupported, no},
 };
 
+/// What the kernel (seen on 6.1) answers for ever once the peer has ended the association is that there is nothing yet.
+pub(super) const NO_END_OF_SCTP: &str =
+    "over sctp only a call that waits learns that the peer has ended the association";
+
 impl TestSpec {
     /// Whether a thread carries several flows: fewer threads are asked for than there are loops to run.
     #[must_use]
@@ -58,6 +62,9 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             "threads",
             format!("a pipe's calls wait inside the kernel, which a thread of several flows cannot do: {instead}"),
         );
+    }
+    if spec.transport == Transport::Sctp {
+        return no("threads", format!("{NO_END_OF_SCTP}, and a thread of several flows cannot wait in one: {instead}"));
     }
     match spec.io {
         Io::Auto | Io::Nonblocking | Io::Batch => Ok(()),
@@ -116,6 +123,7 @@ mod tests {
         duplex.direction = Direction::Duplex;
         refused(&duplex, "threads", "4 at most, not 5");
         refused(&on_threads(Pattern::Connect, Transport::Tcp, 4, 1), "threads", "connect");
+        refused(&on_threads(Pattern::RequestResponse, Transport::Sctp, 4, 1), "threads", "association");
         refused(&on_threads(Pattern::Stream, Transport::Pipe, 4, 1), "threads", "pipe");
     }
 
