@@ -246,7 +246,7 @@ columns! {
     "datagrams" {
         messages_sent: Integer = "Messages sent.";
         messages_received: Integer = "Messages received, duplicates not counted.";
-        lost: Integer = "Messages sent in the window that never arrived.";
+        lost: Integer = "Messages sent in the window that never arrived; empty where they are shorter than a number (8 bytes).";
         loss_ratio: Number = "`lost` over `messages_sent`, 0 … 1.";
         reordered: Integer = "Messages that arrived after one with a higher sequence number.";
         duplicated: Integer = "Messages that arrived more than once, beyond the first.";

@@ -122,6 +122,35 @@ fn netperfs_xti_tests_run_over_sockets_and_say_so() {
 }
 
 #[test]
+fn what_a_message_is_too_short_to_say_is_left_empty() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "defaults: {duration: 100ms, rate: 500/s, workload: udp_stream}",
+        "  unnumbered: {message_size: 7}\n  untimed: {message_size: 8}\n  whole: {message_size: 16}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let rows = of(&rows, "iteration");
+    for (row, [lost, reordered, jitter]) in
+        rows.iter().zip([[true, true, true], [false, false, true], [false, false, false]])
+    {
+        let empty = |column: &str| row[column].is_empty();
+        assert_eq!(
+            [empty("lost"), empty("reordered"), empty("jitter_us")],
+            [lost, reordered, jitter],
+            "{}",
+            row["test"]
+        );
+        // What was sent arrives, also where only bytes can be counted.
+        assert!(number(row, "messages_received") > 0.0 && number(row, "bytes_received") > 0.0);
+    }
+    let body = "  it: {workload: udp_stream, message_size: 7, rate: 500/s, assert: [loss_ratio < 1%]}";
+    let ran = plumb(&["check", &folder.plan("", body)]);
+    assert!(ran.code == Some(2) && (ran.stdout + &ran.stderr).contains("no room for a number"));
+}
+
+#[test]
 fn fast_open_acts_or_is_refused() {
     let Some(namespace) = Namespace::new() else { return };
     let folder = Folder::new();

@@ -360,6 +360,19 @@ impl TestSpec {
         }
     }
 
+    /// Whether its messages have room for a sequence number (8 bytes): without one nobody can tell which of them were lost,
+    /// late or repeated.
+    #[must_use]
+    pub fn numbers_messages(&self) -> bool {
+        self.pattern != Pattern::Stream || self.sizes.message_bytes >= 8
+    }
+
+    /// Whether its messages have room for the time of their sending too (16 bytes): without it there is no jitter.
+    #[must_use]
+    pub fn times_messages(&self) -> bool {
+        self.pattern != Pattern::Stream || self.sizes.message_bytes >= 16
+    }
+
     /// How many flows (connections, or pairs of datagram sockets) the test has: `streams`, twice that when bidirectional.
     #[must_use]
     pub fn flows(&self) -> u32 {

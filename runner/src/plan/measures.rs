@@ -53,6 +53,12 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
         "messages_sent" | "messages_received" | "lost" | "loss_ratio" if spec.pattern == Pattern::RequestResponse => {
             missing("requests are transactions, and one that is lost is an error: use `transactions` and `errors`")
         }
+        "lost" | "loss_ratio" | "reordered" | "duplicated" if datagrams && !spec.numbers_messages() => {
+            missing("a message of less than 8 bytes has no room for a number, so that nobody knows which were lost")
+        }
+        "jitter" if datagrams && !spec.times_messages() => {
+            missing("a message of less than 16 bytes has no room for the time of its sending")
+        }
         "reordered" | "duplicated" | "jitter" if !datagrams || answers => {
             missing("only a stream of datagrams has an order to lose")
         }

@@ -218,7 +218,7 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     }
     let ends = || near.into_iter().chain(far);
     let jitters: Vec<u64> = ends().flat_map(|e| &e.flows).filter_map(|f| f.jitter_ns).collect();
-    if !jitters.is_empty() {
+    if !jitters.is_empty() && spec.times_messages() {
         row.jitter_us = Some(jitters.iter().sum::<u64>() as f64 / jitters.len() as f64 / 1000.0);
     }
     if spec.alone {
@@ -227,13 +227,19 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     // Of echoes one end knows all.
     let Some(near) = near.filter(|_| far.is_some() || spec.pattern == Pattern::Ping) else { return };
     // By the phase of their sending, where the ends kept count of that; an interval knows only what came and went in it.
-    let phases: Vec<&DatagramPhase> = ends().flat_map(|e| &e.flows).filter_map(|f| f.datagrams.as_ref()).collect();
+    // Nor is the phase of a message known that is too short to say it.
+    let phases: Vec<&DatagramPhase> = ends()
+        .flat_map(|e| &e.flows)
+        .filter_map(|f| f.datagrams.as_ref().filter(|_| spec.numbers_messages()))
+        .collect();
     if phases.is_empty() {
         let sum = |count: fn(&FlowWindow) -> u64| near.sum(count) + far.map_or(0, |far| far.sum(count));
         row.messages_sent = Some(sum(|f| f.counts.messages_sent));
         row.messages_received = Some(sum(|f| f.counts.messages_received));
-        row.reordered = Some(sum(|f| f.counts.reordered));
-        row.duplicated = Some(sum(|f| f.counts.duplicated));
+        if spec.numbers_messages() {
+            row.reordered = Some(sum(|f| f.counts.reordered));
+            row.duplicated = Some(sum(|f| f.counts.duplicated));
+        }
         return;
     }
     let sum = |count: fn(&DatagramPhase) -> u64| phases.iter().map(|p| count(p)).sum::<u64>();
