@@ -349,7 +349,7 @@ impl RowSink for Sinks {
 
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
         self.record.keep(step, measured)?;
-        self.notes.keep(measured);
+        self.notes.keep(&step.name, measured);
         match &mut self.counters {
             Some(counters) => counters.keep(step, iteration, measured),
             None => Ok(()),

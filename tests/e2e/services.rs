@@ -190,6 +190,22 @@ fn datagram_services_discard_and_generate() {
 }
 
 #[test]
+fn a_rate_of_zero_is_not_left_without_a_word() {
+    let (port, _) = udp(|_| None);
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "hosts: {service: {address: 127.0.0.1}}",
+        &format!("  it: {{to: service, control: none, remote_ports: {port}, workload: udp_rr, duration: 50ms}}"),
+    );
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = crate::program::rows(&folder.path("r.csv"));
+    assert_eq!(of(&rows, "iteration")[0]["transactions"], "0");
+    let note = "it: nothing arrived and no transaction was completed while it measured, 1 time:";
+    assert!(ran.stdout.contains(note), "{}", ran.stdout);
+}
+
+#[test]
 fn what_a_service_cannot_do_is_refused_by_name() {
     let folder = Folder::new();
     for (body, sentence) in [

@@ -125,7 +125,8 @@ fn a_count_of_bytes_ends_both_ends() {
     assert_eq!(measured(&near).messages_sent, 501, "whole messages");
     assert_eq!(measured(&far).messages_received, 501);
     let lasted = phase(&far, Phase::Measure).elapsed_ns;
-    assert!(lasted <= phase(&near, Phase::Measure).elapsed_ns + 50 * MS, "it ends with the last message: {lasted}");
+    // And not when the receiver gives up waiting for more, a second later.
+    assert!(lasted <= phase(&near, Phase::Measure).elapsed_ns + 500 * MS, "it ends with the last message: {lasted}");
 }
 
 #[test]

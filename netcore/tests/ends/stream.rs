@@ -49,8 +49,9 @@ fn the_kernel_counts_the_same_bytes() {
 
 #[test]
 fn phases_lie_one_after_the_other_on_one_connection() {
-    let mut spec = stream(100);
-    (spec.phases.warmup_ns, spec.phases.cooldown_ns, spec.phases.interval_ns) = (50 * MS, 40 * MS, 30 * MS);
+    // So long that a busy machine's sampler misses no edge.
+    let mut spec = stream(660);
+    (spec.phases.warmup_ns, spec.phases.cooldown_ns, spec.phases.interval_ns) = (300 * MS, 300 * MS, 180 * MS);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (near, far) = connect(&spec, V4).unwrap();
     let t0 = monotonic_ns() + 20 * MS;
@@ -66,7 +67,7 @@ fn phases_lie_one_after_the_other_on_one_connection() {
             assert_eq!(pair[0].start_ns + pair[0].elapsed_ns.cast_signed(), pair[1].start_ns);
         }
         assert_eq!(phase(report, Phase::Measure).start_ns, 0);
-        // 50 ms are two intervals, 100 are four, 40 are two: the last of each phase is shorter.
+        // 300 ms are two intervals, 660 are four: the last of each phase is shorter.
         let of = |phase| report.intervals.iter().filter(|window| window.phase == phase).count();
         assert_eq!((of(Phase::Warmup), of(Phase::Measure), of(Phase::Cooldown)), (2, 4, 2));
         for window in &report.phases {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netcore::report::{SideReport, TimeWait};
+use netcore::report::{FlowWindow, Phase, Role, SideReport, TimeWait};
 
 use super::run_json::HostRecord;
 use crate::schedule::run::Measured;
@@ -12,14 +12,19 @@ use crate::schedule::run::Measured;
 pub struct Notes {
     congestion_controls: BTreeSet<String>,
     said: Vec<String>,
+    /// How many iterations of a case counted nothing at all.
+    silent: BTreeMap<String, u32>,
     /// At the ends that connect and at those that accept: before the first connect test, after the last.
     time_wait: [Option<(u64, u64)>; 2],
 }
 
 impl Notes {
-    /// Keeps what the ends of an iteration said.
-    pub fn keep(&mut self, measured: &Measured) {
+    /// Keeps what the ends of an iteration of a case said.
+    pub fn keep(&mut self, case: &str, measured: &Measured) {
         for member in &measured.members {
+            if is_silent([Some(&member.near), member.far.as_ref()].into_iter().flatten()) {
+                *self.silent.entry(case.to_owned()).or_default() += 1;
+            }
             self.keep_time_wait([member.near.time_wait, member.far.as_ref().and_then(|far| far.time_wait)]);
         }
         for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
@@ -72,9 +77,27 @@ impl Notes {
                 )
             }));
         }
+        notes.extend(self.silent.iter().map(|(case, times)| {
+            format!(
+                "{case}: nothing arrived and no transaction was completed while it measured, {times} time{}: zero is what was \
+                 counted, and says nothing of what the network can do; measure longer, or by a count (transactions, bytes)",
+                if *times == 1 { "" } else { "s" }
+            )
+        }));
         notes.extend(self.said.iter().cloned());
         notes
     }
+}
+
+/// Whether nobody counted what a rate is made of: bytes where they are received, transactions where they are asked for.
+fn is_silent<'a>(ends: impl Iterator<Item = &'a SideReport>) -> bool {
+    let windows = ends.flat_map(|end| &end.phases).filter(|window| window.phase == Phase::Measure);
+    let counted = |flow: &FlowWindow| match flow.role {
+        Role::Receiver | Role::Duplex => Some(flow.counts.bytes_received),
+        Role::Requester => Some(flow.counts.transactions),
+        Role::Sender | Role::Responder => None,
+    };
+    windows.flat_map(|window| &window.flows).filter_map(counted).reduce(u64::saturating_add) == Some(0)
 }
 
 fn congestion_control(report: &SideReport) -> Option<String> {
