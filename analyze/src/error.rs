@@ -77,6 +77,17 @@ impl Error {
         }
     }
 
+    /// The same so many lines further down.
+    #[must_use]
+    pub(crate) fn after_lines(mut self, lines: u64) -> Self {
+        if let Self::Data { place, .. } = &mut self
+            && place.line > 0
+        {
+            place.line += lines;
+        }
+        self
+    }
+
     /// Whether it only says that the reader of our output went away, which is success for a filter.
     #[must_use]
     pub fn is_closed_pipe(&self) -> bool {

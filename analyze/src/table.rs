@@ -11,6 +11,7 @@
 //! Which rows count is one decision, taken by [`select`] for every filter alike.
 
 mod blocks;
+mod number;
 pub mod output;
 mod parallel;
 pub mod select;
@@ -23,9 +24,10 @@ use std::sync::Arc;
 
 pub use blocks::RECORD_LIMIT;
 pub(crate) use blocks::{Block, Blocks};
+pub use number::parse_number;
 pub use output::{OutputArgs, write_whole};
 pub use select::{Parts, Picker, RecordKind, Rows, Selection};
-use starts::Starts;
+use starts::{ELSEWHERE, Starts, Wanted};
 
 use crate::error::{Error, Place};
 
@@ -106,8 +108,18 @@ pub(crate) struct Shape {
     map: Vec<Option<u32>>,
     /// Whether its columns are the table's, in the same order.
     identical: bool,
-    /// How many of its columns, from the first on, are looked at.
-    wanted: usize,
+    /// Which of its columns are looked at.
+    wanted: Wanted,
+    /// For each column of the table, where among what was wanted it begins and ends; nowhere if it was not.
+    places: Vec<(u32, u32)>,
+}
+
+impl Shape {
+    fn want(&mut self, wanted: Wanted) {
+        let place = |own: u32| (wanted.slot(own as usize), wanted.slot(own as usize + 1));
+        self.places = self.map.iter().map(|own| own.map_or((ELSEWHERE, ELSEWHERE), place)).collect();
+        self.wanted = wanted;
+    }
 }
 
 impl Source {
@@ -141,7 +153,9 @@ impl Source {
         }
         let header_line = text.trim_end_matches(['\n', '\r']).to_owned();
         let width = names.len();
-        let shape = Shape { name: name.clone(), header_line, width, map: Vec::new(), identical: false, wanted: width };
+        let wanted = Wanted::all(width);
+        let (map, places) = (Vec::new(), Vec::new());
+        let shape = Shape { name: name.clone(), header_line, width, map, identical: false, wanted, places };
         Ok((Self { blocks, shape }, names))
     }
 }
@@ -206,6 +220,7 @@ impl Table {
                 .map(|column| names.iter().position(|n| n == column).and_then(|i| u32::try_from(i).ok()))
                 .collect();
             source.shape.identical = *names == header.names;
+            source.shape.want(Wanted::all(names.len()));
         }
         Ok(Self { header, sources, at: 0, block: None })
     }
@@ -254,13 +269,20 @@ impl Table {
         Error::Data { place: Place { file, line: 0, column: None }, reason: reason.into() }
     }
 
-    /// Says that no other columns than these will be looked at: of the cells that stand after the last of them in a line
-    /// only the number is checked. Finding each of a hundred mostly empty cells is half of the work of reading a row.
-    pub(crate) fn look_only_at(&mut self, columns: impl Iterator<Item = usize>) {
-        let columns: Vec<usize> = columns.collect();
+    /// Says that these columns will be looked at, runs of neighbours (first and last) as a whole: others are only counted,
+    /// and cost a search where somebody asks for them after all. Finding each of a hundred mostly empty cells is half of
+    /// the work of reading a row.
+    pub(crate) fn look_at(&mut self, runs: impl Iterator<Item = (usize, usize)>) {
+        let runs: Vec<(usize, usize)> = runs.collect();
         for Source { shape, .. } in &mut self.sources {
-            let last = columns.iter().filter_map(|column| shape.map[*column]).max();
-            shape.wanted = last.map_or(0, |last| last as usize + 1);
+            let own: Vec<(usize, usize)> = if shape.identical {
+                runs.clone()
+            } else {
+                // In another order they are no neighbours.
+                let columns = runs.iter().flat_map(|(first, last)| *first..=*last);
+                columns.filter_map(|column| shape.map[column]).map(|own| (own as usize, own as usize)).collect()
+            };
+            shape.want(Wanted::runs(shape.width, &own));
         }
     }
 
@@ -288,20 +310,14 @@ impl Table {
 /// The rows of one block, one at a time.
 pub(crate) struct BlockRows {
     block: Block,
-    /// Where the next record starts, for blocks without quotes.
-    at: usize,
     line: u64,
     /// The next row's line, or for quoted blocks the current row's.
     next_line: u64,
     /// The `csv` crate's reader over the same text, for blocks with quotes.
     quoted: Option<csv::Reader<std::io::Cursor<Vec<u8>>>>,
     record: csv::StringRecord,
-    start: usize,
-    end: usize,
-    /// Where each wanted cell of a block without quotes starts, and one past the last one's end and its separator.
+    /// Where cells are in a block without quotes.
     starts: Starts,
-    /// How many cells there were, wanted or not.
-    cells: usize,
 }
 
 impl BlockRows {
@@ -313,24 +329,13 @@ impl BlockRows {
                 .from_reader(std::io::Cursor::new(block.text.clone().into_bytes()))
         });
         let line = block.line;
-        Self {
-            block,
-            at: 0,
-            line,
-            next_line: line,
-            quoted,
-            record: csv::StringRecord::new(),
-            start: 0,
-            end: 0,
-            starts: Starts::default(),
-            cells: 0,
-        }
+        Self { block, line, next_line: line, quoted, record: csv::StringRecord::new(), starts: Starts::default() }
     }
 
     /// Moves to the next row; `false` after the last.
     pub(crate) fn advance(&mut self, shape: &Shape) -> Result<bool, Error> {
         let found = match &mut self.quoted {
-            None => self.advance_plain(shape.wanted),
+            None => self.advance_plain(&shape.wanted),
             Some(reader) => {
                 let found = reader.read_record(&mut self.record).map_err(|e| Error::Data {
                     place: Place { file: shape.name.to_string(), line: self.line, column: None },
@@ -343,9 +348,12 @@ impl BlockRows {
         if !found {
             return Ok(false);
         }
-        let cells = if self.quoted.is_some() { self.record.len() } else { self.cells };
+        let cells = if self.quoted.is_some() { self.record.len() } else { self.starts.width() };
         let again = match self.quoted {
-            None => self.block.text[self.start..self.end] == shape.header_line,
+            None => {
+                let line = self.starts.range();
+                line.len() == shape.header_line.len() && self.block.text[line] == shape.header_line
+            }
             Some(_) => {
                 cells == shape.width
                     && shape.header_line.len() >= self.record.as_slice().len()
@@ -369,35 +377,26 @@ impl BlockRows {
         Ok(true)
     }
 
-    fn advance_plain(&mut self, wanted: usize) -> bool {
-        let text = self.block.text.as_bytes();
-        loop {
-            if self.at >= text.len() {
-                return false;
-            }
+    fn advance_plain(&mut self, wanted: &Wanted) -> bool {
+        while self.starts.advance(self.block.text.as_bytes(), wanted) {
             self.line = self.next_line;
-            self.start = self.at;
-            let newline = memchr::memchr(b'\n', &text[self.at..]).map_or(text.len(), |i| self.at + i);
-            self.at = newline + 1;
             self.next_line += 1;
-            self.end = newline;
-            if self.end > self.start && text[self.end - 1] == b'\r' {
-                self.end -= 1;
-            }
-            if self.end > self.start {
-                break;
+            if !self.starts.range().is_empty() {
+                return true;
             }
         }
-        self.cells = self.starts.find(&text[..self.end], self.start, wanted);
-        true
+        false
     }
 
-    pub(crate) fn into_text(self) -> String {
-        self.block.text
+    /// The block's text, and how many lines it has: call it when all rows have been seen.
+    pub(crate) fn into_text(self) -> (String, u64) {
+        let lines = if self.quoted.is_some() { self.block.lines() } else { self.next_line - self.block.line };
+        (self.block.text, lines)
     }
 
     pub(crate) fn row<'a>(&'a self, shape: &'a Shape, header: &'a Header) -> Row<'a> {
-        Row { block: self, shape, header }
+        let slots = if self.quoted.is_some() { &[] } else { self.starts.slots() };
+        Row { block: self, shape, header, slots }
     }
 }
 
@@ -407,6 +406,8 @@ pub struct Row<'a> {
     block: &'a BlockRows,
     shape: &'a Shape,
     header: &'a Header,
+    /// Where wanted cells are; nothing where cells are quoted.
+    slots: &'a [u32],
 }
 
 impl<'a> Row<'a> {
@@ -414,23 +415,37 @@ impl<'a> Row<'a> {
     #[must_use]
     #[inline]
     pub fn get(&self, column: usize) -> &'a str {
-        let Some(own) = self.shape.map[column] else { return "" };
-        if self.block.quoted.is_some() {
-            self.block.record.get(own as usize).unwrap_or_default()
-        } else {
-            &self.block.block.text[self.block.starts.cells(own as usize, own as usize)]
+        match self.wanted(column, column) {
+            Some(text) => text,
+            None => self.get_elsewhere(column),
         }
     }
 
-    /// The text of consecutive columns as it stands in the line, separators included. `None` where cells are quoted or
-    /// the input has other columns than the table: then they have to be looked at one by one.
+    #[inline(never)]
+    fn get_elsewhere(&self, column: usize) -> &'a str {
+        let Some(own) = self.shape.map[column] else { return "" };
+        if self.block.quoted.is_some() {
+            return self.block.record.get(own as usize).unwrap_or_default();
+        }
+        let text = &self.block.block.text;
+        &text[self.block.starts.cells(text.as_bytes(), &self.shape.wanted, own as usize, own as usize)]
+    }
+
+    /// The text from the beginning of a column to the end of another, where both were wanted.
+    #[inline]
+    fn wanted(&self, first: usize, last: usize) -> Option<&'a str> {
+        let start = *self.slots.get(self.shape.places[first].0 as usize)?;
+        let end = *self.slots.get(self.shape.places[last].1 as usize)?;
+        Some(&self.block.block.text[start as usize..end as usize - 1])
+    }
+
+    /// The text of consecutive columns as it stands in the line, separators included. `None` where cells are quoted, the
+    /// input has other columns than the table (then they have to be looked at one by one), or nobody said that it would
+    /// be looked at.
     #[must_use]
     #[inline]
     pub(crate) fn run(&self, first: usize, last: usize) -> Option<&'a str> {
-        if self.block.quoted.is_some() || !self.shape.identical {
-            return None;
-        }
-        Some(&self.block.block.text[self.block.starts.cells(first, last)])
+        if self.shape.identical { self.wanted(first, last) } else { None }
     }
 
     /// All cells in the order of the table's header.
@@ -440,6 +455,7 @@ impl<'a> Row<'a> {
     }
 
     /// The number in a cell, `None` where it is empty. What is neither is an error; so are `nan` and `inf`.
+    #[inline]
     pub fn number(&self, column: usize) -> Result<Option<f64>, Error> {
         parse_number(self.get(column)).map_err(|reason| self.error(Some(column), reason))
     }
@@ -466,21 +482,6 @@ impl<'a> Row<'a> {
                 column: column.map(|c| self.header.names[c].clone()),
             },
             reason: reason.into(),
-        }
-    }
-}
-
-/// The number in a cell's text: `Ok(None)` for an empty one, a reason for what is no finite number.
-pub fn parse_number(text: &str) -> Result<Option<f64>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok(Some(value)),
-        Ok(_) => Err(format!("`{text}` is no finite number; undefined values are empty cells")),
-        Err(_) => {
-            let shown: String = text.chars().take(40).collect();
-            Err(format!("`{shown}` is not a number"))
         }
     }
 }

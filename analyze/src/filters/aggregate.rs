@@ -88,7 +88,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 
 fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(RecordKind, Groups), Error> {
     let new = Picker::new(&args.selection, table)?;
-    table.look_only_at(new.columns().chain(plan.columns.looked_at()));
+    table.look_at(new.columns().map(|column| (column, column)).chain(plan.columns.looked_at()));
     let mut picker = new.clone();
     let mut kept: Preferred<Groups> = Preferred::default();
     table.fold(
@@ -155,7 +155,7 @@ impl Plan {
         let watched = watched(header, &metrics)
             .filter(|c| !group.contains(c) && !metrics.contains(c) && !args.ignore.contains(&header.names()[*c]))
             .collect::<Vec<_>>();
-        let runs = group::runs(&watched);
+        let runs = group::runs(group.iter().chain(&watched).copied());
         let centre = Centre::among(&statistics);
         Ok(Self {
             intervals: Intervals { method: args.ci, level: args.level, centre, seed: args.seed },

@@ -14,6 +14,43 @@ use crate::error::{Error, Place};
 /// than this is no table, and reading on would only fill the memory.
 pub const RECORD_LIMIT: usize = 16 << 20;
 
+/// Bytes that are searched for record ends right after they were read, while they are in the processor's cache.
+const STEP: usize = if cfg!(test) { 7 } else { 256 << 10 };
+
+/// Some whole records of one input, as they were read.
+pub(crate) struct Unchecked {
+    bytes: Vec<u8>,
+    /// As [`Block::line`], as far as lines have been counted.
+    line: u64,
+    /// As [`Block::quoted`].
+    quoted: bool,
+}
+
+impl Unchecked {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many line ends are among them.
+    pub(crate) fn lines(&self) -> u64 {
+        lines(&self.bytes)
+    }
+
+    /// Checks that they are text; `file` is for the error.
+    pub(crate) fn check(self, file: &str) -> Result<Block, Error> {
+        let Self { bytes, line, quoted } = self;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let at = e.utf8_error().valid_up_to();
+            let line = line + lines(&e.as_bytes()[..at]);
+            let byte = e.as_bytes()[at];
+            let reason = format!("byte 0x{byte:02x} is not UTF-8; tables are UTF-8 (convert with iconv)");
+            Error::Data { place: Place { file: file.to_owned(), line, column: None }, reason }
+        })?;
+        Ok(Block { text, line, quoted })
+    }
+}
+
 /// Some whole records of one input.
 pub(crate) struct Block {
     /// The records with their line ends; the last one of an input may lack its own.
@@ -24,12 +61,21 @@ pub(crate) struct Block {
     pub quoted: bool,
 }
 
+impl Block {
+    /// How many line ends it has.
+    pub(crate) fn lines(&self) -> u64 {
+        lines(self.text.as_bytes())
+    }
+}
+
 /// Cuts one input into blocks.
 pub(crate) struct Blocks {
     input: Box<dyn Read + Send>,
     name: Arc<str>,
-    /// Read and not yet handed out: starts at a record's start.
+    /// Read and not yet handed out, up to `filled`: starts at a record's start. What is behind that has only been made
+    /// ready to be read into.
     pending: Vec<u8>,
+    filled: usize,
     /// Buffers of blocks that have been dealt with: fresh memory costs a page fault every four kilobytes.
     spare: Vec<Vec<u8>>,
     line: u64,
@@ -38,42 +84,54 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub(crate) fn new(name: Arc<str>, input: Box<dyn Read + Send>) -> Self {
-        Self { input, name, pending: Vec::new(), spare: Vec::new(), line: 1, ended: false }
+        Self { input, name, pending: Vec::new(), filled: 0, spare: Vec::new(), line: 1, ended: false }
     }
 
     /// The next block of about `size` bytes, or `None` at the end. With `size` 0 it is whatever one read brings.
     pub(crate) fn next(&mut self, size: usize) -> Result<Option<Block>, Error> {
+        let Some(bytes) = self.read(size)? else { return Ok(None) };
+        let block = bytes.check(&self.name)?;
+        self.line += block.lines();
+        Ok(Some(block))
+    }
+
+    /// The same unchecked and with its lines not counted, which others can do while the next one is read: lines are
+    /// counted from what the last call of [`Self::next`] left on.
+    pub(crate) fn read(&mut self, size: usize) -> Result<Option<Unchecked>, Error> {
         let mut wanted = size;
         // How far `pending` has been searched for record ends.
         let mut scan = Scan::default();
         loop {
             if !self.ended {
-                self.fill(wanted)?;
+                self.fill(wanted.min(self.filled + STEP))?;
             }
-            scan.run(&self.pending);
+            let pending = &self.pending[..self.filled];
+            scan.run(pending);
             if self.ended {
-                scan.end(&self.pending);
+                scan.end(pending);
+            } else if self.filled < wanted {
+                continue;
             }
-            let end = if self.ended { self.pending.len() } else { scan.record_end };
+            let end = if self.ended { self.filled } else { scan.record_end };
             if end > 0 {
                 if self.ended && scan.open_quote.is_some() {
                     return Err(self.error(
-                        self.line + lines(&self.pending[..scan.open_quote.unwrap_or(0)]),
+                        self.line + lines(&pending[..scan.open_quote.unwrap_or(0)]),
                         "a quoted cell starts here and never ends".to_owned(),
                     ));
                 }
-                return self.cut(end, scan.quoted).map(Some);
+                return Ok(Some(self.cut(end, scan.quoted)));
             }
             if self.ended {
                 return Ok(None);
             }
-            if self.pending.len() >= RECORD_LIMIT {
+            if self.filled >= RECORD_LIMIT {
                 return Err(self.error(
                     self.line,
                     format!("the row that starts here is longer than {} MiB, the limit", RECORD_LIMIT >> 20),
                 ));
             }
-            wanted = (self.pending.len() * 2).clamp(1, RECORD_LIMIT);
+            wanted = (self.filled * 2).clamp(1, RECORD_LIMIT);
         }
     }
 
@@ -84,56 +142,58 @@ impl Blocks {
         let end = scan.first(block.text.as_bytes());
         let mut rest = block.text.split_off(end).into_bytes();
         self.line = block.line + lines(block.text.as_bytes());
-        rest.append(&mut self.pending);
+        rest.extend_from_slice(&self.pending[..self.filled]);
+        self.filled = rest.len();
         self.pending = rest;
         block.quoted = memchr(b'"', block.text.as_bytes()).is_some();
         Ok(Some(block))
     }
 
-    /// Takes back the buffer of a block that has been dealt with.
-    pub(crate) fn recycle(&mut self, text: String) {
-        self.spare.push(text.into_bytes());
+    /// Whether everything has been handed out.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.ended && self.filled == 0
     }
 
-    fn cut(&mut self, end: usize, quoted: bool) -> Result<Block, Error> {
-        let mut rest = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.pending.capacity()));
-        rest.clear();
-        rest.extend_from_slice(&self.pending[end..]);
+    /// Takes back the buffers of blocks that have been dealt with.
+    pub(crate) fn recycle(&mut self, texts: Vec<String>) {
+        self.spare.extend(texts.into_iter().map(String::into_bytes));
+    }
+
+    fn cut(&mut self, end: usize, quoted: bool) -> Unchecked {
+        let mut rest = self.spare.pop().unwrap_or_default();
+        let behind = &self.pending[end..self.filled];
+        if rest.len() < behind.len() {
+            rest.resize(behind.len(), 0);
+        }
+        rest[..behind.len()].copy_from_slice(behind);
+        self.filled = behind.len();
         let mut bytes = std::mem::replace(&mut self.pending, rest);
         bytes.truncate(end);
-        let line = self.line;
-        let text = String::from_utf8(bytes).map_err(|e| {
-            let at = e.utf8_error().valid_up_to();
-            let line = line + lines(&e.as_bytes()[..at]);
-            let byte = e.as_bytes()[at];
-            self.error(line, format!("byte 0x{byte:02x} is not UTF-8; tables are UTF-8 (convert with iconv)"))
-        })?;
-        self.line += lines(text.as_bytes());
-        Ok(Block { text, line, quoted })
+        Unchecked { bytes, line: self.line, quoted }
     }
 
-    /// Reads until `pending` holds `wanted` bytes and no more, or the input ends. 0 is one read of whatever is there.
+    /// Reads until so many bytes are pending and no more, or the input ends. 0 is one read of whatever is there.
     fn fill(&mut self, wanted: usize) -> Result<(), Error> {
-        let start = self.pending.len();
-        let got = if wanted == 0 {
-            self.pending.resize(start + (64 << 10), 0);
-            let got = loop {
-                match self.input.read(&mut self.pending[start..]) {
-                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                    other => break other,
+        let once = wanted == 0;
+        let target = if once { self.filled + (64 << 10) } else { wanted };
+        if self.pending.len() < target {
+            self.pending.resize(target, 0);
+        }
+        while self.filled < target {
+            match self.input.read(&mut self.pending[self.filled..target]) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
                 }
-            };
-            self.pending.truncate(start + got.as_ref().copied().unwrap_or(0));
-            self.ended = matches!(got, Ok(0));
-            got
-        } else if wanted > start {
-            let got = self.input.by_ref().take((wanted - start) as u64).read_to_end(&mut self.pending);
-            self.ended = self.pending.len() < wanted;
-            got
-        } else {
-            return Ok(());
-        };
-        got.map(|_| ()).map_err(|source| Error::File { path: self.name.as_ref().into(), source })
+                Ok(read) => self.filled += read,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(Error::File { path: self.name.as_ref().into(), source }),
+            }
+            if once {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn error(&self, line: u64, reason: String) -> Error {

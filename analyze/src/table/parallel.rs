@@ -1,71 +1,271 @@
 //! All rows of a table on all cores, with the same outcome on any number of them.
 
-use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::{Block, BlockRows, Blocks, Row, Table};
+use super::{BlockRows, Blocks, Header, Row, Shape, Source, Table, blocks::Unchecked};
 use crate::error::Error;
 
 /// Bytes per block. The cuts depend on it, and with them the last digits of merged sums: it is a constant.
 const BLOCK: usize = 4 << 20;
 
+/// Bytes that are dealt with at a time: they stay in a core's own cache while they are checked, searched and read.
+const PIECE: usize = 256 << 10;
+
+/// How many parts per thread may wait for an earlier one to be merged: memory stays bounded when a thread is held up.
+const WAITING: u64 = 4;
+
 impl Table {
     /// Gives every row to `add`, which puts it into the part of its block, and every part to `merge`, in the order of the
-    /// input. Parts are made on all cores while the next blocks are read; since blocks are cut by their bytes alone and
-    /// merged in order, the outcome does not depend on the number of threads. The first error in the input's order wins.
+    /// input. Each core reads a block, makes its part and merges those whose turn it is; since blocks are cut by their
+    /// bytes alone and merged in order, the outcome does not depend on the number of threads. The first error in the
+    /// input's order wins. The place of an error is set right; [`Row::line`] counts from the row's own piece in here.
     pub fn fold<P: Send>(
         &mut self,
         part: impl Fn() -> P + Sync,
         add: impl Fn(&mut P, &Row<'_>) -> Result<(), Error> + Sync,
-        mut merge: impl FnMut(P) -> Result<(), Error>,
+        mut merge: impl FnMut(P) -> Result<(), Error> + Send,
     ) -> Result<(), Error> {
         let header = &self.header;
-        for source in &mut self.sources {
-            let shape = &source.shape;
-            let work = |block: Block| -> Result<(P, String), Error> {
-                let mut rows = BlockRows::new(block);
-                let mut part = part();
-                while rows.advance(shape)? {
-                    add(&mut part, &rows.row(shape, header))?;
-                }
-                Ok((part, rows.into_text()))
-            };
-            let mut merge = |done: (P, String), blocks: &mut Blocks| {
-                blocks.recycle(done.1);
-                merge(done.0)
-            };
-            // The first block alone: a small file is done before threads would have started.
-            if let Some(block) = source.blocks.next(BLOCK)? {
-                merge(work(block)?, &mut source.blocks)?;
+        for Source { blocks, shape } in &mut self.sources {
+            let Some(first) = read(blocks)? else { continue };
+            let make = |pieces| made(pieces, shape, header, &part, &add);
+            if blocks.is_at_end() {
+                // A small file is done before threads would have started.
+                merge(make(first)?.part)?;
+                continue;
             }
-            let size = 2 * rayon::current_num_threads();
-            let mut batch = read(&mut source.blocks, size);
-            while !batch.is_empty() {
-                let (parts, next) = rayon::join(
-                    || batch.into_par_iter().map(|block| work(block?)).collect::<Vec<_>>(),
-                    || read(&mut source.blocks, size),
-                );
-                for part in parts {
-                    merge(part?, &mut source.blocks)?;
-                }
-                batch = next;
+            let work = Work {
+                input: Mutex::new(Input { blocks, first: Some(first), taken: 0, ended: false }),
+                output: Mutex::new(Output {
+                    merge: &mut merge,
+                    waiting: BTreeMap::new(),
+                    merged: 0,
+                    lines: 0,
+                    failed: None,
+                    stopped: false,
+                }),
+                advanced: Condvar::new(),
+            };
+            let threads = rayon::current_num_threads();
+            rayon::scope(|scope| (0..threads).for_each(|_| scope.spawn(|_| work.run(threads as u64 * WAITING, make))));
+            if let Some(error) = work.output.into_inner().ok().and_then(|output| output.failed) {
+                return Err(error);
             }
         }
         Ok(())
     }
 }
 
-/// Up to `size` blocks; an error is the last of them.
-fn read(blocks: &mut Blocks, size: usize) -> Vec<Result<Block, Error>> {
-    let mut batch = Vec::with_capacity(size);
-    while batch.len() < size {
-        match blocks.next(BLOCK) {
-            Ok(Some(block)) => batch.push(Ok(block)),
-            Ok(None) => break,
-            Err(error) => {
-                batch.push(Err(error));
+/// The next block, in pieces of whole records; `None` at the end.
+fn read(blocks: &mut Blocks) -> Result<Option<Vec<Unchecked>>, Error> {
+    let mut pieces: Vec<Unchecked> = Vec::new();
+    let mut left = BLOCK;
+    while left > 0 {
+        let (size, after) = if left < 2 * PIECE { (left, 0) } else { (PIECE, left - PIECE) };
+        let behind = |error: Error| error.after_lines(pieces.iter().map(Unchecked::lines).sum());
+        let Some(piece) = blocks.read(size).map_err(behind)? else { break };
+        // What did not fit is in the next one.
+        left = if after == 0 { 0 } else { left.saturating_sub(piece.len()) };
+        pieces.push(piece);
+    }
+    Ok(Some(pieces).filter(|pieces| !pieces.is_empty()))
+}
+
+/// What came of a block.
+struct Made<P> {
+    part: P,
+    lines: u64,
+    /// The block's buffers, for the next one.
+    texts: Vec<String>,
+}
+
+fn made<P>(
+    pieces: Vec<Unchecked>,
+    shape: &Shape,
+    header: &Header,
+    part: impl Fn() -> P,
+    add: impl Fn(&mut P, &Row<'_>) -> Result<(), Error>,
+) -> Result<Made<P>, Error> {
+    let mut made = Made { part: part(), lines: 0, texts: Vec::with_capacity(pieces.len()) };
+    for piece in pieces {
+        let each = || {
+            let mut rows = BlockRows::new(piece.check(&shape.name)?);
+            while rows.advance(shape)? {
+                add(&mut made.part, &rows.row(shape, header))?;
+            }
+            Ok(rows.into_text())
+        };
+        let (text, lines) = each().map_err(|error: Error| error.after_lines(made.lines))?;
+        made.lines += lines;
+        made.texts.push(text);
+    }
+    Ok(made)
+}
+
+/// What the threads share.
+struct Work<'a, P, M> {
+    input: Mutex<Input<'a>>,
+    output: Mutex<Output<'a, P, M>>,
+    /// A part has been merged, or something has failed.
+    advanced: Condvar,
+}
+
+struct Input<'a> {
+    blocks: &'a mut Blocks,
+    first: Option<Vec<Unchecked>>,
+    /// Blocks handed out.
+    taken: u64,
+    ended: bool,
+}
+
+struct Output<'a, P, M> {
+    merge: &'a mut M,
+    /// Parts by their place in the input, and how many lines their blocks have.
+    waiting: BTreeMap<u64, Result<(P, u64), Error>>,
+    merged: u64,
+    lines: u64,
+    /// The first error, after which nothing is merged any more.
+    failed: Option<Error>,
+    stopped: bool,
+}
+
+impl<P, M: FnMut(P) -> Result<(), Error>> Work<'_, P, M> {
+    /// Deals with blocks until there are no more. Nobody gets further ahead of what has been merged than `lead` blocks.
+    fn run(&self, lead: u64, make: impl Fn(Vec<Unchecked>) -> Result<Made<P>, Error>) {
+        let _stop = StopOnPanic(self);
+        let mut spare = Vec::new();
+        loop {
+            // A `while let` would hold the lock until the block has been dealt with.
+            let next = lock(&self.input).take(std::mem::take(&mut spare));
+            let Some((place, pieces)) = next else { break };
+            let made = pieces.and_then(&make).map(|made| {
+                spare = made.texts;
+                (made.part, made.lines)
+            });
+            let mut output = lock(&self.output);
+            output.add(place, made);
+            self.advanced.notify_all();
+            while !output.stopped && place >= output.merged + lead {
+                output = self.advanced.wait(output).expect(POISONED);
+            }
+            if output.stopped {
                 break;
             }
         }
     }
-    batch
+}
+
+/// Nobody is to wait for the part of a thread that panics.
+struct StopOnPanic<'a, 'b, P, M>(&'a Work<'b, P, M>);
+
+impl<P, M> Drop for StopOnPanic<'_, '_, P, M> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(mut output) = self.0.output.lock()
+        {
+            output.stopped = true;
+            self.0.advanced.notify_all();
+        }
+    }
+}
+
+impl Input<'_> {
+    /// The next block and its place; an error is the last of them.
+    fn take(&mut self, spare: Vec<String>) -> Option<(u64, Result<Vec<Unchecked>, Error>)> {
+        self.blocks.recycle(spare);
+        if self.ended {
+            return None;
+        }
+        let next = self.first.take().map(Ok).or_else(|| read(self.blocks).transpose());
+        self.ended = !matches!(next, Some(Ok(_)));
+        let place = self.taken;
+        self.taken += 1;
+        next.map(|block| (place, block))
+    }
+}
+
+impl<P, M: FnMut(P) -> Result<(), Error>> Output<'_, P, M> {
+    /// Takes a part, and merges it and those that waited for it if it is its turn.
+    fn add(&mut self, place: u64, made: Result<(P, u64), Error>) {
+        self.waiting.insert(place, made);
+        while !self.stopped
+            && let Some(made) = self.waiting.remove(&self.merged)
+        {
+            self.merged += 1;
+            // Lines have been counted from the first block on, not from each one's place.
+            let merged = made.map_err(|error| error.after_lines(self.lines)).and_then(|(part, lines)| {
+                self.lines += lines;
+                (self.merge)(part)
+            });
+            self.failed = merged.err();
+            self.stopped = self.failed.is_some();
+        }
+    }
+}
+
+const POISONED: &str = "no thread panics while it holds a lock";
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect(POISONED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table of some fifteen blocks.
+    fn blocks() -> Table {
+        Table::from_text("t", format!("a\nfirst\n{}", ("9".repeat(999) + "\n").repeat(60_000))).unwrap()
+    }
+
+    /// The others would wait for the part that never comes.
+    #[test]
+    #[should_panic(expected = "on purpose")]
+    fn a_panic_is_not_waited_for() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let add = |(): &mut (), row: &Row<'_>| if row.get(0) == "first" { panic!("on purpose") } else { Ok(()) };
+        let _ = pool.install(|| blocks().fold(|| (), add, |()| Ok(())));
+    }
+
+    /// The first two parts wait for each other.
+    #[test]
+    fn threads_work_side_by_side() {
+        let (begun, another) = (Mutex::new(0), Condvar::new());
+        let add = |part: &mut bool, _: &Row<'_>| {
+            if !std::mem::replace(part, true) {
+                let mut begun = begun.lock().unwrap();
+                *begun += 1;
+                another.notify_all();
+                let patience = std::time::Duration::from_mins(1);
+                let waited = another.wait_timeout_while(begun, patience, |begun| *begun < 2).unwrap();
+                assert!(!waited.1.timed_out(), "nobody else came");
+            }
+            Ok(())
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        pool.install(|| blocks().fold(|| false, add, |_| Ok(()))).unwrap();
+    }
+
+    #[test]
+    fn parts_are_merged_in_the_order_of_the_input() {
+        let numbers: Vec<String> = (0..2_000_000).map(|i| i.to_string()).collect();
+        let text = format!("a\n{}\n", numbers.join("\n"));
+        let add = |part: &mut Vec<String>, row: &Row<'_>| {
+            part.push(row.get(0).to_owned());
+            Ok(())
+        };
+        for threads in [1, 3] {
+            let mut table = Table::from_text("t", text.clone()).unwrap();
+            let (mut all, mut parts) = (Vec::new(), 0);
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let merge = |part: Vec<String>| {
+                parts += 1;
+                all.extend(part);
+                Ok(())
+            };
+            pool.install(|| table.fold(Vec::new, add, merge)).unwrap();
+            assert!(parts > 2 && all == numbers, "{parts} parts");
+        }
+    }
 }

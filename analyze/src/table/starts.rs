@@ -1,95 +1,203 @@
-//! Where the cells of a line begin: the innermost loop of every filter.
+//! Where the cells of lines begin: the innermost loop of every filter.
+
+mod bits;
 
 use std::ops::Range;
 
+use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x64};
 use memchr::memchr_iter;
 
-/// Where the first cells of a line without quotes begin.
-#[derive(Debug, Default)]
-pub(super) struct Starts {
-    /// Offsets into the block, one more than there are wanted cells, and then room that [`Starts::find`] writes into
-    /// without looking.
-    at: Vec<u32>,
-    wanted: usize,
+use bits::{EIGHT, nth, write_all};
+
+/// Bytes that are looked at together.
+const STEP: usize = 64;
+
+/// Lines that are looked at in one go: choosing the processor's best instructions then costs nothing per line, and where
+/// their cells are stays in the nearest cache.
+const LINES: usize = 32;
+
+/// What [`Starts`] is to find in each line. Separator 0 stands before the first cell, the last one after the last cell.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    /// The separators to find, ascending, the first and the last always among them.
+    separators: Vec<u32>,
+    /// For each separator its place in that list, or [`ELSEWHERE`].
+    slots: Vec<u32>,
 }
 
-/// How many bytes are looked at together.
-const STEP: usize = 8;
+/// Not among what was wanted.
+pub(super) const ELSEWHERE: u32 = u32::MAX;
 
-/// For every set of commas among eight bytes, as bits from the first byte on: where the cells after them begin.
-const PLACES: [[u32; STEP]; 256] = {
-    let mut places = [[0; STEP]; 256];
-    let mut set = 0;
-    while set < 256 {
-        let (mut byte, mut found) = (0, 0);
-        while byte < STEP {
-            if set >> byte & 1 == 1 {
-                places[set][found] = offset(byte + 1);
-                found += 1;
-            }
-            byte += 1;
-        }
-        set += 1;
+impl Wanted {
+    /// Every cell of lines of so many.
+    pub(super) fn all(width: usize) -> Self {
+        Self::separators(width, |_| true)
     }
-    places
-};
+
+    /// The ends of runs of neighbouring cells, given as first and last; those between them are found when asked for.
+    pub(super) fn runs(width: usize, runs: &[(usize, usize)]) -> Self {
+        let some = Self::separators(width, |s| {
+            s == 0 || s == width || runs.iter().any(|(first, last)| *first == s || *last + 1 == s)
+        });
+        // One by one costs more than all together where most are wanted.
+        if some.separators.len() * 2 > width { Self::all(width) } else { some }
+    }
+
+    fn separators(width: usize, wanted: impl Fn(usize) -> bool) -> Self {
+        let mut new = Self::default();
+        for separator in 0..=width {
+            new.slots.push(if wanted(separator) { offset(new.separators.len()) } else { ELSEWHERE });
+            if wanted(separator) {
+                new.separators.push(offset(separator));
+            }
+        }
+        new
+    }
+
+    /// Where a separator is in [`Starts::slots`], or [`ELSEWHERE`].
+    pub(super) fn slot(&self, separator: usize) -> u32 {
+        self.slots[separator]
+    }
+
+    fn is_all(&self) -> bool {
+        self.separators.len() == self.slots.len()
+    }
+}
+
+/// Where the wanted cells of some consecutive lines without quotes are.
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    /// For each line and wanted separator the offset in the text of what follows it; then room that is written into
+    /// without looking.
+    at: Vec<u32>,
+    /// How many cells each line has, wanted or not.
+    cells: Vec<u32>,
+    /// Wanted separators per line.
+    stride: usize,
+    /// Which line is looked at, of how many.
+    line: usize,
+    lines: usize,
+    /// Where the line behind them begins.
+    end: usize,
+}
 
 impl Starts {
-    /// Finds the first `wanted` cells of the line that begins at `start` and ends with `text`, and counts the others.
-    /// Returns how many there are; where that is fewer than were wanted, the rest are not to be asked for.
-    ///
-    /// Most cells of the contract's hundred columns are empty or short, so commas are too dense for a search that starts
-    /// anew after each. Eight bytes are looked at together: x has a zero byte where there is a comma, and the sum below
-    /// sets a byte's top bit exactly where it is not zero (Hacker's Delight, 6-1). How many commas eight bytes hold is
-    /// hard to predict for the processor, so there is no branch on it: their places are looked up, eight are written in
-    /// any case, and those too many are overwritten by the next.
-    pub(super) fn find(&mut self, text: &[u8], start: usize, wanted: usize) -> usize {
-        const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        const COMMAS: u64 = b',' as u64 * ONES;
-        // Brings the lowest bit of byte i to bit 56 + i.
-        const GATHER: u64 = 0x0102_0408_1020_4080;
-        self.wanted = wanted;
-        // One for the first cell and one past the last, and a step's worth of commas more than were wanted.
-        self.at.resize(wanted + 2 + STEP, 0);
-        self.at[0] = offset(start);
-        let mut found = 1;
-        let mut base = start;
-        let (words, rest) = text[start..].as_chunks::<STEP>();
-        let mut words = words.iter();
-        while found <= wanted {
-            let Some(word) = words.next() else {
-                for (i, byte) in rest.iter().enumerate() {
-                    if *byte == b',' {
-                        // Not more than a step's worth.
-                        self.at[found] = offset(base + i + 1);
-                        found += 1;
-                    }
-                }
-                if found <= wanted {
-                    self.at[found] = offset(text.len() + 1);
-                }
-                return found;
-            };
-            let x = u64::from_le_bytes(*word) ^ COMMAS;
-            let commas = !(((x & LOW) + LOW) | x | LOW) >> 7;
-            let places = &PLACES[(commas.wrapping_mul(GATHER) >> 56) as usize];
-            if let Some(slots) = self.at[found..].first_chunk_mut::<STEP>() {
-                let base = offset(base);
-                slots.iter_mut().zip(places).for_each(|(slot, place)| *slot = base + place);
+    /// Moves to the next line of `text`; `false` after the last.
+    #[inline]
+    pub(super) fn advance(&mut self, text: &[u8], wanted: &Wanted) -> bool {
+        self.line += 1;
+        if self.line >= self.lines {
+            if self.end >= text.len() {
+                return false;
             }
-            found += (commas.wrapping_mul(ONES) >> 56) as usize;
-            base += STEP;
+            dispatch!(Level::new(), simd => self.find(simd, text, wanted));
         }
-        found + memchr_iter(b',', &text[base..]).count()
+        true
     }
 
-    /// The bytes of neighbouring wanted cells, `first` to `last`, with the separators between them.
+    /// For each wanted separator of the line the offset in the text of what follows it.
     #[inline]
-    pub(super) fn cells(&self, first: usize, last: usize) -> Range<usize> {
-        assert!(last < self.wanted, "cell {last} is looked at, but only the first {} were wanted", self.wanted);
-        self.at[first] as usize..self.at[last + 1] as usize - 1
+    pub(super) fn slots(&self) -> &[u32] {
+        &self.at[self.line * self.stride..][..self.stride]
     }
+
+    /// The line without its line end.
+    #[inline]
+    pub(super) fn range(&self) -> Range<usize> {
+        let slots = self.slots();
+        slots[0] as usize..slots[self.stride - 1] as usize - 1
+    }
+
+    /// How many cells the line has; where that is not the width that was [`Wanted`], no cell is to be asked for.
+    #[inline]
+    pub(super) fn width(&self) -> usize {
+        self.cells[self.line] as usize
+    }
+
+    /// The bytes of neighbouring cells, `first` to `last`, with the separators between them, wanted or not.
+    pub(super) fn cells(&self, text: &[u8], wanted: &Wanted, first: usize, last: usize) -> Range<usize> {
+        self.behind(text, wanted, first)..self.behind(text, wanted, last + 1) - 1
+    }
+
+    /// Where what follows a separator begins: counted from the nearest wanted one before it.
+    fn behind(&self, text: &[u8], wanted: &Wanted, separator: usize) -> usize {
+        let slot = wanted.slots[separator];
+        if slot != ELSEWHERE {
+            return self.slots()[slot as usize] as usize;
+        }
+        let near = wanted.slots[..separator].iter().rposition(|slot| *slot != ELSEWHERE).unwrap_or(0);
+        let start = self.behind(text, wanted, near);
+        let commas = memchr_iter(b',', &text[start..]);
+        start + commas.map(|i| i + 1).nth(separator - near - 1).unwrap_or(text.len() - start)
+    }
+
+    /// Finds the wanted cells of the next [`LINES`] lines.
+    ///
+    /// Most of the contract's hundred columns are empty or short, so commas are too dense for a search that starts anew
+    /// after each. 64 bytes become one word with a bit for each comma. Cells that nobody looks at are only counted.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "to be compiled for the instructions of the caller's choice")]
+    fn find<S: Simd>(&mut self, simd: S, text: &[u8], wanted: &Wanted) {
+        let stride = wanted.separators.len();
+        let inner = &wanted.separators[..stride - 1];
+        let all = wanted.is_all();
+        // A step's worth of commas more than were wanted, and eight at a time.
+        self.at.resize(LINES * stride + STEP + EIGHT, 0);
+        self.cells.resize(LINES, 0);
+        self.stride = stride;
+        (self.line, self.lines) = (0, 0);
+        let comma = u8x64::splat(simd, b',');
+        let newline = u8x64::splat(simd, b'\n');
+        while self.lines < LINES && self.end < text.len() {
+            let slots = &mut self.at[self.lines * stride..];
+            slots[0] = offset(self.end);
+            // How many commas there were, and the next wanted separator.
+            let (mut commas, mut next) = (0, 1);
+            let mut base = self.end;
+            let end = loop {
+                let bytes: u8x64<S> = match text[base..].first_chunk::<STEP>() {
+                    Some(bytes) => (*bytes).simd_into(simd),
+                    None => padded(&text[base..]).simd_into(simd),
+                };
+                let ends = bytes.simd_eq(newline).to_bitmask();
+                // All bits below the lowest, or all.
+                let within = ends.wrapping_sub(1) & !ends;
+                let set = bytes.simd_eq(comma).to_bitmask() & within;
+                let count = set.count_ones();
+                if all {
+                    if (commas as usize) < stride {
+                        write_all(&mut slots[1 + commas as usize..], set, base);
+                    }
+                } else {
+                    while let Some(separator) = inner.get(next)
+                        && *separator <= commas + count
+                    {
+                        slots[next] = offset(base) + nth(simd, set, *separator - commas - 1) + 1;
+                        next += 1;
+                    }
+                }
+                commas += count;
+                if ends != 0 {
+                    break base + ends.trailing_zeros() as usize;
+                }
+                base += STEP;
+                if base >= text.len() {
+                    break text.len();
+                }
+            };
+            let carriage_return = end > self.end && text[end - 1] == b'\r';
+            slots[stride - 1] = offset(end - usize::from(carriage_return) + 1);
+            self.cells[self.lines] = commas + 1;
+            self.lines += 1;
+            self.end = end + 1;
+        }
+    }
+}
+
+fn padded(bytes: &[u8]) -> [u8; STEP] {
+    let mut padded = [0; STEP];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    padded
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "blocks are far below 4 GiB (RECORD_LIMIT)")]
@@ -102,21 +210,127 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// What is found in every line: its text, how many cells there are, and those of the runs where that is the width.
+    fn found(
+        text: &[u8],
+        wanted: &Wanted,
+        width: usize,
+        runs: &[(usize, usize)],
+    ) -> Vec<(Vec<u8>, usize, Vec<Vec<u8>>)> {
+        let mut starts = Starts::default();
+        let mut lines = Vec::new();
+        while starts.advance(text, wanted) {
+            let mut cells = Vec::new();
+            if starts.width() == width {
+                cells = runs.iter().map(|(a, b)| text[starts.cells(text, wanted, *a, *b)].to_vec()).collect();
+            }
+            lines.push((text[starts.range()].to_vec(), starts.width(), cells));
+        }
+        lines
+    }
+
+    /// The same, the plain way.
+    fn split(text: &[u8], width: usize, runs: &[(usize, usize)]) -> Vec<(Vec<u8>, usize, Vec<Vec<u8>>)> {
+        let mut lines: Vec<&[u8]> = text.split(|b| *b == b'\n').collect();
+        if lines.last().is_some_and(|last| last.is_empty()) {
+            lines.pop();
+        }
+        let line = |line: &[u8]| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let cells: Vec<&[u8]> = line.split(|b| *b == b',').collect();
+            let mut wanted = Vec::new();
+            if cells.len() == width {
+                wanted = runs.iter().map(|(a, b)| cells[*a..=*b].join(&b',')).collect();
+            }
+            (line.to_vec(), cells.len(), wanted)
+        };
+        lines.into_iter().map(line).collect()
+    }
+
+    fn some_runs(width: usize, seeds: &[usize]) -> Vec<(usize, usize)> {
+        let run = |seed: &usize| (seed % width, seed % width + seed / width % (width - seed % width));
+        seeds.iter().map(run).collect()
+    }
+
     proptest! {
+        /// Lines that are as wide as wanted, at every place in a step of 64 bytes, with others among them.
         #[test]
-        fn cells_are_what_splitting_gives(before in "[a,]{0,9}", line in "[a,]{0,60}|[a,b-f]{0,200}", wanted in 0usize..40) {
-            let text = before.clone() + &line;
-            let expected: Vec<&str> = line.split(',').collect();
-            let mut starts = Starts::default();
-            // What an earlier, longer line left behind must not matter.
-            starts.find(",".repeat(300).as_bytes(), 0, 299);
-            prop_assert_eq!(starts.find(text.as_bytes(), before.len(), wanted), expected.len());
-            for (i, cell) in expected.iter().enumerate().take(wanted) {
-                prop_assert_eq!(&text[starts.cells(i, i)], *cell);
+        fn cells_are_what_splitting_gives(
+            width in 1usize..90,
+            lines in prop::collection::vec(prop::collection::vec("[a-c]{0,3}|[a-z]{0,90}", 90), 0..9),
+            odd in "([a,]{0,9}\r?\n){0,3}",
+            ending in prop::sample::select(vec!["\n", "\r\n"]),
+            last in any::<bool>(),
+            seeds in prop::collection::vec(0usize..8100, 0..6),
+            others in prop::collection::vec(0usize..8100, 0..6),
+        ) {
+            let mut text = odd.clone();
+            for line in &lines {
+                text += &line[..width].join(",");
+                text += ending;
             }
-            if expected.len() >= wanted && wanted > 1 {
-                prop_assert_eq!(&text[starts.cells(1, wanted - 1)], expected[1..wanted].join(","));
+            text += &odd;
+            if last {
+                text += &vec!["z"; width].join(",");
             }
+            let runs = some_runs(width, &seeds);
+            // Those that nobody wanted are found as well.
+            let asked = [runs.clone(), some_runs(width, &others)].concat();
+            let expected = split(text.as_bytes(), width, &asked);
+            let sparse = Wanted::separators(width, |s| s == 0 || s == width || runs.iter().any(|(a, b)| *a == s || *b + 1 == s));
+            for wanted in [Wanted::all(width), Wanted::runs(width, &runs), sparse] {
+                prop_assert_eq!(&found(text.as_bytes(), &wanted, width, &asked), &expected);
+            }
+        }
+
+        /// Any bytes at all, ragged and empty lines included.
+        #[test]
+        fn random_bytes(
+            bytes in prop::collection::vec(prop::sample::select(b",,,\n\r\"a\x00\xff\xac\x2d".to_vec()), 0..700),
+            width in 1usize..30, seeds in prop::collection::vec(0usize..900, 0..6),
+        ) {
+            let runs = some_runs(width, &seeds);
+            let expected = split(&bytes, width, &runs);
+            prop_assert_eq!(&found(&bytes, &Wanted::all(width), width, &runs), &expected);
+            prop_assert_eq!(&found(&bytes, &Wanted::runs(width, &runs), width, &runs), &expected);
+        }
+    }
+
+    /// Every instruction set that this machine has says the same.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn older_processors_find_the_same() {
+        let lines: Vec<String> = (0..500).map(|i| format!("{},,{},x", i * i, "y".repeat(i % 70))).collect();
+        let text = lines.join("\n");
+        let text = text.as_bytes();
+        let best = Level::new();
+        for wanted in [Wanted::all(4), Wanted::separators(4, |s| s != 2)] {
+            let mut results = Vec::new();
+            let mut all = |find: &dyn Fn(&mut Starts)| {
+                let mut starts = Starts::default();
+                let mut lines = Vec::new();
+                while starts.end < text.len() {
+                    find(&mut starts);
+                    lines.push((
+                        starts.at[..starts.lines * starts.stride].to_vec(),
+                        starts.cells[..starts.lines].to_vec(),
+                    ));
+                }
+                results.push(lines);
+            };
+            if let Some(simd) = best.as_avx512() {
+                all(&|starts| starts.find(simd, text, &wanted));
+            }
+            if let Some(simd) = best.as_avx2() {
+                all(&|starts| starts.find(simd, text, &wanted));
+            }
+            if let Some(simd) = best.as_sse4_2() {
+                all(&|starts| starts.find(simd, text, &wanted));
+            }
+            if let Some(simd) = best.as_sse2() {
+                all(&|starts| starts.find(simd, text, &wanted));
+            }
+            assert!(results.len() > 1 && results.windows(2).all(|pair| pair[0] == pair[1]));
         }
     }
 }

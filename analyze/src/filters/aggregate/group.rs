@@ -30,8 +30,16 @@ pub struct Group {
     next: usize,
     /// The watched parameters of its first row.
     parameters: Vec<Box<str>>,
-    /// The same by runs of neighbouring columns, as they stand in a line.
+    /// Its key and these by runs of neighbouring columns, as they stand in a line.
     runs: Vec<Box<str>>,
+}
+
+impl Group {
+    /// Whether a row has the group's key and the watched parameters of its first row, as far as one look at each run tells.
+    fn is_like(&self, row: &Row<'_>, columns: &Columns) -> bool {
+        let mut runs = columns.runs.iter().zip(&self.runs);
+        runs.all(|((first, last), ours)| row.run(*first, *last).is_some_and(|theirs| same(ours, theirs)))
+    }
 }
 
 /// What to look at in each row.
@@ -43,34 +51,52 @@ pub struct Columns {
     pub histogram: Option<(usize, Vec<bool>)>,
     /// Parameters that should not differ within a group.
     pub watched: Vec<usize>,
-    /// Those of them that stand beside each other: first and last column.
+    /// Both by what stands beside each other: first and last column. A look at each run tells whether a row is of a group
+    /// and like its first one.
     pub runs: Vec<(usize, usize)>,
 }
 
 impl Columns {
     /// All of them.
-    pub fn looked_at(&self) -> impl Iterator<Item = usize> {
+    pub fn looked_at(&self) -> impl Iterator<Item = (usize, usize)> {
         let histogram = self.histogram.iter().map(|(column, _)| *column);
-        self.group.iter().chain(&self.metrics).chain(&self.watched).copied().chain(histogram)
+        let single = self.metrics.iter().copied().chain(histogram).map(|column| (column, column));
+        self.runs.iter().copied().chain(single)
     }
 }
 
 /// Consecutive numbers as first and last.
-pub fn runs(columns: &[usize]) -> Vec<(usize, usize)> {
+pub fn runs(columns: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
+    let mut columns: Vec<usize> = columns.collect();
+    columns.sort_unstable();
+    columns.dedup();
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for column in columns {
         match runs.last_mut() {
-            Some((_, last)) if *last + 1 == *column => *last = *column,
-            _ => runs.push((*column, *column)),
+            Some((_, last)) if *last + 1 == column => *last = column,
+            _ => runs.push((column, column)),
         }
     }
     runs
 }
 
-/// Whether two texts are equal. Most are empty, and glibc's memcmp on AVX-512 machines is very slow on the address that an
-/// empty box has: it is never asked about nothing.
+/// Whether two texts are equal. Most are empty or short: looking at them here costs less than to call memcmp, and glibc's on
+/// AVX-512 machines is very slow on the address that an empty box has.
+#[inline]
 fn same(a: &str, b: &str) -> bool {
-    a.len() == b.len() && (a.is_empty() || a == b)
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(x), Some(y)) if a.len() <= 64 => {
+            let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+            let words = a.as_chunks().0.iter().zip(b.as_chunks().0);
+            word(x) == word(y) && words.map(|(x, y)| word(x) ^ word(y)).fold(0, |all, differ| all | differ) == 0
+        }
+        (Some(_), Some(_)) => a == b,
+        _ => a.iter().eq(b),
+    }
 }
 
 /// All groups, in the order of first appearance.
@@ -87,19 +113,13 @@ pub struct Groups {
 
 impl Groups {
     pub fn add(&mut self, row: &Row<'_>, columns: &Columns) -> Result<(), Error> {
-        let i = self.find(row, columns);
+        let (i, alike) = self.find(row, columns);
         let group = &mut self.list[i];
         group.rows += 1;
-        // A look at each run tells whether anything differs at all, which is rare.
-        let alike = columns
-            .runs
-            .iter()
-            .zip(&group.runs)
-            .all(|((first, last), ours)| row.run(*first, *last).is_some_and(|theirs| same(ours, theirs)));
         if !alike {
-            for (w, column) in columns.watched.iter().enumerate() {
-                if !same(&group.parameters[w], row.get(*column)) {
-                    self.differs[w].get_or_insert(i);
+            for ((column, differs), ours) in columns.watched.iter().zip(&mut self.differs).zip(&group.parameters) {
+                if differs.is_none() && !same(ours, row.get(*column)) {
+                    *differs = Some(i);
                 }
             }
         }
@@ -121,14 +141,16 @@ impl Groups {
         Ok(())
     }
 
-    /// The group of a row. Cases follow each other as they did in the last round, or stay: the guess is mostly right.
-    fn find(&mut self, row: &Row<'_>, columns: &Columns) -> usize {
+    /// The group of a row, and whether the row is like the group's first in all that is watched. Cases follow each other as
+    /// they did in the last round, or stay: the guess is mostly right.
+    fn find(&mut self, row: &Row<'_>, columns: &Columns) -> (usize, bool) {
         let guess = self.list.get(self.last).map_or(0, |group| group.next);
-        let is =
-            |group: &Group| columns.group.iter().zip(&group.key).all(|(column, cell)| same(cell, row.get(*column)));
-        if self.list.get(guess).is_some_and(is) {
-            self.last = guess;
-            return guess;
+        if let Some(group) = self.list.get(guess) {
+            let alike = group.is_like(row, columns);
+            if alike || columns.group.iter().zip(&group.key).all(|(column, cell)| same(cell, row.get(*column))) {
+                self.last = guess;
+                return (guess, alike);
+            }
         }
         self.key.clear();
         for column in &columns.group {
@@ -144,7 +166,7 @@ impl Groups {
             before.next = i;
         }
         self.last = i;
-        i
+        (i, self.list[i].is_like(row, columns))
     }
 
     fn new_group(&mut self, row: &Row<'_>, columns: &Columns) -> usize {

@@ -120,6 +120,21 @@ fn the_first_error_of_the_input_wins() {
     assert!(error.ends_with(":600002, column `throughput_bits_per_s`: `x` is not a number"), "{error}");
 }
 
+/// Lines are counted per piece and per block, and a quoted cell may hold line ends.
+#[test]
+fn errors_name_their_line_wherever_they_are() {
+    for rows in [0, 30_000, 600_000] {
+        let mut text = b"case,throughput_bits_per_s,error\na,1,\"two\nlines\"\n".to_vec();
+        text.extend(b"a,12345,\n".repeat(rows));
+        for (bad, said) in [(&b"a,x,\n"[..], "`x` is not a number"), (b"\xff,1,\n", "byte 0xff is not UTF-8")] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), [&text, bad, b"a,1\n"].concat()).unwrap();
+            let error = aggregate(&file, &["-m", "throughput"]).unwrap_err().to_string();
+            assert!(error.contains(&format!(":{}", 4 + rows)) && error.contains(said), "{rows}: {error}");
+        }
+    }
+}
+
 #[test]
 fn cells_that_nobody_looks_at_are_still_counted() {
     for (last, said) in [("a,1", "the row has 2 cells, the header 4"), ("a,1,,,", "the row has 5 cells, the header 4")]

@@ -203,7 +203,7 @@ pub fn read(
     let columns = Columns::find(table, group, metric)?;
     let selection = Selection { phase: phase.to_owned(), record: Some("interval".to_owned()), ..Selection::default() };
     let new = Picker::new(&selection, table)?;
-    table.look_only_at(new.columns().chain(columns.looked_at()));
+    table.look_at(new.columns().chain(columns.looked_at()).map(|column| (column, column)));
     let mut picker = new.clone();
     let mut all = Part::default();
     table.fold(
