@@ -108,11 +108,14 @@ fn exact_distribution(n: usize, m: usize) -> Vec<f64> {
 /// `None` where a side is empty or so short that no shift could be rejected.
 #[must_use]
 pub fn shift(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
-    let mut differences: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
-    super::quantiles::sort(&mut differences);
+    let differences = Differences::new(a, b);
     let (n, m) = (a.len(), b.len());
-    let pairs = differences.len();
-    let centre = super::quantiles::median(&differences)?;
+    let pairs = n * m;
+    if pairs == 0 {
+        return None;
+    }
+    let (below, above) = (differences.nth((pairs - 1) / 2), differences.nth(pairs / 2));
+    let centre = below + (above - below) * 0.5;
     let tail = (1.0 - level) / 2.0;
     // The k lowest and the k highest differences are cut off, with the largest k for which P(U < k) ≤ tail.
     let k = if n <= EXACT_UP_TO && m <= EXACT_UP_TO {
@@ -135,11 +138,70 @@ pub fn shift(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     };
     (k > 0).then(|| Interval {
         centre,
-        low: differences[k - 1],
-        high: differences[pairs - k],
+        low: differences.nth(k - 1),
+        high: differences.nth(pairs - k),
         level,
         n: (n + m) as u64,
     })
+}
+
+/// All differences b − a between the values of two samples, in their order and without making them: ten thousand values a
+/// side have a hundred million.
+struct Differences {
+    /// Ascending.
+    a: Vec<f64>,
+    b: Vec<f64>,
+}
+
+impl Differences {
+    fn new(a: &[f64], b: &[f64]) -> Self {
+        let (mut a, mut b) = (a.to_vec(), b.to_vec());
+        super::quantiles::sort(&mut a);
+        super::quantiles::sort(&mut b);
+        Self { a, b }
+    }
+
+    /// How many are at most `bound`. Rounding keeps the order of differences, so that one pass over both samples counts them.
+    fn up_to(&self, bound: f64) -> usize {
+        let mut first = 0;
+        let mut count = 0;
+        for b in &self.b {
+            while first < self.a.len() && b - self.a[first] > bound {
+                first += 1;
+            }
+            count += self.a.len() - first;
+        }
+        count
+    }
+
+    /// The one with so many before it, from 0; there must be that many. Bisects the numbers between the smallest and the
+    /// largest, of which there are 2^64 at most.
+    fn nth(&self, n: usize) -> f64 {
+        let ends = self.a.first().zip(self.a.last()).zip(self.b.first().zip(self.b.last()));
+        let Some(((a_first, a_last), (b_first, b_last))) = ends else { return f64::NAN };
+        let (mut low, mut high) = (rank(b_first - a_last), rank(b_last - a_first));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.up_to(number(middle)) > n {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        // Of the two zeros the bisection finds the negative one.
+        number(low) + 0.0
+    }
+}
+
+/// A number's place among all of them: in the order of their values, by their bits.
+fn rank(number: f64) -> u64 {
+    let bits = number.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// The number at a place.
+fn number(rank: u64) -> f64 {
+    f64::from_bits(if rank >> 63 == 1 { rank & !(1 << 63) } else { !rank })
 }
 
 /// The smallest two-sided p that [`mann_whitney`] can give for samples of these sizes: 2 ÷ C(n + m, n). Below three and
@@ -265,6 +327,22 @@ mod tests {
                 let outward = if end == i.low { -0.01 } else { 0.01 };
                 prop_assert!(p(end - outward) > 0.05, "{} {:?}", p(end - outward), i);
                 prop_assert!(p(end + outward) <= 0.05, "{} {:?}", p(end + outward), i);
+            }
+        }
+
+        /// What is found by counting is what sorting gives.
+        #[test]
+        fn differences_in_their_order(
+            a in prop::collection::vec(prop_oneof![-3i32..3, any::<i32>()], 1..9),
+            b in prop::collection::vec(prop_oneof![-3i32..3, any::<i32>()], 1..9), scale in 1e-9..1e9f64,
+        ) {
+            let scaled = |v: Vec<i32>| v.into_iter().map(|v| f64::from(v) * scale).collect::<Vec<_>>();
+            let (a, b) = (scaled(a), scaled(b));
+            let mut sorted: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
+            crate::stats::quantiles::sort(&mut sorted);
+            let differences = Differences::new(&a, &b);
+            for (n, expected) in sorted.iter().enumerate() {
+                prop_assert_eq!(differences.nth(n), *expected);
             }
         }
 
