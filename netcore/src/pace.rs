@@ -2,8 +2,9 @@
 //!
 //! Due times are absolute, so that a late send does not delay the ones after it and the mean rate is exact. A thread
 //! sleeps to shortly before a due time and spins the rest; how shortly follows what the machine's wake-ups have lately
-//! been late by. A thread that carries several flows sleeps to the due time and spins nothing, since others may be ready. After a stall at most `catch_up` due times are made up for, back to back; the others are dropped and
-//! counted, since a burst of a second's worth of messages is not the load that was asked for.
+//! been late by. A thread that carries several flows sleeps to the due time and spins nothing, since others may be ready.
+//! After a stall at most `catch_up` due times are made up for, back to back; the others are dropped and counted, since a
+//! burst of a second's worth of messages is not the load that was asked for.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
