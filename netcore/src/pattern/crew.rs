@@ -11,7 +11,7 @@ use super::{
 use crate::{
     end::{EndError, end_spec},
     io::buffers::Buffers,
-    measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow},
+    measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow, watch::Watch},
     report::{Role, Side},
     spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport},
     transport::{Link, icmp, link},
@@ -173,57 +173,80 @@ pub fn onto_threads(spec: &TestSpec, workers: Vec<Worker>) -> Vec<Vec<Worker>> {
     threads
 }
 
-/// The body of the `number`-th data thread of an end.
-pub fn thread(number: usize, mut workers: Vec<Worker>, t0_ns: u64) {
-    let Some(first) = workers.first() else { return };
-    let failure = affinity(first, number).err();
-    if first.spec.shares_threads() {
-        carried(workers, failure, t0_ns);
-    } else if let Some(mut worker) = workers.pop() {
-        let failure = failure.or_else(|| {
-            let begun = waits_for_peer(&worker) || worker.watch.wait_for_start(t0_ns);
-            begun.then(|| run(&mut worker).err()).flatten().map(|fault| fault.to_string())
-        });
-        leave(worker, failure);
+/// A worker on its thread. Its buffers go before its word that it leaves, so that it leaves nothing behind.
+struct Aboard {
+    worker: Worker,
+    leave: Leave,
+}
+
+/// A worker's word that it leaves, with a sentence if something went wrong. It is given however that comes about: nobody
+/// would hear of a loop that panics otherwise, and what the others did would pass for the whole.
+struct Leave {
+    watch: Arc<Watch>,
+    index: usize,
+    failure: Option<String>,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let broke_down = || "a data thread broke down: this is a fault of the program".to_owned();
+        self.watch.done(self.index, self.failure.take().or_else(|| std::thread::panicking().then(broke_down)));
+    }
+}
+
+impl Aboard {
+    fn new(worker: Worker) -> Self {
+        let leave = Leave { watch: worker.watch.clone(), index: worker.index, failure: None };
+        Self { worker, leave }
+    }
+
+    /// Runs on a thread of its own.
+    fn run(mut self, t0_ns: u64) {
+        let worker = &mut self.worker;
+        if waits_for_peer(worker) || worker.watch.wait_for_start(t0_ns) {
+            self.leave.failure = run(worker).err().map(|fault| fault.to_string());
+        }
+    }
+
+    /// Runs as one of several on a thread.
+    fn run_carried(mut self, turns: Turns<'_>) {
+        self.leave.failure = run_carried(&mut self.worker, turns).err().map(|fault| fault.to_string());
+    }
+}
+
+/// The body of the `number`-th data thread of an end. What goes wrong is told before the workers leave for it.
+pub fn thread(number: usize, workers: Vec<Worker>, t0_ns: u64) {
+    let mut crew: Vec<Aboard> = workers.into_iter().map(Aboard::new).collect();
+    let Some(first) = crew.first().map(|aboard| &aboard.worker) else { return };
+    if let Err(failure) = affinity(first, number) {
+        first.watch.failed(failure);
+    } else if first.spec.shares_threads() {
+        let watch = first.watch.clone();
+        carried(crew, &watch, t0_ns);
+    } else if let Some(aboard) = crew.pop() {
+        aboard.run(t0_ns);
     }
 }
 
 /// Runs all of the workers on this thread.
-fn carried(workers: Vec<Worker>, failure: Option<String>, t0_ns: u64) {
-    let Some(watch) = workers.first().map(|worker| worker.watch.clone()) else { return };
-    let indices: Vec<usize> = workers.iter().map(|worker| worker.index).collect();
+fn carried(crew: Vec<Aboard>, watch: &Watch, t0_ns: u64) {
     // Everything is made before the load begins.
-    let carrier = failure.map_or_else(|| Carrier::new().map_err(|error| format!("no epoll instance: {error}")), Err);
-    let outcome = carrier.and_then(|mut carrier| {
-        let waiting = workers.iter().all(waits_for_peer);
-        for mut worker in workers {
-            let link = worker.link.clone();
-            let body = move |turns: Turns<'_>| {
-                let failure = run_carried(&mut worker, turns).err().map(|fault| fault.to_string());
-                leave(worker, failure);
-            };
-            carrier.add(&link.receive, body).map_err(|error| format!("no place for a flow on its thread: {error}"))?;
-        }
-        let begun = waiting || watch.wait_for_start(t0_ns);
-        if begun {
-            carrier.run().map_err(|error| format!("a thread of several flows cannot wait for events: {error}"))?;
-        }
-        Ok(begun)
-    });
-    // Where all of them have run, each has said itself that it leaves.
-    if outcome != Ok(true) {
-        let failure = outcome.err();
-        for index in indices {
-            watch.done(index, failure.clone());
+    let mut carrier = match Carrier::new() {
+        Ok(carrier) => carrier,
+        Err(error) => return watch.failed(format!("no epoll instance: {error}")),
+    };
+    let waiting = crew.iter().all(|aboard| waits_for_peer(&aboard.worker));
+    for aboard in crew {
+        let socket = aboard.worker.link.receive.clone();
+        if let Err(error) = carrier.add(&socket, move |turns| aboard.run_carried(turns)) {
+            return watch.failed(format!("no place for a flow on its thread: {error}"));
         }
     }
-}
-
-/// The worker leaves. Its buffers go before the word of that, so that it leaves nothing behind.
-fn leave(worker: Worker, failure: Option<String>) {
-    let (watch, index) = (worker.watch.clone(), worker.index);
-    drop(worker);
-    watch.done(index, failure);
+    if (waiting || watch.wait_for_start(t0_ns))
+        && let Err(error) = carrier.run()
+    {
+        watch.failed(format!("a thread of several flows cannot wait for events: {error}"));
+    }
 }
 
 /// Whether the worker only waits until its peer begins to send. Its thread then need not be woken at the start, when every
@@ -271,5 +294,37 @@ mod tests {
                 assert_eq!(both, [Role::Sender, Role::Receiver], "{direction:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_loop_that_panics_fails_the_test_and_takes_the_others_of_its_thread_along() {
+        use crate::io::wait::Wait;
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        let watch = Arc::new(Watch::new(3));
+        let leave = |index| Leave { watch: watch.clone(), index, failure: None };
+        let mut carrier = Carrier::new().unwrap();
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let link = Arc::new(Link::of_socket(0, ours.into()));
+        let socket = link.receive.clone();
+        let never_run = leave(2);
+        for (index, breaks) in [(0, false), (1, true)] {
+            let (leave, link) = (leave(index), link.clone());
+            let body = move |turns: Turns<'_>| {
+                let _leave = leave;
+                assert!(!breaks, "on purpose");
+                let _ = turns.for_input(&link, u64::MAX);
+                unreachable!("nothing ever comes");
+            };
+            carrier.add(&socket, body).unwrap();
+        }
+        catch_unwind(AssertUnwindSafe(move || {
+            let mut carrier = carrier;
+            carrier.run()
+        }))
+        .unwrap_err();
+        assert!(watch.failure().unwrap().contains("a data thread broke down"));
+        assert!(!watch.wait_for_workers(0, false));
+        drop(never_run);
+        assert!(watch.wait_for_workers(0, false), "each has left");
     }
 }

@@ -194,7 +194,7 @@ impl Carrier {
     }
 
     /// Runs every loop to its end.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(&mut self) -> io::Result<()> {
         precise_timers();
         let mut events = [EpollEvent::empty(); EVENTS];
         loop {
