@@ -8,6 +8,8 @@
 //!
 //! The ends agree over one control connection ([`control`]); [`client`] is a session seen from the near end, [`daemon`]
 //! serves the far end of many sessions.
+#![deny(unsafe_code)]
+
 pub mod client;
 pub mod control;
 pub mod daemon;
@@ -18,5 +20,6 @@ mod pace;
 mod pattern;
 pub mod report;
 pub mod spec;
+#[expect(unsafe_code, reason = "thin wrappers of system calls")]
 mod sys;
 mod transport;

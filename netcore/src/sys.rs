@@ -1,10 +1,14 @@
-//! System calls that neither `std` nor `nix` offers in the form the engines need. The only `unsafe` of the data path.
+//! System calls that neither `std` nor `nix` offers in the form the engines need. With [`crate::io::batch`], the
+//! only `unsafe` of the data path.
 
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
 };
+
+/// Here and in [`crate::io::batch`] structures of the kernel are laid out by hand as they are where a `long` has 64 bits.
+const _: () = assert!(size_of::<libc::c_long>() == 8, "the engines know the kernel's structures of 64-bit Linux only");
 
 /// Turns the C convention (-1 and `errno`) into a result.
 fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
@@ -123,7 +127,8 @@ fn set_timeout(socket: &impl AsFd, name: libc::c_int, microseconds: i64) -> io::
 /// Sets an option whose value is some bytes.
 pub fn set_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
-    // SAFETY: the pointer and the length are those of a live slice, which the kernel only reads.
+    // SAFETY: the pointer and the length are those of a live slice, which the kernel only reads. That holds for options whose
+    // value has pointers in it, too: what it finds there it copies, or refuses.
     unsafe {
         check(libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_ptr().cast(), length)).map(|_| ())
     }
@@ -134,10 +139,12 @@ pub fn set_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value:
     set_bytes(socket, level, name, &value.to_ne_bytes())
 }
 
-/// Reads an option into `value` and says how many bytes of it the kernel wrote.
+/// Reads an option into `value` and says how many bytes of it the kernel wrote. Not for the few options in whose value the
+/// caller says by a pointer where else the kernel is to write: TCP_ZEROCOPY_RECEIVE.
 pub fn get_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
-    // SAFETY: the pointer and the length are those of a live mutable slice; the kernel writes at most `length` bytes.
+    // SAFETY: the pointer and the length are those of a live mutable slice; the kernel writes at most `length` bytes, and of
+    // the options that this crate asks for none holds a pointer to write through.
     unsafe {
         check(libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut length))?;
     }
@@ -204,13 +211,15 @@ pub fn lead_nowhere(fd: &impl AsFd) -> io::Result<()> {
     unsafe { check(libc::dup3(nowhere.as_raw_fd(), fd.as_fd().as_raw_fd(), libc::O_CLOEXEC)).map(|_| ()) }
 }
 
-/// The context identifier of this machine, from the open device `/dev/vsock`.
-pub fn vsock_cid(device: RawFd) -> io::Result<u32> {
+/// The context identifier of this machine, of its vsock device.
+pub fn vsock_cid() -> io::Result<u32> {
     /// IOCTL_VM_SOCKETS_GET_LOCAL_CID: `_IO(7, 0xb9)`.
     const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
+    let device = std::fs::File::open("/dev/vsock")?;
     let mut cid = 0u32;
-    // SAFETY: the request writes one 32-bit number through the pointer, which is that of a live variable.
-    unsafe { check(libc::ioctl(device, GET_LOCAL_CID, &raw mut cid))? };
+    // SAFETY: of this device the request writes one 32-bit number through the pointer, which is that of a live variable; the
+    // descriptor is open for the length of the call.
+    unsafe { check(libc::ioctl(device.as_raw_fd(), GET_LOCAL_CID, &raw mut cid))? };
     Ok(cid)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A pattern's loop is generic over its [`Channel`], so the method is chosen once, before the loop, and costs nothing in it.
 
+#[expect(unsafe_code, reason = "the kernel's structures for a batch are kept from call to call")]
 pub mod batch;
 pub mod blocking;
 pub mod buffers;

@@ -175,6 +175,7 @@ impl Ethtool {
 
     /// Asks one question: `words` are the 32-bit words of the question behind the command, `length` is the size of the
     /// answer (and of the command's structure), bytes.
+    #[expect(unsafe_code, reason = "how much a command writes is known here only")]
     fn ask(&self, command: u32, words: &[u32], length: usize) -> io::Result<Answer> {
         let mut block = vec![0_u8; length.max(4 + 4 * words.len())];
         for (to, word) in block.as_chunks_mut::<4>().0.iter_mut().zip([command].iter().chain(words)) {

@@ -1,9 +1,6 @@
 //! `AF_VSOCK`: which context identifier a machine has, and where a far end listens.
 
-use std::{
-    fs::File,
-    os::fd::{AsRawFd, OwnedFd},
-};
+use std::os::fd::OwnedFd;
 
 use super::{Protocol, address::Address, connection};
 use crate::{end::EndError, spec::EndSpec, sys};
@@ -16,8 +13,7 @@ const ANY: u32 = u32::MAX;
 
 /// This machine's context identifier; `None` where no transport has given it one.
 fn own_cid() -> Option<u32> {
-    let device = File::open("/dev/vsock").ok()?;
-    sys::vsock_cid(device.as_raw_fd()).ok().filter(|cid| *cid != ANY)
+    sys::vsock_cid().ok().filter(|cid| *cid != ANY)
 }
 
 /// Listens on a port that is free, or on the test's; gives the socket, the identifier and the port.
