@@ -9,7 +9,5 @@ pub const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// `note:`.
 pub const NOTE: Style = AnsiColor::Cyan.on_default();
-/// What passed.
-pub const GOOD: Style = AnsiColor::Green.on_default();
 /// Table heads.
 pub const HEAD: Style = Style::new().bold();

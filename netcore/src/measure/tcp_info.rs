@@ -3,43 +3,24 @@
 //! The kernel's structure has grown for two decades and only ever at its end: fields are read by their offset, and one
 //! that lies beyond the length which the kernel returned is `None`, not zero.
 
-use std::{
-    io,
-    os::fd::{AsRawFd, BorrowedFd},
-};
+use std::{io, os::fd::BorrowedFd};
 
-use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
-
-use crate::report::TcpInfo;
+use crate::{report::TcpInfo, sys};
 
 /// Longer than the structure of any kernel known today (248 bytes in Linux 6.12); a longer one is cut off here.
-const LENGTH: u16 = 320;
+const LENGTH: usize = 320;
 
 /// What the kernel returned, as bytes: `struct tcp_info` of `linux/tcp.h`.
 struct Raw {
-    bytes: [u8; LENGTH as usize],
+    bytes: [u8; LENGTH],
     length: usize,
 }
 
 impl Raw {
     fn read(socket: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut bytes = [0_u8; LENGTH as usize];
-        let mut length = libc::socklen_t::from(LENGTH);
-        // SAFETY: the kernel writes at most `length` bytes, which is the size of the buffer, and sets `length` to how
-        // many it wrote; both live until the call returns. The descriptor is borrowed, so it is open.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                bytes.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { bytes, length: (length as usize).min(LENGTH.into()) })
+        let mut bytes = [0_u8; LENGTH];
+        let length = sys::get_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+        Ok(Self { bytes, length: length.min(LENGTH) })
     }
 
     fn u32_at(&self, offset: usize) -> Option<u32> {
@@ -74,21 +55,6 @@ impl Raw {
 #[must_use]
 pub fn read(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     Raw::read(socket).ok()?.info()
-}
-
-/// The congestion control that a TCP socket uses; `None` where it is no TCP socket.
-#[must_use]
-pub fn congestion_control(socket: BorrowedFd<'_>) -> Option<String> {
-    let name = getsockopt(&socket, TcpCongestion).ok()?;
-    // The kernel returns the whole fixed-size field; the name ends at its first zero byte.
-    let name = name.into_string().ok()?;
-    Some(name.trim_end_matches('\0').to_owned()).filter(|n| !n.is_empty())
-}
-
-/// Makes a TCP socket use a congestion control. The kernel loads its module where it may; `ENOENT` means that there is
-/// none of that name, `EPERM` that this user may not choose it (see [`available_congestion_controls`]).
-pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    setsockopt(&socket, TcpCongestion, &std::ffi::OsString::from(name)).map_err(io::Error::from)
 }
 
 /// The congestion controls that the kernel has loaded, in its order.
@@ -151,19 +117,5 @@ mod tests {
     fn other_sockets_have_none() {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(read(udp.as_fd()), None);
-        assert_eq!(congestion_control(udp.as_fd()), None);
-    }
-
-    #[test]
-    fn a_congestion_control_that_was_set_is_in_use() {
-        let (near, _far) = pair();
-        let names = available_congestion_controls().unwrap();
-        let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
-        let name = names.iter().rev().find(|n| allowed.split_whitespace().any(|a| a == *n)).unwrap();
-        set_congestion_control(near.as_fd(), name).unwrap();
-        assert_eq!(congestion_control(near.as_fd()).as_deref(), Some(name.as_str()));
-        let error = set_congestion_control(near.as_fd(), "nosuchcc").unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
-        assert_eq!(congestion_control(near.as_fd()).as_deref(), Some(name.as_str()));
     }
 }

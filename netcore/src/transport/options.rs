@@ -4,6 +4,7 @@ use std::{io, os::fd::OwnedFd};
 
 use crate::{
     end::EndError,
+    measure::tcp_info::available_congestion_controls,
     report::Granted,
     spec::{SocketOptions, Transport},
     sys,
@@ -226,8 +227,8 @@ pub fn reset_on_close(socket: &OwnedFd) -> io::Result<()> {
 fn refused(name: &str, value: &str, source: io::Error) -> EndError {
     let what = match name {
         "congestion_control" => {
-            let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-                .map_or_else(|_| "unknown".to_owned(), |text| text.trim().replace(' ', ", "));
+            let available =
+                available_congestion_controls().map_or_else(|_| "unknown".to_owned(), |names| names.join(", "));
             format!(
                 "congestion control `{value}` is not available on this host (available: {available}); load it with: \
                  modprobe tcp_{value}"
