@@ -22,7 +22,7 @@ Exit codes:
   0    all well
   1    an assertion failed or a comparison found a regression
   2    the command line or the plan is wrong
-  3    a measurement could not be made (unreachable, timed out, no data), or output could not be written
+  3    a measurement could not be made (unreachable, timed out, no data), or output not written
   4    inconclusive only, and the gate says that this fails
   130  interrupted (SIGINT), with everything that was measured written
   143  terminated (SIGTERM), likewise
@@ -151,6 +151,25 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    /// Prose is wrapped by the terminal: broken by hand it would be broken twice. Examples are to be pasted whole.
+    #[test]
+    fn what_follows_the_options_fits_any_terminal() {
+        let top = command();
+        let nested = top.get_subcommands().flat_map(clap::Command::get_subcommands);
+        for one in [&top].into_iter().chain(top.get_subcommands()).chain(nested) {
+            let Some(text) = one.get_after_long_help().or_else(|| one.get_after_help()) else { continue };
+            let text = text.to_string();
+            let lines: Vec<&str> = text.lines().collect();
+            for pair in lines.windows(2) {
+                let prose = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+                assert!(!(prose(pair[0]) && prose(pair[1])), "{}: a paragraph is one line: {pair:?}", one.get_name());
+            }
+            for example in lines.iter().filter(|line| line.starts_with(' ')) {
+                assert!(example.chars().count() <= 100, "{}: {example}", one.get_name());
+            }
+        }
     }
 
     #[test]

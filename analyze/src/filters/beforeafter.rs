@@ -41,7 +41,7 @@ Examples:
   plumb beforeafter --collect snmp,dev,softnet -f csv -o - -- sleep 1 | plumb table
   plumb beforeafter --collect snmp,tcpext,softnet,dev --diagnose -- plumb run plans/quick.yaml
 
-Exit codes: 0; 2 the command line is wrong; 3 a snapshot cannot be read, or --strict found something; with --collect, the
+Exit codes: 0; 2 the command line is wrong; 3 a snapshot cannot be read, or --strict found something; with --collect, the \
 command's own (128 and the signal's number where one ended it).")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Args {
@@ -64,7 +64,7 @@ pub struct Args {
     /// The snapshots' format, where their content does not show it.
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Columns that identify a row of a CSV snapshot. Default: those that are not numeric.
+    /// Columns that identify a row of a CSV snapshot [default: those that are not numeric]
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     key: Vec<String>,
     /// In text, show changes per second instead of differences.
@@ -103,7 +103,7 @@ pub struct Args {
     /// The most that a counter can grow in a second: tells a 32-bit counter that came round from one that was set back.
     #[arg(long, value_name = "PER_SECOND")]
     max_rate: Option<f64>,
-    /// The `host` column. Default: empty, and this machine's name with --collect.
+    /// The `host` column [default: this machine's name with --collect, else empty]
     #[arg(long)]
     host: Option<String>,
     /// Say in words what the differences mean: retransmissions, overflows, drops, checksum errors, time squeeze. As text it

@@ -28,16 +28,16 @@ pub struct Args {
     /// The format.
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: To,
-    /// Metrics to write (openmetrics, benchfmt, rrd). Default: those that have values; for rrd, throughput.
+    /// Metrics to write (openmetrics, benchfmt, rrd) [default: those that have values; for rrd, throughput]
     #[arg(short, long = "metric", value_name = "METRIC", value_delimiter = ',')]
     metrics: Vec<String>,
-    /// gnuplot: column of the horizontal axis. Default: message_bytes, else iteration.
+    /// gnuplot: column of the horizontal axis [default: message_bytes, else iteration]
     #[arg(short, value_name = "COLUMN")]
     x: Option<String>,
-    /// gnuplot: column of the vertical axis. Default: throughput.
+    /// gnuplot: column of the vertical axis [default: throughput]
     #[arg(short, value_name = "COLUMN")]
     y: Option<String>,
-    /// gnuplot: a curve for each value of this column. Default: test.
+    /// gnuplot: a curve for each value of this column [default: test]
     #[arg(long, value_name = "COLUMN")]
     by: Option<String>,
     #[command(flatten)]

@@ -58,7 +58,7 @@ pub struct Args {
     /// What an inconclusive verdict is [default: what the plan says, else warn]
     #[arg(long, value_name = "HOW")]
     pub inconclusive: Option<OnInconclusive>,
-    /// csv or text [default: text on a terminal, else csv]
+    /// csv, text or md [default: text on a terminal, else csv]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]

@@ -15,9 +15,9 @@ Examples:
   plumb baseline promote main.csv --to baselines/main.csv
   plumb baseline promote main.csv --to baselines/main.csv --accept-failures
 
-A baseline is a results table in git with what is known about its run beside it (main.csv, main.run.json). Nothing but
-this command writes one, and no run ever moves it: a baseline that follows the results by itself follows a slow decline
-too. Refused, with exit code 2 and every reason: a run that was interrupted or did not come to its end, that left cases
+A baseline is a results table in git with what is known about its run beside it (main.csv, main.run.json). Nothing but \
+this command writes one, and no run ever moves it: a baseline that follows the results by itself follows a slow decline \
+too. Refused, with exit code 2 and every reason: a run that was interrupted or did not come to its end, that left cases \
 out (--only), in which a case failed, with too few iterations, or with verdicts that failed (unless they are accepted).";
 
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Make a finished run the baseline: its folder, or its results file.
+    #[command(after_help = EXAMPLES)]
     Promote {
         /// The run: the folder that output.dir named, or the FILE of -o.
         #[arg(value_name = "RUN")]

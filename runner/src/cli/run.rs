@@ -26,11 +26,11 @@ Examples:
   plumb run lab.yaml --only 'bulk*' --set duration=1s
   plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
 
-Rows go to FILE with -o, else to standard output when that is a pipe or a file; on a terminal the summary is shown there
+Rows go to FILE with -o, else to standard output when that is a pipe or a file; on a terminal the summary is shown there \
 instead. Progress, notes and errors go to standard error.
 
-SIGINT, SIGTERM and SIGALRM end the measurement early but whole: what was measured is written and summed up. The exit
-code is 130 after SIGINT and 143 after SIGTERM; SIGALRM is a timer's way to end a long run and changes no exit code
+SIGINT, SIGTERM and SIGALRM end the measurement early but whole: what was measured is written and summed up. The exit \
+code is 130 after SIGINT and 143 after SIGTERM; SIGALRM is a timer's way to end a long run and changes no exit code \
 (timeout -s ALRM 60 plumb run …). A second SIGINT ends it at once.";
 
 #[derive(Debug, clap::Args)]

@@ -20,16 +20,16 @@ use crate::{
 
 pub const EXAMPLES: &str = "\
 Examples:
-  plumb serve                                              on loopback, without a key
-  plumb serve --key-file lab.key                           on every address, for whoever has the key
-  plumb serve --key-file lab.key --allow-hooks             and may run programs here, as you
-  plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24        on one address, without a key, for one network
+  plumb serve                                          on loopback, without a key
+  plumb serve --key-file lab.key                       on every address, for whoever has the key
+  plumb serve --key-file lab.key --allow-hooks         who may run programs here, too, as you
+  plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24    on one address, without a key, for one net
 
 SIGTERM and SIGINT end it: no new session is accepted, running tests finish; a second one ends them at once.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Listen on this address only. Default: every address with a key, loopback without one; port 12864.
+    /// Listen on this address only [default: every address with a key, loopback without one; port 12864]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Only sessions that prove to have this key (see `plumb key`).
