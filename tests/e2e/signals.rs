@@ -22,13 +22,14 @@ fn long(folder: &Folder) -> Child {
 
 /// Starts a plan and waits until the measurement of `bulk` is under way.
 fn under_way(folder: &Folder, plan: &str) -> Child {
-    let mut child = command(&["run", plan, "-o", &folder.name("r.csv")]).spawn().unwrap();
+    let interim = ["--interim", "--set", "tests.bulk.interval=100ms"];
+    let run = ["run", plan, "-o", &folder.name("r.csv")];
+    let mut child = command(&[&run[..], &interim].concat()).spawn().unwrap();
     let stderr = child.stderr.take().unwrap();
     let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
-    assert!(lines.any(|l| l.contains("bulk  iteration 1")));
+    assert!(lines.any(|l| l.contains("bulk") && l.contains(" over 0.")), "no interval was measured");
     // Nobody may be left holding the other end of a pipe that nobody reads.
     thread::spawn(move || lines.for_each(drop));
-    thread::sleep(Duration::from_millis(400));
     child
 }
 

@@ -1,6 +1,6 @@
 //! Datagrams: streams and exchanges.
 
-use std::{net::UdpSocket, time::Duration};
+use std::net::UdpSocket;
 
 use netcore::{
     end::{End, EndError},
@@ -9,11 +9,15 @@ use netcore::{
     spec::{Arrival, Direction, Io, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
+use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
 
 /// Slow enough for a debug build on a busy machine to lose nothing.
+/// Due times that a sender may make up for.
+const CATCH_UP: u32 = 64;
+
 fn paced(spec: &mut TestSpec, events_per_s: f64) {
-    spec.pace = Some(Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: 64 });
+    spec.pace =
+        Some(Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: CATCH_UP });
 }
 
 fn of_phase(report: &SideReport, of: Phase) -> DatagramPhase {
@@ -67,12 +71,12 @@ fn sockets_that_are_not_connected_hear_only_each_other() {
             let mut spec = lasting(pattern, Transport::Udp, 100);
             (spec.connected, spec.direction, spec.integrity, spec.sizes.message_bytes) = (false, direction, true, 100);
             paced(&mut spec, 1000.0);
-            let mut far = End::prepare(&spec, Side::Far, Some(ip), TOKEN).unwrap();
-            let mut near = End::prepare(&spec, Side::Near, None, TOKEN).unwrap();
+            let mut far = End::prepare(&spec, Side::Far, Some(ip), *TOKEN).unwrap();
+            let mut near = End::prepare(&spec, Side::Near, None, *TOKEN).unwrap();
             let endpoints = far.endpoints();
             std::thread::scope(|scope| {
-                let far = scope.spawn(|| far.connect(None, Duration::from_secs(5)));
-                near.connect(Some((ip, &endpoints)), Duration::from_secs(5)).unwrap();
+                let far = scope.spawn(|| far.connect(None, PATIENCE));
+                near.connect(Some((ip, &endpoints)), PATIENCE).unwrap();
                 far.join().unwrap().unwrap();
             });
             // Whom a far end serves is looked at before the load, connected or not.
@@ -141,13 +145,26 @@ fn messages_too_short_for_a_number_are_counted() {
     }
 }
 
+/// Every due time of the window was met or is said to have been dropped, however slow the machine is: but for those that the
+/// sender may still catch up with at either edge.
+fn accounts_for_its_schedule(near: &SideReport, events_per_s: f64) {
+    let window = phase(near, Phase::Measure);
+    let pacing = window.flows[0].pacing.unwrap();
+    let due = events_per_s * window.elapsed_ns as f64 / 1e9;
+    let told = (pacing.sent + pacing.dropped) as f64;
+    assert!(pacing.sent > 0 && (told - due).abs() <= f64::from(CATCH_UP) + 2.0, "{due}: {pacing:?}");
+    // The first send of all has no gap before it.
+    let reached = pacing.sent as f64 / due - 1.0;
+    assert!((pacing.rate_error_ratio - reached).abs() <= 1.5 / due, "{due}: {pacing:?}");
+}
+
 #[test]
 fn a_paced_sender_says_how_well_it_kept_its_schedule() {
     let mut spec = lasting(Pattern::Stream, Transport::Udp, 500);
     paced(&mut spec, 1000.0);
     let (near, far) = run(&spec, V4);
     let pacing = phase(&near, Phase::Measure).flows[0].pacing.unwrap();
-    assert!(pacing.rate_error_ratio.abs() < 0.5, "{pacing:?}");
+    accounts_for_its_schedule(&near, 1000.0);
     assert!(pacing.gap_p50_ns <= pacing.gap_p99_ns && pacing.gap_p99_ns <= pacing.gap_max_ns);
     assert!((0.0..=1.0).contains(&pacing.gaps_within_tenth_ratio));
     assert!(phase(&far, Phase::Measure).flows[0].pacing.is_none());
@@ -158,8 +175,7 @@ fn a_paced_sender_says_how_well_it_kept_its_schedule() {
     spec.sizes.message_bytes = 1000;
     paced(&mut spec, 1000.0);
     let (near, _) = run(&spec, V4);
-    let pacing = phase(&near, Phase::Measure).flows[0].pacing.unwrap();
-    assert!(pacing.sent > 0 && pacing.rate_error_ratio < 0.5, "{pacing:?}");
+    accounts_for_its_schedule(&near, 1000.0);
 }
 
 #[test]
@@ -226,14 +242,14 @@ fn spinning_exchanges_work() {
 fn a_strangers_datagrams_do_not_count() {
     let mut spec = lasting(Pattern::Stream, Transport::Udp, 50);
     paced(&mut spec, 1000.0);
-    let mut far = End::prepare(&spec, Side::Far, Some(V4), TOKEN).unwrap();
-    let mut near = End::prepare(&spec, Side::Near, None, TOKEN).unwrap();
+    let mut far = End::prepare(&spec, Side::Far, Some(V4), *TOKEN).unwrap();
+    let mut near = End::prepare(&spec, Side::Near, None, *TOKEN).unwrap();
     let endpoints = far.endpoints();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger.send_to(&[0; 28], (V4, endpoints.ports[0])).unwrap();
     std::thread::scope(|scope| {
-        let far = scope.spawn(|| far.connect(None, Duration::from_secs(5)));
-        near.connect(Some((V4, &endpoints)), Duration::from_secs(5)).unwrap();
+        let far = scope.spawn(|| far.connect(None, PATIENCE));
+        near.connect(Some((V4, &endpoints)), PATIENCE).unwrap();
         far.join().unwrap().unwrap();
     });
     for _ in 0..10 {

@@ -5,7 +5,6 @@ use std::{
     process::{Command, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
 };
 
 use netcore::{
@@ -16,7 +15,7 @@ use netcore::{
 };
 use nix::sched::{CloneFlags, setns};
 
-use crate::pair::{MS, TOKEN, lasting, measured, phase, sum};
+use crate::pair::{MS, PATIENCE, TOKEN, lasting, measured, phase, sum};
 
 /// Two namespaces with a link of limited rate from the first to the second; they go with their owner.
 struct Link {
@@ -75,16 +74,16 @@ impl Link {
             let (tell, hear) = mpsc::channel();
             let far = scope.spawn(move || {
                 enter(&self.far);
-                let mut far = End::prepare(spec, Side::Far, "10.99.0.2".parse().ok(), TOKEN).unwrap();
+                let mut far = End::prepare(spec, Side::Far, "10.99.0.2".parse().ok(), *TOKEN).unwrap();
                 tell.send(far.endpoints()).unwrap();
-                far.connect(None, Duration::from_secs(5)).unwrap();
+                far.connect(None, PATIENCE).unwrap();
                 far.start(t0, None).unwrap().finish()
             });
             let near = scope.spawn(move || {
                 enter(&self.near);
-                let mut near = End::prepare(spec, Side::Near, None, TOKEN).unwrap();
+                let mut near = End::prepare(spec, Side::Near, None, *TOKEN).unwrap();
                 let endpoints = hear.recv().unwrap();
-                near.connect(Some(("10.99.0.2".parse().unwrap(), &endpoints)), Duration::from_secs(5)).unwrap();
+                near.connect(Some(("10.99.0.2".parse().unwrap(), &endpoints)), PATIENCE).unwrap();
                 near.start(t0, None).unwrap().finish()
             });
             (near.join().unwrap(), far.join().unwrap())

@@ -1,7 +1,5 @@
 //! Requests and responses.
 
-use std::time::Duration;
-
 use netcore::{
     end::End,
     measure::{clock::monotonic_ns, histogram},
@@ -9,7 +7,7 @@ use netcore::{
     spec::{Arrival, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
+use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
 
 fn requests(ms: u64) -> TestSpec {
     lasting(Pattern::RequestResponse, Transport::Tcp, ms)
@@ -131,12 +129,12 @@ fn lie(spec: &TestSpec, liar: Side) -> (SideReport, SideReport) {
     let mut wrong = spec.clone();
     (wrong.payload, wrong.integrity) = (Payload::Zero, false);
     let of = |side| if side == liar { &wrong } else { &spec };
-    let mut far = End::prepare(of(Side::Far), Side::Far, Some(V4), TOKEN).unwrap();
-    let mut near = End::prepare(of(Side::Near), Side::Near, None, TOKEN).unwrap();
+    let mut far = End::prepare(of(Side::Far), Side::Far, Some(V4), *TOKEN).unwrap();
+    let mut near = End::prepare(of(Side::Near), Side::Near, None, *TOKEN).unwrap();
     let endpoints = far.endpoints();
     std::thread::scope(|scope| {
-        let far = scope.spawn(|| far.connect(None, Duration::from_secs(5)));
-        near.connect(Some((V4, &endpoints)), Duration::from_secs(5)).unwrap();
+        let far = scope.spawn(|| far.connect(None, PATIENCE));
+        near.connect(Some((V4, &endpoints)), PATIENCE).unwrap();
         far.join().unwrap().unwrap();
     });
     finish(start((near, far)))
@@ -157,13 +155,13 @@ fn every_io_method_answers() {
 
 /// A responder that cannot answer for a while: what it does to latencies depends on from where they count.
 fn longest_at_a_rate(arrival: Arrival, transport: Transport) -> (u64, SideReport) {
-    let mut spec = lasting(Pattern::RequestResponse, transport, 400);
+    let mut spec = lasting(Pattern::RequestResponse, transport, 600);
     (spec.sizes.request_bytes, spec.sizes.response_bytes, spec.reply_timeout_ns) = (16, 16, 5_000 * MS);
     spec.pace = Some(Pace { events_per_s: 500.0, mode: PaceMode::User, arrival, burst: 1, catch_up: 1_000_000 });
     let (near, far) = connect(&spec, V4).unwrap();
     let t0 = monotonic_ns() + 10 * MS;
-    // The far end answers nothing in the first 150 ms.
-    let running = (near.start(t0, None).unwrap(), far.start(t0 + 150 * MS, None).unwrap());
+    // The far end answers nothing in the first 300 ms.
+    let running = (near.start(t0, None).unwrap(), far.start(t0 + 300 * MS, None).unwrap());
     let (near, _) = finish(running);
     let latencies = &phase(&near, Phase::Measure).flows[0].latencies[0];
     let kind = if arrival == Arrival::Closed { "round_trip" } else { "response" };

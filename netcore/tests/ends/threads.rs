@@ -1,9 +1,6 @@
 //! Several flows on one thread: what ends a test ends all of them.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use netcore::{
     measure::clock::monotonic_ns,
@@ -11,7 +8,7 @@ use netcore::{
     spec::{Direction, Pattern, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, V4, connect, finish, lasting, measured, phase, run, start, sum};
+use crate::pair::{MS, PATIENCE, V4, connect, finish, lasting, measured, phase, run, start, sum};
 
 /// Six flows on two threads.
 fn shared(pattern: Pattern, transport: Transport, ms: u64) -> TestSpec {
@@ -30,7 +27,6 @@ fn the_report_says_how_many_threads_there_were_and_the_ends_agree_to_the_byte() 
         let (near, far) = run(&spec, V4);
         for end in [&near, &far] {
             assert_eq!((end.threads, end.io.as_str()), (2, "nonblocking"), "{direction:?}");
-            assert!(phase(end, Phase::Measure).flows.iter().all(|flow| flow.counts.sends + flow.counts.receives > 0));
         }
         let (near, far) = (sum(&near.totals), sum(&far.totals));
         assert_eq!((near.bytes_sent, far.bytes_sent), (far.bytes_received, near.bytes_received), "{direction:?}");
@@ -62,8 +58,10 @@ fn counted_tests_stop_at_their_count() {
 #[test]
 fn datagrams_without_a_connection_share_threads() {
     for pattern in [Pattern::Stream, Pattern::RequestResponse] {
-        let mut spec = shared(pattern, Transport::Udp, 100);
+        let mut spec = shared(pattern, Transport::Udp, 0);
         spec.connected = false;
+        spec.phases.stop =
+            if pattern == Pattern::Stream { Stop::AfterBytes(600_000) } else { Stop::AfterTransactions(600) };
         let (near, far) = run(&spec, V4);
         for end in [&near, &far] {
             assert!(phase(end, Phase::Measure).flows.iter().all(|flow| flow.counts.sends + flow.counts.receives > 0));
@@ -81,16 +79,15 @@ fn an_abort_frees_the_flows_of_a_shared_thread_whatever_they_wait_for() {
     ] {
         let (near, far) = start(connect(&shared(pattern, transport, 3_600_000), V4).unwrap());
         std::thread::sleep(Duration::from_millis(60));
-        let begun = Instant::now();
         near.abort();
         far.abort();
+        // It would last an hour.
+        assert!(near.wait(PATIENCE) && far.wait(PATIENCE), "{pattern:?} {transport:?}");
         for end in [near.finish(), far.finish()] {
             assert!(matches!(&end.ending, Ending::Failed(why) if why.contains("aborted")), "{:?}", end.ending);
             let left_behind = end.notes.iter().any(|note| note.contains("left behind"));
             assert!(!left_behind, "{pattern:?} {transport:?} {:?}", end.side);
         }
-        // It would last an hour.
-        assert!(begun.elapsed() < Duration::from_mins(1), "{pattern:?} {transport:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     net::{SocketAddr, TcpListener},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use netcore::{
@@ -50,8 +50,8 @@ fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
         let held = stream.try_clone().unwrap();
         let kept = act(stream, part, endpoints.as_ref());
         if then == Then::Hangs {
-            // Longer than any of the client's deadlines; the process does not wait for this thread.
-            thread::sleep(Duration::from_secs(30));
+            // Longer than the test: the process does not wait for this thread.
+            thread::sleep(Duration::from_hours(1));
         }
         drop((held, kept));
     });
@@ -98,29 +98,33 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
 }
 
 fn impatient(address: SocketAddr) -> Target {
-    let brief = Duration::from_millis(200);
+    // Brief for whoever waits for nothing, and long enough for a busy machine to do what is done.
+    let brief = Duration::from_secs(2);
     let timeouts = Timeouts { connect: brief, reply: brief, ready: brief, grace: brief, counted: brief };
     Target { timeouts, ..Target::new("server", address.to_string()) }
 }
 
 fn run(address: SocketAddr) -> ClientError {
-    let began = Instant::now();
     let error = Session::connect(&impatient(address)).and_then(|mut session| {
         session.run(&stream(50), &DataAddresses::default(), &mut (), &nobody_stops()).map(|_| session)
     });
-    assert!(began.elapsed() < Duration::from_secs(15), "the deadlines are fractions of a second");
     error.err().unwrap()
 }
 
 #[test]
 fn a_daemon_that_hangs_at_any_step_is_given_up() {
-    for part in [Part::Nothing, Part::Preamble, Part::Hello, Part::Probes, Part::Prepared, Part::Ready] {
+    let given_up = |part| {
         let error = run(play(part, Then::Hangs, None));
         let sentence = error.to_string();
         assert!(sentence.contains("server"), "{part:?}: {sentence}");
         let expected = if part == Part::Ready { "no data from" } else { "no answer came within" };
         assert!(sentence.contains(expected), "{part:?}: {sentence}");
-    }
+    };
+    thread::scope(|scope| {
+        for part in [Part::Nothing, Part::Preamble, Part::Hello, Part::Probes, Part::Prepared, Part::Ready] {
+            scope.spawn(move || given_up(part));
+        }
+    });
 }
 
 #[test]
