@@ -1,15 +1,16 @@
 //! One program, from its start to its end: bounded in time and in output, alone in a process group, and gone when it
 //! must be.
 
+mod failure;
+
 use std::{
     ffi::OsStr,
-    fmt,
     io::{self, Read},
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::process::{CommandExt, ExitStatusExt},
+        unix::process::CommandExt,
     },
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -26,19 +27,17 @@ use nix::{
 
 use super::{
     event::wait,
-    netns::{self, NetnsError},
+    netns,
     stop::{StopFlag, Urgency},
 };
+
+pub use failure::{Failure, Said, shown};
 
 /// How long a program may take to end once it was asked to.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How often its end is looked for while its outputs are silent.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// Lines of a failed program's output that stand in the sentence about it, and characters of each.
-const LINES: usize = 3;
-const WIDTH: usize = 200;
 
 /// What to start, and within which bounds.
 #[derive(Clone, Debug)]
@@ -75,135 +74,6 @@ pub struct Ran {
     pub user: Duration,
     /// The same in the kernel.
     pub system: Duration,
-}
-
-/// Why a program did not do what it was started for.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// There is no such program.
-    #[error("`{program}` was not found; it is looked for in PATH, from the folder in which plumb was started")]
-    NotFound {
-        /// Its name.
-        program: String,
-    },
-    /// The system would not start it.
-    #[error("`{program}` could not be started: {source}")]
-    NotStarted {
-        /// Its name.
-        program: String,
-        /// What came back.
-        source: io::Error,
-    },
-    /// Its namespace could not be entered.
-    #[error("{0}")]
-    Netns(#[from] NetnsError),
-    /// It was still running at its limit.
-    #[error("`{command}` was still running after {limit:?} and was ended, with all that it had started{said}")]
-    TimedOut {
-        /// As typed.
-        command: String,
-        /// The limit.
-        limit: Duration,
-        /// What it had said.
-        said: Said,
-    },
-    /// It was ended because the run was.
-    #[error("`{command}` was ended with the run")]
-    Interrupted {
-        /// As typed.
-        command: String,
-    },
-    /// It printed more than anybody reads.
-    #[error("`{command}` printed more than {} MiB and was ended: have it print results only", bytes >> 20)]
-    TooMuch {
-        /// As typed.
-        command: String,
-        /// The bound, bytes.
-        bytes: usize,
-    },
-    /// It says that it failed.
-    #[error("`{command}` {}{said}", how(*status))]
-    Failed {
-        /// As typed.
-        command: String,
-        /// How it ended.
-        status: ExitStatus,
-        /// What it had said.
-        said: Said,
-    },
-    /// The system refused something else.
-    #[error("`{command}` could not be waited for: {source}")]
-    System {
-        /// As typed.
-        command: String,
-        /// What came back.
-        source: io::Error,
-    },
-}
-
-impl Failure {
-    /// Whether it took too long, as opposed to having failed.
-    #[must_use]
-    pub fn is_timeout(&self) -> bool {
-        matches!(self, Self::TimedOut { .. })
-    }
-}
-
-fn how(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with {code}"),
-        (None, Some(signal)) => match Signal::try_from(signal) {
-            Ok(signal) => format!("was ended by {signal}"),
-            Err(_) => format!("was ended by signal {signal}"),
-        },
-        (None, None) => "ended in an unknown way".to_owned(),
-    }
-}
-
-/// The first lines of what a program said: on standard error, or else on standard output.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said(Vec<String>);
-
-impl Said {
-    /// Of these outputs.
-    #[must_use]
-    pub fn of(stdout: &[u8], stderr: &[u8]) -> Self {
-        let lines = |bytes: &[u8]| -> Vec<String> {
-            let text = String::from_utf8_lossy(bytes);
-            let lines = text.lines().map(str::trim_end).filter(|l| !l.trim().is_empty());
-            // Control characters of a stranger's output have no business on a terminal.
-            let tame = |line: &str| line.chars().filter(|c| !c.is_control()).take(WIDTH).collect();
-            lines.take(LINES).map(tame).collect()
-        };
-        let complaints = lines(stderr);
-        Self(if complaints.is_empty() { lines(stdout) } else { complaints })
-    }
-}
-
-impl fmt::Display for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str(", and said nothing");
-        }
-        self.0.iter().enumerate().try_for_each(|(i, line)| {
-            let lead = if i == 0 { ": " } else { " | " };
-            write!(f, "{lead}{line}")
-        })
-    }
-}
-
-/// An argv as a person would type it.
-#[must_use]
-pub fn shown(argv: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let word = |word: &String| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    argv.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs it to its end.
@@ -428,12 +298,6 @@ mod tests {
     }
 
     #[test]
-    fn an_argv_is_shown_so_that_it_can_be_typed() {
-        let argv = ["printf", "%s\\n", "it's", ""].map(str::to_owned);
-        assert_eq!(shown(&argv), "printf '%s\\n' 'it'\\''s' ''");
-    }
-
-    #[test]
     fn what_it_prints_and_what_it_is_told() {
         let ran = ran(&["sh", "-c", "echo $PLUMB_CASE; echo so >&2"], 60_000, &never()).unwrap();
         assert_eq!((ran.stdout, ran.stderr), (b"a b\n".to_vec(), b"so\n".to_vec()));
@@ -492,14 +356,19 @@ mod tests {
         stop.request();
         assert!(matches!(ran(&["sleep", "600"], 600_000, &stop), Err(Failure::Failed { .. })));
         // One that prints what it has when it is asked to end has ended well.
-        let polite = "trap 'echo so far; exit 0' INT; echo ready; while :; do sleep 0.01; done";
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("ready");
+        let polite =
+            format!("trap 'echo so far; exit 0' INT; echo ready; : > {}; while :; do sleep 0.01; done", mark.display());
         let stop = never();
         let flag = stop.clone();
         let asks = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(300));
+            while !mark.exists() {
+                std::thread::sleep(LOOK);
+            }
             flag.request();
         });
-        let ran = ran(&["sh", "-c", polite], 600_000, &stop).unwrap();
+        let ran = ran(&["sh", "-c", &polite], 600_000, &stop).unwrap();
         asks.join().unwrap();
         assert_eq!(ran.stdout, b"ready\nso far\n");
     }
