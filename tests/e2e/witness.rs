@@ -2,52 +2,41 @@
 //! `ss`. Each test has namespaces of its own, so that what the kernel counts there is this test and nothing else.
 
 use std::{
-    collections::HashMap,
     io::{BufRead, BufReader, Read},
-    path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::netns::{Namespace, Pair};
+use crate::{
+    netns::{Namespace, Pair},
+    program::{Folder, Ran, Row, count, end, number, of, parse},
+};
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const MIB: u64 = 1 << 20;
 
-/// A result row, by column.
-type Row = HashMap<String, String>;
-
-fn rows(csv: &[u8]) -> Vec<Row> {
-    let mut reader = csv::Reader::from_reader(csv);
-    reader.deserialize().map(|row| row.expect("the results are a table")).collect()
-}
-
-fn number(row: &Row, column: &str) -> f64 {
-    row[column].parse().unwrap_or_else(|_| panic!("`{column}` is `{}` in {row:?}", row[column]))
-}
-
-fn count(row: &Row, column: &str) -> u64 {
-    row[column].parse().unwrap_or_else(|_| panic!("`{column}` is `{}` in {row:?}", row[column]))
-}
-
-/// A plan file that is removed with its folder.
-fn plan(text: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("plan.yaml");
+/// Writes a plan down.
+fn plan(text: &str) -> (Folder, String) {
+    let folder = Folder::new();
+    let path = folder.name("plan.yaml");
     std::fs::write(&path, text).unwrap();
     (folder, path)
 }
 
+/// Runs a plan inside a namespace, where all must go well.
+fn run(namespace: &Namespace, text: &str) -> Ran {
+    let (_folder, path) = plan(text);
+    let ran: Ran = namespace.command(PLUMB).args(["run", "--progress", "never", &path]).output().unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}\n{text}", ran.stderr);
+    ran
+}
+
 /// Runs a plan inside a namespace and gives the rows of its iterations' measure phases.
 fn measure(namespace: &Namespace, text: &str) -> Vec<Row> {
-    let (_folder, path) = plan(text);
-    let output = namespace.command(PLUMB).args(["run", "--progress", "never"]).arg(path).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "plumb run: {}\n{errors}\n{text}", output.status);
-    let rows: Vec<Row> =
-        rows(&output.stdout).into_iter().filter(|r| r["record"] == "iteration" && r["phase"] == "measure").collect();
-    assert!(rows.iter().all(|r| r["status"] == "ok") && !rows.is_empty(), "{rows:?}\n{errors}");
+    let ran = run(namespace, text);
+    let rows: Vec<Row> = of(&parse(&ran.stdout), "iteration").into_iter().cloned().collect();
+    assert!(rows.iter().all(|r| r["status"] == "ok") && !rows.is_empty(), "{rows:?}\n{}", ran.stderr);
     rows
 }
 
@@ -190,16 +179,14 @@ fn a_search_finds_the_rate_of_the_link() {
         return;
     }
     let _daemon = Daemon::start(&pair);
-    let (_folder, path) = plan(&format!(
+    let plan = format!(
         "{{version: 1, name: witness, {}, tests: {{it: {{workload: udp_stream, to: far, message_size: 1400, warmup: 200ms, \
          duration: 500ms, socket: {{send_buffer: 1MiB}}, assert: [throughput > 40Mbit/s], \
          find: {{metric: loss_ratio, at_most: 1%, by: rate, from: 10Mbit/s, to: 200Mbit/s, within: 8%}}}}}}}}",
         hosts()
-    ));
-    let output = pair.near.command(PLUMB).args(["run", "--progress", "never"]).arg(path).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let rows = rows(&output.stdout);
+    );
+    let Ran { stdout, stderr: errors, .. } = run(&pair.near, &plan);
+    let rows = parse(&stdout);
     let summary = rows.iter().find(|r| r["record"] == "summary").unwrap();
     // A frame of 1442 bytes carries 1400 of payload, and one message in a hundred may be lost. What the queue holds and
     // what a busy machine sends in one go shift the border by a few per cent.
@@ -293,10 +280,10 @@ fn tcp_info_is_what_ss_shows() {
         }
         thread::sleep(Duration::from_millis(20));
     }
-    let output = run.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rows = rows(&output.stdout);
-    let row = rows.iter().find(|r| r["record"] == "iteration" && r["phase"] == "measure").unwrap();
+    let ran = end(run);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let row = of(&rows, "iteration")[0];
     let last = seen.last().expect("ss saw the connection");
     let field = |text: &str, key: &str| {
         let word = text.split_whitespace().find_map(|w| w.strip_prefix(&format!("{key}:")).map(str::to_owned));
