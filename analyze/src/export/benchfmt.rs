@@ -7,7 +7,7 @@ use schemas::metrics::Better;
 
 use super::Measurements;
 use crate::error::Error;
-use crate::table::select::OwnedRow;
+use crate::table::rows::OwnedRow;
 use crate::table::{Selection, Table};
 
 /// Metrics that stand in every line unless others are asked for.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use crate::error::Error;
-use crate::table::select::OwnedRow;
+use crate::table::rows::OwnedRow;
 use crate::table::{Rows, Selection, Table};
 use crate::time;
 

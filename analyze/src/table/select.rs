@@ -10,14 +10,12 @@
 //!   `skipped`, `discarded`, `confirm`) is left out and said so;
 //! - of those, what `--where` lets through.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use schemas::units;
 use serde::{Deserialize, Serialize};
 
 use super::{Row, Table, parse_number};
-use crate::error::{Error, Place};
+use crate::error::Error;
 
 /// What a row of the results table is, from the one that is preferred to the last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -204,6 +202,11 @@ impl Picker {
         })
     }
 
+    /// One for which rows of any status count: for showing, and for judges, who have their own word on it.
+    pub(super) fn of_any_status(selection: &Selection, table: &Table) -> Result<Self, Error> {
+        Ok(Self { status: None, ..Self::new(selection, table)? })
+    }
+
     /// The columns it looks at.
     pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
         let conditions = self.conditions.iter().map(|c| c.column);
@@ -263,6 +266,11 @@ impl Picker {
         }
     }
 
+    /// How many rows were left out because of their status.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out.iter().map(|(_, n)| n).sum()
+    }
+
     /// A sentence about rows that were left out because of their status, if there were any.
     #[must_use]
     pub fn note(&self) -> Option<String> {
@@ -307,131 +315,9 @@ impl<T: Default> Preferred<T> {
     }
 }
 
-/// A row that outlives its table, holding the chosen columns.
-#[derive(Debug, Clone)]
-pub struct OwnedRow {
-    file: Arc<str>,
-    line: u64,
-    cells: Box<[Box<str>]>,
-}
-
-impl OwnedRow {
-    /// The chosen columns of a row; `file` is the last row's, shared as long as it is the same.
-    fn of(row: &Row<'_>, columns: &[usize], file: &mut Arc<str>) -> Self {
-        if **file != *row.file() {
-            *file = row.file().into();
-        }
-        Self { file: file.clone(), line: row.line(), cells: columns.iter().map(|c| row.get(*c).into()).collect() }
-    }
-
-    /// The text of the i-th chosen column.
-    #[must_use]
-    pub fn get(&self, i: usize) -> &str {
-        &self.cells[i]
-    }
-}
-
-/// The rows that count, in memory: for filters whose output needs all of them at once.
-#[derive(Debug, Clone)]
-pub struct Rows {
-    /// What the rows are.
-    pub kind: RecordKind,
-    /// Names of the chosen columns.
-    pub columns: Vec<String>,
-    /// In the order of the input.
-    pub rows: Vec<OwnedRow>,
-    /// A sentence for the user about rows that were left out because of their status.
-    pub note: Option<String>,
-    /// How many rows were passed over because of their kind, their phase or a condition.
-    pub passed_over: u64,
-}
-
-impl Rows {
-    /// Reads a table to its end and keeps the given columns of the rows that count.
-    pub fn read(table: &mut Table, selection: &Selection, columns: &[usize]) -> Result<Self, Error> {
-        Self::read_with(table, Picker::new(selection, table)?, columns)
-    }
-
-    /// The same with rows of any status: for showing, not for counting.
-    pub fn read_any_status(table: &mut Table, selection: &Selection, columns: &[usize]) -> Result<Self, Error> {
-        let picker = Picker { status: None, ..Picker::new(selection, table)? };
-        Self::read_with(table, picker, columns)
-    }
-
-    fn read_with(table: &mut Table, mut picker: Picker, columns: &[usize]) -> Result<Self, Error> {
-        let names = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
-        let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
-        let mut file: Arc<str> = "".into();
-        let mut all: u64 = 0;
-        while let Some(row) = table.next_row()? {
-            all += 1;
-            let Some(slot) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
-            slot.push(OwnedRow::of(&row, columns, &mut file));
-        }
-        let (kind, rows) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
-        let passed_over = all - rows.len() as u64 - picker.left_out.iter().map(|(_, n)| n).sum::<u64>();
-        Ok(Self { kind, columns: names, rows, note: picker.note(), passed_over })
-    }
-
-    /// The number in the i-th chosen column of a row.
-    pub fn number(&self, row: &OwnedRow, i: usize) -> Result<Option<f64>, Error> {
-        parse_number(row.get(i)).map_err(|reason| self.error(row, i, reason))
-    }
-
-    /// An error about the i-th chosen column of a row.
-    #[must_use]
-    pub fn error(&self, row: &OwnedRow, i: usize, reason: impl Into<String>) -> Error {
-        Error::Data {
-            place: Place { file: row.file.to_string(), line: row.line, column: Some(self.columns[i].clone()) },
-            reason: reason.into(),
-        }
-    }
-}
-
-/// The rows of a table that judges look at, by what they are about; of any status but `skipped`.
-#[derive(Debug, Clone)]
-pub struct Parts {
-    /// Those of the preferred kind.
-    pub whole: Rows,
-    /// Those of streams, where they were asked for and something else is preferred.
-    pub streams: Rows,
-    /// Those that say that there is nothing, of any kind.
-    pub skipped: Rows,
-}
-
-impl Parts {
-    /// Reads a table to its end.
-    pub fn read(table: &mut Table, selection: &Selection, columns: &[usize], streams: bool) -> Result<Self, Error> {
-        let mut picker = Picker { status: None, ..Picker::new(selection, table)? };
-        let status = table.header().find("status");
-        let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
-        let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
-        let (mut of_streams, mut skipped, mut file) = (Vec::new(), Vec::new(), Arc::from(""));
-        while let Some(row) = table.next_row()? {
-            let Some(kind) = picker.pick(&row)? else { continue };
-            let is_skipped = status.is_some_and(|s| row.get(s) == "skipped");
-            let slot = match kind {
-                _ if is_skipped => Some(&mut skipped),
-                RecordKind::Stream if streams => Some(&mut of_streams),
-                kind => kept.slot(kind),
-            };
-            if let Some(slot) = slot {
-                slot.push(OwnedRow::of(&row, columns, &mut file));
-            }
-        }
-        let rows = |kind, rows| Rows { kind, columns: names.clone(), rows, note: None, passed_over: 0 };
-        let (kind, whole) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
-        Ok(Self {
-            whole: rows(kind, whole),
-            streams: rows(RecordKind::Stream, of_streams),
-            skipped: rows(RecordKind::Summary, skipped),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Rows, *};
 
     const TABLE: &str = "record,phase,status,streams,throughput_bits_per_s\n\
         interval,warmup,ok,1,1\ninterval,measure,ok,1,2\ninterval,measure,ok,1,3\nstream,measure,ok,1,5\n\

@@ -1,0 +1,130 @@
+//! The rows that count, in memory: for filters whose output needs all of them at once.
+
+use std::sync::Arc;
+
+use super::{
+    Row, Table, parse_number,
+    select::{Picker, Preferred, RecordKind, Selection},
+};
+use crate::error::{Error, Place};
+
+/// A row that outlives its table, holding the chosen columns.
+#[derive(Debug, Clone)]
+pub struct OwnedRow {
+    file: Arc<str>,
+    line: u64,
+    cells: Box<[Box<str>]>,
+}
+
+impl OwnedRow {
+    /// The chosen columns of a row; `file` is the last row's, shared as long as it is the same.
+    fn of(row: &Row<'_>, columns: &[usize], file: &mut Arc<str>) -> Self {
+        if **file != *row.file() {
+            *file = row.file().into();
+        }
+        Self { file: file.clone(), line: row.line(), cells: columns.iter().map(|c| row.get(*c).into()).collect() }
+    }
+
+    /// The text of the i-th chosen column.
+    #[must_use]
+    pub fn get(&self, i: usize) -> &str {
+        &self.cells[i]
+    }
+}
+
+/// The rows that count, in memory: for filters whose output needs all of them at once.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// What the rows are.
+    pub kind: RecordKind,
+    /// Names of the chosen columns.
+    pub columns: Vec<String>,
+    /// In the order of the input.
+    pub rows: Vec<OwnedRow>,
+    /// A sentence for the user about rows that were left out because of their status.
+    pub note: Option<String>,
+    /// How many rows were passed over because of their kind, their phase or a condition.
+    pub passed_over: u64,
+}
+
+impl Rows {
+    /// Reads a table to its end and keeps the given columns of the rows that count.
+    pub fn read(table: &mut Table, selection: &Selection, columns: &[usize]) -> Result<Self, Error> {
+        Self::read_with(table, Picker::new(selection, table)?, columns)
+    }
+
+    /// The same with rows of any status: for showing, not for counting.
+    pub fn read_any_status(table: &mut Table, selection: &Selection, columns: &[usize]) -> Result<Self, Error> {
+        Self::read_with(table, Picker::of_any_status(selection, table)?, columns)
+    }
+
+    fn read_with(table: &mut Table, mut picker: Picker, columns: &[usize]) -> Result<Self, Error> {
+        let names = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
+        let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
+        let mut file: Arc<str> = "".into();
+        let mut all: u64 = 0;
+        while let Some(row) = table.next_row()? {
+            all += 1;
+            let Some(slot) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
+            slot.push(OwnedRow::of(&row, columns, &mut file));
+        }
+        let (kind, rows) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
+        let passed_over = all - rows.len() as u64 - picker.left_out();
+        Ok(Self { kind, columns: names, rows, note: picker.note(), passed_over })
+    }
+
+    /// The number in the i-th chosen column of a row.
+    pub fn number(&self, row: &OwnedRow, i: usize) -> Result<Option<f64>, Error> {
+        parse_number(row.get(i)).map_err(|reason| self.error(row, i, reason))
+    }
+
+    /// An error about the i-th chosen column of a row.
+    #[must_use]
+    pub fn error(&self, row: &OwnedRow, i: usize, reason: impl Into<String>) -> Error {
+        Error::Data {
+            place: Place { file: row.file.to_string(), line: row.line, column: Some(self.columns[i].clone()) },
+            reason: reason.into(),
+        }
+    }
+}
+
+/// The rows of a table that judges look at, by what they are about; of any status but `skipped`.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// Those of the preferred kind.
+    pub whole: Rows,
+    /// Those of streams, where they were asked for and something else is preferred.
+    pub streams: Rows,
+    /// Those that say that there is nothing, of any kind.
+    pub skipped: Rows,
+}
+
+impl Parts {
+    /// Reads a table to its end.
+    pub fn read(table: &mut Table, selection: &Selection, columns: &[usize], streams: bool) -> Result<Self, Error> {
+        let mut picker = Picker::of_any_status(selection, table)?;
+        let status = table.header().find("status");
+        let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
+        let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
+        let (mut of_streams, mut skipped, mut file) = (Vec::new(), Vec::new(), Arc::from(""));
+        while let Some(row) = table.next_row()? {
+            let Some(kind) = picker.pick(&row)? else { continue };
+            let is_skipped = status.is_some_and(|s| row.get(s) == "skipped");
+            let slot = match kind {
+                _ if is_skipped => Some(&mut skipped),
+                RecordKind::Stream if streams => Some(&mut of_streams),
+                kind => kept.slot(kind),
+            };
+            if let Some(slot) = slot {
+                slot.push(OwnedRow::of(&row, columns, &mut file));
+            }
+        }
+        let rows = |kind, rows| Rows { kind, columns: names.clone(), rows, note: None, passed_over: 0 };
+        let (kind, whole) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
+        Ok(Self {
+            whole: rows(kind, whole),
+            streams: rows(RecordKind::Stream, of_streams),
+            skipped: rows(RecordKind::Summary, skipped),
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! Quantities in words, for tables and axes: three digits and the prefix that suits them.
+
+use super::Unit;
+
+/// A value with three significant digits and an SI prefix: `41.8 G`, `612 M`, `9.81 k`, `0.5 `.
+fn si(value: f64) -> String {
+    const STEPS: &[(f64, &str)] = &[(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let magnitude = value.abs();
+    // 999.6 would be printed as 1000: the next prefix takes it.
+    for (step, prefix) in STEPS {
+        if magnitude >= step * 0.9995 {
+            return format!("{} {prefix}", three_digits(value / step));
+        }
+    }
+    format!("{} ", three_digits(value))
+}
+
+/// Three significant digits without an exponent; whole numbers of more digits stay whole.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    if !value.is_finite() {
+        return String::new();
+    }
+    if magnitude == 0.0 {
+        return "0".to_owned();
+    }
+    let decimals = match magnitude {
+        m if m >= 99.95 => 0,
+        m if m >= 9.995 => 1,
+        m if m >= 0.9995 => 2,
+        m if m >= 0.099_95 => 3,
+        m if m >= 0.009_995 => 4,
+        _ => 6,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// The words for a value of that unit, for tables and axes: `41.8 Gbit/s`, `19.7 k/s`, `49 µs`, `48 %`, `64 KiB`.
+#[must_use]
+pub fn human(unit: Unit, value: f64) -> String {
+    if !value.is_finite() {
+        return String::new();
+    }
+    match unit {
+        Unit::BitsPerSecond => format!("{}bit/s", si(value)),
+        Unit::PerSecond => format!("{}/s", si(value)),
+        Unit::Bytes => human_bytes(value),
+        Unit::Seconds => human_seconds(value),
+        Unit::Microseconds => human_seconds(value / 1e6),
+        Unit::Ratio => format!("{} %", three_digits(value * 100.0)),
+        // 9 retransmits are not 9.00 of them.
+        Unit::Count if value.fract() == 0.0 && value.abs() < 1000.0 => format!("{value:.0}"),
+        Unit::Count => si(value).trim_end().to_owned(),
+        Unit::ServiceDemand => format!("{} µs", three_digits(value)),
+    }
+}
+
+/// A margin of error, a ratio, in words: two digits say all that an interval of a few iterations is worth.
+#[must_use]
+pub fn margin(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    let decimals = match percent.abs() {
+        m if !m.is_finite() => return String::new(),
+        m if m >= 9.95 || m == 0.0 => 0,
+        m if m >= 0.995 => 1,
+        _ => 2,
+    };
+    format!("{percent:.decimals$} %")
+}
+
+fn human_bytes(value: f64) -> String {
+    const KI: f64 = 1024.0;
+    for (step, name) in [(KI * KI * KI * KI, "TiB"), (KI * KI * KI, "GiB"), (KI * KI, "MiB"), (KI, "KiB")] {
+        if value.abs() >= step {
+            let scaled = value / step;
+            return if scaled.fract() == 0.0 {
+                format!("{scaled:.0} {name}")
+            } else {
+                format!("{} {name}", three_digits(scaled))
+            };
+        }
+    }
+    format!("{value:.0} B")
+}
+
+fn human_seconds(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude == 0.0 {
+        "0 s".to_owned()
+    } else if magnitude < 0.9995e-6 {
+        format!("{} ns", three_digits(value * 1e9))
+    } else if magnitude < 0.9995e-3 {
+        format!("{} µs", three_digits(value * 1e6))
+    } else if magnitude < 0.9995 {
+        format!("{} ms", three_digits(value * 1e3))
+    } else {
+        format!("{} s", three_digits(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_can_read_it() {
+        assert_eq!(human(Unit::BitsPerSecond, 41.84e9), "41.8 Gbit/s");
+        assert_eq!(human(Unit::BitsPerSecond, 999.96e6), "1.00 Gbit/s");
+        assert_eq!(human(Unit::PerSecond, 19_700.0), "19.7 k/s");
+        assert_eq!(human(Unit::Microseconds, 49.0), "49.0 µs");
+        assert_eq!(human(Unit::Bytes, 65_536.0), "64 KiB");
+        assert_eq!(human(Unit::Ratio, 0.019), "1.90 %");
+        assert_eq!(human(Unit::Count, f64::NAN), "");
+        assert_eq!(human(Unit::Count, 9.0), "9");
+        assert_eq!(human(Unit::Count, 9.5), "9.50");
+        assert_eq!(human(Unit::Count, 24_501.0), "24.5 k");
+        assert_eq!([0.123, 0.0192, 0.00514, 0.0].map(margin), ["12 %", "1.9 %", "0.51 %", "0 %"]);
+    }
+}
