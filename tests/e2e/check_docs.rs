@@ -1,4 +1,4 @@
-//! The reference of the plan language names every key and no other, and its examples are plans.
+//! Pages that name what the code has name all of it and nothing else, and the plan language's examples are plans.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -77,5 +77,23 @@ fn the_examples_of_the_reference_are_plans() {
         if let Err(out) = load_str("docs/plan.md", plan, &LoadOptions::default()) {
             panic!("{plan}\n{}", out.render(Format::Human));
         }
+    }
+}
+
+#[test]
+fn the_architecture_names_every_module_and_no_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(root.join("docs/architecture.md")).expect("a page of the project");
+    let (_, map) = page.split_once("## Where what is").expect("the list of modules");
+    for name in ["netcore", "runner", "analyze", "schemas"] {
+        let (_, about) = map.split_once(&format!("**`{name}`**")).expect("each crate has a paragraph");
+        let paragraph = about.split("\n\n").next().unwrap_or_default();
+        let quoted = paragraph.split('`').skip(1).step_by(2).map(str::to_owned);
+        let outside = ["std", "nix", "plumb run"];
+        let named: BTreeSet<String> = quoted.filter(|word| !outside.contains(&word.as_str())).collect();
+        let files = std::fs::read_dir(root.join(name).join("src")).expect("each crate has a folder");
+        let stems = files.filter_map(|file| Some(file.ok()?.path().file_stem()?.to_str()?.to_owned()));
+        let modules: BTreeSet<String> = stems.filter(|stem| stem != "lib" && stem != "main").collect();
+        assert_eq!(named, modules, "docs/architecture.md, {name}");
     }
 }
