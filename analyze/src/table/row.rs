@@ -101,7 +101,7 @@ impl BlockRows {
     }
 }
 
-/// One row. Cells are addressed by the index that [`Header::find`] or [`Table::require`] gave.
+/// One row. Cells are addressed by the index that [`Header::find`] or [`super::Table::require`] gave.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
     block: &'a BlockRows,
