@@ -46,6 +46,12 @@ pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Fault
             let reason = format!("the row has {} fields, the header {}", cells.len(), header.len());
             return Err(Fault::new(line, reason));
         }
+        // Its names would make texts of columns that are numbers, and nothing would be left to compare.
+        if cells.iter().zip(&header).all(|(cell, name)| cell.text() == *name) {
+            let reason =
+                "a second header: two snapshots in one file. Give the one before and the one after as two files";
+            return Err(Fault::new(line, reason));
+        }
         table.push((line, cells));
     }
     let is_key: Vec<bool> = if key_columns.is_empty() {
@@ -57,6 +63,11 @@ pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Fault
         }
         header.iter().map(|name| key_columns.contains(name)).collect()
     };
+    if key_columns.is_empty() && is_key.iter().all(|is_key| *is_key) {
+        let reason =
+            "no column has a number in every row, so there is no counter to compare; --key names the columns of text";
+        return Err(Fault::new(1, reason));
+    }
     for (line, row) in table {
         let keys: Vec<Cow<'_, str>> =
             row.iter().zip(&is_key).filter(|(_, is_key)| **is_key).map(|(cell, _)| cell.text()).collect();
