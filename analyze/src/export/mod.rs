@@ -50,6 +50,14 @@ impl Measurements {
         if let Some(note) = &rows.note {
             crate::warn(note);
         }
+        let valued = |index: usize| rows.rows.iter().any(|row| !row.get(index).is_empty());
+        if metrics.is_empty() {
+            return Err(table.error("no column is a metric: this is no results table (docs/results.md has the names)"));
+        }
+        if !metrics.iter().any(|(_, index)| valued(*index)) {
+            let asked = if names.is_empty() { "a metric".to_owned() } else { names.join(" or ") };
+            crate::warn(&format!("no row that counts has a value of {asked}: there is nothing in the output"));
+        }
         // A run's identifier says something only where there are several runs.
         let differs = |label: &usize| {
             rows.columns[*label] != "run_id" || rows.rows.iter().any(|r| r.get(*label) != rows.rows[0].get(*label))

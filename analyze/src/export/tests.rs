@@ -55,6 +55,14 @@ fn openmetrics_families() {
     let twice = "case,throughput_bits_per_s\na,1\na,2\n";
     let error = openmetrics::write(&mut table(twice), &Selection::default(), &names[..1], &mut Vec::new());
     assert!(error.unwrap_err().to_string().contains("same labels"));
+    // What failed leaves a collector's file without samples, rather than with those of yesterday; another table is a mistake.
+    let failed = "case,status,throughput_bits_per_s\na,failed,\n";
+    assert_eq!(written(|out| openmetrics::write(&mut table(failed), &Selection::default(), &[], out)), "# EOF\n");
+    let error = openmetrics::write(&mut table("a,b\n1,2\n"), &Selection::default(), &[], &mut Vec::new());
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "t: no column is a metric: this is no results table (docs/results.md has the names)"
+    );
 }
 
 #[test]
