@@ -278,7 +278,8 @@ fn draw_entry(canvas: &mut Canvas, key: Key, label: String, (x, base): (f64, f64
         Key::Series { colour, sign, dash } => {
             let line = [(x, middle), (x + width, middle)];
             match dash {
-                Some((on, off)) => canvas.dashed(&line, thin * 1.8, colour, (on * thin * 1.5, off * thin * 1.5)),
+                // Half as long as in the panels: a key is short, and its sign would cover the only gap.
+                Some((on, off)) => canvas.dashed(&line, thin * 1.8, colour, (on * thin * 0.75, off * thin * 0.75)),
                 None => canvas.line(line.to_vec(), thin * 1.8, colour),
             }
             if let Some(sign) = sign {
