@@ -88,8 +88,12 @@ pub fn run(
             axis_paths.push(path.clone());
         }
     }
-    let files =
+    let mut files =
         Files::of(plans, options.output.as_deref(), options.junit.as_deref(), options.resume.as_deref(), &run_id)?;
+    if options.stdout_rows {
+        // A plan's folder then has everything but the table, as it does where -o names a file.
+        files.results = None;
+    }
     files.keep_plans(plans)?;
     let taken = match (&earlier, &files.results, plans.first()) {
         (Some(_), Some(results), Some(plan)) => resume::take_up(results, &files, plan, &run_id, &axis_paths)?,

@@ -68,6 +68,9 @@ fn what_is_not_in_the_table_stands_beside_it() {
 fn rows_go_down_a_pipe_and_filters_take_them() {
     let folder = Folder::new();
     let plan = folder.plan("", TWO);
+    let written = plumb(&["run", &plan, "--progress", "never", "-o", "-"]);
+    assert_eq!((written.code, parse(&written.stdout).is_empty()), (Some(0), false), "{}", written.stderr);
+    assert!(!std::path::Path::new("-").exists(), "no file of that name");
     let mut run = command(&["run", &plan, "--progress", "never"]).spawn().unwrap();
     let mut aggregate = command(&["aggregate", "-g", "case", "-m", "throughput_bits_per_s"])
         .stdin(run.stdout.take().unwrap())

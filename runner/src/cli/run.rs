@@ -38,7 +38,8 @@ pub struct Args {
     /// Plans to run, one after the other, into one table; `-` is standard input.
     #[arg(required = true, value_name = "PLAN")]
     plans: Vec<String>,
-    /// Write the rows to FILE, and what is known about the run beside it (results.csv → results.run.json).
+    /// Write the rows to FILE, and what is known about the run beside it (results.csv → results.run.json); `-` is
+    /// standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write JUnit XML to FILE (the plan's output.junit otherwise).
@@ -98,13 +99,17 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         When::Always => Mode::Line,
         When::Never => Mode::Silent,
     };
-    let kept = args.output.is_some() || args.resume.is_some() || plans.iter().any(|p| p.output.dir.is_some());
+    let (to_stdout, output) = match &args.output {
+        Some(output) if output.as_os_str() == "-" => (true, None),
+        output => (false, output.clone()),
+    };
+    let kept = output.is_some() || args.resume.is_some() || plans.iter().any(|p| p.output.dir.is_some());
     let terminal = std::io::stdout().is_terminal();
     let options = Options {
-        output: args.output.clone(),
+        output,
         junit: args.junit.clone(),
         resume: args.resume.clone(),
-        stdout_rows: !kept && !terminal,
+        stdout_rows: to_stdout || !kept && !terminal,
         key_file: args.key_file.clone(),
         interim: args.interim,
         overrides: overrides(&args.selection),
