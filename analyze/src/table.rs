@@ -195,7 +195,8 @@ impl Table {
                 let file_error = |source| Error::File { path: path.clone(), source };
                 let file = File::open(path).map_err(file_error)?;
                 if file.metadata().map_err(file_error)?.is_dir() {
-                    return Err(file_error(std::io::ErrorKind::IsADirectory.into()));
+                    let reason = "is a directory: name the table in it (a run's folder has results.csv)";
+                    return Err(file_error(std::io::Error::new(std::io::ErrorKind::IsADirectory, reason)));
                 }
                 opened.push((path.display().to_string(), Box::new(file)));
             }

@@ -192,7 +192,7 @@ fn bad_input_is_named_and_ends_with_3() {
         std::fs::write(&path, text).expect("written");
         path.to_str().expect("UTF-8").to_owned()
     };
-    let cases: [(&str, &[u8], &str); 9] = [
+    let cases: [(&str, &[u8], &str); 11] = [
         ("ragged", b"case,throughput_bits_per_s\na,1\nb\n", ":3: the row has 1 cell, the header 2"),
         ("word", b"case,throughput_bits_per_s\na,fast\n", ":2, column `throughput_bits_per_s`: `fast` is not a number"),
         ("twice", b"case,throughput_bits_per_s\na,1\ncase,throughput_bits_per_s\na,2\n", ":3: a second header"),
@@ -200,6 +200,8 @@ fn bad_input_is_named_and_ends_with_3() {
         ("empty", b"", ": is empty: there is not even a header"),
         ("double", b"case,throughput_bits_per_s,case\n", ":1, column `case`: the header names this column twice"),
         ("latin", b"case,throughput_bits_per_s\na\xe9,1\n", ":2: byte 0xe9 is not UTF-8"),
+        ("gzipped", b"\x1f\x8b\x08\x00\n,\"", ": is compressed: unpack it into a pipe (gzip -dc FILE | plumb …)"),
+        ("zstd", b"\x28\xb5\x2f\xfd\x04", ": is compressed"),
         ("quote", b"case,throughput_bits_per_s\n\"a,1\n", ":2: a quoted cell starts here and never ends"),
         ("kind", b"case,record,throughput_bits_per_s\na,row,1\n", ":2, column `record`: `row` is no kind of record"),
     ];
@@ -214,6 +216,11 @@ fn bad_input_is_named_and_ends_with_3() {
     let ran = plumb(&["percentiles", &histogram]);
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains(":2, column `latency_histogram`: the histogram is no base64"), "{}", ran.stderr);
+    for filter in [&["table"][..], &["compare", &histogram], &["gate", "--assert", "throughput > 1bit/s"]] {
+        let ran = plumb(&[filter, &["/"]].concat());
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+        assert!(ran.stderr.contains("/: is a directory: name the table in it"), "{}", ran.stderr);
+    }
     let ran = plumb(&["table", "/nonexistent.csv"]);
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("/nonexistent.csv"), "{}", ran.stderr);

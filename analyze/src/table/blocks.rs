@@ -68,6 +68,9 @@ impl Block {
     }
 }
 
+/// How compressed files begin, none of which is UTF-8, and what unpacks them.
+const COMPRESSED: [(&[u8], &str); 3] = [(b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ", "xz")];
+
 /// Cuts one input into blocks.
 pub(crate) struct Blocks {
     input: Box<dyn Read + Send>,
@@ -106,6 +109,10 @@ impl Blocks {
                 self.fill(wanted.min(self.filled + STEP))?;
             }
             let pending = &self.pending[..self.filled];
+            if let Some((_, program)) = COMPRESSED.iter().find(|(magic, _)| pending.starts_with(magic)) {
+                let reason = format!("is compressed: unpack it into a pipe ({program} -dc FILE | plumb …)");
+                return Err(self.error(0, reason));
+            }
             scan.run(pending);
             if self.ended {
                 scan.end(pending);
