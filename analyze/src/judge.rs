@@ -17,7 +17,7 @@ pub mod environment;
 mod row;
 pub mod self_test;
 
-pub use row::{Severity, VERDICT_COLUMNS, VerdictRow};
+pub use row::{Origin, Severity, VERDICT_COLUMNS, VerdictRow};
 
 use schemas::assertion::{Assertion, Operator};
 use schemas::metrics::Kind;

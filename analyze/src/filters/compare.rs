@@ -9,9 +9,10 @@ use schemas::metrics::{self, Better, Metric};
 use schemas::units;
 
 use super::aggregate::parse_level;
-use super::samples::{self, Case, Samples};
+use super::samples::{self, Case, Index, Samples};
 use super::verdicts::{self, Format};
 use crate::error::{Error, Verdict};
+use crate::judge::Origin;
 use crate::judge::comparison::{
     self, Comparison,
     Finding::{self, Improvement, Inconclusive, Missing, Regression},
@@ -109,13 +110,17 @@ struct Compared {
     column: String,
     metric: Option<&'static Metric>,
     found: Comparison,
+    /// Where the new side was measured.
+    origin: Origin,
+    /// The baseline's run.
+    baseline_run_id: String,
 }
 
 /// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let (base, new) = files(args)?;
+    let mut sides = read(args, base.clone(), new.clone())?;
     let places = [environments(&base)?, environments(if args.self_test.is_some() { &base } else { &new })?];
-    let mut sides = read(args, base, new)?;
     if let Some(worse) = args.self_test {
         sides.new = sides.base.clone();
         for case in &mut sides.new.cases {
@@ -252,18 +257,22 @@ fn rule(args: &Args, metric: Option<&Metric>) -> Rule {
 
 fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
     let mut comparisons = Vec::new();
-    let one = |case: &Case, among: &[Case], column: &str, found: &dyn Fn(Rule) -> Comparison| {
+    let (bases, news) = (Index::new(&sides.base.cases), Index::new(&sides.new.cases));
+    let one = |[base, new]: [Option<&Case>; 2], column: &str, found: &dyn Fn(Rule) -> Comparison| {
         let metric = metrics::find(column);
-        Compared {
+        let (case, among) = base.map(|b| (b, &bases)).or_else(|| new.map(|n| (n, &news)))?;
+        Some(Compared {
             case: case.clone(),
-            label: case.label(among),
+            label: among.label(case),
             column: column.to_owned(),
             metric,
             found: found(rule(args, metric)),
-        }
+            origin: new.map(|n| n.origin.clone()).unwrap_or_default(),
+            baseline_run_id: base.map(|b| b.origin.run_id.clone()).unwrap_or_default(),
+        })
     };
     for base in &sides.base.cases {
-        let new = sides.new.cases.iter().find(|c| c.key == base.key);
+        let new = news.find(&base.key);
         for (m, column) in sides.columns.iter().enumerate() {
             let first = base.values.iter().position(|v| !v.is_empty());
             let nowhere = base.values[m].is_empty() && new.is_some_and(|n| n.values[m].is_empty());
@@ -271,15 +280,15 @@ fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
             if sides.headline && m != first.unwrap_or(0) || !sides.headline && nowhere && first.is_some() {
                 continue;
             }
-            comparisons.push(one(base, &sides.base.cases, column, &|rule| match new {
+            comparisons.extend(one([Some(base), new], column, &|rule| match new {
                 Some(new) => Comparison::of(&base.values[m], &new.values[m], rule),
                 None => Comparison::missing(rule, (base.values[m].len(), 0), "only in the baseline"),
             }));
         }
     }
-    for new in sides.new.cases.iter().filter(|c| sides.base.cases.iter().all(|b| b.key != c.key)) {
+    for new in sides.new.cases.iter().filter(|c| bases.find(&c.key).is_none()) {
         let m = new.values.iter().position(|v| !v.is_empty()).unwrap_or(0);
-        comparisons.push(one(new, &sides.new.cases, &sides.columns[m], &|rule| {
+        comparisons.extend(one([None, Some(new)], &sides.columns[m], &|rule| {
             Comparison::missing(rule, (0, new.values[m].len()), "not in the baseline")
         }));
     }

@@ -9,7 +9,7 @@ use schemas::{
 };
 
 use super::aggregate::parse_level;
-use super::samples::{Case, Samples};
+use super::samples::{Case, Index, Samples};
 use super::verdicts::{self, Format};
 use crate::error::{Error, Verdict};
 use crate::judge::baseline::{Baseline, Terms};
@@ -98,8 +98,8 @@ pub enum Scope {
 pub struct Statement {
     /// What must hold.
     pub assertion: assertion::Assertion,
-    /// The `case_id`s it is about; empty: all.
-    pub case_ids: Vec<String>,
+    /// The `case_id` it is about; `None`: all.
+    pub case_id: Option<String>,
     /// The member of a concurrent group it is about; `None`: the group's total, or each member where there is no total.
     pub member: Option<String>,
     /// What it is about within a case.
@@ -126,7 +126,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             assertion::parse(text).map_err(|e| Error::Usage(format!("--assert {text}: {e}{}", hint(&e))))?;
         statements.push(Statement {
             assertion,
-            case_ids: Vec::new(),
+            case_id: None,
             member: None,
             scope: Scope::Total,
             severity: Severity::Error,
@@ -143,9 +143,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             None => "nothing to judge: give --assert 'METRIC OP LIMIT' or --plan PLAN".to_owned(),
         }));
     }
+    let mut table = Table::open(&args.input)?;
     let here = here(&args.input)?;
     let baseline = args.terms.clone().map(Baseline::read).transpose()?;
-    let mut table = Table::open(&args.input)?;
     let data = Data::read(&mut table, &args.selection, &statements, baseline.as_ref())?;
     let rows = match args.self_test {
         Some(by) => data.self_test(&statements, baseline.as_ref(), &here, by),
@@ -236,20 +236,9 @@ impl Data {
         self.columns.iter().position(|c| c == column).map_or(&[][..], |m| &case.values[m])
     }
 
-    /// The cases that a statement is about, and among which they are named. None for those that were left out on purpose.
-    fn subjects(&self, statement: &Statement) -> (Vec<&Case>, &[Case]) {
-        let of = |samples: &Samples| -> Vec<usize> {
-            let all = &samples.cases;
-            (0..all.len()).filter(|i| concerns(statement, &all[*i], all)).collect()
-        };
-        let chosen = match statement.scope {
-            Scope::Total => &self.totals,
-            Scope::Direction => &self.samples,
-            // What has no rows of streams is judged as a whole.
-            Scope::Stream if of(&self.streams).is_empty() => &self.totals,
-            Scope::Stream => &self.streams,
-        };
-        (of(chosen).into_iter().map(|i| &chosen.cases[i]).collect(), &chosen.cases)
+    fn index(&self) -> Indices<'_> {
+        let [samples, totals, streams] = [&self.samples, &self.totals, &self.streams].map(|s| Index::new(&s.cases));
+        Indices { samples, totals, streams }
     }
 
     /// The samples of every case as a baseline's promises want them.
@@ -263,8 +252,9 @@ impl Data {
     /// A row per statement and case, in the order of the statements; then a row per promise and case.
     fn judge(&self, statements: &[Statement], baseline: Option<&Baseline>, here: &Environment) -> Vec<VerdictRow> {
         let mut rows = Vec::new();
+        let index = self.index();
         for statement in statements {
-            let (cases, among) = self.subjects(statement);
+            let (cases, among) = index.subjects(statement);
             let column = statement.assertion.metric.column;
             rows.extend(cases.iter().map(|case| row(statement, case, among, self.values(case, column))));
             rows.extend(self.absent(statement, &cases));
@@ -280,9 +270,9 @@ impl Data {
     /// The row of a statement about a case that left no row at all, and was not left out on purpose: it must not pass by
     /// silence.
     fn absent(&self, statement: &Statement, cases: &[&Case]) -> Option<VerdictRow> {
-        let left_out = statement.case_ids.iter().any(|id| self.samples.skipped.contains(id));
-        let nobody = Case { name: statement.case_ids.join(" "), ..Case::default() };
-        (cases.is_empty() && !left_out).then(|| row(statement, &nobody, &[], &[]))
+        let left_out = statement.case_id.as_ref().is_some_and(|id| self.samples.skipped.contains(id));
+        let nobody = Case { name: statement.case_id.clone().unwrap_or_default(), ..Case::default() };
+        (cases.is_empty() && !left_out).then(|| row(statement, &nobody, &Index::new(&[]), &[]))
     }
 
     /// The same over values made worse, each by itself.
@@ -294,8 +284,9 @@ impl Data {
         by: f64,
     ) -> Vec<VerdictRow> {
         let mut rows = Vec::new();
+        let index = self.index();
         for statement in statements {
-            let (cases, among) = self.subjects(statement);
+            let (cases, among) = index.subjects(statement);
             let metric = statement.assertion.metric;
             let worse = match statement.assertion.operator {
                 Operator::Less | Operator::LessOrEqual => Worse::Up,
@@ -321,27 +312,54 @@ impl Data {
     }
 }
 
-fn concerns(statement: &Statement, case: &Case, all: &[Case]) -> bool {
-    let key = &case.key;
-    if !statement.case_ids.is_empty() && !statement.case_ids.contains(&key.id) {
-        return false;
+/// The cases of [`Data`], to be looked up.
+struct Indices<'a> {
+    samples: Index<'a>,
+    totals: Index<'a>,
+    streams: Index<'a>,
+}
+
+impl<'a> Indices<'a> {
+    /// The cases that a statement is about, and among which they are named. None for those that were left out on purpose.
+    fn subjects(&self, statement: &Statement) -> (Vec<&'a Case>, &Index<'a>) {
+        let of = |index: &Index<'a>| -> Vec<&'a Case> {
+            let concerned = |case: &&Case| concerns(statement, case, index);
+            match &statement.case_id {
+                Some(id) => index.of(id).iter().copied().filter(concerned).collect(),
+                None => index.all().iter().filter(concerned).collect(),
+            }
+        };
+        let chosen = match statement.scope {
+            Scope::Total => &self.totals,
+            Scope::Direction => &self.samples,
+            // What has no rows of streams is judged as a whole.
+            Scope::Stream if of(&self.streams).is_empty() => &self.totals,
+            Scope::Stream => &self.streams,
+        };
+        (of(chosen), chosen)
     }
+}
+
+/// Whether a statement about its case is about it.
+fn concerns(statement: &Statement, case: &Case, all: &Index<'_>) -> bool {
+    let key = &case.key;
     if statement.scope == Scope::Direction && key.direction == "both" {
         return false;
     }
     match &statement.member {
         Some(member) => *member == key.member,
-        None => key.member.is_empty() || !all.iter().any(|c| c.key.id == key.id && c.key.member.is_empty()),
+        None => key.member.is_empty() || !all.of(&key.id).iter().any(|c| c.key.member.is_empty()),
     }
 }
 
-fn row(statement: &Statement, case: &Case, among: &[Case], values: &[f64]) -> VerdictRow {
+fn row(statement: &Statement, case: &Case, among: &Index<'_>, values: &[f64]) -> VerdictRow {
     let judgement = judge::judge(&statement.assertion, values, case.transactions, statement.level, statement.judge);
     debug_assert!(judgement.outcome != Outcome::Pass || judgement.n > 0);
     let mut row = VerdictRow::of(&statement.assertion, &judgement, statement.severity);
     row.case_id.clone_from(&case.key.id);
-    row.case = case.label(among);
+    row.case = among.label(case);
     row.member.clone_from(&case.key.member);
+    row.origin.clone_from(&case.origin);
     row.file.clone_from(&statement.file);
     (row.line, row.column) = (statement.line, statement.column);
     row
@@ -360,7 +378,7 @@ mod tests {
             .iter()
             .map(|text| Statement {
                 assertion: assertion::parse(text).unwrap(),
-                case_ids: Vec::new(),
+                case_id: None,
                 member: None,
                 scope: Scope::Total,
                 severity: Severity::Error,

@@ -1,9 +1,14 @@
 //! One value per iteration, case by case: what `gate` and `compare` judge.
 
-use std::collections::HashMap;
+mod index;
+
+use std::collections::{HashMap, HashSet};
 
 use crate::error::Error;
+use crate::judge::Origin;
 use crate::table::select::left_out_note;
+pub use index::Index;
+
 use crate::table::{Header, Parts, RecordKind, Rows, Selection, Table};
 
 /// What tells cases apart.
@@ -20,7 +25,7 @@ pub struct Key {
 }
 
 /// A case's samples.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Case {
     /// Which case.
     pub key: Key,
@@ -32,6 +37,8 @@ pub struct Case {
     pub transactions: Option<u64>,
     /// Times of its rows, as text that sorts.
     pub times: Vec<String>,
+    /// Where it was measured, and when its last row.
+    pub origin: Origin,
 }
 
 /// All cases of a table.
@@ -40,7 +47,7 @@ pub struct Samples {
     /// In the order of their first rows.
     pub cases: Vec<Case>,
     /// The cases that were left out on purpose (`skip`, `stop_when`), by what they are matched by: they promised nothing.
-    pub skipped: Vec<String>,
+    pub skipped: HashSet<String>,
     /// A sentence about rows that were left out.
     pub note: Option<String>,
 }
@@ -72,10 +79,10 @@ impl Samples {
 
     /// Leaves out what a total already contains: the directions where there is a row for both together.
     pub fn keep_totals(&mut self) {
-        let both: Vec<Key> = self.cases.iter().map(|c| c.key.clone()).filter(|k| k.direction == "both").collect();
-        self.cases.retain(|c| {
-            c.key.direction == "both" || !both.iter().any(|b| b.id == c.key.id && b.member == c.key.member)
-        });
+        let whole = |k: &Key| k.direction == "both";
+        let of = |k: &Key| (k.id.clone(), k.member.clone());
+        let both: HashSet<_> = self.cases.iter().map(|c| &c.key).filter(|k| whole(k)).map(of).collect();
+        self.cases.retain(|c| whole(&c.key) || !both.contains(&of(&c.key)));
     }
 }
 
@@ -91,8 +98,20 @@ fn whole(rows: &Rows) -> Result<(), Error> {
 }
 
 /// The columns that tell cases apart, beside those of the metrics.
-const OPTIONAL: [&str; 9] =
-    ["case", "member", "direction", "transactions", "time", "status", "record", "stream", "error"];
+const OPTIONAL: [&str; 12] = [
+    "case",
+    "member",
+    "direction",
+    "transactions",
+    "time",
+    "status",
+    "record",
+    "stream",
+    "error",
+    "run_id",
+    "from",
+    "to",
+];
 
 /// Why a case did not run that should have; whatever else was skipped was skipped on purpose.
 const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
@@ -124,7 +143,7 @@ impl Columns {
     }
 
     fn samples(&self, rows: &Rows, skipped: &Rows) -> Result<Samples, Error> {
-        let [name, member, direction, transactions, time, status, record, stream, error] = self.at;
+        let [name, member, direction, transactions, time, status, record, stream, error, run_id, from, to] = self.at;
         let mut without: Vec<(String, u64)> = Vec::new();
         let skipped = skipped.rows.iter().filter(|row| {
             let reason = error.map_or("", |e| row.get(e));
@@ -141,7 +160,8 @@ impl Columns {
             let key = Key { id: text(Some(0)), member: text(member), direction: text(direction), stream };
             let i = *index.entry(key.clone()).or_insert_with(|| {
                 let name = name.map_or_else(|| key.id.clone(), |i| row.get(i).to_owned());
-                cases.push(Case { key, name, values: vec![Vec::new(); self.metrics], ..Case::default() });
+                let origin = Origin { run_id: text(run_id), from: text(from), to: text(to), time: String::new() };
+                cases.push(Case { key, name, values: vec![Vec::new(); self.metrics], origin, ..Case::default() });
                 cases.len() - 1
             });
             if !matches!(status.as_str(), "" | "ok") {
@@ -151,6 +171,7 @@ impl Columns {
                 }
                 continue;
             }
+            cases[i].origin.time = text(time);
             for m in 0..self.metrics {
                 cases[i].values[m].extend(rows.number(row, m + 1)?);
             }
@@ -164,27 +185,6 @@ impl Columns {
             cases[i].times.extend(time.map(|t| row.get(t).to_owned()).filter(|t| !t.is_empty()));
         }
         Ok(Samples { cases, skipped, note: left_out_note(&without) })
-    }
-}
-
-impl Case {
-    /// The name with what else tells it apart: `mixed up (reverse)`.
-    #[must_use]
-    pub fn label(&self, among: &[Self]) -> String {
-        let mut label = self.name.clone();
-        if !self.key.member.is_empty() {
-            label = format!("{label} {}", self.key.member);
-        }
-        let others = among.iter().any(|c| {
-            c.key.id == self.key.id && c.key.member == self.key.member && c.key.direction != self.key.direction
-        });
-        if others && !self.key.direction.is_empty() {
-            label = format!("{label} ({})", self.key.direction);
-        }
-        if !self.key.stream.is_empty() {
-            label = format!("{label} (stream {})", self.key.stream);
-        }
-        label
     }
 }
 
@@ -209,10 +209,10 @@ mod tests {
         let column = table.require("throughput").unwrap();
         let mut samples = Samples::read(&mut table, &Selection::default(), &[column], None).unwrap();
         assert_eq!(samples.cases.len(), 4);
-        assert_eq!(samples.cases[1].label(&samples.cases), "a (reverse)");
+        assert_eq!(Index::new(&samples.cases).label(&samples.cases[1]), "a (reverse)");
         samples.keep_totals();
         let [a, b] = samples.cases.as_slice() else { panic!("{samples:?}") };
         assert_eq!((a.values[0].as_slice(), a.transactions, a.times.len()), ([3.0, 4.0].as_slice(), Some(23), 2));
-        assert_eq!((b.values[0].len(), b.transactions, b.label(&samples.cases).as_str()), (0, None, "b"));
+        assert_eq!((b.values[0].len(), b.transactions, Index::new(&samples.cases).label(b).as_str()), (0, None, "b"));
     }
 }

@@ -1,6 +1,9 @@
 //! A run against an earlier one: what a plan's `baseline` promises, judged over samples of both.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use schemas::{
     columns,
@@ -15,7 +18,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    filters::samples::{Case, Key, Samples},
+    filters::samples::{Case, Index, Key, Samples},
     table::{InputArgs, Selection, Table},
 };
 
@@ -169,10 +172,11 @@ impl Baseline {
     #[must_use]
     pub fn judge(&self, new: &[Case], here: &Environment) -> Vec<VerdictRow> {
         let place = self.place(here);
+        let (base, new) = (self.index(), Index::new(new));
         let mut judged = Vec::new();
         for (m, promise) in self.terms.promises.iter().enumerate() {
-            for case in promise.case_ids.iter().flat_map(|id| subjects(new, id, m)) {
-                judged.push(self.one(promise, m, case, new, &place));
+            for case in promise.case_ids.iter().flat_map(|id| subjects(&new, id, m)) {
+                judged.push(self.one(promise, m, case, [&base, &new], &place));
             }
         }
         comparison::decide(judged.iter_mut().filter_map(|(_, c)| c.as_mut()), true);
@@ -181,10 +185,11 @@ impl Baseline {
 
     /// Rows that fail for the cases that left nothing at all behind: they must not pass by silence.
     #[must_use]
-    pub fn absent(&self, new: &[Case], skipped: &[String]) -> Vec<VerdictRow> {
+    pub fn absent(&self, new: &[Case], skipped: &HashSet<String>) -> Vec<VerdictRow> {
+        let (nothing, new) = (Index::new(&[]), Index::new(new));
         let mut rows = Vec::new();
         for (m, promise) in self.terms.promises.iter().enumerate() {
-            let there = |id: &String| skipped.contains(id) || new.iter().any(|c| c.key.id == *id);
+            let there = |id: &String| skipped.contains(id) || !new.of(id).is_empty();
             for id in promise.case_ids.iter().filter(|id| !there(id)) {
                 let nobody = Case {
                     key: Key { id: id.clone(), ..Key::default() },
@@ -192,7 +197,7 @@ impl Baseline {
                     values: vec![Vec::new(); self.terms.promises.len()],
                     ..Case::default()
                 };
-                rows.push(self.one(promise, m, &nobody, &[], &Place::Judged(None)).0);
+                rows.push(self.one(promise, m, &nobody, [&nothing, &nothing], &Place::Judged(None)).0);
             }
         }
         rows
@@ -204,17 +209,18 @@ impl Baseline {
         let place = self.place(here);
         let promises = || self.terms.promises.iter().enumerate();
         let all = || promises().flat_map(|(m, p)| p.case_ids.iter().map(move |id| (m, p, id)));
-        let comparisons: usize = all().map(|(m, _, id)| subjects(new, id, m).len()).sum();
+        let (base, new) = (self.index(), Index::new(new));
+        let comparisons: usize = all().map(|(m, _, id)| subjects(&new, id, m).len()).sum();
         let mut rows = Vec::new();
         for (m, promise, id) in all() {
             let worse = Worse::of(promise.rule.better);
-            for case in subjects(new, id, m) {
+            for case in subjects(&new, id, m) {
                 rows.push(self_test::row(worse, by, |by| {
                     let mut worsened = case.clone();
                     for value in &mut worsened.values[m] {
                         *value = worse.make(*value, Some(promise.metric), by);
                     }
-                    let (row, mut comparison) = self.one(promise, m, &worsened, new, &place);
+                    let (row, mut comparison) = self.one(promise, m, &worsened, [&base, &new], &place);
                     if let Some(comparison) = &mut comparison {
                         comparison.decide_among(comparisons);
                     }
@@ -225,19 +231,24 @@ impl Baseline {
         rows
     }
 
+    /// The baseline's own cases.
+    fn index(&self) -> Index<'_> {
+        Index::new(self.samples.as_ref().map(|s| s.cases.as_slice()).unwrap_or_default())
+    }
+
     fn one(
         &self,
         promise: &Promise,
         m: usize,
         case: &Case,
-        among: &[Case],
+        [base, among]: [&Index<'_>; 2],
         place: &Place,
     ) -> (VerdictRow, Option<Comparison>) {
         let worse = if promise.rule.better == Better::Lower { "above" } else { "below" };
         let source = self.terms.source.display();
         let mut row = VerdictRow {
             case_id: case.key.id.clone(),
-            case: case.label(among),
+            case: among.label(case),
             member: case.key.member.clone(),
             assertion: format!("{} not {} {worse} {source}", promise.metric.name, percent(promise.rule.min_ratio)),
             metric: promise.metric.column.to_owned(),
@@ -246,6 +257,7 @@ impl Baseline {
             file: promise.file.clone(),
             line: promise.line,
             column: promise.column,
+            origin: case.origin.clone(),
             ..VerdictRow::default()
         };
         let values = &case.values[m];
@@ -255,8 +267,7 @@ impl Baseline {
             row.note = format!("there is no sample of {}", promise.metric.name);
             return (row, None);
         }
-        let base = self.samples.as_ref().and_then(|s| s.cases.iter().find(|c| c.key == case.key));
-        let Some(base) = base.map(|c| &c.values[m]).filter(|v| !v.is_empty()) else {
+        let Some(base) = base.find(&case.key).filter(|c| !c.values[m].is_empty()) else {
             let why = if self.samples.is_none() {
                 format!("there is no {source}: measure one and keep it with plumb baseline promote")
             } else {
@@ -272,12 +283,13 @@ impl Baseline {
             severity.name().clone_into(&mut row.severity);
             return (row, None);
         };
+        row.baseline_run_id.clone_from(&base.origin.run_id);
         if let Place::Refused(why) = place {
             "error".clone_into(&mut row.verdict);
             row.note.clone_from(why);
             return (row, None);
         }
-        (row, Some(Comparison::of(base, values, promise.rule)))
+        (row, Some(Comparison::of(&base.values[m], values, promise.rule)))
     }
 }
 
@@ -299,14 +311,14 @@ fn concluded(mut row: VerdictRow, comparison: Option<Comparison>, place: &Place)
 
 /// Which of a case's rows a promise is about: the case, a group's total where it has the metric, else the members that
 /// have it. Where nothing has it, the first row stands for the case, so that it does not pass by silence.
-fn subjects<'a>(cases: &'a [Case], id: &str, m: usize) -> Vec<&'a Case> {
-    let of: Vec<&Case> = cases.iter().filter(|c| c.key.id == id).collect();
+fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
+    let of = cases.of(id);
     let with: Vec<&Case> = of.iter().copied().filter(|c| !c.values[m].is_empty()).collect();
     let total: Vec<&Case> = with.iter().copied().filter(|c| c.key.member.is_empty()).collect();
     match (total.is_empty(), with.is_empty()) {
         (false, _) => total,
         (true, false) => with,
-        (true, true) => of.into_iter().take(1).collect(),
+        (true, true) => of.iter().take(1).copied().collect(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The `verdicts` table: one row per assertion and case, or per comparison and case.
 
-use schemas::assertion::Assertion;
+use schemas::{assertion::Assertion, columns::Row};
 
 use super::{Judgement, comparison::Comparison};
 
@@ -48,7 +48,32 @@ pub const VERDICT_COLUMNS: &[&str] = &[
     "file",
     "line",
     "column",
+    "run_id",
+    "from",
+    "to",
+    "time",
+    "baseline_run_id",
 ];
+
+/// Where and when something was measured, as the results table says it; empty where it does not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Origin {
+    /// Which run.
+    pub run_id: String,
+    /// The near host.
+    pub from: String,
+    /// The far host.
+    pub to: String,
+    /// When, RFC 3339: that of the last iteration.
+    pub time: String,
+}
+
+impl From<&Row> for Origin {
+    fn from(row: &Row) -> Self {
+        let text = |cell: &Option<String>| cell.clone().unwrap_or_default();
+        Self { run_id: text(&row.run_id), from: text(&row.from), to: text(&row.to), time: text(&row.time) }
+    }
+}
 
 /// A row of the `verdicts` table.
 #[derive(Clone, Debug, Default)]
@@ -96,6 +121,10 @@ pub struct VerdictRow {
     pub line: Option<u64>,
     /// Its column there, from 1.
     pub column: Option<u64>,
+    /// Where what is judged was measured.
+    pub origin: Origin,
+    /// For comparisons, the other side's run.
+    pub baseline_run_id: String,
 }
 
 impl VerdictRow {
@@ -184,6 +213,11 @@ impl VerdictRow {
             self.file.clone(),
             whole(self.line),
             whole(self.column),
+            self.origin.run_id.clone(),
+            self.origin.from.clone(),
+            self.origin.to.clone(),
+            self.origin.time.clone(),
+            self.baseline_run_id.clone(),
         ]
     }
 }

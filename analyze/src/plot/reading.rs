@@ -33,7 +33,7 @@ const PARAMETERS: [&str; 14] = [
 ];
 
 /// Where rows come from, for footers.
-const FACTS: [&str; 6] = ["run_id", "from", "to", "time", "iteration", "record"];
+const FACTS: [&str; 7] = ["run_id", "baseline_run_id", "from", "to", "time", "iteration", "record"];
 
 /// One row that counts.
 #[derive(Clone, Debug)]
@@ -293,10 +293,12 @@ impl Reading {
     #[must_use]
     pub fn footer(&self) -> Vec<String> {
         let mut parts = Vec::new();
-        match self.distinct("run_id")[..] {
-            [] => {}
-            [run] => parts.push(format!("run {run}")),
-            ref runs => parts.push(format!("{} runs", runs.len())),
+        for (column, word) in [("run_id", "run"), ("baseline_run_id", "baseline run")] {
+            match self.distinct(column)[..] {
+                [] => {}
+                [run] => parts.push(format!("{word} {run}")),
+                ref runs => parts.push(format!("{} {word}s", runs.len())),
+            }
         }
         let mut hosts: Vec<String> = Vec::new();
         for record in &self.records {

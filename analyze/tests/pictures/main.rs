@@ -168,7 +168,9 @@ fn cpu() {
 
 #[test]
 fn compare() {
-    check("compare", &figure_of(Kind::Compare, &tables::verdicts(), Options::default()));
+    let all = figure_of(Kind::Compare, &tables::verdicts(), Options::default());
+    check("compare", &all);
+    assert_eq!(all.footer, ["run r2", "baseline run r1", "near → far", "2026-11-21"]);
     // One case, far from what counts as no change; and a metric of which no direction is better.
     let one: Vec<String> = tables::verdicts().lines().take(2).map(str::to_owned).collect();
     let figure = figure_of(Kind::Compare, &one.join("\n").replace("regression", "changed"), Options::default());

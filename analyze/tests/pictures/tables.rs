@@ -223,7 +223,7 @@ pub fn verdicts() -> String {
     for (i, name) in TWELVE.iter().enumerate() {
         let change = (i as f64 - 5.0) / 100.0;
         let cells = format!(
-            "c{i},\"{name}\",,baseline,throughput_bits_per_s,10,4e10,{},{},0.99,0.03,4.1e10,{change},0.002,{},error,,,,,\n",
+            "c{i},\"{name}\",,baseline,throughput_bits_per_s,10,4e10,{},{},0.99,0.03,4.1e10,{change},0.002,{},error,,,,,,r2,near,far,2026-11-21T10:00:00Z,r1\n",
             change - 0.02,
             change + 0.015,
             verdicts[i % 4]

@@ -34,7 +34,7 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
             let detail = &assertion.detail;
             Statement {
                 assertion: detail.that.0.clone(),
-                case_ids: vec![case.id.clone()],
+                case_id: Some(case.id.clone()),
                 member: detail.member.clone(),
                 scope: match detail.scope {
                     None | Some(model::Scope::Total) => Scope::Total,

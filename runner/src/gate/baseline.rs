@@ -91,6 +91,7 @@ pub fn samples(case: &Case, step: &Step, finished: &Finished, promises: &[Promis
             },
             name: case.name.clone(),
             values: promises.iter().map(values).collect(),
+            origin: super::origin(step, finished, (member, way)),
             ..samples::Case::default()
         }
     };

@@ -4,11 +4,11 @@ pub mod baseline;
 pub mod confirm;
 pub mod promote;
 
-use std::{io::Write, path::Path};
+use std::{collections::HashMap, io::Write, path::Path};
 
 use analyze::{
     filters::verdicts::{self, Format},
-    judge::{self, Judge, Judgement, VerdictRow, baseline::Baseline, environment::Environment},
+    judge::{self, Judge, Judgement, Origin, VerdictRow, baseline::Baseline, environment::Environment},
 };
 use netcore::spec::Direction;
 use schemas::metrics::{METRICS, Metric};
@@ -70,14 +70,17 @@ impl<'a> Expectations<'a> {
             let samples: Vec<_> = ran().flat_map(|(c, s, f)| baseline::samples(c, s, f, baseline.promises())).collect();
             baseline.judge(&samples, here)
         });
-        let compared = compared.unwrap_or_default();
+        let mut compared_of: HashMap<String, Vec<VerdictRow>> = HashMap::new();
+        for row in compared.into_iter().flatten() {
+            compared_of.entry(row.case_id.clone()).or_default().push(row);
+        }
         cases
             .iter()
             .map(|(case, step, finished)| {
                 let mut rows = Vec::new();
                 if !finished.left_out {
                     rows.extend(case.asserts.iter().flat_map(|a| of_assertion(case, step, finished, a)));
-                    rows.extend(compared.iter().filter(|row| row.case_id == case.id).cloned());
+                    rows.extend(compared_of.get(&case.id).into_iter().flatten().cloned());
                 }
                 rows
             })
@@ -106,21 +109,21 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
     let all = rows::ways(direction);
     let total = all.last().copied().unwrap_or(Way::Forward);
     let lines: Vec<_> = finished.values.iter().filter(|((_, way), _)| *way == total).collect();
-    let subjects: Vec<(String, &Vec<Values>)> = match detail.scope.unwrap_or(Scope::Total) {
+    let subjects: Vec<(String, Way, &Vec<Values>)> = match detail.scope.unwrap_or(Scope::Total) {
         // A program may print a table: what is said of its results is said of each line.
         _ if one.is_some_and(|m| m.spec().is_none()) && lines.len() > 1 => {
-            lines.into_iter().map(|((line, _), values)| (format!(" (line {})", line + 1), values)).collect()
+            lines.into_iter().map(|((line, _), values)| (format!(" (line {})", line + 1), total, values)).collect()
         }
-        Scope::Total => vec![(String::new(), of_way(total))],
+        Scope::Total => vec![(String::new(), total, of_way(total))],
         Scope::Direction => all
             .iter()
             .filter(|w| all.len() == 1 || one.is_none() || **w != Way::Both)
-            .map(|w| (format!(" ({})", w.name()), of_way(*w)))
+            .map(|w| (format!(" ({})", w.name()), *w, of_way(*w)))
             .collect(),
         Scope::Stream => {
             let streams = finished.streams.iter().filter(|((m, _), _)| *m == member);
-            let streams: Vec<_> = streams.map(|((_, s), v)| (format!(" (stream {s})"), v)).collect();
-            if streams.is_empty() { vec![(String::new(), of_way(total))] } else { streams }
+            let streams: Vec<_> = streams.map(|((_, s), v)| (format!(" (stream {s})"), total, v)).collect();
+            if streams.is_empty() { vec![(String::new(), total, of_way(total))] } else { streams }
         }
     };
     let observations = finished
@@ -130,7 +133,7 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
         .and_then(|(_, _, row)| row.transactions);
     subjects
         .into_iter()
-        .map(|(what, values)| {
+        .map(|(what, way, values)| {
             let samples: Vec<f64> = values.iter().filter_map(|v| value_of(statement.metric, v)).collect();
             let mut judgement = judge::judge(statement, &samples, observations, step.policy.level, how);
             if let Some(fault) = finished.failed.as_ref().filter(|_| samples.is_empty()) {
@@ -139,7 +142,8 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
             if samples.is_empty() && finished.failed.is_none() {
                 judgement.reason = finished.answer.clone().or(judgement.reason);
             }
-            verdict(case, step, member, &what, assertion, &judgement)
+            let origin = origin(step, finished, (member, way));
+            VerdictRow { origin, ..verdict(case, step, member, &what, assertion, &judgement) }
         })
         .collect()
 }
@@ -147,6 +151,13 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
 /// The value of a metric in one iteration.
 fn value_of(metric: &Metric, values: &Values) -> Option<f64> {
     METRICS.iter().position(|m| m.name == metric.name).and_then(|i| values[i])
+}
+
+/// Where and when a member was measured, or the group where it is none of them.
+fn origin(step: &Step, finished: &Finished, of: (usize, Way)) -> Origin {
+    let summary = finished.summaries.iter().find(|(member, way, _)| (*member, *way) == of).map(|(.., row)| row);
+    let identity = step.members.get(of.0).or(step.members.first()).map(|m| &m.identity);
+    summary.or(identity).map(Origin::from).unwrap_or_default()
 }
 
 fn verdict(

@@ -1,13 +1,13 @@
 //! A finished run becomes the baseline that later runs are compared with.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
 };
 
 use analyze::{
-    filters::samples::{self, Key, Samples},
+    filters::samples::{self, Index, Key, Samples},
     judge::{
         baseline::said,
         environment::{self, Environment},
@@ -254,16 +254,21 @@ fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
         None => lines.push("it replaces a table about whose run nothing is known".to_owned()),
     }
     let (was, is) = (medians(to)?, medians(&run.results)?);
+    let (before, after) = (by_key(&was), by_key(&is));
     for now in &is {
-        match was.iter().find(|m| m.key == now.key) {
+        match before.get(&now.key) {
             Some(before) if before.column == now.column => lines.push(change(before, now)),
             Some(_) => {}
             None => lines.push(format!("  {}: new", now.name)),
         }
     }
-    let gone = was.iter().filter(|before| is.iter().all(|m| m.key != before.key));
+    let gone = was.iter().filter(|before| !after.contains_key(&before.key));
     lines.extend(gone.map(|m| format!("  {}: gone", m.name)));
     Ok(lines)
+}
+
+fn by_key(medians: &[Median]) -> HashMap<&Key, &Median> {
+    medians.iter().map(|m| (&m.key, m)).collect()
 }
 
 /// What a case came to in the column that it is about.
@@ -294,13 +299,14 @@ fn medians(path: &Path) -> Result<Vec<Median>, Error> {
     let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
     let mut read = Samples::read(&mut table, &Selection::default(), &columns, Some("case_id"))?;
     read.keep_totals();
+    let cases = Index::new(&read.cases);
     let median = |case: &samples::Case| {
         let m = case.values.iter().position(|v| !v.is_empty())?;
         let mut sorted = case.values[m].clone();
         sorted.sort_by(f64::total_cmp);
         Some(Median {
             key: case.key.clone(),
-            name: case.label(&read.cases),
+            name: cases.label(case),
             column: names[m].clone(),
             value: quantiles::median(&sorted)?,
         })

@@ -1,6 +1,6 @@
 //! Comparisons as rows of the `verdicts` table, and for people.
 
-use std::io::Write;
+use std::{collections::HashMap, io::Write};
 
 use schemas::units;
 
@@ -23,6 +23,8 @@ pub fn row(c: &Compared) -> VerdictRow {
         assertion: "baseline".to_owned(),
         metric: c.column.clone(),
         severity: "error".to_owned(),
+        origin: c.origin.clone(),
+        baseline_run_id: c.baseline_run_id.clone(),
         ..VerdictRow::default()
     };
     row.compared(&c.found);
@@ -50,7 +52,8 @@ pub fn people(comparisons: &[Compared], facts: &str, format: Format, output: &mu
         right,
         cells: comparisons.iter().map(cell).collect(),
     };
-    let several = comparisons.iter().any(|c| comparisons.iter().any(|d| d.label == c.label && d.column != c.column));
+    let mut metric_of: HashMap<&str, &str> = HashMap::new();
+    let several = comparisons.iter().any(|c| *metric_of.entry(&c.label).or_insert(&c.column) != c.column);
     let mut columns = vec![
         column("case", false, &|c| c.label.clone()),
         column("metric", false, &|c| c.metric.map_or(c.column.clone(), |m| m.name.to_owned())),

@@ -38,7 +38,7 @@ fn judged(require_same: Option<&[&str]>, here: &Environment, new: f64) -> Verdic
         require_same: require_same.map(|f| f.iter().map(|f| (*f).to_owned()).collect()),
         promises: vec![promise()],
     };
-    let samples = Samples { cases: vec![case(&around(100.0))], skipped: Vec::new(), note: None };
+    let samples = Samples { cases: vec![case(&around(100.0))], skipped: HashSet::new(), note: None };
     let environment = Ok(self::here("A", "6.1"));
     let baseline = Baseline { terms, samples: Some(samples), environment };
     baseline.judge(&[case(&around(new))], here).remove(0)

@@ -1,0 +1,96 @@
+//! Looking cases up: by what tells them apart, and among the others of their case.
+
+use std::collections::HashMap;
+
+use super::{Case, Key};
+
+/// Finds cases without going through all of them: a table may have a hundred thousand, and each is looked up.
+pub struct Index<'a> {
+    all: &'a [Case],
+    by_key: HashMap<&'a Key, &'a Case>,
+    by_id: HashMap<&'a str, Vec<&'a Case>>,
+    /// The one direction in which a case's member was measured; `None`: several.
+    direction: HashMap<(&'a str, &'a str), Option<&'a str>>,
+}
+
+impl<'a> Index<'a> {
+    /// Of a table's cases; where two have the same key, the first is found.
+    #[must_use]
+    pub fn new(cases: &'a [Case]) -> Self {
+        let mut index = Self { all: cases, by_key: HashMap::new(), by_id: HashMap::new(), direction: HashMap::new() };
+        for case in cases {
+            let key = &case.key;
+            index.by_key.entry(key).or_insert(case);
+            index.by_id.entry(&key.id).or_default().push(case);
+            let only = index.direction.entry((&key.id, &key.member)).or_insert(Some(&key.direction));
+            *only = only.filter(|d| *d == key.direction);
+        }
+        index
+    }
+
+    /// All cases, in the order of the table.
+    #[must_use]
+    pub fn all(&self) -> &'a [Case] {
+        self.all
+    }
+
+    /// The case with this key.
+    #[must_use]
+    pub fn find(&self, key: &Key) -> Option<&'a Case> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Everything with this `case_id` (or what else cases are matched by), in the order of the table.
+    #[must_use]
+    pub fn of(&self, id: &str) -> &[&'a Case] {
+        self.by_id.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// A case's name with what else tells it apart from the others: `mixed up (reverse)`.
+    #[must_use]
+    pub fn label(&self, case: &Case) -> String {
+        let Key { id, member, direction, stream } = &case.key;
+        let mut label = case.name.clone();
+        if !member.is_empty() {
+            label = format!("{label} {member}");
+        }
+        let others = self.direction.get(&(id.as_str(), member.as_str())).is_some_and(|d| *d != Some(direction));
+        if others && !direction.is_empty() {
+            label = format!("{label} ({direction})");
+        }
+        if !stream.is_empty() {
+            label = format!("{label} (stream {stream})");
+        }
+        label
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(id: &str, member: &str, direction: &str, stream: &str) -> Case {
+        let key = Key { id: id.into(), member: member.into(), direction: direction.into(), stream: stream.into() };
+        Case { key, name: format!("name of {id}"), ..Case::default() }
+    }
+
+    #[test]
+    fn cases_are_found_and_named_by_what_tells_them_apart() {
+        let cases = [
+            case("a", "", "forward", ""),
+            case("b", "up", "forward", ""),
+            case("a", "", "reverse", "3"),
+            case("b", "", "both", ""),
+        ];
+        let index = Index::new(&cases);
+        let labels: Vec<String> = cases.iter().map(|c| index.label(c)).collect();
+        assert_eq!(labels, ["name of a (forward)", "name of b up", "name of a (reverse) (stream 3)", "name of b"]);
+        assert_eq!(index.find(&cases[2].key), Some(&cases[2]));
+        assert_eq!(index.find(&Key::default()), None);
+        assert_eq!(index.of("b"), [&cases[1], &cases[3]]);
+        assert_eq!(index.of("c").len(), 0);
+        // A case that is none of them, in another direction than theirs.
+        assert_eq!(index.label(&case("b", "up", "reverse", "")), "name of b up (reverse)");
+        assert_eq!(Index::new(&[]).label(&cases[0]), "name of a");
+    }
+}
