@@ -4,7 +4,7 @@ use super::{
     Header, Shape,
     blocks::Block,
     number::parse_number,
-    starts::{Starts, Wanted},
+    starts::{Starts, Wanted, simply_quoted, unquoted},
 };
 use crate::error::{Error, Place};
 
@@ -12,25 +12,26 @@ use crate::error::{Error, Place};
 pub(crate) struct BlockRows {
     block: Block,
     line: u64,
-    /// The next row's line, or for quoted blocks the current row's.
+    /// The next row's line, or where the `csv` crate reads the current row's.
     next_line: u64,
-    /// The `csv` crate's reader over the same text, for blocks with quotes.
+    /// The `csv` crate's reader over the same text, for blocks whose quotes are not simple.
     quoted: Option<csv::Reader<std::io::Cursor<Vec<u8>>>>,
     record: csv::StringRecord,
-    /// Where cells are in a block without quotes.
+    /// Where cells are in any other block.
     starts: Starts,
 }
 
 impl BlockRows {
     pub(crate) fn new(block: Block) -> Self {
-        let quoted = block.quoted.then(|| {
+        let simply = block.quoted && simply_quoted(block.text.as_bytes());
+        let quoted = (block.quoted && !simply).then(|| {
             csv::ReaderBuilder::new()
                 .has_headers(false)
                 .flexible(true)
                 .from_reader(std::io::Cursor::new(block.text.clone().into_bytes()))
         });
         let line = block.line;
-        Self { block, line, next_line: line, quoted, record: csv::StringRecord::new(), starts: Starts::default() }
+        Self { block, line, next_line: line, quoted, record: csv::StringRecord::new(), starts: Starts::new(simply) }
     }
 
     /// Moves to the next row; `false` after the last.
@@ -54,6 +55,9 @@ impl BlockRows {
             None => {
                 let line = self.starts.range();
                 line.len() == shape.header_line.len() && self.block.text[line] == shape.header_line
+                    || self.starts.is_quoted()
+                        && cells == shape.width
+                        && shape.header_line.split(',').eq((0..cells).map(|own| self.cell(shape, own)))
             }
             Some(_) => {
                 cells == shape.width
@@ -89,6 +93,15 @@ impl BlockRows {
         false
     }
 
+    /// The text of one of the input's own columns.
+    fn cell(&self, shape: &Shape, own: usize) -> &str {
+        if self.quoted.is_some() {
+            return self.record.get(own).unwrap_or_default();
+        }
+        let text = &self.block.text;
+        unquoted(&text[self.starts.cells(text.as_bytes(), &shape.wanted, own, own)])
+    }
+
     /// The block's text, and how many lines it has: call it when all rows have been seen.
     pub(crate) fn into_text(self) -> (String, u64) {
         let lines = if self.quoted.is_some() { self.block.lines() } else { self.next_line - self.block.line };
@@ -107,7 +120,7 @@ pub struct Row<'a> {
     block: &'a BlockRows,
     shape: &'a Shape,
     header: &'a Header,
-    /// Where wanted cells are; nothing where cells are quoted.
+    /// Where wanted cells are; nothing where the `csv` crate reads them.
     slots: &'a [u32],
 }
 
@@ -117,7 +130,7 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn get(&self, column: usize) -> &'a str {
         match self.wanted(column, column) {
-            Some(text) => text,
+            Some(text) => unquoted(text),
             None => self.get_elsewhere(column),
         }
     }
@@ -125,11 +138,7 @@ impl<'a> Row<'a> {
     #[inline(never)]
     fn get_elsewhere(&self, column: usize) -> &'a str {
         let Some(own) = self.shape.map[column] else { return "" };
-        if self.block.quoted.is_some() {
-            return self.block.record.get(own as usize).unwrap_or_default();
-        }
-        let text = &self.block.block.text;
-        &text[self.block.starts.cells(text.as_bytes(), &self.shape.wanted, own as usize, own as usize)]
+        self.block.cell(self.shape, own as usize)
     }
 
     /// The text from the beginning of a column to the end of another, where both were wanted.
@@ -140,9 +149,9 @@ impl<'a> Row<'a> {
         Some(&self.block.block.text[start as usize..end as usize - 1])
     }
 
-    /// The text of consecutive columns as it stands in the line, separators included. `None` where cells are quoted, the
-    /// input has other columns than the table (then they have to be looked at one by one), or nobody said that it would
-    /// be looked at.
+    /// The text of consecutive columns as it stands in the line, separators and quotes included: where it is the same, so
+    /// are the cells. `None` where the `csv` crate reads them, the input has other columns than the table (then they have to
+    /// be looked at one by one), or nobody said that it would be looked at.
     #[must_use]
     #[inline]
     pub(crate) fn run(&self, first: usize, last: usize) -> Option<&'a str> {

@@ -5,9 +5,9 @@ mod bits;
 use std::ops::Range;
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x64};
-use memchr::memchr_iter;
+use memchr::{memchr_iter, memchr2};
 
-use bits::{EIGHT, nth, write_all};
+use bits::{EIGHT, nth, within_quotes, write_all};
 
 /// Bytes that are looked at together.
 const STEP: usize = 64;
@@ -64,9 +64,32 @@ impl Wanted {
     }
 }
 
-/// Where the wanted cells of some consecutive lines without quotes are.
+/// Whether quotes are so simple that one bit for each tells which commas are text: every one begins or ends a cell, none is
+/// doubled, and no line ends between them. What a plan's axes make of a case's name is (`"bulk[streams=4,message_size=64]"`).
+pub(super) fn simply_quoted(text: &[u8]) -> bool {
+    let mut quotes = memchr_iter(b'"', text);
+    while let Some(open) = quotes.next() {
+        let Some(close) = quotes.next() else { return false };
+        let begins = open == 0 || matches!(text[open - 1], b',' | b'\n');
+        let ends = matches!(&text[close + 1..], [] | [b',' | b'\n', ..] | [b'\r', b'\n', ..]);
+        if !begins || !ends || memchr2(b'\n', b'\r', &text[open..close]).is_some() {
+            return false;
+        }
+    }
+    true
+}
+
+/// A cell without the quotes around it, if there are any.
+#[inline]
+pub(super) fn unquoted(cell: &str) -> &str {
+    cell.strip_prefix('"').map_or(cell, |inner| &inner[..inner.len() - 1])
+}
+
+/// Where the wanted cells of some consecutive lines are, whose quotes are simple ([`simply_quoted`]) or none.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
+    /// Whether there are quotes.
+    quoted: bool,
     /// For each line and wanted separator the offset in the text of what follows it; then room that is written into
     /// without looking.
     at: Vec<u32>,
@@ -82,6 +105,16 @@ pub(super) struct Starts {
 }
 
 impl Starts {
+    /// For lines with quotes, or without.
+    pub(super) fn new(quoted: bool) -> Self {
+        Self { quoted, ..Self::default() }
+    }
+
+    /// Whether there are quotes.
+    pub(super) fn is_quoted(&self) -> bool {
+        self.quoted
+    }
+
     /// Moves to the next line of `text`; `false` after the last.
     #[inline]
     pub(super) fn advance(&mut self, text: &[u8], wanted: &Wanted) -> bool {
@@ -127,8 +160,15 @@ impl Starts {
         }
         let near = wanted.slots[..separator].iter().rposition(|slot| *slot != ELSEWHERE).unwrap_or(0);
         let start = self.behind(text, wanted, near);
-        let commas = memchr_iter(b',', &text[start..]);
-        start + commas.map(|i| i + 1).nth(separator - near - 1).unwrap_or(text.len() - start)
+        let (mut quotes, mut from) = (memchr_iter(b'"', if self.quoted { &text[start..] } else { &[] }).peekable(), 0);
+        let mut within = |comma: &usize| {
+            while quotes.next_if(|quote| quote < comma).is_some() {
+                from += 1;
+            }
+            from % 2 == 1
+        };
+        let mut commas = memchr_iter(b',', &text[start..]).filter(|comma| !within(comma));
+        start + commas.nth(separator - near - 1).map_or(text.len() - start, |comma| comma + 1)
     }
 
     /// Finds the wanted cells of the next [`LINES`] lines.
@@ -148,12 +188,16 @@ impl Starts {
         (self.line, self.lines) = (0, 0);
         let comma = u8x64::splat(simd, b',');
         let newline = u8x64::splat(simd, b'\n');
+        let quote = u8x64::splat(simd, b'"');
+        let quoted = self.quoted;
         while self.lines < LINES && self.end < text.len() {
             let slots = &mut self.at[self.lines * stride..];
             slots[0] = offset(self.end);
             // How many commas there were, and the next wanted separator.
             let (mut commas, mut next) = (0, 1);
             let mut base = self.end;
+            // All bits, while a quote is open where a step ends.
+            let mut open = 0;
             let end = loop {
                 let bytes: u8x64<S> = match text[base..].first_chunk::<STEP>() {
                     Some(bytes) => (*bytes).simd_into(simd),
@@ -162,7 +206,10 @@ impl Starts {
                 let ends = bytes.simd_eq(newline).to_bitmask();
                 // All bits below the lowest, or all.
                 let within = ends.wrapping_sub(1) & !ends;
-                let set = bytes.simd_eq(comma).to_bitmask() & within;
+                let mut set = bytes.simd_eq(comma).to_bitmask() & within;
+                if quoted {
+                    set &= !within_quotes(bytes.simd_eq(quote).to_bitmask(), &mut open);
+                }
                 let count = set.count_ones();
                 if all {
                     if (commas as usize) < stride {

@@ -43,6 +43,9 @@ fn what_is_wrong_is_said_with_its_place() {
     assert_eq!(message(&["a,b\n\"x\ny\",2\n3,4,5\n"]), "0.csv:4: the row has 3 cells, the header 2");
     assert!(message(&["a,b\n1,2\na,b\n1,2\n"]).starts_with("0.csv:3: a second header"));
     assert!(message(&["a,b\n\"1\",2\na,b\n"]).starts_with("0.csv:3: a second header"));
+    assert!(message(&["a,b\n1,2\n\"a\",b\n"]).starts_with("0.csv:3: a second header"));
+    assert!(message(&["\"a\",b\n1,2\n\"a\",b\n"]).starts_with("0.csv:3: a second header"));
+    assert_eq!(message(&["a,b\n\"1,2\",3\n\"1\",\"2\",3\n"]), "0.csv:3: the row has 3 cells, the header 2");
     assert_eq!(message(&[""]), "0.csv: is empty: there is not even a header");
     assert_eq!(message(&["a,b,a\n"]), "0.csv:1, column `a`: the header names this column twice");
     assert_eq!(message(&["a,,b\n"]), "0.csv:1: column 2 of the header has no name");
@@ -107,6 +110,31 @@ proptest! {
             (Err(_), Err(_)) => {}
             (theirs, ours) => prop_assert!(false, "{:?} but {:?}", theirs.is_ok(), ours.is_ok()),
         }
+    }
+
+    /// Quotes that are simple, and those that are not, read the same as through the csv crate, wherever they stand in a step of
+    /// 64 bytes, and whichever cells are looked at.
+    #[test]
+    fn quotes_are_read_as_the_csv_crate_reads_them(
+        rows in prop::collection::vec(prop::collection::vec("[a-c]{0,9}|\"[a-c,]{0,70}\"|\"[a,\n]{0,3}(\"\")?[b,]{0,3}\"", 9), 1..9),
+        simple in any::<bool>(), crlf in any::<bool>(), look in prop::collection::vec(0usize..9, 0..3),
+    ) {
+        let is_kept = |cell: &&String| !simple || !cell.contains('\n') && !cell[1.min(cell.len())..].contains("\"\"");
+        let lines = rows.iter().map(|row| row.iter().map(|cell| Some(cell).filter(is_kept).map_or("", String::as_str)).collect::<Vec<_>>().join(","));
+        let end = if crlf { "\r\n" } else { "\n" };
+        let text = format!("{}{end}{}{end}", "stuvwxyz0".split("").filter(|s| !s.is_empty()).collect::<Vec<_>>().join(","), lines.collect::<Vec<_>>().join(end));
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let mut table = Table::from_text("t", text.clone()).unwrap();
+        table.look_at(look.iter().map(|column| (*column, *column)));
+        for theirs in reader.records() {
+            let theirs = theirs.unwrap();
+            let ours = table.next_row().unwrap().unwrap();
+            prop_assert_eq!(ours.cells().collect::<Vec<_>>(), theirs.iter().collect::<Vec<_>>());
+            for column in &look {
+                prop_assert_eq!(ours.get(*column), &theirs[*column]);
+            }
+        }
+        prop_assert!(table.next_row().unwrap().is_none());
     }
 
     #[test]

@@ -79,6 +79,19 @@ fn nth_by_counts(set: u64, n: u32) -> u32 {
     8 * bytes + u32::from(places[((u64::from(n) - before) & 7) as usize])
 }
 
+/// A bit for every byte between a quote and the next one, the first of them included; `open` is carried from step to step.
+#[inline]
+pub(super) fn within_quotes(quotes: u64, open: &mut u64) -> u64 {
+    // Each bit becomes the number of quotes up to it, modulo two.
+    let mut within = quotes;
+    for distance in [1, 2, 4, 8, 16, 32] {
+        within ^= within << distance;
+    }
+    within ^= *open;
+    *open = if within >> 63 == 1 { u64::MAX } else { 0 };
+    within
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
