@@ -3,9 +3,10 @@
 use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
-    figure::{Figure, Key, Panel},
+    figure::{Figure, Panel},
     groups::{self, Groups},
     layer::Layer,
+    legend::Key,
     palette,
     reading::Reading,
     series::{self, Point},

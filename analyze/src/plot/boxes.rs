@@ -4,10 +4,10 @@ use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
     canvas::Colour,
-    figure::{Figure, Key, Panel},
+    figure::{Figure, Panel},
     groups::{self, Group, Groups},
     layer::Layer,
-    palette,
+    palette::{self, Look},
     reading::Reading,
     series,
 };
@@ -62,8 +62,8 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &Groups, valu
         x,
         panels: vec![Panel { y, layers, rows_per_name: own.series.len() }],
         legend: own.legend(|series| {
-            let (colour, sign) = palette::look(series);
-            Key::Series { colour, sign: Some(sign), dash: None }
+            // Boxes have no lines.
+            Look { dash: None, ..palette::look(series) }.key()
         }),
         colours: None,
         footer: options.footer(reading),
@@ -72,7 +72,7 @@ fn figure(options: &Options, reading: &Reading, column: &str, own: &Groups, valu
 
 fn one(all: &Groups, group: &Group) -> Vec<Layer> {
     let (middle, half) = all.place(group);
-    let (colour, sign) = palette::look(group.series);
+    let Look { colour, sign, .. } = palette::look(group.series);
     let mut sorted = group.values.clone();
     quantiles::sort(&mut sorted);
     let mut layers = Vec::new();

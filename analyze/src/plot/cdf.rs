@@ -4,9 +4,10 @@ use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
     distribution::{self, Distribution, Distributions},
-    figure::{Entry, Figure, Key, Panel},
+    figure::{Figure, Panel},
     layer::Layer,
-    palette,
+    legend::{Entry, Key},
+    palette::{self, Look},
     quantity::Quantity,
     series,
 };
@@ -40,8 +41,7 @@ fn figure(options: &Options, column: &str, Distributions { reading, own, scale }
     let mut layers = Vec::new();
     let mut legend = Vec::new();
     for (index, one) in own.iter().enumerate() {
-        let (colour, sign) = palette::look(index);
-        let dash = palette::dash(index);
+        let Look { colour, sign, dash } = palette::look(index);
         // Steps: the share jumps where a value occurred, and stays until the next.
         let mut points = Vec::new();
         let mut before = 0.0;

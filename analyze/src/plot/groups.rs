@@ -3,7 +3,7 @@
 
 use super::{
     Options,
-    figure::{Entry, Key},
+    legend::{Entry, Key},
     quantity::Quantity,
     reading::{Reading, Wanted},
 };

@@ -9,6 +9,7 @@ pub mod canvas;
 pub mod figure;
 pub mod font;
 pub mod layer;
+pub mod legend;
 pub mod notation;
 pub mod options;
 pub mod paint;

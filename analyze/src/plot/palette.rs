@@ -1,7 +1,10 @@
 //! Colours and signs by which series are told apart, also by people who do not see some colours and on a black and
 //! white printer.
 
-use super::canvas::{Colour, Sign};
+use super::{
+    canvas::{Colour, Sign},
+    legend::Key,
+};
 
 /// The palette of Okabe and Ito (2008) without its yellow, which is hardly seen on white; the black comes last.
 const COLOURS: [Colour; 7] = [
@@ -18,21 +21,35 @@ const COLOURS: [Colour; 7] = [
 const SIGNS: [Sign; 8] =
     [Sign::Circle, Sign::Square, Sign::Up, Sign::Diamond, Sign::Down, Sign::Cross, Sign::Plus, Sign::Ring];
 
-/// The look of the series with that index.
-#[must_use]
-pub fn look(index: usize) -> (Colour, Sign) {
-    (COLOURS[index % COLOURS.len()], SIGNS[index % SIGNS.len()])
+/// By what a series is told from the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
+    /// Its colour.
+    pub colour: Colour,
+    /// Its sign.
+    pub sign: Sign,
+    /// Its dash: solid for the first seven series, then ever other dashes, since colours repeat.
+    pub dash: Option<(f64, f64)>,
 }
 
-/// The dash of the series with that index: solid for the first seven, then ever other dashes, since colours repeat.
+impl Look {
+    /// As the legend shows it.
+    #[must_use]
+    pub fn key(self) -> Key {
+        Key::Series { colour: self.colour, sign: Some(self.sign), dash: self.dash }
+    }
+}
+
+/// The look of the series with that index.
 #[must_use]
-pub fn dash(index: usize) -> Option<(f64, f64)> {
-    match (index / COLOURS.len()) % 4 {
+pub fn look(index: usize) -> Look {
+    let dash = match (index / COLOURS.len()) % 4 {
         0 => None,
         1 => Some((6.0, 3.0)),
         2 => Some((2.0, 2.0)),
         _ => Some((10.0, 3.0)),
-    }
+    };
+    Look { colour: COLOURS[index % COLOURS.len()], sign: SIGNS[index % SIGNS.len()], dash }
 }
 
 /// The colour that fills the shapes of the series with that index, `share` of its own colour: paler each time that colours
@@ -40,7 +57,7 @@ pub fn dash(index: usize) -> Option<(f64, f64)> {
 #[must_use]
 pub fn fill(index: usize, share: f64) -> Colour {
     let again = i32::try_from(index / COLOURS.len()).unwrap_or(i32::MAX);
-    look(index).0.tint(share * 0.5_f64.powi(again))
+    look(index).colour.tint(share * 0.5_f64.powi(again))
 }
 
 /// A colour for a share from 0 to 1, from dark blue to yellow: lightness grows evenly, and the scale reads the same with

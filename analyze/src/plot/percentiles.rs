@@ -4,9 +4,10 @@ use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
     distribution::{self, Distribution, Distributions},
-    figure::{Entry, Figure, Key, Panel},
+    figure::{Figure, Panel},
     layer::Layer,
-    palette,
+    legend::Entry,
+    palette::{self, Look},
     quantity::Quantity,
     series,
 };
@@ -73,14 +74,14 @@ fn figure(options: &Options, column: &str, Distributions { reading, own, scale }
     let mut layers = Vec::new();
     let mut legend = Vec::new();
     for (index, one) in own.iter().enumerate() {
-        let (colour, sign) = palette::look(index);
-        let dash = palette::dash(index);
+        let look = palette::look(index);
+        let Look { colour, sign, dash } = look;
         let points = spectrum(one);
         let at = |nines: f64| points.iter().find(|p| p.0 >= nines).map(|p| (nines, p.1));
         let marks = [2.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6].into_iter().filter_map(at).collect();
         layers.push(Layer::Line { points: points.clone(), colour, weight: 1.0, dash });
         layers.push(Layer::Marks { points: marks, sign, colour, weight: 0.9 });
-        legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign: Some(sign), dash } });
+        legend.push(Entry { label: one.name.clone(), key: look.key() });
     }
     Figure {
         title: options.title(reading, &format!("percentiles of {}", y.quantity.label)),

@@ -5,9 +5,10 @@ use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
     canvas::Point as Place,
-    figure::{Entry, Figure, Key, Panel},
+    figure::{Figure, Panel},
     layer::Layer,
-    palette,
+    legend::Entry,
+    palette::{self, Look},
     quantity::Quantity,
     series::{self, Series},
     transfer::{self, Transfers},
@@ -53,8 +54,8 @@ fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfe
     let mut layers = Vec::new();
     let mut legend = Vec::new();
     for (index, one) in series.iter().enumerate() {
-        let (colour, sign) = palette::look(index);
-        let dash = palette::dash(index);
+        let look = palette::look(index);
+        let Look { colour, sign, dash } = look;
         layers.push(Layer::Line { points: places(one), colour, weight: 1.0, dash });
         layers.push(Layer::Marks { points: places(one), sign, colour, weight: 1.0 });
         if let Some(knee) = saturation(one) {
@@ -65,7 +66,7 @@ fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfe
                 layers.push(Layer::Marks { points: vec![knee], sign, colour, weight: 2.0 });
             }
         }
-        legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign: Some(sign), dash } });
+        legend.push(Entry { label: one.name.clone(), key: look.key() });
     }
     let large = if series.len() == 1 { "saturation" } else { "large sign" };
     Figure {

@@ -4,11 +4,10 @@
 use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
-    figure::{Entry, Figure, Key, Panel},
-    layer::Layer,
-    palette,
+    figure::{Figure, Panel},
     quantity::Quantity,
     series::{self, Point},
+    sweep,
     transfer::{self, Transfers},
 };
 use crate::error::Error;
@@ -38,19 +37,8 @@ fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfe
     let (low, high) = series::span(points(), options.log_y());
     let spacing = if options.log_y() { Spacing::Log10 } else { Spacing::Linear };
     let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), spacing, low, high, options.zoom);
-    let mut layers = Vec::new();
-    let mut legend = Vec::new();
-    for (index, one) in series.iter().enumerate() {
-        let (colour, sign) = palette::look(index);
-        let dash = palette::dash(index);
-        // The curve goes by size, as it was measured: where larger messages were faster it turns back, as it should.
-        let line: Vec<_> = one.points.iter().map(|p| (time(p), p.y)).collect();
-        let ranges = one.points.iter().filter_map(|p| Some((time(p), p.low?, p.high?))).collect();
-        layers.push(Layer::Intervals { ranges, sideways: false, colour: colour.tint(0.75) });
-        layers.push(Layer::Line { points: line.clone(), colour, weight: 1.0, dash });
-        layers.push(Layer::Marks { points: line, sign, colour, weight: 1.0 });
-        legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign: Some(sign), dash } });
-    }
+    // The curve goes by size, as it was measured: where larger messages were faster it turns back, as it should.
+    let (layers, legend) = sweep::curves(series, time);
     let mut notes = vec![options.explain(&series.iter().flat_map(|s| &s.points), reading)];
     if let [one] = &series[..]
         && let Some(first) = one.points.first()

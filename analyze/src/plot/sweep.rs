@@ -3,12 +3,13 @@
 use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
-    figure::{Entry, Figure, Key, Panel},
+    figure::{Figure, Panel},
     layer::Layer,
-    palette,
+    legend::Entry,
+    palette::{self, Look},
     quantity::Quantity,
     reading::{Reading, Wanted},
-    series::{self, Series},
+    series::{self, Point, Series},
 };
 use crate::{error::Error, table::InputArgs};
 
@@ -50,18 +51,7 @@ fn figure(
     let (low, high) = series::span(points(), y_spacing.is_logarithmic());
     let y_axis = Axis::new(y_quantity, y_spacing, low, high, options.zoom);
 
-    let mut layers = Vec::new();
-    let mut legend = Vec::new();
-    for (index, one) in series.iter().enumerate() {
-        let (colour, sign) = palette::look(index);
-        let dash = palette::dash(index);
-        let line = one.points.iter().map(|p| (p.x, p.y)).collect::<Vec<_>>();
-        let ranges = one.points.iter().filter_map(|p| Some((p.x, p.low?, p.high?))).collect();
-        layers.push(Layer::Intervals { ranges, sideways: false, colour: colour.tint(0.75) });
-        layers.push(Layer::Line { points: line.clone(), colour, weight: 1.0, dash });
-        layers.push(Layer::Marks { points: line, sign, colour, weight: 1.0 });
-        legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign: Some(sign), dash } });
-    }
+    let (mut layers, legend) = curves(series, |p| p.x);
     for (at, label) in options.rules()? {
         layers.push(Layer::Rule { at, upright: true, label });
     }
@@ -86,6 +76,23 @@ fn figure(
     })
 }
 
+/// A line with signs and intervals for each series, and its name; `across` says where on the horizontal axis a point stands.
+pub(super) fn curves(series: &[Series], across: impl Fn(&Point) -> f64) -> (Vec<Layer>, Vec<Entry>) {
+    let mut layers = Vec::new();
+    let mut legend = Vec::new();
+    for (index, one) in series.iter().enumerate() {
+        let look = palette::look(index);
+        let Look { colour, sign, dash } = look;
+        let line: Vec<_> = one.points.iter().map(|p| (across(p), p.y)).collect();
+        let ranges = one.points.iter().filter_map(|p| Some((across(p), p.low?, p.high?))).collect();
+        layers.push(Layer::Intervals { ranges, sideways: false, colour: colour.tint(0.75) });
+        layers.push(Layer::Line { points: line.clone(), colour, weight: 1.0, dash });
+        layers.push(Layer::Marks { points: line, sign, colour, weight: 1.0 });
+        legend.push(Entry { label: one.name.clone(), key: look.key() });
+    }
+    (layers, legend)
+}
+
 /// Whether a column is meant, by its own name or as a metric.
 fn names(name: &str, column: &str) -> bool {
     name == column || schemas::metrics::find(name).is_some_and(|metric| metric.column == column)
@@ -103,10 +110,7 @@ fn half_bandwidth(series: &Series) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::series::{Point, Spread},
-        *,
-    };
+    use super::{super::series::Spread, *};
 
     #[test]
     fn half_bandwidth_lies_between_its_neighbours() {

@@ -4,9 +4,10 @@ use super::{
     Drawing, Options, Points,
     axis::{Axis, Spacing},
     canvas::Point,
-    figure::{Entry, Figure, Key, Panel},
+    figure::{Figure, Panel},
     layer::Layer,
-    palette,
+    legend::Entry,
+    palette::{self, Look},
     quantity::Quantity,
     reading::{Reading, Wanted},
     series,
@@ -169,8 +170,8 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
     // Single streams lie under the totals.
     let mut totals = Vec::new();
     for (index, name) in names.iter().enumerate() {
-        let (colour, sign) = palette::look(index);
-        let dash = palette::dash(index);
+        let look = palette::look(index);
+        let Look { colour, sign, dash } = look;
         let tracks: Vec<&Track> = own.lines.iter().filter(|t| t.name == *name).collect();
         let with_total = tracks.iter().any(|t| t.stream.is_empty());
         for track in tracks {
@@ -192,7 +193,7 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
                 totals.push(Layer::Marks { points, sign, colour, weight: 0.8 });
             }
         }
-        legend.push(Entry { label: (*name).to_owned(), key: Key::Series { colour, sign: Some(sign), dash } });
+        legend.push(Entry { label: (*name).to_owned(), key: look.key() });
     }
     layers.extend(totals);
     let mut notes = vec!["each point: one interval, drawn at its middle".to_owned()];
