@@ -8,10 +8,12 @@
 //! each, and a word when one of them has finished: whoever hears that the peer has finished calls
 //! [`Running::stop_at`] with the present, since a receiver of datagrams can learn of a sender's end in no other way.
 
+mod running;
+
 use std::{
     net::IpAddr,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
@@ -28,7 +30,7 @@ use crate::{
         watch::Watch,
     },
     pattern::{self, Worker},
-    report::{Ending, Granted, Role, Side, SideReport, Span},
+    report::{Granted, Role, Side, SideReport, Span},
     spec::{
         TestSpec, Transport,
         support::{self, Unsupported},
@@ -42,6 +44,9 @@ use crate::{
         pacing::kernel_pace,
     },
 };
+
+use running::Reported;
+pub use running::Running;
 
 /// The secret by which data connections prove that they belong to the session.
 pub type Token = [u8; 16];
@@ -173,51 +178,11 @@ impl End {
             )));
         }
         let watch = Arc::new(Watch::new(crew.len()));
-        let asked = effective(&end_spec(&spec, side).socket, &spec);
         for place in crew.iter().filter(|place| place.role == Role::Sender) {
             kernel_pace(&met.links[place.flow as usize], &spec)?;
         }
-        let granted: Vec<Granted> = met
-            .links
-            .iter()
-            .flat_map(|link| {
-                let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, met.v6);
-                if spec.transport.is_tcp() {
-                    let opened = meeting.listener(link.flow).unwrap_or(&link.send);
-                    list.extend(opening::granted(opened, link.flow, &asked, side));
-                }
-                list
-            })
-            .collect();
-        let mut flows: Vec<SampledFlow> = Vec::with_capacity(flows);
-        let mut workers = Vec::with_capacity(crew.len());
-        for (index, place) in crew.into_iter().enumerate() {
-            let link = met.links[place.flow as usize].clone();
-            let cell = if let Some(flow) = flows.iter_mut().find(|flow| flow.flow == place.flow) {
-                flow.trays.extend(place.tray.clone());
-                flow.gaps = flow.gaps.take().or_else(|| place.gaps.clone());
-                flow.cell.clone()
-            } else {
-                let flow = place.sampled(&spec, link.clone());
-                let cell = flow.cell.clone();
-                flows.push(flow);
-                cell
-            };
-            workers.push(Worker {
-                index,
-                spec: spec.clone(),
-                side,
-                role: place.role,
-                duplex: place.duplex,
-                cell,
-                link,
-                send_buffers: place.send_buffers,
-                receive_buffers: place.receive_buffers,
-                tray: place.tray.map(|(_, tray)| tray),
-                gaps: place.gaps,
-                watch: watch.clone(),
-            });
-        }
+        let granted = granted(&spec, side, &meeting, &met);
+        let (flows, workers) = man(&spec, side, crew, &met.links, &watch);
         let mut sampler = Sampler {
             flows,
             watch: watch.clone(),
@@ -263,6 +228,60 @@ impl End {
         }
         Ok(Running { side, watch, report: Mutex::new(report), _sampler: sampler })
     }
+}
+
+/// What the kernel has made of what the test asks of the sockets.
+fn granted(spec: &TestSpec, side: Side, meeting: &Meeting, met: &Met) -> Vec<Granted> {
+    let asked = effective(&end_spec(spec, side).socket, spec);
+    let of = |link: &Arc<Link>| {
+        let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, met.v6);
+        if spec.transport.is_tcp() {
+            let opened = meeting.listener(link.flow).unwrap_or(&link.send);
+            list.extend(opening::granted(opened, link.flow, &asked, side));
+        }
+        list
+    };
+    met.links.iter().flat_map(of).collect()
+}
+
+/// Puts the crew, in which those of a flow stand side by side, to work on the links: the flows as the sampler sees them, and the workers.
+fn man(
+    spec: &Arc<TestSpec>,
+    side: Side,
+    crew: Vec<pattern::Place>,
+    links: &[Arc<Link>],
+    watch: &Arc<Watch>,
+) -> (Vec<SampledFlow>, Vec<Worker>) {
+    let mut flows: Vec<SampledFlow> = Vec::new();
+    let mut workers = Vec::with_capacity(crew.len());
+    for (index, place) in crew.into_iter().enumerate() {
+        let link = links[place.flow as usize].clone();
+        let cell = if let Some(flow) = flows.last_mut().filter(|flow| flow.flow == place.flow) {
+            flow.trays.extend(place.tray.clone());
+            flow.gaps = flow.gaps.take().or_else(|| place.gaps.clone());
+            flow.cell.clone()
+        } else {
+            let flow = place.sampled(spec, link.clone());
+            let cell = flow.cell.clone();
+            flows.push(flow);
+            cell
+        };
+        workers.push(Worker {
+            index,
+            spec: spec.clone(),
+            side,
+            role: place.role,
+            duplex: place.duplex,
+            cell,
+            link,
+            send_buffers: place.send_buffers,
+            receive_buffers: place.receive_buffers,
+            tray: place.tray.map(|(_, tray)| tray),
+            gaps: place.gaps,
+            watch: watch.clone(),
+        });
+    }
+    (flows, workers)
 }
 
 /// What remains to be said when the load is over.
@@ -324,15 +343,6 @@ impl Conclusion {
     }
 }
 
-/// Whoever waits for the report is woken even if the sampler's thread breaks down: [`Running::finish`] then says so.
-struct Reported(Arc<Watch>);
-
-impl Drop for Reported {
-    fn drop(&mut self) {
-        self.0.reported();
-    }
-}
-
 /// What the test asks of one end.
 pub(crate) fn end_spec(spec: &TestSpec, side: Side) -> &crate::spec::EndSpec {
     match side {
@@ -346,75 +356,4 @@ fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandl
         what: "cannot start a data thread (is the limit on threads reached? see ulimit -u)".to_owned(),
         source,
     })
-}
-
-/// An end under load. Dropping it aborts it.
-pub struct Running {
-    side: Side,
-    watch: Arc<Watch>,
-    /// Behind a lock only so that a running end may be shared between threads.
-    report: Mutex<mpsc::Receiver<SideReport>>,
-    /// Never joined: it leaves after its report, and its workers before it.
-    _sampler: JoinHandle<()>,
-}
-
-impl Running {
-    /// Ends the measure phase at this instant of the monotonic clock, early but whole; there is no cool-down then. Without
-    /// effect on an end that has finished by then.
-    pub fn stop_at(&self, monotonic_ns: u64) {
-        self.watch.stop_at(monotonic_ns);
-    }
-
-    /// Begins the measure phase at this instant of the monotonic clock, if the warm-up is one that may end early and has not
-    /// ended by then. What follows is as long as it was to be.
-    pub fn begin_at(&self, monotonic_ns: u64) {
-        self.watch.begin_at(monotonic_ns);
-    }
-
-    /// Ends everything at once: blocked threads are freed, what was measured does not count.
-    pub fn abort(&self) {
-        self.watch.abort();
-    }
-
-    /// Whether the load is over, every flow drained, and the report ready.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.watch.is_reported()
-    }
-
-    /// Waits for that at most so long; says whether it is so.
-    #[must_use]
-    pub fn wait(&self, at_most: Duration) -> bool {
-        self.watch.wait_for_report(at_most)
-    }
-
-    /// Waits for the end (the schedule's own, or the one that was asked for; draining is bounded) and gives the report.
-    #[must_use]
-    pub fn finish(self) -> SideReport {
-        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        report.recv().unwrap_or_else(|_| SideReport {
-            side: self.side,
-            io: String::new(),
-            threads: 0,
-            phases: Vec::new(),
-            intervals: Vec::new(),
-            totals: Vec::new(),
-            options: Vec::new(),
-            nic: None,
-            counters: Vec::new(),
-            wall_start_ns: 0,
-            monotonic_start_ns: 0,
-            under_load_ns: 0,
-            time_wait: None,
-            ending: Ending::Failed("the sampler's thread broke down: this is a fault of the program".to_owned()),
-            notes: Vec::new(),
-        })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // After the report there is nothing left to end.
-        self.watch.abort();
-    }
 }

@@ -339,3 +339,27 @@ pub struct SideReport {
     /// Facts a reader of the numbers should know (an option without effect, a clamp, …).
     pub notes: Vec<String>,
 }
+
+impl SideReport {
+    /// Of an end that has measured nothing.
+    #[must_use]
+    pub fn empty(side: Side, ending: Ending) -> Self {
+        Self {
+            side,
+            io: String::new(),
+            threads: 0,
+            phases: Vec::new(),
+            intervals: Vec::new(),
+            totals: Vec::new(),
+            options: Vec::new(),
+            nic: None,
+            counters: Vec::new(),
+            wall_start_ns: 0,
+            monotonic_start_ns: 0,
+            under_load_ns: 0,
+            time_wait: None,
+            ending,
+            notes: Vec::new(),
+        }
+    }
+}

@@ -48,23 +48,7 @@ pub fn window(phase: Phase, elapsed_ns: u64, flows: Vec<FlowWindow>) -> Window {
 }
 
 pub fn report(side: Side, phases: Vec<Window>) -> SideReport {
-    SideReport {
-        side,
-        io: "blocking".into(),
-        threads: 1,
-        phases,
-        intervals: Vec::new(),
-        totals: Vec::new(),
-        options: Vec::new(),
-        nic: None,
-        counters: Vec::new(),
-        wall_start_ns: 0,
-        monotonic_start_ns: 0,
-        under_load_ns: 0,
-        time_wait: None,
-        ending: Ending::Complete,
-        notes: Vec::new(),
-    }
+    SideReport { io: "blocking".into(), threads: 1, phases, ..SideReport::empty(side, Ending::Complete) }
 }
 
 /// One forward stream that moved so many bytes in a second.
