@@ -17,7 +17,7 @@ use super::{
     model::{Host, PlanFile, Run},
     resolve::{BodySet, Layers},
     source::{Sources, Span},
-    tree::Node,
+    tree::{Entry, Node},
     vars::Vars,
     yaml,
 };
@@ -237,18 +237,7 @@ fn build(
     }
     let before = cases.len();
     if !options.only.is_empty() {
-        cases.retain(|case| {
-            options.only.iter().any(|glob| {
-                matches(glob, &case.test) || matches(glob, &case.name) || case.tags.iter().any(|tag| matches(glob, tag))
-            })
-        });
-        if cases.is_empty() && before > 0 && !out.has_errors() {
-            let names: Vec<&str> = tests.iter().map(|t| &*t.key).collect();
-            out.push(
-                Diagnostic::bare(format!("--only {} matches no test, case or tag", options.only.join(" --only ")))
-                    .help(format!("tests: {}", names.join(", "))),
-            );
-        }
+        keep_only(&options.only, tests, &mut cases, out);
     }
     // What is left out by the command line may need what this machine or this version has not.
     for refused in cases.iter().flat_map(|c| &c.members).filter_map(|m| m.refused.as_ref()) {
@@ -276,6 +265,20 @@ fn build(
         sources: Sources::default(),
         warnings: Diagnostics::default(),
     })
+}
+
+/// Leaves out the cases that no glob matches, in their own name or their test's or in a tag.
+fn keep_only(globs: &[String], tests: &[Entry], cases: &mut Vec<Case>, out: &mut Diagnostics) {
+    let had_some = !cases.is_empty();
+    let matched = |text: &str| globs.iter().any(|glob| matches(glob, text));
+    cases.retain(|case| matched(&case.test) || matched(&case.name) || case.tags.iter().any(|tag| matched(tag)));
+    if cases.is_empty() && had_some && !out.has_errors() {
+        let names: Vec<&str> = tests.iter().map(|t| &*t.key).collect();
+        out.push(
+            Diagnostic::bare(format!("--only {} matches no test, case or tag", globs.join(" --only ")))
+                .help(format!("tests: {}", names.join(", "))),
+        );
+    }
 }
 
 fn with_spans<T>(list: Option<&Node>, items: Vec<T>) -> Vec<(T, Span)> {
