@@ -97,3 +97,42 @@ fn the_architecture_names_every_module_and_no_other() {
         assert_eq!(named, modules, "docs/architecture.md, {name}");
     }
 }
+
+/// A heading's name in a link, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    words
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut pages: Vec<_> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|page| root.join(page)).to_vec();
+    let docs = std::fs::read_dir(root.join("docs")).expect("a folder of the project");
+    pages.extend(
+        docs.map(|page| page.expect("readable").path()).filter(|page| page.extension().is_some_and(|e| e == "md")),
+    );
+    let mut links = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("readable");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") {
+                continue;
+            }
+            let (path, to) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { page.clone() } else { page.with_file_name(path) };
+            assert!(target.exists(), "{} names {link}, which does not exist", page.display());
+            if !to.is_empty() {
+                let there = std::fs::read_to_string(&target).expect("a page");
+                let has = there.lines().any(|line| line.starts_with('#') && anchor(line) == to);
+                assert!(has, "{}: there is no heading for {link}", page.display());
+            }
+            links += 1;
+        }
+    }
+    assert!(links > 50, "the links were read: {links}");
+}
