@@ -9,7 +9,7 @@ use netcore::{
         message::{Execute, Executed, FaultCode},
         stop::Urgency,
     },
-    daemon::{Config, Limits},
+    daemon::{Config, Limits, Timeouts},
 };
 
 use crate::common::{Served, eventually, nobody_stops};
@@ -17,7 +17,9 @@ use crate::common::{Served, eventually, nobody_stops};
 fn serving() -> (Served, Target) {
     let key = Some(Key::generate().unwrap());
     let limits = Limits { sessions: 1, ..Limits::default() };
-    let served = Served::new(Config { key: key.clone(), allow_hooks: true, limits, ..Config::default() });
+    // A debug build on a busy machine takes a while to encrypt what a program may print.
+    let timeouts = Timeouts { message: Duration::from_mins(5), ..Timeouts::default() };
+    let served = Served::new(Config { key: key.clone(), allow_hooks: true, limits, timeouts, ..Config::default() });
     let target = Target { key, ..served.target() };
     (served, target)
 }
