@@ -95,6 +95,11 @@ impl Error {
     }
 }
 
+/// What became of writing for a reader who may have left: the exit code tells what was judged all the same.
+pub(crate) fn even_unread(written: Result<(), Error>) -> Result<(), Error> {
+    written.or_else(|error| if error.is_closed_pipe() { Ok(()) } else { Err(error) })
+}
+
 /// The `csv` crate's writer fails only because of what it writes to.
 impl From<csv::Error> for Error {
     fn from(error: csv::Error) -> Self {

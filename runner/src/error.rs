@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::style;
+
 /// How the program ended, as its exit code says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -64,7 +66,7 @@ pub enum Error {
 
 fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "\n       rows written before this are whole; make room there or name another place with -o"
         }
         io::ErrorKind::PermissionDenied => "\n       name another place with -o",
@@ -96,8 +98,8 @@ impl Error {
     pub fn print(&self) {
         match self {
             _ if self.exit() == Exit::Success => {}
-            Self::Plan(rendered) => anstream::eprint!("{rendered}"),
-            _ => anstream::eprintln!("{}error:{} {self}", crate::style::ERROR, crate::style::ERROR.render_reset()),
+            Self::Plan(rendered) => style::tell(rendered.strip_suffix('\n').unwrap_or(rendered)),
+            _ => style::tell(format_args!("{}error:{} {self}", style::ERROR, style::ERROR.render_reset())),
         }
     }
 }

@@ -108,6 +108,49 @@ fn a_reader_that_leaves_is_success_and_ends_the_run() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
 }
 
+/// Standard error on a full disk.
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+#[test]
+fn a_log_on_a_full_disk_ends_nothing() {
+    let folder = Folder::new();
+    let plan = folder.plan("", BULK);
+    let args = ["run", &plan, "-o", &folder.name("r.csv")];
+    let ran = end(command(&args).stderr(full()).spawn().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    assert_eq!(of(&rows(&folder.path("r.csv")), "summary")[0]["status"], "ok");
+    for (args, code) in [(["run", "/nonexistent"], 2), (["check", "/nonexistent"], 2)] {
+        assert_eq!(end(command(&args).stderr(full()).spawn().unwrap()).code, Some(code));
+    }
+    // Nor does it end the sessions of a daemon.
+    let serve = Serve::telling(full());
+    let plan = folder.plan(HOSTS, REMOTE);
+    let ran = plumb(&["run", &plan, "--host", &format!("b={}", serve.address), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+#[test]
+fn a_reader_that_leaves_hides_no_verdict() {
+    let folder = Folder::new();
+    let plan = folder.plan("", &BULK.replace('}', ", assert: [throughput > 900Tbit/s]}"));
+    let table = folder.name("r.csv");
+    let gate = ["gate", "--assert", "throughput > 900Tbit/s", &table];
+    let compare = ["compare", "--self-test", "1%", &table, &table];
+    for args in [
+        &["run", &plan, "-o", &table][..],
+        &gate,
+        &compare,
+        &["beforeafter", "--collect", "snmp", "-o", "-", "--", "false"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = end(command(args).stdout(writer).spawn().unwrap());
+        assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stderr);
+    }
+}
+
 #[test]
 fn a_daemon_that_dies_fails_the_case_and_spares_the_rows_before() {
     let folder = Folder::new();

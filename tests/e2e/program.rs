@@ -116,10 +116,19 @@ impl Serve {
 
     /// The same on another address of this machine.
     pub fn on(ip: &str, args: &[&str]) -> Self {
+        Self::whole(ip, args, Stdio::null())
+    }
+
+    /// One whose standard error goes there.
+    pub fn telling(stderr: impl Into<Stdio>) -> Self {
+        Self::whole("127.0.0.1", &[], stderr.into())
+    }
+
+    fn whole(ip: &str, args: &[&str], stderr: Stdio) -> Self {
         let (listen, found) = (format!("{ip}:0"), format!("{ip}:"));
         let mut all = vec!["serve", "--listen", &listen];
         all.extend(args);
-        let mut child = command(&all).stderr(Stdio::null()).spawn().expect("plumb serve starts");
+        let mut child = command(&all).stderr(stderr).spawn().expect("plumb serve starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");

@@ -12,7 +12,7 @@ use crate::counters::diff::{self, Missing, Settings};
 use crate::counters::losses::Losses;
 use crate::counters::render::{self, Wanted};
 use crate::counters::{Bits, Format, Options, diagnose, walk};
-use crate::error::{Error, Verdict};
+use crate::error::{Error, Verdict, even_unread};
 use crate::input::read_text;
 use crate::table::write_whole;
 
@@ -180,11 +180,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let (pages, unusable) = if args.out == Out::Text && !args.diagnose { work.texts()? } else { work.tables()? };
     let to_stdout = args.output.as_deref().map_or(args.collect.is_empty(), |path| path == Path::new("-"));
     let write = |out: &mut dyn Write| pages.iter().try_for_each(|page| out.write_all(page));
-    match &args.output {
-        _ if to_stdout => write(output)?,
-        Some(path) => write_whole(path, |mut file| Ok(write(&mut file)?))?,
-        None => write(&mut std::io::stderr().lock())?,
-    }
+    let written = match &args.output {
+        _ if to_stdout => write(output).map_err(Error::from),
+        Some(path) => write_whole(path, |mut file| Ok(write(&mut file)?)),
+        None => write(&mut std::io::stderr().lock()).map_err(Error::from),
+    };
+    even_unread(written)?;
     match (status, unusable) {
         (Some(status), _) if !status.success() => Ok(Verdict::Exit(exit_code(status))),
         (_, Some(error)) if args.strict => Err(error),
@@ -341,7 +342,8 @@ impl Work<'_> {
             let words = diagnose::sentences(&all).join("\n");
             match self.args.out {
                 Out::Text => writeln!(page, "{words}")?,
-                Out::Csv | Out::Json => anstream::eprintln!("{words}"),
+                // Nobody to read it is no reason to fail.
+                Out::Csv | Out::Json => drop(writeln!(anstream::stderr(), "{words}")),
             }
         }
         Ok((vec![page], unusable))

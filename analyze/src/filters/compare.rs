@@ -11,7 +11,7 @@ use schemas::units;
 use super::aggregate::parse_level;
 use super::samples::{self, Case, Index, Samples};
 use super::verdicts::{self, Format};
-use crate::error::{Error, Verdict};
+use crate::error::{Error, Verdict, even_unread};
 use crate::judge::Origin;
 use crate::judge::comparison::{
     self, Comparison,
@@ -138,10 +138,10 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     let facts = print::facts(&sides.base, &sides.new, &comparisons, &places);
-    args.output.write(output, |w| match format {
+    even_unread(args.output.write(output, |w| match format {
         Format::Csv => verdicts::csv(&comparisons.iter().map(print::row).collect::<Vec<_>>(), w),
         _ => print::people(&comparisons, &facts, format, w),
-    })?;
+    }))?;
     if format == Format::Csv {
         crate::warn(&facts);
     }

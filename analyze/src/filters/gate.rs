@@ -11,7 +11,7 @@ use schemas::{
 use super::aggregate::parse_level;
 use super::samples::{Case, Index, Samples};
 use super::verdicts::{self, Format};
-use crate::error::{Error, Verdict};
+use crate::error::{Error, Verdict, even_unread};
 use crate::judge::baseline::{Baseline, Terms};
 use crate::judge::environment::{self, Environment};
 use crate::judge::self_test::{self, Worse};
@@ -152,7 +152,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         None => data.judge(&statements, baseline.as_ref(), &here),
     };
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
-    args.output.write(output, |w| verdicts::write(&rows, format, w))?;
+    even_unread(args.output.write(output, |w| verdicts::write(&rows, format, w)))?;
     let count = |name: &str| rows.iter().filter(|r| r.verdict == name && r.severity == "error").count();
     if args.self_test.is_some() {
         // A gate of which everything only warns does not fail either.

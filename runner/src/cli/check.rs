@@ -9,6 +9,7 @@ use crate::{
     error::{Error, Exit},
     plan::{self, Format, Plan, estimate::Estimate},
     sinks::progress::span,
+    style,
 };
 
 pub const EXAMPLES: &str = "\
@@ -66,7 +67,10 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         }
         match plan::load(path, &options) {
             Ok(plan) => {
-                anstream::eprint!("{}", plan.warnings.render(format));
+                let warnings = plan.warnings.render(format);
+                if !warnings.is_empty() {
+                    style::tell(warnings.strip_suffix('\n').unwrap_or(&warnings));
+                }
                 super::print(&describe(&plan, args.list))?;
             }
             Err(diagnostics) => wrong.push_str(&diagnostics.render(format)),

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use super::Selection;
 use crate::{
-    campaign::{self, Options},
+    campaign::{self, Options, Outcome},
     error::{Error, Exit},
     plan::{self, Format},
     programs::refusal::{self, Allowed},
@@ -115,15 +115,20 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         overrides: overrides(&args.selection),
     };
     let outcome = campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode))?;
-    if options.stdout_rows {
-        // There is no room there for a summary, and whoever reads rows makes his own; a verdict must be seen.
-        outcome.write_verdicts(&mut anstream::stderr().lock())?;
-    } else {
-        let mut out = anstream::stdout().lock();
-        outcome.write_summary(&mut out)?;
-        out.flush().map_err(Error::output("standard output"))?;
-    }
+    show(&outcome, &options)?;
     Ok(outcome.exit(&interrupts))
+}
+
+/// Tells people what came out. The exit code says it too, so that a reader who has left hides no verdict.
+fn show(outcome: &Outcome, options: &Options) -> Result<(), Error> {
+    if options.stdout_rows {
+        // There is no room there for a summary, and whoever reads rows makes his own; a verdict should be seen.
+        let _ = outcome.write_verdicts(&mut anstream::stderr().lock());
+        return Ok(());
+    }
+    let mut out = anstream::stdout().lock();
+    let shown = outcome.write_summary(&mut out).and_then(|()| out.flush().map_err(Error::output("standard output")));
+    shown.or_else(|error| if error.exit() == Exit::Success { Ok(()) } else { Err(error) })
 }
 
 fn overrides(selection: &Selection) -> Vec<String> {

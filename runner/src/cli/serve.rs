@@ -16,6 +16,7 @@ use crate::{
     error::{Error, Exit},
     signals::Interrupts,
     sinks::progress::span,
+    style,
 };
 
 pub const EXAMPLES: &str = "\
@@ -101,13 +102,13 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         allow_hooks: args.allow_hooks,
         limits: limits.clone(),
         netns: args.netns.clone(),
-        log: Some(Arc::new(|line: &str| anstream::eprintln!("{line}"))),
+        log: Some(Arc::new(|line: &str| style::tell(line))),
         ..Config::default()
     };
     let interrupts = Interrupts::install().map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
     let daemon = Daemon::bind(config).map_err(|e| fault(&e))?;
     if let Some(advice) = place.advice {
-        anstream::eprintln!("note: {advice}");
+        style::tell(format_args!("note: {advice}"));
     }
     let addresses: Vec<String> = daemon.local_addrs().iter().map(ToString::to_string).collect();
     let who = match (has_key, args.allow_hooks) {

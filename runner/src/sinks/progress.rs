@@ -102,7 +102,7 @@ impl Progress {
     pub fn iteration(&mut self, position: Position) {
         self.began = Instant::now();
         if self.mode == Mode::Plain {
-            eprintln!("{}", self::position(&position));
+            style::tell(self::position(&position));
         }
         self.position = position;
         if let Some(bar) = &self.bar {
@@ -167,8 +167,8 @@ impl Progress {
 
     fn print(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| anstream::eprintln!("{text}")),
-            None => anstream::eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| style::tell(text)),
+            None => style::tell(text),
         }
     }
 
