@@ -1,6 +1,6 @@
 //! An interrupted run, taken up from its folder: the same run goes on, with the same plan.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 use crate::{
     error::Error,
@@ -68,10 +68,15 @@ pub fn take_up(
     run_id: &str,
     axis_paths: &[String],
 ) -> Result<Taken, Error> {
-    // It may have ended before it had written so much as the header.
-    if !fs::read(results).is_ok_and(|bytes| bytes.contains(&b'\n')) {
-        let _ = fs::remove_file(results);
-        return Ok(Taken::default());
+    let unusable = |e: io::Error| Error::Usage(format!("--resume: cannot read {}: {e}", results.display()));
+    match fs::read(results) {
+        Ok(bytes) if bytes.contains(&b'\n') => {}
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unusable(e)),
+        // It may have ended before it had written so much as the header.
+        _ => {
+            let _ = fs::remove_file(results);
+            return Ok(Taken::default());
+        }
     }
     let taken = history::take_up(results, &from_plan::steps(plan, run_id, axis_paths))?;
     for table in [&files.intervals, &files.counters].into_iter().flatten() {

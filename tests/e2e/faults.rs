@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
-    process::Stdio,
+    process::{Command, Stdio},
     thread,
 };
 
@@ -92,6 +92,54 @@ fn a_full_disk_is_a_sentence_and_no_panic() {
     let ran = end(command(&["run", &plan, "--progress", "never"]).stdout(full).spawn().unwrap());
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stderr.contains("standard output") && ran.stderr.contains("No space left"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_no_longer_fits_leaves_no_torn_row() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!("output: {{dir: {}, tables: [results, intervals, counters]}}", folder.name("out")),
+        "  bulk: {workload: tcp_stream, duration: 20ms, interval: 5ms, iterations: 200, collect: [cpu, snmp]}",
+    );
+    // Files of so many blocks: the write that reaches the limit is done in part, like one that fills a disk.
+    for blocks in [16, 17, 18, 40] {
+        let words = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" run \"$1\" --progress never");
+        let ran = Command::new("sh").args(["-c", &words, env!("CARGO_BIN_EXE_plumb"), &plan]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains("cannot write") && stderr.contains("are whole"), "{stderr}");
+        for table in ["results.csv", "intervals.csv", "counters.csv"] {
+            let text = std::fs::read_to_string(folder.path("out").join(table)).unwrap_or_default();
+            assert!(text.is_empty() || text.ends_with('\n'), "{table}: …{}", &text[text.len().saturating_sub(80)..]);
+            parse(&text);
+        }
+    }
+}
+
+#[test]
+fn what_a_run_reads_is_not_written_over() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!(
+            "baseline: {{source: {}, compare: [{{metric: throughput, max_regression: 3%}}]}}",
+            folder.name("b.csv")
+        ),
+        BULK,
+    );
+    std::fs::write(folder.path("b.csv"), "kept").unwrap();
+    std::os::unix::fs::symlink("plan.yaml", folder.path("other.yaml")).unwrap();
+    for (args, what) in [
+        (["-o", &plan], "the plan"),
+        (["-o", &folder.name("other.yaml")], "the plan"),
+        (["-o", &folder.name("./b.csv")], "the baseline"),
+        (["--junit", &plan], "the plan"),
+    ] {
+        let ran = plumb(&[&["run", &plan][..], &args].concat());
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains(what) && ran.stderr.contains("name another file"), "{}", ran.stderr);
+    }
+    assert!(std::fs::read_to_string(&plan).unwrap().starts_with("version: 1"));
+    assert_eq!(std::fs::read_to_string(folder.path("b.csv")).unwrap(), "kept");
 }
 
 #[test]

@@ -91,6 +91,20 @@ fn a_finished_run_measures_nothing_again() {
 }
 
 #[test]
+fn results_that_cannot_be_read_are_not_taken_for_none() {
+    let folder = Folder::new();
+    let plan = plan(&folder, 2);
+    assert_eq!(plumb(&["run", &plan, "--progress", "never"]).code, Some(0));
+    let table = folder.path("out/results.csv");
+    std::fs::remove_file(&table).unwrap();
+    std::os::unix::fs::symlink("results.csv", &table).unwrap();
+    let ran = plumb(&["run", &plan, "--resume", &folder.name("out")]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--resume: cannot read") && ran.stderr.contains("results.csv"), "{}", ran.stderr);
+    assert!(table.is_symlink(), "and nothing is done to them");
+}
+
+#[test]
 fn a_changed_plan_is_refused_with_the_difference() {
     let folder = Folder::new();
     let written = plan(&folder, 2);

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fs,
+    fs, io,
     path::Path,
 };
 
@@ -14,7 +14,7 @@ use csv::{Reader, StringRecord};
 use schemas::columns::{COLUMNS, ColumnType, Row};
 
 use super::{
-    rows::{printed, window::Way},
+    rows::{printed, ways, window::Way},
     step::{Member, Step},
 };
 use crate::{error::Error, sinks::run_json::replace};
@@ -59,14 +59,26 @@ fn attempt(said: &str) -> Option<u32> {
     said.strip_prefix("confirmation ")?.split(' ').next()?.parse().ok()
 }
 
+/// A table without the torn end that a crash in the middle of a write leaves. Only bytes can be told apart there: it may be
+/// torn within a letter, or within a cell that has lines of its own.
+fn whole(table: &[u8]) -> &[u8] {
+    let (mut quoted, mut end) = (false, 0);
+    for (at, byte) in table.iter().enumerate() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\n' if !quoted => end = at + 1,
+            _ => {}
+        }
+    }
+    &table[..end]
+}
+
 /// Reads a table back and leaves only finished iterations (and discarded tries) in it.
 pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
-    let text = fs::read_to_string(path).map_err(|e| {
+    let bytes = fs::read(path).map_err(|e| {
         Error::Usage(format!("--resume: cannot read {}: {e}; is this the folder of a run?", path.display()))
     })?;
-    // A crash in the middle of a write leaves a last line without its end.
-    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-    let mut reader = Reader::from_reader(whole.as_bytes());
+    let mut reader = Reader::from_reader(whole(&bytes));
     let broken = |e: csv::Error| Error::Usage(format!("--resume: {} is no results table: {e}", path.display()));
     let header = reader.headers().map_err(broken)?.clone();
     let columns: HashMap<String, usize> = header.iter().enumerate().map(|(i, n)| (n.to_owned(), i)).collect();
@@ -91,16 +103,19 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
         let kind = if searches(record) { "probe" } else { "iteration" };
         cell(record, "record") == kind && cell(record, "phase") == "measure" && is_good(record)
     };
-    let mut seen: HashMap<(String, String), HashSet<String>> = HashMap::new();
+    let mut seen: HashMap<(String, String), HashSet<(String, Way)>> = HashMap::new();
     for record in records.iter().filter(|r| is_measured(r)) {
-        seen.entry(key(record)).or_default().insert(cell(record, "member"));
+        seen.entry(key(record)).or_default().insert((cell(record, "member"), way(&cell(record, "direction"))));
     }
     let finished = |record: &StringRecord| {
         let (case, iteration) = key(record);
         let step = by_id.get(case.as_str()).map(|i| &steps[*i]);
         let name = |m: &Member| m.identity.member.clone().unwrap_or_default();
-        let Some((step, members)) = step.zip(seen.get(&(case, iteration))) else { return false };
-        step.members.iter().all(|m| members.contains(&name(m)))
+        let Some((step, rows)) = step.zip(seen.get(&(case, iteration))) else { return false };
+        step.members.iter().all(|m| match m.spec() {
+            Some(spec) => ways(spec.direction).iter().all(|way| rows.contains(&(name(m), *way))),
+            None => rows.iter().any(|(member, _)| *member == name(m)),
+        })
     };
     let kept: Vec<&StringRecord> = records
         .iter()
@@ -154,10 +169,17 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
 
 /// Leaves only rows of finished iterations in a table beside the results; one that is not there is left alone.
 pub fn cut(path: &Path, finished: &FinishedKeys) -> Result<(), Error> {
-    let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
-    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+    let bytes = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        bytes => bytes.map_err(|e| Error::Usage(format!("--resume: cannot read {}: {e}", path.display())))?,
+    };
+    let whole = whole(&bytes);
+    if whole.is_empty() {
+        // Not even its header: it is made anew.
+        return fs::remove_file(path).map_err(Error::output(path.display()));
+    }
     let broken = |e: csv::Error| Error::Usage(format!("--resume: {} is no table: {e}", path.display()));
-    let mut reader = Reader::from_reader(whole.as_bytes());
+    let mut reader = Reader::from_reader(whole);
     let header = reader.headers().map_err(broken)?.clone();
     let at = |name: &str| header.iter().position(|n| n == name);
     let (case, iteration) = (at("case_id"), at("iteration"));
@@ -247,6 +269,40 @@ mod tests {
         assert_eq!(left, keep);
         let history = taken.history;
         assert_eq!((history[0].len(), history[0][0].measured[0].2.throughput_bits_per_s), (1, Some(8.0)));
+    }
+
+    #[test]
+    fn a_table_may_be_torn_anywhere() {
+        let keep = "c1,a,1,iteration,measure,ok,,forward,,8\n";
+        let more = "c1,a,2,iteration,measure,failed,\"two\nlines é\",forward,,\n";
+        let bytes = [HEAD.as_bytes(), keep.as_bytes(), more.as_bytes()].concat();
+        for end in 0..=bytes.len() {
+            let left = whole(&bytes[..end]);
+            let ends = [HEAD.len(), HEAD.len() + keep.len(), bytes.len()];
+            assert_eq!(left.len(), ends.into_iter().rfind(|e| *e <= end).unwrap_or(0), "torn after {end} bytes");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("intervals.csv");
+        fs::write(&path, "case_id,iter").unwrap();
+        cut(&path, &FinishedKeys::new()).unwrap();
+        assert!(!path.exists(), "without its header it is begun anew");
+    }
+
+    #[test]
+    fn an_iteration_of_which_one_direction_is_there_is_not_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        let row = |iteration, way| format!("c1,a,{iteration},iteration,measure,ok,,{way},,8\n");
+        let first = [row(1, "forward"), row(1, "reverse"), row(1, "both")].concat();
+        fs::write(&path, format!("{HEAD}{first}{}", row(2, "forward"))).unwrap();
+        let mut one = step("a", 3, 3, None);
+        one.members[0].identity.case_id = Some("c1".into());
+        if let crate::plan::case::Job::Traffic(spec) = &mut one.members[0].job {
+            spec.direction = netcore::spec::Direction::Bidirectional;
+        }
+        let taken = take_up(&path, &[one]).unwrap();
+        assert_eq!(taken.history[0].len(), 1);
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{HEAD}{first}"));
     }
 
     #[test]

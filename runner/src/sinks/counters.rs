@@ -9,6 +9,7 @@ use std::{
 use netcore::report::{CounterWindow, SideReport, Span};
 use schemas::columns::number;
 
+use super::appended::Appended;
 use crate::{
     error::Error,
     schedule::{run::Measured, step::Step},
@@ -38,7 +39,7 @@ const HEADER: [&str; 16] = [
 pub struct CounterSink {
     path: PathBuf,
     resume: bool,
-    file: Option<File>,
+    file: Option<Appended>,
 }
 
 impl CounterSink {
@@ -96,9 +97,9 @@ impl CounterSink {
             let new = !self.resume || !self.path.exists();
             let mut options = File::options();
             options.create(true).write(true).truncate(new).append(!new);
-            let mut file = options.open(&self.path).map_err(fault())?;
+            let mut file = options.open(&self.path).and_then(Appended::at_end_of).map_err(fault())?;
             if new {
-                writeln!(file, "{}", HEADER.join(",")).map_err(fault())?;
+                file.write_all(format!("{}\n", HEADER.join(",")).as_bytes()).map_err(fault())?;
             }
             self.file = Some(file);
         }

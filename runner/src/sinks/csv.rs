@@ -8,6 +8,7 @@ use std::{
 
 use schemas::columns::{Row, header};
 
+use super::appended::Appended;
 use crate::error::Error;
 
 /// Writes rows as they become known.
@@ -23,14 +24,14 @@ impl CsvSink {
     /// Creates (or empties) a file.
     pub fn create(path: &Path, axis_paths: &[String]) -> Result<Self, Error> {
         let to = path.display().to_string();
-        let file = File::create(path).map_err(Error::output(&to))?;
+        let file = File::create(path).and_then(Appended::at_end_of).map_err(Error::output(&to))?;
         Self::new(Box::new(file), to, axis_paths)
     }
 
     /// Goes on at the end of a table that ends with a whole row.
     pub fn append(path: &Path, axis_paths: &[String]) -> Result<Self, Error> {
         let to = path.display().to_string();
-        let file = File::options().append(true).open(path).map_err(Error::output(&to))?;
+        let file = File::options().append(true).open(path).and_then(Appended::at_end_of).map_err(Error::output(&to))?;
         Ok(Self { out: Box::new(file), to, axes: axis_paths.len(), closed: false })
     }
 

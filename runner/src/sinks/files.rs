@@ -101,7 +101,31 @@ impl Files {
                 fs::create_dir_all(parent).map_err(Error::output(parent.display()))?;
             }
         }
+        files.spare(plans)?;
         Ok(files)
+    }
+
+    /// Refuses to write over what the run reads.
+    fn spare(&self, plans: &[Plan]) -> Result<(), Error> {
+        let tables = [&self.results, &self.intervals, &self.counters, &self.verdicts];
+        let others = [&self.hooks, &self.run_json, &self.junit, &self.markdown];
+        let made = tables.into_iter().chain(others).flatten().chain(self.plots.iter().map(|(_, file)| file));
+        // What is not there yet is written over by nobody.
+        let made: Vec<(PathBuf, &PathBuf)> =
+            made.filter_map(|file| fs::canonicalize(file).ok().map(|real| (real, file))).collect();
+        for plan in plans {
+            let baseline = plan.baseline.as_ref().map(|(baseline, _)| (&*baseline.source, "the baseline"));
+            for (read, what) in [Some((Path::new(&plan.path), "the plan")), baseline].into_iter().flatten() {
+                let Ok(read) = fs::canonicalize(read) else { continue };
+                if let Some((_, file)) = made.iter().find(|(real, _)| *real == read) {
+                    return Err(Error::Usage(format!(
+                        "{} is {what}, which results would be written over: name another file",
+                        file.display()
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Keeps the plans beside the results, as written and as resolved.

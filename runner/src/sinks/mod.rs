@@ -1,12 +1,13 @@
 //! Where results go.
 //!
 //! - [`files`]: which files a run leaves behind
-//! - [`csv`]: the results table; [`counters`]: the kernels' counters
+//! - [`csv`]: the results table; [`counters`]: the kernels' counters; [`appended`]: the files of both
 //! - [`run_json`]: what the tables do not hold
 //! - [`ci`]: JUnit, Markdown, annotations; [`plots`]: pictures
 //! - [`progress`]: what a person sees while it runs
 //! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers
 
+pub mod appended;
 pub mod ci;
 pub mod counters;
 pub mod csv;

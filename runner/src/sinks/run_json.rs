@@ -260,11 +260,11 @@ fn journal(path: &Path) -> PathBuf {
 /// iteration has no rows.
 pub fn journalled(run_json: &Path) -> Result<BTreeMap<String, serde_json::Value>, Error> {
     let path = journal(run_json);
-    let text = match fs::read_to_string(&path) {
+    let bytes = match fs::read(&path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        text => text.map_err(|e| Error::Usage(format!("--resume: cannot read {}: {e}", path.display())))?,
+        bytes => bytes.map_err(|e| Error::Usage(format!("--resume: cannot read {}: {e}", path.display())))?,
     };
-    let lines = text.lines().map_while(|line| serde_json::from_str::<Line>(line).ok());
+    let lines = bytes.split(|byte| *byte == b'\n').map_while(|line| serde_json::from_slice::<Line>(line).ok());
     Ok(lines.map(|line| (line.key, line.case)).collect())
 }
 
@@ -335,7 +335,7 @@ mod tests {
         }
         let journal = journal(&path);
         assert_eq!(fs::read_to_string(&journal).unwrap().lines().count(), 3);
-        File::options().append(true).open(&journal).unwrap().write_all(b"{\"key\": \"c3\", \"ca").unwrap();
+        File::options().append(true).open(&journal).unwrap().write_all(b"{\"key\": \"c3\", \"case\": \"\xc3").unwrap();
         let found = journalled(&path).unwrap();
         assert_eq!(found, BTreeMap::from([("c1".into(), "second".into()), ("c2".into(), "one".into())]));
         record.write().unwrap();
