@@ -253,10 +253,14 @@ pub fn github_annotation(kind: &str, place: Option<&Place>, message: &str) -> St
 /// The candidate a person most probably meant, if any is near.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_ascii_lowercase().replace('-', "_");
+    let length = lower.chars().count();
+    let most = |c: &str| 1 + c.len().min(lower.len()) / 4;
     candidates
         .into_iter()
+        // The edits are at least the difference of the lengths; to count them takes the product of the lengths.
+        .filter(|c| c.chars().count().abs_diff(length) <= most(c))
         .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_ascii_lowercase().replace('-', "_")), c))
-        .filter(|(distance, c)| *distance <= 1 + c.len().min(lower.len()) / 4)
+        .filter(|(distance, c)| *distance <= most(c))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c)
 }
@@ -285,6 +289,14 @@ mod tests {
         all.push(first.clone());
         all.push(first);
         all
+    }
+
+    #[test]
+    fn what_is_meant_by_a_word_that_is_none_is_not_asked_of_long_ones() {
+        assert_eq!(nearest("tcp_steam", ["tcp_stream", "tcp_rr"]), Some("tcp_stream"));
+        // Counted against each other, these would take ten billion steps.
+        let long = "x".repeat(100_000);
+        assert_eq!(nearest(&long, ["x", "y".repeat(50_000).as_str()]), None);
     }
 
     #[test]
