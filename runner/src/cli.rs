@@ -24,7 +24,8 @@ Exit codes:
   2    the command line or the plan is wrong
   3    a measurement could not be made (unreachable, timed out, no data), or output not written
   4    inconclusive only, and the gate says that this fails
-  130  interrupted (SIGINT), with everything that was measured written
+  129  hung up (SIGHUP), with everything that was measured written
+  130  interrupted (SIGINT), likewise
   143  terminated (SIGTERM), likewise
 
 Examples:

@@ -1,7 +1,7 @@
-//! SIGINT, SIGTERM and SIGALRM: a measurement ends early but whole; a second SIGINT or SIGTERM ends it at once.
+//! SIGINT, SIGTERM, SIGHUP and SIGALRM: a measurement ends early but whole; a second SIGINT or SIGTERM ends it at once.
 
 use std::{
-    io,
+    fs, io,
     sync::{
         Arc,
         atomic::{AtomicI32, Ordering},
@@ -11,7 +11,7 @@ use std::{
 
 use netcore::control::stop::StopFlag;
 use signal_hook::{
-    consts::{SIGALRM, SIGINT, SIGTERM},
+    consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 
@@ -25,16 +25,21 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Catches the three signals from now on, in a thread of their own.
+    /// Catches the signals from now on, in a thread of their own. A SIGHUP that whoever started this program has it ignore
+    /// (`nohup`) stays ignored.
     pub fn install() -> io::Result<Self> {
         let (flag, first) = (StopFlag::new()?, Arc::new(AtomicI32::new(0)));
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGALRM])?;
+        if !is_ignored(SIGHUP, &fs::read_to_string("/proc/self/status").unwrap_or_default()) {
+            signals.add_signal(SIGHUP)?;
+        }
         let caught = Self { flag: flag.clone(), first: Arc::clone(&first) };
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
                 let again = first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err();
-                // An alarm is a timer's: a second one is no sign of impatience.
-                if !again || signal != SIGALRM {
+                // An alarm is a timer's, and of a closed terminal both the kernel and the shell tell: a second one of these is no
+                // sign of impatience.
+                if !again || ![SIGALRM, SIGHUP].contains(&signal) {
                     flag.request();
                 }
             }
@@ -53,6 +58,7 @@ impl Interrupts {
     #[must_use]
     pub fn exit(&self) -> Option<Exit> {
         match self.first.load(Ordering::SeqCst) {
+            SIGHUP => Some(Exit::Signal(1)),
             SIGINT => Some(Exit::Signal(2)),
             SIGTERM => Some(Exit::Signal(15)),
             _ => None,
@@ -63,10 +69,17 @@ impl Interrupts {
     #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         match self.first.load(Ordering::SeqCst) {
+            SIGHUP => Some("SIGHUP"),
             SIGINT => Some("SIGINT"),
             SIGTERM => Some("SIGTERM"),
             SIGALRM => Some("SIGALRM"),
             _ => None,
         }
     }
+}
+
+/// Whether a process ignores a signal, by its `/proc/…/status`.
+fn is_ignored(signal: i32, status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

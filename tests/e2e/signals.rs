@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    process::Child,
+    process::{Child, Command},
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +12,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::program::{Folder, Ran, Serve, command, end, number, of, rows};
+use crate::program::{Folder, Ran, Serve, command, end, number, of, parse, rows};
 
 /// Starts a minute's measurement and waits until it is under way.
 fn long(folder: &Folder) -> Child {
@@ -68,6 +68,28 @@ fn sigterm_ends_it_whole() {
 }
 
 #[test]
+fn a_terminal_that_closes_ends_it_whole() {
+    let folder = Folder::new();
+    let child = long(&folder);
+    // The kernel tells of it, and the shell tells of it again.
+    signal(&child, Signal::SIGHUP);
+    signal(&child, Signal::SIGHUP);
+    ended_whole(&folder, &end(child), 129);
+}
+
+#[test]
+fn a_hangup_that_is_ignored_stays_ignored() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 1s}");
+    let words = "trap '' HUP; \"$0\" run \"$1\" --progress never & sleep 0.5; kill -HUP $!; wait $!";
+    let ran = Command::new("sh").args(["-c", words, env!("CARGO_BIN_EXE_plumb"), &plan]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+    let rows = parse(&String::from_utf8_lossy(&ran.stdout));
+    // It would have ended at half of that.
+    assert!(number(of(&rows, "iteration")[0], "elapsed_s") > 0.9);
+}
+
+#[test]
 fn sigalrm_is_a_timers_way_to_end_it_and_no_failure() {
     let folder = Folder::new();
     let child = long(&folder);
@@ -104,7 +126,7 @@ fn a_second_sigint_ends_it_at_once_and_leaves_rows_that_say_so() {
 
 #[test]
 fn a_daemon_that_is_asked_to_end_ends() {
-    for which in [Signal::SIGTERM, Signal::SIGINT] {
+    for which in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let mut serve = Serve::start(&[]);
         kill(Pid::from_raw(serve.pid()), which).unwrap();
         assert_eq!(serve.wait(), Some(0));

@@ -29,9 +29,9 @@ Examples:
 Rows go to FILE with -o, else to standard output when that is a pipe or a file; on a terminal the summary is shown there \
 instead. Progress, notes and errors go to standard error.
 
-SIGINT, SIGTERM and SIGALRM end the measurement early but whole: what was measured is written and summed up. The exit \
-code is 130 after SIGINT and 143 after SIGTERM; SIGALRM is a timer's way to end a long run and changes no exit code \
-(timeout -s ALRM 60 plumb run …). A second SIGINT ends it at once.";
+SIGINT, SIGTERM, SIGHUP and SIGALRM end the measurement early but whole: what was measured is written and summed up. The \
+exit code is 130 after SIGINT, 143 after SIGTERM and 129 after SIGHUP (which nohup keeps away); SIGALRM is a timer's way to \
+end a long run and changes no exit code (timeout -s ALRM 60 plumb run …). A second SIGINT ends it at once.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

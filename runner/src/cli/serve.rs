@@ -26,7 +26,7 @@ Examples:
   plumb serve --key-file lab.key --allow-hooks         who may run programs here, too, as you
   plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24    on one address, without a key, for one net
 
-SIGTERM and SIGINT end it: no new session is accepted, running tests finish; a second one ends them at once.";
+SIGTERM, SIGINT and SIGHUP end it: no new session is accepted, running tests finish; a second one ends them at once.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
