@@ -9,7 +9,7 @@ use crate::{
     end::{Endpoints, Token},
     measure::{cpu::free_cpus, host::HostFacts, nic::NicFacts},
     report::{Side, SideReport, Window},
-    spec::{TestSpec, Transport},
+    spec::{TestSpec, Transport, memory},
 };
 
 /// The first frame in each direction: who is speaking.
@@ -57,7 +57,7 @@ impl Default for Limits {
             sessions: 16,
             flows: 64,
             duration_ns: 3600 * 1_000_000_000,
-            buffer_bytes: 1 << 30,
+            buffer_bytes: memory::MOST_BYTES,
             interval_readings: 250_000,
         }
     }

@@ -6,7 +6,7 @@ use super::{Config, plain};
 use crate::{
     control::message::{Execute, Fault, FaultCode, Peer, Prepare},
     report::Side,
-    spec::{Direction, Pattern, Payload, Phases, Stop, TestSpec, support},
+    spec::{Direction, Pattern, Payload, Phases, Stop, TestSpec, memory, support},
 };
 
 /// Who asks, and where.
@@ -63,7 +63,6 @@ pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), Fault> {
 /// Whether this end of the test may be made ready.
 pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
     let Prepare { spec, side, .. } = prepare;
-    support::check(spec).map_err(|unsupported| Fault::new(FaultCode::Unsupported, unsupported.to_string()))?;
     let limits = &config.limits;
     let flows = spec.flows();
     if flows > limits.flows {
@@ -72,6 +71,7 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
             limits.flows
         ));
     }
+    support::check(spec).map_err(|unsupported| Fault::new(FaultCode::Unsupported, unsupported.to_string()))?;
     let phases = &spec.phases;
     let measure_ns = if let Stop::AfterNs(measure_ns) = phases.stop { measure_ns } else { 0 };
     let length_ns = phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns);
@@ -118,28 +118,22 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(
     Ok(())
 }
 
-/// Bytes that the engines may allocate: each flow has a ring of buffers for each way, and the transactions in flight.
+/// What the engines may allocate.
 fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fault> {
-    let (sizes, end) = match side {
-        Side::Near => (&spec.sizes, &spec.near),
-        Side::Far => (&spec.sizes, &spec.far),
+    let buffers = match side {
+        Side::Near => &spec.near.buffers,
+        Side::Far => &spec.far.buffers,
     };
-    let buffers = &end.buffers;
     if !buffers.alignment.is_power_of_two() || buffers.alignment > 1 << 30 || buffers.offset > 1 << 30 {
         return refuse("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");
     }
     if buffers.ring == 0 {
         return refuse("a ring of buffers has at least one");
     }
-    let extra = u128::from(buffers.alignment) + u128::from(buffers.offset);
-    let stream = u128::from(sizes.message_bytes) + u128::from(sizes.receive_bytes) + 2 * extra;
-    let transaction = u128::from(sizes.request_bytes) + u128::from(sizes.response_bytes) + 2 * extra;
-    let inflight = if spec.pattern == Pattern::Stream { 1 } else { u128::from(spec.inflight.max(1)) };
-    let flow = (u128::from(buffers.ring) * stream).max(u128::from(buffers.ring).max(inflight) * transaction);
-    let bytes = flow * u128::from(spec.flows());
-    if bytes > u128::from(config.limits.buffer_bytes) {
+    let bytes = memory::buffer_bytes(spec, side);
+    if bytes > config.limits.buffer_bytes {
         return refuse(format!(
-            "the buffers of this test take up to {bytes} bytes; this daemon grants {}: use smaller messages, a smaller ring, \
+            "the buffers of this test take {bytes} bytes; this daemon grants {}: use smaller messages, a smaller ring, \
              or fewer streams",
             config.limits.buffer_bytes
         ));
@@ -251,6 +245,21 @@ mod tests {
     }
 
     #[test]
+    fn a_daemon_may_grant_less_memory_than_the_engines_take() {
+        let limits = crate::daemon::Limits { buffer_bytes: 1 << 20, ..Default::default() };
+        let config = Config { limits, ..Config::default() };
+        for (ring, granted) in [(8, true), (9, false)] {
+            let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+            (spec.sizes.receive_bytes, spec.far.buffers.ring) = (1 << 17, ring);
+            let prepare = Prepare { spec, side: Side::Far, token: [0; 16], data_address: None };
+            match test(&config, &prepare) {
+                Ok(()) => assert!(granted),
+                Err(fault) => assert!(!granted && fault.message.contains("smaller ring"), "{fault}"),
+            }
+        }
+    }
+
+    #[test]
     fn each_limit_has_its_sentence() {
         refused(|spec| spec.streams = 65, "65 flows");
         refused(
@@ -271,8 +280,6 @@ mod tests {
             },
             "interval",
         );
-        refused(|spec| spec.sizes.message_bytes = u64::MAX, "smaller ring");
-        refused(|spec| spec.far.buffers.ring = u32::MAX, "smaller ring");
         refused(|spec| spec.far.buffers.ring = 0, "at least one");
         refused(|spec| spec.far.buffers.alignment = 3, "power of two");
         refused(|spec| spec.far.buffers.alignment = 0, "power of two");
@@ -301,14 +308,6 @@ mod tests {
             );
         }
         refused(|spec| spec.far.port = Some(22), "1024");
-        refused(
-            |spec| {
-                spec.pattern = Pattern::RequestResponse;
-                spec.inflight = u32::MAX;
-                spec.sizes.request_bytes = 1 << 20;
-            },
-            "smaller ring",
-        );
     }
 
     #[test]

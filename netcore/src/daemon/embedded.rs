@@ -10,6 +10,7 @@ use super::{Config, Daemon, DaemonError, Limits, Network, Timeouts};
 use crate::{
     client::Target,
     control::{key::Key, stop::StopFlag},
+    spec::memory,
 };
 
 /// Where an embedded daemon has its sockets.
@@ -47,7 +48,7 @@ impl Daemon {
                 sessions: 1024,
                 flows: 4096,
                 duration_ns: 30 * 24 * 3600 * 1_000_000_000,
-                buffer_bytes: u64::MAX,
+                buffer_bytes: memory::MOST_BYTES,
                 interval_readings: 10_000_000,
             },
             // The conductor is in the same process: it cannot vanish without this daemon.

@@ -55,6 +55,9 @@ impl Buffers {
             return Err(EndError::Impossible(format!("an alignment of {alignment} bytes is no power of two")));
         }
         let ring = options.ring.max(1) as usize;
+        if size == 0 {
+            return Ok(Self { starts: vec![0; ring], ..Self::default() });
+        }
         let stride = size.checked_add(offset).and_then(|bytes| bytes.checked_next_multiple_of(alignment));
         let total = stride.and_then(|bytes| bytes.checked_mul(ring)).and_then(|bytes| bytes.checked_add(alignment));
         let (Some(stride), Some(total)) = (stride, total) else { return Err(too_large()) };
@@ -119,6 +122,12 @@ impl Buffers {
     /// The buffers in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.starts.iter().map(|&start| &self.memory[start..start + self.size])
+    }
+
+    /// Bytes allocated.
+    #[cfg(test)]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory.len()
     }
 
     /// Bytes of each buffer.

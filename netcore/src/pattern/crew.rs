@@ -13,8 +13,8 @@ use crate::{
     io::buffers::Buffers,
     measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow, watch::Watch},
     report::{Role, Side},
-    spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport},
-    transport::{Link, icmp, link},
+    spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, memory},
+    transport::Link,
 };
 
 /// A worker's place: what it will do and the memory for it.
@@ -35,78 +35,20 @@ pub struct Place {
     pub gaps: Option<Arc<Tray>>,
 }
 
-/// Reads of requests and responses in flight take at most so many bytes at once, unless one alone is larger.
-const PIPELINE_BYTES: u64 = 256 * 1024;
-
-/// A service may answer with any datagram.
-const LARGEST_ANSWER: u64 = 65_536;
-
 /// The places of one end, with their buffers allocated and touched.
 pub fn crew(spec: &TestSpec, side: Side) -> Result<Vec<Place>, EndError> {
     let mut places = Vec::new();
-    if spec.transport == Transport::Icmp && side == Side::Far {
-        // The kernel answers.
-        return Ok(places);
-    }
     for flow in 0..spec.flows() {
-        for &role in roles(spec, side, flow) {
+        for &role in memory::roles(spec, side, flow) {
             places.push(place(spec, side, flow, role)?);
         }
     }
     Ok(places)
 }
 
-/// What the threads of a flow do at this end.
-fn roles(spec: &TestSpec, side: Side, flow: u32) -> &'static [Role] {
-    if spec.pattern != Pattern::Stream {
-        return match side {
-            Side::Near => &[Role::Requester],
-            Side::Far => &[Role::Responder],
-        };
-    }
-    let near_sends = match spec.direction {
-        Direction::Forward => true,
-        Direction::Reverse => false,
-        // The first half of the flows goes forward.
-        Direction::Bidirectional => flow < spec.streams,
-        Direction::Duplex => return &[Role::Sender, Role::Receiver],
-    };
-    if near_sends == (side == Side::Near) { &[Role::Sender] } else { &[Role::Receiver] }
-}
-
 fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, EndError> {
-    let sizes = spec.sizes;
-    let several = |bytes: u64| {
-        let all = bytes.saturating_mul(spec.inflight.into());
-        match spec.inflight {
-            1 => bytes,
-            _ if spec.coalesce => all,
-            _ => all.min(bytes.max(PIPELINE_BYTES)),
-        }
-    };
-    let (send, receive) = match role {
-        Role::Sender => (sizes.message_bytes, 0),
-        // A datagram that does not fit the call would be cut off in silence.
-        Role::Receiver | Role::Duplex if spec.transport.is_datagram() => {
-            (0, sizes.receive_bytes.max(sizes.message_bytes))
-        }
-        Role::Receiver | Role::Duplex => (0, sizes.receive_bytes),
-        Role::Requester if spec.transport == Transport::Icmp => {
-            let message = sizes.message_bytes.saturating_add(icmp::HEADER_BYTES as u64);
-            (message, message.saturating_add(icmp::IP_HEADER_BYTES as u64))
-        }
-        Role::Requester if spec.alone && spec.transport.is_datagram() => (sizes.request_bytes, LARGEST_ANSWER),
-        Role::Requester => (sizes.request_bytes, several(sizes.response_bytes)),
-        Role::Responder => (sizes.response_bytes, several(sizes.request_bytes)),
-    };
+    let (send, receive) = memory::calls(spec, role);
     let paced = spec.pace.is_some_and(|pace| pace.mode == PaceMode::User);
-    // Requests and responses are sent from where they lie, with the header of a frame before them.
-    let head = if spec.transport == Transport::Link && spec.pattern != Pattern::Stream {
-        link::HEADER_BYTES as u64
-    } else {
-        0
-    };
-    let (send, receive) = (send.saturating_add(head), receive.saturating_add(head));
     let options = &end_spec(spec, side).buffers;
     let kind = match role {
         Role::Requester if spec.pattern == Pattern::Connect => Some("connect"),
@@ -288,7 +230,7 @@ mod tests {
             let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
             (spec.direction, spec.streams) = (direction, 2);
             for flow in 0..spec.flows() {
-                let mut both = [roles(&spec, Side::Near, flow), roles(&spec, Side::Far, flow)].concat();
+                let mut both = [memory::roles(&spec, Side::Near, flow), memory::roles(&spec, Side::Far, flow)].concat();
                 both.sort_by_key(|role| *role == Role::Receiver);
                 both.dedup();
                 assert_eq!(both, [Role::Sender, Role::Receiver], "{direction:?}");

@@ -2,6 +2,7 @@
 //!
 //! pattern × transport × io × direction are orthogonal; [`support`] says which combinations exist.
 
+pub mod memory;
 pub mod names;
 pub mod socket;
 pub mod support;

@@ -6,7 +6,7 @@ mod transports;
 
 use transports::{datagrams, pipes};
 
-use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport, threads};
+use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport, memory, threads};
 use crate::report::Side;
 
 /// Why a test cannot be run by these engines, whatever the machine.
@@ -50,6 +50,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         _ => return no("workload", format!("this pattern over {transport} is not available yet")),
     }
     sizes(spec)?;
+    memory::check(spec)?;
     threads::check(spec)?;
     if spec.transport == Transport::Sctp && matches!(spec.io, Io::Nonblocking | Io::Spin) {
         return no("io", format!("{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP));
