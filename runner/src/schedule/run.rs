@@ -11,6 +11,7 @@ mod ending;
 mod iteration;
 mod line;
 mod probing;
+mod together;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -15,7 +15,11 @@ use schemas::{
     units::{Unit, human},
 };
 
-use super::{Bench, Fault, Measured, Reports, Run, Values, ending::blank};
+use super::{
+    Bench, Fault, Measured, Reports, Run, Values,
+    ending::blank,
+    together::{self, Apart},
+};
 use crate::{
     error::Error,
     plan::measures,
@@ -87,6 +91,9 @@ impl Run<'_> {
                     if measured.settled == Some(false) {
                         self.unsettled(step, iteration);
                     }
+                    if let Some(doubt) = together::doubt(step, &measured) {
+                        self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
+                    }
                     return Ok(Some(measured));
                 }
                 Err(spoiled) => spoiled,
@@ -123,6 +130,11 @@ impl Run<'_> {
             step.name,
             human(Unit::Seconds, longest as f64 / 1e9)
         );
+        self.doubt(sentence);
+    }
+
+    /// Says what whoever relies on the numbers should know, at once and below the results.
+    fn doubt(&mut self, sentence: String) {
         self.progress.warn(&sentence);
         self.sink.note(sentence);
     }
@@ -293,14 +305,12 @@ fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
     if let Some(message) = measured.members.iter().find_map(failure) {
         return Err(Fault { timeout: false, message }.into());
     }
-    if let (Some(most), Some(skew)) = (step.group.as_ref().map(|g| g.max_skew), measured.start_skew)
-        && skew > most
-    {
-        let us = |d: Duration| d.as_micros();
-        let message = format!("the members started {} µs apart, more than the {} µs allowed", us(skew), us(most));
-        return Err(Spoiled { fault: Fault { timeout: false, message }, skew: Some(skew) });
+    match together::apart(step, &measured) {
+        None => Ok(measured),
+        Some(Apart { sentence: message, skew }) => {
+            Err(Spoiled { fault: Fault { timeout: false, message }, skew: Some(skew) })
+        }
     }
-    Ok(measured)
 }
 
 /// What a member's own summary row is about: the case's metrics, or in a group its own headline, which promised nothing.

@@ -125,6 +125,47 @@ fn a_start_that_was_not_together_is_measured_again() {
 }
 
 #[test]
+fn ends_that_never_measured_at_the_same_time_are_measured_again() {
+    let far = |start_ns: u64, length_ns: u64| {
+        let mut measured = stream(1);
+        let reports = &mut measured.members[0];
+        reports.far_start_ns = Some(start_ns);
+        reports.far.as_mut().unwrap().phases[0].elapsed_ns = length_ns;
+        measured
+    };
+    let ms = 1_000_000;
+    // The near end measures from 1 s to 2 s.
+    for (start, length, want) in [
+        (2000 * ms, 1, "iteration discarded 1"),
+        (500 * ms, 499 * ms, "iteration discarded 1"),
+        (1900 * ms, 100 * ms, "doubt"),
+        (1400 * ms, 1000 * ms, "iteration ok 1"),
+    ] {
+        let mut bench = FakeBench::default();
+        bench.results.extend([Ok(far(start, length)), Ok(stream(1))]);
+        let (finished, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
+        assert!(finished[0].failed.is_none());
+        if want == "doubt" {
+            assert!(
+                rows.1[0].contains("beginning 900 ms apart, for less than half of it at the same time"),
+                "{:?}",
+                rows.1
+            );
+        } else {
+            assert_eq!((rows.of("a")[0].as_str(), rows.1.len()), (want, 0), "{start} {length}");
+        }
+    }
+    // What stops by a count has no time that both ends share.
+    let mut counted = step("a", 1, 1, None);
+    if let crate::plan::case::Job::Traffic(spec) = &mut counted.members[0].job {
+        spec.phases.stop = netcore::spec::Stop::AfterBytes(1);
+    }
+    let mut bench = FakeBench::default();
+    bench.results.push_back(Ok(far(2000 * ms, 1)));
+    assert_eq!(go(&[counted], PLAIN, &mut bench).1.of("a")[0], "iteration ok 1");
+}
+
+#[test]
 fn members_that_never_start_together_are_a_failure_after_three_starts_and_the_retries() {
     let late = || Measured { start_skew: Some(Duration::from_millis(9)), ..stream(1) };
     let group =
