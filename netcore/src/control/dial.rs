@@ -18,32 +18,55 @@ use super::{DEFAULT_PORT, event::wait_writable};
 
 /// The addresses of `host`, `host:port`, `address` or `[address]:port`; the port is [`DEFAULT_PORT`] where none is named.
 pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {
+    let bare = control.trim_matches(['[', ']']);
+    // Of an address with a scope, which is refused with a sentence of its own.
+    let scoped =
+        control.split_once('%').is_some_and(|(address, _)| address.trim_matches('[').parse::<IpAddr>().is_ok());
     if let Ok(address) = control.parse::<SocketAddr>() {
-        return Ok(vec![address]);
+        usable([address])
+    } else if let Ok(address) = bare.parse::<IpAddr>() {
+        usable([(address, DEFAULT_PORT).into()])
+    } else if scoped {
+        Err(link_local())
+    } else if let Some((host, port)) = control.rsplit_once(':') {
+        let port: u16 = port.parse().map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("`{port}` is no port number (1 … 65535)"))
+        })?;
+        usable((host, port).to_socket_addrs()?)
+    } else {
+        usable((control, DEFAULT_PORT).to_socket_addrs()?)
     }
-    if let Ok(address) = control.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(vec![(address, DEFAULT_PORT).into()]);
-    }
-    let found: Vec<SocketAddr> = match control.rsplit_once(':') {
-        Some((host, port)) => {
-            let port: u16 = port.parse().map_err(|_| {
-                io::Error::new(io::ErrorKind::InvalidInput, format!("`{port}` is no port number (1 … 65535)"))
-            })?;
-            (host, port).to_socket_addrs()?.collect()
-        }
-        None => (control, DEFAULT_PORT).to_socket_addrs()?.collect(),
-    };
-    if found.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    }
-    Ok(found)
 }
 
-/// Connects to the first of the addresses that answers.
+/// Those of a host's addresses that mean the same host everywhere: link-local ones mean another on each interface, and a name
+/// may have them beside others.
+pub fn usable(found: impl IntoIterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {
+    let is_local = |address: &SocketAddr| matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let (local, usable): (Vec<_>, Vec<_>) = found.into_iter().partition(is_local);
+    match (usable.is_empty(), local.is_empty()) {
+        (false, _) => Ok(usable),
+        (true, false) => Err(link_local()),
+        (true, true) => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
+    }
+}
+
+fn link_local() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "link-local addresses (fe80::…%interface) are not available: name one of its other addresses",
+    )
+}
+
+/// Connects to the first of the addresses that answers. None of them has the time of all: a host whose IPv6 is lost on the way
+/// is reached over IPv4.
 pub fn dial(addresses: &[SocketAddr], from: Option<IpAddr>, deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "none of its addresses is of the kind of `bind`");
-    for address in addresses.iter().filter(|address| from.is_none_or(|from| from.is_ipv4() == address.is_ipv4())) {
-        match dial_one(*address, from, deadline) {
+    let fits = |address: &&SocketAddr| from.is_none_or(|from| from.is_ipv4() == address.is_ipv4());
+    let fitting: Vec<&SocketAddr> = addresses.iter().filter(fits).collect();
+    for (tried, address) in fitting.iter().enumerate() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(fitting.len() - tried).unwrap_or(u32::MAX);
+        match dial_one(**address, from, Instant::now() + share) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -92,7 +115,36 @@ mod tests {
         ] {
             assert_eq!(resolve(text).unwrap(), [address.parse().unwrap()], "{text}");
         }
+        for text in ["fe80::1", "fe80::1%eth0", "[fe80::1%eth0]:7", "[fe80::1]:7", "fe80::1%2"] {
+            let said = resolve(text).unwrap_err().to_string();
+            assert!(said.contains("link-local"), "{text}: {said}");
+        }
+        let both = ["[fe80::1]:7".parse().unwrap(), "[2001:db8::1]:7".parse().unwrap()];
+        assert_eq!(usable(both).unwrap(), both[1..]);
         assert!(resolve("localhost:70000").unwrap_err().to_string().contains("70000"));
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+        use nix::sys::socket::{Backlog, SockaddrIn, getsockname, listen};
+        // Its queue is full, and the kernel drops what comes.
+        let full = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
+        bind(full.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+        listen(&full, Backlog::new(0).unwrap()).unwrap();
+        let silent: SockaddrIn = getsockname(full.as_raw_fd()).unwrap();
+        let silent = SocketAddr::from(std::net::SocketAddrV4::from(silent));
+        let soon = |ms| Instant::now() + Duration::from_millis(ms);
+        let mut queued = Vec::new();
+        let refused = loop {
+            match dial(&[silent], None, soon(200)) {
+                Ok(stream) => queued.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = dial(&[silent, listener.local_addr().unwrap()], None, soon(2000)).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
     }
 
     #[test]

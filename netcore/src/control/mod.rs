@@ -9,7 +9,7 @@ pub mod capabilities;
 pub mod channel;
 pub mod child;
 pub mod clock;
-pub(crate) mod dial;
+pub mod dial;
 pub mod event;
 pub mod frame;
 pub mod key;

@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 
-use netcore::{client::Target, control::key::Key};
+use netcore::{
+    client::Target,
+    control::{dial, key::Key},
+};
 
 use crate::{error::Error, plan::model::Host};
 
@@ -66,13 +69,9 @@ fn bracketed(control: &str) -> String {
 }
 
 pub(super) fn resolve(name: &str, address: &str) -> Result<IpAddr, Error> {
-    if let Ok(address) = address.parse() {
-        return Ok(address);
-    }
-    let fault =
-        |what: String| Error::Measurement(format!("the address `{address}` of host `{name}` was not found: {what}"));
-    let mut all = (address, 0).to_socket_addrs().map_err(|e| fault(e.to_string()))?;
-    all.next().map(|a| a.ip()).ok_or_else(|| fault("no address came back".into()))
+    let found = (address, 0).to_socket_addrs().and_then(dial::usable);
+    let fault = |what| Error::Measurement(format!("the address `{address}` of host `{name}` was not found: {what}"));
+    found.map_err(fault).map(|found| found[0].ip())
 }
 
 #[cfg(test)]
@@ -93,6 +92,14 @@ mod tests {
         let place = of_host("b", Some(&host), None).unwrap();
         assert_eq!(place.target.unwrap().control, "[2001:db8::1]");
         assert_eq!(place.data, None);
+    }
+
+    #[test]
+    fn addresses_that_mean_another_host_on_each_interface_are_refused() {
+        for address in ["fe80::1", "fe80::1%lo"] {
+            let error = resolve("b", address).unwrap_err().to_string();
+            assert!(error.contains("host `b`") && error.contains("link-local"), "{error}");
+        }
     }
 
     #[test]
