@@ -11,6 +11,10 @@ use schemas::units::{Unit, human};
 use super::{Measured, Reports};
 use crate::schedule::step::{Member, Step};
 
+/// From which skew on a host was paused. A busy machine is late by some tens of milliseconds, again and again: an iteration as
+/// short as that is only warned of.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// What is wrong with an iteration: the sentence, and by how much its starts lie apart.
 pub(super) struct Apart {
     pub(super) sentence: String,
@@ -60,7 +64,7 @@ impl Phases {
 /// Why an iteration says nothing: two ends never measured at the same time, or the members of a group started too far apart.
 pub(super) fn apart(step: &Step, measured: &Measured) -> Option<Apart> {
     for (member, reports) in step.members.iter().zip(&measured.members) {
-        if let Some(phases) = Phases::of(member, reports).filter(|phases| phases.shared == 0) {
+        if let Some(phases) = Phases::of(member, reports).filter(|phases| phases.shared == 0 && phases.skew >= PAUSE) {
             return Some(Apart { sentence: phases.sentence(member, "never at the same time"), skew: phases.skew });
         }
     }
