@@ -117,6 +117,22 @@ fn what_no_longer_fits_leaves_no_torn_row() {
 }
 
 #[test]
+fn a_table_that_is_removed_ends_the_run() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!("output: {{dir: {}}}", folder.name("out")),
+        "  bulk: {workload: tcp_stream, duration: 50ms, iterations: 2000}",
+    );
+    let mut child = command(&["run", &plan]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|l| l.contains("iteration 2 of")));
+    std::fs::remove_dir_all(folder.path("out")).unwrap();
+    let said = lines.collect::<Vec<_>>().join("\n");
+    assert_eq!(end(child).code, Some(3), "{said}");
+    assert!(said.contains("out/results.csv: it was removed") && !said.contains("iteration 2000"), "{said}");
+}
+
+#[test]
 fn what_a_run_reads_is_not_written_over() {
     let folder = Folder::new();
     let plan = folder.plan(
@@ -225,6 +241,31 @@ fn a_daemon_that_dies_fails_the_case_and_spares_the_rows_before() {
     let status: Vec<_> = of(&rows, "summary").iter().map(|r| (r["case"].clone(), r["status"].clone())).collect();
     let want = [("first", "ok"), ("second", "failed"), ("third", "ok")];
     assert_eq!(status, want.map(|(c, s)| (c.to_owned(), s.to_owned())));
+}
+
+#[test]
+fn a_daemon_that_is_started_anew_between_two_cases_is_found_again() {
+    let folder = Folder::new();
+    let mut serve = Serve::start(&[]);
+    let plan = folder.plan(
+        &format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}\nrun: {{order: sequential}}", serve.address),
+        "  first: {workload: tcp_stream, to: b, duration: 100ms}\n  second: {workload: tcp_stream, duration: 1s}\n  \
+         third: {workload: tcp_stream, to: b, duration: 60s}\n  fourth: {workload: tcp_stream, to: b, duration: 100ms}",
+    );
+    let mut child = command(&["run", &plan, "-o", &folder.name("r.csv")]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    // While nobody speaks with it, and while it is needed at once.
+    for case in ["second", "third"] {
+        assert!(lines.any(|l| l.contains(&format!("{case}  iteration 1"))), "{case} begins");
+        thread::sleep(std::time::Duration::from_millis(300));
+        serve.anew();
+    }
+    let said = lines.collect::<Vec<_>>().join("\n");
+    assert_eq!(end(child).code, Some(3), "{said}");
+    let rows = rows(&folder.path("r.csv"));
+    let status: Vec<_> = of(&rows, "summary").iter().map(|r| (r["case"].clone(), r["status"].clone())).collect();
+    let want = [("first", "ok"), ("second", "ok"), ("third", "failed"), ("fourth", "ok")];
+    assert_eq!(status, want.map(|(c, s)| (c.to_owned(), s.to_owned())), "{said}");
 }
 
 #[test]

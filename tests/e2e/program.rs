@@ -124,8 +124,16 @@ impl Serve {
         Self::whole("127.0.0.1", &[], stderr.into())
     }
 
-    fn whole(ip: &str, args: &[&str], stderr: Stdio) -> Self {
-        let (listen, found) = (format!("{ip}:0"), format!("{ip}:"));
+    /// SIGKILL, and another one where it was.
+    pub fn anew(&mut self) {
+        self.kill();
+        *self = Self::whole(&self.address, &[], Stdio::null());
+    }
+
+    fn whole(place: &str, args: &[&str], stderr: Stdio) -> Self {
+        let (ip, _) = place.rsplit_once(':').unwrap_or((place, ""));
+        let listen = if ip == place { format!("{ip}:0") } else { place.to_owned() };
+        let found = format!("{ip}:");
         let mut all = vec!["serve", "--listen", &listen];
         all.extend(args);
         let mut child = command(&all).stderr(stderr).spawn().expect("plumb serve starts");

@@ -97,6 +97,18 @@ impl Session {
         Ok(session)
     }
 
+    /// Whether the daemon is still there and ready for a test, where the last one went well. One that has been silent for some
+    /// seconds is asked.
+    pub fn is_alive(&mut self) -> bool {
+        // Unasked, a daemon says only that the session is over.
+        matches!(self.channel.try_recv::<Reply>(), Ok(None))
+            && (self.clock_age() <= CLOCK_AGE || self.compare_clocks().is_ok())
+    }
+
+    fn clock_age(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.peer.clock.taken_ns))
+    }
+
     /// What is known about the other end.
     #[must_use]
     pub fn peer(&self) -> &PeerFacts {
@@ -197,8 +209,7 @@ impl Session {
             while !matches!(self.recv(deadline)?, Reply::Idle) {}
             (self.dirty, self.aborting) = (false, false);
         }
-        let age = Duration::from_nanos(monotonic_ns().saturating_sub(self.peer.clock.taken_ns));
-        if age > CLOCK_AGE {
+        if self.clock_age() > CLOCK_AGE {
             self.compare_clocks()?;
         }
         self.dirty = true;

@@ -129,6 +129,13 @@ fn a_session_without_requests_is_closed_with_a_sentence() {
     };
     let mut idle = Raw::greeted(served.address);
     timed_out(idle.0.recv(crate::common::soon()).unwrap());
+    drop(idle);
+    eventually("a client sees it before it needs the session", || {
+        let Ok(mut session) = Session::connect(&served.target()) else { return false };
+        assert!(session.is_alive());
+        std::thread::sleep(Duration::from_millis(300));
+        !session.is_alive()
+    });
     let mut prepared = greeted_when_free(&served);
     assert!(matches!(prepared.ask(&prepare(stream(10), [0; 16])), Reply::Prepared(_)));
     timed_out(prepared.0.recv(crate::common::soon()).unwrap());

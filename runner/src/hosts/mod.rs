@@ -14,11 +14,21 @@ pub mod targets;
 pub mod view;
 pub mod watch;
 
-use std::{collections::BTreeMap, net::IpAddr, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use netcore::{
     client::{ClientError, Session, Target},
-    control::{capabilities, key::Key, stop::StopFlag},
+    control::{
+        capabilities,
+        key::Key,
+        stop::{StopFlag, Urgency},
+    },
     daemon::{Daemon, Embedded, EmbeddedOptions},
     measure::host::HostFacts,
     spec::Transport,
@@ -37,6 +47,9 @@ use crate::{
 };
 use targets::Place;
 
+/// How long it is waited between two calls of a daemon that was there.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// The hosts of a run: reachable, greeted, and ready for sessions.
 pub struct Hosts {
     places: BTreeMap<Endpoint, Place>,
@@ -44,6 +57,8 @@ pub struct Hosts {
     services: BTreeMap<Endpoint, IpAddr>,
     /// Open sessions that no test uses at the moment, by end, and by the grace they were opened with.
     idle: BTreeMap<(Endpoint, Duration), Vec<Session>>,
+    /// The ends whose daemons answered the last time that they were called.
+    met: BTreeSet<Endpoint>,
     /// Facts for `run.json`, by name.
     records: BTreeMap<String, HostRecord>,
     stop: StopFlag,
@@ -68,6 +83,7 @@ impl Hosts {
             places: BTreeMap::new(),
             services: BTreeMap::new(),
             idle: BTreeMap::new(),
+            met: BTreeSet::new(),
             records: BTreeMap::new(),
             stop: stop.clone(),
             interim,
@@ -159,13 +175,33 @@ impl Hosts {
 
     /// An open session with the daemon of that end: one that is idle, or a new one.
     fn session(&mut self, end: &Endpoint, grace: Duration) -> Result<Session, ClientError> {
-        if let Some(session) = self.idle.get_mut(&(end.clone(), grace)).and_then(Vec::pop) {
-            return Ok(session);
+        // The daemon ends one that is idle for long, or was started anew meanwhile.
+        while let Some(mut session) = self.idle.get_mut(&(end.clone(), grace)).and_then(Vec::pop) {
+            if session.is_alive() {
+                return Ok(session);
+            }
         }
         let mut target =
             self.places.get(end).and_then(|p| p.target.clone()).unwrap_or_else(|| Target::new(end.name(), end.name()));
         target.timeouts.grace = grace;
-        Session::connect(&target)
+        let until = Instant::now() + target.timeouts.connect;
+        let session = loop {
+            match Session::connect(&target) {
+                // It was there: whoever starts it anew needs a moment. A host that is gone is waited for once.
+                Err(ClientError::Connect { .. })
+                    if self.met.contains(end) && Instant::now() < until && self.stop.urgency() == Urgency::None =>
+                {
+                    thread::sleep(AGAIN);
+                }
+                session => break session,
+            }
+        };
+        if session.is_ok() {
+            self.met.insert(end.clone());
+        } else {
+            self.met.remove(end);
+        }
+        session
     }
 
     fn give_back(&mut self, end: &Endpoint, grace: Duration, session: Session) {

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write},
+    os::unix::fs::MetadataExt,
 };
 
 /// Such a file.
@@ -25,6 +26,10 @@ impl Write for Appended {
     /// Writes all of it or, as far as the file can be cut, nothing.
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         match self.file.write_all(piece) {
+            // Whoever removes it removes what is yet to come, too.
+            Ok(()) if self.file.metadata()?.nlink() == 0 => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "it was removed while the run was going on"));
+            }
             Ok(()) => self.whole += piece.len() as u64,
             Err(error) => {
                 // A full disk takes as much as fits. What is no regular file cannot be cut, and what went there is gone.
