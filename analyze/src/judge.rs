@@ -27,7 +27,7 @@ use crate::stats::histogram::column_quantile;
 use crate::stats::moments::Moments;
 
 /// Iterations from which on the interval is judged and not the point.
-pub const INTERVAL_FROM: usize = 3;
+const INTERVAL_FROM: usize = 3;
 
 /// Whether the interval or the mean is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

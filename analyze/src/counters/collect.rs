@@ -30,7 +30,7 @@ pub struct Reading {
 }
 
 /// Everything that `--collect` can read, for the help and for error messages.
-pub const KINDS: &str = "snmp, snmp6, netstat, tcpext, dev, softnet, nstat, ethtool:IF, ip, interrupts, softirqs, vmstat, \
+const KINDS: &str = "snmp, snmp6, netstat, tcpext, dev, softnet, nstat, ethtool:IF, ip, interrupts, softirqs, vmstat, \
                          dev:IF, ip:IF, file:PATH";
 
 impl Source {

@@ -189,7 +189,7 @@ impl Columns {
 }
 
 /// The column in which a case's result is usually read: what it has values of, of these the first.
-pub const HEADLINE: [&str; 3] = ["throughput_bits_per_s", "transactions_per_s", "latency_p50_us"];
+const HEADLINE: [&str; 3] = ["throughput_bits_per_s", "transactions_per_s", "latency_p50_us"];
 
 /// The indices of the headline columns that a table has.
 #[must_use]

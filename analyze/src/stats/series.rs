@@ -51,7 +51,7 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
 /// A drift is spoken of from so many values on …
 pub const DRIFTING_FROM: usize = 5;
 /// … and where chance would make one as large less often than this.
-pub const DRIFTING_P: f64 = 0.01;
+const DRIFTING_P: f64 = 0.01;
 
 /// The drift of values that ought to have none; `None` where chance explains it or they are fewer than five.
 #[must_use]

@@ -175,7 +175,7 @@ impl Session {
     }
 
     /// Compares the clocks anew; [`Session::prepare`] does it where the last comparison is older than five seconds.
-    pub fn compare_clocks(&mut self) -> Result<&ClockOffset, ClientError> {
+    fn compare_clocks(&mut self) -> Result<&ClockOffset, ClientError> {
         let mut probes = Vec::with_capacity(PROBES);
         // The first exchange warms the path up (route, caches, the daemon's thread): it is kept, and seldom the fastest.
         for _ in 0..PROBES {

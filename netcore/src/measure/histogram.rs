@@ -11,7 +11,7 @@ pub use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
 /// The longest latency that is told from longer ones: an hour, in nanoseconds.
-pub const LONGEST_NS: u64 = 3_600_000_000_000;
+const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// An empty histogram of nanoseconds, three significant digits, from 1 ns to an hour.
 #[must_use]

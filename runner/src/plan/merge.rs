@@ -20,7 +20,7 @@ collect: [cpu, tcp_info]
 ";
 
 /// A test has one stop rule: a layer that sets one of these removes the others that lie under it.
-pub const STOP_RULES: [&str; 3] = ["duration", "bytes", "transactions"];
+const STOP_RULES: [&str; 3] = ["duration", "bytes", "transactions"];
 
 /// Keys that belong to a whole test; the members of a concurrent group do not inherit them.
 pub const WHOLE_TEST: [&str; 13] = [

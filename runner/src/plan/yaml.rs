@@ -15,9 +15,9 @@ use super::{
 /// Most bytes of a plan's text.
 pub const MAX_BYTES: usize = 4 << 20;
 /// Most nodes of a plan, after its aliases are followed.
-pub const MAX_NODES: usize = 200_000;
+const MAX_NODES: usize = 200_000;
 /// Deepest nesting.
-pub const MAX_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 struct Builder<'a> {
     source: u16,

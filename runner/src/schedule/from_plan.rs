@@ -22,7 +22,7 @@ pub const LEVEL: f64 = 0.95;
 pub const GRACE: Duration = Duration::from_secs(10);
 
 /// How long a program of a plan may run when nobody says: nothing tells how long it should.
-pub const PROGRAM_LIMIT: Duration = Duration::from_mins(10);
+const PROGRAM_LIMIT: Duration = Duration::from_mins(10);
 
 /// The steps of a plan, one per case. `axis_paths` are the axis columns of the whole table, which may hold several plans.
 #[must_use]

@@ -34,7 +34,7 @@ impl Table {
     }
 
     /// Adds a line whose first cell has a style.
-    pub fn push_styled(&mut self, style: Style, line: Vec<String>) {
+    fn push_styled(&mut self, style: Style, line: Vec<String>) {
         self.lines.push((style, line));
     }
 
