@@ -40,6 +40,19 @@ fn data_threads(pid: i32) -> BTreeSet<String> {
     names.filter(|name| name.starts_with("data ")).map(|name| name.trim().to_owned()).collect()
 }
 
+/// Processor time that each of the data threads of a process has had, in the kernel's ticks.
+fn ticks(pid: i32) -> Vec<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let spent = |stat: String| -> Option<u64> {
+        let (name, rest) = stat.split_once(") ")?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        // The 14th and 15th of the line: in user mode and in the kernel.
+        name.contains("(data ").then(|| words[11..13].iter().filter_map(|word| word.parse::<u64>().ok()).sum())
+    };
+    stats.filter_map(spent).collect()
+}
+
 #[test]
 fn every_stream_on_a_shared_thread_has_its_share_and_they_add_up_to_what_the_interface_carried() {
     let Some(alone) = Namespace::new() else { return };
@@ -79,8 +92,8 @@ fn both_ends_have_as_many_data_threads_as_the_plan_says() {
     let folder = Folder::new();
     let serve = Serve::start(&[]);
     let top = format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address);
-    for (keys, threads) in [("threads: 1", 1), ("threads: 3", 3), ("threads: 8", 8)] {
-        let test = format!("  it: {{workload: tcp_rr, to: b, streams: 8, {keys}, duration: 1h}}");
+    for (workload, threads) in [("tcp_rr", 1), ("tcp_rr", 3), ("tcp_rr", 8), ("tcp_crr", 2)] {
+        let test = format!("  it: {{workload: {workload}, to: b, streams: 8, threads: {threads}, duration: 1h}}");
         let child = command(&["run", &folder.plan(&top, &test), "--progress", "never"]).spawn().unwrap();
         let (near, far, begun) = (child.id().cast_signed(), serve.pid(), Instant::now());
         // They are all there from the start of the load to its end.
@@ -166,7 +179,7 @@ fn a_schedule_is_kept_by_several_flows_on_one_thread() {
 #[test]
 fn both_ways_and_every_transport_share_threads() {
     let folder = Folder::new();
-    let kinds = ["mptcp_stream", "dccp_rr", "unix_seqpacket_stream", "unix_dgram_rr", "udplite_stream"];
+    let kinds = ["mptcp_stream", "mptcp_cc", "dccp_rr", "unix_seqpacket_stream", "unix_dgram_rr", "udplite_stream"];
     let mut tests = String::from(
         "  duplex: {workload: tcp_duplex, streams: 4, threads: 2, bytes: 4MiB, message_size: 16KiB, integrity: true}\n  \
          both: {workload: tcp_stream, streams: 4, threads: 1, bytes: 4MiB, message_size: 16KiB, direction: bidirectional}\n",
@@ -185,7 +198,8 @@ fn both_ways_and_every_transport_share_threads() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let rows = parse(&ran.stdout);
     for row in of(&rows, "stream") {
-        assert!(number(row, "bytes_received") > 0.0, "{row:?}");
+        let moved = if row["case"] == "mptcp_cc" { "connections" } else { "bytes_received" };
+        assert!(number(row, moved) > 0.0, "{row:?}");
     }
     for row in of(&rows, "stream").iter().filter(|row| row["case"] == "duplex" || row["case"] == "both") {
         let ways = if row["case"] == "duplex" { 2 } else { 1 };
@@ -203,9 +217,94 @@ fn five_hundred_connections_run_on_two_threads() {
 }
 
 #[test]
+fn connections_on_shared_threads_are_those_that_the_kernel_counted() {
+    const FLOWS: u64 = 200;
+    const EACH: u64 = 20;
+    let Some(alone) = Namespace::new() else { return };
+    alone.read("sysctl", &["-q", "-w", "net.ipv4.tcp_fastopen=3"]);
+    let folder = Folder::new();
+    let all = FLOWS * EACH;
+    for (workload, keys) in [
+        ("tcp_cc", ""),
+        ("tcp_cc", ", close: near_first, ports: 20000-29999"),
+        ("tcp_crr", ", integrity: true, response_size: 5000"),
+        ("tcp_crr", ", close: near_first"),
+        ("tcp_crr", ", close: reset"),
+        ("tcp_crr", ", socket: {fastopen: true}"),
+        ("tcp_crr", ", rate: 8000/s, arrival: uniform"),
+    ] {
+        let test = format!("  it: {{workload: {workload}, streams: {FLOWS}, threads: 2, transactions: {all}{keys}}}");
+        let plan = folder.plan("", &test);
+        let count_now = || {
+            let tcp = ["ActiveOpens", "PassiveOpens", "OutRsts"].map(|key| alone.snmp("Tcp", key));
+            let fast = ["TCPFastOpenActive", "TCPFastOpenPassive"]
+                .map(|key| alone.snmp_of("/proc/net/netstat", "TcpExt", key));
+            [tcp[0], tcp[1], tcp[2], fast[0], fast[1]]
+        };
+        let before = count_now();
+        let run = ["run", "--progress", "never", &plan];
+        let output = alone.command(env!("CARGO_BIN_EXE_plumb")).args(run).output().unwrap();
+        let after = count_now();
+        let [active, passive, resets, fast_active, fast_passive] = std::array::from_fn(|i| after[i] - before[i]);
+        assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
+        let rows = parse(&String::from_utf8(output.stdout).unwrap());
+        let row = of(&rows, "iteration")[0];
+        assert_eq!((count(row, "threads"), row["io"].as_str()), (2, "nonblocking"));
+        assert_eq!((count(row, "transactions"), count(row, "errors")), (all, 0), "{test}");
+        let shares: Vec<u64> = of(&rows, "stream").iter().map(|row| count(row, "transactions")).collect();
+        assert_eq!(shares, vec![EACH; 200], "{test}");
+        assert_eq!(netcore::measure::histogram::decode(&row["latency_histogram"]).unwrap().len(), all, "{test}");
+        // Besides them: those by which each flow has proven itself, and the conversation's.
+        let expected = all + FLOWS..=all + FLOWS + 4;
+        assert!(expected.contains(&active) && expected.contains(&passive), "{test}: {active} {passive}");
+        assert_eq!(resets >= all, keys.contains("reset"), "{test}: {resets} resets");
+        assert_eq!(fast_active >= all && fast_passive >= all, keys.contains("fastopen"), "{test}: {fast_active}");
+    }
+}
+
+#[test]
+fn connecting_flows_of_a_shared_thread_have_even_shares_and_end_when_they_are_told_to() {
+    let folder = Folder::new();
+    let serve = Serve::start(&["--max-flows", "200"]);
+    let top = format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address);
+    for workload in ["tcp_cc", "tcp_crr"] {
+        let test = format!("  it: {{workload: {workload}, to: b, streams: 200, threads: 2, duration: 1h}}");
+        let plan = folder.plan(&top, &test);
+        let child = command(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]).spawn().unwrap();
+        let (pid, begun) = (child.id().cast_signed(), Instant::now());
+        // As much as takes every flow round several times, however busy the machine is.
+        while (ticks(pid).len() < 2 || ticks(pid).iter().any(|ticks| *ticks < 30))
+            && begun.elapsed() < Duration::from_mins(1)
+        {
+            thread::sleep(Duration::from_millis(5));
+        }
+        kill(Pid::from_raw(pid), Signal::SIGINT).unwrap();
+        let ran = end(child);
+        assert_eq!(ran.code, Some(130), "{workload}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("did not drain") && !ran.stderr.contains("left behind"), "{}", ran.stderr);
+        let rows = rows(&folder.path("r.csv"));
+        let row = of(&rows, "iteration")[0];
+        assert_eq!(row["status"], "ok");
+        assert!(count(row, "connections") > 0, "{row:?}");
+        // The flows are dealt in turn; what the two threads get of the machine is its scheduler's affair.
+        let shares: Vec<f64> = of(&rows, "stream").iter().map(|row| number(row, "connections")).collect();
+        for first in 0..2 {
+            let of_one: Vec<f64> = shares.iter().copied().skip(first).step_by(2).collect();
+            assert!(of_one.iter().all(|share| *share > 0.0) && fairness(&of_one) > 0.8, "{workload}: {of_one:?}");
+        }
+        assert!((shares.iter().sum::<f64>() - number(row, "connections")).abs() < 0.5);
+        let told = Instant::now();
+        while !data_threads(serve.pid()).is_empty() {
+            assert!(told.elapsed() < Duration::from_mins(1), "{workload}: threads of the far end stay");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
 fn a_peer_that_dies_frees_every_flow_of_a_shared_thread() {
     let folder = Folder::new();
-    for workload in ["tcp_stream", "tcp_rr", "udp_rr"] {
+    for workload in ["tcp_stream", "tcp_rr", "udp_rr", "tcp_cc", "tcp_crr"] {
         let mut serve = Serve::start(&[]);
         let top = format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address);
         let test = format!("  it: {{workload: {workload}, to: b, streams: 8, threads: 1, duration: 60s}}");
@@ -232,7 +331,6 @@ fn what_cannot_share_a_thread_is_refused_by_name() {
         ("workload: tcp_stream, streams: 4, threads: 5", "raise `streams`"),
         ("workload: tcp_stream, streams: 4, threads: 2, io: blocking", "io: blocking keeps its thread to itself"),
         ("workload: tcp_sendfile, streams: 4, threads: 2", "io: sendfile keeps its thread to itself"),
-        ("workload: tcp_cc, streams: 4, threads: 2", "waits inside connect"),
         ("workload: sctp_rr, streams: 4, threads: 2", "over sctp only a call that waits learns"),
         ("workload: sctp_rr, io: nonblocking", "over sctp only a call that waits learns"),
         ("workload: pipe_stream, streams: 4, threads: 2", "a pipe's calls wait inside the kernel"),

@@ -10,10 +10,22 @@ use nix::{
 };
 
 use super::retry;
-use crate::{measure::clock::monotonic_ns, transport::Link};
+use crate::{
+    measure::clock::monotonic_ns,
+    transport::{Link, door::Connection},
+};
 
 /// The longest wait at a time, so that the end of the test is not slept through, nanoseconds.
 const LOOK_UP_NS: u64 = 50_000_000;
+
+/// What a call on a connection waits for. Whoever waits for room hears of input too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// Something to receive, or the end.
+    Input,
+    /// Room to send, or that a connection is there which was begun.
+    Room,
+}
 
 /// A way to wait.
 pub trait Wait {
@@ -37,6 +49,10 @@ pub trait Wait {
     /// After a send that found no room: waits until there may be some.
     fn for_room(&self, link: &Link, _at_most_ns: u64) -> io::Result<()>;
 
+    /// After a call on a connection of a connect pattern that would have had to wait, or has waited for as long as it does:
+    /// waits until another may do better; `false`: where only the test's end tells whether there is to be one.
+    fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool>;
+
     /// Sleeps to an instant of the monotonic clock, or not as long.
     #[inline]
     fn sleep_until(&self, wake_ns: u64) {
@@ -48,6 +64,10 @@ pub trait Wait {
     /// An operation is about to begin: others may have their turn.
     #[inline]
     fn turn(&self) {}
+
+    /// An operation of many calls is about to begin: others have their turn.
+    #[inline]
+    fn give_way(&self) {}
 }
 
 /// Until the link may be readable, at most to an instant and to the next look whether the test is over.
@@ -87,6 +107,11 @@ impl Wait for Block {
     fn for_room(&self, _link: &Link, _at_most_ns: u64) -> io::Result<()> {
         Ok(())
     }
+
+    #[inline]
+    fn for_connection(&self, _connection: &Connection, _event: Event) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// In `poll`: what hpcbench calls non-blocking. The second system call shows in the CPU columns. For streams, which wait
@@ -108,6 +133,11 @@ impl Wait for Poll {
     #[inline]
     fn for_room(&self, link: &Link, _at_most_ns: u64) -> io::Result<()> {
         retry(|| poll(&mut [PollFd::new(link.send.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE)).map(|_| ())
+    }
+
+    fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool> {
+        let flags = if event == Event::Input { PollFlags::POLLIN } else { PollFlags::POLLOUT };
+        retry(|| poll(&mut [PollFd::new(connection.socket.as_fd(), flags)], PollTimeout::NONE)).map(|_| true)
     }
 }
 
@@ -135,5 +165,11 @@ impl Wait for Spin {
     fn for_room(&self, _link: &Link, _at_most_ns: u64) -> io::Result<()> {
         std::hint::spin_loop();
         Ok(())
+    }
+
+    #[inline]
+    fn for_connection(&self, _connection: &Connection, _event: Event) -> io::Result<bool> {
+        std::hint::spin_loop();
+        Ok(false)
     }
 }

@@ -4,76 +4,81 @@
 //! new port for every connection, never runs out. With `close: near_first` it does, as an ordinary client would, and with
 //! `reset` no connection ends in TIME_WAIT at all: the near end answers the far end's close with a reset.
 //!
-//! Nothing tells the far end that a connection was the last. It waits a moment for the next one after the end of the
-//! test, and that is all: netperf waits for four seconds.
+//! The connection by which a flow has proven itself lasts as long as the near end goes on: by its end the far end knows
+//! that there is no further one to wait for. netperf waits for four seconds.
 
-use std::{
-    io,
-    os::fd::{AsRawFd, OwnedFd},
-    sync::atomic::Ordering::Relaxed,
-    time::Instant,
-};
+use std::{io, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
 use super::{Fault, Worker, between, offered::Offer};
 use crate::{
-    io::{buffers::Expected, wait::Block},
+    io::{
+        buffers::Expected,
+        wait::{Event, Wait},
+    },
     measure::{clock::monotonic_ns, histogram::Recorder},
     spec::{Close, Pattern},
-    transport::door::{ConnectError, Door},
+    transport::{
+        Link,
+        door::{ConnectError, Connection, Door},
+    },
 };
 
 /// Ports that are tried one after the other, all of them taken, before the test gives up.
 const TAKEN_PORTS: u32 = 70_000;
 
-/// One call on a connection: waiting in it, or in a loop around it.
-struct Calls<const SPIN: bool>;
+/// How long the far end waits for the next connection before it looks whether the test is over, nanoseconds.
+const LOOK_UP_NS: u64 = 50_000_000;
 
-impl<const SPIN: bool> Calls<SPIN> {
-    const FLAGS: MsgFlags =
-        if SPIN { MsgFlags::MSG_NOSIGNAL.union(MsgFlags::MSG_DONTWAIT) } else { MsgFlags::MSG_NOSIGNAL };
-
-    /// Repeats a call that was interrupted, or that has nothing to give yet while the test goes on.
-    #[inline]
-    fn wait(worker: &Worker, mut call: impl FnMut() -> nix::Result<usize>) -> io::Result<usize> {
-        loop {
-            match call() {
-                Ok(n) => return Ok(n),
-                Err(nix::Error::EINTR) => {}
-                // A timeout inherited from the listener, or a spin.
-                Err(nix::Error::EAGAIN) if !worker.is_over() => std::hint::spin_loop(),
-                Err(error) => return Err(error.into()),
+/// Repeats a call on a connection that was interrupted, or that has nothing to give yet while the test goes on.
+#[inline]
+fn repeat<W: Wait>(
+    worker: &Worker,
+    wait: &W,
+    (connection, event): (&Connection, Event),
+    mut call: impl FnMut(i32, MsgFlags) -> nix::Result<usize>,
+) -> io::Result<usize> {
+    loop {
+        match call(connection.socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL | W::FLAGS) {
+            Ok(n) => return Ok(n),
+            Err(nix::Error::EINTR) => {}
+            // Also a timeout inherited from the listener, or a Fast Open whose SYN went without the data.
+            Err(error @ (nix::Error::EAGAIN | nix::Error::EINPROGRESS)) => {
+                if !wait.for_connection(connection, event)? && worker.is_over() {
+                    return Err(error.into());
+                }
             }
+            Err(error) => return Err(error.into()),
         }
     }
+}
 
-    #[inline]
-    fn receive(worker: &Worker, socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-        Self::wait(worker, || recv(socket.as_raw_fd(), buffer, Self::FLAGS))
-    }
+#[inline]
+fn receive<W: Wait>(worker: &Worker, wait: &W, connection: &Connection, buffer: &mut [u8]) -> io::Result<usize> {
+    repeat(worker, wait, (connection, Event::Input), |fd, flags| recv(fd, buffer, flags))
+}
 
-    fn receive_all(worker: &Worker, socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<u64> {
-        let (mut got, mut calls) = (0, 0);
-        while got < buffer.len() {
-            let n = Self::receive(worker, socket, &mut buffer[got..])?;
-            if n == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            got += n;
-            calls += 1;
+fn receive_all<W: Wait>(worker: &Worker, wait: &W, connection: &Connection, buffer: &mut [u8]) -> io::Result<u64> {
+    let (mut got, mut calls) = (0, 0);
+    while got < buffer.len() {
+        let n = receive(worker, wait, connection, &mut buffer[got..])?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(calls)
+        got += n;
+        calls += 1;
     }
+    Ok(calls)
+}
 
-    fn send_all(worker: &Worker, socket: &OwnedFd, bytes: &[u8]) -> io::Result<u64> {
-        let (mut sent, mut calls) = (0, 0);
-        while sent < bytes.len() {
-            sent += Self::wait(worker, || send(socket.as_raw_fd(), &bytes[sent..], Self::FLAGS))?;
-            calls += 1;
-        }
-        Ok(calls)
+fn send_all<W: Wait>(worker: &Worker, wait: &W, connection: &Connection, bytes: &[u8]) -> io::Result<u64> {
+    let (mut sent, mut calls) = (0, 0);
+    while sent < bytes.len() {
+        sent += repeat(worker, wait, (connection, Event::Room), |fd, flags| send(fd, &bytes[sent..], flags))?;
+        calls += 1;
     }
+    Ok(calls)
 }
 
 /// The counters of either side.
@@ -103,8 +108,14 @@ fn carries_data(worker: &Worker) -> bool {
     worker.spec.pattern == Pattern::ConnectRequestResponse
 }
 
-/// The near end.
-pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
+/// The near end, and the word that it has no more connections to make.
+pub fn open<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+    let result = open_loop(worker, wait);
+    worker.link.end_of_stream();
+    result
+}
+
+fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let link = worker.link.clone();
     let Some(door) = &link.door else { return Ok(()) };
     let tray = worker.tray.clone().unwrap_or_default();
@@ -119,18 +130,19 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
         if tally.transactions >= worker.cell.limit() {
             break Ok(());
         }
+        wait.give_way();
         let mut start = Instant::now();
         let mut waited_ns = 0;
         if let Some(offer) = &mut offer {
-            if !offer.wait(worker, &Block) {
+            if !offer.wait(worker, wait) {
                 break Ok(());
             }
             let Some(start_ns) = offer.take(worker) else { continue };
             start = Instant::now();
             waited_ns = monotonic_ns().saturating_sub(start_ns);
         }
-        let socket = match door.connect(number) {
-            Ok(socket) => socket,
+        let connection = match connect(door, number, wait) {
+            Ok(connection) => connection,
             Err(ConnectError::Port) => {
                 number += 1;
                 taken += 1;
@@ -144,9 +156,9 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
             Err(ConnectError::Fatal(error)) => break Err(worker.fault("connect")(error)),
         };
         (number, taken) = (number + 1, 0);
-        match transact::<SPIN>(worker, &socket, start, &mut tally, &mut expected) {
+        match transact(worker, wait, &connection, start, &mut tally, &mut expected) {
             Ok(nanoseconds) => {
-                door.leave(socket);
+                door.leave(connection);
                 tally.transactions += 1;
                 let (sent, received) = bytes(worker);
                 tally.store(worker, sent, received);
@@ -154,12 +166,28 @@ pub fn open<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
             }
             Err(fault) => {
                 let told = worker.end_of_loop(Err(fault));
-                door.leave(socket);
+                door.leave(connection);
                 break told;
             }
         }
     };
     worker.end_of_loop(result)
+}
+
+/// Opens a connection and waits until it is there.
+fn connect<W: Wait>(door: &Door, number: u64, wait: &W) -> Result<Connection, ConnectError> {
+    let connection = door.connect(number)?;
+    loop {
+        let failed = match connection.is_made() {
+            Ok(true) => return Ok(connection),
+            Ok(false) => wait.for_connection(&connection, Event::Room).err().map(ConnectError::Fatal),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            door.leave(connection);
+            return Err(error);
+        }
+    }
 }
 
 /// Bytes that a transaction sends and receives at the near end.
@@ -168,9 +196,10 @@ fn bytes(worker: &Worker) -> (u64, u64) {
 }
 
 /// One connection at the near end, up to where it may be closed; says how long what is timed took.
-fn transact<const SPIN: bool>(
+fn transact<W: Wait>(
     worker: &mut Worker,
-    socket: &OwnedFd,
+    wait: &W,
+    connection: &Connection,
     start: Instant,
     tally: &mut Tally,
     expected: &mut Option<Expected>,
@@ -179,16 +208,16 @@ fn transact<const SPIN: bool>(
     if carries_data(worker) {
         worker.send_buffers.touch();
         let request = worker.send_buffers.present();
-        tally.sends += Calls::<SPIN>::send_all(worker, socket, request).map_err(worker.fault("send a request"))?;
+        tally.sends += send_all(worker, wait, connection, request).map_err(worker.fault("send a request"))?;
         worker.send_buffers.advance();
-        tally.receives += take::<SPIN>(worker, socket, expected, "receive a response")?;
+        tally.receives += take(worker, wait, connection, expected, "receive a response")?;
         done = Instant::now();
     }
     if worker.spec.close == Close::NearFirst {
         // A peer that has gone already has closed too.
-        let _ = shutdown(socket.as_raw_fd(), Shutdown::Write);
+        let _ = shutdown(connection.socket.as_raw_fd(), Shutdown::Write);
     }
-    match Calls::<SPIN>::receive(worker, socket, &mut [0]) {
+    match receive(worker, wait, connection, &mut [0]) {
         Ok(0) => Ok(between(start, done)),
         Ok(_) => Err(Fault::Surplus { flow: worker.link.flow }),
         Err(error) => Err(worker.fault("close a connection")(error)),
@@ -196,14 +225,15 @@ fn transact<const SPIN: bool>(
 }
 
 /// Receives a request or a response whole; says by how many calls.
-fn take<const SPIN: bool>(
+fn take<W: Wait>(
     worker: &mut Worker,
-    socket: &OwnedFd,
+    wait: &W,
+    connection: &Connection,
     expected: &mut Option<Expected>,
     what: &'static str,
 ) -> Result<u64, Fault> {
     let mut buffers = std::mem::take(&mut worker.receive_buffers);
-    let received = Calls::<SPIN>::receive_all(worker, socket, buffers.present_mut());
+    let received = receive_all(worker, wait, connection, buffers.present_mut());
     worker.receive_buffers = buffers;
     let calls = received.map_err(worker.fault(what))?;
     worker.check(expected, 0..worker.receive_buffers.size(), 0)?;
@@ -213,69 +243,77 @@ fn take<const SPIN: bool>(
 }
 
 /// The far end.
-pub fn accept<const SPIN: bool>(worker: &mut Worker) -> Result<(), Fault> {
+pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let link = worker.link.clone();
     let Some(door) = &link.door else { return Ok(()) };
     let mut expected = worker.expected(worker.spec.sizes.request_bytes)?;
     let mut tally = Tally::default();
     let result = loop {
-        // While spinning, the wait for the next connection is a spin too.
-        match next::<SPIN>(worker, door) {
-            Ok(Some(socket)) => {
-                match serve::<SPIN>(worker, &socket, &mut tally, &mut expected) {
+        wait.give_way();
+        match next(worker, wait, door) {
+            Ok(Some(connection)) => {
+                match serve(worker, wait, &connection, &mut tally, &mut expected) {
                     Ok(()) => tally.transactions += 1,
                     // One connection that broke is no reason not to serve the others: the near end says whether it was.
                     Err(Fault::Io { .. }) => tally.errors += 1,
                     Err(fault) => {
                         let told = worker.end_of_loop(Err(fault));
-                        door.leave(socket);
+                        door.leave(connection);
                         break told;
                     }
                 }
-                door.leave(socket);
+                door.leave(connection);
                 let (received, sent) = bytes(worker);
                 tally.store(worker, sent, received);
             }
-            Ok(None) | Err(_) if worker.is_over() => break Ok(()),
+            Ok(None) if worker.is_over() && has_left(&worker.link) => break Ok(()),
             Ok(None) => {}
+            Err(_) if worker.is_over() => break Ok(()),
             Err(error) => break Err(worker.fault("accept")(error)),
         }
     };
     worker.end_of_loop(result)
 }
 
+/// Whether the near end of a flow opens no more connections, or is gone.
+fn has_left(link: &Link) -> bool {
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
+    !matches!(recv(link.receive.as_raw_fd(), &mut [0], flags), Ok(1..) | Err(nix::Error::EAGAIN | nix::Error::EINTR))
+}
+
 /// The next connection; `None` after a while without one.
-fn next<const SPIN: bool>(worker: &Worker, door: &Door) -> io::Result<Option<std::sync::Arc<OwnedFd>>> {
-    if !SPIN {
-        return door.accept();
-    }
-    let start = Instant::now();
+fn next<W: Wait>(worker: &Worker, wait: &W, door: &Door) -> io::Result<Option<Connection>> {
+    let start = W::SPINS.then(Instant::now);
     loop {
-        if let Some(socket) = door.accept()? {
-            return Ok(Some(socket));
+        match door.accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
         }
-        if worker.is_over() && start.elapsed().as_millis() > 50 {
+        let may_be_there = wait.after_nothing(&worker.link, LOOK_UP_NS)?;
+        // While spinning, the wait for the next connection is a spin too.
+        let spins = start.is_some_and(|start| !worker.is_over() || start.elapsed().as_nanos() <= LOOK_UP_NS.into());
+        if !(may_be_there || spins) {
             return Ok(None);
         }
-        std::hint::spin_loop();
     }
 }
 
-fn serve<const SPIN: bool>(
+fn serve<W: Wait>(
     worker: &mut Worker,
-    socket: &OwnedFd,
+    wait: &W,
+    connection: &Connection,
     tally: &mut Tally,
     expected: &mut Option<Expected>,
 ) -> Result<(), Fault> {
     if carries_data(worker) {
-        tally.receives += take::<SPIN>(worker, socket, expected, "receive a request")?;
+        tally.receives += take(worker, wait, connection, expected, "receive a request")?;
         worker.send_buffers.touch();
-        let sent = Calls::<SPIN>::send_all(worker, socket, worker.send_buffers.present());
+        let sent = send_all(worker, wait, connection, worker.send_buffers.present());
         tally.sends += sent.map_err(worker.fault("send a response"))?;
         worker.send_buffers.advance();
     }
     if worker.spec.close == Close::NearFirst {
-        Calls::<SPIN>::receive(worker, socket, &mut [0]).map_err(worker.fault("see a connection closed"))?;
+        receive(worker, wait, connection, &mut [0]).map_err(worker.fault("see a connection closed"))?;
     }
     Ok(())
 }

@@ -179,7 +179,7 @@ fn carried(crew: Vec<Aboard>, watch: &Watch, t0_ns: u64) {
     };
     let waiting = crew.iter().all(|aboard| waits_for_peer(&aboard.worker));
     for aboard in crew {
-        let socket = aboard.worker.link.receive.clone();
+        let socket = aboard.worker.link.lasting().clone();
         if let Err(error) = carrier.add(&socket, move |turns| aboard.run_carried(turns)) {
             return watch.failed(format!("no place for a flow on its thread: {error}"));
         }

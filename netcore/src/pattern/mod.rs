@@ -212,15 +212,10 @@ pub fn resolve(spec: &TestSpec) -> Io {
 /// Runs a loop on a thread of its own, from the load's start to the orderly end.
 pub fn run(worker: &mut Worker) -> Result<(), Fault> {
     let link = worker.link.clone();
-    if link.door.is_some() {
-        return match (worker.role, resolve(&worker.spec)) {
-            (Role::Requester, Io::Spin) => connect::open::<true>(worker),
-            (Role::Requester, _) => connect::open::<false>(worker),
-            (_, Io::Spin) => connect::accept::<true>(worker),
-            (_, _) => connect::accept::<false>(worker),
-        };
-    }
     let spins = resolve(&worker.spec) == Io::Spin;
+    if link.door.is_some() {
+        return if spins { by_connections(worker, &Spin) } else { by_connections(worker, &Block) };
+    }
     if worker.spec.transport.is_datagram() {
         return if spins { by_datagrams(worker, &Spin) } else { by_datagrams(worker, &Block) };
     }
@@ -241,11 +236,21 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
 
 /// Runs a loop as one of several on its thread: it gives way where it would wait.
 fn run_carried(worker: &mut Worker, turns: carry::Turns<'_>) -> Result<(), Fault> {
+    if worker.link.door.is_some() {
+        return by_connections(worker, &turns);
+    }
     if worker.spec.transport.is_datagram() {
         return by_datagrams(worker, &turns);
     }
     let link = worker.link.clone();
     over(worker, Nonblocking::new(link, turns))
+}
+
+fn by_connections<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+    match worker.role {
+        Role::Requester => connect::open(worker, wait),
+        _ => connect::accept(worker, wait),
+    }
 }
 
 fn by_datagrams<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {

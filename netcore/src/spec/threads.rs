@@ -51,12 +51,6 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         );
     }
     let instead = format!("leave `threads` out, or set it to {loops}");
-    if spec.pattern.is_connecting() {
-        return no(
-            "threads",
-            format!("a connection test waits inside connect, which a thread of several flows cannot do: {instead}"),
-        );
-    }
     if spec.transport == Transport::Pipe {
         return no(
             "threads",
@@ -122,7 +116,6 @@ mod tests {
         let mut duplex = on_threads(Pattern::Stream, Transport::Tcp, 4, 5);
         duplex.direction = Direction::Duplex;
         refused(&duplex, "threads", "4 at most, not 5");
-        refused(&on_threads(Pattern::Connect, Transport::Tcp, 4, 1), "threads", "connect");
         refused(&on_threads(Pattern::RequestResponse, Transport::Sctp, 4, 1), "threads", "association");
         refused(&on_threads(Pattern::Stream, Transport::Pipe, 4, 1), "threads", "pipe");
     }

@@ -1,14 +1,15 @@
 //! What the connect patterns need instead of lasting connections: where to listen, where to connect to, and from where.
 
 use std::{
+    cell::Cell,
     net::{IpAddr, SocketAddr},
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use nix::{
-    poll::PollFlags,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::socket::{Shutdown, shutdown},
 };
 
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::{
     end::{EndError, Token},
+    io::wait::Event,
     spec::{Close, Io, TestSpec, Transport},
     sys,
 };
@@ -44,6 +46,17 @@ pub struct Door {
     present: Mutex<Option<Arc<OwnedFd>>>,
 }
 
+/// One connection of a connect pattern.
+#[derive(Debug)]
+pub struct Connection {
+    /// What it is made of.
+    pub socket: Arc<OwnedFd>,
+    /// For a thread of several flows: what it has asked the kernel to be told of it.
+    pub watched: Cell<Option<Event>>,
+    /// Whether connect(2) came back before the connection was there.
+    pending: Cell<bool>,
+}
+
 /// How the near end makes connections.
 #[derive(Debug)]
 struct Way {
@@ -59,10 +72,10 @@ struct Way {
 impl Door {
     /// At the far end.
     pub fn listening(listener: Arc<OwnedFd>, peers: Vec<IpAddr>, spec: &TestSpec) -> Result<Self, EndError> {
-        let spin = spec.io == Io::Spin;
+        let waits = spec.io != Io::Spin && !spec.shares_threads();
         // MPTCP accepts by its first subflow, which knows nothing of the socket's time limit.
-        let polled = spec.transport == Transport::Mptcp && !spin;
-        connection::set_blocking(&listener, !(spin || polled))?;
+        let polled = spec.transport == Transport::Mptcp && waits;
+        connection::set_blocking(&listener, waits && !polled)?;
         sys::set_receive_timeout(&*listener, LOOK_UP_US)
             .map_err(|source| EndError::System { what: "cannot bound the wait for connections".into(), source })?;
         let v6 = local_ip(&listener).is_ok_and(|address| address.is_ipv6());
@@ -75,7 +88,7 @@ impl Door {
         let options = Prepared::new(&spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
         let ports = spec.near.port.map(|first| (first, spec.near.port_count.unwrap_or(1).max(1)));
         let way = Way {
-            protocol,
+            protocol: if spec.shares_threads() { protocol.nonblocking() } else { protocol },
             options,
             fastopen: spec.transport.is_tcp() && spec.near.socket.fastopen == Some(true),
             to,
@@ -84,6 +97,12 @@ impl Door {
             reset: spec.close == Close::Reset,
         };
         Ok(Self { way: Some(way), ..Self::default() })
+    }
+
+    /// Far end: what is accepted from.
+    #[must_use]
+    pub fn listener(&self) -> Option<&Arc<OwnedFd>> {
+        self.listener.as_ref()
     }
 
     /// Frees a thread that waits for a connection or on one.
@@ -96,21 +115,21 @@ impl Door {
     }
 
     /// Makes a connection the present one.
-    fn enter(&self, socket: OwnedFd) -> Arc<OwnedFd> {
+    fn enter(&self, socket: OwnedFd) -> Connection {
         let socket = Arc::new(socket);
         *self.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.clone());
-        socket
+        Connection::new(socket)
     }
 
     /// Closes the present connection: the caller's handle must be the last but this one.
-    pub fn leave(&self, socket: Arc<OwnedFd>) {
+    pub fn leave(&self, connection: Connection) {
         self.present.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(socket);
+        drop(connection);
     }
 
-    /// Accepts the next connection of the peer; `Ok(None)`: none came for a while (none is there, where the listener is
-    /// spun on), or a stranger's, which was dropped.
-    pub fn accept(&self) -> std::io::Result<Option<Arc<OwnedFd>>> {
+    /// Accepts the next connection of the peer; `Ok(None)`: one came and was gone again, or was a stranger's and dropped. An
+    /// error of the kind `WouldBlock`: none came for a while, or none is there, where the listener does not wait.
+    pub fn accept(&self) -> std::io::Result<Option<Connection>> {
         let Some(listener) = &self.listener else { return Err(std::io::ErrorKind::Unsupported.into()) };
         match self.next(listener) {
             Ok((_, Some(from))) if !self.peers.contains(&from.ip().to_canonical()) => Ok(None),
@@ -118,7 +137,7 @@ impl Door {
                 self.accepted.apply(&socket).map_err(std::io::Error::other)?;
                 Ok(Some(self.enter(socket)))
             }
-            Err(error) if connection::is_passing(&error) => Ok(None),
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock && connection::is_passing(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -134,18 +153,51 @@ impl Door {
         }
     }
 
-    /// Opens the `number`-th connection: from the next port and the next address, where the test names them.
-    pub fn connect(&self, number: u64) -> Result<Arc<OwnedFd>, ConnectError> {
+    /// Opens the `number`-th connection: from the next port and the next address, where the test names them. On a thread of
+    /// several flows it only begins to: [`Connection::is_made`].
+    pub fn connect(&self, number: u64) -> Result<Connection, ConnectError> {
         let Some(way) = &self.way else { return Err(ConnectError::Fatal(std::io::ErrorKind::Unsupported.into())) };
-        let socket = way.socket(number)?;
-        let socket = self.enter(socket);
-        match way.to.connect(&socket) {
-            Ok(()) => Ok(socket),
+        let connection = self.enter(way.socket(number)?);
+        match way.to.connect(&connection.socket) {
+            Ok(()) => {}
+            Err(nix::Error::EINPROGRESS) => connection.pending.set(true),
             Err(error) => {
-                self.leave(socket);
-                Err(ConnectError::of(error.into()))
+                self.leave(connection);
+                return Err(ConnectError::of(error.into()));
             }
         }
+        Ok(connection)
+    }
+}
+
+impl Connection {
+    /// One that is there.
+    #[must_use]
+    pub fn new(socket: Arc<OwnedFd>) -> Self {
+        Self { socket, watched: Cell::new(None), pending: Cell::new(false) }
+    }
+
+    /// Whether a connection that was begun is there by now; the error is why it never will be. What woke the caller proves
+    /// nothing, so that the kernel is asked; only once, where the connection was there as soon as connect(2) came back.
+    pub fn is_made(&self) -> Result<bool, ConnectError> {
+        if !self.pending.get() {
+            return Ok(true);
+        }
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
+        match poll(&mut fds, PollTimeout::ZERO) {
+            Ok(0) | Err(nix::Error::EINTR) => return Ok(false),
+            Ok(_) => {}
+            Err(error) => return Err(ConnectError::Fatal(error.into())),
+        }
+        if fds[0].revents().is_some_and(|events| events.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)) {
+            match sys::get_int(&*self.socket, libc::SOL_SOCKET, libc::SO_ERROR).map_err(ConnectError::Fatal)? {
+                // It was freed, or there and reset.
+                0 => return Err(ConnectError::Fatal(std::io::ErrorKind::ConnectionAborted.into())),
+                error => return Err(ConnectError::of(std::io::Error::from_raw_os_error(error))),
+            }
+        }
+        self.pending.set(false);
+        Ok(true)
     }
 }
 

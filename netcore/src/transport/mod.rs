@@ -80,6 +80,12 @@ impl Link {
         }
     }
 
+    /// What a thread of several flows waits for: where connections come and go, what they are accepted from.
+    #[must_use]
+    pub fn lasting(&self) -> &Arc<OwnedFd> {
+        self.door.as_ref().and_then(Door::listener).unwrap_or(&self.receive)
+    }
+
     /// The address that the flow goes to, where it is an IP address.
     #[must_use]
     pub fn peer_ip(&self) -> Option<IpAddr> {
@@ -162,6 +168,12 @@ impl Protocol {
         Some(Self { transport, kind, number })
     }
 
+    /// The same with sockets that do not wait in their calls.
+    #[must_use]
+    pub fn nonblocking(self) -> Self {
+        Self { kind: self.kind | libc::SOCK_NONBLOCK, ..self }
+    }
+
     /// A socket of this protocol and family.
     pub fn socket(self, family: libc::c_int) -> Result<OwnedFd, EndError> {
         let socket = sys::socket(family, self.kind, self.number).map_err(|source| {
@@ -172,6 +184,9 @@ impl Protocol {
                 }
                 (None, Transport::Mptcp, Some(libc::EPROTONOSUPPORT | libc::ENOPROTOOPT)) => {
                     "this kernel has no MPTCP, or it is off; switch it on with: sysctl net.mptcp.enabled=1".to_owned()
+                }
+                (_, _, Some(libc::EMFILE)) => {
+                    format!("no socket for {name}: raise the limit on open files of this end's process (ulimit -n)")
                 }
                 _ => format!("no socket for {name}"),
             };

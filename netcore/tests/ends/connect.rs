@@ -3,15 +3,20 @@
 use std::{
     collections::BTreeSet,
     fs,
-    net::{Ipv4Addr, TcpStream},
+    io::Read,
+    net::TcpStream,
+    os::fd::{AsRawFd, OwnedFd},
     time::Duration,
 };
 
 use netcore::{
-    end::End,
+    end::{End, Endpoints, Running},
     measure::histogram,
-    report::{Ending, Phase, Side},
+    report::{Ending, Phase, Side, SideReport},
     spec::{Close, Io, Pattern, Stop, TestSpec, Transport},
+};
+use nix::sys::socket::{
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, shutdown, socket,
 };
 
 use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
@@ -36,15 +41,17 @@ fn snmp(key: &str) -> u64 {
 fn every_connection_is_counted_at_both_ends() {
     for pattern in [Pattern::Connect, Pattern::ConnectRequestResponse] {
         for close in [Close::FarFirst, Close::NearFirst, Close::Reset] {
-            for io in [Io::Blocking, Io::Spin] {
-                // Spinning threads starve each other on a machine with few CPUs: a few rounds of one pair suffice.
-                let (count, streams) = if io == Io::Spin { (23, 1) } else { (203, 2) };
+            // Spinning threads starve each other on a machine with few CPUs: a few rounds of one pair suffice.
+            for (io, count, streams, threads) in
+                [(Io::Blocking, 203, 2, None), (Io::Spin, 23, 1, None), (Io::Nonblocking, 203, 6, Some(2))]
+            {
                 let mut spec = counted(pattern, count);
-                (spec.close, spec.io, spec.streams) = (close, io, streams);
+                (spec.close, spec.io, spec.streams, spec.threads) = (close, io, streams, threads);
                 let (active, passive) = (snmp("ActiveOpens"), snmp("PassiveOpens"));
                 let (near, far) = run(&spec, V4);
                 assert_eq!(measured(&near).transactions, count, "{pattern:?} {close:?}");
                 assert_eq!(measured(&near).connections, count);
+                assert_eq!((near.threads, far.threads), (threads.unwrap_or(streams), threads.unwrap_or(streams)));
                 assert_eq!(sum(&far.totals).connections, count, "{pattern:?} {close:?} {io:?}");
                 // The kernel's own count; other tests run beside this one.
                 assert!(snmp("ActiveOpens") - active >= count && snmp("PassiveOpens") - passive >= count);
@@ -68,50 +75,74 @@ fn every_connection_is_counted_at_both_ends() {
     }
 }
 
+/// Whether an end's flows did not leave by themselves.
+fn was_cut(report: &SideReport) -> bool {
+    report.notes.iter().any(|note| note.contains("did not drain") || note.contains("left behind"))
+}
+
 #[test]
 fn time_ends_both_ends() {
-    let spec = lasting(Pattern::ConnectRequestResponse, Transport::Tcp, 100);
-    let (near, far) = run(&spec, V4);
-    assert!(measured(&near).transactions > 0 && measured(&far).transactions > 0);
-    assert_eq!(sum(&near.totals).transactions, sum(&far.totals).transactions);
+    for (streams, threads, ms) in [(1, None, 100), (8, Some(1), 500)] {
+        let mut spec = lasting(Pattern::ConnectRequestResponse, Transport::Tcp, ms);
+        (spec.streams, spec.threads) = (streams, threads);
+        let (near, far) = run(&spec, V4);
+        assert!(measured(&near).transactions > 0 && measured(&far).transactions > 0);
+        assert_eq!(sum(&near.totals).transactions, sum(&far.totals).transactions);
+        assert!(![near, far].iter().any(was_cut));
+    }
+}
+
+/// The sockets that are, or were, connected to that port of 127.0.0.1, as `/proc/net/tcp` has them: local address and state.
+fn sockets_to(port: u16) -> Vec<(String, String)> {
+    let text = fs::read_to_string("/proc/net/tcp").unwrap();
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines
+        .filter(|words| words[2] == format!("0100007F:{port:04X}"))
+        .map(|words| (words[1].to_owned(), words[3].to_owned()))
+        .collect()
 }
 
 #[test]
 fn ports_and_addresses_are_used_in_turn() {
-    let mut spec = counted(Pattern::Connect, 40);
-    spec.near.bind = vec!["127.0.0.5".parse().unwrap(), "127.0.0.6".parse().unwrap()];
-    (spec.near.port, spec.near.port_count) = (Some(21_000), Some(10));
-    // The near end keeps TIME_WAIT, so that the pairs can be seen afterwards.
-    spec.close = Close::NearFirst;
-    let (near, _) = run(&spec, V4);
-    assert_eq!(measured(&near).transactions, 40);
-    let text = fs::read_to_string("/proc/net/tcp").unwrap();
-    let used: BTreeSet<&str> = text
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(1))
-        .filter(|local| {
-            ["0500007F:520", "0600007F:520", "0500007F:521", "0600007F:521"]
-                .iter()
-                .any(|prefix| local.starts_with(prefix))
-        })
-        .collect();
-    assert_eq!(used.len(), 20, "2 addresses × 10 ports: {used:?}");
-    assert_eq!(near.time_wait.unwrap().ports, 10);
+    for (streams, threads, hosts) in [(1, None, [5, 6]), (4, Some(1), [7, 8])] {
+        let mut spec = counted(Pattern::Connect, 20 * u64::from(streams));
+        (spec.streams, spec.threads) = (streams, threads);
+        spec.near.bind = hosts.map(|host| [127, 0, 0, host].into()).to_vec();
+        (spec.near.port, spec.near.port_count) = (Some(21_000), Some(10));
+        // The near end keeps TIME_WAIT, so that the pairs can be seen afterwards.
+        spec.close = Close::NearFirst;
+        let ends = connect(&spec, V4).unwrap();
+        let ports = ends.1.endpoints().ports;
+        let (near, _) = finish(start(ends));
+        assert_eq!(measured(&near).transactions, 20 * u64::from(streams));
+        for port in ports {
+            let used: BTreeSet<String> = sockets_to(port)
+                .into_iter()
+                .map(|(local, _)| local)
+                .filter(|local| hosts.iter().any(|host| local.starts_with(&format!("{host:02X}00007F:52"))))
+                .collect();
+            assert_eq!(used.len(), 20, "2 addresses × 10 ports: {used:?}");
+        }
+        assert_eq!(near.time_wait.unwrap().ports, 10);
+    }
 }
 
 #[test]
 fn resets_leave_no_time_wait() {
     let mut spec = counted(Pattern::ConnectRequestResponse, 300);
     spec.close = Close::Reset;
-    // An address of this process alone: what another one has closed waits for a minute.
-    let [.., high, low] = std::process::id().to_be_bytes();
-    spec.near.bind = vec![Ipv4Addr::new(127, 77, high, low.clamp(1, 254)).into()];
-    let _ = run(&spec, V4);
-    let text = fs::read_to_string("/proc/net/tcp").unwrap();
-    let own = format!("{:02X}{high:02X}4D7F:", low.clamp(1, 254));
-    let waiting = text.lines().filter(|line| line.contains(&own) && line.contains(" 06 ")).count();
-    // Only the connection by which the ends proved themselves closes in the orderly way.
-    assert!(waiting <= 1, "{waiting}");
+    for (streams, threads) in [(1, None), (4, Some(1))] {
+        (spec.streams, spec.threads) = (streams, threads);
+        let ends = connect(&spec, V4).unwrap();
+        let ports = ends.1.endpoints().ports;
+        let (near, _) = finish(start(ends));
+        assert_eq!((&near.ending, measured(&near).transactions), (&Ending::Complete, 300));
+        for port in ports {
+            let waiting = sockets_to(port).iter().filter(|(_, state)| state == "06").count();
+            // Only the connection by which the ends proved themselves closes in the orderly way.
+            assert!(waiting <= 1, "{waiting}");
+        }
+    }
 }
 
 #[test]
@@ -131,13 +162,128 @@ fn a_strangers_connection_does_not_count() {
 
 #[test]
 fn a_waiting_acceptor_can_be_freed() {
-    let spec = lasting(Pattern::Connect, Transport::Tcp, 3_600_000);
-    let (near, far) = connect(&spec, V4).unwrap();
-    let far = far.start(netcore::measure::clock::monotonic_ns(), None).unwrap();
-    std::thread::sleep(Duration::from_millis(30));
-    far.abort();
-    assert!(far.wait(PATIENCE));
-    drop(near);
+    let mut spec = lasting(Pattern::Connect, Transport::Tcp, 3_600_000);
+    for (streams, threads) in [(1, None), (3, Some(1))] {
+        (spec.streams, spec.threads) = (streams, threads);
+        let (near, far) = connect(&spec, V4).unwrap();
+        let far = far.start(netcore::measure::clock::monotonic_ns(), None).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        far.abort();
+        assert!(far.wait(PATIENCE));
+        drop(near);
+    }
+}
+
+/// Where nobody accepts and the kernel drops what comes: a listener whose queue is full. It is kept open by what is given.
+fn deaf() -> (OwnedFd, Vec<TcpStream>, u16) {
+    let listener = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(listener.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    listen(&listener, Backlog::new(0).unwrap()).unwrap();
+    let port = getsockname::<SockaddrIn>(listener.as_raw_fd()).unwrap().port();
+    let to = (V4, port).into();
+    let queued = (0..4).map_while(|_| TcpStream::connect_timeout(&to, Duration::from_millis(100)).ok()).collect();
+    (listener, queued, port)
+}
+
+/// The near end of a test whose far end is a service on that port.
+fn alone(spec: &mut TestSpec, port: u16) -> Running {
+    (spec.alone, spec.close, spec.far.port) = (true, Close::NearFirst, Some(port));
+    let mut near = End::prepare(spec, Side::Near, None, *TOKEN).unwrap();
+    near.connect(Some((V4, &Endpoints::default())), PATIENCE).unwrap();
+    near.start(netcore::measure::clock::monotonic_ns(), None).unwrap()
+}
+
+#[test]
+fn connecting_to_where_nothing_answers_ends_with_the_test() {
+    let (_listener, queued, port) = deaf();
+    assert!(queued.len() < 4, "the queue is full");
+    for (streams, threads) in [(1, None), (3, Some(1))] {
+        let mut spec = lasting(Pattern::Connect, Transport::Tcp, 3_600_000);
+        (spec.streams, spec.threads) = (streams, threads);
+        let near = alone(&mut spec, port);
+        std::thread::sleep(Duration::from_millis(100));
+        near.abort();
+        assert!(near.wait(PATIENCE));
+        let report = near.finish();
+        assert_eq!(sum(&report.totals).connections, 0, "a connection that is not there is none");
+        let left_behind = report.notes.iter().any(|note| note.contains("left behind"));
+        assert!(!left_behind);
+    }
+}
+
+/// Connections that have been begun to that port and are not there yet.
+fn begun(port: u16) -> usize {
+    sockets_to(port).iter().filter(|(_, state)| state == "02").count()
+}
+
+#[test]
+fn a_connection_is_there_when_the_kernel_says_so_and_its_latency_is_the_time_until_then() {
+    const HELD: Duration = Duration::from_millis(150);
+    for (streams, threads) in [(3, None), (3, Some(1))] {
+        let (listener, queued, port) = deaf();
+        let mut spec = counted(Pattern::Connect, 3);
+        (spec.streams, spec.threads) = (streams, threads);
+        let near = alone(&mut spec, port);
+        while begun(port) < 3 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(HELD);
+        drop(queued);
+        // From here on somebody takes them, each until the near end has closed it.
+        let listener = std::net::TcpListener::from(listener);
+        let door = listener.try_clone().unwrap();
+        let service = std::thread::spawn(move || {
+            while let Ok((mut connection, _)) = listener.accept() {
+                let _ = connection.read(&mut [0]);
+            }
+        });
+        let ended = near.wait(PATIENCE);
+        shutdown(door.as_raw_fd(), Shutdown::Both).unwrap();
+        service.join().unwrap();
+        assert!(ended);
+        let report = near.finish();
+        assert_eq!((&report.ending, measured(&report).connections), (&Ending::Complete, 3));
+        for flow in &phase(&report, Phase::Measure).flows {
+            let latencies = histogram::decode(&flow.latencies[0].histogram).unwrap();
+            assert!(u128::from(latencies.min()) >= HELD.as_nanos(), "{} ns", latencies.min());
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_refused_fails_the_end_by_name() {
+    let port = std::net::TcpListener::bind((V4, 0)).unwrap().local_addr().unwrap().port();
+    for (streams, threads) in [(1, None), (3, Some(1))] {
+        let mut spec = lasting(Pattern::Connect, Transport::Tcp, 3_600_000);
+        (spec.streams, spec.threads) = (streams, threads);
+        let near = alone(&mut spec, port);
+        assert!(near.wait(PATIENCE));
+        let ending = near.finish().ending;
+        assert!(
+            matches!(&ending, Ending::Failed(why) if why.contains("cannot connect: Connection refused")),
+            "{ending:?}"
+        );
+    }
+}
+
+#[test]
+fn a_range_of_ports_that_are_all_taken_fails_the_end_by_name() {
+    for (streams, threads) in [(1, None), (3, Some(1))] {
+        let taken = std::net::TcpListener::bind(("127.0.0.78", 0)).unwrap();
+        let mut spec = counted(Pattern::Connect, 100);
+        (spec.streams, spec.threads) = (streams, threads);
+        spec.near.bind = vec!["127.0.0.78".parse().unwrap()];
+        (spec.near.port, spec.near.port_count) = (Some(taken.local_addr().unwrap().port()), Some(1));
+        let (near, far) = start(connect(&spec, V4).unwrap());
+        assert!(near.wait(PATIENCE));
+        far.abort();
+        let near = near.finish();
+        assert!(
+            matches!(&near.ending, Ending::Failed(why) if why.contains("local ports one after the other are taken")),
+            "{:?}",
+            near.ending
+        );
+    }
 }
 
 #[test]
@@ -145,15 +291,20 @@ fn unix_sockets_connect_too() {
     let mut spec = counted(Pattern::ConnectRequestResponse, 100);
     spec.transport = Transport::UnixStream;
     spec.phases.warmup_ns = 10 * MS;
-    let (near, far) = run(&spec, V4);
-    assert_eq!(measured(&near).transactions, 100);
-    assert_eq!(sum(&near.totals).transactions, sum(&far.totals).transactions);
+    for (streams, threads) in [(1, None), (4, Some(2))] {
+        (spec.streams, spec.threads) = (streams, threads);
+        let (near, far) = run(&spec, V4);
+        assert_eq!(measured(&near).transactions, 100);
+        assert_eq!(sum(&near.totals).transactions, sum(&far.totals).transactions);
+    }
 }
 
 #[test]
 fn an_acceptor_whose_peer_has_ended_ends_too() {
-    for transport in [Transport::Tcp, Transport::Mptcp, Transport::UnixStream] {
-        let spec = lasting(Pattern::ConnectRequestResponse, transport, 300);
+    let transports = [Transport::Tcp, Transport::Mptcp, Transport::UnixStream];
+    for (transport, threads) in transports.into_iter().flat_map(|transport| [(transport, None), (transport, Some(1))]) {
+        let mut spec = lasting(Pattern::ConnectRequestResponse, transport, 700);
+        (spec.streams, spec.threads) = (3, threads);
         let ends = match connect(&spec, V4) {
             Ok(ends) => ends,
             Err(error) if transport == Transport::Mptcp => {
@@ -163,7 +314,7 @@ fn an_acceptor_whose_peer_has_ended_ends_too() {
             Err(error) => panic!("{error}"),
         };
         let (near, far) = start(ends);
-        near.stop_at(netcore::measure::clock::monotonic_ns() + 50 * MS);
+        near.stop_at(netcore::measure::clock::monotonic_ns() + 400 * MS);
         // Nobody connects any more, and nobody tells it.
         assert!(far.wait(PATIENCE), "{transport:?}");
         assert_eq!(far.finish().ending, Ending::Complete, "{transport:?}");

@@ -76,6 +76,8 @@ fn an_abort_frees_the_flows_of_a_shared_thread_whatever_they_wait_for() {
         (Pattern::Stream, Transport::UnixDatagram),
         (Pattern::RequestResponse, Transport::Tcp),
         (Pattern::RequestResponse, Transport::Udp),
+        (Pattern::Connect, Transport::Tcp),
+        (Pattern::ConnectRequestResponse, Transport::Tcp),
     ] {
         let (near, far) = start(connect(&shared(pattern, transport, 3_600_000), V4).unwrap());
         std::thread::sleep(Duration::from_millis(60));
@@ -93,12 +95,14 @@ fn an_abort_frees_the_flows_of_a_shared_thread_whatever_they_wait_for() {
 
 #[test]
 fn an_early_stop_is_whole() {
-    let (near, far) = start(connect(&shared(Pattern::RequestResponse, Transport::Tcp, 3_600_000), V4).unwrap());
-    std::thread::sleep(Duration::from_millis(60));
-    near.stop_at(monotonic_ns());
-    let (near, far) = finish((near, far));
-    assert_eq!(near.ending, Ending::Stopped);
-    assert_eq!(sum(&near.totals).transactions, sum(&far.totals).transactions);
+    for pattern in [Pattern::RequestResponse, Pattern::ConnectRequestResponse] {
+        let (near, far) = start(connect(&shared(pattern, Transport::Tcp, 3_600_000), V4).unwrap());
+        std::thread::sleep(Duration::from_millis(60));
+        near.stop_at(monotonic_ns());
+        let (near, far) = finish((near, far));
+        assert_eq!(near.ending, Ending::Stopped);
+        assert_eq!(sum(&near.totals).transactions, sum(&far.totals).transactions);
+    }
 }
 
 #[test]

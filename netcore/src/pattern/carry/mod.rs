@@ -10,6 +10,7 @@ use std::{
     collections::VecDeque,
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -25,10 +26,10 @@ use nix::{
 };
 
 use crate::{
-    io::wait::{Wait, has_input},
+    io::wait::{Event, Wait, has_input},
     measure::clock::monotonic_ns,
     sys::precise_timers,
-    transport::Link,
+    transport::{Link, door::Connection},
 };
 
 /// Calls that a flow may make before the others have their turn, where none of them would block: enough that what it uses
@@ -69,6 +70,9 @@ pub struct Turns<'y> {
     yielder: &'y Yielder<bool, Need>,
     /// Calls since the others had their turn.
     calls: Cell<u32>,
+    /// What its thread waits by, and what tells it that this flow is meant.
+    epoll: Rc<Epoll>,
+    mark: u64,
 }
 
 /// The instant after so long; `u64::MAX`, which never comes, where there is no bound.
@@ -79,7 +83,7 @@ fn from_now(at_most_ns: u64) -> u64 {
 
 impl Turns<'_> {
     #[inline]
-    fn give_way(&self, need: Need) -> bool {
+    fn need(&self, need: Need) -> bool {
         self.calls.set(0);
         self.yielder.suspend(need)
     }
@@ -93,34 +97,57 @@ impl Wait for Turns<'_> {
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
         // Only what comes after a look is an event.
         let until_ns = until_ns.min(from_now(LOOK_UP_NS));
-        Ok(has_input(link)? || self.give_way(Need::Input(until_ns)))
+        Ok(has_input(link)? || self.need(Need::Input(until_ns)))
     }
 
     #[inline]
     fn after_nothing(&self, link: &Link, at_most_ns: u64) -> io::Result<bool> {
-        let has_come = self.give_way(Need::Input(from_now(at_most_ns)));
+        let has_come = self.need(Need::Input(from_now(at_most_ns)));
         // A datagram socket that was shut down is said to be readable, and has nothing to give again and again.
         Ok(has_come && !link.is_freed())
     }
 
     #[inline]
     fn for_room(&self, _link: &Link, at_most_ns: u64) -> io::Result<()> {
-        self.give_way(Need::Room(from_now(at_most_ns)));
+        self.need(Need::Room(from_now(at_most_ns)));
         Ok(())
+    }
+
+    fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool> {
+        let watched = connection.watched.get();
+        if watched < Some(event) {
+            // A connection that has been made is writable: to be told so when only input is waited for would be in vain.
+            let mut flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+            flags.set(EpollFlags::EPOLLOUT, event == Event::Room);
+            let mut registration = EpollEvent::new(flags, self.mark);
+            match watched {
+                None => self.epoll.add(&*connection.socket, registration)?,
+                Some(_) => self.epoll.modify(&*connection.socket, &mut registration)?,
+            }
+            connection.watched.set(Some(event));
+        }
+        // Without a bound: a peer that is busy with its other flows may take longer than any look.
+        self.need(if event == Event::Input { Need::Input(NEVER) } else { Need::Room(NEVER) });
+        Ok(true)
     }
 
     #[inline]
     fn sleep_until(&self, wake_ns: u64) {
-        self.give_way(Need::Time(wake_ns));
+        self.need(Need::Time(wake_ns));
     }
 
     #[inline]
     fn turn(&self) {
         let calls = self.calls.get() + 1;
         if calls > CALLS_PER_TURN {
-            self.give_way(Need::Turn);
+            self.give_way();
         }
         self.calls.set(self.calls.get() + 1);
+    }
+
+    #[inline]
+    fn give_way(&self) {
+        self.need(Need::Turn);
     }
 }
 
@@ -141,9 +168,11 @@ struct Socket {
 /// What one thread carries.
 ///
 /// A socket is registered once, edge-triggered. No edge is lost by that: who waits for a socket has just been told by the
-/// kernel that it would block, and no events are taken between the two.
+/// kernel that it would block, and no events are taken between the two. The connections of a connect pattern come and go:
+/// each is registered when it is first waited for, under its flow's mark, and leaves with its close. So what wakes a flow may
+/// have happened to its listener, or to the connection before: it tries again, and waits again.
 pub struct Carrier {
-    epoll: Epoll,
+    epoll: Rc<Epoll>,
     flows: Vec<Flow>,
     /// When each of them goes on at the latest.
     until_ns: Vec<u64>,
@@ -159,7 +188,7 @@ pub struct Carrier {
 impl Carrier {
     /// Carries nothing yet.
     pub fn new() -> io::Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let epoll = Rc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
         Ok(Self {
             epoll,
             flows: Vec::new(),
@@ -171,7 +200,7 @@ impl Carrier {
         })
     }
 
-    /// Takes on a loop that waits for this socket and no other. It begins with [`Carrier::run`].
+    /// Takes on a loop that waits for this socket, and for connections of its own. It begins with [`Carrier::run`].
     pub fn add(&mut self, socket: &Arc<OwnedFd>, body: impl FnOnce(Turns<'_>) + 'static) -> io::Result<()> {
         let fd = socket.as_raw_fd();
         let known = self.sockets.iter().rposition(|known| known.fd == fd);
@@ -183,8 +212,9 @@ impl Carrier {
             self.sockets.push(Socket { fd, reader: None, writer: None });
             self.sockets.len() - 1
         };
+        let (epoll, mark) = (self.epoll.clone(), socket as u64);
         let coroutine = Coroutine::with_stack(DefaultStack::new(STACK_BYTES)?, move |yielder, _| {
-            body(Turns { yielder, calls: Cell::new(0) });
+            body(Turns { yielder, calls: Cell::new(0), epoll, mark });
         });
         self.ready.push_back((self.flows.len(), true));
         self.flows.push(Flow { coroutine, socket });
@@ -207,7 +237,7 @@ impl Carrier {
             let next_ns = if self.timed == 0 { NEVER } else { self.until_ns.iter().copied().min().unwrap_or(NEVER) };
             let came = self.wait(&mut events, next_ns)?;
             events[..came].iter().for_each(|event| self.happened(*event));
-            if next_ns != NEVER {
+            if next_ns <= monotonic_ns() {
                 self.wake_due();
             }
         }

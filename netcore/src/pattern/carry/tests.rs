@@ -3,7 +3,10 @@ use std::{
     io::{Read as _, Write as _},
     os::unix::net::{UnixDatagram, UnixStream},
     rc::Rc,
+    sync::mpsc,
 };
+
+use nix::sys::socket::{recv, send};
 
 use super::*;
 use crate::io::{Channel as _, nonblocking::Nonblocking};
@@ -147,7 +150,7 @@ fn input_that_was_there_before_the_wait_is_seen() {
         .add(&socket, move |turns| {
             // Its edge has gone by when the second look is taken.
             for _ in 0..2 {
-                turns.give_way(Need::Turn);
+                turns.give_way();
                 count.set(count.get() + u32::from(turns.for_input(&link, NEVER).unwrap()));
                 nix::unistd::read(&link.receive, &mut [0; 1]).unwrap();
             }
@@ -156,6 +159,56 @@ fn input_that_was_there_before_the_wait_is_seen() {
         .unwrap();
     carrier.run().unwrap();
     assert_eq!(seen.get(), 2);
+}
+
+#[test]
+fn connections_come_and_go_and_what_wakes_a_flow_may_be_another_sockets() {
+    let mut carrier = Carrier::new().unwrap();
+    // The lasting one stirs all the time, as a listener does that strangers knock at.
+    let (link, mut noise) = pair(0);
+    let (hand_over, next) = mpsc::channel::<UnixStream>();
+    let seen: Log<u8> = Rc::default();
+    let log = seen.clone();
+    carrier
+        .add(&link.receive, move |turns| {
+            for ours in next {
+                let connection = Connection::new(Arc::new(ours.into()));
+                let fd = connection.socket.as_raw_fd();
+                let mut byte = [0; 1];
+                // The second is waited for with what the first has left registered.
+                for _ in 0..2 {
+                    while recv(fd, &mut byte, MsgFlags::MSG_DONTWAIT).is_err() {
+                        assert!(turns.for_connection(&connection, Event::Input).unwrap());
+                    }
+                    log.borrow_mut().push(byte[0]);
+                }
+                // Fills it until it is full, and goes on when there is room again: another kind of event than before.
+                let (mut sent, bytes) = (0, [0; 4096]);
+                while sent < 1 << 20 {
+                    match send(fd, &bytes, MsgFlags::MSG_DONTWAIT) {
+                        Ok(n) => sent += n,
+                        Err(_) => assert!(turns.for_connection(&connection, Event::Room).unwrap()),
+                    }
+                }
+            }
+        })
+        .unwrap();
+    let peer = std::thread::spawn(move || {
+        for round in 0..20 {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            hand_over.send(ours).unwrap();
+            for number in [2 * round, 2 * round + 1] {
+                noise.write_all(b"!").unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+                theirs.write_all(&[number]).unwrap();
+            }
+            let got = io::copy(&mut theirs, &mut io::sink()).unwrap();
+            assert!(got >= 1 << 20, "{got}");
+        }
+    });
+    carrier.run().unwrap();
+    peer.join().unwrap();
+    assert_eq!(*seen.borrow(), (0..40).collect::<Vec<u8>>());
 }
 
 #[test]
