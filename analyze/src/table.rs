@@ -77,6 +77,14 @@ impl Header {
             .map(|n| (strsim::jaro_winkler(n, name), n))
             .filter(|(score, _)| *score > 0.84)
             .max_by(|a, b| a.0.total_cmp(&b.0));
+        if let [only] = &self.names[..]
+            && let Some(separator) = [';', '\t'].into_iter().find(|s| only.contains(*s))
+        {
+            return format!(
+                "there is no column `{name}`, only one called `{}`: tables have commas between their cells, not {separator:?}",
+                only.escape_debug()
+            );
+        }
         let known = schemas::metrics::find(name)
             .map(|m| m.column)
             .or_else(|| schemas::columns::find(name).map(|c| c.name))
@@ -141,6 +149,11 @@ impl Source {
             return Err(Error::Data { place, reason: "is empty: there is not even a header".to_owned() });
         };
         let text = first.text.strip_prefix('\u{feff}').unwrap_or(&first.text);
+        if text.trim_end_matches(['\n', '\r']).contains('\r') {
+            let reason =
+                "a carriage return within the line: lines end with \\n or \\r\\n (convert with tr '\\r' '\\n')";
+            return Err(error(None, reason.to_owned()));
+        }
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
         let mut names = csv::StringRecord::new();
         let some = reader.read_record(&mut names).map_err(|e| error(None, e.to_string()))?;

@@ -49,6 +49,8 @@ fn what_is_wrong_is_said_with_its_place() {
     assert_eq!(message(&[""]), "0.csv: is empty: there is not even a header");
     assert_eq!(message(&["a,b,a\n"]), "0.csv:1, column `a`: the header names this column twice");
     assert_eq!(message(&["a,,b\n"]), "0.csv:1: column 2 of the header has no name");
+    // What follows on the same line would be lost otherwise.
+    assert!(message(&["a,b\r1,2\r"]).starts_with("0.csv:1: a carriage return within the line"));
 }
 
 #[test]
@@ -73,6 +75,11 @@ fn columns_are_found_by_metric_and_missed_with_a_hint() {
     );
     assert_eq!(message("latency.p99"), "t:1: there is no column `latency_p99_us` (for `latency.p99`)");
     assert!(message("zzz").contains("there are: case, throughput_bits_per_s"));
+    for (separator, shown) in [(";", "';'"), ("\t", "'\\t'")] {
+        let table = Table::from_text("t", format!("case{separator}throughput_bits_per_s\na{separator}1\n")).unwrap();
+        let said = table.require("case").unwrap_err().to_string();
+        assert!(said.ends_with(&format!("tables have commas between their cells, not {shown}")), "{said}");
+    }
 }
 
 #[test]
