@@ -75,7 +75,7 @@ pub enum EndError {
     #[error("{0}")]
     Unsupported(#[from] Unsupported),
     /// The system refused something; the sentence says what was tried and what to do.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", remedy(source))]
     System {
         /// What was tried, and where.
         what: String,
@@ -100,6 +100,14 @@ pub enum EndError {
         /// What to look at.
         hint: String,
     },
+}
+
+/// What whoever runs that end can do, where the system's own words do not say so.
+pub(crate) fn remedy(source: &std::io::Error) -> &'static str {
+    match nix::errno::Errno::from_raw(source.raw_os_error().unwrap_or(0)) {
+        nix::errno::Errno::EMFILE => "; allow more of them where that end runs (ulimit -n), or use fewer streams",
+        _ => "",
+    }
 }
 
 /// One end of one iteration, made ready.

@@ -269,6 +269,19 @@ fn a_daemon_that_is_started_anew_between_two_cases_is_found_again() {
 }
 
 #[test]
+fn too_few_open_files_are_said_with_their_remedy() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 100ms, streams: 100}");
+    for files in ["64", "128"] {
+        let words = format!("ulimit -n {files}; exec \"$0\" run \"$1\" --progress never");
+        let ran = Command::new("sh").args(["-c", &words, env!("CARGO_BIN_EXE_plumb"), &plan]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains("Too many open files") && stderr.contains("ulimit -n"), "{stderr}");
+    }
+}
+
+#[test]
 fn a_congestion_control_that_the_kernel_lacks_fails_its_case_only() {
     let folder = Folder::new();
     let plan = folder.plan(

@@ -18,7 +18,7 @@ pub use session::{PeerFacts, Session};
 
 use crate::{
     control::{channel::ChannelError, key::Key, message::Fault, netns::NetnsError},
-    end::EndError,
+    end::{EndError, remedy},
 };
 
 /// Where a daemon is, and how to talk to it.
@@ -108,7 +108,7 @@ pub enum ClientError {
         source: std::io::Error,
     },
     /// No daemon there.
-    #[error("{host} cannot be reached: {source}; is `plumb serve` running there, and is the port open?")]
+    #[error("{host} cannot be reached: {source}{}", unreached(source))]
     Connect {
         /// Which host.
         host: HostLabel,
@@ -219,4 +219,12 @@ pub enum ClientError {
     /// The user asked twice for the end.
     #[error("interrupted: the measurement was ended at once and has no result")]
     Interrupted,
+}
+
+/// What to look at where a host was not reached.
+fn unreached(source: &std::io::Error) -> &'static str {
+    match remedy(source) {
+        "" => "; is `plumb serve` running there, and is the port open?",
+        ours => ours,
+    }
 }

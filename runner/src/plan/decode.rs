@@ -58,7 +58,7 @@ impl de::Error for Error {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(format!("expected {}, found {}", plain(expected), describe(found)), spelling(found))
+        Self::new(format!("expected {}, found {}", plain(expected), describe(found)), spelling(found, &plain(expected)))
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -103,14 +103,18 @@ fn describe(found: Unexpected<'_>) -> String {
     }
 }
 
-/// YAML 1.1's other words for true and false, which 1.2 reads as text.
-fn spelling(found: Unexpected<'_>) -> String {
+/// What YAML 1.2 reads as text: YAML 1.1's other words for true and false, its other ways to write a number, and what is quoted.
+fn spelling(found: Unexpected<'_>, expected: &str) -> String {
     match found {
         Unexpected::Str(text) if ["yes", "on", "y"].contains(&text.to_ascii_lowercase().as_str()) => {
             "write true".to_owned()
         }
         Unexpected::Str(text) if ["no", "off", "n"].contains(&text.to_ascii_lowercase().as_str()) => {
             "write false".to_owned()
+        }
+        Unexpected::Str("true" | "false") if expected.contains("boolean") => "write it without quotes".to_owned(),
+        Unexpected::Str(text) if expected.contains("number") && text.starts_with(|c: char| c.is_ascii_digit()) => {
+            "write it in plain decimal digits, without quotes".to_owned()
         }
         _ => String::new(),
     }
