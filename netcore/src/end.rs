@@ -186,6 +186,7 @@ impl End {
             )));
         }
         let watch = Arc::new(Watch::new(crew.len()));
+        pattern::listeners(&spec, &crew).for_each(|index| watch.listens(index));
         for place in crew.iter().filter(|place| place.role == Role::Sender) {
             kernel_pace(&met.links[place.flow as usize], &spec)?;
         }

@@ -103,7 +103,7 @@ impl Plan {
 
 pub(super) enum Party<'s> {
     Here { load: Option<Load>, report: Option<Box<SideReport>> },
-    There { session: &'s mut Session, pieces: ReportBuilder, report: Option<Box<SideReport>> },
+    There { session: &'s mut Session, pieces: ReportBuilder, has_sent: bool, report: Option<Box<SideReport>> },
 }
 
 impl<'s> Party<'s> {
@@ -112,7 +112,7 @@ impl<'s> Party<'s> {
     }
 
     pub(super) fn there(session: &'s mut Session) -> Self {
-        Self::There { session, pieces: ReportBuilder::default(), report: None }
+        Self::There { session, pieces: ReportBuilder::default(), has_sent: false, report: None }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -125,6 +125,14 @@ impl<'s> Party<'s> {
     fn is_done(&self) -> bool {
         let (Self::Here { report, .. } | Self::There { report, .. }) = self;
         report.is_some()
+    }
+
+    /// Whether it has sent all of its count and only listens to the other one ([`crate::spec::support::ends_by_word`]).
+    fn only_listens(&self) -> bool {
+        match self {
+            Self::Here { load, .. } => load.as_ref().is_some_and(Load::only_listens),
+            Self::There { has_sent, .. } => *has_sent,
+        }
     }
 
     /// Takes the news that have arrived.
@@ -142,11 +150,12 @@ impl<'s> Party<'s> {
                     *report = slot.take().map(|load| Box::new(load.finish()));
                 }
             }
-            Self::There { session, pieces, report } => {
+            Self::There { session, pieces, has_sent, report } => {
                 while report.is_none() {
                     match session.try_recv()? {
                         None => break,
                         Some(Reply::Interim(window)) => observer.interval(side, &window),
+                        Some(Reply::Sent) => *has_sent = true,
                         Some(Reply::Report { text, last }) => {
                             let whole = pieces.add(&text, last).map_err(|reason| session.senseless(reason))?;
                             if let Some(whole) = whole {
@@ -325,6 +334,11 @@ impl<'s> RunningTest<'s> {
                     return Err(ClientError::Interrupted);
                 }
                 self.stop_both();
+                deadline = deadline.min(now + self.plan.grace);
+            }
+            if !told && self.parties().all(Party::only_listens) {
+                self.stop_both();
+                told = true;
                 deadline = deadline.min(now + self.plan.grace);
             }
             let mut wake = deadline;

@@ -45,6 +45,8 @@ impl Load {
         let waiter = {
             let (running, news) = (Arc::clone(&running), Arc::clone(&news));
             thread::Builder::new().name("waiter".into()).spawn(move || {
+                while !running.wait_until_only_listening(Duration::from_hours(1)) {}
+                news.set();
                 while !running.wait(Duration::from_hours(1)) {}
                 news.set();
             })
@@ -70,6 +72,11 @@ impl Load {
 
     pub(crate) fn is_finished(&self) -> bool {
         self.running.as_ref().is_none_or(|running| running.is_finished())
+    }
+
+    /// Whether all is sent that the stop rule asks of this end, which still listens.
+    pub(crate) fn only_listens(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.only_listens())
     }
 
     pub(crate) fn stop_at(&self, monotonic_ns: u64) {

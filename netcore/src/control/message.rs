@@ -245,6 +245,9 @@ pub enum Reply {
     Ready,
     /// An interval, while the measurement runs, only if the test asks for it; and during a warm-up that may end early.
     Interim(Box<Window>),
+    /// All is sent that the stop rule asks of this end, which goes on listening: only where both ends send datagrams up to
+    /// a count ([`crate::spec::support::ends_by_word`]).
+    Sent,
     /// The test is over: a piece of the [`SideReport`] as JSON. A long report takes several frames.
     Report {
         /// The piece.
@@ -269,6 +272,7 @@ impl Reply {
             Self::Prepared(_) => "prepared",
             Self::Ready => "ready",
             Self::Interim(_) => "interim",
+            Self::Sent => "sent",
             Self::Report { .. } => "report",
             Self::Idle => "idle",
             Self::Error(_) => "error",

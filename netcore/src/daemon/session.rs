@@ -300,7 +300,7 @@ impl Session<'_> {
             Ok(load) => load,
             Err(error) => return Ok(self.reply(&Reply::Error(fault_of(&error)))?),
         };
-        let mut seen = self.stop.urgency();
+        let (mut seen, mut told) = (self.stop.urgency(), false);
         loop {
             load.clear_news();
             // Looked at first: the last interval is there before the end is.
@@ -314,6 +314,10 @@ impl Session<'_> {
             }
             if finished {
                 return self.report(load);
+            }
+            if !told && load.only_listens() {
+                told = true;
+                self.reply(&Reply::Sent)?;
             }
             match self.channel.try_recv()? {
                 Some(Request::Stop { at_ns }) => {

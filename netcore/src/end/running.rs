@@ -45,7 +45,20 @@ impl Running {
         self.watch.is_reported()
     }
 
-    /// Waits for that at most so long; says whether it is so.
+    /// Whether all is sent that the stop rule asks of this end, and it goes on only because the peer, who sends too, may not
+    /// be so far: nobody sees from datagrams that no more will come ([`crate::spec::support::ends_by_word`]).
+    #[must_use]
+    pub fn only_listens(&self) -> bool {
+        self.watch.only_listens()
+    }
+
+    /// Waits at most so long for that, or for the report; says whether it is so.
+    #[must_use]
+    pub fn wait_until_only_listening(&self, at_most: Duration) -> bool {
+        self.watch.wait_until_only_listening(at_most)
+    }
+
+    /// Waits for the report at most so long; says whether it is there.
     #[must_use]
     pub fn wait(&self, at_most: Duration) -> bool {
         self.watch.wait_for_report(at_most)

@@ -195,10 +195,11 @@ impl Sampler {
         }
     }
 
-    /// When the last message arrived, where a stop is how this end learns that there are no more.
+    /// When the last message arrived, or was sent where that was later, where a stop is how this end learns that there are no
+    /// more.
     fn last_arrival(&self) -> Option<u64> {
         let last = self.flows.iter().map(|flow| flow.cell.last_arrival_ns()).max()?;
-        (self.stop_is_complete && last > 0).then_some(last)
+        (self.stop_is_complete && last > 0).then(|| last.max(self.watch.sent_ns()))
     }
 
     /// Waits until an instant or until something happens that ends the load. The instant may come to be another one: when

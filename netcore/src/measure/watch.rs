@@ -31,6 +31,8 @@ struct State {
 struct Worker {
     load_over_ns: Option<u64>,
     done: bool,
+    /// Whether only the peer can know when its load is over.
+    listens: bool,
 }
 
 /// Why a wait came to its end.
@@ -48,6 +50,14 @@ pub enum Wake {
     Failed,
     /// Everything is to end at once.
     Aborted,
+}
+
+impl State {
+    fn only_listens(&self) -> bool {
+        let over = |worker: &Worker| worker.listens || worker.load_over_ns.is_some();
+        let listeners = self.workers.iter().filter(|worker| worker.listens).count();
+        listeners > 0 && listeners < self.workers.len() && self.workers.iter().all(over)
+    }
 }
 
 impl Watch {
@@ -104,6 +114,31 @@ impl Watch {
         self.state().aborted
     }
 
+    /// This worker takes what comes and cannot know what the last of it is: somebody must say so.
+    pub fn listens(&self, worker: usize) {
+        self.change(|state| state.workers[worker].listens = true);
+    }
+
+    /// Whether all is over that this end can know of, while others still listen: it is time to tell whom they listen to.
+    #[must_use]
+    pub fn only_listens(&self) -> bool {
+        self.state().only_listens()
+    }
+
+    /// When the last of what this end knows of was over, where it only listens; 0 elsewhere.
+    #[must_use]
+    pub fn sent_ns(&self) -> u64 {
+        let state = self.state();
+        let sent = state.workers.iter().filter(|worker| !worker.listens).filter_map(|worker| worker.load_over_ns);
+        if state.only_listens() { sent.max().unwrap_or(0) } else { 0 }
+    }
+
+    /// Waits at most so long for that, or for the report.
+    #[must_use]
+    pub fn wait_until_only_listening(&self, at_most: Duration) -> bool {
+        self.wait_for(at_most, |state| state.reported || state.only_listens())
+    }
+
     /// A worker's load is over.
     pub fn load_over(&self, worker: usize, at_ns: u64) {
         self.change(|state| {
@@ -152,9 +187,13 @@ impl Watch {
     /// Waits for the report at most so long.
     #[must_use]
     pub fn wait_for_report(&self, at_most: Duration) -> bool {
+        self.wait_for(at_most, |state| state.reported)
+    }
+
+    fn wait_for(&self, at_most: Duration, condition: impl Fn(&State) -> bool) -> bool {
         let deadline = Instant::now() + at_most.min(Duration::from_hours(8760));
         let mut state = self.state();
-        while !state.reported {
+        while !condition(&state) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -256,6 +295,24 @@ mod tests {
         watch.done(0, None);
         watch.done(1, None);
         assert!(watch.wait_for_workers(FAR_AWAY, false));
+    }
+
+    #[test]
+    fn an_end_only_listens_when_all_that_it_sends_is_sent() {
+        let watch = Watch::new(3);
+        watch.load_over(0, 50);
+        watch.load_over(1, 60);
+        assert!(!watch.only_listens(), "nobody listens");
+        watch.listens(2);
+        assert!(watch.only_listens() && watch.wait_until_only_listening(Duration::ZERO));
+        assert_eq!(watch.sent_ns(), 60);
+        let watch = Watch::new(2);
+        watch.listens(0);
+        assert!(!watch.only_listens(), "one still sends");
+        watch.listens(1);
+        assert!(!watch.only_listens(), "it never sent");
+        watch.reported();
+        assert!(watch.wait_until_only_listening(Duration::ZERO));
     }
 
     #[test]

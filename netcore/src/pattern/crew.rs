@@ -13,7 +13,7 @@ use crate::{
     io::buffers::Buffers,
     measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow, watch::Watch},
     report::{Role, Side},
-    spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, memory},
+    spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, memory, support},
     transport::Link,
 };
 
@@ -44,6 +44,12 @@ pub fn crew(spec: &TestSpec, side: Side) -> Result<Vec<Place>, EndError> {
         }
     }
     Ok(places)
+}
+
+/// Those of the crew, by their places in it, who must be told that no more will come.
+pub fn listeners<'a>(spec: &TestSpec, crew: &'a [Place]) -> impl Iterator<Item = usize> + 'a {
+    let by_word = support::ends_by_word(spec);
+    crew.iter().enumerate().filter(move |(_, place)| by_word && place.role == Role::Receiver).map(|(index, _)| index)
 }
 
 fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, EndError> {

@@ -13,7 +13,7 @@ mod request_response;
 mod sequence;
 mod stream;
 
-pub use crew::{Place, crew, onto_threads, thread};
+pub use crew::{Place, crew, listeners, onto_threads, thread};
 
 use std::{io, ops::Range, sync::Arc, time::Instant};
 

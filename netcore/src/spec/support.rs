@@ -289,6 +289,16 @@ pub fn learns_its_end(spec: &TestSpec, side: Side) -> bool {
     counted && (connectionless || only_answers)
 }
 
+/// Whether both ends send datagrams up to a count: each then says when it has sent its own, and when both have, both are
+/// told to end.
+#[must_use]
+pub fn ends_by_word(spec: &TestSpec) -> bool {
+    spec.pattern == Pattern::Stream
+        && spec.direction == Direction::Bidirectional
+        && spec.transport.is_datagram()
+        && !matches!(spec.phases.stop, Stop::AfterNs(_))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
