@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Config, plain};
 use crate::{
-    control::message::{Execute, Fault, FaultCode, Peer, Prepare},
+    control::message::{Execute, Fault, FaultCode, Limits, Peer, Prepare},
     report::Side,
     spec::{Direction, Pattern, Payload, Phases, Stop, TestSpec, memory, support},
 };
@@ -98,12 +98,20 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The longest that a test may take which stops by a count, nanoseconds: as long as the daemon grants, and as it keeps readings
+/// of all intervals.
+pub(super) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
+    let intervals = limits.interval_readings / u64::from(spec.flows()).max(1);
+    let kept_ns = intervals.checked_mul(spec.phases.interval_ns).filter(|ns| *ns > 0);
+    limits.duration_ns.min(kept_ns.unwrap_or(u64::MAX))
+}
+
 fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(), Fault> {
     let Phases { interval_ns, settle_ns, warmup_ns, .. } = spec.phases;
-    // A test that stops by a count may take as long as the daemon grants.
-    let length_ns = if matches!(spec.phases.stop, Stop::AfterNs(_)) { length_ns } else { config.limits.duration_ns };
+    // A test that stops by a count ends when it has used up what is granted: [`longest_counted`].
+    let known_ns = if matches!(spec.phases.stop, Stop::AfterNs(_)) { interval_ns } else { 0 };
     let count = |length_ns: u64, each_ns: u64| length_ns.checked_div(each_ns).map_or(0, |n| n.saturating_add(1));
-    let intervals = count(length_ns, interval_ns).saturating_add(count(warmup_ns, settle_ns));
+    let intervals = count(length_ns, known_ns).saturating_add(count(warmup_ns, settle_ns));
     let readings = intervals.saturating_mul(u64::from(spec.flows()));
     let granted = config.limits.interval_readings;
     let shortest_ns = [interval_ns, settle_ns].into_iter().filter(|ns| *ns > 0).min().unwrap_or(u64::MAX);
@@ -246,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_daemon_may_grant_less_memory_than_the_engines_take() {
-        let limits = crate::daemon::Limits { buffer_bytes: 1 << 20, ..Default::default() };
+        let limits = Limits { buffer_bytes: 1 << 20, ..Default::default() };
         let config = Config { limits, ..Config::default() };
         for (ring, granted) in [(8, true), (9, false)] {
             let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
@@ -257,6 +265,24 @@ mod tests {
                 Err(fault) => assert!(!granted && fault.message.contains("smaller ring"), "{fault}"),
             }
         }
+    }
+
+    #[test]
+    fn a_count_with_intervals_is_granted_the_time_for_which_they_can_be_kept() {
+        let counted = |interval_ns: u64, streams: u32| {
+            let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+            spec.phases.stop = Stop::AfterBytes(1);
+            (spec.phases.interval_ns, spec.streams) = (interval_ns, streams);
+            longest_counted(&Limits::default(), &spec)
+        };
+        assert_eq!(counted(0, 64), 3600 * 1_000_000_000);
+        assert_eq!(counted(1_000_000_000, 8), 3600 * 1_000_000_000);
+        assert_eq!(counted(100_000_000, 10), 2500 * 1_000_000_000);
+        judge(|spec| {
+            spec.phases.stop = Stop::AfterBytes(1);
+            (spec.phases.interval_ns, spec.streams) = (2_000_000, 64);
+        })
+        .unwrap();
     }
 
     #[test]

@@ -290,7 +290,7 @@ impl Session<'_> {
         let counted = !matches!(phases.stop, Stop::AfterNs(_));
         let length_ns = match phases.stop {
             Stop::AfterNs(measure_ns) => phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns),
-            _ => self.shared.config.limits.duration_ns,
+            _ => admission::longest_counted(&self.shared.config.limits, spec),
         };
         // In a test of unknown length only the kernel can tell a client that works from one that is gone.
         self.channel.set_keepalive(counted)?;
@@ -348,18 +348,24 @@ impl Session<'_> {
             seen = seen.max(self.stop.urgency());
             if Instant::now() >= deadline {
                 drop(load);
-                return Ok(self.reply(&Reply::Error(self.overdue(counted)))?);
+                return Ok(self.reply(&Reply::Error(self.overdue(counted.then_some(length_ns))))?);
             }
             wait([Some(self.channel.as_fd()), Some(load.as_fd()), self.stop.beyond(seen)], Some(deadline))
                 .map_err(|source| ChannelError::Io { what: "waiting for the end of a test failed", source })?;
         }
     }
 
-    fn overdue(&self, counted: bool) -> Fault {
+    /// `counted_ns`: what a test was granted that stops by a count.
+    fn overdue(&self, counted_ns: Option<u64>) -> Fault {
         let config = &self.shared.config;
-        if counted {
-            let seconds = Duration::from_nanos(config.limits.duration_ns).as_secs_f64();
-            let message = format!("the test was ended after the {seconds} s that this daemon grants (--max-duration)");
+        if let Some(granted_ns) = counted_ns {
+            let seconds = Duration::from_nanos(granted_ns).as_secs_f64();
+            let why = if granted_ns < config.limits.duration_ns {
+                "for so many intervals of so many flows: lengthen `interval`"
+            } else {
+                "(--max-duration)"
+            };
+            let message = format!("the test was ended after the {seconds} s that this daemon grants {why}");
             return Fault::new(FaultCode::Refused, message);
         }
         let seconds = config.timeouts.grace.as_secs_f64();
