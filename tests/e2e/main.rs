@@ -7,6 +7,7 @@ mod check_schema;
 mod ci;
 mod confirm;
 mod counters;
+mod directions;
 mod faults;
 mod filters;
 mod gate;

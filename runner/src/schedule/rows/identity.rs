@@ -1,10 +1,12 @@
 //! The cells that say what ran and where: the same in every row of a case.
 
 use netcore::{
-    report::{Granted, SideReport},
-    spec::{Direction, Pattern, TestSpec},
+    report::{Granted, Role, SideReport},
+    spec::{Pattern, TestSpec},
 };
 use schemas::columns::Row;
+
+use super::window::Way;
 
 /// The cells that a test's spec decides. What the plan knows (names, ids, hosts) is the caller's.
 pub fn requested(row: &mut Row, spec: &TestSpec) {
@@ -49,27 +51,36 @@ pub fn offered(spec: &TestSpec) -> Option<(f64, &'static str)> {
 }
 
 /// The cells that the kernels decided: what was granted, as it was at the end.
-pub fn granted(row: &mut Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) {
+pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideReport>) {
     row.io = Some(near.io.clone());
     row.threads = Some(near.threads.into());
-    let sender = if spec.direction == Direction::Reverse { far } else { Some(near) };
-    if let Some(sender) = sender {
-        row.congestion_control = text(sender, "congestion_control");
-        row.no_delay = text(sender, "no_delay").and_then(|v| v.parse().ok());
-        row.mss_bytes = number(sender, "mss");
-    }
-    row.local_send_buffer_bytes = number(near, "send_buffer");
-    row.local_receive_buffer_bytes = number(near, "receive_buffer");
-    row.remote_send_buffer_bytes = far.and_then(|far| number(far, "send_buffer"));
-    row.remote_receive_buffer_bytes = far.and_then(|far| number(far, "receive_buffer"));
+    // Of two senders that differ, none is the row's.
+    let of_sender = |option| {
+        let [near, far] = [Some(near), far].map(|end| end.and_then(|end| text(end, option, Role::Sender)));
+        match way {
+            Way::Forward => near,
+            Way::Reverse => far,
+            Way::Both => near.filter(|near| far.is_none_or(|far| far == *near)),
+        }
+    };
+    row.congestion_control = of_sender("congestion_control");
+    row.no_delay = of_sender("no_delay").and_then(|v| v.parse().ok());
+    row.mss_bytes = of_sender("mss").and_then(|v| v.parse().ok());
+    row.local_send_buffer_bytes = number(near, "send_buffer", Role::Sender);
+    row.local_receive_buffer_bytes = number(near, "receive_buffer", Role::Receiver);
+    row.remote_send_buffer_bytes = far.and_then(|far| number(far, "send_buffer", Role::Sender));
+    row.remote_receive_buffer_bytes = far.and_then(|far| number(far, "receive_buffer", Role::Receiver));
 }
 
-/// What the kernel said of the first flow's option; the others are in `run.json`.
-fn text(report: &SideReport, option: &str) -> Option<String> {
+/// What the kernel said of the first flow that has this role at the end, or of the first flow where none has: that of a flow
+/// which only receives says nothing of how what is sent is sent. The others are in `run.json`.
+fn text(report: &SideReport, option: &str, role: Role) -> Option<String> {
+    let flow = report.phases.first().and_then(|w| w.flows.iter().find(|f| f.role == role)).map(|f| f.flow);
     let known = |g: &&Granted| g.option == option;
-    report.options.iter().find(known).and_then(|g| g.at_end.clone().or_else(|| g.at_start.clone()))
+    let of_role = report.options.iter().filter(known).find(|g| Some(g.flow) == flow);
+    of_role.or_else(|| report.options.iter().find(known)).and_then(|g| g.at_end.clone().or_else(|| g.at_start.clone()))
 }
 
-fn number(report: &SideReport, option: &str) -> Option<u64> {
-    text(report, option)?.parse().ok()
+fn number(report: &SideReport, option: &str, role: Role) -> Option<u64> {
+    text(report, option, role)?.parse().ok()
 }

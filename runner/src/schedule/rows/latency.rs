@@ -2,7 +2,7 @@
 
 use netcore::{
     measure::histogram::{self, Histogram},
-    report::FlowWindow,
+    report::Latencies,
 };
 use schemas::columns::Row;
 
@@ -17,23 +17,23 @@ pub struct Merged {
 const PREFERENCE: [&str; 5] = ["response", "round_trip", "connect", "send", RECEIVE];
 
 /// The kind that has columns of its own where a stream timed its send calls too.
-const RECEIVE: &str = "receive";
+pub(super) const RECEIVE: &str = "receive";
 
-/// The latencies of these flows, all of one kind; none where nothing was timed.
+/// These latencies, all of one kind; none where nothing was timed.
 #[must_use]
-pub fn of_flows(flows: &[&FlowWindow]) -> Option<Merged> {
-    PREFERENCE.into_iter().find_map(|kind| of_kind(kind, flows))
+pub fn merged(timed: &[&Latencies]) -> Option<Merged> {
+    PREFERENCE.into_iter().find_map(|kind| of_kind(kind, timed))
 }
 
-/// The receive calls of flows whose send calls were timed too: they are told beside them and not mixed with them.
+/// The receive calls where send calls were timed too: they are told beside them and not mixed with them.
 #[must_use]
-pub fn receive_calls(flows: &[&FlowWindow]) -> Option<Merged> {
-    of_flows(flows).filter(|first| first.kind != RECEIVE).and_then(|_| of_kind(RECEIVE, flows))
+pub fn receive_calls(timed: &[&Latencies]) -> Option<Merged> {
+    merged(timed).filter(|first| first.kind != RECEIVE).and_then(|_| of_kind(RECEIVE, timed))
 }
 
 /// The latencies of that kind.
-fn of_kind(kind: &str, flows: &[&FlowWindow]) -> Option<Merged> {
-    let all = flows.iter().flat_map(|f| &f.latencies).filter(|l| l.kind == kind);
+fn of_kind(kind: &str, timed: &[&Latencies]) -> Option<Merged> {
+    let all = timed.iter().filter(|l| l.kind == kind);
     all.filter_map(|l| Merged::decode(kind, &l.histogram)).reduce(|a, b| a.with(&b))
 }
 
@@ -123,8 +123,6 @@ pub(in crate::schedule) fn encoded(values: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use netcore::report::Latencies;
-
     use super::*;
 
     #[test]
@@ -144,17 +142,14 @@ mod tests {
     #[test]
     fn receive_calls_stand_beside_send_calls_and_alone_in_their_place() {
         let of = |kind: &str, value| Latencies { kind: kind.into(), histogram: encoded(&[value]) };
-        let mut flow = crate::schedule::fake::flow(0, netcore::report::Role::Duplex, 1, 1);
-        flow.latencies = vec![of("send", 1000), of("receive", 7000)];
-        let flows = [&flow];
-        assert_eq!(of_flows(&flows).unwrap().kind, "send");
+        let (send, receive) = (of("send", 1000), of("receive", 7000));
+        assert_eq!(merged(&[&receive, &send]).unwrap().kind, "send");
         let mut row = Row::default();
-        receive_calls(&flows).unwrap().fill_receive_calls(&mut row);
+        receive_calls(&[&send, &receive]).unwrap().fill_receive_calls(&mut row);
         assert!((row.receive_call_p99_us.unwrap() - 7.0).abs() < 0.01 && row.latency_p99_us.is_none());
         assert_eq!(Merged::receive_calls_of_row(&row).unwrap().histogram.len(), 1);
-        flow.latencies = vec![of("receive", 7000)];
-        assert_eq!(of_flows(&[&flow]).unwrap().kind, "receive");
-        assert!(receive_calls(&[&flow]).is_none());
+        assert_eq!(merged(&[&receive]).unwrap().kind, "receive");
+        assert!(receive_calls(&[&receive]).is_none());
     }
 
     #[test]

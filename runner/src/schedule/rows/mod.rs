@@ -45,13 +45,17 @@ pub fn ways(direction: Direction) -> &'static [Way] {
 /// `identity` carries the cells that every row shares.
 #[must_use]
 pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) -> IterationRows {
-    let mut identity = identity.clone();
-    identity::granted(&mut identity, spec, near, far);
+    let granted = |way: Way| {
+        let mut identity = identity.clone();
+        identity::granted(&mut identity, way, near, far);
+        identity
+    };
+    let identities = [Way::Forward, Way::Reverse, Way::Both].map(granted);
     let mut made = IterationRows::default();
 
-    for pair in pairs(&near.intervals, intervals(far)) {
+    for pair in pairs(&near.intervals, intervals(far), spec.phases.interval_ns) {
         for way in ways(spec.direction) {
-            let mut row = window::row(&identity, spec, pair, *way, None);
+            let mut row = window::row(&identities[*way as usize], spec, pair, *way, None);
             row.record = Some("interval".into());
             made.rows.push(row);
         }
@@ -60,7 +64,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
     if spec.flows() > 1 {
         for stream in 0..spec.flows() {
             if let Some(way) = window::way_of(spec.direction, measure, stream) {
-                let mut row = window::row(&identity, spec, measure, way, Some(stream));
+                let mut row = window::row(&identities[way as usize], spec, measure, way, Some(stream));
                 row.record = Some("stream".into());
                 made.rows.push(row);
             }
@@ -72,7 +76,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
             continue;
         }
         for way in ways(spec.direction) {
-            let mut row = window::row(&identity, spec, pair, *way, None);
+            let mut row = window::row(&identities[*way as usize], spec, pair, *way, None);
             row.record = Some("iteration".into());
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
@@ -100,18 +104,26 @@ fn phase(report: &SideReport, phase: Phase) -> Option<&Window> {
     report.phases.iter().find(|w| w.phase == phase)
 }
 
-/// The n-th interval of a phase at one end belongs to the n-th of that phase at the other: both ends cut by the same
-/// schedule. Where one end has more of them, the rest stand alone.
-fn pairs<'a>(near: &'a [Window], far: &'a [Window]) -> Vec<Pair<'a>> {
+/// The intervals of the two ends, in order of time, joined where both were cut at the same edges: to within half of their
+/// nominal length, since each end reads when its thread wakes. One that was woken so late that it missed an edge has a longer
+/// interval; that and those of the other end in its time stand alone.
+fn pairs<'a>(near: &'a [Window], far: &'a [Window], nominal_ns: u64) -> Vec<Pair<'a>> {
+    let tolerance = (nominal_ns / 2).cast_signed();
+    let end = |w: &Window| w.start_ns.saturating_add_unsigned(w.elapsed_ns);
+    let same =
+        |a: &Window, b: &Window| (a.start_ns - b.start_ns).abs() <= tolerance && (end(a) - end(b)).abs() <= tolerance;
     let mut all = Vec::new();
     for which in [Phase::Warmup, Phase::Measure, Phase::Cooldown] {
-        let mut near = near.iter().filter(|w| w.phase == which);
-        let mut far = far.iter().filter(|w| w.phase == which);
+        let mut near = near.iter().filter(|w| w.phase == which).peekable();
+        let mut far = far.iter().filter(|w| w.phase == which).peekable();
         loop {
-            let pair = Pair { near: near.next(), far: far.next() };
-            if pair.near.is_none() && pair.far.is_none() {
-                break;
-            }
+            let pair = match (near.peek(), far.peek()) {
+                (None, None) => break,
+                (Some(a), Some(b)) if same(a, b) => Pair { near: near.next(), far: far.next() },
+                (Some(a), Some(b)) if end(a) > end(b) => Pair { near: None, far: far.next() },
+                (None, Some(_)) => Pair { near: None, far: far.next() },
+                (Some(_), _) => Pair { near: near.next(), far: None },
+            };
             all.push(pair);
         }
     }

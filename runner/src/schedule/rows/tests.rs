@@ -1,5 +1,5 @@
 use netcore::{
-    report::{Counts, Latencies, Role, Side},
+    report::{Counts, Granted, Latencies, Pacing, Role, Side, TcpInfo},
     spec::{Arrival, Pace, PaceMode, Pattern, Transport},
 };
 
@@ -60,6 +60,98 @@ fn both_directions_have_rows_of_their_own_and_one_together() {
     let streams: Vec<_> = made.rows.iter().filter(|r| r.record.as_deref() == Some("stream")).collect();
     assert_eq!(streams.len(), 2);
     assert_eq!((streams[1].stream, streams[1].direction.as_deref()), (Some(1), Some("reverse")));
+}
+
+/// What the kernel said of a flow's option.
+fn granted(flow: u32, option: &str, value: &str) -> Granted {
+    Granted { flow, option: option.into(), requested: None, at_start: None, at_end: Some(value.into()) }
+}
+
+#[test]
+fn each_direction_of_a_duplex_connection_is_told_by_the_end_that_sends_it() {
+    let timed = |rtt_us, send, receive| {
+        let of = |kind: &str, values: usize| Latencies {
+            kind: kind.into(),
+            histogram: latency::encoded(&vec![1000; values]),
+        };
+        let mut flow = flow(0, Role::Duplex, 100, 100);
+        flow.latencies = vec![of("send", send), of("receive", receive)];
+        flow.tcp_info = Some(TcpInfo { rtt_us, cwnd_segments: rtt_us, mss_bytes: 1000, ..TcpInfo::default() });
+        flow.pacing = Some(Pacing { gap_p50_ns: u64::from(rtt_us) * 1000, ..Pacing::default() });
+        flow
+    };
+    let mut near = report(Side::Near, vec![window(Phase::Measure, SECOND, vec![timed(10, 1, 2)])]);
+    let mut far = report(Side::Far, vec![window(Phase::Measure, SECOND, vec![timed(30, 4, 8)])]);
+    near.options = vec![granted(0, "congestion_control", "cubic"), granted(0, "no_delay", "true")];
+    far.options = vec![granted(0, "congestion_control", "reno"), granted(0, "no_delay", "true")];
+    let made = of_iteration(&Row::default(), &spec(Direction::Duplex), &near, Some(&far));
+    let calls = |way| {
+        let row = measured(&made, way);
+        let count = |text: &Option<String>| netcore::measure::histogram::decode(text.as_ref().unwrap()).unwrap().len();
+        (count(&row.latency_histogram), count(&row.receive_call_histogram))
+    };
+    assert_eq!([Way::Forward, Way::Reverse, Way::Both].map(calls), [(1, 8), (4, 2), (5, 10)]);
+    let kernel = |way| {
+        let row = measured(&made, way);
+        (row.rtt_us, row.cwnd_bytes, row.gap_p50_us, row.congestion_control.as_deref(), row.no_delay)
+    };
+    assert_eq!(kernel(Way::Forward), (Some(10.0), Some(10_000), Some(10.0), Some("cubic"), Some(true)));
+    assert_eq!(kernel(Way::Reverse), (Some(30.0), Some(30_000), Some(30.0), Some("reno"), Some(true)));
+    assert_eq!(kernel(Way::Both), (Some(20.0), Some(40_000), None, None, Some(true)));
+}
+
+#[test]
+fn what_the_kernels_say_of_two_directions_is_what_their_senders_say() {
+    let flow = |number, role, rtt_us| {
+        let mut flow = flow(number, role, 1, 1);
+        flow.tcp_info = Some(TcpInfo { rtt_us, cwnd_segments: 1, mss_bytes: rtt_us, ..TcpInfo::default() });
+        flow
+    };
+    let near = vec![flow(0, Role::Sender, 10), flow(1, Role::Receiver, 1000)];
+    let far = vec![flow(0, Role::Receiver, 1000), flow(1, Role::Sender, 30)];
+    let mut near = report(Side::Near, vec![window(Phase::Measure, SECOND, near)]);
+    let mut far = report(Side::Far, vec![window(Phase::Measure, SECOND, far)]);
+    near.options = vec![granted(0, "receive_buffer", "1"), granted(1, "receive_buffer", "2")];
+    far.options = vec![granted(0, "send_buffer", "3"), granted(1, "send_buffer", "4")];
+    let made = of_iteration(&Row::default(), &spec(Direction::Bidirectional), &near, Some(&far));
+    let kernel = |way| (measured(&made, way).rtt_us.unwrap(), measured(&made, way).cwnd_bytes.unwrap());
+    assert_eq!([Way::Forward, Way::Reverse, Way::Both].map(kernel), [(10.0, 10), (30.0, 30), (20.0, 40)]);
+    let row = measured(&made, Way::Both);
+    assert_eq!((row.local_receive_buffer_bytes, row.remote_send_buffer_bytes), (Some(2), Some(4)));
+}
+
+#[test]
+fn an_end_that_missed_an_edge_does_not_shift_the_intervals_after_it() {
+    // Cut every second, by the one end late and by the other at the seconds; the near one has missed the third edge.
+    let cut = |role, tenths: &[u64]| {
+        let windows = tenths.windows(2).map(|edge| {
+            let elapsed_ns = (edge[1] - edge[0]) * SECOND / 10;
+            let mut window = window(Phase::Measure, elapsed_ns, vec![flow(0, role, elapsed_ns, elapsed_ns)]);
+            window.start_ns = (edge[0] * SECOND / 10).cast_signed();
+            window
+        });
+        windows.collect::<Vec<_>>()
+    };
+    let (mut near, mut far) = (report(Side::Near, Vec::new()), report(Side::Far, Vec::new()));
+    near.intervals = cut(Role::Sender, &[0, 12, 21, 43, 51, 55]);
+    far.intervals = cut(Role::Receiver, &[0, 10, 20, 30, 40, 50, 54]);
+    let mut spec = spec(Direction::Forward);
+    spec.phases.interval_ns = SECOND;
+    let made = of_iteration(&Row::default(), &spec, &near, Some(&far));
+    let tenths = |bytes: Option<u64>| bytes.map(|bytes| bytes / (SECOND / 10));
+    let cells: Vec<_> = made.rows.iter().map(|row| (tenths(row.bytes_sent), tenths(row.bytes_received))).collect();
+    assert_eq!(
+        cells,
+        [
+            (Some(12), Some(10)),
+            (Some(9), Some(10)),
+            (None, Some(10)),
+            (None, Some(10)),
+            (Some(22), None),
+            (Some(8), Some(10)),
+            (Some(4), Some(4)),
+        ]
+    );
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<Row> {
     let way = *super::ways(part.spec.direction).last()?;
     let mut seconds = 0.0;
     let mut work = [0.0; 3];
-    for pair in pairs(&near.intervals, super::intervals(far)) {
+    for pair in pairs(&near.intervals, super::intervals(far), part.spec.phases.interval_ns) {
         if !pair.near.is_some_and(fits) || (far.is_some() && !pair.far.is_some_and(fits)) {
             continue;
         }

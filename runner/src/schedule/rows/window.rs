@@ -5,7 +5,7 @@
 
 use netcore::{
     measure::cpu::service_demand_us,
-    report::{CpuUse, DatagramPhase, FlowWindow, Pacing, Role, TcpInfo, Window},
+    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, Role, TcpInfo, Window},
     spec::{Direction, Pattern, TestSpec},
 };
 use schemas::columns::Row;
@@ -100,6 +100,22 @@ impl End<'_> {
         self.receives && self.has(&[Role::Receiver, Role::Duplex, Role::Requester, Role::Responder])
     }
 
+    /// The flows in whose sending the row is interested: of a duplex flow's two ends, one where the row is about one way.
+    fn senders(&self) -> impl Iterator<Item = &FlowWindow> {
+        let sends = |f: &&FlowWindow| self.sends && matches!(f.role, Role::Sender | Role::Duplex | Role::Requester);
+        self.flows.iter().copied().filter(sends)
+    }
+
+    /// What was timed of what the row is about: a duplex flow's send calls go the one way, its receive calls the other.
+    fn latencies(&self) -> impl Iterator<Item = &Latencies> {
+        let counts = |l: &&Latencies| match l.kind.as_str() {
+            "send" => self.sends,
+            latency::RECEIVE => self.receives,
+            _ => true,
+        };
+        self.flows.iter().flat_map(|f| &f.latencies).filter(counts)
+    }
+
     fn seconds(&self) -> f64 {
         self.window.elapsed_ns as f64 / 1e9
     }
@@ -144,8 +160,8 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     datagrams(&mut row, spec, near.as_ref(), far.as_ref());
     pacing(&mut row, near.as_ref(), far.as_ref());
     tcp(&mut row, near.as_ref(), far.as_ref());
-    let timed: Vec<&FlowWindow> = near.iter().chain(&far).flat_map(|e| e.flows.iter().copied()).collect();
-    if let Some(latencies) = latency::of_flows(&timed) {
+    let timed: Vec<_> = near.iter().chain(&far).flat_map(End::latencies).collect();
+    if let Some(latencies) = latency::merged(&timed) {
         latencies.fill(&mut row);
     }
     if let Some(receive_calls) = latency::receive_calls(&timed) {
@@ -255,7 +271,7 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
 /// How well paced senders kept their schedules. Gaps of several senders have no common percentile.
 fn pacing(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     let all: Vec<&Pacing> =
-        near.into_iter().chain(far).flat_map(|e| &e.flows).filter_map(|f| f.pacing.as_ref()).collect();
+        near.into_iter().chain(far).flat_map(End::senders).filter_map(|f| f.pacing.as_ref()).collect();
     let us = |ns: u64| ns as f64 / 1000.0;
     row.gap_max_us = all.iter().map(|p| us(p.gap_max_ns)).reduce(f64::max);
     if let [one] = all.as_slice() {
@@ -272,11 +288,8 @@ fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     };
     row.retransmits = retransmits(near);
     row.remote_retransmits = retransmits(far);
-    let Some(sender) = near.into_iter().chain(far).find(|e| e.has(&[Role::Sender, Role::Duplex, Role::Requester]))
-    else {
-        return;
-    };
-    let infos: Vec<&TcpInfo> = sender.flows.iter().filter_map(|f| f.tcp_info.as_ref()).collect();
+    let infos: Vec<&TcpInfo> =
+        near.into_iter().chain(far).flat_map(End::senders).filter_map(|f| f.tcp_info.as_ref()).collect();
     if infos.is_empty() {
         return;
     }

@@ -1,0 +1,66 @@
+//! Both directions at once: what each one's row says is of its own sender and receiver, and both find their end.
+
+use crate::program::{Folder, number, of, parse, plumb};
+
+#[test]
+fn datagrams_both_ways_stop_by_bytes() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "defaults: {direction: bidirectional, message_size: 100, bytes: 20kB, streams: 2}",
+        "  udp: {workload: udp_stream, rate: 2k/s}\n  unix: {workload: unix_dgram_stream, warmup: 50ms}\n  \
+           shared: {workload: udp_stream, threads: 1}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let measured: Vec<_> = of(&rows, "iteration").into_iter().filter(|row| row["phase"] == "measure").collect();
+    assert_eq!(measured.len(), 9);
+    for row in measured {
+        let ways = if row["direction"] == "both" { 2.0 } else { 1.0 };
+        assert_eq!((row["status"].as_str(), number(row, "bytes_sent")), ("ok", ways * 20_000.0), "{row:?}");
+    }
+}
+
+#[test]
+fn a_count_may_have_intervals_which_add_up_to_it() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "defaults: {interval: 10ms, streams: 8}",
+        "  bulk: {workload: tcp_stream, bytes: 2MB, message_size: 1kB, rate: 160Mbit/s}\n  \
+           trips: {workload: unix_rr, transactions: 2000, rate: 20k/s}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    for (test, column, count) in [("bulk", "bytes_sent", 2e6), ("trips", "transactions", 2000.0)] {
+        let intervals: Vec<_> = of(&rows, "interval").into_iter().filter(|row| row["test"] == test).collect();
+        assert!(intervals.len() > 1, "{test}");
+        assert_eq!(intervals.iter().filter_map(|row| row[column].parse::<f64>().ok()).sum::<f64>(), count, "{test}");
+    }
+}
+
+#[test]
+fn a_direction_has_the_calls_and_the_kernels_word_of_its_own_ends() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "defaults: {duration: 150ms, message_size: 32KiB, collect: [tcp_info, latency], socket: {congestion_control: cubic}, \
+         remote_socket: {congestion_control: reno}}",
+        "  one: {workload: tcp_duplex}\n  two: {workload: tcp_stream, direction: bidirectional}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let iterations = of(&rows, "iteration");
+    assert_eq!(iterations.len(), 6);
+    for row in iterations {
+        let timed = netcore::measure::histogram::decode(&row["latency_histogram"]).unwrap().len();
+        // A call that is under way at the edge is counted on the one side of it and timed on the other.
+        assert!((timed as f64 - number(row, "sends")).abs() <= 4.0, "{timed} of {} calls: {row:?}", row["sends"]);
+        let expected = match row["direction"].as_str() {
+            "forward" => "cubic",
+            "reverse" => "reno",
+            _ => "",
+        };
+        assert_eq!(row["congestion_control"], expected, "{row:?}");
+    }
+}
