@@ -81,6 +81,37 @@ fn against(port: u16, body: &str) -> (std::collections::HashMap<String, String>,
     (row, ran.stderr)
 }
 
+/// CPU time of a whole run, seconds, as the shell that started it was told.
+fn cpu_seconds(plan: &str) -> f64 {
+    let script = "\"$0\" run \"$1\" --progress never > /dev/null 2>&1; times";
+    let output =
+        std::process::Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_plumb"), plan]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    // The second line is that of the children, user and system: `0m0.012s 0m0.004s`.
+    let of_children = said.lines().nth(1).unwrap_or_else(|| panic!("{said:?}"));
+    let seconds = |time: &str| {
+        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
+        minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
+    };
+    of_children.split_whitespace().map(seconds).sum()
+}
+
+#[test]
+fn a_paced_requester_sleeps_while_it_waits_for_an_answer() {
+    let (port, got) = udp(|_| None);
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "hosts: {service: {address: 127.0.0.1}}",
+        &format!(
+            "  it: {{workload: udp_rr, io: blocking, to: service, control: none, remote_ports: {port}, rate: 10/s, \
+             reply_timeout: 1s, duration: 2s}}"
+        ),
+    );
+    let used = cpu_seconds(&plan);
+    assert!(got.load(Relaxed) > 0);
+    assert!(used < 0.5, "{used} s of CPU time for two seconds in which nothing came");
+}
+
 #[test]
 fn a_discarder_takes_a_stream_and_only_what_was_sent_is_known() {
     let (port, got) = tcp(discard);

@@ -299,7 +299,8 @@ fn next_answer<W: Wait>(
     offer: Option<&Offer<'_>>,
     is_full: bool,
 ) -> Result<Option<usize>, Fault> {
-    let mut may_wait = offer.is_none() || !W::LEADS;
+    // Where nothing may be sent before an answer comes, or the test is over, there is nothing but it to wait for.
+    let mut may_wait = true;
     if let Some(offer) = offer
         && !is_full
         && !worker.is_over()
