@@ -1,6 +1,6 @@
 //! Both directions at once: what each one's row says is of its own sender and receiver, and both find their end.
 
-use crate::program::{Folder, number, of, parse, plumb};
+use crate::program::{Folder, count, number, of, parse, plumb};
 
 #[test]
 fn datagrams_both_ways_stop_by_bytes() {
@@ -16,8 +16,28 @@ fn datagrams_both_ways_stop_by_bytes() {
     let measured: Vec<_> = of(&rows, "iteration").into_iter().filter(|row| row["phase"] == "measure").collect();
     assert_eq!(measured.len(), 9);
     for row in measured {
-        let ways = if row["direction"] == "both" { 2.0 } else { 1.0 };
-        assert_eq!((row["status"].as_str(), number(row, "bytes_sent")), ("ok", ways * 20_000.0), "{row:?}");
+        let ways = if row["direction"] == "both" { 2 } else { 1 };
+        assert_eq!((row["status"].as_str(), count(row, "bytes_sent")), ("ok", ways * 20_000), "{row:?}");
+    }
+}
+
+#[test]
+fn what_lies_before_a_receiver_when_all_is_sent_belongs_to_the_count() {
+    let folder = Folder::new();
+    // Who checks every byte is slower than who sends them.
+    let plan = folder.plan(
+        "defaults: {integrity: true, socket: {receive_buffer: 4MiB}}",
+        "  udp: {workload: udp_stream, message_size: 60000, bytes: 6MB, direction: reverse, io: blocking}\n  \
+           unix: {workload: unix_dgram_stream, message_size: 8000, bytes: 1600kB, streams: 2, io: spin}\n  \
+           both: {workload: udp_stream, message_size: 60000, bytes: 3MB, direction: bidirectional}",
+    );
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    for row in of(&rows, "iteration") {
+        let arrived = count(row, "messages_received") * count(row, "message_bytes");
+        assert_eq!(count(row, "bytes_received"), arrived, "{row:?}");
+        assert!(number(row, "throughput_bits_per_s") > 0.0);
     }
 }
 
@@ -32,10 +52,10 @@ fn a_count_may_have_intervals_which_add_up_to_it() {
     let ran = plumb(&["run", &plan, "--progress", "never"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let rows = parse(&ran.stdout);
-    for (test, column, count) in [("bulk", "bytes_sent", 2e6), ("trips", "transactions", 2000.0)] {
+    for (test, column, asked) in [("bulk", "bytes_sent", 2_000_000), ("trips", "transactions", 2000)] {
         let intervals: Vec<_> = of(&rows, "interval").into_iter().filter(|row| row["test"] == test).collect();
         assert!(intervals.len() > 1, "{test}");
-        assert_eq!(intervals.iter().filter_map(|row| row[column].parse::<f64>().ok()).sum::<f64>(), count, "{test}");
+        assert_eq!(intervals.iter().filter_map(|row| row[column].parse::<u64>().ok()).sum::<u64>(), asked, "{test}");
     }
 }
 

@@ -105,7 +105,7 @@ impl Sampler {
         let mut cpu = if self.collect.cpu || self.collect.cpu_per_core { CpuReader::open().ok() } else { None };
         let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0);
         let mut phase = self.first_phase();
-        let mut number = 0;
+        let (mut number, mut notes) = (0, Vec::new());
         // Read shortly before the load begins: nothing has been counted then, and a reading after it might come late.
         let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
         let mut phase_start = Reading::take(&self.flows, &mut cpu, |_| ());
@@ -144,9 +144,12 @@ impl Sampler {
                 // The counters stand still since then: the window ends with the last operation and not with this reading.
                 reading.at_ns = at_ns.max(interval_start.at_ns);
             }
-            if let (Wake::Stop, Some(last)) = (wake, self.last_arrival()) {
-                // The same for who cannot know that a message was the last: the word that it was comes later.
-                reading.at_ns = last.clamp(interval_start.at_ns, reading.at_ns);
+            if wake == Wake::Stop && self.stop_is_complete {
+                // Who cannot know that a message was the last has heard that all are sent. What of them still lies before it belongs
+                // to the count, which ends with the last that came.
+                notes = self.drain();
+                reading.counts = self.flows.iter().map(|flow| flow.cell.read()).collect();
+                reading.at_ns = self.last_arrival().map_or(reading.at_ns, |last| last.max(interval_start.at_ns));
             }
             if self.interval_ns(phase) > 0 && reading.at_ns > interval_start.at_ns {
                 windows.end_interval(&self.flows, (present, phase), &interval_start, &reading);
@@ -180,7 +183,7 @@ impl Sampler {
             }
         }
         self.stop();
-        let notes = self.drain();
+        notes.extend(self.drain());
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.rest(Span::After);
         }
