@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use netcore::measure::{host::HostFacts, nic::NicFacts};
+use netcore::{
+    measure::{host::HostFacts, nic::NicFacts},
+    spec::{Pattern, TestSpec, Transport},
+};
 
 /// The names that netperf 2.7.1 prints, in its order.
 const NAMES: &str = include_str!("fixtures/netperf-selectors.txt");
@@ -42,6 +45,7 @@ fn every_selector_has_a_line() {
 fn every_place_exists() {
     let facts = serde_json::to_value(HostFacts::default()).unwrap();
     let nic = serde_json::to_value(NicFacts::default()).unwrap();
+    let spec = serde_json::to_value(TestSpec::new(Pattern::Stream, Transport::Tcp)).unwrap();
     let mut columns = 0;
     for (name, (here, _)) in table() {
         for part in here.split(", ") {
@@ -56,6 +60,9 @@ fn every_place_exists() {
                 assert!(facts.get(fact).is_some(), "{name}: HostFacts has no `{fact}`");
             } else if let Some((_, fact)) = place.split_once("_nic.") {
                 assert!(nic.get(fact).is_some(), "{name}: NicFacts has no `{fact}`");
+            } else if let Some((_, path)) = place.split_once("<case_id>.spec.") {
+                let found = spec.pointer(&format!("/{}", path.replace('.', "/")));
+                assert!(found.is_some(), "{name}: a test's spec has no `{path}`");
             } else {
                 let known =
                     ["plans[].resolved", "argv", "cases.<case_id>.near_options[].", "cases.<case_id>.far_options[]."];

@@ -52,7 +52,7 @@ fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Entry
         let congestion_control = options.congestion_control.as_deref().map(Value::Text);
         list.extend([
             entry("no_delay", tcp, libc::TCP_NODELAY, flag(options.no_delay), true),
-            entry("cork", tcp, libc::TCP_CORK, flag(options.cork), false),
+            entry("cork", tcp, libc::TCP_CORK, flag(options.cork), true),
             entry("congestion_control", tcp, libc::TCP_CONGESTION, congestion_control, true),
             entry("mss", tcp, libc::TCP_MAXSEG, number(options.mss), true),
             entry("notsent_lowat", tcp, libc::TCP_NOTSENT_LOWAT, number(options.notsent_lowat), false),
@@ -78,13 +78,13 @@ fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Entry
             (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL, libc::IP_MTU_DISCOVER)
         };
         list.extend([
-            entry("dscp", level, tos, dscp, false),
+            entry("dscp", level, tos, dscp, true),
             entry("ttl", level, hops, ttl, false),
             entry("mtu_discover", level, mtu, discover, false),
         ]);
     }
     // Setting the code point sets the priority too: what was asked for has the last word.
-    list.push(entry("priority", libc::SOL_SOCKET, libc::SO_PRIORITY, number(options.priority), false));
+    list.push(entry("priority", libc::SOL_SOCKET, libc::SO_PRIORITY, number(options.priority), true));
     list.retain(|entry| has_meaning(entry.name, transport));
     list
 }
@@ -172,15 +172,13 @@ impl Prepared {
             return Err(EndError::Impossible(format!("mtu_discover: `{mode}` is none of do, dont, want, probe")));
         }
         let settings = entries(options, transport, v6).into_iter().filter_map(|entry| {
-            let (value, shown) = match entry.requested? {
-                Value::Int(value) => {
-                    (i32::try_from(value).unwrap_or(i32::MAX).to_ne_bytes().to_vec(), value.to_string())
-                }
-                Value::Text(text) => (text.as_bytes().to_vec(), text.to_owned()),
-                Value::Linger(seconds) => {
-                    (linger(i32::try_from(seconds).unwrap_or(i32::MAX)).to_vec(), seconds.to_string())
-                }
+            let requested = entry.requested?;
+            let value = match requested {
+                Value::Int(value) => i32::try_from(value).unwrap_or(i32::MAX).to_ne_bytes().to_vec(),
+                Value::Text(text) => text.as_bytes().to_vec(),
+                Value::Linger(seconds) => linger(i32::try_from(seconds).unwrap_or(i32::MAX)).to_vec(),
             };
+            let shown = shown(entry.name, requested, options);
             Some(Setting { name: entry.name, level: entry.level, option: entry.option, value, shown })
         });
         Ok(Self { settings: settings.collect() })
@@ -290,20 +288,27 @@ pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, transport: 
         .map(|entry| Granted {
             flow,
             option: entry.name.to_owned(),
-            requested: entry.requested.map(|value| match (entry.name, value) {
-                ("dscp", Value::Int(value)) => (value >> 2).to_string(),
-                ("no_delay" | "cork" | "keepalive" | "dont_route" | "no_checksum", Value::Int(value)) => {
-                    (value != 0).to_string()
-                }
-                ("mtu_discover", _) => options.mtu_discover.clone().unwrap_or_default(),
-                (_, Value::Int(value)) => value.to_string(),
-                (_, Value::Linger(value)) => value.to_string(),
-                (_, Value::Text(text)) => text.to_owned(),
-            }),
+            requested: entry.requested.map(|value| shown(entry.name, value, options)),
             at_start: read(socket, entry),
             at_end: None,
         })
+        // What the kernel has no word for is only worth one where somebody asked for it.
+        .filter(|granted| granted.requested.is_some() || granted.at_start.is_some())
         .collect()
+}
+
+/// The value as a plan writes it.
+fn shown(name: &str, value: Value<'_>, options: &SocketOptions) -> String {
+    match (name, value) {
+        ("dscp", Value::Int(value)) => (value >> 2).to_string(),
+        ("no_delay" | "cork" | "keepalive" | "dont_route" | "no_checksum", Value::Int(value)) => {
+            (value != 0).to_string()
+        }
+        ("mtu_discover", _) => options.mtu_discover.clone().unwrap_or_default(),
+        (_, Value::Int(value)) => value.to_string(),
+        (_, Value::Linger(value)) => value.to_string(),
+        (_, Value::Text(text)) => text.to_owned(),
+    }
 }
 
 /// Completes the list with what the kernel says now.
@@ -367,6 +372,23 @@ mod tests {
             assert_eq!(granted.at_end, granted.at_start);
         }
         assert_eq!(list.len(), 16);
+    }
+
+    #[test]
+    fn what_netperf_tells_of_a_socket_is_told_unasked_and_a_refusal_as_the_plan_has_it() {
+        let names = |transport| {
+            let list = granted(&tcp(), 0, &SocketOptions::default(), transport, false);
+            list.into_iter().map(|granted| granted.option).collect::<Vec<_>>()
+        };
+        let tcps =
+            ["send_buffer", "receive_buffer", "no_delay", "cork", "congestion_control", "mss", "dscp", "priority"];
+        assert_eq!(names(Transport::Tcp), tcps);
+        assert_eq!(names(Transport::UnixStream), ["send_buffer", "receive_buffer"]);
+        // A Unix socket has no code point.
+        let socket = sys::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
+        let options = SocketOptions { dscp: Some(46), ..SocketOptions::default() };
+        let error = apply(&socket, &options, Transport::Tcp, false).unwrap_err().to_string();
+        assert!(error.contains("dscp = 46"), "{error}");
     }
 
     #[test]
