@@ -221,7 +221,7 @@ columns! {
         coalesce: Boolean = "Whether all replies at hand are drained by one read and refilled by one send: other semantics than one call per request.";
         offered_per_s: Number = "Offered load asked for, of each direction, in `offered_unit` per second.";
         offered_unit: Text = "`bits`, `messages` or `transactions`.";
-        congestion_control: Text = "Congestion control in use at the sender.";
+        congestion_control: Text = "Congestion control in use at the sender; empty for both directions together where the two senders differ.";
         no_delay: Boolean = "Whether TCP_NODELAY was set.";
         local_send_buffer_bytes: Integer = "SO_SNDBUF at the end of the run at `from`, as the kernel reports it.";
         local_receive_buffer_bytes: Integer = "SO_RCVBUF at the end of the run at `from`, as the kernel reports it.";
