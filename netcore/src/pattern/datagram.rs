@@ -28,10 +28,13 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How often a loop that waits looks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 100_000_000;
 
+/// The kernel takes no more messages from one call (UIO_MAXIOV).
+const MOST_PER_CALL: u32 = 1024;
+
 /// Messages per call.
 fn messages_per_call(worker: &Worker) -> usize {
     match (resolve(&worker.spec), &worker.spec.pace) {
-        (Io::Batch, Some(pace)) if pace.mode == PaceMode::User => pace.burst.max(1) as usize,
+        (Io::Batch, Some(pace)) if pace.mode == PaceMode::User => pace.burst.clamp(1, MOST_PER_CALL) as usize,
         (Io::Batch, _) => MESSAGES,
         _ => 1,
     }
@@ -52,6 +55,10 @@ pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
 fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> Result<(), Fault> {
     let size = worker.send_buffers.size();
     let per_call = messages_per_call(worker);
+    let burst = match worker.spec.pace {
+        Some(pace) if pace.mode == PaceMode::User => pace.burst.max(1) as usize,
+        _ => per_call,
+    };
     let head = worker.link.header.len();
     let mut contents = worker.link.header.clone();
     contents.extend_from_slice(worker.send_buffers.present());
@@ -71,6 +78,8 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
     let mut gaps = worker.gaps.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
     let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
     let mut before_ns = None;
+    // Messages of the present burst that are still to go: it may take several calls.
+    let mut left = 0;
     loop {
         wait.turn();
         let limit = worker.cell.limit();
@@ -78,19 +87,24 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         if sent_bytes >= limit {
             return Ok(());
         }
-        if pacer.wait(wait, || worker.is_over()).is_none() {
-            return Ok(());
+        let begins = left == 0;
+        if begins {
+            if pacer.wait(wait, || worker.is_over()).is_none() {
+                return Ok(());
+            }
+            left = pacer.ahead().map_or(burst, <[u64]>::len);
         }
         // A stop by bytes is met with whole messages.
-        let wanted = usize::try_from((limit - sent_bytes).div_ceil(size as u64)).unwrap_or(usize::MAX).min(per_call);
-        let wanted = pacer.ahead().map_or(wanted, |dues| wanted.min(dues.len()));
+        let wanted = usize::try_from((limit - sent_bytes).div_ceil(size as u64)).unwrap_or(usize::MAX);
+        let wanted = wanted.min(left).min(per_call);
+        left -= wanted;
         let (epoch, now_ns) = (worker.cell.epoch(), monotonic_ns());
         let phase = phase_of(epoch);
-        if let Some(gaps) = &mut gaps {
-            if let Some(before_ns) = before_ns {
-                gaps.record(epoch, now_ns - before_ns);
-            }
-            before_ns = Some(now_ns);
+        if let Some(gaps) = &mut gaps
+            && begins
+            && let Some(before_ns) = before_ns.replace(now_ns)
+        {
+            gaps.record(epoch, now_ns - before_ns);
         }
         for (index, number) in (0..wanted).zip(messages..) {
             let at_ns = pacer.ahead().map_or(now_ns, |dues| dues[index]);

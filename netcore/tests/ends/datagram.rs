@@ -179,6 +179,22 @@ fn a_paced_sender_says_how_well_it_kept_its_schedule() {
 }
 
 #[test]
+fn a_burst_is_as_long_as_it_was_asked_for_whatever_a_call_takes() {
+    for io in [Io::Auto, Io::Blocking] {
+        let mut spec = lasting(Pattern::Stream, Transport::Udp, 300);
+        (spec.io, spec.sizes.message_bytes) = (io, 64);
+        let (mode, arrival) = (PaceMode::User, Arrival::Uniform);
+        spec.pace = Some(Pace { events_per_s: 1000.0, mode, arrival, burst: 10, catch_up: 2 });
+        let (near, _) = run(&spec, V4);
+        let window = phase(&near, Phase::Measure);
+        let pacing = window.flows[0].pacing.unwrap();
+        // Each burst that was due has gone or is said to have been dropped, but for those at either edge.
+        let (due, told) = (window.elapsed_ns / MS, measured(&near).messages_sent + 10 * pacing.dropped);
+        assert!(told.abs_diff(due) <= 40, "{io:?}: {due} were due: {pacing:?}");
+    }
+}
+
+#[test]
 fn the_kernel_paces_tcp() {
     let mut spec = lasting(Pattern::Stream, Transport::Tcp, 500);
     paced(&mut spec, 1000.0);
