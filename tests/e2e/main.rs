@@ -1,6 +1,7 @@
 //! The real program against real sockets, daemons and namespaces: a module per promise.
 
 mod baseline;
+mod buffers;
 mod check_docs;
 mod check_errors;
 mod check_schema;

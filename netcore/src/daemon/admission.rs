@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::{Config, plain};
 use crate::{
     control::message::{Execute, Fault, FaultCode, Limits, Peer, Prepare},
+    end::end_spec,
     report::Side,
     spec::{Direction, Pattern, Payload, Phases, Stop, TestSpec, memory, support},
 };
@@ -128,11 +129,9 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(
 
 /// What the engines may allocate.
 fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fault> {
-    let buffers = match side {
-        Side::Near => &spec.near.buffers,
-        Side::Far => &spec.far.buffers,
-    };
-    if !buffers.alignment.is_power_of_two() || buffers.alignment > 1 << 30 || buffers.offset > 1 << 30 {
+    let buffers = &end_spec(spec, side).buffers;
+    let alignment = buffers.alignment.unwrap_or(1);
+    if !alignment.is_power_of_two() || alignment > 1 << 30 || buffers.offset > 1 << 30 {
         return refuse("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");
     }
     if buffers.ring == 0 {
@@ -307,8 +306,8 @@ mod tests {
             "interval",
         );
         refused(|spec| spec.far.buffers.ring = 0, "at least one");
-        refused(|spec| spec.far.buffers.alignment = 3, "power of two");
-        refused(|spec| spec.far.buffers.alignment = 0, "power of two");
+        refused(|spec| spec.far.buffers.alignment = Some(3), "power of two");
+        refused(|spec| spec.far.buffers.alignment = Some(0), "power of two");
         let shadow = |spec: &mut TestSpec| spec.payload = Payload::File("/etc/shadow".into());
         judge(shadow).unwrap();
         for change in [

@@ -3,26 +3,27 @@
 //! The only part of the engines that holds pointers: the kernel's structures for a batch are made once and used again
 //! and again, since making them anew for each call would cost more than the call saves.
 
-use std::{io, net::SocketAddr, os::fd::RawFd};
+use std::{io, net::SocketAddr, ops::Range, os::fd::RawFd};
 
+use super::buffers::Buffers;
 use crate::sys;
 
 /// Messages per call, by default.
 pub const MESSAGES: usize = 32;
 
-/// Memory for a number of messages of one size, and the structures by which the kernel finds it.
+/// Buffers, and the structures by which the kernel finds them.
 pub struct Batch {
-    /// Never resized, so that the pointers into it stay valid.
-    memory: Vec<u8>,
-    /// Never resized either: the headers point into it.
+    /// The headers' vectors point into them.
+    buffers: Buffers,
+    /// One for each buffer. Never resized: the headers point into it.
     vectors: Vec<libc::iovec>,
+    /// One for each buffer, and again from the first on, so that a call that begins anywhere in a ring can go on past its end.
     headers: Vec<libc::mmsghdr>,
     /// Addresses of messages on sockets that are not connected: one that all go to, or one for each sender. Never resized
     /// either.
     names: Vec<Name>,
     /// Ancillary data, where the kernel is told when to send each message. Never resized either.
     times: Vec<SendTime>,
-    size: usize,
 }
 
 /// Room for a socket address.
@@ -38,29 +39,28 @@ struct SendTime {
 }
 
 impl Batch {
-    /// For `count` messages of at most `size` bytes, each filled with a copy of `contents` (cut off or padded by zeros).
+    /// For messages in these buffers.
     #[must_use]
-    pub fn new(count: usize, size: usize, contents: &[u8]) -> Self {
-        let mut memory = vec![0u8; count * size];
-        for message in memory.chunks_mut(size.max(1)) {
-            let n = contents.len().min(message.len());
-            message[..n].copy_from_slice(&contents[..n]);
-        }
-        let mut vectors: Vec<libc::iovec> = memory
-            .chunks_mut(size.max(1))
-            .map(|message| libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: size })
-            .collect();
-        let headers = vectors
-            .iter_mut()
-            .map(|vector| {
+    pub fn new(mut buffers: Buffers) -> Self {
+        let (count, size) = (buffers.count(), buffers.size());
+        let mut vectors: Vec<libc::iovec> =
+            (0..count).map(|index| libc::iovec { iov_base: buffers.pointer(index).cast(), iov_len: size }).collect();
+        let headers = (0..buffers.places())
+            .map(|index| {
                 // SAFETY: all-zero bytes are a valid mmsghdr: null pointers and zero lengths.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-                header.msg_hdr.msg_iov = std::ptr::from_mut(vector);
+                header.msg_hdr.msg_iov = std::ptr::from_mut(&mut vectors[index % count]);
                 header.msg_hdr.msg_iovlen = 1;
                 header
             })
             .collect();
-        Self { memory, vectors, headers, names: Vec::new(), times: Vec::new(), size }
+        Self { buffers, vectors, headers, names: Vec::new(), times: Vec::new() }
+    }
+
+    /// The buffers. A message's index is its buffer's place.
+    #[inline]
+    pub fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
     }
 
     /// Addresses every message to `peer`.
@@ -87,10 +87,10 @@ impl Batch {
         self
     }
 
-    /// When message `index` is to be sent, nanoseconds of the clock that the socket was told.
+    /// When each message from `first` on is to be sent, nanoseconds of the clock that the socket was told.
     #[inline]
-    pub fn set_time(&mut self, index: usize, ns: u64) {
-        self.times[index].ns = ns;
+    pub fn set_times(&mut self, first: usize, dues_ns: &[u64]) {
+        self.times[first..].iter_mut().zip(dues_ns).for_each(|(time, due_ns)| time.ns = *due_ns);
     }
 
     /// Keeps the sender of each message that is received.
@@ -110,18 +110,18 @@ impl Batch {
         sys::ip_address(self.names.get(index)?)
     }
 
-    /// The whole memory of a message.
+    /// What was received as these messages of the last call, with the header before the message, if any.
     #[inline]
-    pub fn message_mut(&mut self, index: usize) -> &mut [u8] {
-        &mut self.memory[index * self.size..(index + 1) * self.size]
+    pub fn received(&self, call: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let lengths = self.headers[call.clone()].iter().map(|header| header.msg_len as usize);
+        self.buffers.beginnings(call, lengths)
     }
 
-    /// What was received as message `index` of the last call.
-    #[inline]
-    #[must_use]
-    pub fn received(&self, index: usize) -> &[u8] {
-        let length = self.headers[index].msg_len as usize;
-        &self.memory[index * self.size..index * self.size + length.min(self.size)]
+    /// Touches what was received as these messages of the last call ([`Buffers::touch`]).
+    pub fn touch_received(&mut self, call: Range<usize>) {
+        for index in call {
+            self.buffers.touch_beginning(index, self.headers[index].msg_len as usize);
+        }
     }
 
     /// Sends messages `first..first + count`; says how many the kernel took, at least one.
@@ -131,30 +131,35 @@ impl Batch {
         // At most as many as there are headers, far below 2^32.
         #[expect(clippy::cast_possible_truncation)]
         let length = headers.len() as libc::c_uint;
-        // SAFETY: every header points to one of `vectors` and that to `size` bytes of `memory`; where messages are addressed,
-        // to the entry of `names`, of which the kernel reads the length of an address; and where they have times, to its
-        // entry of `times`. None of them has been moved or resized since they were made (a move of `Self` does not move what
-        // its vectors own), and the exclusive borrow keeps others away from them during the call.
+        // SAFETY: every header points to one of `vectors` and that to all of one of `buffers`; where messages are addressed, to
+        // the entry of `names`, of which the kernel reads the length of an address; and where they have times, to its entry of
+        // `times`. None of them has been moved or resized since they were made (a move of `Self` does not move what its
+        // vectors own, and `Buffers` never changes the length of its own), and the exclusive borrow keeps others away from
+        // them during the call.
         let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), length, flags) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Waits for one message and takes as many more as are there; says how many.
+    /// Waits for one message and takes as many more as are there and a call may take, as messages from `first` on; says how
+    /// many.
     #[inline]
-    pub fn receive(&mut self, socket: RawFd, flags: libc::c_int) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: RawFd, first: usize, flags: libc::c_int) -> io::Result<usize> {
+        debug_assert_eq!(self.vectors.len(), self.buffers.count());
+        let headers = &mut self.headers[first..first + self.buffers.per_call()];
         #[expect(clippy::cast_possible_truncation)]
-        let length = self.headers.len() as libc::c_uint;
-        debug_assert_eq!(self.vectors.len(), self.headers.len());
+        let length = headers.len() as libc::c_uint;
         let flags = flags | libc::MSG_WAITFORONE;
         if !self.names.is_empty() {
             // The kernel has written over them what it used.
-            self.headers.iter_mut().for_each(|header| header.msg_hdr.msg_namelen = 28);
+            for header in headers.iter_mut() {
+                header.msg_hdr.msg_namelen = 28;
+            }
         }
-        // SAFETY: as in `send`; the kernel writes at most `size` bytes to each message, its length to the header, and at most
-        // 28 bytes of an address to the entry of `names` that is the header's own, where senders are kept. The timeout's null
-        // pointer says that there is none.
-        let received =
-            unsafe { libc::recvmmsg(socket, self.headers.as_mut_ptr(), length, flags, std::ptr::null_mut()) };
+        // SAFETY: as in `send`; the kernel writes at most the length of a buffer to each of them, and no two headers of a call
+        // point to the same one, since a call takes at most as many messages as there are buffers; it writes the message's
+        // length to the header, and at most 28 bytes of an address to the entry of `names` that is the header's own, where
+        // senders are kept. The timeout's null pointer says that there is none.
+        let received = unsafe { libc::recvmmsg(socket, headers.as_mut_ptr(), length, flags, std::ptr::null_mut()) };
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 }
@@ -163,28 +168,51 @@ impl Batch {
 mod tests {
     use std::{net::UdpSocket, os::fd::AsRawFd};
 
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::{
+        io::shape::Shape,
+        spec::{BufferOptions, Payload},
+    };
+
+    /// Sends and receives up to `per_call` messages of `bytes` at a time.
+    fn batch(per_call: usize, bytes: u64, ring: u32) -> Batch {
+        let options = BufferOptions { ring, ..BufferOptions::default() };
+        let shape = Shape { per_call, ..Shape::plain(bytes) };
+        Batch::new(Buffers::to_send(shape, &options, &Payload::Random).unwrap())
+    }
+
+    fn message(batch: &mut Batch, index: usize) -> Vec<u8> {
+        batch.buffers().beginnings(index..index + 1, std::iter::once(usize::MAX)).next().unwrap().to_vec()
+    }
+
+    fn connected() -> (UdpSocket, UdpSocket) {
+        let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        a.connect(b.local_addr().unwrap()).unwrap();
+        (a, b)
+    }
 
     #[test]
     fn messages_arrive_as_they_were_sent() {
-        let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        a.connect(b.local_addr().unwrap()).unwrap();
-        let mut sending = Batch::new(5, 10, b"abcdefghijkl");
+        let (a, b) = connected();
+        let mut sending = batch(5, 10, 1);
         // A move of the whole must not matter.
-        let mut moved = std::hint::black_box(std::mem::replace(&mut sending, Batch::new(1, 1, b"")));
+        let mut moved = std::hint::black_box(std::mem::replace(&mut sending, batch(1, 1, 1)));
         for i in 0..5 {
-            moved.message_mut(i)[0] = b'0' + u8::try_from(i).unwrap();
+            moved.buffers().for_messages(i..i + 1, |_, message| message[0] = b'0' + u8::try_from(i).unwrap());
         }
+        let copied = message(&mut moved, 0)[1..].to_vec();
         assert_eq!(moved.send(a.as_raw_fd(), 1, 3, 0).unwrap(), 3);
-        let mut receiving = Batch::new(8, 20, b"");
+        let mut receiving = batch(8, 20, 1);
         let mut seen = Vec::new();
         while seen.len() < 3 {
-            let n = receiving.receive(b.as_raw_fd(), 0).unwrap();
-            seen.extend((0..n).map(|i| receiving.received(i).to_vec()));
+            let n = receiving.receive(b.as_raw_fd(), 0, 0).unwrap();
+            seen.extend(receiving.received(0..n).map(<[u8]>::to_vec));
         }
-        assert_eq!(seen, [b"1bcdefghij", b"2bcdefghij", b"3bcdefghij"]);
+        assert_eq!(seen, [b"1", b"2", b"3"].map(|first| [first, &*copied].concat()));
         assert_eq!(
-            receiving.receive(b.as_raw_fd(), libc::MSG_DONTWAIT).unwrap_err().raw_os_error(),
+            receiving.receive(b.as_raw_fd(), 0, libc::MSG_DONTWAIT).unwrap_err().raw_os_error(),
             Some(libc::EAGAIN)
         );
     }
@@ -193,27 +221,70 @@ mod tests {
     fn messages_find_their_way_without_a_connection_and_say_whom_they_are_from() {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let (Ok(a), Ok(b)) = (UdpSocket::bind(any), UdpSocket::bind(any)) else { continue };
-            let mut sending = std::hint::black_box(Batch::new(3, 4, b"abcd").to(b.local_addr().unwrap()));
-            let mut receiving = std::hint::black_box(Batch::new(2, 4, b"").with_senders());
+            let mut sending = std::hint::black_box(batch(3, 4, 1).to(b.local_addr().unwrap()));
+            let sent = message(&mut sending, 0);
+            let mut receiving = std::hint::black_box(batch(2, 4, 1).with_senders());
             assert_eq!(sending.send(a.as_raw_fd(), 0, 3, 0).unwrap(), 3);
             let mut got = 0;
             while got < 3 {
-                let n = receiving.receive(b.as_raw_fd(), 0).unwrap();
+                let n = receiving.receive(b.as_raw_fd(), 0, 0).unwrap();
                 assert!((0..n).all(|i| receiving.sender(i) == Some(a.local_addr().unwrap())));
-                assert!((0..n).all(|i| receiving.received(i) == b"abcd"));
+                assert!(receiving.received(0..n).all(|received| received == sent));
                 got += n;
             }
         }
-        assert_eq!(Batch::new(1, 1, b"").sender(0), None);
+        assert_eq!(batch(1, 1, 1).sender(0), None);
     }
 
     #[test]
     fn a_message_that_is_too_long_is_cut_off_and_not_written_past_its_memory() {
-        let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (a, b) = connected();
         a.send_to(&[b'x'; 100], b.local_addr().unwrap()).unwrap();
-        let mut batch = Batch::new(2, 10, b"..........");
-        assert_eq!(batch.receive(b.as_raw_fd(), 0).unwrap(), 1);
-        assert_eq!(batch.received(0), [b'x'; 10]);
-        assert_eq!(batch.message_mut(1), b"..........");
+        let mut batch = batch(2, 10, 1);
+        let untouched = message(&mut batch, 1);
+        assert_eq!(batch.receive(b.as_raw_fd(), 0, 0).unwrap(), 1);
+        assert!(batch.received(0..1).eq([&[b'x'; 10]]));
+        assert_eq!(message(&mut batch, 1), untouched);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Message n leaves from, and arrives in, buffer n of the ring, in calls of any size; and the kernel is given the
+        /// addresses that the test asked for.
+        #[test]
+        fn a_ring_is_walked_in_order_past_its_end(
+            per_call in 1usize..9, ring in 1u32..20, alignment in 0u32..9, offset in 0u64..100, bytes in 1u64..200
+        ) {
+            let alignment = 1 << alignment;
+            let options = BufferOptions { ring, alignment: Some(alignment), offset, ..BufferOptions::default() };
+            let shape = Shape { per_call, ..Shape::plain(bytes) };
+            let mut sending = Batch::new(Buffers::to_send(shape, &options, &Payload::Random).unwrap());
+            let mut receiving = Batch::new(Buffers::to_receive(shape, &options).unwrap());
+            let ring_of: Vec<Vec<u8>> = (0..ring as usize).map(|index| message(&mut sending, index)).collect();
+            let addresses: Vec<usize> = sending.vectors.iter().map(|vector| vector.iov_base.addr()).collect();
+            for &address in &addresses {
+                prop_assert_eq!(address as u64 % alignment, offset % alignment);
+            }
+            prop_assert!(addresses.windows(2).all(|pair| pair[1] - pair[0] >= usize::try_from(bytes).unwrap()));
+            let (a, b) = connected();
+            let (mut sent, mut received) = (0u64, 0u64);
+            while received < 50 {
+                let first = sending.buffers().place_of(sent);
+                let count = sending.buffers().per_call();
+                sent += sending.send(a.as_raw_fd(), first, count, 0).unwrap() as u64;
+                while received < sent {
+                    let first = receiving.buffers().place_of(received);
+                    let n = receiving.receive(b.as_raw_fd(), first, 0).unwrap();
+                    for (index, number) in (first..first + n).zip(received..) {
+                        let expected = &ring_of[usize::try_from(number % u64::from(ring)).unwrap()];
+                        prop_assert!(receiving.received(index..index + 1).eq([expected]));
+                        let place = if ring > 1 { usize::try_from(number % u64::from(ring)).unwrap() } else { index };
+                        prop_assert_eq!(&message(&mut receiving, place), expected);
+                    }
+                    received += n as u64;
+                }
+            }
+        }
     }
 }

@@ -6,8 +6,10 @@
 pub mod batch;
 pub mod blocking;
 pub mod buffers;
+pub mod expected;
 pub mod nonblocking;
 pub mod sendfile;
+pub mod shape;
 pub mod wait;
 
 use std::{io, os::fd::AsRawFd};

@@ -14,7 +14,7 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 use super::{Fault, Worker, between, offered::Offer};
 use crate::{
     io::{
-        buffers::Expected,
+        expected::Expected,
         wait::{Event, Wait},
     },
     measure::{clock::monotonic_ns, histogram::Recorder},

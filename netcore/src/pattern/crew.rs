@@ -6,15 +6,15 @@ use std::sync::Arc;
 use super::{
     Worker,
     carry::{Carrier, Turns},
-    run, run_carried,
+    exchange, run, run_carried, sequence,
 };
 use crate::{
     end::{EndError, end_spec},
-    io::buffers::Buffers,
+    io::{buffers::Buffers, shape::Shape},
     measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow, watch::Watch},
     report::{Role, Side},
-    spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, memory, support},
-    transport::Link,
+    spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport, memory, support},
+    transport::{Link, icmp},
 };
 
 /// A worker's place: what it will do and the memory for it.
@@ -52,8 +52,22 @@ pub fn listeners<'a>(spec: &TestSpec, crew: &'a [Place]) -> impl Iterator<Item =
     crew.iter().enumerate().filter(move |(_, place)| by_word && place.role == Role::Receiver).map(|(index, _)| index)
 }
 
+/// Bytes at the beginning of every message that are the engine's: its number, and when it was sent.
+fn stamp_bytes(spec: &TestSpec) -> usize {
+    let length = usize::try_from(spec.sizes.message_bytes).unwrap_or(usize::MAX);
+    match (spec.pattern, spec.transport) {
+        (_, Transport::Icmp) => icmp::HEADER_BYTES,
+        (_, transport) if !transport.is_datagram() => 0,
+        (Pattern::Stream, _) => sequence::stamped(length),
+        _ if exchange::is_numbered(spec) => sequence::NUMBERED_BYTES,
+        _ => 0,
+    }
+}
+
 fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, EndError> {
-    let (send, receive) = memory::calls(spec, role);
+    let stamped = |shape| Shape { stamp_bytes: stamp_bytes(spec), ..shape };
+    let (send, receive) = memory::shapes(spec, role);
+    let (send, receive) = (stamped(send), stamped(receive));
     let paced = spec.pace.is_some_and(|pace| pace.mode == PaceMode::User);
     let options = &end_spec(spec, side).buffers;
     let kind = match role {

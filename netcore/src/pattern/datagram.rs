@@ -13,12 +13,13 @@ use super::{Fault, Worker, between, resolve, sequence};
 use crate::{
     io::{
         batch::{Batch, MESSAGES},
-        buffers::Expected,
+        expected::Expected,
         wait::Wait,
     },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     pace::{Ahead, Pacer, Schedule, Unpaced},
-    spec::{Io, PaceMode, Transport},
+    report::Role,
+    spec::{Io, PaceMode, TestSpec, Transport},
     transport::{datagram::forget_greetings, link},
 };
 
@@ -31,10 +32,13 @@ const LOOK_UP_NS: u64 = 100_000_000;
 /// The kernel takes no more messages from one call (UIO_MAXIOV).
 const MOST_PER_CALL: u32 = 1024;
 
-/// Messages per call.
-fn messages_per_call(worker: &Worker) -> usize {
-    match (resolve(&worker.spec), &worker.spec.pace) {
-        (Io::Batch, Some(pace)) if pace.mode == PaceMode::User => pace.burst.clamp(1, MOST_PER_CALL) as usize,
+/// Messages per call, where there are buffers for so many.
+#[must_use]
+pub fn messages_per_call(spec: &TestSpec, role: Role) -> usize {
+    match (resolve(spec), &spec.pace) {
+        (Io::Batch, Some(pace)) if pace.mode == PaceMode::User && role == Role::Sender => {
+            pace.burst.clamp(1, MOST_PER_CALL) as usize
+        }
         (Io::Batch, _) => MESSAGES,
         _ => 1,
     }
@@ -45,7 +49,7 @@ pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let result = match worker.spec.pace {
         Some(pace) if pace.mode == PaceMode::User => send_loop(worker, wait, Schedule::new(&pace)),
         Some(pace) if pace.mode == PaceMode::Txtime => {
-            send_loop(worker, wait, Ahead::new(&pace, messages_per_call(worker)))
+            send_loop(worker, wait, Ahead::new(&pace, worker.send_buffers.per_call()))
         }
         _ => send_loop(worker, wait, Unpaced),
     };
@@ -53,19 +57,14 @@ pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
 }
 
 fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> Result<(), Fault> {
-    let size = worker.send_buffers.size();
-    let per_call = messages_per_call(worker);
+    worker.prepend_header();
+    let buffers = std::mem::take(&mut worker.send_buffers);
+    let (size, per_call, touched) = (buffers.message_bytes(), buffers.per_call(), buffers.are_touched());
     let burst = match worker.spec.pace {
         Some(pace) if pace.mode == PaceMode::User => pace.burst.max(1) as usize,
         _ => per_call,
     };
-    let head = worker.link.header.len();
-    let mut contents = worker.link.header.clone();
-    contents.extend_from_slice(worker.send_buffers.present());
-    if head > 0 {
-        link::prepend(&worker.link.header, &mut contents, size);
-    }
-    let mut batch = Batch::new(per_call, head + size, &contents);
+    let mut batch = Batch::new(buffers);
     if let Some(peer) = worker.link.peer {
         batch = batch.to(peer);
     }
@@ -106,17 +105,22 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         {
             gaps.record(epoch, now_ns - before_ns);
         }
-        for (index, number) in (0..wanted).zip(messages..) {
-            let at_ns = pacer.ahead().map_or(now_ns, |dues| dues[index]);
-            if pacer.ahead().is_some() {
-                batch.set_time(index, at_ns);
-            }
-            sequence::mark(&mut batch.message_mut(index)[head..], number, phase, at_ns);
+        let mut first = batch.buffers().place_of(messages);
+        let end = first + wanted;
+        if touched {
+            (first..end).for_each(|index| batch.buffers().touch_beginning(index, usize::MAX));
         }
-        let mut first = 0;
-        while first < wanted {
+        let dues = pacer.ahead();
+        if let Some(dues) = dues {
+            batch.set_times(first, dues);
+        }
+        batch.buffers().for_messages(first..end, |index, message| {
+            let at_ns = dues.map_or(now_ns, |dues| dues[index]);
+            sequence::mark(message, messages + index as u64, phase, at_ns);
+        });
+        while first < end {
             let start = times.as_ref().map(|_| Instant::now());
-            match batch.send(fd, first, wanted - first, flags) {
+            match batch.send(fd, first, end - first, flags) {
                 Ok(n) => {
                     if let (Some(times), Some(start)) = (&mut times, start) {
                         times.record(epoch, between(start, Instant::now()));
@@ -161,9 +165,9 @@ pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
 }
 
 fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expected>) -> Result<(), Fault> {
-    let size = worker.receive_buffers.size();
-    let head = worker.link.header.len();
-    let mut batch = Batch::new(if resolve(&worker.spec) == Io::Batch { MESSAGES } else { 1 }, head + size, &[]);
+    let framed = !worker.link.header.is_empty();
+    let touched = worker.receive_buffers.are_touched();
+    let mut batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
     let peer = worker.link.peer;
     if peer.is_some() {
         batch = batch.with_senders();
@@ -171,35 +175,40 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
     let (fd, flags) = (worker.link.receive.as_raw_fd(), W::FLAGS.bits());
     let connects = worker.spec.transport == Transport::Dccp;
     let mut ledger = sequence::Ledger::new();
-    let (mut bytes, mut calls) = (0u64, 0u64);
+    let (mut bytes, mut calls, mut taken) = (0u64, 0u64, 0u64);
     let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
     let mut over_since: Option<Instant> = None;
     loop {
         wait.turn();
         let start = times.as_ref().map(|_| Instant::now());
-        match batch.receive(fd, flags) {
+        let first = batch.buffers().place_of(taken);
+        match batch.receive(fd, first, flags) {
             // The peer has closed its connection: no message of ours is empty.
-            Ok(_) if connects && batch.received(0).is_empty() => return Ok(()),
+            Ok(_) if connects && batch.received(first..first + 1).all(<[u8]>::is_empty) => return Ok(()),
             Ok(n) => {
                 let now_ns = monotonic_ns();
                 if let (Some(times), Some(start)) = (&mut times, start) {
                     times.record(worker.cell.epoch(), between(start, Instant::now()));
                 }
-                for index in 0..n {
+                taken += n as u64;
+                let call = first..first + n;
+                for (index, message) in call.clone().zip(batch.received(call.clone())) {
                     if peer.is_some() && batch.sender(index) != peer {
                         // A stranger's.
                         continue;
                     }
-                    let message = batch.received(index);
-                    let message = if head > 0 { link::message(message) } else { message };
+                    let message = if framed { link::message(message) } else { message };
                     bytes += message.len() as u64;
                     ledger.arrive(message, now_ns);
                     if let Some(expected) = expected {
                         let at = sequence::stamped(message.len());
                         expected
-                            .check_rest(at, &message[at..])
+                            .check_rest(sequence::number(message), at, &message[at..])
                             .map_err(|wrong| worker.corrupt("a message", wrong as u64))?;
                     }
+                }
+                if touched {
+                    batch.touch_received(call);
                 }
                 calls += 1;
                 let received = &worker.cell.received.0;

@@ -19,11 +19,11 @@ use nix::sys::socket::{MsgFlags, recv};
 use super::{Fault, Worker, between, offered::Offer, sequence::NUMBERED_BYTES};
 use crate::{
     io::{
-        buffers::Expected,
+        expected::Expected,
         wait::{Spin, Wait},
     },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
-    spec::Transport,
+    spec::{TestSpec, Transport},
     sys,
     transport::{
         datagram::{forget_greetings, receive_from, send_to},
@@ -161,6 +161,12 @@ impl Framing for icmp::Form {
     }
 }
 
+/// Whether requests and responses are long enough for a number.
+#[must_use]
+pub fn is_numbered(spec: &TestSpec) -> bool {
+    spec.sizes.request_bytes.min(spec.sizes.response_bytes) >= NUMBERED_BYTES as u64
+}
+
 /// The requesting loop.
 pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let tray = worker.tray.clone().unwrap_or_default();
@@ -171,12 +177,9 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
         .map_err(worker.fault("bound the wait for responses"))?;
     let gaps = worker.gaps.clone().unwrap_or_default();
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
-    let sizes = worker.spec.sizes;
     let result = match worker.link.icmp {
         Some(form) => request_loop(worker, wait, &form, recorder, offer),
-        None if sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64 => {
-            request_loop(worker, wait, &Numbered, recorder, offer)
-        }
+        None if is_numbered(&worker.spec) => request_loop(worker, wait, &Numbered, recorder, offer),
         None => request_loop(worker, wait, &Short, recorder, offer),
     };
     worker.end_of_loop(result)
@@ -194,12 +197,12 @@ fn request_loop<W: Wait, F: Framing>(
     let sizes = worker.spec.sizes;
     let (request_bytes, response_bytes) =
         if F::ALONE { (sizes.message_bytes, sizes.message_bytes) } else { (sizes.request_bytes, sizes.response_bytes) };
-    let head = prepend_header(worker, request_bytes);
-    // What is sent lies behind its header in one buffer, and is the same in every message. The kernel sends back our own.
+    worker.prepend_header();
+    // The kernel sends back our own.
     let expected = if F::ALONE {
         worker.expected_of(worker.side, request_bytes + icmp::HEADER_BYTES as u64)?
     } else {
-        worker.expected(response_bytes + head as u64)?
+        worker.expected(response_bytes)?
     };
     let mask = u64::MAX.checked_shr(64 - F::NUMBER_BITS).unwrap_or(0);
     let mut of_phase = [[0u64; 2]; 4];
@@ -218,12 +221,14 @@ fn request_loop<W: Wait, F: Framing>(
                 now = Instant::now();
                 waited_ns = monotonic_ns().saturating_sub(start_ns);
             }
-            framing.mark(&mut worker.send_buffers.present_mut()[head..], sent);
+            worker.send_buffers.go_to(sent);
+            worker.send_buffers.touch();
+            framing.mark(worker.send_buffers.present_message_mut(), sent);
             if !deliver(worker, wait, &mut errors).map_err(worker.fault("send a request"))? {
                 return Ok(());
             }
             let phase = phase_of(worker.cell.epoch());
-            flights.push_back(Flight { number: sent & mask, start: now, waited_ns, phase });
+            flights.push_back(Flight { number: sent, start: now, waited_ns, phase });
             sent += 1;
             worker.cell.sent.0.bytes.store(sent * request_bytes, Relaxed);
             worker.cell.sent.0.calls.store(sent, Relaxed);
@@ -263,14 +268,17 @@ fn request_loop<W: Wait, F: Framing>(
             continue;
         };
         let message = body(worker, n);
-        let place = framing.read(message).and_then(|number| flights.iter().position(|flight| flight.number == number));
+        let answers = |number| flights.iter().position(|flight| flight.number & mask == number);
+        let place = framing.read(message).and_then(answers);
         let Some(flight) = place.and_then(|place| flights.remove(place)) else {
             stray += 1;
             worker.cell.received.0.duplicated.store(stray, Relaxed);
             continue;
         };
         let (at, fixed) = framing.fixed(body(worker, n));
-        check(expected.as_ref(), head, at, fixed).map_err(|at| worker.corrupt("a response", at))?;
+        check(expected.as_ref(), flight.number, at, fixed).map_err(|at| worker.corrupt("a response", at))?;
+        worker.receive_buffers.touch_received(n);
+        worker.receive_buffers.advance();
         transactions += 1;
         // A service answers as long as it likes.
         received_bytes += if alone { n as u64 } else { response_bytes };
@@ -321,23 +329,12 @@ fn body(worker: &Worker, n: usize) -> &[u8] {
     if worker.link.header.is_empty() { received } else { link::message(received) }
 }
 
-/// Checks the rest of a message from a place on, where the test asks for that; `head` bytes precede it where it is sent from.
-/// The error is the first wrong byte's place in the message.
+/// Checks the rest of message `number` from a place on, where the test asks for that. The error is the first wrong byte's
+/// place in the message.
 #[inline]
-fn check(expected: Option<&Expected>, head: usize, at: usize, rest: &[u8]) -> Result<(), u64> {
+fn check(expected: Option<&Expected>, number: u64, at: usize, rest: &[u8]) -> Result<(), u64> {
     let Some(expected) = expected else { return Ok(()) };
-    expected.check_rest(head + at, rest).map_err(|wrong| (wrong - head) as u64)
-}
-
-/// Puts the link layer's header before what is sent, where there is one; says how long it is.
-fn prepend_header(worker: &mut Worker, bytes: u64) -> usize {
-    let header = &worker.link.header;
-    if !header.is_empty() {
-        // It was allocated, so that it fits.
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        link::prepend(header, worker.send_buffers.present_mut(), bytes);
-    }
-    header.len()
+    expected.check_rest(number, at, rest).map_err(|wrong| wrong as u64)
 }
 
 /// The answering loop.
@@ -349,9 +346,9 @@ pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
 
 fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let sizes = worker.spec.sizes;
-    let numbered = sizes.request_bytes.min(sizes.response_bytes) >= NUMBERED_BYTES as u64;
-    let head = prepend_header(worker, sizes.response_bytes);
-    let expected = worker.expected(sizes.request_bytes + head as u64)?;
+    let numbered = is_numbered(&worker.spec);
+    worker.prepend_header();
+    let expected = worker.expected(sizes.request_bytes)?;
     let (mut transactions, mut errors) = (0u64, 0u64);
     let mut last = Instant::now();
     loop {
@@ -371,10 +368,16 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
         }
         let message = body(worker, n);
         let at = if numbered { NUMBERED_BYTES.min(message.len()) } else { 0 };
-        check(expected.as_ref(), head, at, &message[at..]).map_err(|at| worker.corrupt("a request", at))?;
-        if numbered && n >= head + NUMBERED_BYTES {
-            let number = &worker.receive_buffers.present()[head..head + NUMBERED_BYTES];
-            worker.send_buffers.present_mut()[head..head + NUMBERED_BYTES].copy_from_slice(number);
+        // An answer leaves from its request's place in the ring, so that the requester knows what it must contain; where
+        // requests say no number, from the next one's.
+        let number = if numbered { Numbered.read(message).unwrap_or(0) } else { transactions };
+        check(expected.as_ref(), number, at, &message[at..]).map_err(|at| worker.corrupt("a request", at))?;
+        worker.receive_buffers.touch_received(n);
+        worker.receive_buffers.advance();
+        worker.send_buffers.go_to(number);
+        worker.send_buffers.touch();
+        if numbered {
+            Numbered.mark(worker.send_buffers.present_message_mut(), number);
         }
         if !deliver(worker, wait, &mut errors).map_err(worker.fault("send a response"))? {
             return Ok(());

@@ -14,6 +14,8 @@ mod sequence;
 mod stream;
 
 pub use crew::{Place, crew, listeners, onto_threads, thread};
+pub(crate) use datagram::messages_per_call;
+pub use sequence::NUMBERED_BYTES;
 
 use std::{io, ops::Range, sync::Arc, time::Instant};
 
@@ -22,7 +24,8 @@ use crate::{
     io::{
         Channel,
         blocking::{Blocking, Pipe},
-        buffers::{Buffers, Expected},
+        buffers::Buffers,
+        expected::Expected,
         nonblocking::Nonblocking,
         sendfile::Sendfile,
         wait::{Block, Poll, Spin, Wait},
@@ -30,7 +33,7 @@ use crate::{
     measure::{clock::monotonic_ns, counters::FlowCell, histogram::Tray, watch::Watch},
     report::{Role, Side},
     spec::{Io, Pattern, TestSpec, Transport},
-    transport::Link,
+    transport::{Link, link},
 };
 
 /// What a loop works with: one way of a flow. It has a thread of its own, unless the test's threads carry several.
@@ -163,6 +166,14 @@ impl Worker {
         let Some(expected) = expected else { return Ok(()) };
         let wrong = expected.check(&self.receive_buffers.present()[came]);
         wrong.map_err(|at| self.corrupt("the stream", before + at as u64))
+    }
+
+    /// Puts the link layer's header before every message that is sent, where there is one.
+    fn prepend_header(&mut self) {
+        let (header, bytes) = (&self.link.header, self.send_buffers.message_bytes());
+        if !header.is_empty() {
+            self.send_buffers.for_each(|frame| link::prepend(header, frame, bytes));
+        }
     }
 
     /// The load is over for this thread; what follows is the orderly end.

@@ -46,6 +46,12 @@ fn read(message: &[u8]) -> Option<(u64, usize, Option<u64>)> {
     Some((first & ((1 << PHASE_SHIFT) - 1), (first >> PHASE_SHIFT) as usize, word(NUMBERED_BYTES)))
 }
 
+/// The number of a message; 0 where it says none.
+#[must_use]
+pub fn number(message: &[u8]) -> u64 {
+    read(message).map_or(0, |(number, ..)| number)
+}
+
 /// What has become of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {

@@ -7,7 +7,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use super::{Fault, Worker, between, drain};
 use crate::{
-    io::{Channel, buffers::Expected, wait::Wait},
+    io::{Channel, expected::Expected, wait::Wait},
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
     spec::PaceMode,

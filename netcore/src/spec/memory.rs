@@ -2,8 +2,10 @@
 //!
 //! All of it is allocated, filled and touched before the load, while the other end waits.
 
-use super::{BufferOptions, Direction, Pattern, TestSpec, Transport, support};
+use super::{Direction, Pattern, TestSpec, Transport, support};
 use crate::{
+    io::shape::Shape,
+    pattern::messages_per_call,
     report::{Role, Side},
     transport::{icmp, link},
 };
@@ -42,9 +44,9 @@ pub(crate) fn roles(spec: &TestSpec, side: Side, flow: u32) -> &'static [Role] {
     if near_sends == (side == Side::Near) { &[Role::Sender] } else { &[Role::Receiver] }
 }
 
-/// Bytes of a buffer that is sent from, and of one that is received into; 0: there is none.
-pub(crate) fn calls(spec: &TestSpec, role: Role) -> (u64, u64) {
-    let sizes = spec.sizes;
+/// What is sent from, and what is received into; of no bytes: nothing.
+pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
+    let (sizes, datagrams) = (spec.sizes, spec.transport.is_datagram());
     let several = |bytes: u64| {
         let all = bytes.saturating_mul(spec.inflight.into());
         match spec.inflight {
@@ -53,28 +55,24 @@ pub(crate) fn calls(spec: &TestSpec, role: Role) -> (u64, u64) {
             _ => all.min(bytes.max(PIPELINE_BYTES)),
         }
     };
-    // Requests and responses are sent from where they lie, with the header of a frame before them.
-    let head = if spec.transport == Transport::Link && spec.pattern != Pattern::Stream {
-        link::HEADER_BYTES as u64
-    } else {
-        0
-    };
-    let (send, receive) = match role {
-        Role::Sender => (sizes.message_bytes, 0),
+    let header_bytes = if spec.transport == Transport::Link { link::HEADER_BYTES } else { 0 };
+    let message = |message_bytes| Shape { header_bytes, ..Shape::plain(message_bytes) };
+    let call = |message_bytes| Shape { per_call: messages_per_call(spec, role), ..message(message_bytes) };
+    let none = Shape::default();
+    match role {
+        Role::Sender if datagrams => (call(sizes.message_bytes), none),
+        Role::Sender => (message(sizes.message_bytes), none),
         // A datagram that does not fit the call would be cut off in silence.
-        Role::Receiver | Role::Duplex if spec.transport.is_datagram() => {
-            (0, sizes.receive_bytes.max(sizes.message_bytes))
-        }
-        Role::Receiver | Role::Duplex => (0, sizes.receive_bytes),
+        Role::Receiver | Role::Duplex if datagrams => (none, call(sizes.receive_bytes.max(sizes.message_bytes))),
+        Role::Receiver | Role::Duplex => (none, message(sizes.receive_bytes)),
         Role::Requester if spec.transport == Transport::Icmp => {
-            let message = sizes.message_bytes.saturating_add(icmp::HEADER_BYTES as u64);
-            (message, message.saturating_add(icmp::IP_HEADER_BYTES as u64))
+            let bytes = sizes.message_bytes.saturating_add(icmp::HEADER_BYTES as u64);
+            (message(bytes), message(bytes.saturating_add(icmp::IP_HEADER_BYTES as u64)))
         }
-        Role::Requester if spec.alone && spec.transport.is_datagram() => (sizes.request_bytes, LARGEST_ANSWER),
-        Role::Requester => (sizes.request_bytes, several(sizes.response_bytes)),
-        Role::Responder => (sizes.response_bytes, several(sizes.request_bytes)),
-    };
-    (send.saturating_add(head), receive.saturating_add(head))
+        Role::Requester if spec.alone && datagrams => (message(sizes.request_bytes), message(LARGEST_ANSWER)),
+        Role::Requester => (message(sizes.request_bytes), message(several(sizes.response_bytes))),
+        Role::Responder => (message(sizes.response_bytes), message(several(sizes.request_bytes))),
+    }
 }
 
 /// Bytes that the buffers of an end take; [`u64::MAX`] where they are more than that.
@@ -85,24 +83,14 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
         Side::Far => &spec.far.buffers,
     };
     let of_role = |role: &Role| -> u128 {
-        let (send, receive) = calls(spec, *role);
-        ring_bytes(send, options) + ring_bytes(receive, options) + in_flight(spec, *role, send)
+        let (send, receive) = shapes(spec, *role);
+        send.counted_bytes(options) + receive.counted_bytes(options) + in_flight(spec, *role, send.message_bytes)
     };
     let flow = |flow: u32| -> u128 { roles(spec, side, flow).iter().map(of_role).sum() };
     // The flows of a direction are all alike: the first of each.
-    let forward = u128::from(spec.streams) * flow(0);
-    let reverse = u128::from(spec.flows().saturating_sub(spec.streams)) * flow(spec.streams);
-    u64::try_from(forward + reverse).unwrap_or(u64::MAX)
-}
-
-fn ring_bytes(size: u64, options: &BufferOptions) -> u128 {
-    if size == 0 {
-        return 0;
-    }
-    let alignment = u128::from(options.alignment.max(1));
-    let stride = (u128::from(size) + u128::from(options.offset)).next_multiple_of(alignment);
-    // To align the first one takes up to an alignment more; a page of that does not count.
-    u128::from(options.ring.max(1)).saturating_mul(stride) + alignment.saturating_sub(4096)
+    let forward = flow(0).saturating_mul(spec.streams.into());
+    let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
+    u64::try_from(forward.saturating_add(reverse)).unwrap_or(u64::MAX)
 }
 
 /// Bytes that stand beside the buffers: one for each transaction in flight.
@@ -158,9 +146,15 @@ mod tests {
             spec(|_| {}),
             spec(|s| (s.streams, s.direction) = (3, Direction::Bidirectional)),
             spec(|s| (s.near.buffers.ring, s.near.buffers.offset, s.direction) = (7, 100, Direction::Duplex)),
-            spec(|s| (s.far.buffers.alignment, s.direction) = (1 << 20, Direction::Reverse)),
+            spec(|s| (s.far.buffers.alignment, s.direction) = (Some(1 << 20), Direction::Reverse)),
             spec(|s| (s.pattern, s.sizes.response_bytes) = (Pattern::RequestResponse, 500)),
             spec(|s| (s.pattern, s.transport) = (Pattern::Ping, Transport::Icmp)),
+            // Those of a call are at pages where an offset is asked for.
+            spec(|s| (s.transport, s.near.buffers.offset, s.far.buffers.offset) = (Transport::Udp, 1, 3)),
+            spec(|s| {
+                (s.transport, s.far.buffers.ring) = (Transport::Link, 40);
+                (s.near.buffers.alignment, s.far.buffers.alignment) = (Some(4096), Some(8192));
+            }),
         ];
         for spec in specs {
             for side in [Side::Near, Side::Far] {
@@ -189,7 +183,9 @@ mod tests {
         refused(|s| s.far.buffers.ring = u32::MAX, "buffers");
         refused(|s| (s.streams, s.direction) = (u32::MAX, Direction::Bidirectional), "streams");
         refused(|s| s.sizes.message_bytes = u64::MAX, "message_size");
-        refused(|s| s.near.buffers.alignment = 1 << 40, "message_size");
+        refused(|s| s.near.buffers.alignment = Some(1 << 40), "message_size");
+        // Each of the 32 of a call has a place of its own.
+        refused(|s| (s.transport, s.far.buffers.alignment) = (Transport::Udp, Some(1 << 26)), "message_size");
         refused(|s| (s.pattern, s.inflight) = (Pattern::RequestResponse, u32::MAX), "inflight");
         refused(
             |s| {

@@ -54,15 +54,16 @@ pub struct SocketOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BufferOptions {
-    /// Buffers used in turn; 1 keeps one warm buffer.
+    /// Buffers used in turn; 1 keeps one warm buffer, or one for each datagram of a call.
     pub ring: u32,
-    /// Alignment of each, bytes, a power of two.
-    pub alignment: u64,
+    /// Alignment of each, bytes, a power of two. `None`: a page's; the messages of a stream of datagrams lie one after the
+    /// other, unless they are to have an offset.
+    pub alignment: Option<u64>,
     /// Offset from that alignment, bytes.
     pub offset: u64,
-    /// Bytes written before each send.
+    /// Bytes written before each send and after each receive, from behind what the engine writes itself (a datagram's number).
     pub dirty: u64,
-    /// Bytes read after each receive (and before each send beyond `dirty`).
+    /// Bytes read after those, each time.
     pub clean: u64,
     /// A file whose bytes fill the send buffers.
     pub fill_file: Option<PathBuf>,
@@ -70,7 +71,7 @@ pub struct BufferOptions {
 
 impl Default for BufferOptions {
     fn default() -> Self {
-        Self { ring: 1, alignment: 4096, offset: 0, dirty: 0, clean: 0, fill_file: None }
+        Self { ring: 1, alignment: None, offset: 0, dirty: 0, clean: 0, fill_file: None }
     }
 }
 

@@ -367,17 +367,6 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_datagrams_has_its_messages_where_they_are() {
-        let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
-        spec.far.buffers.offset = 3;
-        refused(&spec, "buffers");
-        (spec.far.buffers.offset, spec.near.buffers.alignment) = (0, 64);
-        refused(&spec, "buffers");
-        spec.pattern = Pattern::RequestResponse;
-        check(&spec).unwrap();
-    }
-
-    #[test]
     fn connections_without_data_do_not_wait_for_some() {
         let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
         spec.near.socket.fastopen = Some(true);
@@ -403,6 +392,18 @@ mod tests {
         check(&spec).unwrap();
         spec.far.buffers.dirty = 1;
         refused(&spec, "integrity");
+        // A datagram of a ring is known by its number.
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
+        (spec.integrity, spec.near.buffers.ring, spec.sizes.message_bytes) = (true, 2, 8);
+        check(&spec).unwrap();
+        spec.sizes.message_bytes = 7;
+        refused(&spec, "integrity");
+        spec.direction = Direction::Reverse;
+        check(&spec).unwrap();
+        (spec.pattern, spec.direction) = (Pattern::RequestResponse, Direction::Forward);
+        refused(&spec, "integrity");
+        (spec.sizes.request_bytes, spec.sizes.response_bytes) = (8, 8);
+        check(&spec).unwrap();
     }
 
     #[test]

@@ -301,6 +301,7 @@ fn frames_carry_streams_and_requests() {
     spec.far.socket.device = Some("lo".into());
     for (bytes, direction) in [(1000, Direction::Bidirectional), (10, Direction::Reverse)] {
         (spec.sizes.message_bytes, spec.direction, spec.integrity, spec.streams) = (bytes, direction, true, 2);
+        (spec.near.buffers.ring, spec.far.buffers.ring, spec.far.buffers.offset) = (3, 5, 7);
         paced(&mut spec, 1000.0);
         let (near, far) = match connect(&spec, V4) {
             Ok(ends) => finish(start(ends)),
@@ -327,6 +328,9 @@ fn frames_carry_streams_and_requests() {
         (spec.near.socket.device, spec.far.socket.device) = (Some("lo".into()), Some("lo".into()));
         (spec.phases.stop, spec.sizes.request_bytes, spec.sizes.response_bytes) =
             (Stop::AfterTransactions(200), bytes, bytes);
+        if bytes > 8 {
+            (spec.near.buffers.ring, spec.far.buffers.ring, spec.integrity) = (3, 5, true);
+        }
         let (near, far) = run(&spec, V4);
         assert_eq!((measured(&near).transactions, sum(&far.totals).transactions), (200, 200));
     }

@@ -7,6 +7,7 @@ mod local;
 mod namespaces;
 mod pair;
 mod request_response;
+mod rings;
 mod stream;
 mod threads;
 mod transports;

@@ -37,8 +37,13 @@ pub fn lasting(pattern: Pattern, transport: Transport, ms: u64) -> TestSpec {
 
 /// Both ends, connected.
 pub fn connect(spec: &TestSpec, ip: IpAddr) -> Result<(End, End), EndError> {
-    let mut far = End::prepare(spec, Side::Far, Some(ip), *TOKEN)?;
-    let mut near = End::prepare(spec, Side::Near, None, *TOKEN)?;
+    meet(spec, spec, ip)
+}
+
+/// Both ends, connected, of which each may be told of another test.
+pub fn meet(near: &TestSpec, far: &TestSpec, ip: IpAddr) -> Result<(End, End), EndError> {
+    let mut far = End::prepare(far, Side::Far, Some(ip), *TOKEN)?;
+    let mut near = End::prepare(near, Side::Near, None, *TOKEN)?;
     let endpoints = far.endpoints();
     // Whom the near end cannot reach need not wait for it.
     let failed = AtomicBool::new(false);

@@ -79,7 +79,7 @@ fn buffer_options(buffers: Option<&Buffers>, remote: Option<&Buffers>, faults: &
     let default = BufferOptions::default();
     let buffers = BufferOptions {
         ring: over.ring.or(base.ring).unwrap_or(default.ring),
-        alignment: over.alignment.or(base.alignment).map_or(default.alignment, |s| s.0),
+        alignment: over.alignment.or(base.alignment).map(|s| s.0).or(default.alignment),
         offset: over.offset.or(base.offset).map_or(default.offset, |s| s.0),
         dirty: over.dirty.or(base.dirty).map_or(default.dirty, |s| s.0),
         clean: over.clean.or(base.clean).map_or(default.clean, |s| s.0),
@@ -88,11 +88,11 @@ fn buffer_options(buffers: Option<&Buffers>, remote: Option<&Buffers>, faults: &
     if buffers.ring == 0 {
         faults.push(fault(&format!("{ring}.ring"), "`ring` is 0", "1 buffer or more"));
     }
-    if !buffers.alignment.is_power_of_two() {
+    if let Some(bytes) = buffers.alignment.filter(|bytes| !bytes.is_power_of_two()) {
         faults.push(fault(
             &format!("{alignment}.alignment"),
-            format!("an alignment of {} is no power of two", buffers.alignment),
-            buffers.alignment.checked_next_power_of_two().map_or(String::new(), |n| format!("for example {n}")),
+            format!("an alignment of {bytes} is no power of two"),
+            bytes.checked_next_power_of_two().map_or(String::new(), |n| format!("for example {n}")),
         ));
     }
     buffers

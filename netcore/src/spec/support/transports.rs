@@ -1,12 +1,16 @@
 //! What holds for single transports.
 
-use super::{Direction, Pattern, TestSpec, Transport, Unsupported, no, touches};
-use crate::spec::{BufferOptions, EndSpec};
+use super::{Direction, Pattern, TestSpec, Transport, Unsupported, no};
+use crate::spec::EndSpec;
 
-/// Whether an end asks for a certain place of its buffers.
-fn places(end: &EndSpec) -> bool {
-    let default = BufferOptions::default();
-    end.buffers.alignment != default.alignment || end.buffers.offset != default.offset
+/// Whether an end sends from a ring of buffers.
+fn sends_from_ring(spec: &TestSpec) -> bool {
+    let ring = |end: &EndSpec| end.buffers.ring > 1;
+    let streams = spec.pattern == Pattern::Stream;
+    let near_sends = !streams || spec.direction != Direction::Reverse;
+    // What a service sends back is our own.
+    let far_sends = !spec.alone && (!streams || spec.direction != Direction::Forward);
+    near_sends && ring(&spec.near) || far_sends && ring(&spec.far)
 }
 
 /// What holds for datagrams.
@@ -15,18 +19,6 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
         return no(
             "workload",
             "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead",
-        );
-    }
-    if touches(&spec.near) || touches(&spec.far) {
-        return no(
-            "buffers",
-            "ring, dirty and clean are not available for datagrams, which use one buffer per message",
-        );
-    }
-    if spec.pattern == Pattern::Stream && (places(&spec.near) || places(&spec.far)) {
-        return no(
-            "buffers",
-            "alignment and offset are not available for streams of datagrams, whose messages lie one after the other",
         );
     }
     let sizes = &spec.sizes;
@@ -61,6 +53,19 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
             );
         }
     }
+    let shortest = match spec.pattern {
+        Pattern::Stream => sizes.message_bytes,
+        _ => sizes.request_bytes.min(sizes.response_bytes),
+    };
+    if spec.integrity && shortest < NUMBERED && sends_from_ring(spec) {
+        return no(
+            "integrity",
+            format!(
+                "integrity: a datagram of less than {NUMBERED} bytes has no number, which says from which buffer of the ring it \
+                 came: choose longer ones, or one buffer"
+            ),
+        );
+    }
     if spec.coalesce {
         return no("coalesce", "datagrams keep their boundaries: requests cannot share one");
     }
@@ -82,6 +87,9 @@ pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
 
 /// What a pipe holds by default, bytes.
 const PIPE_BYTES: u64 = 65_536;
+
+/// Messages of at least so many bytes have a number.
+const NUMBERED: u64 = crate::pattern::NUMBERED_BYTES as u64;
 
 /// Payload of the longest UDP datagram over IPv4, bytes.
 const LARGEST_UDP: u64 = 65_507;

@@ -89,13 +89,13 @@ pub struct Buffers {
     /// Buffers used in turn (netperf -W).
     #[schemars(range(min = 1))]
     pub ring: Option<u32>,
-    /// Alignment, a power of two (netperf -a).
+    /// Alignment, a power of two (netperf -a); 4096, or for streams of datagrams: one after the other.
     pub alignment: Option<Size>,
     /// Offset from the alignment (netperf -o).
     pub offset: Option<Size>,
-    /// Bytes written before each send (netperf -k).
+    /// Bytes written before each send and after each receive (netperf -k).
     pub dirty: Option<Size>,
-    /// Bytes read after each receive (netperf -k).
+    /// Bytes read behind those (netperf -k).
     pub clean: Option<Size>,
     /// A file whose bytes are sent (netperf -F).
     pub fill_file: Option<PathBuf>,
