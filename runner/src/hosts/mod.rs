@@ -26,6 +26,7 @@ use netcore::{
     client::{ClientError, Session, Target},
     control::{
         capabilities,
+        channel::ChannelError,
         key::Key,
         stop::{StopFlag, Urgency},
     },
@@ -187,10 +188,13 @@ impl Hosts {
         let until = Instant::now() + target.timeouts.connect;
         let session = loop {
             match Session::connect(&target) {
-                // It was there: whoever starts it anew needs a moment. A host that is gone is waited for once.
-                Err(ClientError::Connect { .. })
-                    if self.met.contains(end) && Instant::now() < until && self.stop.urgency() == Urgency::None =>
-                {
+                // It was there: whoever starts it anew needs a moment. A host that is gone is waited for once. One that is
+                // being killed still accepts for a moment and hangs up, as one with another key does.
+                Err(
+                    ClientError::Connect { .. }
+                    | ClientError::KeyDiffers { .. }
+                    | ClientError::Channel { source: ChannelError::Closed, .. },
+                ) if self.met.contains(end) && Instant::now() < until && self.stop.urgency() == Urgency::None => {
                     thread::sleep(AGAIN);
                 }
                 session => break session,
