@@ -11,7 +11,7 @@ use schemas::units;
 use super::aggregate::parse_level;
 use super::samples::{self, Case, Index, Samples};
 use super::verdicts::{self, Format};
-use crate::error::{Error, Verdict, even_unread};
+use crate::error::{Error, Place, Verdict, even_unread};
 use crate::judge::Origin;
 use crate::judge::comparison::{
     self, Comparison,
@@ -144,6 +144,16 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }))?;
     if format == Format::Csv {
         crate::warn(&facts);
+    }
+    // A test that was renamed must not pass for one that did not change.
+    let missing = comparisons.iter().all(|c| c.found.finding == Missing);
+    if let Some(file) = new.first().filter(|_| missing && args.self_test.is_none() && args.fail_on != FailOn::Nothing) {
+        return Err(Error::Data {
+            place: Place { file: file.display().to_string(), line: 0, column: None },
+            reason: "no case has values here and in the baseline, so that nothing was compared; --by matches them by another \
+                     column"
+                .to_owned(),
+        });
     }
     Ok(verdict(args, &comparisons))
 }
