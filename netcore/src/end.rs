@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     measure::{
         counter_log::CounterLog,
+        fragments,
         nic::NicFacts,
         reading::SampledFlow,
         sampler::{OnInterval, Sampled, Sampler},
@@ -325,6 +326,8 @@ impl Conclusion {
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
+        let peer = links.first().and_then(|link| link.peer_ip());
+        notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| fragments::note(&spec, side, peer, nic)));
         if side == Side::Near {
             let unused = unused(&spec);
             notes.extend(unused.iter().map(|key| format!("{key} has no meaning for this workload and was not used")));

@@ -388,14 +388,21 @@ impl Outcome {
             table::summary(&self.summaries).write(out)?;
             writeln!(out)?;
         }
+        self.write_notes(out)
+    }
+
+    fn write_notes(&self, out: &mut dyn Write) -> io::Result<()> {
         for note in &self.notes {
             writeln!(out, "{}note:{} {note}", style::NOTE, style::NOTE.render_reset())?;
         }
         Ok(())
     }
 
-    /// Only the verdicts, for where standard output belongs to the rows.
-    pub fn write_verdicts(&self, out: &mut dyn Write) -> Result<(), Error> {
+    /// Only notes and verdicts, for where standard output belongs to the rows. A reader who has left wants no notes either.
+    pub fn write_remarks(&self, out: &mut dyn Write) -> Result<(), Error> {
+        if !self.closed {
+            self.write_notes(out).map_err(Error::output("standard error"))?;
+        }
         self.verdicts.write_table(out)
     }
 

@@ -120,6 +120,25 @@ fn datagrams_are_those_that_the_kernel_counted() {
 }
 
 #[test]
+fn messages_that_leave_in_fragments_are_said_to() {
+    let Some(alone) = Namespace::new() else { return };
+    assert!(alone.command("ip").args(["link", "set", "lo", "mtu", "1500"]).status().unwrap().success());
+    for (bytes, fragments) in [(1472, 1), (3000, 3)] {
+        let before = alone.snmp("Ip", "FragCreates");
+        let text = format!(
+            "{{version: 1, name: witness, tests: {{it: {{workload: udp_stream, bytes: 1MB, message_size: {bytes}, rate: 2k/s}}}}}}"
+        );
+        let ran = run(&alone, &text);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let sent = count(of(&parse(&ran.stdout), "iteration")[0], "messages_sent");
+        let made = alone.snmp("Ip", "FragCreates") - before;
+        let note = format!("message_size of {bytes} bytes leaves lo in {fragments} fragments");
+        assert_eq!(ran.stderr.contains(&note), fragments > 1, "{}", ran.stderr);
+        assert_eq!(made, if fragments > 1 { sent * fragments } else { 0 }, "{sent} messages");
+    }
+}
+
+#[test]
 fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
     let Some(pair) = Pair::new() else { return };
     if !pair.limit("100mbit", "50ms") {

@@ -15,6 +15,7 @@ pub mod clock;
 pub mod counter_log;
 pub(crate) mod counters;
 pub mod cpu;
+pub(crate) mod fragments;
 pub mod histogram;
 pub mod host;
 mod interrupts;

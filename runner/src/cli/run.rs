@@ -122,8 +122,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
 /// Tells people what came out. The exit code says it too, so that a reader who has left hides no verdict.
 fn show(outcome: &Outcome, options: &Options) -> Result<(), Error> {
     if options.stdout_rows {
-        // There is no room there for a summary, and whoever reads rows makes his own; a verdict should be seen.
-        let _ = outcome.write_verdicts(&mut anstream::stderr().lock());
+        // There is no room there for a summary, and whoever reads rows makes his own; notes and verdicts should be seen.
+        let _ = outcome.write_remarks(&mut anstream::stderr().lock());
         return Ok(());
     }
     let mut out = anstream::stdout().lock();
