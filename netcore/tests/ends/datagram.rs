@@ -11,10 +11,10 @@ use netcore::{
 
 use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
 
-/// Slow enough for a debug build on a busy machine to lose nothing.
 /// Due times that a sender may make up for.
 const CATCH_UP: u32 = 64;
 
+/// At rates that are slow enough for a debug build on a busy machine to lose nothing.
 fn paced(spec: &mut TestSpec, events_per_s: f64) {
     spec.pace =
         Some(Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: CATCH_UP });
