@@ -1,6 +1,6 @@
 //! What can go wrong in a filter, and what its verdict means for the exit code.
 
-use std::path::PathBuf;
+use std::{io::Write as _, path::PathBuf};
 
 /// What a filter found, where it judges; filters that do not judge return [`Verdict::Ok`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,12 @@ impl Error {
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(e) if e.kind() == std::io::ErrorKind::BrokenPipe)
     }
+}
+
+/// Prints a note for the user to standard error.
+pub(crate) fn warn(message: &str) {
+    // Standard error may be closed; that is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "note: {message}");
 }
 
 /// What became of writing for a reader who may have left: the exit code tells what was judged all the same.

@@ -9,13 +9,16 @@
 //! - [`baseline`]: a run against an earlier one
 //! - [`environment`]: on which machine a run was made, and how that differs from another
 //! - [`self_test`]: whether data made worse on purpose fail
-//! - [`VerdictRow`]: the row of the `verdicts` table that each of them ends in
+//! - [`samples`]: the values that are judged, case by case
+//! - [`VerdictRow`]: the row of the `verdicts` table that each of them ends in; [`verdicts`] writes it
 
 pub mod baseline;
 pub mod comparison;
 pub mod environment;
 mod row;
+pub mod samples;
 pub mod self_test;
+pub mod verdicts;
 
 pub use row::{Origin, Severity, VERDICT_COLUMNS, VerdictRow};
 

@@ -26,6 +26,7 @@ pub mod stats;
 pub mod table;
 mod time;
 
+pub(crate) use error::warn;
 pub use error::{Error, Verdict};
 
 use std::io::Write;
@@ -72,10 +73,4 @@ impl Filter {
             other => other,
         }
     }
-}
-
-/// Tells the user something that is no result and no error.
-pub(crate) fn warn(message: &str) {
-    // Standard error may be closed; a warning nobody can read is no reason to fail.
-    let _ = writeln!(std::io::stderr(), "note: {message}");
 }

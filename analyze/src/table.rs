@@ -11,6 +11,7 @@
 //! Which rows count is one decision, taken by [`select`] for every filter alike.
 
 mod blocks;
+pub mod layout;
 mod number;
 pub mod output;
 mod parallel;

@@ -9,8 +9,6 @@ use schemas::metrics::{self, Better, Metric};
 use schemas::units;
 
 use super::aggregate::parse_level;
-use super::samples::{self, Case, Index, Samples};
-use super::verdicts::{self, Format};
 use crate::error::{Error, Place, Verdict, even_unread};
 use crate::judge::Origin;
 use crate::judge::comparison::{
@@ -19,7 +17,9 @@ use crate::judge::comparison::{
     Rule, Test,
 };
 use crate::judge::environment::{self, Environment};
+use crate::judge::samples::{self, Case, Index, Samples};
 use crate::judge::self_test::{self, Worse};
+use crate::judge::verdicts::{self, Format};
 use crate::table::{InputArgs, OutputArgs, Selection, Table};
 
 /// What changed between two runs: effect, interval, p and a verdict per case.

@@ -9,12 +9,12 @@ use schemas::{
 };
 
 use super::aggregate::parse_level;
-use super::samples::{Case, Index, Samples};
-use super::verdicts::{self, Format};
 use crate::error::{Error, Verdict, even_unread};
 use crate::judge::baseline::{Baseline, Terms};
 use crate::judge::environment::{self, Environment};
+use crate::judge::samples::{Case, Index, Samples};
 use crate::judge::self_test::{self, Worse};
+use crate::judge::verdicts::{self, Format};
 use crate::judge::{self, Judge, Outcome, Severity, VerdictRow};
 use crate::table::{InputArgs, OutputArgs, Selection, Table};
 

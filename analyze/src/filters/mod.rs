@@ -10,8 +10,6 @@ pub mod import;
 pub mod percentiles;
 pub mod plot;
 pub mod report;
-pub mod samples;
 pub mod steady;
 pub mod table;
-pub mod verdicts;
 pub mod window;

@@ -11,10 +11,10 @@ use std::{
 
 use schemas::{metrics, units};
 
-use super::table::{layout::Column, view::View};
+use super::table::view::View;
 use crate::{
     error::{Error, Verdict},
-    table::{InputArgs, Table, write_whole},
+    table::{InputArgs, Table, layout::Column, write_whole},
 };
 use document::{Block, Document};
 

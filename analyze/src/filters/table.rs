@@ -1,12 +1,11 @@
 //! `plumb table`: for people. The help text is [`Args`]'s.
 
-pub(crate) mod layout;
 pub(crate) mod view;
 
 use std::io::Write;
 
 use crate::error::{Error, Verdict};
-use crate::table::{InputArgs, OutputArgs, Table};
+use crate::table::{InputArgs, OutputArgs, Table, layout};
 
 /// A table for people: aligned columns, readable units, or Markdown.
 ///

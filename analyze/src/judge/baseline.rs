@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    filters::samples::{Case, Index, Key, Samples},
+    judge::samples::{Case, Index, Key, Samples},
     table::{InputArgs, Selection, Table},
 };
 

@@ -1,10 +1,10 @@
 //! A plan's `baseline`, made ready to be judged: which metric of which case must not get worse, and by which rule.
 
 use analyze::{
-    filters::samples,
     judge::{
         baseline::{OnMissing, Promise, Terms},
         comparison::{Rule, Test},
+        samples,
     },
     stats::bootstrap,
 };

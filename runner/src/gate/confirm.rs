@@ -7,10 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use analyze::{
-    filters::verdicts::observed,
-    judge::{VerdictRow, environment::Environment},
-};
+use analyze::judge::{VerdictRow, environment::Environment, verdicts::observed};
 use netcore::control::stop::{StopFlag, Urgency};
 use schemas::columns::Row;
 

@@ -6,9 +6,11 @@ pub mod promote;
 
 use std::{collections::HashMap, io::Write, path::Path};
 
-use analyze::{
-    filters::verdicts::{self, Format},
-    judge::{self, Judge, Judgement, Origin, VerdictRow, baseline::Baseline, environment::Environment},
+use analyze::judge::{
+    self, Judge, Judgement, Origin, VerdictRow,
+    baseline::Baseline,
+    environment::Environment,
+    verdicts::{self, Format},
 };
 use netcore::spec::Direction;
 use schemas::metrics::{METRICS, Metric};

@@ -7,10 +7,10 @@ use std::{
 };
 
 use analyze::{
-    filters::samples::{self, Index, Key, Samples},
     judge::{
         baseline::said,
         environment::{self, Environment},
+        samples::{self, Index, Key, Samples},
     },
     stats::quantiles,
     table::{InputArgs, Selection, Table},

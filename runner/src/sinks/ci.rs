@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use analyze::{
-    filters::verdicts::{self, Format},
-    judge::VerdictRow,
+use analyze::judge::{
+    VerdictRow,
+    verdicts::{self, Format},
 };
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 

@@ -6,13 +6,13 @@ use schemas::units;
 
 use super::Compared;
 use crate::error::Error;
-use crate::filters::samples::Samples;
-use crate::filters::table::layout::{self, Column};
-use crate::filters::verdicts::Format;
 use crate::judge::VerdictRow;
 use crate::judge::baseline::said;
 use crate::judge::comparison::Finding;
 use crate::judge::environment::Environment;
+use crate::judge::samples::Samples;
+use crate::judge::verdicts::Format;
+use crate::table::layout::{self, Column};
 
 /// The row of the `verdicts` table.
 pub fn row(c: &Compared) -> VerdictRow {

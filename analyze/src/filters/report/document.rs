@@ -1,7 +1,7 @@
 //! A document as blocks, and how they are written: Markdown with its pictures beside it, or one HTML page with everything
 //! inside.
 
-use super::super::table::layout::{self, Column};
+use crate::table::layout::{self, Column};
 use std::fmt::Write as _;
 
 /// A part of a document.

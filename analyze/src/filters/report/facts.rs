@@ -4,7 +4,7 @@
 use super::document::Block;
 use crate::{
     error::{Error, Place},
-    filters::table::layout::Column,
+    table::layout::Column,
 };
 use serde_json::Value;
 use std::path::Path;

@@ -4,8 +4,8 @@ use schemas::columns::{self, ColumnType};
 use schemas::metrics::{self, Kind, Metric};
 use schemas::units::{self, Unit};
 
-use super::layout::Column;
 use crate::error::Error;
+use crate::table::layout::Column;
 use crate::table::{RecordKind, Rows, Selection, Table, parse_number};
 
 /// What is shown of a raw results file: what was measured, and what came out.

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use schemas::{metrics, units};
 
-use super::table::layout::{self, Column};
+use super::{VERDICT_COLUMNS, VerdictRow, comparison::change_text};
 use crate::error::Error;
-use crate::judge::{VERDICT_COLUMNS, VerdictRow, comparison::change_text};
+use crate::table::layout::{self, Column};
 
 /// How verdicts are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -4,8 +4,8 @@ mod index;
 
 use std::collections::{HashMap, HashSet};
 
+use super::Origin;
 use crate::error::Error;
-use crate::judge::Origin;
 use crate::table::select::left_out_note;
 pub use index::Index;
 
