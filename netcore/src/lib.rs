@@ -14,6 +14,7 @@ pub mod client;
 pub mod control;
 pub mod daemon;
 pub mod end;
+pub mod error;
 mod io;
 pub mod measure;
 mod pace;

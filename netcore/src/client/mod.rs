@@ -18,7 +18,7 @@ pub use session::{PeerFacts, Session};
 
 use crate::{
     control::{channel::ChannelError, key::Key, message::Fault, netns::NetnsError},
-    end::{EndError, remedy},
+    error::{EndError, remedy},
 };
 
 /// Where a daemon is, and how to talk to it.

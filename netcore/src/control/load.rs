@@ -11,7 +11,8 @@ use std::{
 
 use super::event::Event;
 use crate::{
-    end::{End, EndError, Running},
+    end::{End, Running},
+    error::EndError,
     report::{SideReport, Window},
 };
 

@@ -28,7 +28,8 @@ use crate::{
         message::{Connect, Execute, Fault, FaultCode, Greeting, Hello, Prepare, Reply, Request, report_pieces},
         stop::{StopFlag, Urgency},
     },
-    end::{End, EndError},
+    end::End,
+    error::EndError,
     measure::{
         clock::{monotonic_ns, wall_ns},
         host::HostFacts,

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::shape::Shape;
 use crate::{
-    end::EndError,
+    error::EndError,
     spec::{BufferOptions, Payload},
 };
 

@@ -2,7 +2,7 @@
 
 use super::{buffers::Buffers, shape::Shape};
 use crate::{
-    end::EndError,
+    error::EndError,
     spec::{BufferOptions, Payload},
 };
 

@@ -9,7 +9,8 @@ use super::{
     exchange, run, run_carried, sequence,
 };
 use crate::{
-    end::{EndError, end_spec},
+    end::end_spec,
+    error::EndError,
     io::{buffers::Buffers, shape::Shape},
     measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow, watch::Watch},
     report::{Role, Side},

@@ -10,7 +10,7 @@ use std::{
 use nix::sys::socket::{SockaddrLike, SockaddrStorage, UnixAddr, VsockAddr, bind, connect, getpeername, getsockname};
 
 use crate::{
-    end::EndError,
+    error::EndError,
     spec::{Family, TestSpec},
 };
 

@@ -19,7 +19,8 @@ use nix::{
 
 use super::{Deadline, Protocol, address::Address, opening, options};
 use crate::{
-    end::{EndError, Token},
+    end::Token,
+    error::EndError,
     report::Side,
     spec::{EndSpec, SocketOptions},
     sys,

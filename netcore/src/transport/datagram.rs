@@ -26,7 +26,8 @@ use super::{
     link, options,
 };
 use crate::{
-    end::{EndError, Token},
+    end::Token,
+    error::EndError,
     spec::{PaceMode, Pattern, SocketOptions, TestSpec, Transport},
     sys,
 };

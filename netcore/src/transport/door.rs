@@ -20,7 +20,8 @@ use super::{
     options::{self, Prepared},
 };
 use crate::{
-    end::{EndError, Token},
+    end::Token,
+    error::EndError,
     io::wait::Event,
     spec::{Close, Io, TestSpec, Transport},
     sys,

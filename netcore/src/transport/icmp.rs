@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Link, address::Address, options};
-use crate::{end::EndError, spec::TestSpec, sys};
+use crate::{error::EndError, spec::TestSpec, sys};
 
 /// Protocol number of ICMP for IPv6.
 const ICMPV6: libc::c_int = 58;

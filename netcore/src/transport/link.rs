@@ -23,7 +23,8 @@ use super::{
     options,
 };
 use crate::{
-    end::{EndError, Token},
+    end::Token,
+    error::EndError,
     measure::nic::NicFacts,
     report::Side,
     spec::{SocketOptions, TestSpec},

@@ -17,7 +17,8 @@ use super::{
     vsock,
 };
 use crate::{
-    end::{EndError, Endpoints, Token},
+    end::{Endpoints, Token},
+    error::EndError,
     report::Side,
     spec::{Family, Pattern, TestSpec, Transport},
 };

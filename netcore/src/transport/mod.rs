@@ -28,7 +28,7 @@ use door::Door;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::{
-    end::EndError,
+    error::EndError,
     spec::{Family, TestSpec, Transport},
     sys,
 };

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::{
-    end::EndError,
+    error::EndError,
     report::{Granted, Side},
     spec::SocketOptions,
     sys,

@@ -3,7 +3,7 @@
 use std::{io, os::fd::OwnedFd};
 
 use crate::{
-    end::EndError,
+    error::EndError,
     measure::tcp_info::available_congestion_controls,
     report::Granted,
     spec::{SocketOptions, Transport},

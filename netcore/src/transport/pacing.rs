@@ -2,7 +2,7 @@
 
 use super::Link;
 use crate::{
-    end::EndError,
+    error::EndError,
     measure::nic::NicFacts,
     spec::{PaceMode, TestSpec},
     sys,

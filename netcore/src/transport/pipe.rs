@@ -20,7 +20,7 @@ use super::{
     Deadline, Link,
     connection::{PREAMBLE_BYTES, flow_of, preamble, set_blocking, wait},
 };
-use crate::end::{EndError, Token};
+use crate::{end::Token, error::EndError};
 
 fn system(what: String) -> impl FnOnce(std::io::Error) -> EndError {
     move |source| EndError::System { what, source }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::end::EndError;
+use crate::error::EndError;
 
 /// A folder that only this user may enter; it goes with its owner, and everything in it.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::{Protocol, address::Address, connection};
-use crate::{end::EndError, spec::EndSpec, sys};
+use crate::{error::EndError, spec::EndSpec, sys};
 
 /// This very machine, whatever its identifier (VMADDR_CID_LOCAL); needs the module `vsock_loopback`.
 const LOCAL: u32 = 1;

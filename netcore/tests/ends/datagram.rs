@@ -3,7 +3,8 @@
 use std::net::UdpSocket;
 
 use netcore::{
-    end::{End, EndError},
+    end::End,
+    error::EndError,
     measure::{clock::monotonic_ns, histogram},
     report::{DatagramPhase, Ending, Phase, Side, SideReport},
     spec::{Arrival, Direction, Io, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},

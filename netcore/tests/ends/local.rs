@@ -6,7 +6,7 @@ use std::{
 };
 
 use netcore::{
-    end::EndError,
+    error::EndError,
     measure::{clock::monotonic_ns, histogram},
     report::{Ending, Phase, SideReport},
     spec::{Arrival, Direction, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},

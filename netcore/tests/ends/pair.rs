@@ -11,7 +11,8 @@ use std::{
 };
 
 use netcore::{
-    end::{End, EndError, Running},
+    end::{End, Running},
+    error::EndError,
     measure::clock::monotonic_ns,
     report::{Counts, Ending, FlowWindow, Phase, Side, SideReport, Window},
     spec::{Pattern, Stop, TestSpec, Transport},

@@ -1,7 +1,7 @@
 //! Every transport that has connections, as far as this machine's kernel has it.
 
 use netcore::{
-    end::EndError,
+    error::EndError,
     report::Ending,
     spec::{Direction, Io, Pattern, Stop, TestSpec, Transport},
 };
