@@ -37,9 +37,9 @@ use crate::{
     transport::{
         Deadline, Link,
         datagram::effective,
-        meeting::{Meeting, Met},
         opening, options,
         pacing::kernel_pace,
+        rendezvous::{Connected, Rendezvous},
     },
 };
 
@@ -70,10 +70,10 @@ pub struct End {
     spec: Arc<TestSpec>,
     side: Side,
     token: Token,
-    meeting: Meeting,
+    rendezvous: Rendezvous,
     /// The buffers of each thread, made before the connections so that nothing is allocated after.
     crew: Vec<pattern::Place>,
-    met: Met,
+    connected: Connected,
     nic: Option<NicFacts>,
     counter_log: Option<CounterLog>,
 }
@@ -84,14 +84,14 @@ impl End {
         support::check(spec)?;
         let spec = Arc::new(spec.clone());
         let crew = pattern::crew(&spec, side)?;
-        let meeting = Meeting::prepare(&spec, side, data_ip, &token)?;
-        Ok(Self { spec, side, token, meeting, crew, met: Met::default(), nic: None, counter_log: None })
+        let rendezvous = Rendezvous::prepare(&spec, side, data_ip, &token)?;
+        Ok(Self { spec, side, token, rendezvous, crew, connected: Connected::default(), nic: None, counter_log: None })
     }
 
     /// What the near end must connect to. Empty at the near end.
     #[must_use]
     pub fn endpoints(&self) -> Endpoints {
-        self.meeting.endpoints()
+        self.rendezvous.endpoints()
     }
 
     /// Near end: opens every flow to `peer` (address and [`Endpoints`] of the far end). Far end (`peer` is `None`):
@@ -108,11 +108,11 @@ impl End {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(), EndError> {
         let deadline = Deadline::after(deadline, cancelled);
-        self.met = self.meeting.meet(&self.spec, &self.token, peer, &deadline)?;
+        self.connected = self.rendezvous.connect(&self.spec, &self.token, peer, &deadline)?;
         // A socket that is bound to an interface uses no other, whatever the route says.
         self.nic = match &end_spec(&self.spec, self.side).socket.device {
             Some(device) if self.spec.transport.has_interface() => NicFacts::named(device),
-            _ => self.met.peer.and_then(NicFacts::towards),
+            _ => self.connected.peer.and_then(NicFacts::towards),
         };
         self.counter_log = CounterLog::new(&self.spec.collect, self.nic.as_ref().map(|nic| nic.name.clone()));
         if let Some(counter_log) = &mut self.counter_log {
@@ -125,28 +125,28 @@ impl End {
     /// whoever knows the token, so whoever prepares it for others looks at them before the load.
     #[must_use]
     pub fn peers(&self) -> Vec<IpAddr> {
-        self.met.links.iter().filter_map(|link| link.peer_ip()).collect()
+        self.connected.links.iter().filter_map(|link| link.peer_ip()).collect()
     }
 
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`
     /// ([`crate::measure::clock::monotonic_ns`]). `on_interval` is called from the sampler's thread after each interval.
     pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
-        let Self { spec, side, meeting, crew, met, nic, counter_log, .. } = self;
+        let Self { spec, side, rendezvous, crew, connected, nic, counter_log, .. } = self;
         let flows = spec.flows() as usize;
         let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
-        if met.links.len() != flows && !answered_by_the_kernel {
+        if connected.links.len() != flows && !answered_by_the_kernel {
             return Err(EndError::Impossible(format!(
                 "{} of {flows} data connections are there: an end is connected before it is started",
-                met.links.len()
+                connected.links.len()
             )));
         }
         let watch = Arc::new(Watch::new(crew.len()));
         pattern::listeners(&spec, &crew).for_each(|index| watch.listens(index));
         for place in crew.iter().filter(|place| place.role == Role::Sender) {
-            kernel_pace(&met.links[place.flow as usize], &spec)?;
+            kernel_pace(&connected.links[place.flow as usize], &spec)?;
         }
-        let granted = granted(&spec, side, &meeting, &met);
-        let (flows, workers) = man(&spec, side, crew, &met.links, &watch);
+        let granted = granted(&spec, side, &rendezvous, &connected);
+        let (flows, workers) = man(&spec, side, crew, &connected.links, &watch);
         let mut sampler = Sampler {
             flows,
             watch: watch.clone(),
@@ -170,10 +170,10 @@ impl End {
             spec,
             side,
             threads,
-            links: met.links,
-            v6: met.v6,
+            links: connected.links,
+            v6: connected.v6,
             granted,
-            meeting,
+            rendezvous,
             nic,
             time_wait,
         };
@@ -195,17 +195,17 @@ impl End {
 }
 
 /// What the kernel has made of what the test asks of the sockets.
-fn granted(spec: &TestSpec, side: Side, meeting: &Meeting, met: &Met) -> Vec<Granted> {
+fn granted(spec: &TestSpec, side: Side, rendezvous: &Rendezvous, connected: &Connected) -> Vec<Granted> {
     let asked = effective(&end_spec(spec, side).socket, spec);
     let of = |link: &Arc<Link>| {
-        let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, met.v6);
+        let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, connected.v6);
         if spec.transport.is_tcp() {
-            let opened = meeting.listener(link.flow).unwrap_or(&link.send);
+            let opened = rendezvous.listener(link.flow).unwrap_or(&link.send);
             list.extend(opening::granted(opened, link.flow, &asked, side));
         }
         list
     };
-    met.links.iter().flat_map(of).collect()
+    connected.links.iter().flat_map(of).collect()
 }
 
 /// Puts the crew, in which those of a flow stand side by side, to work on the links: the flows as the sampler sees them, and the workers.
@@ -258,7 +258,7 @@ struct Conclusion {
     v6: bool,
     granted: Vec<Granted>,
     /// Kept until here: what the far end listens on, or has put into the file system, goes with the end.
-    meeting: Meeting,
+    rendezvous: Rendezvous,
     nic: Option<NicFacts>,
     /// Connections in TIME_WAIT before the load, for the connect patterns.
     time_wait: Option<u64>,
@@ -266,7 +266,7 @@ struct Conclusion {
 
 impl Conclusion {
     fn report(self, sampled: Sampled) -> SideReport {
-        let Self { watch, spec, side, threads, links, v6, granted: mut options, meeting, nic, time_wait } = self;
+        let Self { watch, spec, side, threads, links, v6, granted: mut options, rendezvous, nic, time_wait } = self;
         for link in &links {
             let end = options.partition_point(|granted| granted.flow <= link.flow);
             let start = options.partition_point(|granted| granted.flow < link.flow);
@@ -288,7 +288,7 @@ impl Conclusion {
             // The near end is the one that needs a port for every connection.
             notes.extend(time_wait.as_ref().and_then(|counts| time_wait::note(counts, &spec)));
         }
-        drop((links, meeting));
+        drop((links, rendezvous));
         SideReport {
             side,
             io: pattern::resolve(&spec).name().to_owned(),

@@ -353,9 +353,9 @@ mod tests {
         Instant::now() + Duration::from_secs(10)
     }
 
-    type Met = Result<Channel, ChannelError>;
+    type Greeted = Result<Channel, ChannelError>;
 
-    fn meet(near: Option<&Key>, far: Option<&Key>) -> (Met, Met) {
+    fn greet(near: Option<&Key>, far: Option<&Key>) -> (Greeted, Greeted) {
         let (one, other) = pair();
         thread::scope(|scope| {
             let far = scope.spawn(|| Channel::accept(other, far, soon()));
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn messages_of_any_length_cross_in_clear_and_encrypted() {
         for key in [None, Some(Key::generate().unwrap())] {
-            let (near, far) = meet(key.as_ref(), key.as_ref());
+            let (near, far) = greet(key.as_ref(), key.as_ref());
             let (mut near, mut far) = (near.unwrap(), far.unwrap());
             for length in [0, 1, 70_000, 400_000] {
                 let text = "x".repeat(length);
@@ -385,13 +385,13 @@ mod tests {
     #[test]
     fn both_ends_know_what_is_wrong_with_their_keys() {
         let (key, other) = (Key::generate().unwrap(), Key::generate().unwrap());
-        let (near, far) = meet(Some(&key), None);
+        let (near, far) = greet(Some(&key), None);
         assert!(matches!(near, Err(ChannelError::KeyUnknown)), "{near:?}");
         assert!(matches!(far, Err(ChannelError::KeyRequired)), "{far:?}");
-        let (near, far) = meet(None, Some(&key));
+        let (near, far) = greet(None, Some(&key));
         assert!(matches!(near, Err(ChannelError::KeyRequired)), "{near:?}");
         assert!(matches!(far, Err(ChannelError::KeyUnknown)), "{far:?}");
-        let (near, far) = meet(Some(&key), Some(&other));
+        let (near, far) = greet(Some(&key), Some(&other));
         assert!(matches!(near, Err(ChannelError::KeyDiffers)), "{near:?}");
         assert!(matches!(far, Err(ChannelError::KeyDiffers)), "{far:?}");
     }
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_does_not_read_ends_at_the_deadline() {
-        let (near, far) = meet(None, None);
+        let (near, far) = greet(None, None);
         let (mut near, _far) = (near.unwrap(), far.unwrap());
         let text = "x".repeat(16 << 20);
         let error = near.send(&text, 32 << 20, Instant::now() + Duration::from_millis(50)).unwrap_err();
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn a_frame_beyond_the_bound_is_an_error_at_both_ends() {
-        let (near, far) = meet(None, None);
+        let (near, far) = greet(None, None);
         let (mut near, mut far) = (near.unwrap(), far.unwrap());
         let text = "x".repeat(GREETING_BOUND);
         assert!(matches!(near.send(&text, GREETING_BOUND, soon()), Err(ChannelError::Frame(_))));

@@ -12,7 +12,7 @@ use nix::{
 use super::retry;
 use crate::{
     measure::clock::monotonic_ns,
-    transport::{Link, door::Connection},
+    transport::{Link, listener::Connection},
 };
 
 /// The longest wait at a time, so that the end of the test is not slept through, nanoseconds.

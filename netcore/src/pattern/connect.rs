@@ -21,7 +21,7 @@ use crate::{
     spec::{Close, Pattern},
     transport::{
         Link,
-        door::{ConnectError, Connection, Door},
+        listener::{ConnectError, Connection, Connector, Listener},
     },
 };
 
@@ -117,7 +117,7 @@ pub fn open<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
 
 fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let link = worker.link.clone();
-    let Some(door) = &link.door else { return Ok(()) };
+    let Some(connector) = &link.connector else { return Ok(()) };
     let tray = worker.tray.clone().unwrap_or_default();
     let mut recorder = Recorder::new(&tray, worker.cell.epoch());
     let gaps = worker.gaps.clone().unwrap_or_default();
@@ -141,7 +141,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
             start = Instant::now();
             waited_ns = monotonic_ns().saturating_sub(start_ns);
         }
-        let connection = match connect(door, number, wait) {
+        let connection = match connect(connector, number, wait) {
             Ok(connection) => connection,
             Err(ConnectError::Port) => {
                 number += 1;
@@ -158,7 +158,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
         (number, taken) = (number + 1, 0);
         match transact(worker, wait, &connection, start, &mut tally, &mut expected) {
             Ok(nanoseconds) => {
-                door.leave(connection);
+                connector.leave(connection);
                 tally.transactions += 1;
                 let (sent, received) = bytes(worker);
                 tally.store(worker, sent, received);
@@ -166,7 +166,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
             }
             Err(fault) => {
                 let told = worker.end_of_loop(Err(fault));
-                door.leave(connection);
+                connector.leave(connection);
                 break told;
             }
         }
@@ -175,8 +175,8 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
 }
 
 /// Opens a connection and waits until it is there.
-fn connect<W: Wait>(door: &Door, number: u64, wait: &W) -> Result<Connection, ConnectError> {
-    let connection = door.connect(number)?;
+fn connect<W: Wait>(connector: &Connector, number: u64, wait: &W) -> Result<Connection, ConnectError> {
+    let connection = connector.connect(number)?;
     loop {
         let failed = match connection.is_made() {
             Ok(true) => return Ok(connection),
@@ -184,7 +184,7 @@ fn connect<W: Wait>(door: &Door, number: u64, wait: &W) -> Result<Connection, Co
             Err(error) => Some(error),
         };
         if let Some(error) = failed {
-            door.leave(connection);
+            connector.leave(connection);
             return Err(error);
         }
     }
@@ -245,12 +245,12 @@ fn take<W: Wait>(
 /// The far end.
 pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let link = worker.link.clone();
-    let Some(door) = &link.door else { return Ok(()) };
+    let Some(listener) = &link.listener else { return Ok(()) };
     let mut expected = worker.expected(worker.spec.sizes.request_bytes)?;
     let mut tally = Tally::default();
     let result = loop {
         wait.give_way();
-        match next(worker, wait, door) {
+        match next(worker, wait, listener) {
             Ok(Some(connection)) => {
                 match serve(worker, wait, &connection, &mut tally, &mut expected) {
                     Ok(()) => tally.transactions += 1,
@@ -258,11 +258,11 @@ pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
                     Err(Fault::Io { .. }) => tally.errors += 1,
                     Err(fault) => {
                         let told = worker.end_of_loop(Err(fault));
-                        door.leave(connection);
+                        listener.leave(connection);
                         break told;
                     }
                 }
-                door.leave(connection);
+                listener.leave(connection);
                 let (received, sent) = bytes(worker);
                 tally.store(worker, sent, received);
             }
@@ -282,10 +282,10 @@ fn has_left(link: &Link) -> bool {
 }
 
 /// The next connection; `None` after a while without one.
-fn next<W: Wait>(worker: &Worker, wait: &W, door: &Door) -> io::Result<Option<Connection>> {
+fn next<W: Wait>(worker: &Worker, wait: &W, listener: &Listener) -> io::Result<Option<Connection>> {
     let start = W::SPINS.then(Instant::now);
     loop {
-        match door.accept() {
+        match listener.accept() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,
         }

@@ -224,7 +224,7 @@ pub fn resolve(spec: &TestSpec) -> Io {
 pub fn run(worker: &mut Worker) -> Result<(), Fault> {
     let link = worker.link.clone();
     let spins = resolve(&worker.spec) == Io::Spin;
-    if link.door.is_some() {
+    if worker.spec.pattern.is_connecting() {
         return if spins { by_connections(worker, &Spin) } else { by_connections(worker, &Block) };
     }
     if worker.spec.transport.is_datagram() {
@@ -247,7 +247,7 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
 
 /// Runs a loop as one of several on its thread: it gives way where it would wait.
 fn run_carried(worker: &mut Worker, turns: carry::Turns<'_>) -> Result<(), Fault> {
-    if worker.link.door.is_some() {
+    if worker.spec.pattern.is_connecting() {
         return by_connections(worker, &turns);
     }
     if worker.spec.transport.is_datagram() {

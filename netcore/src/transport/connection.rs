@@ -1,7 +1,7 @@
 //! Connections: listen, connect, accept, and the proof that a connection belongs to the session.
 //!
 //! A data connection begins with a preamble: eight bytes that name the protocol, the session's token and the flow's
-//! number. The far end reads the preambles of all newcomers at the same time, so that one that says nothing holds up
+//! number. The far end reads the preambles of all candidates at the same time, so that one that says nothing holds up
 //! nobody, and drops whoever has not the token.
 
 use std::{
@@ -32,8 +32,8 @@ const MAGIC: &[u8; 8] = b"plumbln1";
 /// Length of a preamble, bytes. It is no payload, but the kernel counts it as data.
 pub const PREAMBLE_BYTES: usize = 8 + 16 + 4;
 
-/// Newcomers that may owe their preamble at the same time; past that the oldest is dropped.
-const NEWCOMERS: usize = 1024;
+/// Candidates that may owe their preamble at the same time; past that the oldest is dropped.
+const CANDIDATES: usize = 1024;
 
 /// What a connection sends before its payload.
 #[must_use]
@@ -178,13 +178,13 @@ pub fn wait(fd: &impl AsFd, events: PollFlags, at_most: Duration) -> Result<bool
 }
 
 /// A connection that owes its preamble.
-struct Newcomer {
+struct Candidate {
     socket: OwnedFd,
     bytes: [u8; PREAMBLE_BYTES],
     got: usize,
 }
 
-impl Newcomer {
+impl Candidate {
     /// Reads on; `Ok(true)`: the preamble is whole; an error: it never will be.
     fn read(&mut self) -> Result<bool, ()> {
         match recv(self.socket.as_raw_fd(), &mut self.bytes[self.got..], MsgFlags::MSG_DONTWAIT) {
@@ -209,7 +209,7 @@ pub fn accept_flows(
 ) -> Result<Vec<OwnedFd>, EndError> {
     set_blocking(listener, false)?;
     let mut found: Vec<Option<OwnedFd>> = (0..flows).map(|_| None).collect();
-    let mut newcomers: VecDeque<Newcomer> = VecDeque::new();
+    let mut candidates: VecDeque<Candidate> = VecDeque::new();
     let mut missing = flows;
     while missing > 0 {
         let left = deadline.left();
@@ -219,7 +219,7 @@ pub fn accept_flows(
         }
         {
             let mut fds: Vec<PollFd<'_>> =
-                newcomers.iter().map(|newcomer| PollFd::new(newcomer.socket.as_fd(), PollFlags::POLLIN)).collect();
+                candidates.iter().map(|candidate| PollFd::new(candidate.socket.as_fd(), PollFlags::POLLIN)).collect();
             fds.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
             match poll(&mut fds, PollTimeout::try_from(deadline.slice()).unwrap_or(PollTimeout::MAX)) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
@@ -228,22 +228,22 @@ pub fn accept_flows(
         }
         match sys::accept(listener, 0) {
             Ok(socket) => {
-                if newcomers.len() == NEWCOMERS {
-                    newcomers.pop_front();
+                if candidates.len() == CANDIDATES {
+                    candidates.pop_front();
                 }
-                newcomers.push_back(Newcomer { socket, bytes: [0; PREAMBLE_BYTES], got: 0 });
+                candidates.push_back(Candidate { socket, bytes: [0; PREAMBLE_BYTES], got: 0 });
             }
             Err(error) if is_passing(&error) => {}
             Err(source) => return Err(EndError::System { what: "cannot accept data connections".into(), source }),
         }
-        for _ in 0..newcomers.len() {
-            let Some(mut newcomer) = newcomers.pop_front() else { break };
-            match newcomer.read() {
-                Ok(false) => newcomers.push_back(newcomer),
+        for _ in 0..candidates.len() {
+            let Some(mut candidate) = candidates.pop_front() else { break };
+            match candidate.read() {
+                Ok(false) => candidates.push_back(candidate),
                 Ok(true) => {
-                    let flow = flow_of(&newcomer.bytes, token).map_or(usize::MAX, |flow| flow as usize);
+                    let flow = flow_of(&candidate.bytes, token).map_or(usize::MAX, |flow| flow as usize);
                     if let Some(place @ None) = found.get_mut(flow) {
-                        *place = Some(newcomer.socket);
+                        *place = Some(candidate.socket);
                         missing -= 1;
                     }
                 }

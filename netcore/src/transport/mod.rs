@@ -3,14 +3,14 @@
 pub mod address;
 pub mod connection;
 pub mod datagram;
-pub mod door;
 pub mod icmp;
 pub mod link;
-pub mod meeting;
+pub mod listener;
 pub mod opening;
 pub mod options;
 pub mod pacing;
 pub mod pipe;
+pub mod rendezvous;
 mod scratch;
 mod vsock;
 
@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use door::Door;
+use listener::{Connector, Listener};
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::{
@@ -42,8 +42,10 @@ pub struct Link {
     pub send: Arc<OwnedFd>,
     /// What is received on.
     pub receive: Arc<OwnedFd>,
-    /// For the connect patterns: what their connections come through.
-    pub door: Option<Door>,
+    /// Far end of a connect pattern: accepts its connections.
+    pub listener: Option<Listener>,
+    /// Near end of a connect pattern: opens its connections.
+    pub connector: Option<Connector>,
     /// For ICMP: how its messages look.
     pub icmp: Option<icmp::Form>,
     /// Whether the descriptors are a pipe's.
@@ -71,7 +73,8 @@ impl Link {
             flow,
             send,
             receive,
-            door: None,
+            listener: None,
+            connector: None,
             icmp: None,
             is_pipe: false,
             peer: None,
@@ -83,7 +86,7 @@ impl Link {
     /// What a thread of several flows waits for: where connections come and go, what they are accepted from.
     #[must_use]
     pub fn lasting(&self) -> &Arc<OwnedFd> {
-        self.door.as_ref().and_then(Door::listener).unwrap_or(&self.receive)
+        self.listener.as_ref().map_or(&self.receive, Listener::socket)
     }
 
     /// The address that the flow goes to, where it is an IP address.
@@ -123,8 +126,11 @@ impl Link {
         let _ = options::reset_on_close(&self.send);
         // What is not connected any more frees its threads by that.
         let _ = shutdown(self.send.as_raw_fd(), Shutdown::Both);
-        if let Some(door) = &self.door {
-            door.free();
+        if let Some(listener) = &self.listener {
+            listener.free();
+        }
+        if let Some(connector) = &self.connector {
+            connector.free();
         }
     }
 }

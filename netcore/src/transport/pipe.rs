@@ -66,7 +66,7 @@ fn resize(pipe: &OwnedFd, bytes: Option<u64>) -> Result<(), EndError> {
 }
 
 /// Near end: opens both FIFOs and proves itself.
-pub fn come(path: &Path, token: &Token, flow: u32, send_buffer: Option<u64>) -> Result<Link, EndError> {
+pub fn open_flow(path: &Path, token: &Token, flow: u32, send_buffer: Option<u64>) -> Result<Link, EndError> {
     let receive = open(&down(path), false)?;
     let send = open(path, true)?;
     resize(&send, send_buffer)?;

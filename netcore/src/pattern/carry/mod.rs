@@ -29,7 +29,7 @@ use crate::{
     io::wait::{Event, Wait, has_input},
     measure::clock::monotonic_ns,
     sys::precise_timers,
-    transport::{Link, door::Connection},
+    transport::{Link, listener::Connection},
 };
 
 /// Calls that a flow may make before the others have their turn, where none of them would block: enough that what it uses

@@ -30,21 +30,59 @@ use crate::{
 /// How long the far end waits for the next connection before it looks whether the test is over, microseconds.
 const LOOK_UP_US: i64 = 50_000;
 
-/// One flow of a connect pattern. At the far end it listens; at the near end it knows the way.
-#[derive(Debug, Default)]
-pub struct Door {
-    /// Far end: what is accepted from.
-    listener: Option<Arc<OwnedFd>>,
-    /// Far end: whose connections count. Empty where the transport has no addresses that could be a stranger's.
+/// Far end of a flow of a connect pattern: accepts one connection for each operation.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Arc<OwnedFd>,
+    /// Addresses whose connections count. Empty where the transport has none that could be a stranger's.
     peers: Vec<IpAddr>,
-    /// Far end: whether connections are waited for by poll.
+    /// Whether connections are waited for by poll.
     polled: bool,
-    /// Far end: what an accepted connection does not have from its listener.
+    /// Options that an accepted connection does not inherit from the listening socket.
     accepted: Prepared,
-    /// Near end: how to make a connection.
-    way: Option<Way>,
-    /// The connection of the present operation, so that a thread that is blocked on it can be freed.
-    present: Mutex<Option<Arc<OwnedFd>>>,
+    present: Present,
+}
+
+/// Near end of a flow of a connect pattern: opens one connection for each operation.
+#[derive(Debug)]
+pub struct Connector {
+    protocol: Protocol,
+    options: Prepared,
+    fastopen: bool,
+    to: Address,
+    from: Vec<IpAddr>,
+    /// First local port, and how many are used in turn.
+    ports: Option<(u16, u16)>,
+    reset: bool,
+    present: Present,
+}
+
+/// The connection of the present operation, so that a thread that is blocked on it can be freed.
+#[derive(Debug, Default)]
+struct Present(Mutex<Option<Arc<OwnedFd>>>);
+
+impl Present {
+    fn enter(&self, socket: OwnedFd) -> Connection {
+        let socket = Arc::new(socket);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.clone());
+        Connection::new(socket)
+    }
+
+    fn leave(&self, connection: Connection) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(connection);
+    }
+
+    fn free(&self) {
+        if let Some(socket) = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            free(&socket);
+        }
+    }
+}
+
+/// Frees threads that are blocked on a socket. One that is not connected any more frees them by that.
+fn free(socket: &OwnedFd) {
+    let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
 }
 
 /// One connection of a connect pattern.
@@ -58,116 +96,58 @@ pub struct Connection {
     pending: Cell<bool>,
 }
 
-/// How the near end makes connections.
-#[derive(Debug)]
-struct Way {
-    protocol: Protocol,
-    options: Prepared,
-    fastopen: bool,
-    to: Address,
-    from: Vec<IpAddr>,
-    ports: Option<(u16, u16)>,
-    reset: bool,
-}
-
-impl Door {
-    /// At the far end.
-    pub fn listening(listener: Arc<OwnedFd>, peers: Vec<IpAddr>, spec: &TestSpec) -> Result<Self, EndError> {
+impl Listener {
+    fn new(socket: Arc<OwnedFd>, peers: Vec<IpAddr>, spec: &TestSpec) -> Result<Self, EndError> {
         let waits = spec.io != Io::Spin && !spec.shares_threads();
         // MPTCP accepts by its first subflow, which knows nothing of the socket's time limit.
         let polled = spec.transport == Transport::Mptcp && waits;
-        connection::set_blocking(&listener, waits && !polled)?;
-        sys::set_receive_timeout(&*listener, LOOK_UP_US)
+        connection::set_blocking(&socket, waits && !polled)?;
+        sys::set_receive_timeout(&*socket, LOOK_UP_US)
             .map_err(|source| EndError::System { what: "cannot bound the wait for connections".into(), source })?;
-        let v6 = local_ip(&listener).is_ok_and(|address| address.is_ipv6());
+        let v6 = local_ip(&socket).is_ok_and(|address| address.is_ipv6());
         let accepted = Prepared::accepted(&spec.far.socket, spec.transport, v6)?;
-        Ok(Self { listener: Some(listener), peers, polled, accepted, way: None, present: Mutex::default() })
+        Ok(Self { socket, peers, polled, accepted, present: Present::default() })
     }
 
-    /// At the near end.
-    pub fn leading(spec: &TestSpec, protocol: Protocol, to: Address, from: Vec<IpAddr>) -> Result<Self, EndError> {
-        let options = Prepared::new(&spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
-        let ports = spec.near.port.map(|first| (first, spec.near.port_count.unwrap_or(1).max(1)));
-        let way = Way {
-            protocol: if spec.shares_threads() { protocol.nonblocking() } else { protocol },
-            options,
-            fastopen: spec.transport.is_tcp() && spec.near.socket.fastopen == Some(true),
-            to,
-            from,
-            ports,
-            reset: spec.close == Close::Reset,
-        };
-        Ok(Self { way: Some(way), ..Self::default() })
-    }
-
-    /// Far end: what is accepted from.
-    #[must_use]
-    pub fn listener(&self) -> Option<&Arc<OwnedFd>> {
-        self.listener.as_ref()
+    /// The listening socket.
+    pub fn socket(&self) -> &Arc<OwnedFd> {
+        &self.socket
     }
 
     /// Frees a thread that waits for a connection or on one.
     pub fn free(&self) {
-        let present = self.present.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for socket in self.listener.iter().chain(&present) {
-            // What is not connected any more frees its threads by that.
-            let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
-        }
-    }
-
-    /// Makes a connection the present one.
-    fn enter(&self, socket: OwnedFd) -> Connection {
-        let socket = Arc::new(socket);
-        *self.present.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.clone());
-        Connection::new(socket)
+        free(&self.socket);
+        self.present.free();
     }
 
     /// Closes the present connection: the caller's handle must be the last but this one.
     pub fn leave(&self, connection: Connection) {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(connection);
+        self.present.leave(connection);
     }
 
     /// Accepts the next connection of the peer; `Ok(None)`: one came and was gone again, or was a stranger's and dropped. An
     /// error of the kind `WouldBlock`: none came for a while, or none is there, where the listener does not wait.
     pub fn accept(&self) -> std::io::Result<Option<Connection>> {
-        let Some(listener) = &self.listener else { return Err(std::io::ErrorKind::Unsupported.into()) };
-        match self.next(listener) {
+        match self.next() {
             Ok((_, Some(from))) if !self.peers.contains(&from.ip().to_canonical()) => Ok(None),
             Ok((socket, _)) => {
                 self.accepted.apply(&socket).map_err(std::io::Error::other)?;
-                Ok(Some(self.enter(socket)))
+                Ok(Some(self.present.enter(socket)))
             }
             Err(error) if error.kind() != std::io::ErrorKind::WouldBlock && connection::is_passing(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn next(&self, listener: &OwnedFd) -> std::io::Result<(OwnedFd, Option<SocketAddr>)> {
-        match sys::accept_from(listener) {
+    fn next(&self) -> std::io::Result<(OwnedFd, Option<SocketAddr>)> {
+        match sys::accept_from(&self.socket) {
             Err(error) if self.polled && error.kind() == std::io::ErrorKind::WouldBlock => {
                 let at_most = Duration::from_micros(LOOK_UP_US.unsigned_abs());
-                connection::wait(listener, PollFlags::POLLIN, at_most).map_err(std::io::Error::other)?;
-                sys::accept_from(listener)
+                connection::wait(&self.socket, PollFlags::POLLIN, at_most).map_err(std::io::Error::other)?;
+                sys::accept_from(&self.socket)
             }
             other => other,
         }
-    }
-
-    /// Opens the `number`-th connection: from the next port and the next address, where the test names them. On a thread of
-    /// several flows it only begins to: [`Connection::is_made`].
-    pub fn connect(&self, number: u64) -> Result<Connection, ConnectError> {
-        let Some(way) = &self.way else { return Err(ConnectError::Fatal(std::io::ErrorKind::Unsupported.into())) };
-        let connection = self.enter(way.socket(number)?);
-        match way.to.connect(&connection.socket) {
-            Ok(()) => {}
-            Err(nix::Error::EINPROGRESS) => connection.pending.set(true),
-            Err(error) => {
-                self.leave(connection);
-                return Err(ConnectError::of(error.into()));
-            }
-        }
-        Ok(connection)
     }
 }
 
@@ -220,9 +200,49 @@ impl ConnectError {
     }
 }
 
-impl Way {
+impl Connector {
+    fn new(spec: &TestSpec, protocol: Protocol, to: Address, from: Vec<IpAddr>) -> Result<Self, EndError> {
+        let options = Prepared::new(&spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
+        let ports = spec.near.port.map(|first| (first, spec.near.port_count.unwrap_or(1).max(1)));
+        Ok(Self {
+            protocol: if spec.shares_threads() { protocol.nonblocking() } else { protocol },
+            options,
+            fastopen: spec.transport.is_tcp() && spec.near.socket.fastopen == Some(true),
+            to,
+            from,
+            ports,
+            reset: spec.close == Close::Reset,
+            present: Present::default(),
+        })
+    }
+
+    /// Opens the `number`-th connection: from the next port and the next address, where the test names them. On a thread of
+    /// several flows it only begins to: [`Connection::is_made`].
+    pub fn connect(&self, number: u64) -> Result<Connection, ConnectError> {
+        let connection = self.present.enter(self.next(number)?);
+        match self.to.connect(&connection.socket) {
+            Ok(()) => {}
+            Err(nix::Error::EINPROGRESS) => connection.pending.set(true),
+            Err(error) => {
+                self.leave(connection);
+                return Err(ConnectError::of(error.into()));
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Frees a thread that waits on the present connection.
+    pub fn free(&self) {
+        self.present.free();
+    }
+
+    /// Closes the present connection: the caller's handle must be the last but this one.
+    pub fn leave(&self, connection: Connection) {
+        self.present.leave(connection);
+    }
+
     /// A socket ready to connect.
-    fn socket(&self, number: u64) -> Result<OwnedFd, ConnectError> {
+    fn next(&self, number: u64) -> Result<OwnedFd, ConnectError> {
         let fatal = |error: EndError| match error {
             EndError::System { source, .. } => ConnectError::of(source),
             other => ConnectError::Fatal(std::io::Error::other(other)),
@@ -261,25 +281,25 @@ impl Way {
 
 /// Far end: waits until the peer has proven itself on this flow's listener, once from each address that it will use.
 pub fn admit(
-    listener: Arc<OwnedFd>,
+    socket: Arc<OwnedFd>,
     token: &Token,
     spec: &TestSpec,
     flow: u32,
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
-    let proofs = connection::accept_flows(&listener, token, proofs(spec), deadline)?;
+    let proofs = connection::accept_flows(&socket, token, proofs(spec), deadline)?;
     let mut peers = Vec::new();
     if spec.transport.uses_ip() {
-        for socket in &proofs {
-            peers.push(peer_ip(socket)?.ip().to_canonical());
+        for proof in &proofs {
+            peers.push(peer_ip(proof)?.ip().to_canonical());
         }
     }
-    let door = Door::listening(listener, peers, spec)?;
+    let listener = Listener::new(socket, peers, spec)?;
     let proof = proofs.into_iter().next().ok_or_else(|| deadline.missed(0, 1, "no data connection came"))?;
     let mut link = Link::of_socket(flow, proof);
     // What is reported of this one stands for all the others.
-    door.accepted.apply(&link.send)?;
-    link.door = Some(door);
+    listener.accepted.apply(&link.send)?;
+    link.listener = Some(listener);
     Ok(link)
 }
 
@@ -308,7 +328,7 @@ pub fn introduce(
     }
     let first = first.ok_or_else(|| deadline.missed(0, 1, "no data connection was made"))?;
     let mut link = Link::of_socket(flow, first);
-    link.door = Some(Door::leading(spec, protocol, to.clone(), from)?);
+    link.connector = Some(Connector::new(spec, protocol, to.clone(), from)?);
     Ok(link)
 }
 
@@ -331,7 +351,7 @@ pub fn towards_service(
         opening::fast_open(&socket)?;
     }
     let mut link = Link::of_socket(flow, socket);
-    link.door = Some(Door::leading(spec, protocol, to.clone(), from)?);
+    link.connector = Some(Connector::new(spec, protocol, to.clone(), from)?);
     Ok(link)
 }
 

@@ -1,4 +1,4 @@
-//! How the two ends of a test come together, whatever the transport: the far end opens doors, the near end comes to them.
+//! How the two ends of a test come together, whatever the transport: the far end listens, the near end connects.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -10,7 +10,7 @@ use std::{
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind},
-    check_family, connection, datagram, door, icmp, link, meets_by_datagrams,
+    check_family, connection, datagram, icmp, link, listener, meets_by_datagrams,
     options::Prepared,
     pipe,
     scratch::Scratch,
@@ -24,16 +24,16 @@ use crate::{
 };
 
 /// An end before its flows are there.
-pub enum Meeting {
+pub enum Rendezvous {
     /// The near end comes from here.
-    Comer {
+    Near {
         /// Local address of the data sockets, where the session chose one.
         data_ip: Option<IpAddr>,
         /// Where it puts sockets that have names.
         scratch: Option<Scratch>,
     },
     /// The far end listens.
-    Listener {
+    Far {
         /// The sockets that listen: one for every flow, or one each where every operation makes a connection.
         sockets: Vec<Arc<OwnedFd>>,
         /// Where.
@@ -45,7 +45,7 @@ pub enum Meeting {
 
 /// The flows of an end.
 #[derive(Default)]
-pub struct Met {
+pub struct Connected {
     /// By number.
     pub links: Vec<Arc<Link>>,
     /// Whether they run over IPv6.
@@ -54,13 +54,13 @@ pub struct Met {
     pub peer: Option<IpAddr>,
 }
 
-impl Meeting {
-    /// Opens the doors at the far end.
+impl Rendezvous {
+    /// Starts listening at the far end.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: &Token) -> Result<Self, EndError> {
         match side {
             Side::Near => {
                 let scratch = if spec.transport == Transport::UnixDatagram { Some(Scratch::new()?) } else { None };
-                Ok(Self::Comer { data_ip, scratch })
+                Ok(Self::Near { data_ip, scratch })
             }
             Side::Far => listen(spec, data_ip, token),
         }
@@ -70,56 +70,56 @@ impl Meeting {
     #[must_use]
     pub fn endpoints(&self) -> Endpoints {
         match self {
-            Self::Comer { .. } => Endpoints::default(),
-            Self::Listener { endpoints, .. } => endpoints.clone(),
+            Self::Near { .. } => Endpoints::default(),
+            Self::Far { endpoints, .. } => endpoints.clone(),
         }
     }
 
     /// What the flow's connections are accepted from, at a far end that listens.
     #[must_use]
     pub fn listener(&self, flow: u32) -> Option<&OwnedFd> {
-        let Self::Listener { sockets, .. } = self else { return None };
+        let Self::Far { sockets, .. } = self else { return None };
         sockets.get(flow as usize).or_else(|| sockets.first()).map(AsRef::as_ref)
     }
 
     /// Brings all flows together in time.
-    pub fn meet(
+    pub fn connect(
         &self,
         spec: &TestSpec,
         token: &Token,
         peer: Option<(IpAddr, &Endpoints)>,
         deadline: &Deadline<'_>,
-    ) -> Result<Met, EndError> {
+    ) -> Result<Connected, EndError> {
         match (self, peer) {
-            (Self::Listener { sockets, endpoints, .. }, None) => {
-                accept(spec, token, sockets, endpoints, deadline).map(met)
+            (Self::Far { sockets, endpoints, .. }, None) => {
+                accept(spec, token, sockets, endpoints, deadline).map(connected)
             }
-            (Self::Comer { data_ip, scratch }, Some((ip, endpoints))) => {
-                let goal = Goal { ip, endpoints, data_ip: *data_ip, scratch: scratch.as_ref() };
-                let mut met = come(spec, token, goal, deadline).map(met)?;
+            (Self::Near { data_ip, scratch }, Some((ip, endpoints))) => {
+                let destination = Destination { ip, endpoints, data_ip: *data_ip, scratch: scratch.as_ref() };
+                let mut connected = open_all(spec, token, destination, deadline).map(connected)?;
                 if spec.alone || spec.transport == Transport::Icmp {
                     // The way there is known even where no connection is kept, and a ping socket has no peer by name.
-                    met.peer.get_or_insert(endpoints.address.unwrap_or(ip));
+                    connected.peer.get_or_insert(endpoints.address.unwrap_or(ip));
                 }
-                Ok(met)
+                Ok(connected)
             }
-            (Self::Listener { .. }, Some(_)) => {
+            (Self::Far { .. }, Some(_)) => {
                 Err(EndError::Impossible("the far end accepts; only the near end connects to a peer".to_owned()))
             }
-            (Self::Comer { .. }, None) => {
+            (Self::Near { .. }, None) => {
                 Err(EndError::Impossible("the near end must be told where the far end is".to_owned()))
             }
         }
     }
 }
 
-/// Flows that share a listener share its place too.
-fn doors(spec: &TestSpec) -> u32 {
+/// Sockets that the far end needs: flows that share a listener share its endpoint.
+fn socket_count(spec: &TestSpec) -> u32 {
     let each = spec.pattern.is_connecting() || meets_by_datagrams(spec.transport) || spec.transport == Transport::Pipe;
     if each { spec.flows() } else { 1 }
 }
 
-fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Meeting, EndError> {
+fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Rendezvous, EndError> {
     let protocol = Protocol::of(spec.transport);
     // Connect tests knock as fast as they can.
     let backlog = if spec.pattern.is_connecting() { 4096 } else { spec.flows().max(16) };
@@ -127,7 +127,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Mee
     let mut sockets = Vec::new();
     if spec.transport == Transport::Icmp {
         // The kernel answers: there is nothing to listen on.
-        return Ok(Meeting::Listener { sockets, endpoints, _scratch: None });
+        return Ok(Rendezvous::Far { sockets, endpoints, _scratch: None });
     }
     if spec.transport == Transport::Link {
         for flow in 0..spec.flows() {
@@ -135,17 +135,17 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Mee
             endpoints.mac = Some(mac);
             sockets.push(Arc::new(socket));
         }
-        return Ok(Meeting::Listener { sockets, endpoints, _scratch: None });
+        return Ok(Rendezvous::Far { sockets, endpoints, _scratch: None });
     }
     let scratch = if is_unix(spec) || spec.transport == Transport::Pipe { Some(Scratch::new()?) } else { None };
     let open = |address: &Address| match protocol {
         Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
         None => datagram::socket(spec, &spec.far.socket, address, true),
     };
-    for door in 0..doors(spec) {
-        let port = spec.far.port.map_or(0, |port| port.wrapping_add(u16::try_from(door).unwrap_or(u16::MAX)));
+    for index in 0..socket_count(spec) {
+        let port = spec.far.port.map_or(0, |port| port.wrapping_add(u16::try_from(index).unwrap_or(u16::MAX)));
         let socket = if let Some(scratch) = &scratch {
-            let path = scratch.join(format!("listener{door}"));
+            let path = scratch.join(format!("listener{index}"));
             endpoints.paths.push(path.clone());
             if spec.transport == Transport::Pipe { pipe::make(&path)? } else { open(&Address::Path(path))? }
         } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
@@ -154,7 +154,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Mee
             endpoints.ports.push(port);
             socket
         } else {
-            let (ip, chosen) = listening_ip(spec, data_ip, door);
+            let (ip, chosen) = listening_ip(spec, data_ip, index);
             if spec.family != Family::Any || !ip.is_unspecified() {
                 check_family(spec, ip)?;
             }
@@ -165,7 +165,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Mee
         };
         sockets.push(Arc::new(socket));
     }
-    Ok(Meeting::Listener { sockets, endpoints, _scratch: scratch })
+    Ok(Rendezvous::Far { sockets, endpoints, _scratch: scratch })
 }
 
 /// Opens a socket on an address, or on every IPv4 address where the host has no IPv6.
@@ -195,7 +195,7 @@ fn accept(
     deadline: &Deadline<'_>,
 ) -> Result<Vec<Link>, EndError> {
     if spec.pattern.is_connecting() {
-        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| door::admit(socket.clone(), token, spec, flow, deadline);
+        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| listener::admit(socket.clone(), token, spec, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
     }
     if spec.transport == Transport::Icmp {
@@ -217,8 +217,8 @@ fn accept(
             |(socket, flow): (&Arc<OwnedFd>, u32)| datagram::admit(socket, token, spec.connected, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
     }
-    let Some(listener) = sockets.first() else { return Ok(Vec::new()) };
-    let sockets = connection::accept_flows(listener, token, spec.flows(), deadline)?;
+    let Some(socket) = sockets.first() else { return Ok(Vec::new()) };
+    let sockets = connection::accept_flows(socket, token, spec.flows(), deadline)?;
     for socket in &sockets {
         let v6 = local_ip(socket).is_ok_and(|address| address.is_ipv6());
         Prepared::accepted(&spec.far.socket, spec.transport, v6)?.apply(socket)?;
@@ -229,7 +229,7 @@ fn accept(
 
 /// Where a near end goes, and from where.
 #[derive(Clone, Copy)]
-struct Goal<'a> {
+struct Destination<'a> {
     ip: IpAddr,
     endpoints: &'a Endpoints,
     data_ip: Option<IpAddr>,
@@ -237,31 +237,36 @@ struct Goal<'a> {
     scratch: Option<&'a Scratch>,
 }
 
-fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline<'_>) -> Result<Vec<Link>, EndError> {
-    let come = |flow| {
+fn open_all(
+    spec: &TestSpec,
+    token: &Token,
+    destination: Destination<'_>,
+    deadline: &Deadline<'_>,
+) -> Result<Vec<Link>, EndError> {
+    let open = |flow| {
         if spec.transport == Transport::Icmp {
-            let ip = goal.endpoints.address.unwrap_or(goal.ip);
+            let ip = destination.endpoints.address.unwrap_or(destination.ip);
             check_family(spec, ip)?;
-            return icmp::open(spec, ip, goal.data_ip, flow);
+            return icmp::open(spec, ip, destination.data_ip, flow);
         }
         if spec.alone {
-            return unannounced(spec, goal, flow, deadline);
+            return unannounced(spec, destination, flow, deadline);
         }
         if spec.transport == Transport::Link {
-            let to = goal.endpoints.mac.ok_or_else(|| {
+            let to = destination.endpoints.mac.ok_or_else(|| {
                 EndError::Impossible("the far end did not say what hardware address it has".to_owned())
             })?;
             let (socket, own) = link::open(spec, &spec.near.socket, token, flow, Side::Near)?;
             return link::knock(socket, own, to, token, flow, deadline);
         }
-        let to = towards(spec, goal, flow)?;
+        let to = towards(spec, destination, flow)?;
         if let (Transport::Pipe, Address::Path(path)) = (spec.transport, &to) {
-            return pipe::come(path, token, flow, spec.near.socket.send_buffer);
+            return pipe::open_flow(path, token, flow, spec.near.socket.send_buffer);
         }
         if meets_by_datagrams(spec.transport) {
-            let own = goal.scratch.map(|scratch| scratch.join(format!("near{flow}")));
+            let own = destination.scratch.map(|scratch| scratch.join(format!("near{flow}")));
             let from = match (&to, &own) {
-                (Address::Ip(to), _) => near_bind(spec, goal.data_ip, to.ip(), flow).map(Address::Ip),
+                (Address::Ip(to), _) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
                 (_, Some(own)) => Some(Address::Path(own.clone())),
                 _ => None,
             };
@@ -270,10 +275,10 @@ fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline<'_>)
         }
         let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {
-            return door::introduce(spec, protocol, &to, goal.data_ip, token, flow, deadline);
+            return listener::introduce(spec, protocol, &to, destination.data_ip, token, flow, deadline);
         }
         let from = match &to {
-            Address::Ip(to) => near_bind(spec, goal.data_ip, to.ip(), flow).map(Address::Ip),
+            Address::Ip(to) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
             _ => None,
         };
         let socket = connection::connect(protocol, from.as_ref(), &to, &spec.near.socket, deadline)?;
@@ -281,7 +286,7 @@ fn come(spec: &TestSpec, token: &Token, goal: Goal<'_>, deadline: &Deadline<'_>)
         bounded(spec, &socket)?;
         Ok(Link::of_socket(flow, socket))
     };
-    (0..spec.flows()).map(come).collect()
+    (0..spec.flows()).map(open).collect()
 }
 
 /// Connected datagrams: no call may wait for long, since no end of a stream frees it, and every message must fit a packet.
@@ -304,29 +309,34 @@ fn bounded(spec: &TestSpec, socket: &OwnedFd) -> Result<(), EndError> {
 }
 
 /// A flow to a service that knows nothing of the test.
-fn unannounced(spec: &TestSpec, goal: Goal<'_>, flow: u32, deadline: &Deadline<'_>) -> Result<Link, EndError> {
-    check_family(spec, goal.ip)?;
-    let to = Address::Ip((goal.ip, spec.far.port.unwrap_or_default()).into());
-    let from = near_bind(spec, goal.data_ip, goal.ip, flow).map(Address::Ip);
+fn unannounced(
+    spec: &TestSpec,
+    destination: Destination<'_>,
+    flow: u32,
+    deadline: &Deadline<'_>,
+) -> Result<Link, EndError> {
+    check_family(spec, destination.ip)?;
+    let to = Address::Ip((destination.ip, spec.far.port.unwrap_or_default()).into());
+    let from = near_bind(spec, destination.data_ip, destination.ip, flow).map(Address::Ip);
     if spec.transport.is_datagram() {
         let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
         return datagram::greet_nobody(socket, &to, spec.connected, flow);
     }
     let protocol = protocol(spec)?;
     if spec.pattern.is_connecting() {
-        return door::towards_service(spec, protocol, &to, goal.data_ip, flow);
+        return listener::towards_service(spec, protocol, &to, destination.data_ip, flow);
     }
     connection::connect(protocol, from.as_ref(), &to, &spec.near.socket, deadline)
         .map(|socket| Link::of_socket(flow, socket))
 }
 
 /// Where the far end's socket for a flow is.
-fn towards(spec: &TestSpec, goal: Goal<'_>, flow: u32) -> Result<Address, EndError> {
+fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<Address, EndError> {
     let unsaid = || EndError::Impossible("the far end did not say where its data sockets are".to_owned());
-    let door = if doors(spec) == 1 { 0 } else { flow as usize };
+    let index = if socket_count(spec) == 1 { 0 } else { flow as usize };
     match spec.transport {
         _ if is_unix(spec) || spec.transport == Transport::Pipe => {
-            let path = goal.endpoints.paths.get(door).ok_or_else(unsaid)?;
+            let path = destination.endpoints.paths.get(index).ok_or_else(unsaid)?;
             if !path.exists() {
                 return Err(EndError::Impossible(format!(
                     "{} is not on this host: both ends of a Unix socket or pipe must be on one host and see the same files",
@@ -336,13 +346,13 @@ fn towards(spec: &TestSpec, goal: Goal<'_>, flow: u32) -> Result<Address, EndErr
             Ok(Address::Path(path.clone()))
         }
         Transport::Vsock => {
-            let port = *goal.endpoints.ports.get(door).ok_or_else(unsaid)?;
-            Ok(vsock::address(goal.endpoints.cid.ok_or_else(unsaid)?, port))
+            let port = *destination.endpoints.ports.get(index).ok_or_else(unsaid)?;
+            Ok(vsock::address(destination.endpoints.cid.ok_or_else(unsaid)?, port))
         }
         _ => {
-            let ip = goal.endpoints.address.unwrap_or(goal.ip);
+            let ip = destination.endpoints.address.unwrap_or(destination.ip);
             check_family(spec, ip)?;
-            Ok(Address::Ip((ip, *goal.endpoints.ports.get(door).ok_or_else(unsaid)?).into()))
+            Ok(Address::Ip((ip, *destination.endpoints.ports.get(index).ok_or_else(unsaid)?).into()))
         }
     }
 }
@@ -352,10 +362,10 @@ fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
         .ok_or_else(|| EndError::Impossible(format!("{} has no connections", spec.transport.name())))
 }
 
-fn met(links: Vec<Link>) -> Met {
+fn connected(links: Vec<Link>) -> Connected {
     let first = links.first();
     let peer = first.and_then(Link::peer_ip);
     // The family of the socket and not of the packets: it decides at which level options are set.
     let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
-    Met { links: links.into_iter().map(Arc::new).collect(), v6, peer }
+    Connected { links: links.into_iter().map(Arc::new).collect(), v6, peer }
 }
