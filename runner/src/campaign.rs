@@ -11,7 +11,6 @@ use netcore::spec::Pattern;
 use schemas::columns::Row;
 
 use crate::{
-    cli::check::estimate,
     error::{Error, Exit},
     gate::{Expectations, Verdicts, confirm::Confirm},
     hosts::Hosts,
@@ -320,7 +319,7 @@ fn headline(plan: &Plan) -> String {
     } else {
         format!("this machine and {}", hosts.join(", "))
     };
-    format!("{} · {cases} case{plural} · {} · {place}", plan.name, estimate(plan.estimate()))
+    format!("{} · {cases} case{plural} · {} · {place}", plan.name, plan.estimate())
 }
 
 fn now() -> String {

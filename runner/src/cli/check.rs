@@ -7,8 +7,7 @@ use clap::ValueEnum;
 use super::Selection;
 use crate::{
     error::{Error, Exit},
-    plan::{self, Format, Plan, estimate::Estimate},
-    sinks::progress::span,
+    plan::{self, Format, Plan},
     style,
 };
 
@@ -97,7 +96,7 @@ fn describe(plan: &Plan, list: bool) -> String {
         plan.path,
         plan.name,
         if cases == 1 { "" } else { "s" },
-        estimate(plan.estimate())
+        plan.estimate()
     );
     if list {
         let width = plan.cases.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
@@ -106,23 +105,10 @@ fn describe(plan: &Plan, list: bool) -> String {
             let time = match &case.skip {
                 Some(reason) if reason.is_empty() => "skipped".to_owned(),
                 Some(reason) => format!("skipped: {reason}"),
-                None => estimate(case.estimate()),
+                None => case.estimate().to_string(),
             };
             let _ = writeln!(text, "  {}  {:width$}  {}  {time}", case.id, case.name, workloads.join("+"));
         }
-    }
-    text
-}
-
-/// `about 18 s`, or `18 s to 3 min` where confidence decides.
-pub fn estimate(e: Estimate) -> String {
-    let mut text = if e.least == e.most {
-        format!("about {}", span(e.least))
-    } else {
-        format!("{} to {}", span(e.least), span(e.most))
-    };
-    if e.open {
-        text.push_str(" (a second is assumed for what stops by a count)");
     }
     text
 }

@@ -14,8 +14,8 @@ use netcore::{
 
 use crate::{
     error::{Error, Exit},
+    plan::estimate::span,
     signals::Interrupts,
-    sinks::progress::span,
     style,
 };
 

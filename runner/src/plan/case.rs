@@ -166,6 +166,12 @@ impl Endpoint {
     }
 }
 
+/// Whether programs for that host run on this machine: it is this process's own, or a network namespace here.
+#[must_use]
+pub fn is_here(host: Option<&Host>) -> bool {
+    host.is_none_or(|host| host.netns.is_some() || host.address.as_deref() == Some("local"))
+}
+
 /// A concurrent group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {

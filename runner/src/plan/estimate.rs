@@ -1,6 +1,6 @@
 //! How long a plan takes.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use analyze::stats::series;
 use netcore::spec::Stop;
@@ -16,6 +16,18 @@ pub struct Estimate {
     pub most: Duration,
     /// Whether some case stops by a count, so that nobody can know: a second is assumed.
     pub open: bool,
+}
+
+/// `about 18 s`, or `18 s to 3 min` where confidence decides.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.least == self.most {
+            write!(f, "about {}", span(self.least))?;
+        } else {
+            write!(f, "{} to {}", span(self.least), span(self.most))?;
+        }
+        if self.open { f.write_str(" (a second is assumed for what stops by a count)") } else { Ok(()) }
+    }
 }
 
 /// What an iteration costs beyond its phases: setting up and collecting results.
@@ -75,5 +87,32 @@ impl Plan {
             most: a.most + b.most,
             open: a.open || b.open,
         })
+    }
+}
+
+/// A length of time in the words of a clock: `7 s`, `3 min 20 s`, `2 h 5 min`.
+#[must_use]
+pub fn span(time: Duration) -> String {
+    let s = u64::try_from(time.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
+    match s {
+        0..=119 => format!("{s} s"),
+        120..=3599 if s.is_multiple_of(60) => format!("{} min", s / 60),
+        120..=3599 => format!("{} min {} s", s / 60, s % 60),
+        _ if s.is_multiple_of(3600) => format!("{} h", s / 3600),
+        _ => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_rounded_up() {
+        assert_eq!(span(Duration::from_millis(6100)), "7 s");
+        assert_eq!(span(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(span(Duration::from_mins(10)), "10 min");
+        assert_eq!(span(Duration::from_mins(125)), "2 h 5 min");
+        assert_eq!(span(Duration::from_hours(1)), "1 h");
     }
 }

@@ -3,8 +3,10 @@
 use netcore::spec::{Direction, Pattern, TestSpec};
 use schemas::metrics::{self, Metric};
 
-use super::case::Job;
-use crate::programs::reading::{Group, Reading};
+use super::{
+    case::Job,
+    output::{Group, OutputParser},
+};
 
 /// Why a job has no value for a metric, or `None` where it has one.
 #[must_use]
@@ -12,7 +14,7 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     let spec = match job {
         Job::Traffic(spec) => spec,
         // What is wrong with how it is read has been reported.
-        Job::Command(command) => return Reading::of(command).ok()?.lacks(metric),
+        Job::Command(command) => return OutputParser::of(command).ok()?.lacks(metric),
     };
     let name = metric.name;
     let family = name.split('.').next().unwrap_or(name);
@@ -97,7 +99,7 @@ pub fn headline(spec: &TestSpec) -> &'static Metric {
 pub fn of_job(job: &Job) -> Option<&'static Metric> {
     match job {
         Job::Traffic(spec) => Some(headline(spec)),
-        Job::Command(command) => Reading::of(command).ok()?.groups().iter().find_map(Group::metric),
+        Job::Command(command) => OutputParser::of(command).ok()?.groups().iter().find_map(Group::metric),
     }
 }
 

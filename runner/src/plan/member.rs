@@ -1,18 +1,18 @@
 //! A test's members: which workload each runs, between which ends, as a translated test or as a command.
 
 use super::{
-    case::{Endpoint, Job, Member},
+    case::{Endpoint, Job, Member, is_here},
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
     expand::{Expander, key_span},
     merge,
     model::{TestBody, Warmup},
+    output::OutputParser,
     source::Span,
     spec,
     tree::{Entry, Node},
     workload::Kind,
 };
-use crate::programs::{is_here, reading::Reading};
 
 impl Expander<'_> {
     pub(super) fn members(
@@ -153,7 +153,7 @@ fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool,
         );
         return None;
     };
-    if let Err(wrong) = Reading::of(&command) {
+    if let Err(wrong) = OutputParser::of(&command) {
         let node = tree.at(&format!("command.{}", wrong.key)).or_else(|| tree.get("command"));
         out.push(Diagnostic::error(node.map_or(at, |n| n.span), wrong.message).help(wrong.help));
     }

@@ -9,6 +9,7 @@
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
 //! - [`estimate`]: how long it takes
 //! - `places`: where the keys of a checked plan are written
+//! - [`output`]: how the output of a command is read
 //! - [`expand`], `member`, [`spec`], [`measures`], [`check`]: what it means
 //! - [`mod@explain`]: where a value comes from; [`schema`]: the published form of the language
 
@@ -29,6 +30,7 @@ pub mod measures;
 mod member;
 pub mod merge;
 pub mod model;
+pub mod output;
 pub(crate) mod places;
 mod policy;
 pub mod quantity;

@@ -10,9 +10,9 @@ use netcore::{
 use schemas::columns::Row;
 use serde::Serialize;
 
-use super::{Surroundings, reading::Reading};
+use super::Surroundings;
 use crate::{
-    plan::{case::Endpoint, model::Command},
+    plan::{case::Endpoint, model::Command, output::OutputParser},
     schedule::{
         rows::{
             printed,
@@ -53,7 +53,7 @@ pub struct ProgramFacts {
 /// Runs it once.
 pub fn measure(step: &Step, command: &Command, iteration: u32, surroundings: &Surroundings) -> Result<Measured, Fault> {
     let fault = |message: String| Fault { timeout: false, message };
-    let reading = Reading::of(command).map_err(|wrong| fault(format!("{}: {}", wrong.message, wrong.help)))?;
+    let parser = OutputParser::of(command).map_err(|wrong| fault(format!("{}: {}", wrong.message, wrong.help)))?;
     let argv: Vec<String> = command.run.iter().map(|word| word.0.clone()).collect();
     let environment = surroundings.environment(step, Some(iteration));
     let from = step.members.first().map(|m| &m.from);
@@ -76,7 +76,7 @@ pub fn measure(step: &Step, command: &Command, iteration: u32, surroundings: &Su
     let cpu = cpu_now().zip(before).and_then(|(after, before)| after.since(&before, false));
     let text = String::from_utf8_lossy(&ran.stdout);
     let mut lines =
-        reading.rows(&text).map_err(|why| fault(format!("`{}`: {why}{}", shown(&argv), Said::of(&ran.stdout, &[]))))?;
+        parser.rows(&text).map_err(|why| fault(format!("`{}`: {why}{}", shown(&argv), Said::of(&ran.stdout, &[]))))?;
     if step.policy.margin.is_some() {
         let results = lines.iter().filter(|row| printed::is_measured(row)).count();
         let ways: std::collections::BTreeSet<_> = lines.iter().map(printed::way).collect();

@@ -4,7 +4,6 @@
 //! (`--allow-commands`, `--allow-hooks`). Programs are started by their argv, without a shell, in a process group of their
 //! own, and within bounds of time and of output ([`netcore::control::child`]).
 //!
-//! - [`reading`]: from what it printed to numbers
 //! - [`command`]: `workload: command`, one iteration
 //! - [`hooks`]: `setup`, `prepare`, `conclude` and `cleanup`, around whoever measures
 //! - [`elsewhere`]: one of them on another host, by its daemon
@@ -13,7 +12,6 @@
 pub mod command;
 pub mod elsewhere;
 pub mod hooks;
-pub mod reading;
 pub mod refusal;
 
 use std::{
@@ -29,7 +27,11 @@ use netcore::{
 use crate::{
     error::Error,
     hosts::targets,
-    plan::{Plan, case::Endpoint, model::Host},
+    plan::{
+        Plan,
+        case::{Endpoint, is_here},
+        model::Host,
+    },
     schedule::step::Step,
 };
 
@@ -99,10 +101,4 @@ impl Surroundings {
     fn netns(&self, host: Option<&str>) -> Option<&str> {
         self.hosts.get(host?)?.netns.as_deref()
     }
-}
-
-/// Whether programs for that host run on this machine: it is this process's own, or a network namespace here.
-#[must_use]
-pub fn is_here(host: Option<&Host>) -> bool {
-    host.is_none_or(|host| host.netns.is_some() || host.address.as_deref() == Some("local"))
 }

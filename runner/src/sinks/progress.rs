@@ -10,7 +10,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schemas::units::{Unit, human};
 
-use crate::style;
+use crate::{plan::estimate::span, style};
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,19 +189,6 @@ fn position(p: &Position) -> String {
     format!("[{}/{}] {}  iteration {} of {of}", p.case, p.cases, p.name, p.iteration)
 }
 
-/// A length of time in the words of a clock: `7 s`, `3 min 20 s`, `2 h 5 min`.
-#[must_use]
-pub fn span(time: Duration) -> String {
-    let s = u64::try_from(time.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
-    match s {
-        0..=119 => format!("{s} s"),
-        120..=3599 if s.is_multiple_of(60) => format!("{} min", s / 60),
-        120..=3599 => format!("{} min {} s", s / 60, s % 60),
-        _ if s.is_multiple_of(3600) => format!("{} h", s / 3600),
-        _ => format!("{} h {} min", s / 3600, s % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,14 +202,5 @@ mod tests {
         assert_eq!(position(&p), "[2/3] upload  iteration 2 of 3");
         p.range = Some("500 Mbit/s … ?".into());
         assert_eq!(position(&p), "[2/3] upload  probe 2  500 Mbit/s … ?");
-    }
-
-    #[test]
-    fn spans_are_rounded_up() {
-        assert_eq!(span(Duration::from_millis(6100)), "7 s");
-        assert_eq!(span(Duration::from_secs(200)), "3 min 20 s");
-        assert_eq!(span(Duration::from_mins(10)), "10 min");
-        assert_eq!(span(Duration::from_mins(125)), "2 h 5 min");
-        assert_eq!(span(Duration::from_hours(1)), "1 h");
     }
 }

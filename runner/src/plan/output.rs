@@ -10,14 +10,14 @@ use schemas::{
     units::{self, Unit},
 };
 
-use crate::plan::{diagnostics::suggest, model::Command};
+use super::{diagnostics::suggest, model::Command};
 
 /// Columns that a program's output may fill, by the contract's groups; the others say who measured what and when.
 const GROUPS: [&str; 8] = ["what ran", "volume", "datagrams", "pacing", "latency", "cpu", "tcp", "place and time"];
 
 /// How an output is read.
 #[derive(Clone, Debug)]
-pub enum Reading {
+pub enum OutputParser {
     /// By the importer of a known program.
     Import(Program),
     /// By an expression; each of its matches is a line of results.
@@ -58,7 +58,7 @@ fn wrong(key: &'static str, message: impl Into<String>, help: impl Into<String>)
     Wrong { key, message: message.into(), help: help.into() }
 }
 
-impl Reading {
+impl OutputParser {
     /// How the plan says that the output is read.
     pub fn of(command: &Command) -> Result<Self, Wrong> {
         if command.run.first().is_none_or(|word| word.0.is_empty()) {
@@ -223,13 +223,13 @@ mod tests {
     }
 
     fn why(command: &Command) -> String {
-        let wrong = Reading::of(command).unwrap_err();
+        let wrong = OutputParser::of(command).unwrap_err();
         format!("{}: {} ({})", wrong.key, wrong.message, wrong.help)
     }
 
     #[test]
     fn a_unit_is_printed_named_or_the_columns_own() {
-        let read = |regex, units: &[_], text| Reading::of(&command(None, Some(regex), units)).unwrap().rows(text);
+        let read = |regex, units: &[_], text| OutputParser::of(&command(None, Some(regex), units)).unwrap().rows(text);
         let rows = read("total +(?<throughput>[0-9.]+ [A-Za-z/]+)", &[], "total  1.5 Gbit/s\n").unwrap();
         assert_eq!(rows[0].throughput_bits_per_s, Some(1.5e9));
         let npb = "Time in seconds = +(?<elapsed>[0-9.]+)(?s:.*)Mop/s total += +(?<transaction_rate>[0-9.]+)";
@@ -243,15 +243,16 @@ mod tests {
     #[test]
     fn each_match_is_a_line_of_results() {
         let regex = "(?m)^ *(?<message_size>[0-9]+) +(?<latency.mean>[0-9.]+)$";
-        let rows = Reading::of(&command(None, Some(regex), &[])).unwrap().rows("1 7.5\n64 8\nend\n").unwrap();
+        let rows = OutputParser::of(&command(None, Some(regex), &[])).unwrap().rows("1 7.5\n64 8\nend\n").unwrap();
         let seen: Vec<_> = rows.iter().map(|r| (r.message_bytes, r.latency_mean_us)).collect();
         assert_eq!(seen, [(Some(1), Some(7.5)), (Some(64), Some(8.0))]);
     }
 
     #[test]
     fn what_cannot_be_read_is_said() {
-        let no =
-            |regex, units: &[_], text| Reading::of(&command(None, Some(regex), units)).unwrap().rows(text).unwrap_err();
+        let no = |regex, units: &[_], text| {
+            OutputParser::of(&command(None, Some(regex), units)).unwrap().rows(text).unwrap_err()
+        };
         assert_eq!(
             no("rate (?<throughput>.*)", &[], "nothing"),
             "nothing in its output matches `rate (?<throughput>.*)`"
