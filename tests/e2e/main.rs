@@ -2,6 +2,7 @@
 
 mod baseline;
 mod buffers;
+mod case_ids;
 mod check_docs;
 mod check_errors;
 mod check_schema;
