@@ -12,8 +12,8 @@ use criterion::{Criterion, Throughput, criterion_group};
 use netcore::{
     end::End,
     measure::clock::monotonic_ns,
-    report::{Ending, Phase, Side},
-    spec::{Cpus, Pattern, Stop, TestSpec, Transport},
+    report::{Ending, Phase},
+    spec::{Cpus, Pattern, Side, Stop, TestSpec, Transport},
 };
 use nix::sys::{
     resource::{UsageWho, getrusage},

@@ -32,8 +32,8 @@ use crate::{
         watch::Watch,
     },
     pattern::{self, Worker},
-    report::{Granted, Role, Side, SideReport, Span},
-    spec::{TestSpec, Transport, support, unused::unused},
+    report::{Granted, SideReport, Span},
+    spec::{Role, Side, TestSpec, Transport, support, unused::unused},
     transport::{
         Deadline, Link,
         datagram::effective,
@@ -110,7 +110,7 @@ impl End {
         let deadline = Deadline::after(deadline, cancelled);
         self.connected = self.rendezvous.connect(&self.spec, &self.token, peer, &deadline)?;
         // A socket that is bound to an interface uses no other, whatever the route says.
-        self.nic = match &end_spec(&self.spec, self.side).socket.device {
+        self.nic = match &self.spec.end(self.side).socket.device {
             Some(device) if self.spec.transport.has_interface() => NicFacts::named(device),
             _ => self.connected.peer.and_then(NicFacts::towards),
         };
@@ -196,7 +196,7 @@ impl End {
 
 /// What the kernel has made of what the test asks of the sockets.
 fn granted(spec: &TestSpec, side: Side, rendezvous: &Rendezvous, connected: &Connected) -> Vec<Granted> {
-    let asked = effective(&end_spec(spec, side).socket, spec);
+    let asked = effective(&spec.end(side).socket, spec);
     let of = |link: &Arc<Link>| {
         let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, connected.v6);
         if spec.transport.is_tcp() {
@@ -276,7 +276,7 @@ impl Conclusion {
         let Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, ending, mut notes } =
             sampled;
         notes.extend(
-            options::without_meaning(&end_spec(&spec, side).socket, spec.transport)
+            options::without_meaning(&spec.end(side).socket, spec.transport)
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
@@ -306,14 +306,6 @@ impl Conclusion {
             ending,
             notes,
         }
-    }
-}
-
-/// What the test asks of one end.
-pub(crate) fn end_spec(spec: &TestSpec, side: Side) -> &crate::spec::EndSpec {
-    match side {
-        Side::Near => &spec.near,
-        Side::Far => &spec.far,
     }
 }
 

@@ -6,33 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::nic::NicFacts;
-
-/// Which end of the test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// The end that opens the data connections (`from`).
-    Near,
-    /// The end that accepts them (`to`).
-    Far,
-}
-
-/// What a flow does at this end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Sends a stream.
-    Sender,
-    /// Receives a stream.
-    Receiver,
-    /// Sends and receives a stream on one connection.
-    Duplex,
-    /// Sends requests (or opens connections).
-    Requester,
-    /// Answers requests (or accepts connections).
-    Responder,
-}
+use crate::{
+    measure::nic::NicFacts,
+    spec::{Role, Side},
+};
 
 /// A phase of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

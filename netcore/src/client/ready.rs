@@ -21,8 +21,7 @@ use crate::{
     end::{End, Endpoints, Token},
     error::EndError,
     measure::clock::monotonic_ns,
-    report::Side,
-    spec::TestSpec,
+    spec::{Side, TestSpec},
 };
 
 /// Time between the decision to start and the load, besides the time that the message takes: threads must be awake.

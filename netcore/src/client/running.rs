@@ -15,8 +15,8 @@ use crate::{
         stop::{StopFlag, Urgency},
     },
     measure::clock::monotonic_ns,
-    report::{Ending, Side, SideReport, Window},
-    spec::{Stop, TestSpec},
+    report::{Ending, SideReport, Window},
+    spec::{Side, Stop, TestSpec},
 };
 
 /// The far end's own end of a test normally shows within this time after the near end's; then it is told.

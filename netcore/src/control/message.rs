@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     end::{Endpoints, Token},
     measure::{cpu::free_cpus, host::HostFacts, nic::NicFacts},
-    report::{Side, SideReport, Window},
-    spec::{TestSpec, Transport, memory},
+    report::{SideReport, Window},
+    spec::{Side, TestSpec, Transport, memory},
 };
 
 /// The first frame in each direction: who is speaking.

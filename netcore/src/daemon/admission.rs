@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use super::{Config, plain};
 use crate::{
     control::message::{Execute, Fault, FaultCode, Limits, Peer, Prepare},
-    end::end_spec,
-    report::Side,
-    spec::{Direction, Pattern, Payload, Phases, Stop, TestSpec, memory, support},
+    spec::{Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory, support},
 };
 
 /// Who asks, and where.
@@ -129,7 +127,7 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(
 
 /// What the engines may allocate.
 fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fault> {
-    let buffers = &end_spec(spec, side).buffers;
+    let buffers = &spec.end(side).buffers;
     let alignment = buffers.alignment.unwrap_or(1);
     if !alignment.is_power_of_two() || alignment > 1 << 30 || buffers.offset > 1 << 30 {
         return refuse("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");

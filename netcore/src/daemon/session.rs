@@ -34,8 +34,8 @@ use crate::{
         clock::{monotonic_ns, wall_ns},
         host::HostFacts,
     },
-    report::{Phase, Side, Window},
-    spec::{Stop, TestSpec},
+    report::{Phase, Window},
+    spec::{Side, Stop, TestSpec},
 };
 
 /// The longest time that flows may take to come together.

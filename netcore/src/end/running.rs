@@ -8,7 +8,8 @@ use std::{
 
 use crate::{
     measure::watch::Watch,
-    report::{Ending, Side, SideReport},
+    report::{Ending, SideReport},
+    spec::Side,
 };
 
 /// An end under load. Dropping it aborts it.

@@ -3,10 +3,7 @@
 use std::net::IpAddr;
 
 use super::nic::NicFacts;
-use crate::{
-    report::Side,
-    spec::{Direction, Pattern, TestSpec, Transport},
-};
+use crate::spec::{Direction, Pattern, Side, TestSpec, Transport};
 
 /// UDP's header, UDP-Lite's, or that of an ICMP echo, bytes.
 const HEADER: u64 = 8;

@@ -10,7 +10,8 @@ use super::{
     tcp_info,
 };
 use crate::{
-    report::{Counts, Role, TcpInfo},
+    report::{Counts, TcpInfo},
+    spec::Role,
     transport::Link,
 };
 

@@ -11,8 +11,8 @@ use super::{
     reading::{Reading, SampledFlow},
 };
 use crate::{
-    report::{FlowWindow, Latencies, Pacing, Phase, Role, Window},
-    spec::Pace,
+    report::{FlowWindow, Latencies, Pacing, Phase, Window},
+    spec::{Pace, Role},
 };
 
 /// The windows of one end.

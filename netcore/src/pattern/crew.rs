@@ -9,12 +9,10 @@ use super::{
     exchange, run, run_carried, sequence,
 };
 use crate::{
-    end::end_spec,
     error::EndError,
     io::{buffers::Buffers, shape::Shape},
     measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow, watch::Watch},
-    report::{Role, Side},
-    spec::{Arrival, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport, memory, support},
+    spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, Transport, memory, support},
     transport::{Link, icmp},
 };
 
@@ -40,7 +38,7 @@ pub struct Place {
 pub fn crew(spec: &TestSpec, side: Side) -> Result<Vec<Place>, EndError> {
     let mut places = Vec::new();
     for flow in 0..spec.flows() {
-        for &role in memory::roles(spec, side, flow) {
+        for &role in spec.roles(side, flow) {
             places.push(place(spec, side, flow, role)?);
         }
     }
@@ -70,7 +68,7 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
     let (send, receive) = memory::shapes(spec, role);
     let (send, receive) = (stamped(send), stamped(receive));
     let paced = spec.pace.is_some_and(|pace| pace.mode == PaceMode::User);
-    let options = &end_spec(spec, side).buffers;
+    let options = &spec.end(side).buffers;
     let kind = match role {
         Role::Requester if spec.pattern == Pattern::Connect => Some("connect"),
         // From the due time on: another thing than a round trip.
@@ -221,7 +219,7 @@ fn waits_for_peer(worker: &Worker) -> bool {
 
 /// Pins the calling thread: thread i to the i-th CPU of the set, in turn.
 fn affinity(worker: &Worker, number: usize) -> Result<(), String> {
-    let Some(cpus) = &end_spec(&worker.spec, worker.side).cpus else { return Ok(()) };
+    let Some(cpus) = &worker.spec.end(worker.side).cpus else { return Ok(()) };
     let Some(&cpu) = cpus.0.get(number % cpus.0.len().max(1)) else { return Ok(()) };
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu as usize)
@@ -251,7 +249,7 @@ mod tests {
             let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
             (spec.direction, spec.streams) = (direction, 2);
             for flow in 0..spec.flows() {
-                let mut both = [memory::roles(&spec, Side::Near, flow), memory::roles(&spec, Side::Far, flow)].concat();
+                let mut both = [spec.roles(Side::Near, flow), spec.roles(Side::Far, flow)].concat();
                 both.sort_by_key(|role| *role == Role::Receiver);
                 both.dedup();
                 assert_eq!(both, [Role::Sender, Role::Receiver], "{direction:?}");

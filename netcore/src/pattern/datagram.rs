@@ -18,8 +18,7 @@ use crate::{
     },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     pace::{Ahead, Pacer, Schedule, Unpaced},
-    report::Role,
-    spec::{Io, PaceMode, TestSpec, Transport},
+    spec::{Io, PaceMode, Role, TestSpec, Transport},
     transport::{datagram::forget_greetings, link},
 };
 

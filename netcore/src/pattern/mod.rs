@@ -20,7 +20,6 @@ pub use sequence::NUMBERED_BYTES;
 use std::{io, ops::Range, sync::Arc, time::Instant};
 
 use crate::{
-    end::end_spec,
     io::{
         Channel,
         blocking::{Blocking, Pipe},
@@ -31,8 +30,7 @@ use crate::{
         wait::{Block, Poll, Spin, Wait},
     },
     measure::{clock::monotonic_ns, counters::FlowCell, histogram::Tray, watch::Watch},
-    report::{Role, Side},
-    spec::{Io, Pattern, TestSpec, Transport},
+    spec::{Io, Pattern, Role, Side, TestSpec, Transport},
     transport::{Link, link},
 };
 
@@ -155,7 +153,7 @@ impl Worker {
         if !self.spec.integrity {
             return Ok(None);
         }
-        Expected::new(bytes, &end_spec(&self.spec, side).buffers, &self.spec.payload)
+        Expected::new(bytes, &self.spec.end(side).buffers, &self.spec.payload)
             .map(Some)
             .map_err(|error| self.fault("know what to expect")(io::Error::other(error)))
     }

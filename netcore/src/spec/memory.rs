@@ -2,11 +2,10 @@
 //!
 //! All of it is allocated, filled and touched before the load, while the other end waits.
 
-use super::{Direction, Pattern, TestSpec, Transport, support};
+use super::{Role, Side, TestSpec, Transport, support};
 use crate::{
     io::shape::Shape,
     pattern::messages_per_call,
-    report::{Role, Side},
     transport::{icmp, link},
 };
 
@@ -21,28 +20,6 @@ const LARGEST_ANSWER: u64 = 65_536;
 
 /// What is kept of each transaction in flight: when it began, and which it is.
 const FLIGHT_BYTES: u128 = 32;
-
-/// What the threads of a flow do at an end.
-pub(crate) fn roles(spec: &TestSpec, side: Side, flow: u32) -> &'static [Role] {
-    if spec.transport == Transport::Icmp && side == Side::Far {
-        // The kernel answers.
-        return &[];
-    }
-    if spec.pattern != Pattern::Stream {
-        return match side {
-            Side::Near => &[Role::Requester],
-            Side::Far => &[Role::Responder],
-        };
-    }
-    let near_sends = match spec.direction {
-        Direction::Forward => true,
-        Direction::Reverse => false,
-        // The first half of the flows goes forward.
-        Direction::Bidirectional => flow < spec.streams,
-        Direction::Duplex => return &[Role::Sender, Role::Receiver],
-    };
-    if near_sends == (side == Side::Near) { &[Role::Sender] } else { &[Role::Receiver] }
-}
 
 /// What is sent from, and what is received into; of no bytes: nothing.
 pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
@@ -78,15 +55,12 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
 /// Bytes that the buffers of an end take; [`u64::MAX`] where they are more than that.
 #[must_use]
 pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
-    let options = match side {
-        Side::Near => &spec.near.buffers,
-        Side::Far => &spec.far.buffers,
-    };
+    let options = &spec.end(side).buffers;
     let of_role = |role: &Role| -> u128 {
         let (send, receive) = shapes(spec, *role);
         send.counted_bytes(options) + receive.counted_bytes(options) + in_flight(spec, *role, send.message_bytes)
     };
-    let flow = |flow: u32| -> u128 { roles(spec, side, flow).iter().map(of_role).sum() };
+    let flow = |flow: u32| -> u128 { spec.roles(side, flow).iter().map(of_role).sum() };
     // The flows of a direction are all alike: the first of each.
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
@@ -132,7 +106,10 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), support::Unsupported> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern;
+    use crate::{
+        pattern,
+        spec::{Direction, Pattern},
+    };
 
     fn spec(change: impl FnOnce(&mut TestSpec)) -> TestSpec {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);

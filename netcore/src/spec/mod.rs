@@ -4,6 +4,7 @@
 
 pub mod memory;
 pub mod names;
+mod side;
 pub mod socket;
 pub mod support;
 mod threads;
@@ -12,6 +13,7 @@ pub mod unused;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+pub use side::{Role, Side};
 pub use socket::{BufferOptions, Cpus, EndSpec, SocketOptions};
 
 /// What the two ends say to each other.

@@ -6,8 +6,7 @@ mod transports;
 
 use transports::{datagrams, pipes};
 
-use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Stop, TestSpec, Transport, memory, threads};
-use crate::report::Side;
+use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Side, Stop, TestSpec, Transport, memory, threads};
 
 /// Why a test cannot be run by these engines, whatever the machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -21,8 +21,7 @@ use super::{Deadline, Protocol, address::Address, opening, options};
 use crate::{
     end::Token,
     error::EndError,
-    report::Side,
-    spec::{EndSpec, SocketOptions},
+    spec::{EndSpec, Side, SocketOptions},
     sys,
 };
 

@@ -26,8 +26,7 @@ use crate::{
     end::Token,
     error::EndError,
     measure::nic::NicFacts,
-    report::Side,
-    spec::{SocketOptions, TestSpec},
+    spec::{Side, SocketOptions, TestSpec},
     sys,
 };
 

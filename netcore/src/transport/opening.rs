@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use crate::{
     error::EndError,
-    report::{Granted, Side},
-    spec::SocketOptions,
+    report::Granted,
+    spec::{Side, SocketOptions},
     sys,
 };
 

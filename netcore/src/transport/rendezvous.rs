@@ -19,8 +19,7 @@ use super::{
 use crate::{
     end::{Endpoints, Token},
     error::EndError,
-    report::Side,
-    spec::{Family, Pattern, TestSpec, Transport},
+    spec::{Family, Pattern, Side, TestSpec, Transport},
 };
 
 /// An end before its flows are there.

@@ -12,8 +12,8 @@ use std::{
 use netcore::{
     end::{End, Endpoints, Running},
     measure::histogram,
-    report::{Ending, Phase, Side, SideReport},
-    spec::{Close, Io, Pattern, Stop, TestSpec, Transport},
+    report::{Ending, Phase, SideReport},
+    spec::{Close, Io, Pattern, Side, Stop, TestSpec, Transport},
 };
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, shutdown, socket,

@@ -6,8 +6,8 @@ use netcore::{
     end::End,
     error::EndError,
     measure::{clock::monotonic_ns, histogram},
-    report::{DatagramPhase, Ending, Phase, Side, SideReport},
-    spec::{Arrival, Direction, Io, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
+    report::{DatagramPhase, Ending, Phase, SideReport},
+    spec::{Arrival, Direction, Io, Pace, PaceMode, Pattern, Side, Stop, TestSpec, Transport},
 };
 
 use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};

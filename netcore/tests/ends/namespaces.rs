@@ -10,8 +10,8 @@ use std::{
 use netcore::{
     end::End,
     measure::clock::monotonic_ns,
-    report::{Ending, Phase, Side, SideReport},
-    spec::{Pattern, TestSpec, Transport},
+    report::{Ending, Phase, SideReport},
+    spec::{Pattern, Side, TestSpec, Transport},
 };
 use nix::sched::{CloneFlags, setns};
 

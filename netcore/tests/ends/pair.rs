@@ -14,8 +14,8 @@ use netcore::{
     end::{End, Running},
     error::EndError,
     measure::clock::monotonic_ns,
-    report::{Counts, Ending, FlowWindow, Phase, Side, SideReport, Window},
-    spec::{Pattern, Stop, TestSpec, Transport},
+    report::{Counts, Ending, FlowWindow, Phase, SideReport, Window},
+    spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
 /// Another one in every process: frames of two test runs on one machine meet on the loopback interface.

@@ -2,8 +2,8 @@
 
 use netcore::{
     measure::{clock::monotonic_ns, histogram},
-    report::{Ending, Phase, Side, SideReport},
-    spec::{Arrival, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport},
+    report::{Ending, Phase, SideReport},
+    spec::{Arrival, Io, Pace, PaceMode, Pattern, Payload, Side, Stop, TestSpec, Transport},
 };
 
 use crate::pair::{MS, V4, connect, finish, lasting, measured, meet, phase, run, start, sum};

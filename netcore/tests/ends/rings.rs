@@ -1,8 +1,8 @@
 //! Buffers of datagrams: rings, places, and bytes that are touched.
 
 use netcore::{
-    report::{Ending, Phase, Side},
-    spec::{Arrival, BufferOptions, Direction, Io, Pace, PaceMode, Pattern, Stop, Transport},
+    report::{Ending, Phase},
+    spec::{Arrival, BufferOptions, Direction, Io, Pace, PaceMode, Pattern, Side, Stop, Transport},
 };
 
 use crate::pair::{MS, V4, finish, lasting, measured, meet, phase, run, start, sum};

@@ -11,8 +11,8 @@ use std::{
 use netcore::{
     end::End,
     measure::clock::monotonic_ns,
-    report::{Ending, Phase, Role, Side},
-    spec::{Direction, Io, Pattern, Stop, TestSpec, Transport},
+    report::{Ending, Phase},
+    spec::{Direction, Io, Pattern, Role, Side, Stop, TestSpec, Transport},
 };
 
 use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};

@@ -16,8 +16,7 @@ use netcore::{
     },
     daemon::{Config, Daemon},
     measure::host::HostFacts,
-    report::Side,
-    spec::{Pattern, Stop, TestSpec, Transport},
+    spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
 /// A daemon in a thread, stopped at once when it is dropped.

@@ -11,8 +11,8 @@ use netcore::{
     daemon::{Config, Limits, Timeouts},
     end::End,
     measure::clock::monotonic_ns,
-    report::{Ending, Side},
-    spec::{Pattern, Stop, TestSpec, Transport},
+    report::Ending,
+    spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
 use crate::common::{Raw, Served, connect_far, eventually, nobody_stops, prepare, stream};

@@ -10,8 +10,7 @@ use netcore::{
     control::message::{Connect, FaultCode, Peer, Prepare, Reply, Request},
     daemon::Config,
     end::{End, Endpoints},
-    report::Side,
-    spec::{Direction, Pattern, TestSpec, Transport},
+    spec::{Direction, Pattern, Side, TestSpec, Transport},
 };
 use proptest::prelude::*;
 

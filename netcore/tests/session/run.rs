@@ -6,8 +6,8 @@ use netcore::{
     client::{ClientError, DataAddresses, Observer, Outcome, Session, conduct},
     daemon::{Config, Daemon, EmbeddedOptions, Limits},
     measure::clock::monotonic_ns,
-    report::{Ending, Phase, Side, Window},
-    spec::{Direction, Stop},
+    report::{Ending, Phase, Window},
+    spec::{Direction, Side, Stop},
 };
 
 use crate::common::{Served, nobody_stops, stream};

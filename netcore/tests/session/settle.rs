@@ -4,8 +4,8 @@ use netcore::{
     client::{DataAddresses, Observer, Outcome, conduct},
     control::message::Request,
     daemon::Config,
-    report::{Ending, Phase, Side, SideReport, Window},
-    spec::{Pattern, Stop, TestSpec, Transport},
+    report::{Ending, Phase, SideReport, Window},
+    spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
 use crate::common::{Raw, Served, nobody_stops, prepare, stream};

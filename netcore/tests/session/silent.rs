@@ -18,7 +18,7 @@ use netcore::{
         clock::{monotonic_ns, wall_ns},
         host::HostFacts,
     },
-    report::Side,
+    spec::Side,
 };
 
 use crate::common::{nobody_stops, soon, stream};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use analyze::stats::series;
 use netcore::{
     client::Observer,
-    report::{FlowWindow, Phase, Role, Side, Window},
-    spec::{Direction, Pattern, TestSpec},
+    report::{FlowWindow, Phase, Window},
+    spec::{Direction, Pattern, Role, Side, TestSpec},
 };
 use schemas::units::{Unit, human};
 

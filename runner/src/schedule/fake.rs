@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use netcore::{
-    report::{Counts, CpuUse, DatagramPhase, Ending, FlowWindow, Phase, Role, Side, SideReport, TcpInfo, Window},
-    spec::{Direction, Pattern, TestSpec, Transport},
+    report::{Counts, CpuUse, DatagramPhase, Ending, FlowWindow, Phase, SideReport, TcpInfo, Window},
+    spec::{Direction, Pattern, Role, Side, TestSpec, Transport},
 };
 use schemas::{columns::Row, metrics};
 

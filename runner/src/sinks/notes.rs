@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netcore::report::{FlowWindow, Phase, Role, SideReport, TimeWait};
+use netcore::{
+    report::{FlowWindow, Phase, SideReport, TimeWait},
+    spec::Role,
+};
 
 use super::run_json::HostRecord;
 use crate::schedule::run::Measured;

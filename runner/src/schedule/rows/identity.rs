@@ -1,8 +1,8 @@
 //! The cells that say what ran and where: the same in every row of a case.
 
 use netcore::{
-    report::{Granted, Role, SideReport},
-    spec::{Pattern, TestSpec},
+    report::{Granted, SideReport},
+    spec::{Pattern, Role, TestSpec},
 };
 use schemas::columns::Row;
 

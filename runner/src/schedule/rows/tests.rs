@@ -1,6 +1,6 @@
 use netcore::{
-    report::{Counts, Granted, Latencies, Pacing, Role, Side, TcpInfo},
-    spec::{Arrival, Pace, PaceMode, Pattern, Transport},
+    report::{Counts, Granted, Latencies, Pacing, TcpInfo},
+    spec::{Arrival, Pace, PaceMode, Pattern, Role, Side, Transport},
 };
 
 use super::*;

@@ -131,7 +131,7 @@ fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<Row> {
 
 #[cfg(test)]
 mod tests {
-    use netcore::report::{Role, Side};
+    use netcore::spec::{Role, Side};
 
     use super::*;
     use crate::schedule::fake::{flow, report, spec};

@@ -5,8 +5,8 @@
 
 use netcore::{
     measure::cpu::service_demand_us,
-    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, Role, TcpInfo, Window},
-    spec::{Direction, Pattern, TestSpec},
+    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, TcpInfo, Window},
+    spec::{Direction, Pattern, Role, TestSpec},
 };
 use schemas::columns::Row;
 

@@ -1,0 +1,64 @@
+//! The two ends of a test, and what a flow does at each.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Direction, EndSpec, Pattern, TestSpec, Transport};
+
+/// Which end of the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The end that opens the data connections (`from`).
+    Near,
+    /// The end that accepts them (`to`).
+    Far,
+}
+
+/// What a flow does at this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Sends a stream.
+    Sender,
+    /// Receives a stream.
+    Receiver,
+    /// Sends and receives a stream on one connection.
+    Duplex,
+    /// Sends requests (or opens connections).
+    Requester,
+    /// Answers requests (or accepts connections).
+    Responder,
+}
+
+impl TestSpec {
+    /// What the test asks of one end.
+    #[must_use]
+    pub fn end(&self, side: Side) -> &EndSpec {
+        match side {
+            Side::Near => &self.near,
+            Side::Far => &self.far,
+        }
+    }
+
+    /// What the threads of a flow do at an end.
+    pub(crate) fn roles(&self, side: Side, flow: u32) -> &'static [Role] {
+        if self.transport == Transport::Icmp && side == Side::Far {
+            // The kernel answers.
+            return &[];
+        }
+        if self.pattern != Pattern::Stream {
+            return match side {
+                Side::Near => &[Role::Requester],
+                Side::Far => &[Role::Responder],
+            };
+        }
+        let near_sends = match self.direction {
+            Direction::Forward => true,
+            Direction::Reverse => false,
+            // The first half of the flows goes forward.
+            Direction::Bidirectional => flow < self.streams,
+            Direction::Duplex => return &[Role::Sender, Role::Receiver],
+        };
+        if near_sends == (side == Side::Near) { &[Role::Sender] } else { &[Role::Receiver] }
+    }
+}
