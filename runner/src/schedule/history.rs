@@ -218,6 +218,7 @@ fn fill(row: &mut Row, columns: &HashMap<String, usize>, record: &StringRecord) 
     row.no_delay = cell("no_delay").and_then(|c| c.parse().ok());
     row.latency_kind = text("latency_kind");
     row.latency_histogram = text("latency_histogram");
+    row.receive_call_histogram = text("receive_call_histogram");
     row.service_demand_unit = text("service_demand_unit");
 }
 
@@ -246,7 +247,13 @@ pub fn difference(old: &str, new: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::fake::step;
+    use crate::{
+        schedule::{
+            fake::step,
+            rows::{latency::encoded, summary::Summary},
+        },
+        sinks::csv::CsvSink,
+    };
 
     const HEAD: &str = "case_id,case,iteration,record,phase,status,member,direction,stream,throughput_bits_per_s\n";
 
@@ -303,6 +310,33 @@ mod tests {
         let taken = take_up(&path, &[one]).unwrap();
         assert_eq!(taken.history[0].len(), 1);
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{HEAD}{first}"));
+    }
+
+    #[test]
+    fn summaries_merge_the_histograms_of_earlier_iterations() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        let mut one = step("a", 1, 2, None);
+        one.members[0].identity.case_id = Some("c1".into());
+        let written = Row {
+            iteration: Some(1),
+            record: Some("iteration".into()),
+            phase: Some("measure".into()),
+            status: Some("ok".into()),
+            direction: Some("forward".into()),
+            latency_kind: Some("send".into()),
+            latency_histogram: Some(encoded(&[1000])),
+            receive_call_histogram: Some(encoded(&[7000])),
+            ..one.members[0].identity.clone()
+        };
+        let mut sink = CsvSink::create(&path, &[]).unwrap();
+        sink.rows(&[written]).unwrap();
+        let taken = take_up(&path, &[one]).unwrap();
+        let mut summary = Summary::default();
+        summary.push(&taken.history[0][0].measured[0].2);
+        let row = summary.row().unwrap();
+        let near = |got: Option<f64>, want: f64| got.is_some_and(|got| (got / want - 1.0).abs() < 0.01);
+        assert!(near(row.latency_p99_us, 1.0) && near(row.receive_call_p99_us, 7.0), "{row:?}");
     }
 
     #[test]
