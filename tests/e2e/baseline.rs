@@ -134,6 +134,30 @@ fn a_baseline_of_another_machine_is_not_judged_and_says_what_differs() {
 }
 
 #[test]
+fn the_place_of_the_baseline_follows_variables_and_the_command_line() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!(
+            "vars: {{branch: {{default: main}}}}\nbaseline: {{source: '{}', compare: [{{metric: transaction_rate, max_regression: 90%}}]}}",
+            folder.name("${vars.branch}.csv")
+        ),
+        "  rr: {workload: tcp_rr, transactions: 200, iterations: 5}",
+    );
+    let promote = |set: &[&str], name: &str| {
+        let ran = plumb(&[&["baseline", "promote", &folder.name("r.csv")], set].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(folder.path(name).exists(), "{}", ran.stdout);
+    };
+    let run = ["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"];
+    assert_eq!(plumb(&run).code, Some(0));
+    promote(&[], "main.csv");
+    promote(&["--set", "vars.branch=next"], "next.csv");
+    assert_eq!(plumb(&[&run[..], &["--set", "vars.branch=other"]].concat()).code, Some(0));
+    promote(&[], "other.csv");
+    promote(&["--set", &format!("baseline.source={}", folder.name("set.csv"))], "set.csv");
+}
+
+#[test]
 fn what_is_no_whole_run_is_refused_with_every_reason() {
     let folder = Folder::new();
     let path = folder.plan(

@@ -43,16 +43,20 @@ enum What {
         /// Promote although verdicts failed: what they complain of is the new normal.
         #[arg(long)]
         accept_failures: bool,
+        /// Set a value of the run's plan, as for `plumb run`; what the run itself set counts already. May be repeated.
+        #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "to")]
+        sets: Vec<String>,
     },
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
-    let What::Promote { run, to, min_iterations, accept_failures } = &args.what;
+    let What::Promote { run, to, min_iterations, accept_failures, sets } = &args.what;
     let request = Request {
         run: run.clone(),
         to: to.clone(),
         min_iterations: *min_iterations,
         accept_failures: *accept_failures,
+        sets: sets.clone(),
     };
     super::print(&promote::promote(&request)?)?;
     Ok(Exit::Success)

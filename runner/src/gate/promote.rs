@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::Error,
+    plan::{self, Format, LoadOptions},
     sinks::run_json::{beside, replace},
 };
 
@@ -35,6 +36,8 @@ pub struct Request {
     pub min_iterations: u64,
     /// Whether verdicts that failed are no obstacle.
     pub accept_failures: bool,
+    /// `--set PATH=VALUE`, after those of the run.
+    pub sets: Vec<String>,
 }
 
 /// A run as its files have it.
@@ -57,11 +60,7 @@ pub fn promote(request: &Request) -> Result<String, Error> {
     let run = Run::read(&request.run)?;
     let to = match &request.to {
         Some(to) => to.clone(),
-        None => source(&run.record).ok_or_else(|| {
-            Error::Usage(
-                "the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into(),
-            )
-        })?,
+        None => source(&run.record, &request.sets)?,
     };
     if fs::canonicalize(&to).is_ok_and(|to| fs::canonicalize(&run.results).is_ok_and(|from| from == to)) {
         return Err(Error::Usage(format!("{} is that run itself: name another file with --to", to.display())));
@@ -96,10 +95,17 @@ pub fn promote(request: &Request) -> Result<String, Error> {
     Ok(run.said(&to, &replaced))
 }
 
-/// Where the run's plan looks for its baseline.
-fn source(record: &Value) -> Option<PathBuf> {
-    let plan: serde_yaml::Value = serde_yaml::from_str(record["plans"][0]["text"].as_str()?).ok()?;
-    plan.get("baseline")?.get("source")?.as_str().map(PathBuf::from)
+/// Where the run's plan looks for its baseline: the plan as the run loaded it, with `--set` of that run and then `sets`.
+fn source(record: &Value, sets: &[String]) -> Result<PathBuf, Error> {
+    let plan = &record["plans"][0];
+    let overrides = plan["overrides"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let of_run = overrides.filter_map(|word| word.strip_prefix("--set ")).map(str::to_owned);
+    let options = LoadOptions { sets: of_run.chain(sets.iter().cloned()).collect(), ..LoadOptions::default() };
+    let loaded = plan::load_str(word(plan, "path"), plan["text"].as_str().unwrap_or_default(), &options)
+        .map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    loaded.baseline.map(|(baseline, _)| PathBuf::from(baseline.source)).ok_or_else(|| {
+        Error::Usage("the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into())
+    })
 }
 
 impl Run {
