@@ -1,6 +1,6 @@
-//! The rows that count, in memory: for filters whose output needs all of them at once.
+//! Rows in memory: for readers that need all of them at once, or look at them more than once.
 
-use std::sync::Arc;
+use std::{io::Write, sync::Arc};
 
 use super::{
     Row, Table, parse_number,
@@ -30,9 +30,14 @@ impl OwnedRow {
     pub fn get(&self, i: usize) -> &str {
         &self.cells[i]
     }
+
+    /// The text of all chosen columns.
+    pub fn cells(&self) -> impl Iterator<Item = &str> {
+        self.cells.iter().map(AsRef::as_ref)
+    }
 }
 
-/// The rows that count, in memory: for filters whose output needs all of them at once.
+/// Rows in memory, with the columns that were chosen.
 #[derive(Debug, Clone)]
 pub struct Rows {
     /// What the rows are.
@@ -56,6 +61,33 @@ impl Rows {
     /// The same with rows of any status: for showing, not for counting.
     pub fn read_any_status(table: &mut Table, selection: &Selection, columns: &[usize]) -> Result<Self, Error> {
         Self::read_with(table, Picker::of_any_status(selection, table)?, columns)
+    }
+
+    /// Reads every row with every column, whether it counts or not.
+    pub fn read_all(table: &mut Table) -> Result<Self, Error> {
+        let columns: Vec<usize> = (0..table.header().names().len()).collect();
+        let mut file: Arc<str> = "".into();
+        let mut rows = Vec::new();
+        while let Some(row) = table.next_row()? {
+            rows.push(OwnedRow::of(&row, &columns, &mut file));
+        }
+        let columns = table.header().names().to_vec();
+        Ok(Self { kind: RecordKind::Iteration, columns, rows, note: None, passed_over: 0 })
+    }
+
+    /// The place of a column among the chosen ones.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column == name)
+    }
+
+    /// Writes a header and some of the rows as CSV.
+    pub fn write<'a>(&self, rows: impl IntoIterator<Item = &'a OwnedRow>, output: &mut dyn Write) -> Result<(), Error> {
+        let mut writer = csv::Writer::from_writer(output);
+        writer.write_record(&self.columns)?;
+        for row in rows {
+            writer.write_record(row.cells())?;
+        }
+        Ok(writer.flush()?)
     }
 
     fn read_with(table: &mut Table, mut picker: Picker, columns: &[usize]) -> Result<Self, Error> {
@@ -126,5 +158,25 @@ impl Parts {
             streams: rows(RecordKind::Stream, of_streams),
             skipped: rows(RecordKind::Summary, skipped),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_written_as_it_was_read() {
+        let text = "case_id,record,note\nc1,iteration,\"a,b\"\nc1,summary,\n";
+        let rows = Rows::read_all(&mut Table::from_text("t", text).unwrap()).unwrap();
+        let written = |rows: &Rows, of: &[OwnedRow]| {
+            let mut out = Vec::new();
+            rows.write(of, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written(&rows, &rows.rows), text);
+        let record = rows.column("record").unwrap();
+        assert_eq!(rows.rows[1].get(record), "summary");
+        assert_eq!(written(&rows, &rows.rows[1..]), "case_id,record,note\nc1,summary,\n");
     }
 }
