@@ -13,8 +13,8 @@ use crate::{
     error::{Error, Exit},
     plan::{self, Format},
     programs::refusal::{self, Allowed},
+    progress::{Mode, Progress},
     signals::Interrupts,
-    sinks::progress::{Mode, Progress},
 };
 
 pub const EXAMPLES: &str = "\

@@ -15,12 +15,13 @@ use crate::{
     error::Error,
     gate::Expectations,
     plan::case::Case,
+    progress::Progress,
     schedule::{
+        bench::{Bench, Measured, RowSink},
         history::{CONFIRM, Done, History, confirmation},
-        run::{self, Bench, Finished, Measured, RowSink, Settings},
+        run::{self, Finished, Settings},
         step::Step,
     },
-    sinks::progress::Progress,
 };
 
 /// What it takes to measure cases of a plan again.
@@ -171,11 +172,11 @@ mod tests {
     use super::*;
     use crate::{
         plan::{LoadOptions, Plan, load_str, model::Order},
+        progress::Mode,
         schedule::{
             fake::{FakeBench, Rows, stream},
             from_plan,
         },
-        sinks::progress::Mode,
     };
 
     fn plan() -> Plan {

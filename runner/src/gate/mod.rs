@@ -22,12 +22,12 @@ use crate::{
         case::{self, Case},
         model::{self, Level, OnUncertain, Scope},
     },
+    replace::replace,
     schedule::{
         rows::{self, window::Way},
         run::{Finished, Values},
         step::Step,
     },
-    sinks::run_json::replace,
 };
 
 /// All verdicts of a run.
@@ -229,6 +229,6 @@ impl Verdicts {
     pub fn write_csv(&self, path: &Path) -> Result<(), Error> {
         let mut bytes = Vec::new();
         verdicts::csv(&self.rows, &mut bytes)?;
-        replace(path, &bytes).map_err(Error::output(path.display()))
+        replace(path, &bytes)
     }
 }

@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use crate::{
     error::Error,
     plan::{self, Format, LoadOptions},
-    sinks::run_json::{beside, replace},
+    replace::replace,
+    sinks::run_json::beside,
 };
 
 /// What is asked for.
@@ -181,8 +182,8 @@ impl Run {
         let mut text = serde_json::to_vec_pretty(&record).map_err(|e| fault()(e.into()))?;
         text.push(b'\n');
         let facts = beside(to);
-        replace(&facts, &text).map_err(Error::output(facts.display()))?;
-        replace(to, &table).map_err(fault())
+        replace(&facts, &text)?;
+        replace(to, &table)
     }
 
     fn said(&self, to: &Path, replaced: &[String]) -> String {

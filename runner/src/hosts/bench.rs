@@ -12,11 +12,11 @@ use netcore::{
 use super::{Hosts, watch::Watch};
 use crate::{
     plan::case::Endpoint,
+    progress::Progress,
     schedule::{
-        run::{Bench, Fault, Measured, Reports},
+        bench::{Bench, MeasureError, Measured},
         step::{Member, Step},
     },
-    sinks::progress::Progress,
 };
 
 /// How often the display moves while a test runs that has no intervals of its own.
@@ -39,7 +39,7 @@ struct Seat {
 }
 
 impl Bench for Hosts {
-    fn measure(&mut self, step: &Step, _: u32, progress: &mut Progress) -> Result<Measured, Fault> {
+    fn measure(&mut self, step: &Step, _: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
         let mut seats = Vec::with_capacity(step.members.len());
         for (member, spec) in step.members.iter().filter_map(|m| Some((m, m.spec()?))) {
             seats.push(self.seat(member, spec, step.grace, progress).map_err(|e| fault(&e))?);
@@ -113,7 +113,7 @@ impl Seat {
 fn alone(seat: &mut Seat, watch: &mut dyn Observer, stop: &StopFlag) -> Result<Measured, ClientError> {
     let outcome = seat.prepare()?.start(None)?.wait(watch, stop)?;
     let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-    Ok(Measured { members: vec![reports(outcome)], start_skew, settled: None, printed: None })
+    Ok(Measured { members: vec![outcome], start_skew, ..Measured::default() })
 }
 
 /// Prepares every member, then starts them all at one instant. Nothing is said to any host between that instant's
@@ -142,27 +142,18 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
         .flatten()
         .collect();
     let start_skew = starts.iter().max().zip(starts.iter().min()).map(|(a, b)| Duration::from_nanos(a - b));
-    Ok(Measured { members: outcomes.into_iter().map(reports).collect(), start_skew, settled: None, printed: None })
+    Ok(Measured { members: outcomes, start_skew, ..Measured::default() })
 }
 
 fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn reports(outcome: Outcome) -> Reports {
-    Reports {
-        near: outcome.near,
-        far: outcome.far,
-        near_start_ns: outcome.near_start_ns,
-        far_start_ns: outcome.far_start_ns,
-    }
-}
-
-fn fault(error: &ClientError) -> Fault {
+fn fault(error: &ClientError) -> MeasureError {
     let timeout = match error {
         ClientError::Silent { .. } => true,
         ClientError::Fault { fault, .. } => fault.code == FaultCode::TimedOut,
         _ => false,
     };
-    Fault { timeout, message: error.to_string() }
+    MeasureError { timeout, message: error.to_string() }
 }

@@ -11,8 +11,8 @@ use netcore::{
 use schemas::units::{Unit, human};
 
 use crate::{
+    progress::{Live, Progress},
     schedule::step::measure_length,
-    sinks::progress::{Live, Progress},
 };
 
 /// Passes intervals on to the display.

@@ -2,23 +2,21 @@
 
 use netcore::{
     control::{
-        child::{self, Failure, Program, Said, shown},
+        child::{self, Program, Said, shown},
         stop::Urgency,
     },
     measure::cpu::{CpuReader, CpuSnapshot},
 };
-use schemas::columns::Row;
-use serde::Serialize;
 
 use super::Surroundings;
 use crate::{
     plan::{case::Endpoint, model::Command, output::OutputParser},
     schedule::{
+        bench::{MeasureError, Measured, Printed, ProgramFacts},
         rows::{
             printed,
             window::{local_cpu, timestamp},
         },
-        run::{Fault, Measured},
         step::Step,
     },
 };
@@ -26,34 +24,15 @@ use crate::{
 /// Bytes of output that are read: results are small, and a program that prints for ever must not take the memory.
 const OUTPUT_BOUND: usize = 64 << 20;
 
-/// What a program printed, and what it cost.
-#[derive(Clone, Debug)]
-pub struct Printed {
-    /// The results that were read in its output.
-    pub lines: Vec<Row>,
-    /// For `run.json`.
-    pub facts: ProgramFacts,
-}
-
-/// One run of a program in `run.json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ProgramFacts {
-    /// The program and its arguments.
-    pub run: Vec<String>,
-    /// From its start to its end, seconds.
-    pub elapsed_s: f64,
-    /// CPU time in user mode of it and of the processes that it waited for, seconds.
-    pub cpu_user_s: f64,
-    /// The same in the kernel.
-    pub cpu_system_s: f64,
-    /// What it complained of, the first lines.
-    pub complaints: Option<String>,
-}
-
 /// Runs it once.
-pub fn measure(step: &Step, command: &Command, iteration: u32, surroundings: &Surroundings) -> Result<Measured, Fault> {
-    let fault = |message: String| Fault { timeout: false, message };
-    let parser = OutputParser::of(command).map_err(|wrong| fault(format!("{}: {}", wrong.message, wrong.help)))?;
+pub fn measure(
+    step: &Step,
+    command: &Command,
+    iteration: u32,
+    surroundings: &Surroundings,
+) -> Result<Measured, MeasureError> {
+    let parser = OutputParser::of(command)
+        .map_err(|wrong| MeasureError::failed(format!("{}: {}", wrong.message, wrong.help)))?;
     let argv: Vec<String> = command.run.iter().map(|word| word.0.clone()).collect();
     let environment = surroundings.environment(step, Some(iteration));
     let from = step.members.first().map(|m| &m.from);
@@ -71,17 +50,17 @@ pub fn measure(step: &Step, command: &Command, iteration: u32, surroundings: &Su
         heeds: Urgency::None,
     };
     let before = cpu_now();
-    let ran = child::run(&program, &surroundings.stop)
-        .map_err(|failure: Failure| Fault { timeout: failure.is_timeout(), message: failure.to_string() })?;
+    let ran = child::run(&program, &surroundings.stop)?;
     let cpu = cpu_now().zip(before).and_then(|(after, before)| after.since(&before, false));
     let text = String::from_utf8_lossy(&ran.stdout);
-    let mut lines =
-        parser.rows(&text).map_err(|why| fault(format!("`{}`: {why}{}", shown(&argv), Said::of(&ran.stdout, &[]))))?;
+    let mut lines = parser
+        .rows(&text)
+        .map_err(|why| MeasureError::failed(format!("`{}`: {why}{}", shown(&argv), Said::of(&ran.stdout, &[]))))?;
     if step.policy.margin.is_some() {
         let results = lines.iter().filter(|row| printed::is_measured(row)).count();
         let ways: std::collections::BTreeSet<_> = lines.iter().map(printed::way).collect();
         if results > ways.len() {
-            return Err(fault(format!(
+            return Err(MeasureError::failed(format!(
                 "`{}` printed {results} results, and a margin is about one: set iterations to a plain count",
                 shown(&argv)
             )));
@@ -106,7 +85,7 @@ pub fn measure(step: &Step, command: &Command, iteration: u32, surroundings: &Su
         cpu_system_s: ran.system.as_secs_f64(),
         complaints: (complaints != Said::default()).then(|| complaints.to_string().trim_start_matches(": ").to_owned()),
     };
-    Ok(Measured { members: Vec::new(), start_skew: None, settled: None, printed: Some(Printed { lines, facts }) })
+    Ok(Measured { printed: Some(Printed { lines, facts }), ..Measured::default() })
 }
 
 fn cpu_now() -> Option<CpuSnapshot> {

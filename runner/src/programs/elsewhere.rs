@@ -12,7 +12,7 @@ use netcore::{
 };
 
 use super::hooks::Output;
-use crate::schedule::run::Fault;
+use crate::schedule::bench::MeasureError;
 
 /// Runs it there to its end, in a session of its own: so that whatever becomes of the test's sessions, what was set up can be
 /// taken down.
@@ -23,7 +23,7 @@ pub(super) fn run(
     limit: Duration,
     stop: &StopFlag,
     heeds: Urgency,
-) -> Result<Output, Fault> {
+) -> Result<Output, MeasureError> {
     let asked = Execute {
         argv: argv.to_vec(),
         // That folder is here.
@@ -41,15 +41,15 @@ pub(super) fn run(
             Ok(Output { stdout, stderr, elapsed: Duration::from_nanos(elapsed_ns) })
         }
         Executed::Failed { timed_out, message } => {
-            Err(Fault { timeout: timed_out, message: format!("{}: {message}", session.host()) })
+            Err(MeasureError { timeout: timed_out, message: format!("{}: {message}", session.host()) })
         }
     }
 }
 
-fn fault(error: &ClientError, argv: &[String]) -> Fault {
+fn fault(error: &ClientError, argv: &[String]) -> MeasureError {
     let message = match error {
         ClientError::Interrupted => format!("`{}` was ended with the run", shown(argv)),
         error => error.to_string(),
     };
-    Fault { timeout: false, message }
+    MeasureError::failed(message)
 }

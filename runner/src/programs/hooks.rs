@@ -20,12 +20,12 @@ use netcore::control::{
 use super::{Surroundings, command, elsewhere};
 use crate::{
     plan::{case::Job, model::Hook},
+    progress::Progress,
     schedule::{
+        bench::{Bench, MeasureError, Measured},
         rows::printed,
-        run::{Bench, Fault, Measured},
         step::Step,
     },
-    sinks::progress::Progress,
 };
 
 /// How long a hook may take when the plan does not say.
@@ -71,7 +71,7 @@ impl<'a> Programs<'a> {
         }
     }
 
-    fn set_up(&mut self, step: &Step, iteration: u32) -> Result<(), Fault> {
+    fn set_up(&mut self, step: &Step, iteration: u32) -> Result<(), MeasureError> {
         let hooks = &step.hooks;
         if hooks.setup.is_none() && hooks.cleanup.is_none() {
             return Ok(());
@@ -97,7 +97,14 @@ impl<'a> Programs<'a> {
     }
 
     /// Runs one; `heeds`: the urgency of the end of the run that does not end it yet.
-    fn run(&self, name: &str, hook: &Hook, step: &Step, iteration: Option<u32>, heeds: Urgency) -> Result<(), Fault> {
+    fn run(
+        &self,
+        name: &str,
+        hook: &Hook,
+        step: &Step,
+        iteration: Option<u32>,
+        heeds: Urgency,
+    ) -> Result<(), MeasureError> {
         let mut environment = self.surroundings.environment(step, iteration);
         environment.push(("PLUMB_HOOK", name.to_owned()));
         let limit = hook.timeout.map_or(LIMIT, |t| t.0);
@@ -107,8 +114,8 @@ impl<'a> Programs<'a> {
         };
         let logged = self.keep(name, hook, step, iteration, &ran);
         match (ran, logged) {
-            (Err(fault), _) => Err(Fault { message: format!("hook {name}: {}", fault.message), ..fault }),
-            (Ok(_), Err(e)) => Err(Fault { timeout: false, message: format!("hook {name}: its log: {e}") }),
+            (Err(fault), _) => Err(MeasureError { message: format!("hook {name}: {}", fault.message), ..fault }),
+            (Ok(_), Err(e)) => Err(MeasureError::failed(format!("hook {name}: its log: {e}"))),
             (Ok(_), Ok(())) => Ok(()),
         }
     }
@@ -120,7 +127,7 @@ impl<'a> Programs<'a> {
         environment: &[(&'static str, String)],
         limit: Duration,
         heeds: Urgency,
-    ) -> Result<Output, Fault> {
+    ) -> Result<Output, MeasureError> {
         let program = Program {
             argv: &hook.run,
             environment,
@@ -131,8 +138,7 @@ impl<'a> Programs<'a> {
             ends_all: false,
             heeds,
         };
-        let ran = child::run(&program, &self.surroundings.stop)
-            .map_err(|failure| Fault { timeout: failure.is_timeout(), message: failure.to_string() })?;
+        let ran = child::run(&program, &self.surroundings.stop)?;
         Ok(Output {
             stdout: String::from_utf8_lossy(&ran.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&ran.stderr).into_owned(),
@@ -147,7 +153,7 @@ impl<'a> Programs<'a> {
         hook: &Hook,
         step: &Step,
         iteration: Option<u32>,
-        ran: &Result<Output, Fault>,
+        ran: &Result<Output, MeasureError>,
     ) -> std::io::Result<()> {
         let Some(path) = &self.log else { return Ok(()) };
         let when = iteration.map_or_else(String::new, |n| format!(", iteration {n}"));
@@ -169,27 +175,24 @@ impl<'a> Programs<'a> {
     }
 
     /// One iteration, without what is around it.
-    fn inside(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, Fault> {
+    fn inside(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
         let Some(Job::Command(command)) = step.members.first().map(|m| &m.job) else {
             return self.inner.measure(step, iteration, progress);
         };
         let measured = command::measure(step, command, iteration, &self.surroundings)?;
         let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| printed::is_measured(row)).count();
         if let Some(before) = self.lines.insert(key(step), results).filter(|before| *before != results) {
-            return Err(Fault {
-                timeout: false,
-                message: format!(
-                    "it printed {results} results where it had printed {before}: which of them belong together is \
-                     anybody's guess"
-                ),
-            });
+            return Err(MeasureError::failed(format!(
+                "it printed {results} results where it had printed {before}: which of them belong together is anybody's \
+                 guess"
+            )));
         }
         Ok(measured)
     }
 }
 
 impl Bench for Programs<'_> {
-    fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, Fault> {
+    fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
         self.set_up(step, iteration)?;
         if let Some(hook) = &step.hooks.prepare {
             self.run("prepare", hook, step, Some(iteration), Urgency::None)?;

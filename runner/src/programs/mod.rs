@@ -21,7 +21,7 @@ use std::{
 
 use netcore::{
     client::Target,
-    control::{key::Key, stop::StopFlag},
+    control::{child::Failure, key::Key, stop::StopFlag},
 };
 
 use crate::{
@@ -32,8 +32,14 @@ use crate::{
         case::{Endpoint, is_here},
         model::Host,
     },
-    schedule::step::Step,
+    schedule::{bench::MeasureError, step::Step},
 };
+
+impl From<Failure> for MeasureError {
+    fn from(failure: Failure) -> Self {
+        Self { timeout: failure.is_timeout(), message: failure.to_string() }
+    }
+}
 
 /// What programs of a run are told and where they run.
 #[derive(Clone, Debug)]

@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 
 use netcore::{
+    client::Outcome,
     report::{Counts, CpuUse, DatagramPhase, Ending, FlowWindow, Phase, SideReport, TcpInfo, Window},
     spec::{Direction, Pattern, Role, Side, TestSpec, Transport},
 };
 use schemas::{columns::Row, metrics};
 
 use super::{
+    bench::{Bench, MeasureError, Measured, RowSink},
     confidence::Policy,
-    run::{Bench, Fault, Measured, Reports, RowSink},
     step::{Member, Step},
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
         case::{Endpoint, Job},
         model::Hooks,
     },
-    sinks::progress::Progress,
+    progress::Progress,
 };
 
 pub fn flow(flow: u32, role: Role, sent: u64, received: u64) -> FlowWindow {
@@ -51,19 +52,31 @@ pub fn report(side: Side, phases: Vec<Window>) -> SideReport {
     SideReport { io: "blocking".into(), threads: 1, phases, ..SideReport::empty(side, Ending::Complete) }
 }
 
+/// Two ends that started to measure at that instant.
+pub fn outcome(near: SideReport, far: SideReport, start_ns: u64) -> Outcome {
+    Outcome {
+        near,
+        far: Some(far),
+        t0_ns: start_ns,
+        near_start_ns: Some(start_ns),
+        far_start_ns: Some(start_ns),
+        near_loaded_ns: Some(start_ns),
+        far_loaded_ns: Some(start_ns),
+        start_skew_ns: Some(0),
+        clock_bound_ns: 0,
+    }
+}
+
 /// One forward stream that moved so many bytes in a second.
 pub fn stream(bytes: u64) -> Measured {
     let second = 1_000_000_000;
     Measured {
-        members: vec![Reports {
-            near: report(Side::Near, vec![window(Phase::Measure, second, vec![flow(0, Role::Sender, bytes, 0)])]),
-            far: Some(report(Side::Far, vec![window(Phase::Measure, second, vec![flow(0, Role::Receiver, 0, bytes)])])),
-            near_start_ns: Some(second),
-            far_start_ns: Some(second),
-        }],
-        start_skew: None,
-        settled: None,
-        printed: None,
+        members: vec![outcome(
+            report(Side::Near, vec![window(Phase::Measure, second, vec![flow(0, Role::Sender, bytes, 0)])]),
+            report(Side::Far, vec![window(Phase::Measure, second, vec![flow(0, Role::Receiver, 0, bytes)])]),
+            second,
+        )],
+        ..Measured::default()
     }
 }
 
@@ -95,12 +108,12 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
 /// Gives what it was told to give, in order, and remembers what was asked of it.
 #[derive(Default)]
 pub struct FakeBench {
-    pub results: VecDeque<Result<Measured, Fault>>,
+    pub results: VecDeque<Result<Measured, MeasureError>>,
     pub asked: Vec<String>,
 }
 
 impl Bench for FakeBench {
-    fn measure(&mut self, step: &Step, _: u32, _: &mut Progress) -> Result<Measured, Fault> {
+    fn measure(&mut self, step: &Step, _: u32, _: &mut Progress) -> Result<Measured, MeasureError> {
         self.asked.push(step.name.clone());
         self.results.pop_front().unwrap_or_else(|| Ok(stream(1000)))
     }
@@ -111,7 +124,7 @@ pub struct FakeLink {
     pub capacity: f64,
     pub sender: f64,
     /// What comes instead, probe by probe, where there is something: another capacity, or a fault.
-    pub instead: VecDeque<Option<Result<f64, Fault>>>,
+    pub instead: VecDeque<Option<Result<f64, MeasureError>>>,
     /// The loads that it was asked for, messages per second or transactions in flight.
     pub asked: Vec<f64>,
 }
@@ -123,7 +136,7 @@ impl FakeLink {
 }
 
 impl Bench for FakeLink {
-    fn measure(&mut self, step: &Step, _: u32, _: &mut Progress) -> Result<Measured, Fault> {
+    fn measure(&mut self, step: &Step, _: u32, _: &mut Progress) -> Result<Measured, MeasureError> {
         const SECONDS: u64 = 1000;
         let spec = step.members[0].spec().expect("a search needs traffic");
         let capacity = self.instead.pop_front().flatten().transpose()?.unwrap_or(self.capacity);
@@ -157,13 +170,7 @@ impl Bench for FakeLink {
             let counts = Counts { transactions: count(1000.0 * share), ..Counts::default() };
             (end(Side::Near, Role::Requester, counts, None), end(Side::Far, Role::Responder, Counts::default(), None))
         };
-        let start = Some(1_000_000_000);
-        Ok(Measured {
-            members: vec![Reports { near, far: Some(far), near_start_ns: start, far_start_ns: start }],
-            printed: None,
-            start_skew: None,
-            settled: None,
-        })
+        Ok(Measured { members: vec![outcome(near, far, 1_000_000_000)], ..Measured::default() })
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
     rows::{printed, ways, window::Way},
     step::{Member, Step},
 };
-use crate::{error::Error, sinks::run_json::replace};
+use crate::{error::Error, replace::replace};
 
 /// One finished iteration of a step.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +131,7 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
         out.write_record(*record).map_err(broken)?;
     }
     let bytes = out.into_inner().map_err(|e| Error::output(path.display())(e.into_error()))?;
-    replace(path, &bytes).map_err(Error::output(path.display()))?;
+    replace(path, &bytes)?;
 
     let keys: FinishedKeys = kept.iter().filter(|r| is_good(r)).map(|r| key(r)).collect();
     // The attempt of a confirmation, 0 of what counts.
@@ -193,7 +193,7 @@ pub fn cut(path: &Path, finished: &FinishedKeys) -> Result<(), Error> {
         }
     }
     let bytes = out.into_inner().map_err(|e| Error::output(path.display())(e.into_error()))?;
-    replace(path, &bytes).map_err(Error::output(path.display()))
+    replace(path, &bytes)
 }
 
 /// The cells of a record; what the plan decides is there already.

@@ -5,10 +5,12 @@
 //! - [`history`]: what an interrupted run has finished
 //! - [`order`]: which case comes next
 //! - [`confidence`]: when a case is known well enough
+//! - [`bench`]: what the loop needs from outside
 //! - [`rows`]: from reports to rows
 //! - [`run`]: the loop
 //! - [`search`]: which load comes next where the highest one that holds is searched
 
+pub mod bench;
 pub mod confidence;
 #[cfg(test)]
 pub(crate) mod fake;

@@ -1,6 +1,6 @@
 //! The loop: next case, next iteration, rows out, enough?
 //!
-//! The loop knows no socket: whoever measures is behind [`Bench`], so that every rule here is tested without a network.
+//! The loop knows no socket: what measures is behind [`Bench`], so that every rule here is tested without a network.
 //!
 //! - `iteration`: one iteration, tried again where it may be
 //! - `ending`: what is said of a case when it has ended
@@ -13,15 +13,13 @@ mod line;
 mod probing;
 mod together;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use netcore::{
-    control::stop::{StopFlag, Urgency},
-    report::SideReport,
-};
+use netcore::control::stop::{StopFlag, Urgency};
 use schemas::columns::Row;
 
 use super::{
+    bench::{Bench, MeasureError, RowSink},
     confidence::Samples,
     history::History,
     order,
@@ -32,8 +30,7 @@ use super::{
 use crate::{
     error::Error,
     plan::model::Order,
-    programs::command::Printed,
-    sinks::progress::{Position, Progress},
+    progress::{Position, Progress},
 };
 
 /// How the cases are run.
@@ -49,63 +46,6 @@ pub struct Settings {
     pub retries: u32,
 }
 
-/// Whoever can run one iteration.
-pub trait Bench {
-    /// Runs all members of a step once, at the same time. Iterations count from 1; a failed one that is tried again keeps its
-    /// number.
-    fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, Fault>;
-
-    /// Hears that a step is not run again.
-    fn done(&mut self, _step: &Step, _progress: &mut Progress) {}
-}
-
-/// What came out of one iteration.
-#[derive(Debug)]
-pub struct Measured {
-    /// The reports, member by member; none of a program.
-    pub members: Vec<Reports>,
-    /// What a program printed.
-    pub printed: Option<Printed>,
-    /// The largest difference between the instants at which ends started to measure.
-    pub start_skew: Option<Duration>,
-    /// Whether a warm-up that was to end by itself was flat when it ended; `None`: it was to last as long as it did.
-    pub settled: Option<bool>,
-}
-
-/// What the two ends of a member reported.
-#[derive(Debug)]
-pub struct Reports {
-    /// The end that opened the connections.
-    pub near: SideReport,
-    /// The end that accepted them; `None`: a service that takes no part.
-    pub far: Option<SideReport>,
-    /// When the near end's measure phase began, nanoseconds on the conductor's monotonic clock.
-    pub near_start_ns: Option<u64>,
-    /// The same of the far end.
-    pub far_start_ns: Option<u64>,
-}
-
-/// Why an iteration has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Whether it took too long, as opposed to having failed.
-    pub timeout: bool,
-    /// The sentence.
-    pub message: String,
-}
-
-/// Where rows go.
-pub trait RowSink {
-    /// Takes rows as soon as they are known: those of an iteration together, so that a crash leaves all of them or none.
-    fn rows(&mut self, rows: &[Row]) -> Result<(), Error>;
-    /// Takes what the ends said about themselves in an iteration.
-    fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error>;
-    /// Takes a sentence about a case that whoever relies on its numbers should know.
-    fn note(&mut self, sentence: String);
-    /// Whether nobody reads any more, so that going on is of no use.
-    fn is_closed(&self) -> bool;
-}
-
 /// The values of every metric in one iteration's row, in the registry's order.
 pub type Values = Vec<Option<f64>>;
 
@@ -117,7 +57,7 @@ pub struct Finished {
     /// The highest number that one of its iterations has in the results, or one of its probes.
     pub numbers: u32,
     /// Why it failed.
-    pub failed: Option<Fault>,
+    pub failed: Option<MeasureError>,
     /// Why it did not run, or not to its end.
     pub skipped: Option<String>,
     /// Whether it did not run because the plan says so (`skip`, `stop_when`): nothing was promised of it then.
@@ -144,7 +84,7 @@ struct State {
     /// Of a search that has ended, how many probes there were.
     probes: u32,
     open: bool,
-    failed: Option<Fault>,
+    failed: Option<MeasureError>,
     skipped: Option<String>,
     left_out: bool,
     summaries: BTreeMap<(usize, Way), Summary>,

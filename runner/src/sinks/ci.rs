@@ -12,10 +12,10 @@ use analyze::judge::{
 };
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::run_json::replace;
 use crate::{
     error::Error,
     plan::{diagnostics::github_annotation, source::Place},
+    replace::replace,
 };
 
 /// GitHub shows about ten annotations of a kind per step; the rest is in the summary.
@@ -50,7 +50,7 @@ pub fn junit(path: &Path, name: &str, cases: &[CaseResult]) -> Result<(), Error>
         report.add_test_suite(suite);
     }
     let text = report.to_string().map_err(|e| fault()(std::io::Error::other(e)))?;
-    replace(path, text.as_bytes()).map_err(fault())
+    replace(path, text.as_bytes())
 }
 
 fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
@@ -125,7 +125,7 @@ pub fn markdown(name: &str, summary: &str, rows: &[VerdictRow], notes: &[String]
 /// Writes the summary to its file, and appends it to what GitHub shows of the step.
 pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
     if let Some(path) = path {
-        replace(path, text.as_bytes()).map_err(Error::output(path.display()))?;
+        replace(path, text.as_bytes())?;
     }
     if let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").map(PathBuf::from) {
         let fault = || Error::output(path.display());

@@ -12,7 +12,7 @@ use schemas::columns::number;
 use super::appended::Appended;
 use crate::{
     error::Error,
-    schedule::{run::Measured, step::Step},
+    schedule::{bench::Measured, step::Step},
 };
 
 const HEADER: [&str; 16] = [

@@ -12,6 +12,7 @@ use crate::{
         Plan,
         model::{Annotations, Plot, Table},
     },
+    replace::replace,
 };
 
 /// The files of a run; what is `None` is not written.
@@ -137,7 +138,7 @@ impl Files {
             let text = plan.sources.get(0).map(|s| s.text.as_str()).unwrap_or_default();
             for (file, text) in [(format!("{name}.yaml"), text), (format!("{name}.resolved.yaml"), &plan.resolved)] {
                 let path = dir.join(file);
-                run_json::replace(&path, text.as_bytes()).map_err(Error::output(path.display()))?;
+                replace(&path, text.as_bytes())?;
             }
         }
         Ok(())

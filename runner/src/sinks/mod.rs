@@ -4,7 +4,6 @@
 //! - [`csv`]: the results table; [`counters`]: the kernels' counters; [`appended`]: the files of both
 //! - [`run_json`]: what the tables do not hold
 //! - [`ci`]: JUnit, Markdown, annotations; [`plots`]: pictures
-//! - [`progress`]: what a person sees while it runs
 //! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers
 
 pub mod appended;
@@ -14,6 +13,5 @@ pub mod csv;
 pub mod files;
 pub mod notes;
 pub mod plots;
-pub mod progress;
 pub mod run_json;
 pub mod table;

@@ -8,7 +8,7 @@ use netcore::{
 };
 
 use super::run_json::HostRecord;
-use crate::schedule::run::Measured;
+use crate::schedule::bench::Measured;
 
 /// Collects over the run.
 #[derive(Debug, Default)]

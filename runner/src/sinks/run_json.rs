@@ -18,8 +18,11 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::Error,
     plan::{case::Plan, model::Hook},
-    programs::command::ProgramFacts,
-    schedule::{run::Measured, step::Step},
+    replace::replace,
+    schedule::{
+        bench::{Measured, ProgramFacts},
+        step::Step,
+    },
 };
 
 /// What the file says. Field names are the file's keys.
@@ -242,7 +245,7 @@ impl RunJson {
         let fault = || Error::output(path.display());
         let mut text = serde_json::to_vec_pretty(&self.facts).map_err(|e| fault()(e.into()))?;
         text.push(b'\n');
-        replace(path, &text).map_err(fault())?;
+        replace(path, &text)?;
         self.journal = None;
         match fs::remove_file(journal(path)) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::output(journal(path).display())(e)),
@@ -273,17 +276,6 @@ fn hooks(step: &Step) -> BTreeMap<&'static str, HookRecord> {
     step.hooks.all().map(|(name, hook)| (name, record(hook))).collect()
 }
 
-/// Writes a file beside its final place, and puts it there when it is whole.
-pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let mut file = File::create(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
-}
-
 /// `results.csv` → `results.run.json`.
 #[must_use]
 pub fn beside(results: &Path) -> PathBuf {
@@ -298,16 +290,6 @@ mod tests {
     fn it_stands_beside_the_table() {
         assert_eq!(beside(Path::new("a/lab.csv")), Path::new("a/lab.run.json"));
         assert_eq!(beside(Path::new("lab")), Path::new("lab.run.json"));
-    }
-
-    #[test]
-    fn files_are_replaced_as_a_whole() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.json");
-        replace(&path, b"one").unwrap();
-        replace(&path, b"two").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

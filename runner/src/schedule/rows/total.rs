@@ -5,13 +5,13 @@
 //! lie wholly in it, or from its whole measure phase where that is the common window to within a hundredth.
 
 use netcore::{
+    client::Outcome,
     report::{Phase, Window},
     spec::{Direction, Pattern, TestSpec},
 };
 use schemas::columns::Row;
 
 use super::{pairs, window};
-use crate::schedule::run::Reports;
 
 /// How much longer than the common window a member's own may be for its whole phase to stand for it.
 const SLACK: f64 = 0.01;
@@ -22,7 +22,7 @@ pub struct Part<'a> {
     /// Its test.
     pub spec: &'a TestSpec,
     /// What its ends reported.
-    pub reports: &'a Reports,
+    pub reports: &'a Outcome,
     /// The row of its measure phase, both ways together.
     pub row: &'a Row,
 }
@@ -134,13 +134,13 @@ mod tests {
     use netcore::spec::{Role, Side};
 
     use super::*;
-    use crate::schedule::fake::{flow, report, spec};
+    use crate::schedule::fake::{flow, outcome, report, spec};
     use crate::schedule::rows::{of_iteration, window::Way};
 
     const SECOND: u64 = 1_000_000_000;
 
     /// A forward stream from `start` that moved `bytes[i]` in its i-th second.
-    fn member(start_s: u64, bytes: &[u64], intervals: bool) -> (Reports, Row) {
+    fn member(start_s: u64, bytes: &[u64], intervals: bool) -> (Outcome, Row) {
         let end = |side, role: Role| {
             let sends = role == Role::Sender;
             let of = |b: u64| flow(0, role, if sends { b } else { 0 }, if sends { 0 } else { b });
@@ -155,18 +155,13 @@ mod tests {
             }
             r
         };
-        let reports = Reports {
-            near: end(Side::Near, Role::Sender),
-            far: Some(end(Side::Far, Role::Receiver)),
-            near_start_ns: Some(start_s * SECOND),
-            far_start_ns: Some(start_s * SECOND),
-        };
+        let reports = outcome(end(Side::Near, Role::Sender), end(Side::Far, Role::Receiver), start_s * SECOND);
         let made = of_iteration(&Row::default(), &spec(Direction::Forward), &reports.near, reports.far.as_ref());
         let row = made.measured.into_iter().find(|(w, _)| *w == Way::Forward).unwrap().1;
         (reports, row)
     }
 
-    fn total(members: &[(Reports, Row)], own: bool) -> Result<Row, NoTotal> {
+    fn total(members: &[(Outcome, Row)], own: bool) -> Result<Row, NoTotal> {
         let spec = spec(Direction::Forward);
         let parts: Vec<Part<'_>> = members.iter().map(|(reports, row)| Part { spec: &spec, reports, row }).collect();
         row(&Row::default(), &parts, own)

@@ -6,6 +6,7 @@ use std::{
 };
 
 use netcore::{
+    client::Outcome,
     control::stop::Urgency,
     report::{Ending, SideReport},
 };
@@ -16,7 +17,7 @@ use schemas::{
 };
 
 use super::{
-    Bench, Fault, Measured, Reports, Run, Values,
+    Run, Values,
     ending::blank,
     together::{self, Apart},
 };
@@ -24,6 +25,7 @@ use crate::{
     error::Error,
     plan::measures,
     schedule::{
+        bench::{Bench, MeasureError, Measured},
         confidence::{Policy, Samples},
         history::Done,
         rows::{
@@ -40,13 +42,13 @@ const STARTS: u32 = 3;
 
 /// Why an iteration has no result that could be used.
 struct Spoiled {
-    fault: Fault,
+    fault: MeasureError,
     /// By how much the start was not together, where that is why.
     skew: Option<Duration>,
 }
 
-impl From<Fault> for Spoiled {
-    fn from(fault: Fault) -> Self {
+impl From<MeasureError> for Spoiled {
+    fn from(fault: MeasureError) -> Self {
         Self { fault, skew: None }
     }
 }
@@ -247,7 +249,7 @@ impl Run<'_> {
         self.sink.rows(&faults)
     }
 
-    fn fail(&mut self, i: usize, iteration: u32, fault: Fault) -> Result<(), Error> {
+    fn fail(&mut self, i: usize, iteration: u32, fault: MeasureError) -> Result<(), Error> {
         let name = &self.steps[i].name;
         let next = if self.settings.fail_fast {
             "the case is marked failed; nothing more is run (run.fail_fast is on)"
@@ -289,7 +291,7 @@ fn group_identity(step: &Step, measured: &Measured) -> Row {
 }
 
 /// Why a member failed. Where both ends did, both say so: the one that lost its peer does not know why.
-fn failure(reports: &Reports) -> Option<String> {
+fn failure(reports: &Outcome) -> Option<String> {
     let said = |report: &SideReport| match &report.ending {
         Ending::Failed(message) => Some(message.clone()),
         _ => None,
@@ -303,12 +305,12 @@ fn failure(reports: &Reports) -> Option<String> {
 /// Takes out of a result what spoils it: an end that failed, a start that was not together.
 fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
     if let Some(message) = measured.members.iter().find_map(failure) {
-        return Err(Fault { timeout: false, message }.into());
+        return Err(MeasureError::failed(message).into());
     }
     match together::apart(step, &measured) {
         None => Ok(measured),
         Some(Apart { sentence: message, skew }) => {
-            Err(Spoiled { fault: Fault { timeout: false, message }, skew: Some(skew) })
+            Err(Spoiled { fault: MeasureError::failed(message), skew: Some(skew) })
         }
     }
 }

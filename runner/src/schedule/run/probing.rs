@@ -2,10 +2,11 @@
 
 use schemas::columns::Row;
 
-use super::{Bench, Measured, Run};
+use super::Run;
 use crate::{
     error::Error,
     schedule::{
+        bench::{Bench, Measured},
         history::Done,
         search::{Answer, Next, Outcome},
         step::Step,

@@ -1,12 +1,15 @@
+use std::time::Duration;
+
 use netcore::report::Ending;
 
 use super::*;
 use crate::{
+    progress::Mode,
     schedule::{
+        bench::Measured,
         fake::{FakeBench, Rows, step, stream},
         step::{Group, StopLine},
     },
-    sinks::progress::Mode,
 };
 
 const PLAIN: Settings = Settings { order: Order::Interleave, seed: 0, fail_fast: false, retries: 0 };
@@ -19,8 +22,8 @@ fn go(steps: &[Step], settings: Settings, bench: &mut FakeBench) -> (Vec<Finishe
     (finished, rows)
 }
 
-fn fault(message: &str) -> Result<Measured, Fault> {
-    Err(Fault { timeout: false, message: message.into() })
+fn fault(message: &str) -> Result<Measured, MeasureError> {
+    Err(MeasureError::failed(message))
 }
 
 #[test]

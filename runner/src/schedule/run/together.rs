@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use netcore::{
+    client::Outcome,
     report::{Phase, SideReport},
     spec::Stop,
 };
 use schemas::units::{Unit, human};
 
-use super::{Measured, Reports};
-use crate::schedule::step::{Member, Step};
+use crate::schedule::{
+    bench::Measured,
+    step::{Member, Step},
+};
 
 /// From which skew on a host was paused. A busy machine is late by some tens of milliseconds, again and again: an iteration as
 /// short as that is only warned of.
@@ -32,7 +35,7 @@ struct Phases {
 
 impl Phases {
     /// `None`: one end alone, or a test that stops by a count, whose ends have done their share when they have done it.
-    fn of(member: &Member, reports: &Reports) -> Option<Self> {
+    fn of(member: &Member, reports: &Outcome) -> Option<Self> {
         let length =
             |report: &SideReport| report.phases.iter().find(|w| w.phase == Phase::Measure).map(|w| w.elapsed_ns);
         if !matches!(member.spec()?.phases.stop, Stop::AfterNs(_)) {

@@ -8,12 +8,13 @@ use schemas::metrics;
 use super::*;
 use crate::{
     plan::model::Order,
+    progress::{Mode, Progress},
     schedule::{
+        bench::{Bench, MeasureError},
         fake::{FakeLink, Rows, step},
         history::History,
-        run::{Fault, Finished, Settings, run},
+        run::{Finished, Settings, run},
     },
-    sinks::progress::{Mode, Progress},
 };
 
 const SETTINGS: Settings = Settings { order: Order::Interleave, seed: 0, fail_fast: false, retries: 0 };
@@ -150,8 +151,7 @@ fn a_single_stall_of_the_sender_is_no_limit() {
     let probe = |search: &mut Search, link: &mut FakeLink, rows: &mut Rows| {
         let Next::Probe(load) = search.next() else { panic!("it goes on") };
         let at_load = search.step(&step, load);
-        let measured =
-            crate::schedule::run::Bench::measure(link, &at_load, 1, &mut Progress::new(Mode::Silent)).unwrap();
+        let measured = Bench::measure(link, &at_load, 1, &mut Progress::new(Mode::Silent)).unwrap();
         let member = &at_load.members[0];
         let ends = &measured.members[0];
         let made = crate::schedule::rows::of_iteration(
@@ -230,7 +230,7 @@ fn iterations_repeat_the_two_loads_at_the_border_and_their_mean_decides() {
 #[test]
 fn a_probe_that_cannot_be_measured_fails_the_case() {
     let mut link = FakeLink::new(PLENTY, PLENTY);
-    link.instead.extend([None, Some(Err(Fault { timeout: false, message: "no route".into() }))]);
+    link.instead.extend([None, Some(Err(MeasureError::failed("no route")))]);
     let (finished, rows) = go(&by_rate(1e6, Some(64e6), 0.01, 20), &History::new(), &mut link);
     assert_eq!(rows.of("search"), ["probe ok 1", "iteration failed 2", "summary failed"]);
     assert_eq!(finished.failed.unwrap().message, "no route");

@@ -1,0 +1,84 @@
+//! What the loop needs from outside: a bench that measures, and a sink that keeps what was measured.
+
+use std::time::Duration;
+
+use netcore::client::Outcome;
+use schemas::columns::Row;
+use serde::Serialize;
+
+use super::step::Step;
+use crate::{error::Error, progress::Progress};
+
+/// Runs one iteration.
+pub trait Bench {
+    /// Runs all members of a step once, at the same time. Iterations count from 1; a failed one that is tried again keeps its
+    /// number.
+    fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError>;
+
+    /// Called when a step is not run again.
+    fn done(&mut self, _step: &Step, _progress: &mut Progress) {}
+}
+
+/// What came out of one iteration.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// What both ends of each member reported; empty for a program.
+    pub members: Vec<Outcome>,
+    /// What a program printed.
+    pub printed: Option<Printed>,
+    /// The largest difference between the instants at which ends started to measure.
+    pub start_skew: Option<Duration>,
+    /// Whether the load was flat when a warm-up without a fixed length ended; `None`: its length was fixed.
+    pub settled: Option<bool>,
+}
+
+/// What a program printed, and what it cost.
+#[derive(Clone, Debug)]
+pub struct Printed {
+    /// The results that were read in its output.
+    pub lines: Vec<Row>,
+    /// For `run.json`.
+    pub facts: ProgramFacts,
+}
+
+/// One run of a program in `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramFacts {
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// From its start to its end, seconds.
+    pub elapsed_s: f64,
+    /// CPU time in user mode of it and of the processes that it waited for, seconds.
+    pub cpu_user_s: f64,
+    /// The same in the kernel.
+    pub cpu_system_s: f64,
+    /// The first lines of its standard error.
+    pub complaints: Option<String>,
+}
+
+/// Why an iteration has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasureError {
+    /// Whether it took too long, as opposed to having failed.
+    pub timeout: bool,
+    pub message: String,
+}
+
+impl MeasureError {
+    /// A failure that is no timeout.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { timeout: false, message: message.into() }
+    }
+}
+
+/// Where rows go.
+pub trait RowSink {
+    /// Takes rows as soon as they are known: those of an iteration together, so that a crash leaves all of them or none.
+    fn rows(&mut self, rows: &[Row]) -> Result<(), Error>;
+    /// Takes what the ends said about themselves in an iteration.
+    fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error>;
+    /// Takes a sentence about a case that readers of its numbers should know.
+    fn note(&mut self, sentence: String);
+    /// Whether the reader of the rows has left, so that going on is of no use.
+    fn is_closed(&self) -> bool;
+}
