@@ -12,27 +12,23 @@ mod running;
 
 use std::{
     net::IpAddr,
-    path::PathBuf,
     sync::{Arc, Mutex, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
-
-use serde::{Deserialize, Serialize};
 
 use crate::{
     error::EndError,
     measure::{
         counter_log::CounterLog,
         fragments,
-        nic::NicFacts,
         reading::SampledFlow,
         sampler::{OnInterval, Sampled, Sampler},
         time_wait,
         watch::Watch,
     },
     pattern::{self, Worker},
-    report::{Granted, SideReport, Span},
+    report::{Granted, NicFacts, SideReport, Span},
     spec::{Role, Side, TestSpec, Transport, support, unused::unused},
     transport::{
         Deadline, Link,
@@ -43,27 +39,9 @@ use crate::{
     },
 };
 
+pub use crate::transport::{connection::Token, rendezvous::Endpoints};
 use running::Reported;
 pub use running::Running;
-
-/// The secret by which data connections prove that they belong to the session.
-pub type Token = [u8; 16];
-
-/// Where the near end must connect to: what the far end's kernel chose.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Endpoints {
-    /// Address of the data sockets where it is another than the one the peer is known by.
-    pub address: Option<IpAddr>,
-    /// Ports: one that serves every flow, or one per flow.
-    pub ports: Vec<u16>,
-    /// Paths of Unix sockets or FIFOs: one that serves every flow, or one per flow.
-    pub paths: Vec<PathBuf>,
-    /// Context identifier of a vsock end.
-    pub cid: Option<u32>,
-    /// Hardware address of a link end.
-    pub mac: Option<[u8; 6]>,
-}
 
 /// One end of one iteration, made ready.
 pub struct End {
@@ -157,6 +135,10 @@ impl End {
             begin_ns: t0_ns,
             measure_ns: t0_ns.saturating_add(spec.phases.warmup_ns),
             on_interval,
+            free_threads: {
+                let links = connected.links.clone();
+                Box::new(move || links.iter().for_each(|link| link.free()))
+            },
             counter_log,
             stop_is_complete: support::learns_its_end(&spec, side),
         };
@@ -225,7 +207,7 @@ fn man(
             flow.gaps = flow.gaps.take().or_else(|| place.gaps.clone());
             flow.cell.clone()
         } else {
-            let flow = place.sampled(spec, link.clone());
+            let flow = place.sampled(spec, &link);
             let cell = flow.cell.clone();
             flows.push(flow);
             cell
@@ -291,7 +273,7 @@ impl Conclusion {
         drop((links, rendezvous));
         SideReport {
             side,
-            io: pattern::resolve(&spec).name().to_owned(),
+            io: spec.resolved_io().name().to_owned(),
             threads,
             phases,
             intervals,

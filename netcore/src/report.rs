@@ -4,12 +4,11 @@
 //! (warm-up is negative); wall-clock instants are Unix nanoseconds. Counters of a phase or interval are differences
 //! between two readings, and `elapsed_ns` is the time between exactly these readings.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    measure::nic::NicFacts,
-    spec::{Role, Side},
-};
+use crate::spec::{Role, Side};
 
 /// A phase of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -191,6 +190,57 @@ pub struct CpuUse {
     pub peak_id: u32,
     /// Busy share per CPU, by number, where it was asked for.
     pub per_cpu: Vec<(u32, f64)>,
+}
+
+/// A network interface. What its driver does not tell is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicFacts {
+    /// Its name.
+    pub name: String,
+    /// Kind of a virtual interface (`veth`, `bridge`, `vlan`, …).
+    pub kind: Option<String>,
+    /// Driver.
+    pub driver: Option<String>,
+    /// Version of the driver (for drivers in the kernel's tree: the kernel's).
+    pub driver_version: Option<String>,
+    /// Version of the firmware.
+    pub firmware: Option<String>,
+    /// Place on its bus (`0000:3b:00.0`).
+    pub bus: Option<String>,
+    /// PCI vendor (`0x15b3`).
+    pub pci_vendor: Option<String>,
+    /// PCI device.
+    pub pci_device: Option<String>,
+    /// PCI vendor of the card.
+    pub pci_subvendor: Option<String>,
+    /// PCI device of the card.
+    pub pci_subdevice: Option<String>,
+    /// Speed and width of the PCI link (`8.0 GT/s PCIe x16`).
+    pub pci_link: Option<String>,
+    /// NUMA node that the device belongs to.
+    pub numa_node: Option<u32>,
+    /// Speed of the link, Mbit/s.
+    pub speed_mbit_per_s: Option<u32>,
+    /// `full` or `half`.
+    pub duplex: Option<String>,
+    /// MTU, bytes.
+    pub mtu_bytes: Option<u32>,
+    /// Root queueing discipline.
+    pub qdisc: Option<String>,
+    /// Receive queues.
+    pub rx_queues: Option<u32>,
+    /// Transmit queues.
+    pub tx_queues: Option<u32>,
+    /// Descriptors in each receive ring.
+    pub rx_ring: Option<u32>,
+    /// Descriptors in each transmit ring.
+    pub tx_ring: Option<u32>,
+    /// Receive interrupts are delayed by this long, microseconds.
+    pub rx_coalesce_us: Option<u32>,
+    /// Transmit interrupts are delayed by this long, microseconds.
+    pub tx_coalesce_us: Option<u32>,
+    /// Offloads, and whether they are on.
+    pub offloads: BTreeMap<String, bool>,
 }
 
 /// A phase or an interval at one end.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use netcore::{
-    measure::{host::HostFacts, nic::NicFacts},
+    measure::host::HostFacts,
+    report::NicFacts,
     spec::{Pattern, TestSpec, Transport},
 };
 

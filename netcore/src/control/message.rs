@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     end::{Endpoints, Token},
-    measure::{cpu::free_cpus, host::HostFacts, nic::NicFacts},
-    report::{SideReport, Window},
+    measure::{cpu::free_cpus, host::HostFacts},
+    report::{NicFacts, SideReport, Window},
     spec::{Side, TestSpec, Transport, memory},
 };
 

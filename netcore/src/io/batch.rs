@@ -8,9 +8,6 @@ use std::{io, net::SocketAddr, ops::Range, os::fd::RawFd};
 use super::buffers::Buffers;
 use crate::sys;
 
-/// Messages per call, by default.
-pub const MESSAGES: usize = 32;
-
 /// Buffers, and the structures by which the kernel finds them.
 pub struct Batch {
     /// The headers' vectors point into them.
@@ -171,10 +168,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{
-        io::shape::Shape,
-        spec::{BufferOptions, Payload},
-    };
+    use crate::spec::{BufferOptions, Payload, shape::Shape};
 
     /// Sends and receives up to `per_call` messages of `bytes` at a time.
     fn batch(per_call: usize, bytes: u64, ring: u32) -> Batch {

@@ -8,10 +8,9 @@ use std::{fs::File, hint::black_box, io::Read, ops::Range, path::Path};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::shape::Shape;
 use crate::{
     error::EndError,
-    spec::{BufferOptions, Payload},
+    spec::{BufferOptions, Payload, shape::Shape},
 };
 
 /// The seed of random payloads: the same at both ends and in every run, so that the receiver can check every byte.

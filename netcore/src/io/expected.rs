@@ -1,9 +1,9 @@
 //! What must arrive where every byte is checked: the sender's buffers, made anew from the test itself.
 
-use super::{buffers::Buffers, shape::Shape};
+use super::buffers::Buffers;
 use crate::{
     error::EndError,
-    spec::{BufferOptions, Payload},
+    spec::{BufferOptions, Payload, shape::Shape},
 };
 
 /// The messages of a ring, over and over.

@@ -9,7 +9,6 @@ pub mod buffers;
 pub mod expected;
 pub mod nonblocking;
 pub mod sendfile;
-pub mod shape;
 pub mod wait;
 
 use std::{io, os::fd::AsRawFd};

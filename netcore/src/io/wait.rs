@@ -12,20 +12,14 @@ use nix::{
 use super::retry;
 use crate::{
     measure::clock::monotonic_ns,
-    transport::{Link, listener::Connection},
+    transport::{
+        Link,
+        listener::{Connection, Event},
+    },
 };
 
 /// The longest wait at a time, so that the end of the test is not slept through, nanoseconds.
 const LOOK_UP_NS: u64 = 50_000_000;
-
-/// What a call on a connection waits for. Whoever waits for room hears of input too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Event {
-    /// Something to receive, or the end.
-    Input,
-    /// Room to send, or that a connection is there which was begun.
-    Room,
-}
 
 /// A way to wait.
 pub trait Wait {

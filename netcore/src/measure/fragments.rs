@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::nic::NicFacts;
-use crate::spec::{Direction, Pattern, Side, TestSpec, Transport};
+use crate::{
+    report::NicFacts,
+    spec::{Direction, Pattern, Side, TestSpec, Transport},
+};
 
 /// UDP's header, UDP-Lite's, or that of an ICMP echo, bytes.
 const HEADER: u64 = 8;

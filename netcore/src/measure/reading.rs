@@ -1,6 +1,9 @@
 //! Every counter of an end at one instant.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
 
 use super::{
     clock::{monotonic_ns, wall_ns},
@@ -12,7 +15,6 @@ use super::{
 use crate::{
     report::{Counts, TcpInfo},
     spec::Role,
-    transport::Link,
 };
 
 /// A flow as the sampler sees it.
@@ -27,12 +29,10 @@ pub struct SampledFlow {
     pub trays: Vec<(&'static str, Arc<Tray>)>,
     /// Where a paced thread leaves the gaps between its sends.
     pub gaps: Option<Arc<Tray>>,
-    /// Its descriptors, where it keeps them for the whole test.
-    pub link: Option<Arc<Link>>,
     /// How much of the stop rule's count falls to it; `None`: this end's flow does not stop by a count.
     pub share: Option<u64>,
-    /// Whether TCP_INFO can be had, and is asked for.
-    pub tcp: bool,
+    /// The socket whose TCP_INFO is read, where it can be had and is asked for.
+    pub tcp: Option<Arc<OwnedFd>>,
 }
 
 impl SampledFlow {
@@ -66,13 +66,7 @@ impl Reading {
         let counts: Vec<_> = flows.iter().map(|flow| flow.cell.read()).collect();
         let dropped = flows.iter().map(|flow| flow.cell.dropped()).collect();
         then(&counts);
-        let tcp = flows
-            .iter()
-            .map(|flow| match &flow.link {
-                Some(link) if flow.tcp => tcp_info::read(link.send.as_fd()),
-                _ => None,
-            })
-            .collect();
+        let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd())).collect();
         let cpu = cpu.as_mut().and_then(|reader| {
             let mut snapshot = CpuSnapshot::default();
             reader.read(&mut snapshot).is_ok().then_some(snapshot)

@@ -77,6 +77,8 @@ pub struct Sampler {
     pub measure_ns: u64,
     /// Called after each interval.
     pub on_interval: Option<OnInterval>,
+    /// Frees data threads that are blocked in a call; called again and again until they have left.
+    pub free_threads: Box<dyn Fn() + Send>,
     /// Counters of the kernel, where they are asked for.
     pub counter_log: Option<CounterLog>,
     /// Whether an early stop is this end's ordinary way to learn that a counted test is over.
@@ -303,7 +305,6 @@ impl Sampler {
     /// Waits until every worker has left: by itself, and when that takes too long by force.
     fn drain(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let free = || self.flows.iter().filter_map(|flow| flow.link.as_ref()).for_each(|link| link.free());
         let failed = self.watch.failure().is_some();
         let patience = if failed || self.watch.is_aborted() { 0 } else { DRAIN_NS };
         if self.watch.wait_for_workers(monotonic_ns() + patience, true) {
@@ -318,7 +319,7 @@ impl Sampler {
         }
         let last = monotonic_ns() + LEAVE_NS;
         while monotonic_ns() < last {
-            free();
+            (self.free_threads)();
             if self.watch.wait_for_workers(monotonic_ns() + 20_000_000, false) {
                 return notes;
             }

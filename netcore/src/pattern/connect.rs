@@ -13,15 +13,12 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
 use super::{Fault, Worker, between, offered::Offer};
 use crate::{
-    io::{
-        expected::Expected,
-        wait::{Event, Wait},
-    },
+    io::{expected::Expected, wait::Wait},
     measure::{clock::monotonic_ns, histogram::Recorder},
     spec::{Close, Pattern},
     transport::{
         Link,
-        listener::{ConnectError, Connection, Connector, Listener},
+        listener::{ConnectError, Connection, Connector, Event, Listener},
     },
 };
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::{
     Worker,
     carry::{Carrier, Turns},
-    exchange, run, run_carried, sequence,
+    run, run_carried,
 };
 use crate::{
     error::EndError,
-    io::{buffers::Buffers, shape::Shape},
+    io::buffers::Buffers,
     measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow, watch::Watch},
-    spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, Transport, memory, support},
-    transport::{Link, icmp},
+    spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
+    transport::Link,
 };
 
 /// A worker's place: what it will do and the memory for it.
@@ -51,22 +51,8 @@ pub fn listeners<'a>(spec: &TestSpec, crew: &'a [Place]) -> impl Iterator<Item =
     crew.iter().enumerate().filter(move |(_, place)| by_word && place.role == Role::Receiver).map(|(index, _)| index)
 }
 
-/// Bytes at the beginning of every message that are the engine's: its number, and when it was sent.
-fn stamp_bytes(spec: &TestSpec) -> usize {
-    let length = usize::try_from(spec.sizes.message_bytes).unwrap_or(usize::MAX);
-    match (spec.pattern, spec.transport) {
-        (_, Transport::Icmp) => icmp::HEADER_BYTES,
-        (_, transport) if !transport.is_datagram() => 0,
-        (Pattern::Stream, _) => sequence::stamped(length),
-        _ if exchange::is_numbered(spec) => sequence::NUMBERED_BYTES,
-        _ => 0,
-    }
-}
-
 fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, EndError> {
-    let stamped = |shape| Shape { stamp_bytes: stamp_bytes(spec), ..shape };
     let (send, receive) = memory::shapes(spec, role);
-    let (send, receive) = (stamped(send), stamped(receive));
     let paced = spec.pace.is_some_and(|pace| pace.mode == PaceMode::User);
     let options = &spec.end(side).buffers;
     let kind = match role {
@@ -92,8 +78,9 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
 impl Place {
     /// The flow as the sampler sees it.
     #[must_use]
-    pub fn sampled(&self, spec: &TestSpec, link: Arc<Link>) -> SampledFlow {
+    pub fn sampled(&self, spec: &TestSpec, link: &Link) -> SampledFlow {
         let role = if self.duplex { Role::Duplex } else { self.role };
+        let tcp = spec.collect.tcp_info && spec.transport.is_tcp() && !spec.pattern.is_connecting();
         SampledFlow {
             flow: self.flow,
             role,
@@ -101,8 +88,7 @@ impl Place {
             trays: self.tray.clone().into_iter().collect(),
             gaps: self.gaps.clone(),
             share: share(spec, role, self.flow),
-            tcp: spec.collect.tcp_info && spec.transport.is_tcp() && !spec.pattern.is_connecting(),
-            link: Some(link),
+            tcp: tcp.then(|| link.send.clone()),
         }
     }
 }

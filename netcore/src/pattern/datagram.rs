@@ -9,16 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Fault, Worker, between, resolve, sequence};
+use super::{Fault, Worker, between, sequence};
 use crate::{
-    io::{
-        batch::{Batch, MESSAGES},
-        expected::Expected,
-        wait::Wait,
-    },
+    io::{batch::Batch, expected::Expected, wait::Wait},
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     pace::{Ahead, Pacer, Schedule, Unpaced},
-    spec::{Io, PaceMode, Role, TestSpec, Transport},
+    spec::{PaceMode, Transport, shape::stamped},
     transport::{datagram::forget_greetings, link},
 };
 
@@ -27,21 +23,6 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// How often a loop that waits looks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 100_000_000;
-
-/// The kernel takes no more messages from one call (UIO_MAXIOV).
-const MOST_PER_CALL: u32 = 1024;
-
-/// Messages per call, where there are buffers for so many.
-#[must_use]
-pub fn messages_per_call(spec: &TestSpec, role: Role) -> usize {
-    match (resolve(spec), &spec.pace) {
-        (Io::Batch, Some(pace)) if pace.mode == PaceMode::User && role == Role::Sender => {
-            pace.burst.clamp(1, MOST_PER_CALL) as usize
-        }
-        (Io::Batch, _) => MESSAGES,
-        _ => 1,
-    }
-}
 
 /// The sending loop.
 pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
@@ -200,7 +181,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                     bytes += message.len() as u64;
                     ledger.arrive(message, now_ns);
                     if let Some(expected) = expected {
-                        let at = sequence::stamped(message.len());
+                        let at = stamped(message.len());
                         expected
                             .check_rest(sequence::number(message), at, &message[at..])
                             .map_err(|wrong| worker.corrupt("a message", wrong as u64))?;

@@ -16,14 +16,17 @@ use std::{
 
 use nix::sys::socket::{MsgFlags, recv};
 
-use super::{Fault, Worker, between, offered::Offer, sequence::NUMBERED_BYTES};
+use super::{Fault, Worker, between, offered::Offer};
 use crate::{
     io::{
         expected::Expected,
         wait::{Spin, Wait},
     },
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
-    spec::{TestSpec, Transport},
+    spec::{
+        Transport,
+        shape::{ICMP_HEADER_BYTES, NUMBERED_BYTES},
+    },
     sys,
     transport::{
         datagram::{forget_greetings, receive_from, send_to},
@@ -157,14 +160,8 @@ impl Framing for icmp::Form {
         icmp::Form::read(*self, message).map(u64::from)
     }
     fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]) {
-        (icmp::HEADER_BYTES, icmp::Form::payload(*self, message))
+        (ICMP_HEADER_BYTES, icmp::Form::payload(*self, message))
     }
-}
-
-/// Whether requests and responses are long enough for a number.
-#[must_use]
-pub fn is_numbered(spec: &TestSpec) -> bool {
-    spec.sizes.request_bytes.min(spec.sizes.response_bytes) >= NUMBERED_BYTES as u64
 }
 
 /// The requesting loop.
@@ -179,7 +176,7 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
     let result = match worker.link.icmp {
         Some(form) => request_loop(worker, wait, &form, recorder, offer),
-        None if is_numbered(&worker.spec) => request_loop(worker, wait, &Numbered, recorder, offer),
+        None if worker.spec.numbers_requests() => request_loop(worker, wait, &Numbered, recorder, offer),
         None => request_loop(worker, wait, &Short, recorder, offer),
     };
     worker.end_of_loop(result)
@@ -200,7 +197,7 @@ fn request_loop<W: Wait, F: Framing>(
     worker.prepend_header();
     // The kernel sends back our own.
     let expected = if F::ALONE {
-        worker.expected_of(worker.side, request_bytes + icmp::HEADER_BYTES as u64)?
+        worker.expected_of(worker.side, request_bytes + ICMP_HEADER_BYTES as u64)?
     } else {
         worker.expected(response_bytes)?
     };
@@ -346,7 +343,7 @@ pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
 
 fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let sizes = worker.spec.sizes;
-    let numbered = is_numbered(&worker.spec);
+    let numbered = worker.spec.numbers_requests();
     worker.prepend_header();
     let expected = worker.expected(sizes.request_bytes)?;
     let (mut transactions, mut errors) = (0u64, 0u64);

@@ -14,8 +14,6 @@ mod sequence;
 mod stream;
 
 pub use crew::{Place, crew, listeners, onto_threads, thread};
-pub(crate) use datagram::messages_per_call;
-pub use sequence::NUMBERED_BYTES;
 
 use std::{io, ops::Range, sync::Arc, time::Instant};
 
@@ -30,7 +28,7 @@ use crate::{
         wait::{Block, Poll, Spin, Wait},
     },
     measure::{clock::monotonic_ns, counters::FlowCell, histogram::Tray, watch::Watch},
-    spec::{Io, Pattern, Role, Side, TestSpec, Transport},
+    spec::{Io, Role, Side, TestSpec, Transport},
     transport::{Link, link},
 };
 
@@ -207,21 +205,10 @@ fn drain(channel: &mut impl Channel) {
     while let Ok(1..) = channel.receive(&mut rest) {}
 }
 
-/// The method that [`Io::Auto`] stands for.
-#[must_use]
-pub fn resolve(spec: &TestSpec) -> Io {
-    match spec.io {
-        Io::Auto if spec.transport.is_datagram() && spec.pattern == Pattern::Stream => Io::Batch,
-        Io::Auto if spec.shares_threads() => Io::Nonblocking,
-        Io::Auto => Io::Blocking,
-        chosen => chosen,
-    }
-}
-
 /// Runs a loop on a thread of its own, from the load's start to the orderly end.
 pub fn run(worker: &mut Worker) -> Result<(), Fault> {
     let link = worker.link.clone();
-    let spins = resolve(&worker.spec) == Io::Spin;
+    let spins = worker.spec.resolved_io() == Io::Spin;
     if worker.spec.pattern.is_connecting() {
         return if spins { by_connections(worker, &Spin) } else { by_connections(worker, &Block) };
     }
@@ -231,7 +218,7 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe::new(link));
     }
-    match (resolve(&worker.spec), worker.role) {
+    match (worker.spec.resolved_io(), worker.role) {
         (Io::Nonblocking, _) => over(worker, Nonblocking::new(link, Poll)),
         (Io::Spin, _) => over(worker, Nonblocking::new(link, Spin)),
         (Io::Sendfile, Role::Sender) => {

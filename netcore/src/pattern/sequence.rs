@@ -6,23 +6,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::measure::counters::Received;
-
-/// Bytes that a message needs for its sequence number.
-pub const NUMBERED_BYTES: usize = 8;
-
-/// Bytes that it needs for the sender's time too.
-pub const STAMPED_BYTES: usize = 16;
-
-/// How much of a message so long is written over by [`mark`].
-#[must_use]
-pub fn stamped(length: usize) -> usize {
-    match length {
-        STAMPED_BYTES.. => STAMPED_BYTES,
-        NUMBERED_BYTES.. => NUMBERED_BYTES,
-        _ => 0,
-    }
-}
+use crate::{
+    measure::counters::Received,
+    spec::shape::{NUMBERED_BYTES, STAMPED_BYTES},
+};
 
 /// The upper two bits of the first word are the phase.
 const PHASE_SHIFT: u32 = 62;

@@ -2,11 +2,10 @@
 //!
 //! All of it is allocated, filled and touched before the load, while the other end waits.
 
-use super::{Role, Side, TestSpec, Transport, support};
-use crate::{
-    io::shape::Shape,
-    pattern::messages_per_call,
-    transport::{icmp, link},
+use super::{
+    Role, Side, TestSpec, Transport,
+    shape::{ICMP_HEADER_BYTES, IP_HEADER_BYTES, LINK_HEADER_BYTES, Shape},
+    support,
 };
 
 /// The most that the buffers of a test may take at one end, bytes.
@@ -32,9 +31,10 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
             _ => all.min(bytes.max(PIPELINE_BYTES)),
         }
     };
-    let header_bytes = if spec.transport == Transport::Link { link::HEADER_BYTES } else { 0 };
-    let message = |message_bytes| Shape { header_bytes, ..Shape::plain(message_bytes) };
-    let call = |message_bytes| Shape { per_call: messages_per_call(spec, role), ..message(message_bytes) };
+    let header_bytes = if spec.transport == Transport::Link { LINK_HEADER_BYTES } else { 0 };
+    let stamp_bytes = spec.stamp_bytes();
+    let message = |message_bytes| Shape { header_bytes, stamp_bytes, ..Shape::plain(message_bytes) };
+    let call = |message_bytes| Shape { per_call: spec.messages_per_call(role), ..message(message_bytes) };
     let none = Shape::default();
     match role {
         Role::Sender if datagrams => (call(sizes.message_bytes), none),
@@ -43,8 +43,8 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
         Role::Receiver | Role::Duplex if datagrams => (none, call(sizes.receive_bytes.max(sizes.message_bytes))),
         Role::Receiver | Role::Duplex => (none, message(sizes.receive_bytes)),
         Role::Requester if spec.transport == Transport::Icmp => {
-            let bytes = sizes.message_bytes.saturating_add(icmp::HEADER_BYTES as u64);
-            (message(bytes), message(bytes.saturating_add(icmp::IP_HEADER_BYTES as u64)))
+            let bytes = sizes.message_bytes.saturating_add(ICMP_HEADER_BYTES as u64);
+            (message(bytes), message(bytes.saturating_add(IP_HEADER_BYTES as u64)))
         }
         Role::Requester if spec.alone && datagrams => (message(sizes.request_bytes), message(LARGEST_ANSWER)),
         Role::Requester => (message(sizes.request_bytes), message(several(sizes.response_bytes))),

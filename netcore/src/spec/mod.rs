@@ -4,6 +4,7 @@
 
 pub mod memory;
 pub mod names;
+pub(crate) mod shape;
 mod side;
 pub mod socket;
 pub mod support;
@@ -363,17 +364,28 @@ impl TestSpec {
         }
     }
 
+    /// The io method that the engines use: [`Io::Auto`] stands for another one.
+    #[must_use]
+    pub fn resolved_io(&self) -> Io {
+        match self.io {
+            Io::Auto if self.transport.is_datagram() && self.pattern == Pattern::Stream => Io::Batch,
+            Io::Auto if self.shares_threads() => Io::Nonblocking,
+            Io::Auto => Io::Blocking,
+            chosen => chosen,
+        }
+    }
+
     /// Whether its messages have room for a sequence number (8 bytes): without one nobody can tell which of them were lost,
     /// late or repeated.
     #[must_use]
     pub fn numbers_messages(&self) -> bool {
-        self.pattern != Pattern::Stream || self.sizes.message_bytes >= 8
+        self.pattern != Pattern::Stream || self.sizes.message_bytes >= shape::NUMBERED_BYTES as u64
     }
 
     /// Whether its messages have room for the time of their sending too (16 bytes): without it there is no jitter.
     #[must_use]
     pub fn times_messages(&self) -> bool {
-        self.pattern != Pattern::Stream || self.sizes.message_bytes >= 16
+        self.pattern != Pattern::Stream || self.sizes.message_bytes >= shape::STAMPED_BYTES as u64
     }
 
     /// How many flows (connections, or pairs of datagram sockets) the test has: `streams`, twice that when bidirectional.

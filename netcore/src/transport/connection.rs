@@ -19,11 +19,13 @@ use nix::{
 
 use super::{Deadline, Protocol, address::Address, opening, options};
 use crate::{
-    end::Token,
     error::EndError,
     spec::{EndSpec, Side, SocketOptions},
     sys,
 };
+
+/// The secret by which data connections prove that they belong to the session.
+pub type Token = [u8; 16];
 
 /// The first bytes of a data connection.
 const MAGIC: &[u8; 8] = b"plumbln1";

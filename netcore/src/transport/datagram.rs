@@ -22,13 +22,12 @@ use nix::{
 use super::{
     Deadline, Link,
     address::Address,
-    connection::{PREAMBLE_BYTES, flow_of, preamble, set_blocking, wait},
-    link, options,
+    connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
+    options,
 };
 use crate::{
-    end::Token,
     error::EndError,
-    spec::{PaceMode, Pattern, SocketOptions, TestSpec, Transport},
+    spec::{PaceMode, Pattern, SocketOptions, TestSpec, Transport, shape::LINK_HEADER_BYTES},
     sys,
 };
 
@@ -216,7 +215,7 @@ pub fn admit(
 
 /// Takes away what is left over from knocking and answering, and nothing else. Before the first receive.
 pub fn forget_greetings(link: &Link) {
-    let mut bytes = [0; link::HEADER_BYTES + PREAMBLE_BYTES];
+    let mut bytes = [0; LINK_HEADER_BYTES + PREAMBLE_BYTES];
     let start = &mut bytes[..link.header.len() + PREAMBLE_BYTES];
     let fd = link.receive.as_raw_fd();
     while let Ok(n) = recv(fd, start, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK) {

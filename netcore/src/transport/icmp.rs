@@ -6,7 +6,11 @@ use std::{
 };
 
 use super::{Link, address::Address, options};
-use crate::{error::EndError, spec::TestSpec, sys};
+use crate::{
+    error::EndError,
+    spec::{TestSpec, shape::ICMP_HEADER_BYTES},
+    sys,
+};
 
 /// Protocol number of ICMP for IPv6.
 const ICMPV6: libc::c_int = 58;
@@ -27,12 +31,6 @@ pub struct Form {
     /// The identifier that our requests carry on a raw socket.
     pub id: u16,
 }
-
-/// Bytes before the payload.
-pub const HEADER_BYTES: usize = 8;
-
-/// The longest header that may precede the message on a raw IPv4 socket.
-pub const IP_HEADER_BYTES: usize = 60;
 
 impl Form {
     /// Writes the header of an echo request: type, code, checksum, identifier, sequence number.
@@ -62,7 +60,7 @@ impl Form {
     /// What follows the header of an answer.
     #[must_use]
     pub fn payload(self, received: &[u8]) -> &[u8] {
-        self.message(received).and_then(|message| message.get(HEADER_BYTES..)).unwrap_or_default()
+        self.message(received).and_then(|message| message.get(ICMP_HEADER_BYTES..)).unwrap_or_default()
     }
 
     /// The sequence number of an answer to one of our requests.

@@ -18,15 +18,14 @@ use nix::{
 
 use super::{
     Deadline, Link,
-    connection::{PREAMBLE_BYTES, flow_of, preamble, set_blocking, wait},
+    connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
     datagram::look_up,
     options,
 };
 use crate::{
-    end::Token,
     error::EndError,
-    measure::nic::NicFacts,
-    spec::{Side, SocketOptions, TestSpec},
+    report::NicFacts,
+    spec::{Side, SocketOptions, TestSpec, shape::LINK_HEADER_BYTES as HEADER_BYTES},
     sys,
 };
 
@@ -35,9 +34,6 @@ const ETHERTYPE: u16 = 0x88b5;
 
 /// Bytes of the Ethernet header: destination, source, type.
 const ETHERNET_BYTES: usize = 14;
-
-/// Bytes before the message: the Ethernet header, session, flow and length.
-pub const HEADER_BYTES: usize = ETHERNET_BYTES + 4 + 4 + 2;
 
 /// How often the near end knocks until it is answered.
 const KNOCK: Duration = Duration::from_millis(50);

@@ -16,19 +16,27 @@ use nix::{
 use super::{
     Deadline, Link, Protocol,
     address::{Address, local_ip, peer_ip},
-    connection, opening,
+    connection::{self, Token},
+    opening,
     options::{self, Prepared},
 };
 use crate::{
-    end::Token,
     error::EndError,
-    io::wait::Event,
     spec::{Close, Io, TestSpec, Transport},
     sys,
 };
 
 /// How long the far end waits for the next connection before it looks whether the test is over, microseconds.
 const LOOK_UP_US: i64 = 50_000;
+
+/// What a call on a connection waits for. Whoever waits for room hears of input too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Event {
+    /// Something to receive, or the end.
+    Input,
+    /// Room to send, or that a connection is there which was begun.
+    Room,
+}
 
 /// Far end of a flow of a connect pattern: accepts one connection for each operation.
 #[derive(Debug)]

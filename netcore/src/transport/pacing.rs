@@ -3,7 +3,7 @@
 use super::Link;
 use crate::{
     error::EndError,
-    measure::nic::NicFacts,
+    report::NicFacts,
     spec::{PaceMode, TestSpec},
     sys,
 };

@@ -18,9 +18,9 @@ use nix::{
 
 use super::{
     Deadline, Link,
-    connection::{PREAMBLE_BYTES, flow_of, preamble, set_blocking, wait},
+    connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
 };
-use crate::{end::Token, error::EndError};
+use crate::error::EndError;
 
 fn system(what: String) -> impl FnOnce(std::io::Error) -> EndError {
     move |source| EndError::System { what, source }

@@ -7,20 +7,39 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind},
-    check_family, connection, datagram, icmp, link, listener, meets_by_datagrams,
+    check_family,
+    connection::{self, Token},
+    datagram, icmp, link, listener, meets_by_datagrams,
     options::Prepared,
     pipe,
     scratch::Scratch,
     vsock,
 };
 use crate::{
-    end::{Endpoints, Token},
     error::EndError,
     spec::{Family, Pattern, Side, TestSpec, Transport},
 };
+
+/// Where the near end must connect to: what the far end's kernel chose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Endpoints {
+    /// Address of the data sockets where it is another than the one the peer is known by.
+    pub address: Option<IpAddr>,
+    /// Ports: one that serves every flow, or one per flow.
+    pub ports: Vec<u16>,
+    /// Paths of Unix sockets or FIFOs: one that serves every flow, or one per flow.
+    pub paths: Vec<PathBuf>,
+    /// Context identifier of a vsock end.
+    pub cid: Option<u32>,
+    /// Hardware address of a link end.
+    pub mac: Option<[u8; 6]>,
+}
 
 /// An end before its flows are there.
 pub enum Rendezvous {

@@ -9,7 +9,7 @@ use std::{
 use netcore::{
     client::ClientError,
     control::message::{Look, Seen},
-    measure::nic::NicFacts,
+    report::NicFacts,
     spec::{Family, TestSpec},
 };
 

@@ -9,8 +9,8 @@ use std::{
 
 use netcore::{
     control::clock::ClockOffset,
-    measure::{host::HostFacts, nic::NicFacts},
-    report::{Granted, SideReport},
+    measure::host::HostFacts,
+    report::{Granted, NicFacts, SideReport},
     spec::TestSpec,
 };
 use serde::{Deserialize, Serialize};

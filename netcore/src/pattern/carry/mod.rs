@@ -26,10 +26,13 @@ use nix::{
 };
 
 use crate::{
-    io::wait::{Event, Wait, has_input},
+    io::wait::{Wait, has_input},
     measure::clock::monotonic_ns,
     sys::precise_timers,
-    transport::{Link, listener::Connection},
+    transport::{
+        Link,
+        listener::{Connection, Event},
+    },
 };
 
 /// Calls that a flow may make before the others have their turn, where none of them would block: enough that what it uses

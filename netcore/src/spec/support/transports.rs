@@ -89,7 +89,7 @@ pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
 const PIPE_BYTES: u64 = 65_536;
 
 /// Messages of at least so many bytes have a number.
-const NUMBERED: u64 = crate::pattern::NUMBERED_BYTES as u64;
+const NUMBERED: u64 = crate::spec::shape::NUMBERED_BYTES as u64;
 
 /// Payload of the longest UDP datagram over IPv4, bytes.
 const LARGEST_UDP: u64 = 65_507;
