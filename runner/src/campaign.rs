@@ -20,10 +20,9 @@ use crate::{
     resume::{self, Earlier},
     schedule::{
         bench::{Measured, RowSink},
-        from_plan,
         history::Taken,
         run::{self, Finished, Settings},
-        step::Step,
+        step::{self, Step},
     },
     signals::Interrupts,
     sinks::{
@@ -151,7 +150,7 @@ pub fn run(
     };
     for plan in plans {
         let finished = one(plan, &shared, progress, &mut sinks)?;
-        for (case, (step, finished, verdicts)) in plan.cases.iter().zip(finished) {
+        for (step, finished, verdicts) in finished {
             outcome.failed |= finished.failed.is_some();
             for (member, _, row) in &finished.summaries {
                 let pattern =
@@ -160,8 +159,8 @@ pub fn run(
             }
             outcome.verdicts.add(plan, &verdicts);
             outcome.cases.push(CaseResult {
-                test: case.test.to_string(),
-                case: case.name.clone(),
+                test: step.test.to_string(),
+                case: step.name.clone(),
                 failed: finished.failed.map(|f| f.message),
                 skipped: finished.skipped.filter(|_| finished.done == 0),
                 verdicts,
@@ -248,7 +247,7 @@ fn one(
         progress.plain(warnings.trim_end());
     }
     let (options, stop) = (shared.options, shared.interrupts.flag());
-    let steps = from_plan::steps(plan, &shared.run_id, &shared.axis_paths);
+    let steps = step::steps(plan, &shared.run_id, &shared.axis_paths);
     let seed = plan.run.seed.unwrap_or(shared.seed);
     sinks.record.facts.plans.push(PlanFacts::of(plan, options.overrides.clone(), seed));
     progress.say(&headline(plan));
@@ -275,7 +274,7 @@ fn one(
             return Err(e);
         }
     };
-    let cases: Vec<_> = plan.cases.iter().zip(&steps).zip(&finished).map(|((c, s), f)| (c, s, f)).collect();
+    let cases: Vec<_> = steps.iter().zip(&finished).collect();
     let here = environment(&sinks.record.facts);
     let mut verdicts = expectations.judge(&cases, &here);
     let confirm = Confirm {

@@ -6,8 +6,8 @@ use crate::{
     error::Error,
     plan::Plan,
     schedule::{
-        from_plan,
         history::{self, Taken},
+        step,
     },
     sinks::{files::Files, run_json},
 };
@@ -78,7 +78,7 @@ pub fn take_up(
             return Ok(Taken::default());
         }
     }
-    let taken = history::take_up(results, &from_plan::steps(plan, run_id, axis_paths))?;
+    let taken = history::take_up(results, &step::steps(plan, run_id, axis_paths))?;
     for table in [&files.intervals, &files.counters].into_iter().flatten() {
         history::cut(table, &taken.finished)?;
     }

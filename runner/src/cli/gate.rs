@@ -10,10 +10,8 @@ use crate::{
     gate::baseline,
     plan::{
         self, Format, LoadOptions,
-        case::Iterations,
         model::{self, Level, OnUncertain},
     },
-    schedule::from_plan,
 };
 
 /// Fills in the assertions of the plan that was named, case by case.
@@ -26,10 +24,6 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
         args.inconclusive = Some(OnInconclusive::Fail);
     }
     for case in plan.cases.iter().filter(|c| c.skip.is_none()) {
-        let confidence = match case.iterations {
-            Iterations::Until { confidence, .. } => confidence,
-            Iterations::Count(_) => from_plan::LEVEL,
-        };
         args.statements.extend(case.asserts.iter().map(|assertion| {
             let detail = &assertion.detail;
             Statement {
@@ -44,7 +38,7 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
                 severity: if assertion.severity == Level::Warn { Severity::Warn } else { Severity::Error },
                 judge: if detail.judge == Some(model::Judge::Point) { Judge::Point } else { Judge::Ci },
                 // As the run judged it.
-                level: args.level.unwrap_or(confidence),
+                level: args.level.unwrap_or(case.policy.level),
                 file: assertion.place.file.clone(),
                 line: Some(assertion.place.line as u64),
                 column: Some(assertion.place.column as u64),

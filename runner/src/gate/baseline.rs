@@ -74,7 +74,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
 
 /// What was measured of a case, as comparisons want it: per member and for a group's total, one list of values per promise.
 #[must_use]
-pub fn samples(case: &Case, step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<samples::Case> {
+pub fn samples(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<samples::Case> {
     let none = Vec::new();
     let of = |member: usize, name: &str, way: Way| {
         let iterations: &Vec<Values> = finished.values.get(&(member, way)).unwrap_or(&none);
@@ -84,12 +84,12 @@ pub fn samples(case: &Case, step: &Step, finished: &Finished, promises: &[Promis
         };
         samples::Case {
             key: samples::Key {
-                id: case.id.clone(),
+                id: step.id.clone(),
                 member: name.to_owned(),
                 direction: way.name().to_owned(),
                 ..samples::Key::default()
             },
-            name: case.name.clone(),
+            name: step.name.clone(),
             values: promises.iter().map(values).collect(),
             origin: super::origin(step, finished, (member, way)),
             ..samples::Case::default()
@@ -98,7 +98,7 @@ pub fn samples(case: &Case, step: &Step, finished: &Finished, promises: &[Promis
     let members = step.members.iter().enumerate().map(|(m, member)| {
         let ways = member.spec().map_or(&[Way::Forward][..], |spec| rows::ways(spec.direction));
         let way = ways.last().copied().unwrap_or(Way::Forward);
-        of(m, member.identity.member.as_deref().unwrap_or_default(), way)
+        of(m, &member.name, way)
     });
     let total = step.group.as_ref().map(|_| of(step.members.len(), "", Way::Both));
     members.chain(total).collect()

@@ -14,7 +14,6 @@ use schemas::columns::Row;
 use crate::{
     error::Error,
     gate::Expectations,
-    plan::case::Case,
     progress::Progress,
     schedule::{
         bench::{Bench, Measured, RowSink},
@@ -31,7 +30,7 @@ pub struct Confirm<'a> {
     /// What is expected.
     pub expectations: &'a Expectations<'a>,
     /// The cases of the plan and what became of them.
-    pub cases: &'a [(&'a Case, &'a Step, &'a Finished)],
+    pub cases: &'a [(&'a Step, &'a Finished)],
     /// How they are run.
     pub settings: Settings,
     /// Per case, what an interrupted run had measured again: the attempt and its iteration.
@@ -52,18 +51,18 @@ impl Confirm<'_> {
         progress: &mut Progress,
     ) -> Result<(), Error> {
         // The numbers that each case has used in the table already.
-        let mut behind: Vec<u32> = self.cases.iter().map(|(.., finished)| finished.numbers).collect();
+        let mut behind: Vec<u32> = self.cases.iter().map(|(_, finished)| finished.numbers).collect();
         for attempt in 1..=self.attempts {
             // What could not be measured has nothing to be confirmed; `run.retries` is for that.
             let failing: Vec<usize> = (0..self.cases.len())
-                .filter(|i| self.cases[*i].2.failed.is_none() && verdicts[*i].iter().any(VerdictRow::fails))
+                .filter(|i| self.cases[*i].1.failed.is_none() && verdicts[*i].iter().any(VerdictRow::fails))
                 .collect();
             if failing.is_empty() || self.stop.urgency() != Urgency::None || sink.is_closed() {
                 return Ok(());
             }
             let names: Vec<&str> = failing.iter().map(|i| self.cases[*i].0.name.as_str()).collect();
             progress.say(&format!("measuring again what failed, {attempt} of {}: {}", self.attempts, names.join(", ")));
-            let steps: Vec<Step> = failing.iter().map(|i| Step { stop: None, ..self.cases[*i].1.clone() }).collect();
+            let steps: Vec<Step> = failing.iter().map(|i| Step { line: None, ..self.cases[*i].0.clone() }).collect();
             let marks = failing.iter().map(|i| {
                 let why: Vec<&str> = verdicts[*i].iter().filter(|v| v.fails()).map(|v| v.assertion.as_str()).collect();
                 let said = confirmation(attempt, self.attempts, &format!("{} did not hold", why.join(", ")));
@@ -72,8 +71,7 @@ impl Confirm<'_> {
             let mut marked = Marked { marks: marks.collect(), sink };
             let history: History = failing.iter().map(|i| self.earlier_of(*i, attempt)).collect();
             let finished = run::run(&steps, self.settings, &history, bench, &mut marked, progress, self.stop)?;
-            let again: Vec<_> =
-                failing.iter().zip(&steps).zip(&finished).map(|((i, s), f)| (self.cases[*i].0, s, f)).collect();
+            let again: Vec<_> = steps.iter().zip(&finished).collect();
             let judged = self.expectations.judge(&again, self.here);
             for ((i, finished), judged) in failing.iter().zip(&finished).zip(judged) {
                 behind[*i] += finished.numbers;
@@ -151,8 +149,7 @@ impl RowSink for Marked<'_> {
     }
 
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
-        let id = step.members.first().and_then(|m| m.identity.case_id.as_ref());
-        let after = id.and_then(|id| self.marks.get(id)).map_or(0, |mark| mark.after);
+        let after = self.marks.get(&step.id).map_or(0, |mark| mark.after);
         self.sink.reports(step, iteration + after, measured)
     }
 
@@ -175,7 +172,7 @@ mod tests {
         progress::Mode,
         schedule::{
             fake::{FakeBench, Rows, stream},
-            from_plan,
+            step,
         },
     };
 
@@ -188,7 +185,7 @@ mod tests {
     /// What becomes of the verdict when these many bytes are moved in the iterations, and what was written.
     fn verdict(bytes: &[u64]) -> (VerdictRow, Vec<String>) {
         let plan = plan();
-        let steps = from_plan::steps(&plan, "r", &[]);
+        let steps = step::steps(&plan, "r", &[]);
         let expectations = Expectations::of(&plan).unwrap();
         let settings = Settings { order: Order::Interleave, seed: 1, fail_fast: false, retries: 0 };
         let (mut bench, mut rows) = (FakeBench::default(), Rows::default());
@@ -196,7 +193,7 @@ mod tests {
         let (mut progress, stop) = (Progress::new(Mode::Silent), StopFlag::new().unwrap());
         let finished =
             run::run(&steps, settings, &History::new(), &mut bench, &mut rows, &mut progress, &stop).unwrap();
-        let cases: Vec<_> = plan.cases.iter().zip(&steps).zip(&finished).map(|((c, s), f)| (c, s, f)).collect();
+        let cases: Vec<_> = steps.iter().zip(&finished).collect();
         let here = Environment::default();
         let mut verdicts = expectations.judge(&cases, &here);
         let confirm = Confirm {

@@ -18,8 +18,7 @@ use schemas::metrics::{METRICS, Metric};
 use crate::{
     error::{Error, Exit},
     plan::{
-        Plan,
-        case::{self, Case},
+        Plan, case,
         model::{self, Level, OnUncertain, Scope},
     },
     replace::replace,
@@ -65,11 +64,11 @@ impl<'a> Expectations<'a> {
 
     /// Judges cases of the plan: first what is asserted of each, then what is compared. One list of verdicts per case.
     #[must_use]
-    pub fn judge(&self, cases: &[(&Case, &Step, &Finished)], here: &Environment) -> Vec<Vec<VerdictRow>> {
+    pub fn judge(&self, cases: &[(&Step, &Finished)], here: &Environment) -> Vec<Vec<VerdictRow>> {
         // What was skipped on purpose promised nothing.
-        let ran = || cases.iter().filter(|(.., finished)| !finished.left_out);
+        let ran = || cases.iter().filter(|(_, finished)| !finished.left_out);
         let compared = self.baseline.as_ref().map(|baseline| {
-            let samples: Vec<_> = ran().flat_map(|(c, s, f)| baseline::samples(c, s, f, baseline.promises())).collect();
+            let samples: Vec<_> = ran().flat_map(|(s, f)| baseline::samples(s, f, baseline.promises())).collect();
             baseline.judge(&samples, here)
         });
         let mut compared_of: HashMap<String, Vec<VerdictRow>> = HashMap::new();
@@ -78,11 +77,11 @@ impl<'a> Expectations<'a> {
         }
         cases
             .iter()
-            .map(|(case, step, finished)| {
+            .map(|(step, finished)| {
                 let mut rows = Vec::new();
                 if !finished.left_out {
-                    rows.extend(case.asserts.iter().flat_map(|a| of_assertion(case, step, finished, a)));
-                    rows.extend(compared_of.get(&case.id).into_iter().flatten().cloned());
+                    rows.extend(step.asserts.iter().flat_map(|a| of_assertion(step, finished, a)));
+                    rows.extend(compared_of.get(&step.id).into_iter().flatten().cloned());
                 }
                 rows
             })
@@ -90,7 +89,7 @@ impl<'a> Expectations<'a> {
     }
 }
 
-fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case::Assertion) -> Vec<VerdictRow> {
+fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -> Vec<VerdictRow> {
     let detail = &assertion.detail;
     let statement = &detail.that.0;
     let how = match detail.judge {
@@ -98,7 +97,7 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
         Some(model::Judge::Ci) | None => Judge::Ci,
     };
     let member = match &detail.member {
-        Some(name) => step.members.iter().position(|m| m.identity.member.as_deref() == Some(name.as_str())),
+        Some(name) => step.members.iter().position(|m| m.name == *name),
         None if step.group.is_some() => Some(step.members.len()),
         None => Some(0),
     };
@@ -145,7 +144,7 @@ fn of_assertion(case: &Case, step: &Step, finished: &Finished, assertion: &case:
                 judgement.reason = finished.answer.clone().or(judgement.reason);
             }
             let origin = origin(step, finished, (member, way));
-            VerdictRow { origin, ..verdict(case, step, member, &what, assertion, &judgement) }
+            VerdictRow { origin, ..verdict(step, member, &what, assertion, &judgement) }
         })
         .collect()
 }
@@ -158,27 +157,19 @@ fn value_of(metric: &Metric, values: &Values) -> Option<f64> {
 /// Where and when a member was measured, or the group where it is none of them.
 fn origin(step: &Step, finished: &Finished, of: (usize, Way)) -> Origin {
     let summary = finished.summaries.iter().find(|(member, way, _)| (*member, *way) == of).map(|(.., row)| row);
-    let identity = step.members.get(of.0).or(step.members.first()).map(|m| &m.identity);
-    summary.or(identity).map(Origin::from).unwrap_or_default()
+    summary.map_or_else(|| Origin::from(&step.identity(of.0)), Origin::from)
 }
 
-fn verdict(
-    case: &Case,
-    step: &Step,
-    member: usize,
-    what: &str,
-    assertion: &case::Assertion,
-    judgement: &Judgement,
-) -> VerdictRow {
+fn verdict(step: &Step, member: usize, what: &str, assertion: &case::Assertion, judgement: &Judgement) -> VerdictRow {
     let severity = match assertion.severity {
         Level::Error => judge::Severity::Error,
         Level::Warn => judge::Severity::Warn,
     };
     let place = &assertion.place;
     VerdictRow {
-        case_id: case.id.clone(),
-        case: format!("{}{what}", case.name),
-        member: step.members.get(member).and_then(|m| m.identity.member.clone()).unwrap_or_default(),
+        case_id: step.id.clone(),
+        case: format!("{}{what}", step.name),
+        member: step.members.get(member).map(|m| m.name.clone()).unwrap_or_default(),
         file: place.file.clone(),
         line: Some(place.line as u64),
         column: Some(place.column as u64),

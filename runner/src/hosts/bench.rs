@@ -11,11 +11,11 @@ use netcore::{
 
 use super::{Hosts, watch::Watch};
 use crate::{
-    plan::case::Endpoint,
+    plan::case::{Endpoint, Member},
     progress::Progress,
     schedule::{
         bench::{Bench, MeasureError, Measured},
-        step::{Member, Step},
+        step::Step,
     },
 };
 

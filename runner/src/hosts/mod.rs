@@ -40,7 +40,7 @@ use schemas::units::{Unit, human};
 use crate::{
     error::Error,
     plan::{
-        case::{Endpoint, Plan},
+        case::{Endpoint, GRACE, Plan},
         model::Host,
     },
     schedule::step::Step,
@@ -156,8 +156,7 @@ impl Hosts {
         let ends: Vec<Endpoint> =
             self.places.iter().filter(|(_, p)| p.target.is_some()).map(|(e, _)| e.clone()).collect();
         for end in ends {
-            let session =
-                self.session(&end, crate::schedule::from_plan::GRACE).map_err(|e| Error::Measurement(e.to_string()))?;
+            let session = self.session(&end, GRACE).map_err(|e| Error::Measurement(e.to_string()))?;
             let peer = session.peer();
             known.insert(end.clone(), peer.transports.clone());
             self.records.insert(
@@ -169,7 +168,7 @@ impl Hosts {
                     clock: Some(peer.clock),
                 },
             );
-            self.give_back(&end, crate::schedule::from_plan::GRACE, session);
+            self.give_back(&end, GRACE, session);
         }
         Ok(known)
     }

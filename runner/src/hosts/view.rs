@@ -15,8 +15,11 @@ use netcore::{
 
 use super::Hosts;
 use crate::{
-    plan::{case::Endpoint, model::Precondition},
-    schedule::{from_plan::GRACE, step::Step},
+    plan::{
+        case::{Endpoint, GRACE},
+        model::Precondition,
+    },
+    schedule::step::Step,
 };
 
 /// The interfaces by which a host's traffic leaves, and its free CPUs.

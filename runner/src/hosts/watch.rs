@@ -11,8 +11,8 @@ use netcore::{
 use schemas::units::{Unit, human};
 
 use crate::{
+    plan::estimate::measure_length,
     progress::{Live, Progress},
-    schedule::step::measure_length,
 };
 
 /// Passes intervals on to the display.

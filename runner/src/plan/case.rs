@@ -85,7 +85,7 @@ pub struct Case {
     /// How the members start and are summed, where the test is a concurrent group.
     pub group: Option<Group>,
     /// How often it is measured.
-    pub iterations: Iterations,
+    pub policy: Policy,
     /// What must come out, for this case (`when` is decided).
     pub asserts: Vec<Assertion>,
     /// Skips the rest of an axis once it holds.
@@ -101,7 +101,7 @@ pub struct Case {
     /// Idle time before each iteration.
     pub pause: Duration,
     /// The longest an iteration may take beyond what it should.
-    pub timeout: Option<Duration>,
+    pub grace: Duration,
     /// Where the test is written.
     pub span: Span,
 }
@@ -143,6 +143,19 @@ impl Job {
     }
 }
 
+impl Member {
+    /// The test, where it is traffic.
+    pub fn spec(&self) -> Option<&TestSpec> {
+        self.job.spec()
+    }
+}
+
+/// How much longer than planned an iteration may take by default: connecting, draining and reporting included.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a program of a plan may run by default: nothing tells how long it should.
+pub const PROGRAM_LIMIT: Duration = Duration::from_mins(10);
+
 /// Where an end is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
@@ -183,33 +196,17 @@ pub struct Group {
 
 /// How often a case is measured.
 #[derive(Clone, Debug)]
-pub enum Iterations {
-    /// This often.
-    Count(u32),
-    /// Until every metric's mean is known to the margin.
-    Until {
-        /// At least this often (2 or more).
-        min: u32,
-        /// At most this often.
-        max: u32,
-        /// The confidence level, 0 … 1.
-        confidence: f64,
-        /// The half-width relative to the mean.
-        margin: f64,
-        /// Which metrics.
-        metrics: Vec<&'static Metric>,
-    },
-}
-
-impl Iterations {
-    /// The least and the most iterations.
-    #[must_use]
-    pub fn bounds(&self) -> (u32, u32) {
-        match self {
-            Self::Count(n) => (*n, *n),
-            Self::Until { min, max, .. } => (*min, *max),
-        }
-    }
+pub struct Policy {
+    /// At least this many iterations.
+    pub min: u32,
+    /// At most this many; equal to `min` for a plain count.
+    pub max: u32,
+    /// Confidence level, 0 … 1.
+    pub level: f64,
+    /// The half-width over the mean to be reached; `None`: a plain count.
+    pub margin: Option<f64>,
+    /// The metrics that must reach it; the first is the headline.
+    pub metrics: Vec<&'static Metric>,
 }
 
 /// Something that must come out.

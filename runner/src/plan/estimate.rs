@@ -3,9 +3,9 @@
 use std::{fmt, time::Duration};
 
 use analyze::stats::series;
-use netcore::spec::Stop;
+use netcore::spec::{Stop, TestSpec};
 
-use super::case::{Case, Job, Plan};
+use super::case::{Case, Plan};
 
 /// How long a plan takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,51 +30,58 @@ impl fmt::Display for Estimate {
     }
 }
 
+/// The length assumed for a program, and for what stops by a count.
+const ASSUMED: Duration = Duration::from_secs(1);
+
 /// What an iteration costs beyond its phases: setting up and collecting results.
 const OVERHEAD: Duration = Duration::from_millis(100);
 
 impl Case {
     /// How long it takes.
-    #[must_use]
     pub fn estimate(&self) -> Estimate {
-        let (mut once, mut settled, mut open) = (Duration::ZERO, Duration::ZERO, false);
-        for member in &self.members {
-            let length = match &member.job {
-                Job::Traffic(spec) => {
-                    let p = &spec.phases;
-                    let measured = match p.stop {
-                        Stop::AfterNs(ns) => Duration::from_nanos(ns),
-                        Stop::AfterBytes(_) | Stop::AfterTransactions(_) => {
-                            open = true;
-                            Duration::from_secs(1)
-                        }
-                    };
-                    let counted = measured + Duration::from_nanos(p.cooldown_ns);
-                    let longest = Duration::from_nanos(p.warmup_ns);
-                    // A warm-up that ends by itself lasts as long as it takes to see that it may.
-                    let shortest = match p.settle_ns {
-                        0 => longest,
-                        settle_ns => longest.min(Duration::from_nanos(settle_ns * series::SETTLED_FROM as u64)),
-                    };
-                    (shortest + counted, longest + counted)
-                }
-                Job::Command(_) => {
-                    open = true;
-                    (Duration::from_secs(1), Duration::from_secs(1))
-                }
-            };
-            settled = settled.max(length.0);
-            once = once.max(length.1);
-        }
         if self.skip.is_some() {
             return Estimate::default();
         }
-        let around = self.pause + OVERHEAD;
         let (min, max) = match &self.find {
             Some(find) => (1, find.max_probes),
-            None => self.iterations.bounds(),
+            None => (self.policy.min, self.policy.max),
         };
-        Estimate { least: (settled + around).saturating_mul(min), most: (once + around).saturating_mul(max), open }
+        let once = self.estimate_iteration();
+        Estimate { least: once.least.saturating_mul(min), most: once.most.saturating_mul(max), ..once }
+    }
+
+    /// How long one iteration takes.
+    pub fn estimate_iteration(&self) -> Estimate {
+        let mut once = Estimate::default();
+        for member in &self.members {
+            let (least, most) = member.spec().map_or((ASSUMED, ASSUMED), planned);
+            once.least = once.least.max(least);
+            once.most = once.most.max(most);
+            once.open |= member.spec().and_then(measure_length).is_none();
+        }
+        let around = self.pause + OVERHEAD;
+        Estimate { least: once.least + around, most: once.most + around, ..once }
+    }
+}
+
+/// The length of a test's three phases: where its warm-up ends as early as it may, and at most.
+fn planned(spec: &TestSpec) -> (Duration, Duration) {
+    let phases = &spec.phases;
+    let counted = measure_length(spec).unwrap_or(ASSUMED) + Duration::from_nanos(phases.cooldown_ns);
+    let longest = Duration::from_nanos(phases.warmup_ns);
+    // A warm-up that ends by itself lasts as long as it takes to see that it may.
+    let shortest = match phases.settle_ns {
+        0 => longest,
+        settle_ns => longest.min(Duration::from_nanos(settle_ns * series::SETTLED_FROM as u64)),
+    };
+    (shortest + counted, longest + counted)
+}
+
+/// The length of the measure phase; `None` where it stops by a count.
+pub fn measure_length(spec: &TestSpec) -> Option<Duration> {
+    match spec.phases.stop {
+        Stop::AfterNs(ns) => Some(Duration::from_nanos(ns)),
+        Stop::AfterBytes(_) | Stop::AfterTransactions(_) => None,
     }
 }
 
@@ -105,7 +112,17 @@ pub fn span(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use netcore::spec::{Pattern, Transport};
+
     use super::*;
+
+    #[test]
+    fn an_iteration_is_as_long_as_its_phases() {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        spec.phases.warmup_ns = 1_000_000_000;
+        spec.phases.cooldown_ns = 500_000_000;
+        assert_eq!(planned(&spec).1, Duration::from_millis(11_500));
+    }
 
     #[test]
     fn spans_are_rounded_up() {

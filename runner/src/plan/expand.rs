@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    case::{Assertion, Case, Find, Group, Job, Member},
+    case::{Assertion, Case, Find, GRACE, Group, Job, Member, PROGRAM_LIMIT},
     condition::{Condition, normal},
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
@@ -109,11 +109,12 @@ impl Expander<'_> {
         searched_load(&mut tree, out);
         let typed: TestBody = decode(&tree, out)?;
         let members = self.members(entry, &tree, &typed, out)?;
-        if members.iter().any(|m| matches!(m.job, Job::Command(_))) {
+        let is_command = members.iter().any(|m| matches!(m.job, Job::Command(_)));
+        if is_command {
             of_command(entry, paths, out);
         }
         let place = |key: &str| key_span(&tree, key).unwrap_or(entry.key_span);
-        let iterations = iterations(&typed, &members, &place, out);
+        let policy = iterations(&typed, &members, &place, out);
         let asserts = self.asserts(&tree, &typed, &members, out);
         let find = find(&typed, &members, &place, out);
         Some(Case {
@@ -126,7 +127,7 @@ impl Expander<'_> {
                 max_skew: c.start.as_ref().and_then(|s| s.max_skew).map_or(Duration::from_millis(5), |t| t.0),
                 window: c.window.unwrap_or(model::Window::Intersection),
             }),
-            iterations,
+            policy,
             asserts,
             stop_when: stop_when(&typed, &members, paths, &place, out),
             find,
@@ -138,7 +139,11 @@ impl Expander<'_> {
                 Some(Skip::Plain(false)) | None => None,
             },
             pause: typed.pause.map_or(self.pause, |t| t.0),
-            timeout: typed.timeout.map(|t| t.0).or(self.timeout),
+            grace: typed.timeout.map(|t| t.0).or(self.timeout).unwrap_or(if is_command {
+                PROGRAM_LIMIT
+            } else {
+                GRACE
+            }),
             span: entry.key_span,
             members,
         })
@@ -266,7 +271,7 @@ pub(super) fn key_span(tree: &Node, key: &str) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use crate::plan::{
-        case::{Iterations, Plan},
+        case::Plan,
         diagnostics::Format,
         load::{LoadOptions, load_str},
         model::FindBy,
@@ -290,7 +295,7 @@ mod tests {
         assert_eq!(plan.cases.len(), 2);
         let case = &plan.cases[1];
         assert_eq!(case.group.as_ref().unwrap().max_skew.as_millis(), 1);
-        assert_eq!(case.iterations.bounds(), (4, 4));
+        assert_eq!((case.policy.min, case.policy.max), (4, 4));
         let streams: Vec<u32> = case.members.iter().map(|m| m.job.spec().unwrap().streams).collect();
         assert_eq!(streams, [2, 2, 1]);
         assert_eq!(case.members[1].to.name(), "h");
@@ -302,9 +307,10 @@ mod tests {
     fn confidence_has_defaults_and_a_headline() {
         let plan =
             good("  a: {workload: tcp_rr, iterations: {}}\n  b: {workload: tcp_stream, iterations: {min: 40}}\n");
-        let Iterations::Until { min, max, metrics, margin, .. } = &plan.cases[0].iterations else { panic!("a map") };
-        assert_eq!((*min, *max, metrics[0].name, *margin), (3, 30, "transaction_rate", 0.025));
-        assert_eq!(plan.cases[1].iterations.bounds(), (40, 40));
+        let policy = |case: usize| &plan.cases[case].policy;
+        assert_eq!((policy(0).min, policy(0).max, policy(0).margin), (3, 30, Some(0.025)));
+        assert_eq!(policy(0).metrics[0].name, "transaction_rate");
+        assert_eq!((policy(1).min, policy(1).max), (40, 40));
     }
 
     #[test]

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::{
-    case::{Find, Iterations, Member, StopWhen},
+    case::{Find, Member, Policy, StopWhen},
     diagnostics::{Diagnostic, Diagnostics, suggest},
     measures,
     model::{self, FindBy, TestBody},
     source::Span,
 };
+
+/// The confidence level where a plan names none.
+const LEVEL: f64 = 0.95;
 
 pub(super) fn check_metric(
     members: &[&Member],
@@ -35,15 +38,20 @@ pub(super) fn iterations(
     members: &[Member],
     place: &dyn Fn(&str) -> Span,
     out: &mut Diagnostics,
-) -> Iterations {
+) -> Policy {
+    let headline = || members.iter().find_map(|m| measures::of_job(&m.job));
+    let count = |n: u32| {
+        let metrics = members.first().and_then(|m| measures::of_job(&m.job)).into_iter().collect();
+        Policy { min: n, max: n, level: LEVEL, margin: None, metrics }
+    };
     let detail = match &typed.iterations {
-        None => return Iterations::Count(1),
-        Some(model::Iterations::Count(n)) => return Iterations::Count(*n),
+        None => return count(1),
+        Some(model::Iterations::Count(n)) => return count(*n),
         Some(model::Iterations::Until(detail)) => detail,
     };
     let min = detail.min.unwrap_or(3).max(2);
     let max = detail.max.unwrap_or_else(|| min.max(30));
-    let confidence = detail.confidence.map_or(0.95, |r| r.0);
+    let confidence = detail.confidence.map_or(LEVEL, |r| r.0);
     let margin = detail.margin.map_or(0.025, |r| r.0);
     if max < min {
         out.push(Diagnostic::error(place("iterations"), "`max` iterations are fewer than `min`").help("exchange them"));
@@ -68,7 +76,7 @@ pub(super) fn iterations(
             list.iter().map(|m| m.0).collect()
         }
         None => {
-            if let Some(metric) = members.iter().find_map(|m| measures::of_job(&m.job)) {
+            if let Some(metric) = headline() {
                 vec![metric]
             } else {
                 out.push(
@@ -79,7 +87,7 @@ pub(super) fn iterations(
             }
         }
     };
-    Iterations::Until { min, max, confidence, margin, metrics }
+    Policy { min, max, level: confidence, margin: Some(margin), metrics }
 }
 
 pub(super) fn stop_when(

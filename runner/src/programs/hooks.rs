@@ -76,15 +76,14 @@ impl<'a> Programs<'a> {
         if hooks.setup.is_none() && hooks.cleanup.is_none() {
             return Ok(());
         }
-        let key = key(step);
-        if self.owing.get(&key).is_some_and(|(_, done)| *done) {
+        if self.owing.get(&step.id).is_some_and(|(_, done)| *done) {
             return Ok(());
         }
-        self.owing.insert(key.clone(), (step.clone(), false));
+        self.owing.insert(step.id.clone(), (step.clone(), false));
         if let Some(hook) = &hooks.setup {
             self.run("setup", hook, step, Some(iteration), Urgency::None)?;
         }
-        self.owing.insert(key, (step.clone(), true));
+        self.owing.insert(step.id.clone(), (step.clone(), true));
         Ok(())
     }
 
@@ -181,7 +180,7 @@ impl<'a> Programs<'a> {
         };
         let measured = command::measure(step, command, iteration, &self.surroundings)?;
         let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| printed::is_measured(row)).count();
-        if let Some(before) = self.lines.insert(key(step), results).filter(|before| *before != results) {
+        if let Some(before) = self.lines.insert(step.id.clone(), results).filter(|before| *before != results) {
             return Err(MeasureError::failed(format!(
                 "it printed {results} results where it had printed {before}: which of them belong together is anybody's \
                  guess"
@@ -207,14 +206,9 @@ impl Bench for Programs<'_> {
     }
 
     fn done(&mut self, step: &Step, progress: &mut Progress) {
-        if let Some((step, _)) = self.owing.remove(&key(step)) {
+        if let Some((step, _)) = self.owing.remove(&step.id) {
             self.clean_up(&step, progress);
         }
         self.inner.done(step, progress);
     }
-}
-
-/// What tells cases apart.
-fn key(step: &Step) -> String {
-    step.members.first().and_then(|m| m.identity.case_id.clone()).unwrap_or_else(|| step.name.clone())
 }

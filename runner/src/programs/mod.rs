@@ -72,7 +72,7 @@ impl Surroundings {
 
     /// What a program may want to know of the case it runs for.
     fn environment(&self, step: &Step, iteration: Option<u32>) -> Vec<(&'static str, String)> {
-        let identity = step.members.first().map(|m| m.identity.clone()).unwrap_or_default();
+        let identity = step.identity(0);
         let mut all: Vec<(&'static str, String)> = [
             ("PLUMB_RUN_ID", identity.run_id),
             ("PLUMB_PLAN", identity.plan),

@@ -5,22 +5,8 @@ use analyze::stats::{
     moments::Moments,
     series::{self, Drift},
 };
-use schemas::metrics::Metric;
 
-/// When a case has enough iterations.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    /// At least this many.
-    pub min: u32,
-    /// At most this many; a plain count has both the same.
-    pub max: u32,
-    /// Confidence level, 0 … 1.
-    pub level: f64,
-    /// The half-width over the mean to be reached; `None`: a plain count.
-    pub margin: Option<f64>,
-    /// What must reach it.
-    pub metrics: Vec<&'static Metric>,
-}
+use crate::plan::case::Policy;
 
 /// How far a metric is.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,14 +11,14 @@ use schemas::{columns::Row, metrics};
 
 use super::{
     bench::{Bench, MeasureError, Measured, RowSink},
-    confidence::Policy,
-    step::{Member, Step},
+    step::Step,
 };
 use crate::{
     error::Error,
     plan::{
-        case::{Endpoint, Job},
+        case::{Case, Endpoint, Job, Member, Policy},
         model::Hooks,
+        source::Span,
     },
     progress::Progress,
 };
@@ -85,24 +85,32 @@ pub fn spec(direction: Direction) -> TestSpec {
 }
 
 pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
-    Step {
+    let case = Case {
+        test: name.into(),
+        id: String::new(),
         name: name.into(),
+        axes: Vec::new(),
         members: vec![Member {
-            identity: Row { case: Some(name.into()), ..Row::default() },
+            name: String::new(),
+            workload: "tcp_stream".into(),
             job: Job::Traffic(Box::new(spec(Direction::Forward))),
             from: Endpoint::Local,
             to: Endpoint::Embedded,
-            intervals: false,
+            refused: None,
         }],
         policy: Policy { min, max, level: 0.95, margin, metrics: vec![metrics::find("throughput").unwrap()] },
         pause: std::time::Duration::ZERO,
         grace: std::time::Duration::from_secs(1),
         skip: None,
         group: None,
-        search: None,
-        stop: None,
+        asserts: Vec::new(),
+        find: None,
+        stop_when: None,
         hooks: Hooks::default(),
-    }
+        tags: Vec::new(),
+        span: Span::default(),
+    };
+    Step { identities: vec![Row { case: Some(name.into()), ..Row::default() }], case, line: None }
 }
 
 /// Gives what it was told to give, in order, and remembers what was asked of it.

@@ -15,7 +15,7 @@ use schemas::columns::{COLUMNS, ColumnType, Row};
 
 use super::{
     rows::{printed, ways, window::Way},
-    step::{Member, Step},
+    step::Step,
 };
 use crate::{error::Error, replace::replace};
 
@@ -91,14 +91,10 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     };
     let key = |record: &StringRecord| (cell(record, "case_id"), cell(record, "iteration"));
     let is_good = |record: &StringRecord| ["ok", CONFIRM].contains(&cell(record, "status").as_str());
-    let by_id: HashMap<&str, usize> = steps
-        .iter()
-        .enumerate()
-        .filter_map(|(i, s)| Some((s.members.first()?.identity.case_id.as_deref()?, i)))
-        .collect();
+    let by_id: HashMap<&str, usize> = steps.iter().enumerate().map(|(i, s)| (s.id.as_str(), i)).collect();
     // What a search measures are probes; the rows of its answer are made of them when it ends.
     let searches =
-        |record: &StringRecord| by_id.get(cell(record, "case_id").as_str()).is_some_and(|i| steps[*i].search.is_some());
+        |record: &StringRecord| by_id.get(cell(record, "case_id").as_str()).is_some_and(|i| steps[*i].find.is_some());
     let is_measured = |record: &StringRecord| {
         let kind = if searches(record) { "probe" } else { "iteration" };
         cell(record, "record") == kind && cell(record, "phase") == "measure" && is_good(record)
@@ -110,11 +106,10 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     let finished = |record: &StringRecord| {
         let (case, iteration) = key(record);
         let step = by_id.get(case.as_str()).map(|i| &steps[*i]);
-        let name = |m: &Member| m.identity.member.clone().unwrap_or_default();
         let Some((step, rows)) = step.zip(seen.get(&(case, iteration))) else { return false };
         step.members.iter().all(|m| match m.spec() {
-            Some(spec) => ways(spec.direction).iter().all(|way| rows.contains(&(name(m), *way))),
-            None => rows.iter().any(|(member, _)| *member == name(m)),
+            Some(spec) => ways(spec.direction).iter().all(|way| rows.contains(&(m.name.clone(), *way))),
+            None => rows.iter().any(|(member, _)| *member == m.name),
         })
     };
     let kept: Vec<&StringRecord> = records
@@ -141,9 +136,8 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
         let (Some(i), Ok(iteration)) = (by_id.get(case.as_str()), iteration.parse()) else { continue };
         let step = &steps[*i];
         let name = cell(record, "member");
-        let of_name = |m: &Member| m.identity.member.as_deref().unwrap_or_default() == name;
-        let member = step.members.iter().position(of_name).unwrap_or(step.members.len());
-        let mut row = step.members.get(member).or(step.members.first()).map(|m| m.identity.clone()).unwrap_or_default();
+        let member = step.members.iter().position(|m| m.name == name).unwrap_or(step.members.len());
+        let mut row = step.identity(member);
         fill(&mut row, &columns, record);
         let confirms = (cell(record, "status") == CONFIRM).then(|| attempt(&cell(record, "error"))).flatten();
         let (_, done) = iterations[*i].entry(iteration).or_insert_with(|| (confirms.unwrap_or(0), Done::default()));
@@ -262,7 +256,7 @@ mod tests {
         let path = dir.path().join("results.csv");
         fs::write(&path, format!("{HEAD}{rows}")).unwrap();
         let mut one = step("a", 3, 3, None);
-        one.members[0].identity.case_id = Some("c1".into());
+        one.case.id = "c1".into();
         let taken = take_up(&path, &[one]).unwrap();
         (taken, fs::read_to_string(&path).unwrap().replace(HEAD, ""))
     }
@@ -303,8 +297,8 @@ mod tests {
         let first = [row(1, "forward"), row(1, "reverse"), row(1, "both")].concat();
         fs::write(&path, format!("{HEAD}{first}{}", row(2, "forward"))).unwrap();
         let mut one = step("a", 3, 3, None);
-        one.members[0].identity.case_id = Some("c1".into());
-        if let crate::plan::case::Job::Traffic(spec) = &mut one.members[0].job {
+        one.case.id = "c1".into();
+        if let crate::plan::case::Job::Traffic(spec) = &mut one.case.members[0].job {
             spec.direction = netcore::spec::Direction::Bidirectional;
         }
         let taken = take_up(&path, &[one]).unwrap();
@@ -317,7 +311,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.csv");
         let mut one = step("a", 1, 2, None);
-        one.members[0].identity.case_id = Some("c1".into());
+        one.case.id = "c1".into();
+        one.identities[0].case_id = Some("c1".into());
         let written = Row {
             iteration: Some(1),
             record: Some("iteration".into()),
@@ -327,7 +322,7 @@ mod tests {
             latency_kind: Some("send".into()),
             latency_histogram: Some(encoded(&[1000])),
             receive_call_histogram: Some(encoded(&[7000])),
-            ..one.members[0].identity.clone()
+            ..one.identity(0)
         };
         let mut sink = CsvSink::create(&path, &[]).unwrap();
         sink.rows(&[written]).unwrap();
@@ -360,7 +355,7 @@ mod tests {
         );
         fs::write(&path, &text).unwrap();
         let mut one = step("a", 1, 1, None);
-        one.members[0].identity.case_id = Some("c1".into());
+        one.case.id = "c1".into();
         let taken = take_up(&path, &[one]).unwrap();
         assert_eq!(taken.history[0].len(), 1);
         let rates: Vec<_> =

@@ -1,7 +1,6 @@
 //! From steps to sessions: what runs next, how often, and what becomes of its results.
 //!
-//! - [`step`]: what the schedule knows of a case
-//! - [`from_plan`]: from the cases of a plan to steps
+//! - [`step`]: the cases of a plan as the schedule runs them
 //! - [`history`]: what an interrupted run has finished
 //! - [`order`]: which case comes next
 //! - [`confidence`]: when a case is known well enough
@@ -14,7 +13,6 @@ pub mod bench;
 pub mod confidence;
 #[cfg(test)]
 pub(crate) mod fake;
-pub mod from_plan;
 pub mod history;
 pub mod order;
 pub mod rows;

@@ -107,11 +107,11 @@ pub fn run(
         Run { steps, settings, sink, progress, stop, states: steps.iter().map(State::new).collect(), give_up: None };
     for (i, step) in steps.iter().enumerate() {
         if let Some(reason) = &step.skip {
-            run.leave_out(i, reason)?;
+            run.leave_out(i, if reason.is_empty() { "the plan says skip" } else { reason })?;
         }
     }
     for (i, done) in history.iter().enumerate().filter(|(_, done)| !done.is_empty()) {
-        if steps[i].search.is_some() {
+        if steps[i].find.is_some() {
             for probe in done {
                 run.absorb_probe(i, probe.clone());
             }

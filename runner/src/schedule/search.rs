@@ -15,13 +15,13 @@ use schemas::{
 };
 
 use super::{
-    confidence::{Policy, Samples},
+    confidence::Samples,
     history::Done,
     rows::{identity, window::Way},
     step::Step,
 };
 use crate::plan::{
-    case::{Find, Job},
+    case::{Find, Job, Policy},
     model::FindBy,
 };
 
@@ -129,7 +129,7 @@ impl Search {
     /// Nothing is known yet. `None` for a case that searches nothing.
     #[must_use]
     pub fn new(step: &Step) -> Option<Self> {
-        let (find, member) = step.search.as_ref().zip(step.members.first())?;
+        let (find, member) = step.find.as_ref().zip(step.members.first())?;
         let base = find.at(member.spec()?, find.from);
         Some(Self { find: find.clone(), policy: step.policy.clone(), base, known: Vec::new() })
     }
@@ -138,10 +138,10 @@ impl Search {
     #[must_use]
     pub fn step(&self, step: &Step, load: f64) -> Step {
         let mut step = step.clone();
-        for member in &mut step.members {
+        for (member, identity) in step.case.members.iter_mut().zip(&mut step.identities) {
             let Job::Traffic(spec) = &mut member.job else { continue };
             **spec = self.find.at(spec, load);
-            identity::requested(&mut member.identity, spec);
+            identity::requested(identity, spec);
         }
         step
     }

@@ -1,124 +1,102 @@
-//! What the schedule knows of a case: its members, how often it runs, and what it is called in the results.
+//! A case as the schedule runs it: with the cells that its rows share, and its place on an axis.
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
-use netcore::spec::{Stop, TestSpec};
-use schemas::{assertion::Assertion, columns::Row};
+use schemas::columns::Row;
 
-use super::confidence::Policy;
+use super::rows::identity;
 use crate::plan::{
-    case::{Endpoint, Find, Job},
-    model::Hooks,
+    case::{Case, Endpoint, Job, Member, Plan},
+    model::FindBy,
 };
 
-/// One case, ready to be run again and again.
+/// A case and what the schedule adds to it.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The case's name: `bulk[streams=4]`.
-    pub name: String,
-    /// The tests that run at the same time; one without a name where the case is no group.
-    pub members: Vec<Member>,
-    /// How often it runs.
-    pub policy: Policy,
-    /// Idle time before each iteration.
-    pub pause: Duration,
-    /// Longest time of an iteration beyond its planned length.
-    pub grace: Duration,
-    /// Why it is not run at all, where the plan says so.
-    pub skip: Option<String>,
-    /// How the members belong together, where there are several.
-    pub group: Option<Group>,
-    /// What it searches: its iterations are probes then, and its own rows are those of the answer.
-    pub search: Option<Find>,
-    /// When the rest of its line is skipped.
-    pub stop: Option<StopLine>,
-    /// Programs around its iterations.
-    pub hooks: Hooks,
+    /// The case. Its iterations are probes where it searches: its own rows are then those of the answer.
+    pub case: Case,
+    /// Per member, the cells that all its rows share: identity, place, what was asked for.
+    pub identities: Vec<Row>,
+    /// With `stop_when`: the first step of its line, the cases that differ from it on that axis alone. They run one after
+    /// the other, since each decides whether the next one runs.
+    pub line: Option<usize>,
 }
 
-/// The place of a case on an axis that is left once something holds.
-#[derive(Clone, Debug)]
-pub struct StopLine {
-    /// What ends the line.
-    pub that: Assertion,
-    /// The first step of the line: the cases that differ from it on that axis alone, in the order of the plan. They are
-    /// run one after the other, since whether one is to run is known when the one before it has ended.
-    pub first: usize,
-}
+impl Deref for Step {
+    type Target = Case;
 
-/// How the members of a group belong together.
-#[derive(Clone, Debug)]
-pub struct Group {
-    /// The largest start skew that counts.
-    pub max_skew: Duration,
-    /// Whether each member counts over its own window instead of the common one.
-    pub own_windows: bool,
-}
-
-/// One test of a step.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// The cells that every row of it shares: identity, place, what was asked for.
-    pub identity: Row,
-    /// What it does.
-    pub job: Job,
-    /// Where the connections are opened.
-    pub from: Endpoint,
-    /// Where they are accepted.
-    pub to: Endpoint,
-    /// Whether the plan asked for intervals; the display may take some of its own.
-    pub intervals: bool,
-}
-
-impl Member {
-    /// The test, where it is traffic.
-    #[must_use]
-    pub fn spec(&self) -> Option<&TestSpec> {
-        self.job.spec()
+    fn deref(&self) -> &Case {
+        &self.case
     }
 }
 
 impl Step {
-    /// How long one iteration takes by plan, without the pause; a count of bytes or transactions is taken for a second.
-    #[must_use]
-    pub fn planned(&self) -> Duration {
-        self.members.iter().filter_map(Member::spec).map(planned).max().unwrap_or_default()
+    /// The members with their shared cells.
+    pub fn members_with_identity(&self) -> impl Iterator<Item = (&Member, &Row)> {
+        self.members.iter().zip(&self.identities)
     }
 
-    /// What one iteration costs in all, by estimate: what the plan says and about 50 ms for getting ready.
-    #[must_use]
+    /// The shared cells of a member; for the total of a group, which stands behind the last member, those of the first.
+    pub fn identity(&self, member: usize) -> Row {
+        self.identities.get(member).or(self.identities.first()).cloned().unwrap_or_default()
+    }
+
+    /// The estimated time of one iteration.
     pub fn cost(&self) -> Duration {
-        self.pause + self.planned() + Duration::from_millis(50)
+        self.estimate_iteration().most
     }
 }
 
-/// The length of a test's three phases by plan.
-#[must_use]
-pub fn planned(spec: &TestSpec) -> Duration {
-    let measure = measure_length(spec).unwrap_or(Duration::from_secs(1));
-    Duration::from_nanos(spec.phases.warmup_ns) + measure + Duration::from_nanos(spec.phases.cooldown_ns)
+/// The steps of a plan, one per case. `axis_paths` are the axis columns of the whole table, which may hold several plans.
+pub fn steps(plan: &Plan, run_id: &str, axis_paths: &[String]) -> Vec<Step> {
+    let line = |case: &Case| {
+        let stop = case.stop_when.as_ref()?;
+        let others = |c: &Case| c.axes.iter().filter(|(path, _)| *path != stop.axis).cloned().collect::<Vec<_>>();
+        let own = others(case);
+        plan.cases.iter().position(|c| c.test == case.test && others(c) == own)
+    };
+    let step = |case: &Case| Step {
+        case: case.clone(),
+        identities: identities(plan, case, run_id, axis_paths),
+        line: line(case),
+    };
+    plan.cases.iter().map(step).collect()
 }
 
-/// The length of the measure phase where it is a length.
-#[must_use]
-pub fn measure_length(spec: &TestSpec) -> Option<Duration> {
-    match spec.phases.stop {
-        Stop::AfterNs(ns) => Some(Duration::from_nanos(ns)),
-        Stop::AfterBytes(_) | Stop::AfterTransactions(_) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use netcore::spec::{Pattern, Transport};
-
-    use super::*;
-
-    #[test]
-    fn an_iteration_is_as_long_as_its_phases() {
-        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
-        spec.phases.warmup_ns = 1_000_000_000;
-        spec.phases.cooldown_ns = 500_000_000;
-        assert_eq!(planned(&spec), Duration::from_millis(11_500));
-    }
+fn identities(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> Vec<Row> {
+    let shared = Row {
+        run_id: Some(run_id.to_owned()),
+        plan: Some(plan.name.clone()),
+        test: Some(case.test.to_string()),
+        case_id: Some(case.id.clone()),
+        case: Some(case.name.clone()),
+        tag: (!case.tags.is_empty()).then(|| case.tags.join(" ")),
+        axes: axis_paths
+            .iter()
+            .map(|path| case.axes.iter().find(|(p, _)| **p == **path).map(|(_, v)| v.clone()).unwrap_or_default())
+            .collect(),
+        ..Row::default()
+    };
+    let of_member = |m: &Member| {
+        let mut row = shared.clone();
+        row.member = (!m.name.is_empty()).then(|| m.name.clone());
+        row.workload = Some(m.workload.clone());
+        row.from = Some(m.from.name().to_owned());
+        match &m.job {
+            Job::Traffic(spec) => {
+                row.to = Some(m.to.name().to_owned());
+                identity::requested(&mut row, spec);
+                // A search has the load of its answer, and none before that.
+                match case.find.as_ref().map(|find| find.by) {
+                    Some(FindBy::Rate) => row.offered_per_s = None,
+                    Some(FindBy::Inflight) => row.inflight = None,
+                    None => {}
+                }
+            }
+            // Only the plan can say which host a program talks to.
+            Job::Command(_) => row.to = Some(m.to.name().to_owned()).filter(|_| m.to != Endpoint::Embedded),
+        }
+        row
+    };
+    case.members.iter().map(of_member).collect()
 }

@@ -54,14 +54,13 @@ impl CounterSink {
         let mut text = csv::Writer::from_writer(Vec::new());
         let fault = || Error::output(self.path.display());
         let mut any = false;
-        for (member, reports) in step.members.iter().zip(&measured.members) {
+        for ((member, row), reports) in step.members_with_identity().zip(&measured.members) {
             let far = reports.far.as_ref().map(|far| (member.to.name(), far));
             let ends: Vec<(&str, &SideReport)> =
                 std::iter::once((member.from.name(), &reports.near)).chain(far).collect();
             for (host, window) in ends.iter().flat_map(|(host, r)| r.counters.iter().map(move |w| (host, w))) {
                 for change in &window.values {
                     any = true;
-                    let row = &member.identity;
                     let cell = |c: &Option<String>| c.clone().unwrap_or_default();
                     let seconds = window.elapsed_ns as f64 / 1e9;
                     // Counters only grow: one that fell is a gauge, or began again.

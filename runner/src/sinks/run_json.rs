@@ -186,10 +186,9 @@ impl RunJson {
     /// Keeps what the ends of an iteration said about themselves.
     pub fn keep(&mut self, step: &Step, measured: &Measured) -> Result<(), Error> {
         for (member, reports) in step.members.iter().zip(&measured.members) {
-            let id = member.identity.case_id.clone().unwrap_or_default();
-            let key = match &member.identity.member {
-                Some(name) => format!("{id}/{name}"),
-                None => id,
+            let key = match member.name.as_str() {
+                "" => step.id.clone(),
+                name => format!("{}/{name}", step.id),
             };
             let mut notes: Vec<String> = Vec::new();
             for note in std::iter::once(&reports.near).chain(&reports.far).flat_map(|r: &SideReport| &r.notes) {
@@ -210,10 +209,9 @@ impl RunJson {
             };
             self.insert(key, &record)?;
         }
-        if let (Some(printed), Some(member)) = (&measured.printed, step.members.first()) {
-            let id = member.identity.case_id.clone().unwrap_or_default();
+        if let Some(printed) = &measured.printed {
             let record = CommandRecord { case: step.name.clone(), command: printed.facts.clone(), hooks: hooks(step) };
-            self.insert(id, &record)?;
+            self.insert(step.id.clone(), &record)?;
         }
         Ok(())
     }

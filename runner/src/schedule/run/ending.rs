@@ -5,11 +5,11 @@ use schemas::{columns::Row, units};
 use super::Run;
 use crate::{
     error::Error,
+    plan::case::Member,
     schedule::{
         confidence::Samples,
         rows::{self, window::Way},
         search::Search,
-        step::Member,
     },
 };
 
@@ -31,8 +31,8 @@ impl Run<'_> {
         }
         if let (Some(_), true) = (&state.answer, rows.is_empty()) {
             // Nothing held: a result too, and no number.
-            for (m, member) in step.members.iter().enumerate() {
-                let row = Row { error: None, iterations: Some(0), ..blank(member, "summary", "ok", "") };
+            for (m, (member, identity)) in step.members_with_identity().enumerate() {
+                let row = Row { error: None, iterations: Some(0), ..blank(identity, "summary", "ok", "") };
                 rows.push((m, last_way(member), row));
             }
         }
@@ -42,8 +42,8 @@ impl Run<'_> {
         }
         if let Some(fault) = state.failed.as_ref().filter(|_| rows.is_empty()) {
             let status = if fault.timeout { "timeout" } else { "failed" };
-            for (m, member) in step.members.iter().enumerate() {
-                let mut row = blank(member, "summary", status, &fault.message);
+            for (m, (member, identity)) in step.members_with_identity().enumerate() {
+                let mut row = blank(identity, "summary", status, &fault.message);
                 row.iterations = Some(0);
                 rows.push((m, last_way(member), row));
             }
@@ -109,7 +109,8 @@ impl Run<'_> {
     }
 
     pub(super) fn skip(&mut self, i: usize, reason: &str) -> Result<(), Error> {
-        let rows: Vec<Row> = self.steps[i].members.iter().map(|m| blank(m, "summary", "skipped", reason)).collect();
+        let rows: Vec<Row> =
+            self.steps[i].identities.iter().map(|row| blank(row, "summary", "skipped", reason)).collect();
         self.sink.rows(&rows)?;
         self.states[i].open = false;
         self.states[i].skipped = Some(reason.to_owned());
@@ -143,8 +144,8 @@ fn last_way(member: &Member) -> Way {
 }
 
 /// A row that says that there is none.
-pub(super) fn blank(member: &Member, record: &str, status: &str, error: &str) -> Row {
-    let mut row = member.identity.clone();
+pub(super) fn blank(identity: &Row, record: &str, status: &str, error: &str) -> Row {
+    let mut row = identity.clone();
     row.record = Some(record.into());
     row.status = Some(status.into());
     row.error = Some(error.into());

@@ -23,10 +23,10 @@ use super::{
 };
 use crate::{
     error::Error,
-    plan::measures,
+    plan::{case::Policy, measures, model::Window},
     schedule::{
         bench::{Bench, MeasureError, Measured},
-        confidence::{Policy, Samples},
+        confidence::Samples,
         history::Done,
         rows::{
             self,
@@ -158,25 +158,27 @@ impl Run<'_> {
     pub(super) fn rows_of(&self, step: &Step, iteration: u32, measured: &Measured) -> (Vec<Row>, Done) {
         let mut done = Done::default();
         let mut written: Vec<Row> = Vec::new();
-        for (m, (member, reports)) in step.members.iter().zip(&measured.members).enumerate() {
-            let mut identity = member.identity.clone();
+        for (m, ((member, identity), reports)) in step.members_with_identity().zip(&measured.members).enumerate() {
+            let mut identity = identity.clone();
             identity.iteration = Some(iteration.into());
             identity.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
             identity.settled = measured.settled;
             let Some(spec) = member.spec() else { continue };
+            // The display may take intervals that the plan did not ask for.
+            let intervals = spec.phases.interval_ns > 0;
             let made = rows::of_iteration(&identity, spec, &reports.near, reports.far.as_ref());
             for row in made.rows {
                 if let Some(stream) = row.stream {
                     done.streams.push((m, stream, row.clone()));
                 }
-                if member.intervals || row.record.as_deref() != Some("interval") {
+                if intervals || row.record.as_deref() != Some("interval") {
                     written.push(row);
                 }
             }
             done.measured.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
         }
-        if let (Some(printed), Some(member)) = (&measured.printed, step.members.first()) {
-            let identity = Row { iteration: Some(iteration.into()), ..member.identity.clone() };
+        if let Some(printed) = &measured.printed {
+            let identity = Row { iteration: Some(iteration.into()), ..step.identity(0) };
             let made = rows::printed::of_iteration(&identity, &printed.lines);
             written.extend(made.rows);
             done.measured.extend(made.measured);
@@ -220,7 +222,7 @@ impl Run<'_> {
             .filter_map(|(m, (member, reports))| Some(Part { spec: member.spec()?, reports, row: of(m)? }))
             .collect();
         let identity = Row { iteration: Some(iteration.into()), ..group_identity(step, measured) };
-        match total::row(&identity, &parts, group.own_windows) {
+        match total::row(&identity, &parts, group.window == Window::Own) {
             Ok(row) => Some(row),
             Err(NoTotal::Apart) => {
                 self.progress.warn(&format!("case {}: its members never ran at the same time: no total", step.name));
@@ -239,8 +241,8 @@ impl Run<'_> {
 
     fn fault_row(&mut self, step: &Step, iteration: u32, status: &str, spoiled: &Spoiled) -> Result<(), Error> {
         let mut faults = Vec::new();
-        for member in &step.members {
-            let mut row = blank(member, "iteration", status, &spoiled.fault.message);
+        for identity in &step.identities {
+            let mut row = blank(identity, "iteration", status, &spoiled.fault.message);
             row.start_skew_us = spoiled.skew.map(|s| s.as_secs_f64() * 1e6);
             row.iteration = Some(iteration.into());
             row.phase = Some("measure".into());
@@ -273,14 +275,14 @@ fn values(row: &Row) -> Values {
 
 /// What all members have in common.
 fn group_identity(step: &Step, measured: &Measured) -> Row {
-    let mut row = step.members[0].identity.clone();
+    let mut row = step.identity(0);
     row.member = None;
     row.direction = Some(Way::Both.name().into());
     row.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
-    let same = |cell: fn(&Row) -> &Option<String>| step.members.iter().all(|m| cell(&m.identity) == cell(&row));
+    let same = |cell: fn(&Row) -> &Option<String>| step.identities.iter().all(|other| cell(other) == cell(&row));
     let (from, to, workload, transport) =
         (same(|r| &r.from), same(|r| &r.to), same(|r| &r.workload), same(|r| &r.transport));
-    let sizes = step.members.iter().all(|m| m.identity.message_bytes == row.message_bytes);
+    let sizes = step.identities.iter().all(|other| other.message_bytes == row.message_bytes);
     row.from = row.from.filter(|_| from);
     row.to = row.to.filter(|_| to);
     row.workload = row.workload.filter(|_| workload);

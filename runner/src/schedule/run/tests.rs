@@ -4,11 +4,14 @@ use netcore::report::Ending;
 
 use super::*;
 use crate::{
+    plan::{
+        case::{Group, StopWhen},
+        model::Window,
+    },
     progress::Mode,
     schedule::{
         bench::Measured,
         fake::{FakeBench, Rows, step, stream},
-        step::{Group, StopLine},
     },
 };
 
@@ -119,8 +122,8 @@ fn a_start_that_was_not_together_is_measured_again() {
     together.start_skew = Some(Duration::from_millis(1));
     let mut bench = FakeBench::default();
     bench.results.extend([Ok(late), Ok(together)]);
-    let group =
-        Step { group: Some(Group { max_skew: Duration::from_millis(5), own_windows: false }), ..step("a", 1, 1, None) };
+    let mut group = step("a", 1, 1, None);
+    group.case.group = Some(Group { max_skew: Duration::from_millis(5), window: Window::Intersection });
     let (_, rows) = go(&[group], PLAIN, &mut bench);
     let total = "iteration ok 1";
     assert_eq!(rows.of("a"), ["iteration discarded 1", "iteration ok 1", total, "summary ok", "summary ok"]);
@@ -159,7 +162,7 @@ fn ends_that_never_measured_at_the_same_time_are_measured_again() {
     }
     // What stops by a count has no time that both ends share.
     let mut counted = step("a", 1, 1, None);
-    if let crate::plan::case::Job::Traffic(spec) = &mut counted.members[0].job {
+    if let crate::plan::case::Job::Traffic(spec) = &mut counted.case.members[0].job {
         spec.phases.stop = netcore::spec::Stop::AfterBytes(1);
     }
     let mut bench = FakeBench::default();
@@ -170,8 +173,8 @@ fn ends_that_never_measured_at_the_same_time_are_measured_again() {
 #[test]
 fn members_that_never_start_together_are_a_failure_after_three_starts_and_the_retries() {
     let late = || Measured { start_skew: Some(Duration::from_millis(9)), ..stream(1) };
-    let group =
-        Step { group: Some(Group { max_skew: Duration::from_millis(5), own_windows: false }), ..step("a", 1, 1, None) };
+    let mut group = step("a", 1, 1, None);
+    group.case.group = Some(Group { max_skew: Duration::from_millis(5), window: Window::Intersection });
     for (retries, discarded) in [(0, 2), (1, 3)] {
         let mut bench = FakeBench::default();
         bench.results.extend((0..9).map(|_| Ok(late())));
@@ -197,7 +200,8 @@ fn iterations_that_depend_on_each_other_are_said() {
 
 #[test]
 fn what_the_plan_skips_is_a_row() {
-    let skipped = Step { skip: Some("needs IPv6".into()), ..step("a", 1, 1, None) };
+    let mut skipped = step("a", 1, 1, None);
+    skipped.case.skip = Some("needs IPv6".into());
     let (finished, rows) = go(&[skipped, step("b", 1, 1, None)], PLAIN, &mut FakeBench::default());
     assert_eq!(rows.of("a"), ["summary skipped"]);
     assert_eq!((rows.0[0].error.as_deref(), finished[0].done), (Some("needs IPv6"), 0));
@@ -217,8 +221,12 @@ fn a_stop_leaves_summaries_of_what_was_done_and_rows_for_the_rest() {
 
 /// Cases of one line.
 fn line(names: &[&str], iterations: u32, that: &str) -> Vec<Step> {
-    let stop = StopLine { that: schemas::assertion::parse(that).unwrap(), first: 0 };
-    names.iter().map(|n| Step { stop: Some(stop.clone()), ..step(n, iterations, iterations, None) }).collect()
+    let step = |name: &&str| {
+        let mut step = step(name, iterations, iterations, None);
+        step.case.stop_when = Some(StopWhen { that: schemas::assertion::parse(that).unwrap(), axis: "streams".into() });
+        Step { line: Some(0), ..step }
+    };
+    names.iter().map(step).collect()
 }
 
 #[test]

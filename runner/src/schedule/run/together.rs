@@ -9,9 +9,9 @@ use netcore::{
 };
 use schemas::units::{Unit, human};
 
-use crate::schedule::{
-    bench::Measured,
-    step::{Member, Step},
+use crate::{
+    plan::case::Member,
+    schedule::{bench::Measured, step::Step},
 };
 
 /// From which skew on a host was paused. A busy machine is late by some tens of milliseconds, again and again: an iteration as

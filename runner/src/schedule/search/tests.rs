@@ -29,8 +29,8 @@ fn by_rate(from: f64, to: Option<f64>, within: f64, max_probes: u32) -> Step {
     let events_per_s = from / MESSAGE_BITS;
     spec.pace =
         Some(Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Closed, burst: 1, catch_up: catch_up(from) });
-    step.members[0].job = Job::Traffic(Box::new(spec));
-    step.search = Some(Find {
+    step.case.members[0].job = Job::Traffic(Box::new(spec));
+    step.case.find = Some(Find {
         metric: metrics::find("loss_ratio").unwrap(),
         at_most: Some(0.0),
         at_least: None,
@@ -50,9 +50,9 @@ fn catch_up(bits_per_s: f64) -> u32 {
 
 fn by_inflight(to: Option<f64>) -> Step {
     let mut step = step("search", 1, 1, None);
-    step.members[0].job = Job::Traffic(Box::new(TestSpec::new(Pattern::RequestResponse, Transport::Tcp)));
-    step.policy.metrics = vec![metrics::find("transaction_rate").unwrap()];
-    step.search = Some(Find {
+    step.case.members[0].job = Job::Traffic(Box::new(TestSpec::new(Pattern::RequestResponse, Transport::Tcp)));
+    step.case.policy.metrics = vec![metrics::find("transaction_rate").unwrap()];
+    step.case.find = Some(Find {
         metric: metrics::find("transaction_rate").unwrap(),
         at_most: None,
         at_least: Some(500.0),
@@ -155,7 +155,7 @@ fn a_single_stall_of_the_sender_is_no_limit() {
         let member = &at_load.members[0];
         let ends = &measured.members[0];
         let made = crate::schedule::rows::of_iteration(
-            &member.identity,
+            &at_load.identity(0),
             member.spec().unwrap(),
             &ends.near,
             ends.far.as_ref(),
@@ -204,7 +204,7 @@ fn transactions_in_flight_are_whole_numbers() {
 #[test]
 fn iterations_repeat_the_two_loads_at_the_border_and_their_mean_decides() {
     let mut step = by_rate(1e6, Some(10e9), 0.05, 60);
-    (step.policy.min, step.policy.max) = (3, 3);
+    (step.case.policy.min, step.case.policy.max) = (3, 3);
     let mut link = FakeLink::new(500e6 / MESSAGE_BITS, PLENTY);
     let (finished, rows) = go(&step, &History::new(), &mut link);
     let answer = rows.0.last().unwrap().offered_per_s.unwrap();
