@@ -5,6 +5,32 @@ use std::path::Path;
 
 use crate::error::{Error, Place};
 
+/// What is wrong with a text, before the name of its file is known.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ParseError {
+    /// From 1; 0 means the whole text.
+    line: usize,
+    column: Option<String>,
+    reason: String,
+}
+
+impl ParseError {
+    pub fn new(line: usize, reason: impl Into<String>) -> Self {
+        Self { line, column: None, reason: reason.into() }
+    }
+
+    /// An error in one column of a table.
+    pub fn in_column(line: usize, column: &str, reason: impl Into<String>) -> Self {
+        Self { column: Some(column.to_owned()), ..Self::new(line, reason) }
+    }
+
+    /// The error, with the name of the file.
+    pub fn of(self, file: &str) -> Error {
+        let place = Place { file: file.to_owned(), line: self.line as u64, column: self.column };
+        Error::Data { place, reason: self.reason }
+    }
+}
+
 /// A file's name for messages, and its text. `-` is standard input.
 pub fn read_text(path: &Path) -> Result<(String, String), Error> {
     let name = path.display().to_string();
@@ -16,13 +42,9 @@ pub fn read_text(path: &Path) -> Result<(String, String), Error> {
     } else {
         std::fs::read(path).map_err(failed)?
     };
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok((name, text)),
-        Err(e) => {
-            let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
-            let line = memchr::memchr_iter(b'\n', before).count() as u64 + 1;
-            let place = Place { file: name, line, column: None };
-            Err(Error::Data { place, reason: "the text is not UTF-8 here".to_owned() })
-        }
-    }
+    String::from_utf8(bytes).map(|text| (name.clone(), text)).map_err(|e| {
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        ParseError::new(line, "the text is not UTF-8 here").of(&name)
+    })
 }

@@ -20,12 +20,11 @@ enum How {
     Program(&'static str, Vec<String>),
 }
 
-/// A reading of a source.
+/// The counters of a source at an instant.
 #[derive(Clone, Debug)]
-pub struct Reading {
-    /// What it said.
+pub struct Sample {
     pub text: String,
-    /// When it had said it.
+    /// When the text was complete.
     pub at: Instant,
 }
 
@@ -74,8 +73,8 @@ impl Source {
         self.name.split_once(':').filter(|(kind, _)| matches!(*kind, "dev" | "ip" | "ethtool")).map(|(_, i)| i)
     }
 
-    /// Takes a reading.
-    pub fn read(&self) -> Result<Reading, Error> {
+    /// Takes a sample.
+    pub fn read(&self) -> Result<Sample, Error> {
         let text = match &self.how {
             How::File(path) => {
                 let bytes = std::fs::read(path).map_err(|source| Error::File { path: path.clone(), source })?;
@@ -88,7 +87,7 @@ impl Source {
             (How::File(_), Some(interface)) => self.only(&text, interface)?,
             _ => text,
         };
-        Ok(Reading { text, at })
+        Ok(Sample { text, at })
     }
 
     /// `/proc/net/dev` with one interface.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::builder::{Builder, Fault, clip};
+use super::builder::{Builder, clip};
 use super::{Kind, Value};
+use crate::input::ParseError;
 
 /// One field with its place in the text.
 struct Cell<'a> {
@@ -27,30 +28,29 @@ impl<'a> Cell<'a> {
 
 /// Reads the numeric columns. The `csv` crate gives no places of fields, and the differences go back to them; what is
 /// read here is the plain RFC 4180 that it writes.
-pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Fault> {
-    let source = b.default_source();
+pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), ParseError> {
+    let source = b.source.clone();
     let mut rows = Rows { text: b.text, at: 0, line: 1 };
     let header: Vec<String> = match rows.next()? {
         Some((_, cells)) => cells.iter().map(|c| c.text().into_owned()).collect(),
-        None => return Err(Fault::new(1, "the header is missing")),
+        None => return Err(ParseError::new(1, "the header is missing")),
     };
     for (index, name) in header.iter().enumerate() {
         if header[..index].contains(name) {
-            let reason = "the column is there twice".to_owned();
-            return Err(Fault { line: 1, column: Some(name.clone()), reason });
+            return Err(ParseError::in_column(1, name, "the column is there twice"));
         }
     }
-    let mut table: Vec<(u64, Vec<Cell<'a>>)> = Vec::new();
+    let mut table: Vec<(usize, Vec<Cell<'a>>)> = Vec::new();
     while let Some((line, cells)) = rows.next()? {
         if cells.len() != header.len() {
             let reason = format!("the row has {} fields, the header {}", cells.len(), header.len());
-            return Err(Fault::new(line, reason));
+            return Err(ParseError::new(line, reason));
         }
         // Its names would make texts of columns that are numbers, and nothing would be left to compare.
         if cells.iter().zip(&header).all(|(cell, name)| cell.text() == *name) {
             let reason =
                 "a second header: two snapshots in one file. Give the one before and the one after as two files";
-            return Err(Fault::new(line, reason));
+            return Err(ParseError::new(line, reason));
         }
         table.push((line, cells));
     }
@@ -59,14 +59,14 @@ pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Fault
         (0..header.len()).map(|i| !numeric(i)).collect()
     } else {
         if let Some(missing) = key_columns.iter().find(|k| !header.contains(k)) {
-            return Err(Fault::new(1, format!("there is no column `{missing}` to be a key")));
+            return Err(ParseError::new(1, format!("there is no column `{missing}` to be a key")));
         }
         header.iter().map(|name| key_columns.contains(name)).collect()
     };
     if key_columns.is_empty() && is_key.iter().all(|is_key| *is_key) {
         let reason =
             "no column has a number in every row, so there is no counter to compare; --key names the columns of text";
-        return Err(Fault::new(1, reason));
+        return Err(ParseError::new(1, reason));
     }
     for (line, row) in table {
         let keys: Vec<Cow<'_, str>> =
@@ -78,11 +78,10 @@ pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Fault
                 continue;
             }
             let Some(value) = Value::parse(digits) else {
-                let reason = format!("`{}` is not a number", clip(digits));
-                return Err(Fault { line, column: Some(name.clone()), reason });
+                return Err(ParseError::in_column(line, name, format!("`{}` is not a number", clip(digits))));
             };
-            let key = if row_key.is_empty() { b.key_of(&[name]) } else { b.key_of(&[&row_key, " ", name]) };
-            b.push(source, None, key, digits, value, Kind::Number);
+            let key = if row_key.is_empty() { name.clone() } else { format!("{row_key} {name}") };
+            b.push(&source, None, key, digits, value, Kind::Number);
         }
     }
     Ok(())
@@ -95,15 +94,15 @@ fn is_number(text: &str) -> bool {
 struct Rows<'a> {
     text: &'a str,
     at: usize,
-    line: u64,
+    line: usize,
 }
 
 impl<'a> Rows<'a> {
-    fn next(&mut self) -> Result<Option<(u64, Vec<Cell<'a>>)>, Fault> {
+    fn next(&mut self) -> Result<Option<(usize, Vec<Cell<'a>>)>, ParseError> {
         let bytes = self.text.as_bytes();
         let mut cells = Vec::new();
         while matches!(bytes.get(self.at), Some(b'\n' | b'\r')) {
-            self.line += u64::from(bytes[self.at] == b'\n');
+            self.line += usize::from(bytes[self.at] == b'\n');
             self.at += 1;
         }
         if self.at >= bytes.len() {
@@ -121,20 +120,20 @@ impl<'a> Rows<'a> {
             match bytes.get(self.at) {
                 Some(b',') => self.at += 1,
                 Some(b'\n' | b'\r') | None => return Ok(Some((line, cells))),
-                Some(_) => return Err(Fault::new(line, "text follows a closing quote")),
+                Some(_) => return Err(ParseError::new(line, "text follows a closing quote")),
             }
         }
     }
 
     /// Moves behind the quoted field that starts at `start`.
-    fn quoted(&mut self, start: usize, line: u64) -> Result<(), Fault> {
+    fn quoted(&mut self, start: usize, line: usize) -> Result<(), ParseError> {
         let bytes = self.text.as_bytes();
         let mut at = start + 1;
         loop {
             let Some(quote) = memchr::memchr(b'"', &bytes[at.min(bytes.len())..]) else {
-                return Err(Fault::new(line, "a quoted field is not closed"));
+                return Err(ParseError::new(line, "a quoted field is not closed"));
             };
-            self.line += memchr::memchr_iter(b'\n', &bytes[at..at + quote]).count() as u64;
+            self.line += memchr::memchr_iter(b'\n', &bytes[at..at + quote]).count();
             at += quote + 1;
             if bytes.get(at) != Some(&b'"') {
                 break;

@@ -1,6 +1,5 @@
 //! Which format a text is in, from its first lines.
 
-use super::words::words;
 use super::{Format, Value, openmetrics};
 
 /// Enough to decide on; the rest of a large file need not be looked at twice.
@@ -64,7 +63,7 @@ fn is_netstat_s(lines: &[&str]) -> bool {
 
 fn is_key_value(lines: &[&str]) -> bool {
     lines.iter().all(|l| {
-        let mut words = words(l);
+        let mut words = l.split_whitespace();
         let (key, value) = (words.next(), words.next());
         key.is_some_and(|k| Value::parse(k).is_none() && !k.contains(','))
             && value.is_some_and(|v| Value::parse(v).is_some())

@@ -1,11 +1,14 @@
 //! What the difference between two readings of a counter means.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 pub use super::fold::folded;
-use super::pairing::Pairs;
-use super::{Bits, Counter, Format, Kind, Snapshot, Value};
-use crate::error::{Error, Place};
+use super::prose::without_plurals;
+use super::{Bits, Counter, Format, Kind, Snapshot, Value, line_at};
+use crate::error::Error;
+use crate::input::ParseError;
 
 /// What is known about a difference beyond its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +128,14 @@ pub struct Change<'a> {
     pub at: Option<(usize, usize)>,
 }
 
+impl<'a> Change<'a> {
+    /// The names of a counter, and nothing else yet.
+    fn of(counter: &'a Counter) -> Self {
+        let (source, key) = (&*counter.source, Cow::Borrowed(counter.key.as_str()));
+        Self { source, key, cpu: counter.cpu, before: None, after: None, delta: None, note: Note::None, at: None }
+    }
+}
+
 /// What to do with a counter that BEFORE does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Missing {
@@ -152,150 +163,77 @@ pub struct Settings {
     pub gauges: Option<regex::Regex>,
 }
 
-/// Two snapshots of one format, paired by key. The changes are worked out as they are asked for: kept, they would take more
-/// memory than both snapshots.
-pub struct Differences<'a> {
-    before: &'a Snapshot<'a>,
-    after: &'a Snapshot<'a>,
-    settings: Settings,
-    pairs: Pairs,
-}
-
-impl<'a> Differences<'a> {
-    /// Pairs the snapshots. An error where [`Missing::Error`] forbids a counter that only AFTER has.
-    pub fn new(before: &'a Snapshot<'a>, after: &'a Snapshot<'a>, settings: &Settings) -> Result<Self, Error> {
-        let pairs = Pairs::find(before, after);
-        let differences = Self { before, after, settings: settings.clone(), pairs };
-        if settings.missing == Missing::Error
-            && let Some((counter, _)) = differences
-                .numbers()
-                .find(|(c, old)| old.is_none() && !differences.is_gauge(c) && !differences.started_at_zero(c))
-        {
-            let place = Place { file: after.file.to_owned(), line: after.line(counter.at), column: None };
-            let reason = format!("`{}` of {} is not in BEFORE", after.key(counter), after.source_of(counter));
-            return Err(Error::Data { place, reason });
-        }
-        Ok(differences)
-    }
-
-    /// Pairs the snapshots by name even where both have the same counters in the same order.
-    #[cfg(test)]
-    pub(super) fn by_name(before: &'a Snapshot<'a>, after: &'a Snapshot<'a>, settings: &Settings) -> Self {
-        Self { before, after, settings: settings.clone(), pairs: Pairs::by_name(before, after) }
-    }
-
-    /// The differences where both snapshots have the same counters in the same order; `None` where they do not.
-    pub(super) fn in_order(before: &'a Snapshot<'a>, after: &'a Snapshot<'a>, settings: &Settings) -> Option<Self> {
-        super::pairing::in_order(before, after).then(|| Self {
-            before,
-            after,
-            settings: settings.clone(),
-            pairs: Pairs::InOrder,
-        })
-    }
-
-    /// The snapshot that the differences are shown in.
-    #[must_use]
-    pub fn after(&self) -> &'a Snapshot<'a> {
-        self.after
-    }
-
-    /// The changes in AFTER's order; what is gone comes last.
-    pub fn iter(&self) -> impl Iterator<Item = Change<'a>> {
-        self.numbers().map(|(counter, old)| self.change(counter, old)).chain(self.gone())
-    }
-
-    /// AFTER's numbers in their order, and what they were in BEFORE.
-    pub fn numbers(&self) -> impl Iterator<Item = (&'a Counter, Option<&'a Counter>)> {
-        let olds = self.before.counters();
-        self.after.counters().iter().enumerate().map(move |(at, counter)| match &self.pairs {
-            Pairs::InOrder => (counter, olds.get(at)),
-            Pairs::Found { partners, .. } => (counter, partners[at].map(|partner| &olds[partner])),
-        })
-    }
-
-    /// By how much a counter grew, where that is all there is to say about it.
-    #[inline]
-    #[must_use]
-    pub fn grown(&self, counter: &Counter, old: Option<&Counter>) -> Option<u64> {
-        match (&old?.value, &counter.value) {
-            (Value::Whole(old), Value::Whole(new))
-                if counter.kind != Kind::Gauge
-                    && self.settings.gauges.is_none()
-                    && self.settings.max_rate.is_none() =>
-            {
-                new.checked_sub(*old)
-            }
-            _ => None,
-        }
-    }
-
-    /// The counters that AFTER does not have, in BEFORE's order.
-    pub fn gone(&self) -> impl Iterator<Item = Change<'a>> {
-        let taken = match &self.pairs {
-            Pairs::InOrder => None,
-            Pairs::Found { taken, .. } => Some(taken),
-        };
-        let olds = taken.into_iter().flat_map(|taken| self.before.counters().iter().zip(taken));
-        olds.filter(|(_, taken)| !**taken).map(|(counter, _)| self.gone_change(counter))
-    }
-
-    fn is_gauge(&self, counter: &Counter) -> bool {
-        counter.kind == Kind::Gauge
-            || self.settings.gauges.as_ref().is_some_and(|g| g.is_match(self.after.key(counter)))
-    }
-
-    fn started_at_zero(&self, counter: &Counter) -> bool {
-        let format = self.after.format;
-        self.settings.missing == Missing::Zero
-            || (format.hides_zeros() && (format != Format::Snmp || self.after.key(counter).starts_with("IcmpMsg")))
-    }
-
-    /// What there is to say about a number of AFTER.
-    pub fn change(&self, counter: &'a Counter, old: Option<&Counter>) -> Change<'a> {
-        let old = old.map(|old| old.value);
-        let (before, delta, note) = match old {
-            _ if self.is_gauge(counter) => (old.map(Delta::from), None, Note::Gauge),
-            Some(old) => {
-                let (delta, note) = subtract(old, counter.value, counter.kind, &self.settings);
-                (Some(old.into()), delta, note)
-            }
-            None if self.started_at_zero(counter) => (Some(Delta::Whole(0)), Some(counter.value.into()), Note::New),
-            None => (None, None, Note::New),
-        };
-        Change {
-            source: self.after.source_of(counter),
-            key: Cow::Borrowed(self.after.key(counter)),
-            cpu: counter.cpu,
-            before,
-            after: Some(counter.value.into()),
-            delta,
-            note,
-            at: Some((counter.at, counter.len as usize)),
-        }
-    }
-
-    fn gone_change(&self, counter: &'a Counter) -> Change<'a> {
-        Change {
-            source: self.before.source_of(counter),
-            key: Cow::Borrowed(self.before.key(counter)),
-            cpu: counter.cpu,
-            before: Some(counter.value.into()),
-            after: None,
-            delta: None,
-            note: Note::Gone,
-            at: None,
-        }
-    }
-}
-
-/// All changes at once, as [`Differences::iter`] gives them.
+/// The changes in AFTER's order, then the counters that only BEFORE has.
+///
+/// Fails where [`Missing::Error`] forbids a counter that only AFTER has.
 pub fn differences<'a>(
     before: &'a Snapshot<'a>,
     after: &'a Snapshot<'a>,
     settings: &Settings,
 ) -> Result<Vec<Change<'a>>, Error> {
-    Ok(Differences::new(before, after, settings)?.iter().collect())
+    let mut gone = vec![true; before.counters.len()];
+    let mut changes = Vec::with_capacity(after.counters.len());
+    for (counter, partner) in after.counters.iter().zip(partners(before, after)) {
+        if let Some(at) = partner {
+            gone[at] = false;
+        }
+        let old = partner.map(|at| before.counters[at].value);
+        let (delta, note) = judge(counter, old, after.format, settings);
+        if settings.missing == Missing::Error && note == Note::New && delta.is_none() {
+            let reason = format!("`{}` of {} is not in BEFORE", counter.key, counter.source);
+            return Err(ParseError::new(line_at(after.text, counter.at), reason).of(after.file));
+        }
+        let zero = (note == Note::New).then_some(Delta::Whole(0)).filter(|_| delta.is_some());
+        changes.push(Change {
+            before: old.map(Delta::from).or(zero),
+            after: Some(counter.value.into()),
+            delta,
+            note,
+            at: Some((counter.at, counter.len)),
+            ..Change::of(counter)
+        });
+    }
+    let gone = before.counters.iter().zip(gone).filter(|(_, gone)| *gone);
+    changes.extend(gone.map(|(old, _)| Change { before: Some(old.value.into()), note: Note::Gone, ..Change::of(old) }));
+    Ok(changes)
+}
+
+/// For each counter of AFTER, the index of its partner in BEFORE: same source, CPU and key.
+///
+/// Where several have that identity, the one after the last partner is taken, else the first that is left. Sentences are
+/// always counted from the top: they repeat under headings that come and go.
+fn partners(before: &Snapshot<'_>, after: &Snapshot<'_>) -> Vec<Option<usize>> {
+    let prose = after.format.is_prose();
+    let identity = |counter: &'_ Counter| {
+        let key = if prose { without_plurals(&counter.key) } else { counter.key.clone() };
+        (Rc::clone(&counter.source), counter.cpu, key)
+    };
+    let mut places: HashMap<_, VecDeque<usize>> = HashMap::new();
+    for (at, old) in before.counters.iter().enumerate() {
+        places.entry(identity(old)).or_default().push_back(at);
+    }
+    let mut next = 0;
+    let mut partner = |counter| {
+        let left = places.get_mut(&identity(counter))?;
+        let at = left.remove(if prose { 0 } else { left.binary_search(&next).unwrap_or(0) })?;
+        next = at + 1;
+        Some(at)
+    };
+    after.counters.iter().map(&mut partner).collect()
+}
+
+/// The difference of a counter of AFTER to its value in BEFORE.
+fn judge(counter: &Counter, old: Option<Value>, format: Format, settings: &Settings) -> (Option<Delta>, Note) {
+    let is_gauge = || settings.gauges.as_ref().is_some_and(|g| g.is_match(&counter.key));
+    let started_at_zero = || {
+        settings.missing == Missing::Zero
+            || (format.hides_zeros() && (format != Format::Snmp || counter.key.starts_with("IcmpMsg")))
+    };
+    match old {
+        _ if counter.kind == Kind::Gauge || is_gauge() => (None, Note::Gauge),
+        Some(old) => subtract(old, counter.value, counter.kind, settings),
+        None => (started_at_zero().then(|| counter.value.into()), Note::New),
+    }
 }
 
 const WRAP: i128 = 1 << 32;

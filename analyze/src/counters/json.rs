@@ -4,22 +4,22 @@
 //! a parsed value has lost it.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
-use super::builder::{Builder, Fault, not_a_number};
-use super::{Bits, Format, Kind, Value, columns};
+use super::builder::Builder;
+use super::{Bits, Format, Kind, columns};
+use crate::input::ParseError;
 
 /// Members that name the object they are in.
 const NAMES: &[&str] = &["ifname", "name", "id"];
 
 /// Reads every number.
-pub fn read(b: &mut Builder<'_>, format: Format) -> Result<(), Fault> {
-    serde_json::from_str::<serde_json::Value>(b.text).map_err(|e| Fault::new(e.line() as u64, format!("{e}")))?;
+pub fn read(b: &mut Builder<'_>, format: Format) -> Result<(), ParseError> {
+    serde_json::from_str::<serde_json::Value>(b.text).map_err(|e| ParseError::new(e.line(), e.to_string()))?;
     let mut scanner = Scanner { text: b.text, at: 0 };
-    let root = scanner.node().ok_or_else(|| Fault::new(1, "the document is not JSON"))?;
-    let default = b.default_source();
-    let prefix = b.default_source.split_once(':').map_or(b.default_source, |(prefix, _)| prefix);
-    let mut walk = Walk { b, format, prefix, source: default };
-    walk.node(&root, &mut String::new())
+    let root = scanner.node().ok_or_else(|| ParseError::new(1, "the document is not JSON"))?;
+    let source = b.source.clone();
+    Walk { b, format, source }.node(&root, &mut String::new())
 }
 
 /// A document with the places of its numbers.
@@ -112,12 +112,11 @@ impl<'a> Scanner<'a> {
 struct Walk<'b, 'a> {
     b: &'b mut Builder<'a>,
     format: Format,
-    prefix: &'a str,
-    source: u32,
+    source: Rc<str>,
 }
 
 impl<'a> Walk<'_, 'a> {
-    fn node(&mut self, node: &Node<'a>, path: &mut String) -> Result<(), Fault> {
+    fn node(&mut self, node: &Node<'a>, path: &mut String) -> Result<(), ParseError> {
         match node {
             Node::Number(digits) => self.number(digits, path),
             Node::Text(_) | Node::Other => Ok(()),
@@ -137,11 +136,11 @@ impl<'a> Walk<'_, 'a> {
             Node::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let len = path.len();
-                    let outer = self.source;
+                    let outer = self.source.clone();
                     match name_of(item) {
                         // The interfaces of `ip` and `ethtool` are sources of their own.
                         Some(name) if path.is_empty() && self.is_interfaces() => {
-                            self.source = self.b.source(&[self.prefix, ":", &name]);
+                            self.source = self.b.interface(&name);
                         }
                         Some(name) => push_step(path, &name),
                         None => push_step(path, &index.to_string()),
@@ -159,10 +158,7 @@ impl<'a> Walk<'_, 'a> {
         matches!(self.format, Format::IpJson | Format::EthtoolJson)
     }
 
-    fn number(&mut self, digits: &'a str, path: &str) -> Result<(), Fault> {
-        let Some(value) = Value::parse(digits) else {
-            return Err(Fault::new(self.b.line_of(digits), not_a_number(path, digits)));
-        };
+    fn number(&mut self, digits: &'a str, path: &str) -> Result<(), ParseError> {
         let kind = match self.format {
             // nstat reads 64 bits and prints 32 of them as JSON; its text form has them all.
             Format::NstatJson => match columns::kind(path) {
@@ -175,9 +171,7 @@ impl<'a> Walk<'_, 'a> {
             Format::EthtoolJson => Kind::Counter(Bits::Unknown),
             _ => Kind::Number,
         };
-        let key = self.b.key_of(&[path]);
-        self.b.push(self.source, None, key, digits, value, kind);
-        Ok(())
+        self.b.decimal(&self.source, None, path, digits, kind)
     }
 }
 

@@ -1,92 +1,69 @@
-//! What has no difference, to be told in words.
+//! Counters without a difference, reported in words.
 
 use std::collections::HashMap;
 
 use super::diff::{Change, Note};
 use super::line_at;
-use crate::error::{Error, Place};
+use crate::error::Error;
+use crate::input::ParseError;
 
-/// Counters that were set back, went or came, counted by source and kind.
+/// Counters that were reset, vanished or are new, by source and note, in the order in which they came.
 #[derive(Default)]
-pub struct Losses {
-    /// In the order in which they were met.
-    kinds: Vec<Loss>,
-    /// Where each is in `kinds`: a file can have very many interfaces.
-    places: HashMap<(String, Note), usize>,
-    /// Where the first stands in AFTER.
-    first: Option<usize>,
+pub struct Losses<'c> {
+    kinds: Vec<Loss<'c>>,
 }
 
-/// Lost counters of one source and kind.
-struct Loss {
-    source: String,
-    note: Note,
-    /// The key of the first.
-    example: String,
+/// The lost counters of one source and note.
+struct Loss<'c> {
+    /// The first of them.
+    first: &'c Change<'c>,
     count: usize,
 }
 
-impl Losses {
-    /// Counts a change that is a loss.
-    pub fn look(&mut self, change: &Change<'_>) {
-        let lost = match change.note {
-            Note::Reset | Note::Gone => true,
-            Note::New => change.delta.is_none(),
-            _ => false,
-        };
-        if lost {
-            if self.kinds.is_empty() {
-                self.first = change.at.map(|(at, _)| at);
+impl<'c> Losses<'c> {
+    pub fn of(changes: &'c [Change<'c>]) -> Self {
+        let mut kinds: Vec<Loss<'c>> = Vec::new();
+        let mut places: HashMap<(&str, Note), usize> = HashMap::new();
+        for change in changes {
+            let lost = match change.note {
+                Note::Reset | Note::Gone => true,
+                Note::New => change.delta.is_none(),
+                _ => false,
+            };
+            if lost {
+                let at = *places.entry((change.source, change.note)).or_insert(kinds.len());
+                match kinds.get_mut(at) {
+                    Some(known) => known.count += 1,
+                    None => kinds.push(Loss { first: change, count: 1 }),
+                }
             }
-            let (source, example) = (change.source.to_owned(), change.key.to_string());
-            self.add(Loss { source, note: change.note, example, count: 1 });
         }
+        Self { kinds }
     }
 
-    fn add(&mut self, loss: Loss) {
-        let at = *self.places.entry((loss.source.clone(), loss.note)).or_insert(self.kinds.len());
-        match self.kinds.get_mut(at) {
-            Some(known) => known.count += loss.count,
-            None => self.kinds.push(loss),
-        }
-    }
-
-    /// Adds the losses of what comes after.
-    pub fn append(&mut self, later: Self) {
-        if self.kinds.is_empty() {
-            self.first = later.first;
-        }
-        later.kinds.into_iter().for_each(|loss| self.add(loss));
-    }
-
-    /// Warns, once for each source and kind.
+    /// Warns once for each source and note.
     pub fn warn(&self) {
-        for Loss { source, note, example, count } in &self.kinds {
+        for Loss { first: Change { source, key, note, .. }, count } in &self.kinds {
             let (what, help) = match note {
                 Note::Gone => ("no longer there", ""),
                 Note::New => ("not there before, so without a difference", "; --missing zero counts them from zero"),
                 _ => ("set back, so without a difference", ""),
             };
-            let counters = if *count == 1 {
-                format!("`{example}` is")
-            } else {
-                format!("{count} counters (`{example}`, …) are")
-            };
+            let counters =
+                if *count == 1 { format!("`{key}` is") } else { format!("{count} counters (`{key}`, …) are") };
             crate::warn(&format!("{source}: {counters} {what}{help}"));
         }
     }
 
-    /// The first loss as an error, for `--strict`. AFTER's name and text say where it stands.
-    #[must_use]
+    /// The first loss as an error, for `--strict`, with its line in AFTER.
     pub fn error(&self, (file, text): (&str, &str)) -> Option<Error> {
-        let Loss { source, note, example, .. } = self.kinds.first()?;
+        let Change { source, key, note, at, .. } = self.kinds.first()?.first;
         let what = match note {
             Note::Gone => "is no longer there",
             Note::New => "was not there before",
             _ => "was set back between the snapshots",
         };
-        let line = self.first.map_or(0, |at| line_at(text, at));
-        let place = Place { file: file.to_owned(), line, column: None };
-        Some(Error::Data { place, reason: format!("`{example}` of {source} {what} (--strict)") })
+        let line = at.map_or(0, |(at, _)| line_at(text, at));
+        Some(ParseError::new(line, format!("`{key}` of {source} {what} (--strict)")).of(file))
     }
 }

@@ -1,15 +1,14 @@
-//! Counters out of what kernels and programs print, and the differences between two readings.
+//! Counters that kernels and programs print, and the differences between two snapshots.
 //!
-//! Every format is read into the same thing: a [`Snapshot`], whose counters know their key and the place of their number
-//! in the text. Pairing ([`diff`]) and printing ([`render`]) then need no format of their own, and the differences can be
-//! put into the AFTER text where the numbers stood.
+//! Every format is read into a [`Snapshot`]: a list of counters, each with its key and the place of its number in the text.
+//! [`diff`] pairs counters by key and subtracts them; [`render`] writes the differences. Both work for all formats, and the
+//! text output puts each difference where the number stood.
 
 pub mod collect;
 pub mod diagnose;
 pub mod diff;
 pub mod losses;
 pub mod render;
-pub mod walk;
 
 mod builder;
 mod columns;
@@ -19,21 +18,20 @@ mod fold;
 mod json;
 mod lines;
 mod openmetrics;
-mod pairing;
-mod part;
 mod percpu;
 mod prose;
 mod value;
-mod words;
 
 #[cfg(test)]
 mod tests;
 
 pub use value::Value;
 
+use std::rc::Rc;
+
 use crate::error::Error;
-use builder::{Builder, Fault};
-use part::Part;
+use crate::input::ParseError;
+use builder::Builder;
 
 /// The formats that are told apart, by content or by `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -138,94 +136,31 @@ pub enum Kind {
     Gauge,
 }
 
-/// Where a counter's name stands: [`Snapshot::key`] has the name itself. A string of its own for each of millions would
-/// cost more than reading them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    at: usize,
-    /// Its length, and the highest bit. Two fields are handed over in registers; three are not, which was a third of the
-    /// time that reading takes.
-    len: u32,
-}
-
-impl Key {
-    /// Set where the name is in the snapshot's own store, because the text does not have it in one piece.
-    const STORED: u32 = 1 << 31;
-
-    fn in_text(at: usize, len: usize) -> Self {
-        Self { at, len: u32::try_from(len).unwrap_or(u32::MAX) & !Self::STORED }
-    }
-
-    fn stored(at: usize, len: usize) -> Self {
-        Self { at, len: Self::in_text(at, len).len | Self::STORED }
-    }
-
-    fn is_stored(self) -> bool {
-        self.len & Self::STORED != 0
-    }
-
-    fn range(self) -> std::ops::Range<usize> {
-        self.at..self.at + (self.len & !Self::STORED) as usize
-    }
-}
-
 /// One number of a snapshot.
 #[derive(Clone, Debug)]
 pub struct Counter {
-    /// Which of the snapshot's sources: [`Snapshot::source_of`] has its name.
-    source: u32,
+    /// `snmp`, `dev:eth0`, `softirqs`, …
+    pub source: Rc<str>,
     /// The CPU whose part of the counter it is.
     pub cpu: Option<u32>,
     /// Its name within the source.
-    key: Key,
-    /// Its value.
+    pub key: String,
     pub value: Value,
-    /// What it is.
     pub kind: Kind,
-    /// Where it stands in the text: first byte, length.
+    /// Place of its digits in the text: first byte, length.
     pub at: usize,
-    /// Length of its digits in bytes.
-    pub len: u32,
+    pub len: usize,
 }
 
-/// What is read from a text, without the text.
-#[derive(Clone, Debug, Default)]
-struct Store {
-    /// Where counters come from: `snmp`, `dev:eth0`, `softirqs`, …; the same one may be there again after another.
-    sources: Vec<Key>,
-    /// The numbers, in the order of the text.
-    counters: Vec<Counter>,
-    /// Names that the text does not have in one piece, one after the other.
-    names: String,
-}
-
-impl Store {
-    fn name<'s>(&'s self, key: Key, text: &'s str) -> &'s str {
-        let from = if key.is_stored() { &self.names } else { text };
-        from.get(key.range()).unwrap_or_default()
-    }
-
-    /// Nothing, in memory that can be used again.
-    fn emptied(mut self) -> Self {
-        self.sources.clear();
-        self.counters.clear();
-        self.names.clear();
-        self
-    }
-}
-
-/// One reading, or a part of one.
+/// The counters of one text.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
-    /// The file it came from, for messages; `-` for standard input.
+    /// The file, for messages; `-` for standard input.
     pub file: &'a str,
-    /// Its format.
     pub format: Format,
-    /// The text itself, all of it.
-    text: &'a str,
-    /// What has been read of the text.
-    part: Part,
-    store: Store,
+    pub text: &'a str,
+    /// In the order of the text.
+    pub counters: Vec<Counter>,
 }
 
 /// What a format's reader needs besides the text.
@@ -239,28 +174,14 @@ pub struct Options {
     pub source: Option<String>,
 }
 
-/// A text that is to be read.
-#[derive(Clone, Copy)]
-struct Text<'a, 'o> {
-    file: &'a str,
-    all: &'a str,
-    format: Format,
-    options: &'o Options,
-}
-
-impl<'a, 'o> Text<'a, 'o> {
-    /// Finds its format out, where the options do not say it.
-    fn new(file: &'a str, text: &'a str, options: &'o Options) -> Result<Self, Error> {
+impl<'a> Snapshot<'a> {
+    /// Reads a text. `file` is for messages.
+    pub fn read(file: &'a str, text: &'a str, options: &Options) -> Result<Self, Error> {
         if text.trim().is_empty() {
-            return Err(Fault::new(0, "the snapshot is empty").of(file));
+            return Err(ParseError::new(0, "the snapshot is empty").of(file));
         }
-        Ok(Self { file, all: text, format: options.format.unwrap_or_else(|| detect::detect(text)), options })
-    }
-
-    /// Reads a part into memory that was used before.
-    fn read(&self, part: Part, store: Store) -> Result<Snapshot<'a>, Error> {
-        let Self { file, all: text, format, options } = *self;
-        let mut b = Builder::new(text, part, options.source.as_deref().unwrap_or(format.name()), store.emptied());
+        let format = options.format.unwrap_or_else(|| detect::detect(text));
+        let mut b = Builder::new(text, options.source.as_deref().unwrap_or(format.name()));
         match format {
             Format::NetstatS | Format::Text => {
                 prose::read(&mut b, format == Format::NetstatS);
@@ -276,43 +197,31 @@ impl<'a, 'o> Text<'a, 'o> {
             Format::Openmetrics => openmetrics::read(&mut b),
             Format::Csv => csv::read(&mut b, &options.key_columns),
         }
-        .map_err(|fault| fault.of(file))?;
-        Ok(Snapshot { file, format, text, part, store: b.finish() })
-    }
-}
-
-impl<'a> Snapshot<'a> {
-    /// Reads a text. `file` is for messages.
-    pub fn read(file: &'a str, text: &'a str, options: &Options) -> Result<Self, Error> {
-        Text::new(file, text, options)?.read(Part::whole(text), Store::default())
+        .map_err(|error| error.of(file))?;
+        Ok(Self { file, format, text, counters: b.counters })
     }
 
-    /// The numbers, in the order of the text.
-    #[must_use]
-    pub fn counters(&self) -> &[Counter] {
-        &self.store.counters
-    }
-
-    /// The line, from 1, of a byte of the text.
-    #[must_use]
-    pub fn line(&self, at: usize) -> u64 {
-        line_at(self.text, at)
-    }
-
-    /// The name of a counter.
-    #[must_use]
-    pub fn key(&self, counter: &Counter) -> &str {
-        self.store.name(counter.key, self.text)
-    }
-
-    /// The source of a counter.
-    #[must_use]
-    pub fn source_of(&self, counter: &Counter) -> &str {
-        self.store.sources.get(counter.source as usize).map_or("", |name| self.store.name(*name, self.text))
+    /// Reads BEFORE and AFTER, each a file's name and its text. Both must have the same format.
+    pub fn read_pair(
+        before: (&'a str, &'a str),
+        after: (&'a str, &'a str),
+        options: &Options,
+    ) -> Result<(Self, Self), Error> {
+        let (before, after) = (Self::read(before.0, before.1, options)?, Self::read(after.0, after.1, options)?);
+        if before.format != after.format {
+            return Err(Error::Usage(format!(
+                "{} looks like {}, {} like {}: say which it is with --format",
+                before.file,
+                before.format.name(),
+                after.file,
+                after.format.name()
+            )));
+        }
+        Ok((before, after))
     }
 }
 
 /// The line, from 1, of a byte of a text.
-fn line_at(text: &str, at: usize) -> u64 {
-    memchr::memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64 + 1
+fn line_at(text: &str, at: usize) -> usize {
+    memchr::memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() + 1
 }

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::builder::{Builder, Fault, clip};
+use super::builder::{Builder, clip};
 use super::{Bits, Kind, Value};
+use crate::input::ParseError;
 
 /// Whether the first lines are of this kind.
 pub fn looks_like(lines: &[&str]) -> bool {
@@ -38,8 +39,8 @@ fn sample(line: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Reads the samples. `# TYPE` says which are gauges; a summary's quantiles and `_created` are no counters either.
-pub fn read(b: &mut Builder<'_>) -> Result<(), Fault> {
-    let source = b.default_source();
+pub fn read(b: &mut Builder<'_>) -> Result<(), ParseError> {
+    let source = b.source.clone();
     let mut types: HashMap<&str, &str> = HashMap::new();
     for (number, line) in b.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -52,7 +53,7 @@ pub fn read(b: &mut Builder<'_>) -> Result<(), Fault> {
             continue;
         }
         let Some((series, digits, _)) = sample(line) else {
-            return Err(Fault::new(number, format!("expected `name value`, found `{}`", clip(line))));
+            return Err(ParseError::new(number, format!("expected `name value`, found `{}`", clip(line))));
         };
         // Not numbers in any sense that could be subtracted.
         if matches!(digits.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str(), "nan" | "inf") {
@@ -60,8 +61,7 @@ pub fn read(b: &mut Builder<'_>) -> Result<(), Fault> {
         }
         let name = series.split('{').next().unwrap_or(series);
         let kind = kind(name, series, &types);
-        let key = b.key(canonical(series));
-        b.decimal(source, key, digits, kind)?;
+        b.decimal(&source, None, canonical(series), digits, kind)?;
     }
     Ok(())
 }

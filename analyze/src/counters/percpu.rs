@@ -1,10 +1,10 @@
 //! `/proc/net/softnet_stat`, `/proc/interrupts`, `/proc/softirqs`: a line or a column per CPU.
 
-use super::builder::{Builder, Fault, clip};
-use super::words::words;
+use super::builder::{Builder, clip};
 use super::{Bits, Kind, Value};
+use crate::input::ParseError;
 
-/// The columns of `softnet_stat` that have names; the others are always zero.
+/// Named columns of `softnet_stat`; the others are always zero.
 const SOFTNET: &[(usize, &str, Kind)] = &[
     (0, "processed", Kind::Counter(Bits::ThirtyTwo)),
     (1, "dropped", Kind::Counter(Bits::ThirtyTwo)),
@@ -17,67 +17,61 @@ const SOFTNET: &[(usize, &str, Kind)] = &[
     (14, "process_queue_length", Kind::Gauge),
 ];
 
-/// Where kernels from 5.10 on put the line's CPU; before that, lines were numbered.
+/// Column of the line's CPU, from kernel 5.10 on. Older kernels print a line for each CPU in order.
 const SOFTNET_CPU: usize = 12;
 
 /// `/proc/net/softnet_stat`.
-pub fn softnet(b: &mut Builder<'_>) -> Result<(), Fault> {
-    let source = b.default_source();
-    let keys: Vec<_> = SOFTNET.iter().map(|(_, name, _)| b.key_of(&[name])).collect();
-    for (number, line) in b.lines().filter(|(_, l)| !l.trim().is_empty()) {
-        let cells: Vec<&str> = words(line).collect();
-        let hex = |index: usize| -> Result<Option<(&str, u64)>, Fault> {
+pub fn softnet(b: &mut Builder<'_>) -> Result<(), ParseError> {
+    let source = b.source.clone();
+    for (at, line) in b.lines().filter(|(_, l)| !l.trim().is_empty()) {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let hex = |index: usize| -> Result<Option<(&str, u64)>, ParseError> {
             let Some(cell) = cells.get(index) else { return Ok(None) };
             match u64::from_str_radix(cell, 16) {
                 Ok(value) if cell.bytes().all(|c| c.is_ascii_hexdigit()) => Ok(Some((cell, value))),
-                _ => Err(Fault::new(number, format!("`{}` is not a hexadecimal number", clip(cell)))),
+                _ => Err(ParseError::new(at, format!("`{}` is not a hexadecimal number", clip(cell)))),
             }
         };
-        let row = u32::try_from(number - 1).unwrap_or(u32::MAX);
-        let cpu = hex(SOFTNET_CPU)?.map_or(row, |(_, cpu)| u32::try_from(cpu).unwrap_or(u32::MAX));
-        for (&(index, _, kind), key) in SOFTNET.iter().zip(&keys) {
+        let cpu = hex(SOFTNET_CPU)?.map_or(at as u64 - 1, |(_, cpu)| cpu);
+        let cpu = u32::try_from(cpu).unwrap_or(u32::MAX);
+        for &(index, name, kind) in SOFTNET {
             if let Some((cell, value)) = hex(index)? {
-                b.push(source, Some(cpu), *key, cell, Value::Whole(value), kind);
+                b.push(&source, Some(cpu), name, cell, Value::Whole(value), kind);
             }
         }
     }
     Ok(())
 }
 
-/// `/proc/interrupts` and `/proc/softirqs`. The CPUs are those of the header: offline ones have no column.
-pub fn interrupts(b: &mut Builder<'_>) -> Result<(), Fault> {
-    let source = b.default_source();
+/// `/proc/interrupts` and `/proc/softirqs`. The header names the CPUs: offline ones have no column.
+pub fn interrupts(b: &mut Builder<'_>) -> Result<(), ParseError> {
+    let source = b.source.clone();
     let mut lines = b.lines();
     let cpus: Vec<u32> = (lines.next().map_or("", |(_, l)| l).split_whitespace())
         .map(|word| word.strip_prefix("CPU").and_then(|n| n.parse().ok()))
         .collect::<Option<_>>()
-        .ok_or_else(|| Fault::new(1, "expected a header of CPUs, `CPU0 CPU1 …`"))?;
+        .ok_or_else(|| ParseError::new(1, "expected a header of CPUs, `CPU0 CPU1 …`"))?;
     for (at, line) in lines.filter(|(_, l)| !l.trim().is_empty()) {
         let Some((label, rest)) = line.split_once(':') else {
-            return Err(Fault::new(at, "expected `name: counts`"));
+            return Err(ParseError::new(at, "expected `name: counts`"));
         };
         let label = label.trim();
         // Errors are counted for the whole machine.
         let per_cpu = !matches!(label, "ERR" | "MIS" | "Err");
         let wanted = if per_cpu { cpus.len() } else { 1 };
-        // The number of a line can go to another device after a reload: the device's own name belongs to the key.
+        // The number of a line can go to another device after a reload, so the key has the device's name too.
         let device = if is_digits(label) { rest.split_whitespace().next_back() } else { None };
         let key = match device.filter(|d| !is_digits(d)) {
-            Some(device) => b.key_of(&[label, " ", device]),
-            None => b.key_in_text(label),
+            Some(device) => format!("{label} {device}"),
+            None => label.to_owned(),
         };
-        let cells = b.cells(rest).take(wanted);
         let mut count = 0;
-        for (index, cell) in cells.enumerate() {
-            if cell.whole.is_none() && !is_digits(b.word(cell)) {
-                break;
-            }
-            let cpu = if per_cpu { cpus.get(index).copied() } else { None };
-            b.cell(source, cpu, key, cell, Kind::Counter(Bits::ThirtyTwo))?;
+        for (cpu, digits) in cpus.iter().take(wanted).zip(rest.split_whitespace().take_while(|w| is_digits(w))) {
+            b.decimal(&source, per_cpu.then_some(*cpu), &*key, digits, Kind::Counter(Bits::ThirtyTwo))?;
             count += 1;
         }
         if count != wanted {
-            return Err(Fault::new(at, format!("`{label}` has {count} counts for {} CPUs", cpus.len())));
+            return Err(ParseError::new(at, format!("`{label}` has {count} counts for {} CPUs", cpus.len())));
         }
     }
     Ok(())

@@ -1,8 +1,5 @@
 //! `netstat -s` and any other text: a number is known by the words around it and by the headings above it.
 
-use std::borrow::Cow;
-use std::fmt::Write;
-
 use super::builder::Builder;
 use super::{Bits, Kind, Value};
 
@@ -20,21 +17,18 @@ const GAUGES: &[&str] = &[
 ];
 
 /// Reads every number that stands by itself. Its key is the path of headings by indentation, then its line's words.
-pub fn read<'a>(b: &mut Builder<'a>, netstat: bool) {
-    let source = b.default_source();
+pub fn read(b: &mut Builder<'_>, netstat: bool) {
+    let source = b.source.clone();
     let plain = if netstat { Kind::Counter(Bits::SixtyFour) } else { Kind::Number };
     // Headings that are still open: how far they are indented, and how much of `path` they need.
     let mut open: Vec<(usize, usize)> = Vec::new();
     let mut path = String::new();
-    let mut place = String::new();
-    let mut numbers: Vec<Number<'a>> = Vec::new();
     for line in b.text.lines() {
         let words = line.trim();
         if words.is_empty() {
             continue;
         }
-        numbers.clear();
-        find_numbers(words, &mut numbers);
+        let numbers = find_numbers(words);
         // A line of nothing but numbers stands under its heading, however wide the numbers have become.
         let bare = words.bytes().all(|c| c.is_ascii_digit() || c == b' ' || c == b'.');
         let indent = match open.last() {
@@ -45,21 +39,17 @@ pub fn read<'a>(b: &mut Builder<'a>, netstat: bool) {
             open.pop();
         }
         path.truncate(open.last().map_or(0, |(_, len)| *len));
-        let own: Cow<'a, str> = match numbers.as_slice() {
+        let own = match numbers.as_slice() {
             [] => one_blank(words.trim_end_matches(':')),
             [one] if one.unit == 0 => around(words, one),
-            several => Cow::Owned(skeleton(words, several)),
+            several => skeleton(words, several),
         };
         for (index, number) in numbers.iter().enumerate() {
-            place.clear();
-            if numbers.len() > 1 {
-                // Writing to a String cannot fail.
-                let _ = write!(place, " [{}]", index + 1);
-            }
-            let key = b.key_of(&[&path, &own, &place]);
-            let gauge = number.level || (netstat && GAUGES.contains(&b.name(key)));
+            let place = if numbers.len() > 1 { format!(" [{}]", index + 1) } else { String::new() };
+            let key = format!("{path}{own}{place}");
+            let gauge = number.level || (netstat && GAUGES.contains(&key.as_str()));
             let kind = if gauge { Kind::Gauge } else { plain };
-            b.push(source, None, key, number.digits, number.value, kind);
+            b.push(&source, None, key, number.digits, number.value, kind);
         }
         if !bare {
             path.push_str(&own);
@@ -93,56 +83,43 @@ fn indent(line: &str) -> usize {
 }
 
 /// The line without its only number; its place is marked where words stand on both sides.
-fn around<'a>(line: &'a str, number: &Number<'a>) -> Cow<'a, str> {
+fn around(line: &str, number: &Number<'_>) -> String {
     let (head, tail) = (line[..number.start].trim(), line[number.start + number.digits.len()..].trim());
     match (head, tail) {
         ("", tail) => one_blank(tail),
         (head, "") => one_blank(head.trim_end_matches([':', '=']).trim_end()),
-        (head, tail) => Cow::Owned(format!("{} {{}} {}", one_blank(head), one_blank(tail))),
+        (head, tail) => format!("{} {{}} {}", one_blank(head), one_blank(tail)),
     }
-}
-
-/// The words with one blank between them: columns shift with their numbers.
-fn one_blank(words: &str) -> Cow<'_, str> {
-    if !words.contains("  ") && !words.contains('\t') {
-        return Cow::Borrowed(words);
-    }
-    let mut out = String::with_capacity(words.len());
-    push_words(&mut out, words);
-    Cow::Owned(out)
 }
 
 fn skeleton(line: &str, numbers: &[Number<'_>]) -> String {
     let mut out = String::with_capacity(line.len());
     let mut from = 0;
     for number in numbers {
-        push_words(&mut out, &line[from..number.start]);
+        out += &one_blank(&line[from..number.start]);
         out.push_str("{}");
         from = number.start + number.digits.len() + number.unit;
     }
-    push_words(&mut out, &line[from..]);
+    out += &one_blank(&line[from..]);
     out.trim().to_owned()
 }
 
-fn push_words(out: &mut String, text: &str) {
-    let mut blank = false;
+/// The text with one blank for each run of blanks: columns shift with their numbers.
+fn one_blank(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_whitespace() {
-            blank = true;
-            continue;
+        match c {
+            c if !c.is_whitespace() => out.push(c),
+            _ if out.ends_with(' ') => {}
+            _ => out.push(' '),
         }
-        if std::mem::take(&mut blank) {
-            out.push(' ');
-        }
-        out.push(c);
     }
-    if blank {
-        out.push(' ');
-    }
+    out
 }
 
 /// Finds the numbers that stand by themselves or after `name:`; never inside words, addresses, times, dates or `0x…`.
-fn find_numbers<'a>(line: &'a str, out: &mut Vec<Number<'a>>) {
+fn find_numbers(line: &str) -> Vec<Number<'_>> {
+    let mut out = Vec::new();
     let bytes = line.as_bytes();
     let is_word = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b':' | b'-' | b'+') || c >= 0x80;
     let mut at = 0;
@@ -186,6 +163,7 @@ fn find_numbers<'a>(line: &'a str, out: &mut Vec<Number<'a>>) {
             None => last_was_number = false,
         }
     }
+    out
 }
 
 /// Length of ` KiB)` and its like, which says the number before it once more for people.
@@ -235,9 +213,7 @@ mod tests {
     use super::*;
 
     fn numbers(line: &str) -> Vec<&str> {
-        let mut out = Vec::new();
-        find_numbers(line, &mut out);
-        out.into_iter().map(|n| n.digits).collect()
+        find_numbers(line).into_iter().map(|n| n.digits).collect()
     }
 
     #[test]

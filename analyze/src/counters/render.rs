@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
+use std::ops::Range;
 
 use schemas::{columns::number, units::three_digits};
 use serde_json::{Value as Json, json};
 
-use super::diff::{Change, Delta, Differences, Note};
-use super::{Counter, Format, Snapshot, Value};
+use super::diff::{Change, Delta, Note};
+use super::{Format, Snapshot};
 use crate::error::Error;
 
 /// The header of the `counters` table.
@@ -49,106 +50,81 @@ fn is_quiet(change: &Change<'_>) -> bool {
     }
 }
 
-/// Adds AFTER's text to `out`, with the differences where the numbers stood; with `per_s`, rates over that many seconds. The
-/// changes that are more than a growth, and what is gone, are shown to `look`.
-pub fn text(
-    out: &mut Vec<u8>,
-    differences: &Differences<'_>,
-    wanted: &Wanted,
-    per_s: Option<f64>,
-    mut look: impl FnMut(&Change<'_>),
-) {
-    let after = differences.after();
-    let (start, end) = (after.part.from, after.part.to);
-    out.reserve(end - start);
-    let filters = wanted.filters();
-    let line = out.len();
+/// AFTER's text with the differences in place of its numbers; with `per_s`, rates over that many seconds.
+pub fn text(after: &Snapshot<'_>, changes: &[Change<'_>], wanted: &Wanted, per_s: Option<f64>) -> String {
     let mut page = Page {
-        text: out,
+        text: String::with_capacity(after.text.len()),
         after,
-        from: start,
-        filters,
-        line,
+        from: 0,
+        filters: wanted.filters(),
+        line: 0,
         names: false,
         numbers: 0,
         kept: 0,
         was: String::new(),
-        shown: Vec::new(),
     };
-    let plain = !filters && per_s.is_none() && after.format != Format::Softnet;
-    for (counter, old) in differences.numbers() {
-        match differences.grown(counter, old) {
-            Some(grown) if plain => page.grown(counter, grown),
-            _ => {
-                let change = differences.change(counter, old);
-                look(&change);
-                page.number(counter, &change, wanted.wants(&change), per_s);
-            }
+    for change in changes {
+        if let Some((at, len)) = change.at {
+            page.copy_to(at);
+            page.number(at..at + len, change, wanted.wants(change), per_s);
         }
     }
-    differences.gone().for_each(|change| look(&change));
-    page.gap(end);
-    page.finish();
-    if page.text.last().is_some_and(|end| *end != b'\n') {
-        page.text.push(b'\n');
+    page.copy_to(after.text.len());
+    page.end_line();
+    if !page.text.is_empty() && !page.text.ends_with('\n') {
+        page.text.push('\n');
     }
+    page.text
 }
 
-/// The page that is being written, a line of which can still be withdrawn.
+/// The page that is being written. Its last line can still be withdrawn.
 struct Page<'p> {
-    text: &'p mut Vec<u8>,
+    text: String,
     after: &'p Snapshot<'p>,
-    /// How much of AFTER's text has been dealt with.
+    /// Bytes of AFTER's text that are done.
     from: usize,
     filters: bool,
-    /// Where the current line starts, and with it a line of names that waits for its values.
+    /// Start of the current line, or of the line of names above it that waits for its values.
     line: usize,
-    /// Whether there is such a line of names.
+    /// Whether a line of names waits.
     names: bool,
     numbers: usize,
     kept: usize,
+    /// Note at the end of the line: what a level was before.
     was: String,
-    /// The number that is being written, kept for its memory.
-    shown: Vec<u8>,
 }
 
 impl Page<'_> {
-    /// Copies the text up to a place.
-    fn gap(&mut self, to: usize) {
-        let gap = &self.after.text.as_bytes()[self.from..to];
+    /// Copies AFTER's text up to a place.
+    fn copy_to(&mut self, to: usize) {
+        let mut rest = &self.after.text[self.from..to];
         self.from = to;
-        if !self.filters && self.was.is_empty() {
-            self.text.extend_from_slice(gap);
-            return;
-        }
-        let mut rest = gap;
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            self.text.extend_from_slice(&rest[..end]);
-            // The names above the values of `/proc/net/snmp` share the fate of their values.
+        while let Some((line, after)) = rest.split_once('\n') {
+            self.text += line;
+            // The names above the values of `/proc/net/snmp` stay or go with their values.
             if self.after.format == Format::Snmp && !self.is_blank() {
                 self.names = !self.names;
             }
-            if self.finish() {
-                self.text.push(b'\n');
+            if self.end_line() {
+                self.text.push('\n');
             }
             if !self.names {
                 self.line = self.text.len();
             }
             (self.numbers, self.kept) = (0, 0);
-            rest = &rest[end + 1..];
+            rest = after;
         }
-        self.text.extend_from_slice(rest);
+        self.text += rest;
     }
 
-    /// Whether the current line, of which all has been copied, is blank.
+    /// Whether the current line, which is complete, is blank.
     fn is_blank(&self) -> bool {
-        let line = self.text[self.line..].rsplit(|b| *b == b'\n').next().unwrap_or_default();
-        std::str::from_utf8(line).is_ok_and(|line| line.trim().is_empty())
+        self.text[self.line..].rsplit('\n').next().is_none_or(|line| line.trim().is_empty())
     }
 
-    /// Ends the current line. `false` where it goes, because all its numbers are unwanted.
-    fn finish(&mut self) -> bool {
-        self.text.extend_from_slice(std::mem::take(&mut self.was).as_bytes());
+    /// Ends the current line. Returns `false` where it is withdrawn because all its numbers are unwanted.
+    fn end_line(&mut self) -> bool {
+        self.text += &std::mem::take(&mut self.was);
         let stays = !self.filters || self.numbers == 0 || self.kept > 0;
         if !stays {
             self.text.truncate(self.line);
@@ -156,28 +132,9 @@ impl Page<'_> {
         stays
     }
 
-    /// Writes by how much a number grew, which is never wider than the number.
-    #[inline]
-    fn grown(&mut self, counter: &Counter, grown: u64) {
-        let len = counter.len as usize;
-        let mut store = [b' '; DIGITS];
-        let digits = decimal(&mut store, grown);
-        // What was zero is copied with what comes after it, unless it has leading zeros.
-        if counter.value == Value::Whole(grown) && digits == len {
-            return;
-        }
-        self.gap(counter.at);
-        self.from = counter.at + len;
-        let wide = if digits < len && self.in_column() { len } else { digits };
-        self.text.resize(self.text.len() + wide.saturating_sub(DIGITS), b' ');
-        self.text.extend_from_slice(&store[DIGITS.saturating_sub(wide)..]);
-    }
-
-    fn number(&mut self, counter: &Counter, change: &Change<'_>, wanted: bool, per_s: Option<f64>) {
-        let end = counter.at + counter.len as usize;
-        self.gap(counter.at);
-        self.from = end;
-        let (digits, rest) = (&self.after.text[counter.at..end], &self.after.text[end..]);
+    fn number(&mut self, at: Range<usize>, change: &Change<'_>, wanted: bool, per_s: Option<f64>) {
+        self.from = at.end;
+        let (digits, rest) = (&self.after.text[at.clone()], &self.after.text[at.end..]);
         self.numbers += 1;
         self.kept += usize::from(wanted);
         let format = self.after.format;
@@ -191,70 +148,33 @@ impl Page<'_> {
             {
                 self.was = format!(" (was {before})");
             }
-            self.text.extend_from_slice(digits.as_bytes());
+            self.text += digits;
             return;
         }
-        let mut shown = std::mem::take(&mut self.shown);
-        shown.clear();
-        // Writing to memory cannot fail.
-        let _ = match (change.delta, per_s) {
-            (None, _) => shown.write_all(placeholder(format, change.note).as_bytes()),
-            (Some(delta), Some(seconds)) => shown.write_all(three_digits(delta.real() / seconds).as_bytes()),
+        let shown = match (change.delta, per_s) {
+            (None, _) => placeholder(format, change.note).to_owned(),
+            (Some(delta), Some(seconds)) => three_digits(delta.real() / seconds),
             (Some(Delta::Whole(v)), None) if format == Format::Softnet && v >= 0 => {
-                write!(shown, "{v:0w$x}", w = digits.len())
+                format!("{v:0w$x}", w = digits.len())
             }
-            // Nearly every difference fits, and 64 bits are written several times as fast as 128.
-            (Some(Delta::Whole(v)), None) => match u64::try_from(v) {
-                Ok(v) => {
-                    let mut store = [0; DIGITS];
-                    let digits = decimal(&mut store, v);
-                    shown.write_all(&store[DIGITS - digits..])
-                }
-                Err(_) => write!(shown, "{v}"),
-            },
-            (Some(delta), None) => write!(shown, "{delta}"),
+            (Some(delta), None) => delta.to_string(),
         };
         if shown.len() != digits.len() {
             self.align(shown.len(), digits.len());
         }
-        self.text.extend_from_slice(&shown);
-        self.shown = shown;
+        self.text += &shown;
     }
 
-    /// Makes what is `shown` wide end where the digits ended that were `instead` wide, if they stood in a column.
+    /// Pads so that a number `shown` bytes wide ends in the column where one of `instead` bytes ended.
     fn align(&mut self, shown: usize, instead: usize) {
-        if self.in_column() {
-            // A sign or a word may be wider: it takes the blanks before it, but never the last one.
-            let take = shown.saturating_sub(instead).min(self.blanks().saturating_sub(1));
-            self.text.resize(self.text.len() + instead.saturating_sub(shown) - take, b' ');
-        }
-    }
-
-    /// Whether the number that comes next stands in a column.
-    fn in_column(&self) -> bool {
-        let blanks = || (self.blanks(), self.text.len());
-        self.after.format.is_table()
-            || matches!(blanks(), (blanks, len) if blanks >= 2 && blanks < len && self.text[len - blanks - 1] != b'\n')
-    }
-
-    /// How many blanks the page ends with.
-    fn blanks(&self) -> usize {
-        self.text.iter().rev().take_while(|b| **b == b' ').count()
-    }
-}
-
-/// The most digits that 64 bits have.
-const DIGITS: usize = 20;
-
-/// Writes a number to the end of a store, several times as fast as `write!`, and returns how many digits it has.
-fn decimal(store: &mut [u8; DIGITS], mut value: u64) -> usize {
-    let mut digits = 0;
-    loop {
-        digits += 1;
-        store[DIGITS - digits] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 || digits == DIGITS {
-            return digits;
+        let blanks = self.text.len() - self.text.trim_end_matches(' ').len();
+        let head = &self.text[..self.text.len() - blanks];
+        let in_column = self.after.format.is_table() || (blanks >= 2 && !head.is_empty() && !head.ends_with('\n'));
+        if in_column {
+            // A sign or a word may be wider: it takes the blanks before it, except the last one.
+            let take = shown.saturating_sub(instead).min(blanks.saturating_sub(1));
+            self.text.truncate(self.text.len() - take);
+            self.text.extend(std::iter::repeat_n(' ', instead.saturating_sub(shown)));
         }
     }
 }

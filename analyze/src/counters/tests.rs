@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::diff::{self, Change, Delta, Differences, Note, Settings};
+use super::diff::{self, Change, Delta, Note, Settings};
 use super::render::{self, Wanted};
 use super::{Format, Options, Snapshot};
 
@@ -29,10 +29,8 @@ fn with<T>(pair: (&str, &str), look: impl FnOnce(Format, &[Change<'_>]) -> T) ->
 
 fn text(pair: (&str, &str), wanted: &Wanted) -> String {
     let (before, after) = (read(pair.0), read(pair.1));
-    let differences = Differences::new(&before, &after, &Settings::default()).expect("differences");
-    let mut out = Vec::new();
-    render::text(&mut out, &differences, wanted, None, |_| ());
-    String::from_utf8(out).expect("text")
+    let changes = diff::differences(&before, &after, &Settings::default()).expect("differences");
+    render::text(&after, &changes, wanted, None)
 }
 
 fn find<'c, 'a>(changes: &'c [Change<'a>], source: &str, key: &str) -> &'c Change<'a> {
@@ -191,6 +189,17 @@ fn a_line_that_repeats_is_counted_from_the_top() {
 }
 
 #[test]
+fn a_key_that_repeats_pairs_with_the_next_or_the_first_that_is_left() {
+    let before = "a: 1\nb: 2\na: 10\n";
+    let after = "b: 2\na: 11\na: 3\na: 9\n";
+    with((before, after), |_, c| {
+        let deltas: Vec<_> = c.iter().map(|c| c.delta).collect();
+        assert_eq!(deltas, [Some(Delta::Whole(0)), Some(Delta::Whole(1)), Some(Delta::Whole(2)), None]);
+    });
+    with((after, before), |_, c| assert_eq!(c.iter().filter(|c| c.note == Note::Gone).count(), 1));
+}
+
+#[test]
 fn columns_that_a_new_kernel_adds_move_nothing() {
     let before = "Tcp: InSegs OutSegs\nTcp: 100 200\n";
     let after = "Tcp: InSegs Fresh OutSegs\nTcp: 150 7 260\n";
@@ -322,9 +331,9 @@ proptest! {
         let format = Format::value_variants().get(format).copied();
         for format in [None, format] {
             if let Ok(s) = Snapshot::read("f", &text, &Options { format, ..Options::default() }) {
-                let differences = Differences::new(&s, &s, &Settings::default()).unwrap();
-                prop_assert!(differences.iter().all(|c| c.delta.is_none_or(Delta::is_zero)));
-                render::text(&mut Vec::new(), &differences, &Wanted::default(), None, |_| ());
+                let changes = diff::differences(&s, &s, &Settings::default()).unwrap();
+                prop_assert!(changes.iter().all(|c| c.delta.is_none_or(Delta::is_zero)));
+                render::text(&s, &changes, &Wanted::default(), None);
             }
         }
     }
@@ -343,9 +352,9 @@ proptest! {
                 Snapshot::read("f", &changed, &Options::default()),
             )
                 && old.format == new.format {
-                    let differences = Differences::new(&old, &new, &Settings::default()).unwrap();
+                    let changes = diff::differences(&old, &new, &Settings::default()).unwrap();
                     let wanted = Wanted { nonzero: true, ..Wanted::default() };
-                    render::text(&mut Vec::new(), &differences, &wanted, None, |_| ());
+                    render::text(&new, &changes, &wanted, None);
                 }
         }
     }

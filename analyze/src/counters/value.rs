@@ -15,11 +15,7 @@ impl Value {
     /// Reads a decimal number. `None` where it is none, is not finite, or does not fit 64 bits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let bytes = text.as_bytes();
-        if let Some(value) = short_whole(bytes) {
-            return Some(Self::Whole(value));
-        }
-        let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+        let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
         if !digits.first()?.is_ascii_digit() {
             return None;
         }
@@ -60,15 +56,4 @@ impl Value {
             Self::Real(v, _) => v,
         }
     }
-}
-
-/// The value of one to nineteen digits, which any 64 bits hold. Nearly every counter is of this kind.
-fn short_whole(bytes: &[u8]) -> Option<u64> {
-    if bytes.is_empty() || bytes.len() > 19 {
-        return None;
-    }
-    bytes.iter().try_fold(0, |value: u64, byte| {
-        let digit = byte.wrapping_sub(b'0');
-        (digit <= 9).then(|| value * 10 + u64::from(digit))
-    })
 }

@@ -11,7 +11,7 @@ use crate::counters::collect::{self, Source};
 use crate::counters::diff::{self, Missing, Settings};
 use crate::counters::losses::Losses;
 use crate::counters::render::{self, Wanted};
-use crate::counters::{Bits, Format, Options, diagnose, walk};
+use crate::counters::{Bits, Format, Options, Snapshot, diagnose};
 use crate::error::{Error, Verdict, even_unread};
 use crate::input::read_text;
 use crate::table::write_whole;
@@ -30,9 +30,7 @@ use crate::table::write_whole;
 /// With --collect, the snapshots are taken here, around a command. Its input and outputs are its own; the differences go to
 /// standard error, or where -o says (`-o -`: to standard output, after the command's own). Its exit code is returned.
 ///
-/// Both snapshots are held in memory, and the output until all of it is known to be right. Where they differ by more than
-/// their numbers, and for CSV, JSON and --diagnose, some 90 bytes come for each number, twice that for CSV snapshots; more
-/// where a name is a path of headings, as in text.
+/// Both snapshots and the output are held in memory, with some 600 bytes for each counter.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -129,23 +127,13 @@ enum Out {
     Json,
 }
 
-/// Two texts of one source.
+/// Two texts of one source, each with its name.
 struct Pair {
-    /// What was asked for, where it was collected.
+    /// Item of `--collect`.
     source: Option<String>,
     before: (String, String),
     after: (String, String),
     elapsed: Option<f64>,
-}
-
-impl Pair {
-    fn before(&self) -> (&str, &str) {
-        (&self.before.0, &self.before.1)
-    }
-
-    fn after(&self) -> (&str, &str) {
-        (&self.after.0, &self.after.1)
-    }
 }
 
 /// Runs the filter.
@@ -166,20 +154,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     let (pairs, status) = if args.collect.is_empty() { (vec![files(args)?], None) } else { collected(args)? };
 
-    let settings: Vec<Settings> = pairs
-        .iter()
-        .map(|pair| Settings {
-            elapsed: pair.elapsed.or(args.elapsed),
-            max_rate: args.max_rate,
-            bits: args.counter_bits.as_deref().map(|b| if b == "32" { Bits::ThirtyTwo } else { Bits::SixtyFour }),
-            missing: args.missing,
-            gauges: gauges.clone(),
-        })
-        .collect();
-    let work = Work { args, wanted, pairs: &pairs, settings: &settings };
-    let (pages, unusable) = if args.out == Out::Text && !args.diagnose { work.texts()? } else { work.tables()? };
+    let (page, unusable) = page(args, &wanted, gauges.as_ref(), &pairs)?;
     let to_stdout = args.output.as_deref().map_or(args.collect.is_empty(), |path| path == Path::new("-"));
-    let write = |out: &mut dyn Write| pages.iter().try_for_each(|page| out.write_all(page));
+    let write = |out: &mut dyn Write| out.write_all(&page);
     let written = match &args.output {
         _ if to_stdout => write(output).map_err(Error::from),
         Some(path) => write_whole(path, |mut file| Ok(write(&mut file)?)),
@@ -207,14 +184,7 @@ fn files(args: &Args) -> Result<Pair, Error> {
     if before == dash && after == dash {
         return Err(Error::Usage("only one of the snapshots can be standard input".into()));
     }
-    // Starting threads takes longer than reading little.
-    let large = std::fs::metadata(after).is_ok_and(|file| file.len() > 1 << 20);
-    let (before, after) = if large {
-        rayon::join(|| read_text(before), || read_text(after))
-    } else {
-        (read_text(before), read_text(after))
-    };
-    Ok(Pair { source: None, before: before?, after: after?, elapsed: None })
+    Ok(Pair { source: None, before: read_text(before)?, after: read_text(after)?, elapsed: args.elapsed })
 }
 
 /// Takes snapshots around the command. An interrupt from the terminal is for the command: the differences still follow.
@@ -252,108 +222,72 @@ fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// What there is to do, and for whom.
-struct Work<'w> {
-    args: &'w Args,
-    wanted: Wanted,
-    pairs: &'w [Pair],
-    /// For each pair.
-    settings: &'w [Settings],
-}
-
-/// The output in pieces, and the first loss.
-type Pages = (Vec<Vec<u8>>, Option<Error>);
-
-impl Work<'_> {
-    fn options(&self) -> Vec<Options> {
-        let args = self.args;
-        let options =
-            |pair: &Pair| Options { format: args.format, key_columns: args.key.clone(), source: pair.source.clone() };
-        self.pairs.iter().map(options).collect()
+/// The output, and the first counter without a difference.
+fn page(
+    args: &Args,
+    wanted: &Wanted,
+    gauges: Option<&regex::Regex>,
+    pairs: &[Pair],
+) -> Result<(Vec<u8>, Option<Error>), Error> {
+    let mut snapshots = Vec::with_capacity(pairs.len());
+    for Pair { source, before, after, .. } in pairs {
+        let options = Options { format: args.format, key_columns: args.key.clone(), source: source.clone() };
+        snapshots.push(Snapshot::read_pair((&before.0, &before.1), (&after.0, &after.1), &options)?);
     }
-
-    /// The texts of AFTER with the differences in them.
-    fn texts(&self) -> Result<Pages, Error> {
-        let (mut pages, mut unusable) = (Vec::new(), None);
-        for (index, ((pair, settings), options)) in
-            self.pairs.iter().zip(self.settings).zip(&self.options()).enumerate()
-        {
-            let per_s = settings.elapsed.filter(|_| self.args.rate);
-            let parts = walk::walk(pair.before(), pair.after(), options, settings, walk::PART, |differences| {
-                let (mut page, mut losses) = (Vec::new(), Losses::default());
-                render::text(&mut page, differences, &self.wanted, per_s, |change| losses.look(change));
-                Ok((page, losses))
-            })?;
-            if self.pairs.len() > 1 {
-                let gap = if index == 0 { "" } else { "\n" };
-                let source = pair.after.0.trim_end_matches(" after");
-                pages.push(format!("{gap}# {source}, {:.3} s\n", settings.elapsed.unwrap_or_default()).into_bytes());
-            }
-            let mut losses = Losses::default();
-            for (page, lost) in parts {
-                pages.push(page);
-                losses.append(lost);
-            }
-            losses.warn();
-            unusable = unusable.or_else(|| losses.error(pair.after()));
-        }
-        Ok((pages, unusable))
+    let host = match &args.host {
+        Some(host) => host.clone(),
+        None if args.collect.is_empty() => String::new(),
+        None => collect::host(),
+    };
+    let (mut page, mut objects, mut all, mut unusable) = (Vec::new(), Vec::new(), Vec::new(), None);
+    if args.out == Out::Csv {
+        writeln!(page, "{}", render::HEADER.join(","))?;
     }
-
-    /// The tables, and the diagnosis. Sums and sentences are about all changes together, so they are all kept.
-    fn tables(&self) -> Result<Pages, Error> {
-        let options = self.options();
-        let snapshots = (self.pairs.iter().zip(&options))
-            .map(|(pair, options)| walk::read(pair.before(), pair.after(), options))
-            .collect::<Result<Vec<_>, _>>()?;
-        let (mut page, mut objects, mut all, mut unusable) = (Vec::new(), Vec::new(), Vec::new(), None);
-        if self.args.out == Out::Csv {
-            writeln!(page, "{}", render::HEADER.join(","))?;
+    for (index, (pair, (before, after))) in pairs.iter().zip(&snapshots).enumerate() {
+        let settings = Settings {
+            elapsed: pair.elapsed,
+            max_rate: args.max_rate,
+            bits: args.counter_bits.as_deref().map(|b| if b == "32" { Bits::ThirtyTwo } else { Bits::SixtyFour }),
+            missing: args.missing,
+            gauges: gauges.cloned(),
+        };
+        let changes = diff::differences(before, after, &settings)?;
+        let losses = Losses::of(&changes);
+        losses.warn();
+        unusable = unusable.or_else(|| losses.error((after.file, after.text)));
+        let folded = || diff::folded(&changes, args.per_cpu, args.sum_queues);
+        match args.out {
+            Out::Text if args.diagnose => {}
+            Out::Text => {
+                if let (Some(source), 2..) = (&pair.source, pairs.len()) {
+                    let gap = if index == 0 { "" } else { "\n" };
+                    writeln!(page, "{gap}# {source}, {:.3} s", pair.elapsed.unwrap_or_default())?;
+                }
+                let per_s = pair.elapsed.filter(|_| args.rate);
+                page.extend(render::text(after, &changes, wanted, per_s).into_bytes());
+            }
+            Out::Csv => render::csv(&mut page, after.format, &host, &folded(), wanted, pair.elapsed)?,
+            Out::Json => objects.extend(render::objects(after.format, &host, &folded(), wanted, pair.elapsed)),
         }
-        for ((pair, settings), (before, after)) in self.pairs.iter().zip(self.settings).zip(&snapshots) {
-            let changes = diff::differences(before, after, settings)?;
-            let mut losses = Losses::default();
-            for change in &changes {
-                losses.look(change);
-            }
-            let folded = diff::folded(&changes, self.args.per_cpu, self.args.sum_queues);
-            let (format, wanted, elapsed) = (after.format, &self.wanted, settings.elapsed);
-            match self.args.out {
-                Out::Text => {}
-                Out::Csv => render::csv(&mut page, format, &self.host(), &folded, wanted, elapsed)?,
-                Out::Json => objects.extend(render::objects(format, &self.host(), &folded, wanted, elapsed)),
-            }
-            drop(folded);
-            if self.args.diagnose {
-                all.extend(changes);
-            }
-            losses.warn();
-            unusable = unusable.or_else(|| losses.error(pair.after()));
-        }
-        if self.args.out == Out::Json {
-            writeln!(page, "[")?;
-            for (index, object) in objects.iter().enumerate() {
-                let comma = if index + 1 < objects.len() { "," } else { "" };
-                writeln!(page, "{object}{comma}")?;
-            }
-            writeln!(page, "]")?;
-        }
-        if self.args.diagnose {
-            let words = diagnose::sentences(&all).join("\n");
-            match self.args.out {
-                Out::Text => writeln!(page, "{words}")?,
-                // Nobody to read it is no reason to fail.
-                Out::Csv | Out::Json => drop(writeln!(anstream::stderr(), "{words}")),
-            }
-        }
-        Ok((vec![page], unusable))
-    }
-
-    fn host(&self) -> String {
-        match &self.args.host {
-            Some(host) => host.clone(),
-            None if self.args.collect.is_empty() => String::new(),
-            None => collect::host(),
+        if args.diagnose {
+            all.extend(changes);
         }
     }
+    if args.out == Out::Json {
+        writeln!(page, "[")?;
+        for (index, object) in objects.iter().enumerate() {
+            let comma = if index + 1 < objects.len() { "," } else { "" };
+            writeln!(page, "{object}{comma}")?;
+        }
+        writeln!(page, "]")?;
+    }
+    if args.diagnose {
+        let words = diagnose::sentences(&all).join("\n");
+        match args.out {
+            Out::Text => writeln!(page, "{words}")?,
+            // A closed standard error is no reason to fail.
+            Out::Csv | Out::Json => drop(writeln!(anstream::stderr(), "{words}")),
+        }
+    }
+    Ok((page, unusable))
 }
