@@ -7,7 +7,7 @@ use std::{
 };
 
 use analyze::judge::{VerdictRow, environment::Environment};
-use netcore::spec::Pattern;
+use netcore::{control::key::Key, spec::Pattern};
 use schemas::columns::Row;
 
 use crate::{
@@ -193,7 +193,7 @@ fn leave(plans: &[Plan], files: &Files, outcome: &Outcome, progress: &Progress) 
     let text = ci::markdown(&name, &String::from_utf8_lossy(&table), outcome.verdicts.rows(), &outcome.notes)?;
     ci::write_markdown(files.markdown.as_ref(), &text)?;
     if files.annotations {
-        progress.plain(ci::annotations(&outcome.cases).trim_end());
+        progress.print(ci::annotations(&outcome.cases).trim_end());
     }
     match &files.results {
         Some(results) => {
@@ -244,14 +244,15 @@ fn one(
     let expectations = Expectations::of(plan)?;
     let warnings = plan.warnings.render(Format::Human);
     if !warnings.is_empty() {
-        progress.plain(warnings.trim_end());
+        progress.print(warnings.trim_end());
     }
     let (options, stop) = (shared.options, shared.interrupts.flag());
     let steps = step::steps(plan, &shared.run_id, &shared.axis_paths);
     let seed = plan.run.seed.unwrap_or(shared.seed);
     sinks.record.facts.plans.push(PlanFacts::of(plan, options.overrides.clone(), seed));
     progress.say(&headline(plan));
-    let mut hosts = Hosts::open(plan, &steps, options.key_file.as_deref(), options.interim, stop)?;
+    let key = options.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
+    let mut hosts = Hosts::open(plan, &steps, key.as_ref(), options.interim, stop)?;
     if let Some(line) = hosts.checked() {
         progress.say(&line);
     }
@@ -262,7 +263,7 @@ fn one(
     sinks.record.write()?;
     expectations.check(&environment(&sinks.record.facts))?;
     let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
-    let surroundings = Surroundings::of(plan, shared.run_dir.as_deref(), options.key_file.as_deref(), stop)?;
+    let surroundings = Surroundings::of(plan, shared.run_dir.as_deref(), key.as_ref(), stop)?;
     let log = shared.hooks_log.as_deref();
     let mut bench = Programs::around(&mut hosts, surroundings, log, options.resume.is_some());
     let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, stop);
@@ -406,7 +407,6 @@ impl Outcome {
     }
 
     /// How the program ends: a signal's own code, else the worst of verdicts and measurements, in the documented order.
-    #[must_use]
     pub fn exit(&self, interrupts: &Interrupts) -> Exit {
         if self.closed {
             return Exit::Success;

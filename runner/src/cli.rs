@@ -1,4 +1,4 @@
-//! The command line: every subcommand with its arguments, and the way to the part that does the work.
+//! The command line: every subcommand and its arguments.
 
 mod baseline;
 pub(crate) mod check;
@@ -38,7 +38,6 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "plumb", version, after_help = EXIT_CODES)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     command: Command,
 }
@@ -48,16 +47,16 @@ enum Command {
     /// Run plans and write their results.
     #[command(after_help = run::EXAMPLES)]
     Run(Box<run::Args>),
-    /// Check plans, list their cases, or explain where a value comes from.
+    /// Check plans, list their cases, or explain a value.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
-    /// Keep a run as the one that later runs are compared with.
+    /// Keep a run as the baseline of later runs.
     #[command(after_help = baseline::EXAMPLES)]
     Baseline(baseline::Args),
     /// Be the far end: serve tests to other hosts.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Args),
-    /// Make a key by which two hosts trust each other.
+    /// Make a key that both ends of a session share.
     #[command(after_help = key::EXAMPLES)]
     Key(key::Args),
     /// Print the published schema of plans or of results.
@@ -68,12 +67,12 @@ enum Command {
     Filter(analyze::Filter),
 }
 
-/// Runs the program with these arguments (the first is its name) and says how it ended.
+/// Runs the program with these arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => {
-            // Help and version end up here too; a reader that went away does not make them an error.
+            // Also help and version; a closed pipe does not make them an error.
             let _ = e.print();
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
         }
@@ -113,13 +112,12 @@ impl Command {
     }
 }
 
-/// The command line as clap knows it, for tests and for documentation made from it.
-#[must_use]
+/// The command line as clap knows it, for tests and generated documentation.
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Which part of a plan, and what to change in it.
+/// The cases of a plan to run, and values to change in it.
 #[derive(Clone, Debug, clap::Args)]
 struct Selection {
     /// Set a value, as `tests.bulk.duration=1s`, `vars.x=…`, or `duration=1s` for every test; may be repeated.
@@ -128,7 +126,7 @@ struct Selection {
     /// Only what matches: names of tests and cases, and tags; `*` is any text. May be repeated.
     #[arg(long, value_name = "GLOB")]
     only: Vec<String>,
-    /// Where a host of the plan is, as `server=b.lab` or `server=b.lab:12864`; may be repeated.
+    /// Address of a host of the plan, as `server=b.lab` or `server=b.lab:12864`; may be repeated.
     #[arg(long = "host", value_name = "NAME=ADDR")]
     hosts: Vec<String>,
 }
@@ -139,7 +137,6 @@ impl Selection {
     }
 }
 
-/// Writes a text to standard output.
 fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output("standard output"))
@@ -154,7 +151,7 @@ mod tests {
         command().debug_assert();
     }
 
-    /// Prose is wrapped by the terminal: broken by hand it would be broken twice. Examples are to be pasted whole.
+    /// Prose is wrapped by the terminal: a hand-broken paragraph would break twice. Examples must fit, for pasting.
     #[test]
     fn what_follows_the_options_fits_any_terminal() {
         let top = command();

@@ -1,13 +1,13 @@
-//! What ends the program early, as sentences, with the exit code each stands for.
+//! Errors that end the program, as sentences, and exit codes.
 
 use std::io;
 
 use crate::style;
 
-/// How the program ended, as its exit code says it.
+/// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All well: 0.
+    /// 0.
     Success,
     /// An assertion or a comparison failed: 1.
     Failed,
@@ -15,17 +15,15 @@ pub enum Exit {
     Usage,
     /// A measurement could not be made: 3.
     Measurement,
-    /// Nothing failed, something could not be decided, and that counts: 4.
+    /// Nothing failed, but a verdict is inconclusive and the plan says that this fails: 4.
     Inconclusive,
-    /// Ended by this signal, with everything that was measured written: 128 + its number.
+    /// Ended by this signal, with everything written that was measured: 128 + its number.
     Signal(u8),
-    /// As a command that was run for the caller ended: its own code.
+    /// The exit code of a command that was run for the caller.
     Command(u8),
 }
 
 impl Exit {
-    /// The code for the shell.
-    #[must_use]
     pub fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -39,27 +37,24 @@ impl Exit {
     }
 }
 
-/// Why the program could not do what it was asked. The messages stand behind `error: `.
+/// Why the program gave up. Messages follow `error: `.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line asks for something that does not exist or does not fit together.
+    /// The command line names something that does not exist, or contradicts itself.
     #[error("{0}")]
     Usage(String),
-    /// The plan is wrong; the text is the rendered diagnostics, each with its own `error: `.
+    /// The plan is wrong. The text is the rendered diagnostics, each with its own `error: `.
     #[error("{0}")]
     Plan(String),
-    /// Something that a measurement needs could not be had: a host, a port, a file.
+    /// A measurement cannot be made: a host, a port or a file is missing.
     #[error("{0}")]
     Measurement(String),
-    /// Output could not be written.
     #[error("cannot write {to}: {source}{}", remedy(source))]
     Output {
         /// The file, or `standard output`.
         to: String,
-        /// What the system said.
         source: io::Error,
     },
-    /// A filter gave up.
     #[error(transparent)]
     Filter(#[from] analyze::Error),
 }
@@ -76,14 +71,18 @@ fn remedy(source: &io::Error) -> &'static str {
 }
 
 impl Error {
+    /// Why a measurement cannot be made, ready for `map_err`.
+    pub fn measurement(why: impl std::fmt::Display) -> Self {
+        Self::Measurement(why.to_string())
+    }
+
     /// The error of an output, ready for `map_err`.
     pub fn output(to: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Self {
         let to = to.to_string();
         move |source| Self::Output { to, source }
     }
 
-    /// The exit it stands for. A reader that went away is success: whoever pipes into `head` has what he wanted.
-    #[must_use]
+    /// Its exit code. A closed pipe is success: `head` has what it wanted.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Plan(_) => Exit::Usage,
@@ -94,7 +93,7 @@ impl Error {
         }
     }
 
-    /// Prints it on standard error, unless it is none (see [`Error::exit`]).
+    /// Prints it on standard error, unless it counts as success (see [`Error::exit`]).
     pub fn print(&self) {
         match self {
             _ if self.exit() == Exit::Success => {}

@@ -1,5 +1,4 @@
-//! What a person sees while it runs, on standard error: a line that rewrites itself on a terminal, plain lines
-//! elsewhere, or nothing.
+//! Progress on standard error: a line that rewrites itself on a terminal, plain lines elsewhere, or nothing.
 
 use std::{
     fmt::Write as _,
@@ -12,7 +11,6 @@ use schemas::units::{Unit, human};
 
 use crate::{plan::estimate::span, style};
 
-/// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A line that rewrites itself.
@@ -25,51 +23,47 @@ pub enum Mode {
 
 impl Mode {
     /// The rewriting line where standard error is a terminal.
-    #[must_use]
     pub fn auto() -> Self {
         if std::io::stderr().is_terminal() { Self::Line } else { Self::Plain }
     }
 }
 
-/// Where the run stands.
+/// Progress of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Position {
-    /// Number of the case, from 1.
+    /// From 1.
     pub case: usize,
-    /// Number of cases.
     pub cases: usize,
-    /// Its name.
+    /// Name of the case.
     pub name: String,
-    /// The iteration, from 1.
+    /// From 1.
     pub iteration: u32,
-    /// The fewest iterations of the case.
+    /// Fewest iterations of the case.
     pub min: u32,
-    /// The most.
+    /// Most iterations of the case.
     pub max: u32,
-    /// Of a search: between which loads the answer lies, as far as is known.
+    /// Loads between which the answer of a search lies, as far as is known.
     pub range: Option<String>,
-    /// The margin reached so far.
+    /// Margin reached so far.
     pub margin: Option<f64>,
-    /// The margin to be reached.
+    /// Margin to reach.
     pub goal: Option<f64>,
-    /// What is left of the whole run by the estimate, at the start of this iteration.
+    /// Estimated time left of the whole run, at the start of this iteration.
     pub left: Duration,
 }
 
-/// What the running measurement last said.
+/// State of a running measurement.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Its phase: `warmup`, `measure`, `cooldown`, or what is done before and after.
+    /// `warmup`, `measure` or `cooldown`.
     pub phase: &'static str,
     /// Time in that phase.
     pub elapsed: Duration,
-    /// The length of that phase where it is known.
+    /// Length of that phase; `None`: it ends by a count.
     pub planned: Option<Duration>,
-    /// The current value and its unit.
     pub rate: Option<(f64, Unit)>,
 }
 
-/// The display.
 pub struct Progress {
     mode: Mode,
     bar: Option<ProgressBar>,
@@ -78,12 +72,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A display of that kind.
-    #[must_use]
     pub fn new(mode: Mode) -> Self {
         let bar = (mode == Mode::Line).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            // The template is a constant that the crate's own tests accept.
+            // Cannot fail: the template is a constant.
             if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
                 bar.set_style(style);
             }
@@ -92,13 +84,12 @@ impl Progress {
         Self { mode, bar, position: Position::default(), began: Instant::now() }
     }
 
-    /// Whether a rewriting line is shown, which wants to be told of what happens.
-    #[must_use]
+    /// Whether the rewriting line is shown, which [`Progress::live`] updates.
     pub fn is_live(&self) -> bool {
         self.bar.is_some()
     }
 
-    /// An iteration begins.
+    /// Shows that an iteration begins.
     pub fn iteration(&mut self, position: Position) {
         self.began = Instant::now();
         if self.mode == Mode::Plain {
@@ -110,7 +101,7 @@ impl Progress {
         }
     }
 
-    /// The measurement goes on.
+    /// Updates the rewriting line.
     pub fn live(&mut self, live: &Live) {
         let Some(bar) = &self.bar else { return };
         // Writing to a String cannot fail.
@@ -131,41 +122,32 @@ impl Progress {
         bar.set_message(text);
     }
 
-    /// A line of interim results; shown whatever the mode, since it was asked for.
-    pub fn interim(&self, text: &str) {
-        self.print(text);
-    }
-
-    /// Something to know; nothing is shown when silent.
+    /// A `note:`; nothing when silent.
     pub fn note(&self, text: &str) {
         if self.mode != Mode::Silent {
             self.print(&format!("{}note:{} {text}", style::NOTE, style::NOTE.render_reset()));
         }
     }
 
-    /// Plain information; nothing is shown when silent.
+    /// Plain information; nothing when silent.
     pub fn say(&self, text: &str) {
         if self.mode != Mode::Silent {
             self.print(text);
         }
     }
 
-    /// Text that says itself what it is, such as rendered diagnostics; shown always.
-    pub fn plain(&self, text: &str) {
-        self.print(text);
-    }
-
-    /// Something to act on; shown always.
+    /// A `warning:`, in every mode.
     pub fn warn(&self, text: &str) {
         self.print(&format!("{}warning:{} {text}", style::WARNING, style::WARNING.render_reset()));
     }
 
-    /// Something that went wrong, after which the run goes on; shown always.
+    /// An `error:` after which the run goes on, in every mode.
     pub fn fault(&self, text: &str) {
         self.print(&format!("{}error:{} {text}", style::ERROR, style::ERROR.render_reset()));
     }
 
-    fn print(&self, text: &str) {
+    /// Text that is shown in every mode: rendered diagnostics, interim results.
+    pub fn print(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| style::tell(text)),
             None => style::tell(text),

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM, SIGHUP and SIGALRM: a measurement ends early but whole; a second SIGINT or SIGTERM ends it at once.
+//! SIGINT, SIGTERM, SIGHUP and SIGALRM end a measurement early but complete; a second SIGINT or SIGTERM ends it at once.
 
 use std::{
     fs, io,
@@ -17,7 +17,7 @@ use signal_hook::{
 
 use crate::error::Exit;
 
-/// The signals that came, as a flag that measurements and the daemon wait for.
+/// Signals received so far, with the stop flag of measurements and the daemon.
 #[derive(Clone, Debug)]
 pub struct Interrupts {
     flag: StopFlag,
@@ -25,8 +25,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Catches the signals from now on, in a thread of their own. A SIGHUP that whoever started this program has it ignore
-    /// (`nohup`) stays ignored.
+    /// Catches the signals in a thread of their own. A SIGHUP that is ignored already (`nohup`) stays ignored.
     pub fn install() -> io::Result<Self> {
         let (flag, first) = (StopFlag::new()?, Arc::new(AtomicI32::new(0)));
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGALRM])?;
@@ -37,8 +36,8 @@ impl Interrupts {
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
                 let again = first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err();
-                // An alarm is a timer's, and of a closed terminal both the kernel and the shell tell: a second one of these is no
-                // sign of impatience.
+                // A second alarm is a timer's, and a closed terminal sends SIGHUP from both the kernel and the shell: only a
+                // repeated SIGINT or SIGTERM means "at once".
                 if !again || ![SIGALRM, SIGHUP].contains(&signal) {
                     flag.request();
                 }
@@ -47,15 +46,12 @@ impl Interrupts {
         Ok(caught)
     }
 
-    /// The flag to hand to whoever waits.
-    #[must_use]
     pub fn flag(&self) -> &StopFlag {
         &self.flag
     }
 
-    /// The exit that the first signal asks for. SIGALRM is the way in which a timer ends a long run and wants its results
-    /// (netperf's own way of stopping), so it changes no exit code.
-    #[must_use]
+    /// The exit code of the first signal. SIGALRM changes none: a timer ends a long run with it and wants the results
+    /// (netperf stops that way).
     pub fn exit(&self) -> Option<Exit> {
         match self.first.load(Ordering::SeqCst) {
             SIGHUP => Some(Exit::Signal(1)),
@@ -65,8 +61,6 @@ impl Interrupts {
         }
     }
 
-    /// The name of the first signal.
-    #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         match self.first.load(Ordering::SeqCst) {
             SIGHUP => Some("SIGHUP"),
@@ -78,7 +72,7 @@ impl Interrupts {
     }
 }
 
-/// Whether a process ignores a signal, by its `/proc/…/status`.
+/// Whether `/proc/…/status` of a process lists a signal as ignored.
 fn is_ignored(signal: i32, status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)

@@ -1,4 +1,4 @@
-//! `plumb check`: is the plan right, and what would it run?
+//! `plumb check`: checks plans and lists their cases.
 
 use std::fmt::Write as _;
 
@@ -25,13 +25,13 @@ pub struct Args {
     /// Plans to check; `-` is standard input.
     #[arg(required = true, value_name = "PLAN")]
     plans: Vec<String>,
-    /// List the cases that each plan expands to, with the time they take.
+    /// List the cases of each plan, with the time they take.
     #[arg(long)]
     list: bool,
-    /// Print a value and everything that set it, as `tests.bulk.socket.no_delay`.
+    /// Print a value and everything that set it, such as `tests.bulk.socket.no_delay`.
     #[arg(long, value_name = "PATH", conflicts_with = "list")]
     explain: Option<String>,
-    /// How errors are printed.
+    /// Format of errors.
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     error_format: ErrorFormat,
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ErrorFormat {
-    /// The line, with a pointer under the word.
+    /// The line of the plan, with a pointer under the word.
     Human,
     /// One JSON array per plan.
     Json,
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     if wrong.is_empty() {
         return Ok(Exit::Success);
     }
-    // GitHub and programs read standard output, people and scripts standard error.
+    // GitHub and programs read standard output, people read standard error.
     if matches!(format, Format::Human) {
         return Err(Error::Plan(wrong));
     }

@@ -1,4 +1,4 @@
-//! `plumb gate --plan`: a plan's assertions and comparisons, made ready for the filter that knows no plans.
+//! `plumb gate --plan`: translates a plan's assertions and comparisons for the filter, which knows no plans.
 
 use analyze::{
     filters::gate::{Args, OnInconclusive, Scope, Statement},
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Fills in the assertions of the plan that was named, case by case.
+/// Adds the assertions of each case of the plan that was named, if any.
 pub fn prepare(args: &mut Args) -> Result<(), Error> {
     let Some(path) = args.plan.as_ref().map(|p| p.display().to_string()) else { return Ok(()) };
     let options = LoadOptions { sets: args.sets.clone(), ..LoadOptions::default() };
@@ -37,7 +37,7 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
                 },
                 severity: if assertion.severity == Level::Warn { Severity::Warn } else { Severity::Error },
                 judge: if detail.judge == Some(model::Judge::Point) { Judge::Point } else { Judge::Ci },
-                // As the run judged it.
+                // The same as in the run.
                 level: args.level.unwrap_or(case.policy.level),
                 file: assertion.place.file.clone(),
                 line: Some(assertion.place.line as u64),

@@ -1,4 +1,4 @@
-//! `plumb key`: a key file that both ends of a session get a copy of.
+//! `plumb key`: makes a key file for both ends of a session.
 
 use std::path::PathBuf;
 
@@ -13,19 +13,19 @@ Examples:
   plumb serve --key-file lab.key                       (there)
   plumb run lab.yaml --key-file lab.key                (here)
 
-Whoever has the file may start sessions: copy it over a channel you trust. An existing file is never replaced.";
+Anybody with the file may start sessions: copy it over a channel you trust. An existing file is never replaced.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The new file, which only its owner may read; without it the key goes to standard output.
+    /// The new file, readable by its owner only [default: standard output]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
-    let key = Key::generate().map_err(|e| Error::Measurement(e.to_string()))?;
+    let key = Key::generate().map_err(Error::measurement)?;
     match &args.file {
-        Some(path) => key.save(path).map_err(|e| Error::Measurement(e.to_string()))?,
+        Some(path) => key.save(path).map_err(Error::measurement)?,
         None => super::print(&format!("{}\n", key.to_hex()))?,
     }
     Ok(Exit::Success)

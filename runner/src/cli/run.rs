@@ -26,11 +26,11 @@ Examples:
   plumb run lab.yaml --only 'bulk*' --set duration=1s
   plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
 
-Rows go to FILE with -o, else to standard output when that is a pipe or a file; on a terminal the summary is shown there \
+Rows go to FILE with -o, else to standard output if that is a pipe or a file; on a terminal the summary is shown there \
 instead. Progress, notes and errors go to standard error.
 
-SIGINT, SIGTERM, SIGHUP and SIGALRM end the measurement early but whole: what was measured is written and summed up. The \
-exit code is 130 after SIGINT, 143 after SIGTERM and 129 after SIGHUP (which nohup keeps away); SIGALRM is a timer's way to \
+SIGINT, SIGTERM, SIGHUP and SIGALRM end the measurement early but complete: everything measured is written and summed up. \
+The exit code is 130 after SIGINT, 143 after SIGTERM and 129 after SIGHUP (which nohup keeps away). SIGALRM lets a timer \
 end a long run and changes no exit code (timeout -s ALRM 60 plumb run …). A second SIGINT ends it at once.";
 
 #[derive(Debug, clap::Args)]
@@ -38,37 +38,35 @@ pub struct Args {
     /// Plans to run, one after the other, into one table; `-` is standard input.
     #[arg(required = true, value_name = "PLAN")]
     plans: Vec<String>,
-    /// Write the rows to FILE, and what is known about the run beside it (results.csv → results.run.json); `-` is
-    /// standard output.
+    /// Write the rows to FILE, and facts about the run beside it (results.csv → results.run.json); `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write JUnit XML to FILE (the plan's output.junit otherwise).
+    /// Write JUnit XML to FILE [default: the plan's output.junit].
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Go on with an interrupted run whose folder (output.dir) is DIR: what is finished is kept.
+    /// Go on with the interrupted run whose folder (output.dir) is DIR; finished iterations are kept.
     #[arg(long, value_name = "DIR", conflicts_with = "output")]
     resume: Option<PathBuf>,
-    /// Let the plan measure by programs of its choice (`workload: command`). Read what it runs first: it runs as you.
+    /// Let the plan measure with programs of its choice (`workload: command`). Read it first: they run as you.
     #[arg(long)]
     allow_commands: bool,
-    /// Let the plan run programs around its measurements (`hooks`). Read what it runs first: it runs as you, and on other
-    /// hosts as whoever started `plumb serve --allow-hooks` there.
+    /// Let the plan run programs around its measurements (`hooks`). Read it first: they run as you, and on other hosts as
+    /// the user who started `plumb serve --allow-hooks` there.
     #[arg(long)]
     allow_hooks: bool,
     #[command(flatten)]
     selection: Selection,
-    /// Key of the far ends that require one; a plan's hosts.NAME.key_file goes first.
+    /// Key of the far ends that require one; the plan's hosts.NAME.key_file takes precedence.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Show progress: a line that rewrites itself on a terminal and plain lines elsewhere, that line always, or nothing.
+    /// Show progress: auto (a line that rewrites itself on a terminal, plain lines elsewhere), always that line, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
-    /// A line on standard error per interval of a running measurement.
+    /// Print a line on standard error per interval of a running measurement.
     #[arg(long)]
     interim: bool,
 }
 
-/// When to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum When {
     Auto,
@@ -119,10 +117,10 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     Ok(outcome.exit(&interrupts))
 }
 
-/// Tells people what came out. The exit code says it too, so that a reader who has left hides no verdict.
+/// Shows the results to people. A closed pipe is no error: the exit code still tells the verdict.
 fn show(outcome: &Outcome, options: &Options) -> Result<(), Error> {
     if options.stdout_rows {
-        // There is no room there for a summary, and whoever reads rows makes his own; notes and verdicts should be seen.
+        // Readers of rows make their own summary; notes and verdicts should be seen anyway.
         let _ = outcome.write_remarks(&mut anstream::stderr().lock());
         return Ok(());
     }

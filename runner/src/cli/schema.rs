@@ -1,4 +1,4 @@
-//! `plumb schema`: the published contracts, printed.
+//! `plumb schema`: prints the published contracts.
 
 use clap::ValueEnum;
 
@@ -11,7 +11,7 @@ Examples:
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which contract.
+    /// The contract to print.
     which: Which,
 }
 

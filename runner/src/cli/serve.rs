@@ -22,39 +22,39 @@ use crate::{
 pub const EXAMPLES: &str = "\
 Examples:
   plumb serve                                          on loopback, without a key
-  plumb serve --key-file lab.key                       on every address, for whoever has the key
-  plumb serve --key-file lab.key --allow-hooks         who may run programs here, too, as you
+  plumb serve --key-file lab.key                       on every address, for clients with the key
+  plumb serve --key-file lab.key --allow-hooks         these may also run programs here, as you
   plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24    on one address, without a key, for one net
 
-SIGTERM, SIGINT and SIGHUP end it: no new session is accepted, running tests finish; a second one ends them at once.";
+SIGTERM, SIGINT and SIGHUP end it: new sessions are refused and running tests finish; a second one ends them at once.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Listen on this address only [default: every address with a key, loopback without one; port 12864]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
     listen: Option<SocketAddr>,
-    /// Only sessions that prove to have this key (see `plumb key`).
+    /// Require this key of every session (see `plumb key`).
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Only sessions from this network; may be repeated.
+    /// Accept sessions from this network only; may be repeated.
     #[arg(long, value_name = "CIDR")]
     allow: Vec<Network>,
-    /// Let tests that are conducted from elsewhere connect from here to this network too; may be repeated.
+    /// Let tests connect from here to this network, not only to their client; may be repeated.
     #[arg(long, value_name = "CIDR")]
     allow_connect: Vec<Network>,
-    /// Let tests send the contents of files of this host.
+    /// Let tests send the contents of this host's files.
     #[arg(long)]
     allow_files: bool,
-    /// Let whoever has the key run programs of their choice here, with your rights: the hooks of plans that are `on` this host.
+    /// Let clients with the key run programs here, with your rights: the hooks of plans that are `on` this host.
     #[arg(long)]
     allow_hooks: bool,
-    /// Sessions served at the same time.
+    /// Most sessions at the same time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_sessions: u32,
-    /// Parallel connections of a test.
+    /// Most parallel connections of a test.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_flows: u32,
-    /// Longest test, with warm-up and cool-down.
+    /// Longest test, including warm-up and cool-down.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     max_duration: Duration,
     /// Serve from within this network namespace.
@@ -67,7 +67,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(ip) = bare.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, DEFAULT_PORT));
     }
-    text.parse().map_err(|_| format!("`{text}` is no address: write 10.0.0.2, 10.0.0.2:12864 or [2001:db8::1]:12864"))
+    text.parse()
+        .map_err(|_| format!("`{text}` is not an address: write 10.0.0.2, 10.0.0.2:12864 or [2001:db8::1]:12864"))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -75,13 +76,12 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
-    let fault = |e: &dyn std::fmt::Display| Error::Measurement(e.to_string());
-    let key = args.key_file.as_deref().map(Key::load).transpose().map_err(|e| fault(&e))?;
+    let key = args.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
     let has_key = key.is_some();
     if args.allow_hooks && !has_key {
-        // Not on loopback either: there it would be every user of this machine.
+        // Not even on loopback, which every user of this machine can reach.
         return Err(Error::Usage(
-            "--allow-hooks lets clients run programs as you, and without a key anybody is a client: add --key-file FILE \
+            "--allow-hooks lets clients run programs as you, and without a key anybody can be a client: add --key-file FILE \
              (`plumb key FILE` makes one)"
                 .into(),
         ));
@@ -106,13 +106,13 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         ..Config::default()
     };
     let interrupts = Interrupts::install().map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
-    let daemon = Daemon::bind(config).map_err(|e| fault(&e))?;
+    let daemon = Daemon::bind(config).map_err(Error::measurement)?;
     if let Some(advice) = place.advice {
         style::tell(format_args!("note: {advice}"));
     }
     let addresses: Vec<String> = daemon.local_addrs().iter().map(ToString::to_string).collect();
     let who = match (has_key, args.allow_hooks) {
-        (true, true) => "key required, which lets run programs",
+        (true, true) => "key required, its holders may run programs",
         (true, false) => "key required",
         (false, _) => "no key",
     };
@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         span(args.max_duration),
         std::process::id()
     ))?;
-    daemon.run(interrupts.flag()).map_err(|e| fault(&e))?;
-    // It was asked to end and did: that is success for a service, whichever signal it was.
+    daemon.run(interrupts.flag()).map_err(Error::measurement)?;
+    // A service that ends when asked has succeeded, whichever signal it was.
     Ok(Exit::Success)
 }

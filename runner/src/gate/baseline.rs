@@ -28,7 +28,6 @@ use crate::{
 const ALPHA: f64 = 0.01;
 
 /// What the plan says; `None` where it names no baseline.
-#[must_use]
 pub fn terms(plan: &Plan) -> Option<Terms> {
     let (baseline, spans) = plan.baseline.as_ref()?;
     let promises = baseline.compare.iter().zip(spans).map(|(comparison, span)| {
@@ -73,7 +72,6 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
 }
 
 /// What was measured of a case, as comparisons want it: per member and for a group's total, one list of values per promise.
-#[must_use]
 pub fn samples(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<samples::Case> {
     let none = Vec::new();
     let of = |member: usize, name: &str, way: Way| {

@@ -63,7 +63,6 @@ impl<'a> Expectations<'a> {
     }
 
     /// Judges cases of the plan: first what is asserted of each, then what is compared. One list of verdicts per case.
-    #[must_use]
     pub fn judge(&self, cases: &[(&Step, &Finished)], here: &Environment) -> Vec<Vec<VerdictRow>> {
         // What was skipped on purpose promised nothing.
         let ran = || cases.iter().filter(|(_, finished)| !finished.left_out);
@@ -185,7 +184,6 @@ impl Verdicts {
     }
 
     /// Their rows, in the order of the cases.
-    #[must_use]
     pub fn rows(&self) -> &[VerdictRow] {
         &self.rows
     }
@@ -195,7 +193,6 @@ impl Verdicts {
     }
 
     /// What they mean for the exit code.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         if self.rows.iter().any(VerdictRow::fails) {
             Exit::Failed

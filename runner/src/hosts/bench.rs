@@ -1,9 +1,9 @@
-//! One iteration: sessions are taken, tests made ready, started at one instant and waited for.
+//! One iteration: takes sessions, prepares the tests, starts them at one instant and waits for them.
 
 use std::{net::Ipv6Addr, thread, time::Duration};
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Observer, Outcome, Prepared, RunningTest, Session, Timeouts, conduct},
+    client::{self, ClientError, DataAddresses, Outcome, Prepared, RunningTest, Session, Timeouts, conduct},
     control::{message::FaultCode, stop::StopFlag},
     measure::clock::monotonic_ns,
     spec::{Family, TestSpec},
@@ -19,17 +19,18 @@ use crate::{
     },
 };
 
-/// How often the display moves while a test runs that has no intervals of its own.
+/// Interval of the progress line where the test has none of its own.
 const DISPLAY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How often interim results come where they are asked for and the plan has no interval.
+/// Interval of `--interim` where the plan has none.
 const INTERIM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Telling a member when to start takes a message and a thread: the common instant leaves that much per member.
+/// Time added to the common start per member: telling one takes a message and a thread.
 const LEAD_PER_MEMBER_NS: u64 = 500_000;
 
-/// The sessions of one member.
+/// One member, with the sessions of its ends.
 struct Seat {
+    /// `None`: this process.
     near: Option<Session>,
     /// `None`: a service that takes no part.
     far: Option<Session>,
@@ -42,23 +43,23 @@ impl Bench for Hosts {
     fn measure(&mut self, step: &Step, _: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
         let mut seats = Vec::with_capacity(step.members.len());
         for (member, spec) in step.members.iter().filter_map(|m| Some((m, m.spec()?))) {
-            seats.push(self.seat(member, spec, step.grace, progress).map_err(|e| fault(&e))?);
+            seats.push(self.seat(member, spec, step.grace, progress)?);
         }
-        // After a fault the sessions are dropped with the seats: what state they are in is anybody's guess.
+        // After an error the sessions are dropped with the seats: their state is unknown.
         let measured = match seats.as_mut_slice() {
             [seat] => {
                 let mut watch = Watch::new(progress, &seat.spec, &step.name, self.interim);
-                alone(seat, &mut watch, &self.stop).map(|measured| Measured { settled: watch.settled(), ..measured })
+                let outcome = seat.prepare()?.start(None)?.wait(&mut watch, &self.stop)?;
+                let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
+                Measured { members: vec![outcome], start_skew, settled: watch.settled(), printed: None }
             }
-            seats => together(seats, &self.stop),
-        }
-        .map_err(|e| fault(&e))?;
+            seats => together(seats, &self.stop)?,
+        };
         for (member, seat) in step.members.iter().zip(seats) {
-            if let Some(far) = seat.far {
-                self.give_back(&member.to, step.grace, far);
-            }
-            if let Some(near) = seat.near {
-                self.give_back(&member.from, step.grace, near);
+            for (end, session) in [(&member.to, seat.far), (&member.from, seat.near)] {
+                if let Some(session) = session {
+                    self.give_back(end, step.grace, session);
+                }
             }
         }
         Ok(measured)
@@ -78,7 +79,7 @@ impl Hosts {
         let far = if spec.alone { None } else { Some(self.session(&member.to, grace)?) };
         let data = |end: &Endpoint| match end {
             _ if spec.alone => self.services.get(end).copied(),
-            // It is reached at IPv4's loopback, and listens wherever the data should go.
+            // Its control connection is on IPv4's loopback; data may use either family.
             Endpoint::Embedded if spec.family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
             _ => self.places.get(end).and_then(|p| p.data),
         };
@@ -110,17 +111,11 @@ impl Seat {
     }
 }
 
-fn alone(seat: &mut Seat, watch: &mut dyn Observer, stop: &StopFlag) -> Result<Measured, ClientError> {
-    let outcome = seat.prepare()?.start(None)?.wait(watch, stop)?;
-    let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-    Ok(Measured { members: vec![outcome], start_skew, ..Measured::default() })
-}
-
-/// Prepares every member, then starts them all at one instant. Nothing is said to any host between that instant's
-/// announcement and the end of the last measurement.
+/// Prepares every member, then starts them all at one instant. No message goes to any host between the announcement of that
+/// instant and the end of the last measurement.
 fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError> {
     let warmups: Vec<u64> = seats.iter().map(|s| s.spec.phases.warmup_ns).collect();
-    // Each takes several round trips, which would add up.
+    // In parallel: each takes several round trips.
     let prepared: Vec<Prepared<'_>> = thread::scope(|scope| {
         let preparing: Vec<_> = seats.iter_mut().map(|seat| scope.spawn(|| seat.prepare())).collect();
         preparing.into_iter().map(join).collect::<Result<_, _>>()
@@ -134,7 +129,7 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
         let waiting: Vec<_> = running.into_iter().map(|test| scope.spawn(move || test.wait(&mut (), stop))).collect();
         waiting.into_iter().map(join).collect::<Result<_, _>>()
     })?;
-    // The load is meant to be on at t0 everywhere; a member's measure phase begins its own warm-up later.
+    // The load should start at t0 everywhere; a member is measured its own warm-up later.
     let starts: Vec<u64> = outcomes
         .iter()
         .zip(warmups)
@@ -149,11 +144,13 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn fault(error: &ClientError) -> MeasureError {
-    let timeout = match error {
-        ClientError::Silent { .. } => true,
-        ClientError::Fault { fault, .. } => fault.code == FaultCode::TimedOut,
-        _ => false,
-    };
-    MeasureError { timeout, message: error.to_string() }
+impl From<ClientError> for MeasureError {
+    fn from(error: ClientError) -> Self {
+        let timeout = match &error {
+            ClientError::Silent { .. } => true,
+            ClientError::Fault { fault, .. } => fault.code == FaultCode::TimedOut,
+            _ => false,
+        };
+        Self { timeout, message: error.to_string() }
+    }
 }

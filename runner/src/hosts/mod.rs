@@ -1,14 +1,12 @@
-//! Where far ends come from: the daemon inside this process, and those on other hosts.
+//! Where far ends come from: daemons inside this process, and those on other hosts.
 //!
-//! - [`capable`]: whether the kernels of the hosts have what the plan needs
-//! - [`require`]: preconditions against the hosts' facts
+//! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
+//! - [`require`]: what the plan needs of its hosts, checked before anything runs
 //! - [`targets`]: from the plan's inventory to addresses
-//! - [`mod@bench`]: one iteration, on sessions that are kept open between iterations
 //! - [`view`]: interfaces and free CPUs, where a plan requires some
 //! - [`watch`]: what is shown of a running measurement
 
 pub mod bench;
-pub mod capable;
 pub mod require;
 pub mod targets;
 pub mod view;
@@ -17,7 +15,6 @@ pub mod watch;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -46,40 +43,39 @@ use crate::{
     schedule::step::Step,
     sinks::run_json::HostRecord,
 };
-use targets::Place;
+use targets::Location;
 
-/// How long it is waited between two calls of a daemon that was there.
+/// Pause between two attempts to reach a daemon that has answered before.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The hosts of a run: reachable, greeted, and ready for sessions.
 pub struct Hosts {
-    places: BTreeMap<Endpoint, Place>,
-    /// Where the services are that tests without a session go to.
+    places: BTreeMap<Endpoint, Location>,
+    /// Addresses of services, which have no daemon.
     services: BTreeMap<Endpoint, IpAddr>,
-    /// Open sessions that no test uses at the moment, by end, and by the grace they were opened with.
+    /// Open sessions that no test uses at the moment, by end and the grace they were opened with.
     idle: BTreeMap<(Endpoint, Duration), Vec<Session>>,
-    /// The ends whose daemons answered the last time that they were called.
+    /// Ends whose daemons answered the last time.
     met: BTreeSet<Endpoint>,
     /// Facts for `run.json`, by name.
     records: BTreeMap<String, HostRecord>,
     stop: StopFlag,
     interim: bool,
-    /// The daemons inside this process: one on its own loopback, and one in each network namespace of the plan. They live as
-    /// long as the run.
+    /// Daemons inside this process: one on loopback, and one in each network namespace of the plan. They live as long as
+    /// the run.
     embedded: Vec<Embedded>,
 }
 
 impl Hosts {
-    /// Starts the embedded daemon if a step needs it, and greets the daemon of every host that takes part, so that what
-    /// cannot be reached is known before anything is measured.
+    /// Starts the embedded daemon if a step needs it, and connects to the daemon of every host that takes part: an
+    /// unreachable host is reported before anything is measured.
     pub fn open(
         plan: &Plan,
         steps: &[Step],
-        key_file: Option<&Path>,
+        default_key: Option<&Key>,
         interim: bool,
         stop: &StopFlag,
     ) -> Result<Self, Error> {
-        let default_key = key_file.map(Key::load).transpose().map_err(|e| Error::Measurement(e.to_string()))?;
         let mut hosts = Self {
             places: BTreeMap::new(),
             services: BTreeMap::new(),
@@ -102,46 +98,39 @@ impl Hosts {
                 if hosts.places.contains_key(end) {
                     continue;
                 }
-                let place = match end {
-                    Endpoint::Local => Place::here(),
-                    Endpoint::Embedded => hosts.embed()?,
-                    Endpoint::Host(name) => match plan.host(end) {
-                        Some(Host { netns: Some(netns), address, .. }) => {
-                            hosts.embed_in(name, netns, address.as_deref())?
-                        }
-                        host => targets::of_host(name, host, default_key.as_ref())?,
-                    },
+                let place = match (end, plan.host(end)) {
+                    (Endpoint::Local, _) => Location::default(),
+                    (Endpoint::Embedded, _) => hosts.embed(end.name(), None, None)?,
+                    (_, Some(Host { netns: Some(netns), address, .. })) => {
+                        hosts.embed(end.name(), Some(netns), address.as_deref())?
+                    }
+                    (_, host) => targets::of_host(end.name(), host, default_key)?,
                 };
                 hosts.places.insert(end.clone(), place);
             }
         }
         let known = hosts.greet()?;
-        let lacking = capable::lacking(steps, &known);
+        let lacking = require::lacking(steps, &known);
         if lacking.is_empty() { Ok(hosts) } else { Err(Error::Measurement(lacking.join("\n       "))) }
     }
 
-    /// A daemon inside this process, on loopback, with a key that nobody else has.
-    fn embed(&mut self) -> Result<Place, Error> {
-        let embedded = Daemon::spawn_embedded(EmbeddedOptions::default())
-            .map_err(|e| Error::Measurement(format!("the embedded daemon did not start: {e}")))?;
-        let place = Place { target: Some(embedded.target("embedded")), data: None };
-        self.embedded.push(embedded);
-        Ok(place)
-    }
-
-    /// A daemon inside this process and inside a network namespace, for the host of that name: the conversation goes over the
-    /// namespace's loopback, the traffic to the host's address.
-    fn embed_in(&mut self, name: &str, netns: &str, address: Option<&str>) -> Result<Place, Error> {
-        let options = EmbeddedOptions { netns: Some(netns.to_owned()) };
-        let embedded = Daemon::spawn_embedded(options)
-            .map_err(|e| Error::Measurement(format!("host `{name}`: no daemon in its network namespace: {e}")))?;
+    /// Starts a daemon inside this process, with a key of its own. In a network namespace, the control connection uses the
+    /// namespace's loopback and the traffic the host's address.
+    fn embed(&mut self, name: &str, netns: Option<&str>, address: Option<&str>) -> Result<Location, Error> {
+        let options = EmbeddedOptions { netns: netns.map(str::to_owned) };
+        let embedded = Daemon::spawn_embedded(options).map_err(|e| {
+            Error::Measurement(match netns {
+                Some(_) => format!("host `{name}`: no daemon in its network namespace: {e}"),
+                None => format!("the embedded daemon did not start: {e}"),
+            })
+        })?;
         let data = address.filter(|a| *a != "local").map(|a| targets::resolve(name, a)).transpose()?;
-        let place = Place { target: Some(embedded.target(name)), data };
+        let place = Location { target: Some(embedded.target(name)), data };
         self.embedded.push(embedded);
         Ok(place)
     }
 
-    /// Asks every daemon what its host is; says which transports each end's kernel has.
+    /// Asks every daemon for the facts of its host. Returns the transports that each end's kernel has.
     fn greet(&mut self) -> Result<BTreeMap<Endpoint, Vec<Transport>>, Error> {
         let mut known = BTreeMap::from([(Endpoint::Local, capabilities::transports())]);
         self.records.insert(
@@ -156,7 +145,7 @@ impl Hosts {
         let ends: Vec<Endpoint> =
             self.places.iter().filter(|(_, p)| p.target.is_some()).map(|(e, _)| e.clone()).collect();
         for end in ends {
-            let session = self.session(&end, GRACE).map_err(|e| Error::Measurement(e.to_string()))?;
+            let session = self.session(&end, GRACE).map_err(Error::measurement)?;
             let peer = session.peer();
             known.insert(end.clone(), peer.transports.clone());
             self.records.insert(
@@ -173,9 +162,9 @@ impl Hosts {
         Ok(known)
     }
 
-    /// An open session with the daemon of that end: one that is idle, or a new one.
+    /// A session with the daemon of that end: an idle one, or a new one.
     fn session(&mut self, end: &Endpoint, grace: Duration) -> Result<Session, ClientError> {
-        // The daemon ends one that is idle for long, or was started anew meanwhile.
+        // The daemon may have closed an idle one, or been restarted.
         while let Some(mut session) = self.idle.get_mut(&(end.clone(), grace)).and_then(Vec::pop) {
             if session.is_alive() {
                 return Ok(session);
@@ -187,8 +176,8 @@ impl Hosts {
         let until = Instant::now() + target.timeouts.connect;
         let session = loop {
             match Session::connect(&target) {
-                // It was there: whoever starts it anew needs a moment. A host that is gone is waited for once. One that is
-                // being killed still accepts for a moment and hangs up, as one with another key does.
+                // It answered before, so it is probably being restarted. Waited for once per outage. A daemon that is being
+                // killed still accepts for a moment and hangs up, as one with another key does.
                 Err(
                     ClientError::Connect { .. }
                     | ClientError::KeyDiffers { .. }
@@ -211,23 +200,22 @@ impl Hosts {
         self.idle.entry((end.clone(), grace)).or_default().push(session);
     }
 
-    /// What the plan requires of its hosts and they do not have: an error, or sentences to warn with.
+    /// Checks the plan's `require`: an error, or sentences to warn with.
     pub fn required(&mut self, plan: &Plan, steps: &[Step]) -> Result<Vec<String>, Error> {
         let conditions: Vec<_> = plan.require.iter().map(|(condition, _)| condition).collect();
         let needs_views = conditions.iter().any(|c| require::is_seen(&c.check));
         let views = if needs_views { self.views(&conditions, steps) } else { Ok(BTreeMap::new()) };
-        let views = views.map_err(|e| Error::Measurement(e.to_string()))?;
+        let views = views.map_err(Error::measurement)?;
         let (errors, warnings) = require::check(plan, &self.records, &views);
         if errors.is_empty() { Ok(warnings) } else { Err(Error::Measurement(errors.join("\n       "))) }
     }
 
-    /// Facts about every machine that takes part, by name.
+    /// Facts about every machine that takes part, by name. Empties them here.
     pub fn take_records(&mut self) -> BTreeMap<String, HostRecord> {
         std::mem::take(&mut self.records)
     }
 
-    /// `checking 2 hosts … a: 6.12.0 · b: 6.12.0 · clock of b off by 38 µs (± 4 µs)`; none where all is in this process.
-    #[must_use]
+    /// `checking 2 hosts … a: 6.12.0 · b: 6.12.0 · clock of b off by 38 µs (± 4 µs)`; `None`: all ends are in this process.
     pub fn checked(&self) -> Option<String> {
         let remote: Vec<_> =
             self.records.iter().filter(|(n, _)| !["local", "embedded"].contains(&n.as_str())).collect();

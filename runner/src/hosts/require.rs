@@ -1,26 +1,49 @@
-//! Preconditions of a plan, held against the facts of its hosts before anything runs.
+//! What a plan needs of its hosts, checked before anything runs: kernels with its transports, and its `require`.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use netcore::spec::Transport;
 use schemas::units::{self, Unit};
 
 use super::view::View;
 use crate::{
     plan::{
         Plan,
+        case::Endpoint,
         model::{Level, Precondition},
     },
+    schedule::step::Step,
     sinks::run_json::HostRecord,
 };
 
-/// The checks that a host must look around for; the others are of facts that it tells when it is greeted.
-#[must_use]
+/// A sentence for each transport that a step needs and a host lacks, with the module that brings it.
+pub fn lacking(steps: &[Step], known: &BTreeMap<Endpoint, Vec<Transport>>) -> Vec<String> {
+    let mut sentences = BTreeSet::new();
+    let members = steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members);
+    for (member, spec) in members.filter_map(|m| Some((m, m.spec()?))) {
+        let Some(module) = spec.transport.module() else { continue };
+        for end in [&member.from, &member.to] {
+            if known.get(end).is_some_and(|has| !has.contains(&spec.transport)) {
+                sentences.insert(format!(
+                    "{} is not available: the kernel of host `{}` has none; load it there with: modprobe {module}",
+                    spec.transport.name(),
+                    end.name()
+                ));
+            }
+        }
+    }
+    sentences.into_iter().collect()
+}
+
+/// Whether a check needs a [`View`]. The others use facts that every daemon sends when a session opens.
 pub fn is_seen(check: &str) -> bool {
     matches!(check, "nic_speed" | "mtu" | "free_cpus")
 }
 
-/// What does not hold, each as a sentence with its place in the plan: what stops the run, and what only warns.
-#[must_use]
+/// Conditions that do not hold, as sentences with their place in the plan: errors, and warnings.
 pub fn check(
     plan: &Plan,
     hosts: &BTreeMap<String, HostRecord>,
@@ -53,7 +76,7 @@ fn observed(check: &str, host: &HostRecord) -> Option<String> {
     match check {
         "cpu_governor" => host.facts.governor.clone(),
         "kernel" => host.facts.kernel_release.clone(),
-        // This process's own clock is the one that the others are measured against.
+        // Other clocks are measured against this process's own.
         "clock_offset" => {
             let ns = host.clock.map_or(0, |c| c.wall_offset_ns.unsigned_abs());
             Some(format!("{}us", ns as f64 / 1000.0))
@@ -62,32 +85,34 @@ fn observed(check: &str, host: &HostRecord) -> Option<String> {
     }
 }
 
-/// Holds a condition on an interface against that of every route that the host's traffic takes.
+/// Checks a condition on an interface, for every route that the host's traffic takes.
 fn of_routes(condition: &Precondition, view: &View) -> Result<(), String> {
     let check = &condition.check;
     if view.routes.is_empty() {
-        return Err(format!("{check} cannot be told: no test sends packets from there by a route"));
+        return Err(format!("cannot check {check}: no test sends packets from there by a route"));
     }
     for (peer, nic) in &view.routes {
-        let Some(nic) = nic else { return Err(format!("{check} cannot be told: there is no route to {peer}")) };
+        let Some(nic) = nic else { return Err(format!("cannot check {check}: there is no route to {peer}")) };
         let name = &nic.name;
         let observed = match check.as_str() {
             "mtu" => nic.mtu_bytes.map(|bytes| bytes.to_string()),
             _ => nic.speed_mbit_per_s.map(|mbit| format!("{mbit}Mbit/s")),
         };
         if observed.is_none() {
-            return Err(format!("{check} cannot be told: {name}, by which packets to {peer} leave, says none"));
+            return Err(format!(
+                "cannot check {check}: {name}, the interface that routes to {peer}, does not report it"
+            ));
         }
         holds(condition, &format!("{check} of {name}"), observed.as_deref())?;
     }
     Ok(())
 }
 
-/// Holds a condition against a value; `what` is what the sentence calls it.
+/// Checks a condition on a value; `what` names the value in the sentence.
 fn holds(condition: &Precondition, what: &str, observed: Option<&str>) -> Result<(), String> {
     let check = &condition.check;
     let Some(observed) = observed else {
-        return Err(format!("{what} cannot be told there"));
+        return Err(format!("cannot check {what}: the host does not report it"));
     };
     let bounds = [
         ("", &condition.equals, [Ordering::Equal, Ordering::Equal]),
@@ -104,8 +129,8 @@ fn holds(condition: &Precondition, what: &str, observed: Option<&str>) -> Result
     Ok(())
 }
 
-/// Kernels compare by the numbers of their release, what has a unit by its value, everything else as numbers where both are
-/// numbers and as words otherwise, which are equal or not.
+/// Compares kernels by the numbers of their release and quantities by value. Anything else compares as numbers where both
+/// are numbers, and as words otherwise: equal, or `None`.
 fn compare(check: &str, observed: &str, limit: &str) -> Option<Ordering> {
     if check == "kernel" {
         let numbers = |text: &str| -> Vec<u64> {

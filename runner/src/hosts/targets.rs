@@ -9,25 +9,17 @@ use netcore::{
 
 use crate::{error::Error, plan::model::Host};
 
-/// Where an end of a test is.
-#[derive(Clone, Debug)]
-pub struct Place {
+/// Where an end of a test is. The default is this process.
+#[derive(Clone, Debug, Default)]
+pub struct Location {
     /// Its daemon; `None`: this process.
     pub target: Option<Target>,
-    /// Where the traffic goes, if elsewhere than to the daemon.
+    /// Address for the traffic, where it differs from the daemon's.
     pub data: Option<IpAddr>,
 }
 
-impl Place {
-    /// This process.
-    #[must_use]
-    pub fn here() -> Self {
-        Self { target: None, data: None }
-    }
-}
-
 /// The daemon of a host of the inventory.
-pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Result<Place, Error> {
+pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Result<Location, Error> {
     let fault = |message: String| Err(Error::Measurement(message));
     let Some(host) = host else {
         return fault(format!("host `{name}` is in no inventory: give --host {name}=ADDRESS"));
@@ -42,15 +34,15 @@ pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Re
         Some(path) => Some(Key::load(path).map_err(|e| Error::Measurement(format!("host `{name}`: {e}")))?),
         None => default_key.cloned(),
     };
-    // The daemon is often on a management network: then the traffic has an address of its own.
+    // The daemon is often on a management network: the traffic then has an address of its own.
     let data = match (&host.control, &host.address) {
         (Some(_), Some(address)) => Some(resolve(name, address)?),
         _ => None,
     };
-    Ok(Place { target: Some(target), data })
+    Ok(Location { target: Some(target), data })
 }
 
-/// A host that has no daemon, or none that takes part: where its traffic goes.
+/// The address of a service: a host without a daemon, or whose daemon takes no part.
 pub fn of_service(name: &str, host: Option<&Host>) -> Result<IpAddr, Error> {
     let address = host.and_then(|host| host.address.as_deref()).ok_or_else(|| {
         Error::Measurement(format!(
@@ -60,7 +52,7 @@ pub fn of_service(name: &str, host: Option<&Host>) -> Result<IpAddr, Error> {
     resolve(name, address)
 }
 
-/// An IPv6 address without brackets looks like `host:port` with a strange host.
+/// Adds brackets to an IPv6 address, which would read as `host:port` without them.
 fn bracketed(control: &str) -> String {
     match control.parse::<std::net::Ipv6Addr>() {
         Ok(address) => format!("[{address}]"),

@@ -1,5 +1,4 @@
-//! What a host has on the ways that a plan's traffic takes, and what of its CPUs is free: asked for only where a plan
-//! requires it.
+//! The interfaces that a host's traffic uses, and its free CPUs: asked for only where a plan requires some.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,14 +24,14 @@ use crate::{
 /// The interfaces by which a host's traffic leaves, and its free CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
-    /// By the address that it sends to; `None`: there is no route to it.
+    /// By destination address; `None`: there is no route to it.
     pub routes: BTreeMap<IpAddr, Option<NicFacts>>,
     /// CPUs that were less than a tenth busy for half a second.
     pub free_cpus: Option<u32>,
 }
 
 impl Hosts {
-    /// Looks around on every host that a condition needs it of, by name.
+    /// Asks every host for what the conditions need, by name.
     pub(super) fn views(
         &mut self,
         conditions: &[&Precondition],
@@ -82,7 +81,7 @@ impl Hosts {
         Ok(seen)
     }
 
-    /// Where the traffic of a test goes to reach that end.
+    /// The address that a test's traffic uses to reach that end.
     fn address(&mut self, end: &Endpoint, spec: &TestSpec) -> Result<IpAddr, ClientError> {
         if *end == Endpoint::Embedded && spec.family == Family::V6 {
             return Ok(Ipv6Addr::LOCALHOST.into());
@@ -99,7 +98,7 @@ impl Hosts {
     }
 }
 
-/// Our own address on the way to another one: what the far end sends to. Connecting a datagram socket sends nothing.
+/// Our own address on the route to `far`, which the far end sends to. Connecting a datagram socket sends nothing.
 fn towards(far: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = if far.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;

@@ -1,4 +1,4 @@
-//! What is shown of a running measurement: the rewriting line, and interim results where they were asked for.
+//! What is shown of a running measurement: the progress line, and interim results where they were asked for.
 
 use std::time::Duration;
 
@@ -21,19 +21,17 @@ pub struct Watch<'a> {
     spec: TestSpec,
     name: String,
     interim: bool,
-    /// What the headline's end did per second, interval by interval, in a warm-up that ends by itself.
+    /// Rate of the headline's end in each interval of a warm-up that ends by itself.
     warming: Vec<f64>,
     settled: bool,
 }
 
 impl<'a> Watch<'a> {
-    /// Shows the intervals of this test.
     pub fn new(progress: &'a mut Progress, spec: &TestSpec, name: &str, interim: bool) -> Self {
         Self { progress, spec: spec.clone(), name: name.to_owned(), interim, warming: Vec::new(), settled: false }
     }
 
-    /// Whether the warm-up has settled, where it was to end by itself.
-    #[must_use]
+    /// Whether the warm-up has settled; `None`: its length is fixed.
     pub fn settled(&self) -> Option<bool> {
         (self.spec.phases.settle_ns > 0).then_some(self.settled)
     }
@@ -42,7 +40,7 @@ impl<'a> Watch<'a> {
 impl Observer for Watch<'_> {
     fn interval(&mut self, side: Side, window: &Window) {
         let rate = rate(&self.spec, window);
-        // Each end's intervals are half of the truth: the line shows whichever end is here, interim results the headline's.
+        // The progress line shows the near end, interim results the end that counts the headline.
         if side == Side::Near {
             let phases = &self.spec.phases;
             let end_ns = window.start_ns.saturating_add_unsigned(window.elapsed_ns);
@@ -63,12 +61,12 @@ impl Observer for Watch<'_> {
         let Some((value, unit)) = rate else { return };
         if window.phase == Phase::Warmup && self.spec.phases.settle_ns > 0 {
             self.warming.push(value);
-            // One look per batch of the criterion: more of them see no more, and are wrong more often.
+            // Tested once per batch of the criterion: more often finds no more, and raises the false alarms.
             if self.warming.len().is_multiple_of(series::BATCH) {
                 self.settled |= series::settled(&self.warming);
             }
         } else if self.interim {
-            self.progress.interim(&interim_line(&self.name, window, value, unit));
+            self.progress.print(&interim_line(&self.name, window, value, unit));
         }
     }
 
@@ -77,7 +75,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// The end whose count is the result: the receiver of a stream, the requester otherwise.
+/// The end that counts the result: the receiver of a stream, the requester otherwise.
 fn headline_side(spec: &TestSpec) -> Side {
     match (spec.pattern, spec.direction) {
         (Pattern::Stream, Direction::Forward) if !spec.alone => Side::Far,
@@ -85,7 +83,7 @@ fn headline_side(spec: &TestSpec) -> Side {
     }
 }
 
-/// What one end counted in an interval, per second: what it received if it receives, else what it sent.
+/// Rate of one end in an interval: bytes received if it receives, else bytes sent; or transactions.
 fn rate(spec: &TestSpec, window: &Window) -> Option<(f64, Unit)> {
     let seconds = window.elapsed_ns as f64 / 1e9;
     if seconds <= 0.0 {

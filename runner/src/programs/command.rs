@@ -1,4 +1,4 @@
-//! `workload: command`: one iteration is one run of a program, and its result is what it prints.
+//! `workload: command`: an iteration runs a program once and reads its output as the result.
 
 use netcore::{
     control::{
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Bytes of output that are read: results are small, and a program that prints for ever must not take the memory.
+/// Largest output that is read, bytes: a program that prints for ever must not use up the memory.
 const OUTPUT_BOUND: usize = 64 << 20;
 
 /// Runs it once.
@@ -72,7 +72,7 @@ pub fn measure(
         if printed::is_measured(row) {
             row.elapsed_s = row.elapsed_s.or(Some(ran.elapsed.as_secs_f64()));
             if let Some(cpu) = cpu.as_ref().filter(|_| row.local_cpu_ratio.is_none()) {
-                // The whole machine's, between the program's start and its end, as for every other workload.
+                // Of the whole machine, from the program's start to its end, as for every other workload.
                 local_cpu(row, cpu);
             }
         }

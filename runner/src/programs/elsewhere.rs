@@ -1,4 +1,4 @@
-//! A hook on another host: its daemon runs it, where whoever started that daemon allows it.
+//! A hook on another host: its daemon runs it, if it was started with `--allow-hooks`.
 
 use std::time::Duration;
 
@@ -14,8 +14,7 @@ use netcore::{
 use super::hooks::Output;
 use crate::schedule::bench::MeasureError;
 
-/// Runs it there to its end, in a session of its own: so that whatever becomes of the test's sessions, what was set up can be
-/// taken down.
+/// Runs a hook to its end, in a session of its own: cleanup must work whatever happens to the test's sessions.
 pub(super) fn run(
     target: &Target,
     argv: &[String],
@@ -26,7 +25,7 @@ pub(super) fn run(
 ) -> Result<Output, MeasureError> {
     let asked = Execute {
         argv: argv.to_vec(),
-        // That folder is here.
+        // That folder is on this host.
         environment: environment
             .into_iter()
             .filter(|(name, _)| *name != "PLUMB_RUN_DIR")

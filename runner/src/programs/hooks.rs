@@ -1,8 +1,8 @@
 //! `setup`, `prepare`, `conclude` and `cleanup`: programs around the measurement.
 //!
-//! A setup or prepare that fails fails the iteration: what would be measured is not what the plan describes. A conclude
-//! or cleanup that fails is a warning: the measurement is made. Cleanup is owed from the moment that setup was tried, and
-//! is paid whatever happens then, a signal included.
+//! A setup or prepare that fails fails the iteration: the measurement would not be the one that the plan describes. A
+//! conclude or cleanup that fails is a warning: the measurement is made. Once setup was tried, cleanup runs in any case,
+//! also after a signal.
 
 use std::{
     collections::BTreeMap,
@@ -28,45 +28,44 @@ use crate::{
     },
 };
 
-/// How long a hook may take when the plan does not say.
+/// Default time limit of a hook.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Bytes of each output of a hook that the log keeps.
+/// Largest part of a hook's standard output, and of its standard error, in the log: bytes.
 const OUTPUT_BOUND: usize = 1 << 20;
 
-/// What a hook that succeeded printed.
+/// Output of a hook that succeeded.
 pub(super) struct Output {
     pub(super) stdout: String,
     pub(super) stderr: String,
-    /// From its start to its end, where it ran.
+    /// Measured on the host that ran it.
     pub(super) elapsed: Duration,
 }
 
-/// Measures commands itself and lets another bench measure the rest, with the hooks of each case around both.
+/// A bench that measures commands itself, leaves the rest to another bench, and runs the hooks around both.
 pub struct Programs<'a> {
     inner: &'a mut dyn Bench,
     surroundings: Surroundings,
-    /// Where the output of hooks is kept.
     log: Option<PathBuf>,
-    /// Cases that owe a cleanup, and whether their setup succeeded.
-    owing: BTreeMap<String, (Step, bool)>,
-    /// How many results each command printed the last time.
+    /// Cases that need a cleanup, and whether their setup succeeded.
+    unclean: BTreeMap<String, (Step, bool)>,
+    /// Number of results that each command printed the last time.
     lines: BTreeMap<String, usize>,
 }
 
 impl<'a> Programs<'a> {
-    /// Around `inner`. The log is begun anew unless the run goes on with an earlier one.
+    /// `inner` measures what is no command. The log starts empty unless a run is resumed.
     pub fn around(inner: &'a mut dyn Bench, surroundings: Surroundings, log: Option<&Path>, resumed: bool) -> Self {
         if let Some(log) = log.filter(|log| !resumed && log.exists()) {
-            // Of an earlier run in the same place; what cannot be removed is added to.
+            // Left by an earlier run in the same folder. If it cannot be removed, this run appends to it.
             let _ = std::fs::remove_file(log);
         }
-        Self { inner, surroundings, log: log.map(Path::to_owned), owing: BTreeMap::new(), lines: BTreeMap::new() }
+        Self { inner, surroundings, log: log.map(Path::to_owned), unclean: BTreeMap::new(), lines: BTreeMap::new() }
     }
 
-    /// Cleans up after every case that was set up and has not heard of its end.
+    /// Runs the cleanup of every case that has not ended.
     pub fn finish(mut self, progress: &mut Progress) {
-        for (_, (step, _)) in std::mem::take(&mut self.owing) {
+        for (_, (step, _)) in std::mem::take(&mut self.unclean) {
             self.clean_up(&step, progress);
         }
     }
@@ -76,14 +75,14 @@ impl<'a> Programs<'a> {
         if hooks.setup.is_none() && hooks.cleanup.is_none() {
             return Ok(());
         }
-        if self.owing.get(&step.id).is_some_and(|(_, done)| *done) {
+        if self.unclean.get(&step.id).is_some_and(|(_, done)| *done) {
             return Ok(());
         }
-        self.owing.insert(step.id.clone(), (step.clone(), false));
+        self.unclean.insert(step.id.clone(), (step.clone(), false));
         if let Some(hook) = &hooks.setup {
             self.run("setup", hook, step, Some(iteration), Urgency::None)?;
         }
-        self.owing.insert(step.id.clone(), (step.clone(), true));
+        self.unclean.insert(step.id.clone(), (step.clone(), true));
         Ok(())
     }
 
@@ -95,7 +94,7 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// Runs one; `heeds`: the urgency of the end of the run that does not end it yet.
+    /// Runs a hook and logs it. `heeds`: the highest urgency of a stop request that does not end it.
     fn run(
         &self,
         name: &str,
@@ -119,7 +118,6 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// On this machine.
     fn here(
         &self,
         hook: &Hook,
@@ -145,7 +143,7 @@ impl<'a> Programs<'a> {
         })
     }
 
-    /// Adds it to the log, whole.
+    /// Appends a hook's run to the log in one write.
     fn keep(
         &self,
         name: &str,
@@ -173,7 +171,7 @@ impl<'a> Programs<'a> {
         File::options().create(true).append(true).open(path)?.write_all(text.as_bytes())
     }
 
-    /// One iteration, without what is around it.
+    /// One iteration without its hooks.
     fn inside(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
         let Some(Job::Command(command)) = step.members.first().map(|m| &m.job) else {
             return self.inner.measure(step, iteration, progress);
@@ -182,8 +180,8 @@ impl<'a> Programs<'a> {
         let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| printed::is_measured(row)).count();
         if let Some(before) = self.lines.insert(step.id.clone(), results).filter(|before| *before != results) {
             return Err(MeasureError::failed(format!(
-                "it printed {results} results where it had printed {before}: which of them belong together is anybody's \
-                 guess"
+                "it printed {results} results where it had printed {before}: which of them belong together \
+                 is unknown"
             )));
         }
         Ok(measured)
@@ -206,7 +204,7 @@ impl Bench for Programs<'_> {
     }
 
     fn done(&mut self, step: &Step, progress: &mut Progress) {
-        if let Some((step, _)) = self.owing.remove(&step.id) {
+        if let Some((step, _)) = self.unclean.remove(&step.id) {
             self.clean_up(&step, progress);
         }
         self.inner.done(step, progress);

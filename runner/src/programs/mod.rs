@@ -1,13 +1,13 @@
-//! Programs that a plan starts: what is measured by another program, and what is done around a measurement.
+//! Programs that a plan starts: to measure, and around a measurement.
 //!
-//! Plans come from strangers' branches, so that nothing here runs unless the command line allows it
-//! (`--allow-commands`, `--allow-hooks`). Programs are started by their argv, without a shell, in a process group of their
-//! own, and within bounds of time and of output ([`netcore::control::child`]).
+//! Plans come from strangers' branches, so nothing here runs unless the command line allows it (`--allow-commands`,
+//! `--allow-hooks`). Programs start by their argv, without a shell, in a process group of their own, with bounds on time and
+//! output ([`netcore::control::child`]).
 //!
 //! - [`command`]: `workload: command`, one iteration
-//! - [`hooks`]: `setup`, `prepare`, `conclude` and `cleanup`, around whoever measures
-//! - [`elsewhere`]: one of them on another host, by its daemon
-//! - [`refusal`]: what the command line has not allowed
+//! - [`hooks`]: `setup`, `prepare`, `conclude` and `cleanup`, around another bench
+//! - [`elsewhere`]: a hook on another host, run by its daemon
+//! - [`refusal`]: refuses what the command line has not allowed
 
 pub mod command;
 pub mod elsewhere;
@@ -41,28 +41,27 @@ impl From<Failure> for MeasureError {
     }
 }
 
-/// What programs of a run are told and where they run.
+/// The environment of a run's programs, and where they run.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     hosts: BTreeMap<String, Host>,
-    /// Daemons of the hosts elsewhere that hooks are on.
+    /// Daemons of the other hosts that hooks run on.
     daemons: BTreeMap<String, Target>,
     run_dir: Option<PathBuf>,
     stop: StopFlag,
 }
 
 impl Surroundings {
-    /// Of one plan's run, whose results are kept in `run_dir`. `key_file`: for daemons that the plan names none for. Fails
-    /// where a host that a hook is on has no address, or a key cannot be read.
-    pub fn of(plan: &Plan, run_dir: Option<&Path>, key_file: Option<&Path>, stop: &StopFlag) -> Result<Self, Error> {
+    /// For one plan, whose results are kept in `run_dir`. `default_key`: for daemons without a `key_file` in the plan. Fails
+    /// if a hook's host has no address, or its key cannot be read.
+    pub fn of(plan: &Plan, run_dir: Option<&Path>, default_key: Option<&Key>, stop: &StopFlag) -> Result<Self, Error> {
         let run_dir = run_dir.map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
-        let default_key = key_file.map(Key::load).transpose().map_err(|e| Error::Measurement(e.to_string()))?;
         let mut daemons = BTreeMap::new();
         for case in plan.cases.iter().filter(|case| case.skip.is_none()) {
             for name in case.hooks.all().filter_map(|(_, hook)| hook.on.as_ref()) {
                 let host = plan.hosts.get(name);
                 if !is_here(host) && !daemons.contains_key(name) {
-                    let place = targets::of_host(name, host, default_key.as_ref())?;
+                    let place = targets::of_host(name, host, default_key)?;
                     daemons.extend(place.target.map(|target| (name.clone(), target)));
                 }
             }
@@ -70,7 +69,7 @@ impl Surroundings {
         Ok(Self { hosts: plan.hosts.clone(), daemons, run_dir, stop: stop.clone() })
     }
 
-    /// What a program may want to know of the case it runs for.
+    /// Environment variables that describe the case a program runs for.
     fn environment(&self, step: &Step, iteration: Option<u32>) -> Vec<(&'static str, String)> {
         let identity = step.identity(0);
         let mut all: Vec<(&'static str, String)> = [
@@ -85,11 +84,10 @@ impl Surroundings {
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
         .collect();
-        // The addresses, since a program is started by words that know no plan.
-        for (name, end) in
-            [("PLUMB_FROM", step.members.first().map(|m| &m.from)), ("PLUMB_TO", step.members.first().map(|m| &m.to))]
+        // The addresses of both ends: a program's arguments cannot refer to the plan's hosts.
+        for (name, end) in step.members.first().into_iter().flat_map(|m| [("PLUMB_FROM", &m.from), ("PLUMB_TO", &m.to)])
         {
-            if let Some(Endpoint::Host(host)) = end
+            if let Endpoint::Host(host) = end
                 && let Some(address) = self.hosts.get(host).and_then(|h| h.address.clone())
             {
                 all.push((name, address));
@@ -98,7 +96,7 @@ impl Surroundings {
         all
     }
 
-    /// The daemon that a hook on that host runs by; `None`: it runs here.
+    /// The daemon that runs hooks of that host; `None`: they run here.
     fn daemon(&self, host: Option<&str>) -> Option<&Target> {
         self.daemons.get(host?)
     }

@@ -1,4 +1,4 @@
-//! What the command line has not allowed: said at its place before anything runs.
+//! Refuses programs that the command line has not allowed, before anything runs.
 
 use crate::plan::{
     Plan,
@@ -16,8 +16,7 @@ pub struct Allowed {
     pub hooks: bool,
 }
 
-/// Refuses what is not allowed, each once per test.
-#[must_use]
+/// An error for each kind of program that is not allowed, once per test.
 pub fn check(plan: &Plan, allowed: Allowed) -> Diagnostics {
     let mut out = Diagnostics::new(plan.sources.clone());
     let places = Places::of_plan(plan);

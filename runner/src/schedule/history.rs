@@ -49,7 +49,6 @@ pub struct Taken {
 }
 
 /// What an iteration of a confirmation says in place of an error: which attempt it belongs to, and why it was made.
-#[must_use]
 pub fn confirmation(attempt: u32, of: u32, why: &str) -> String {
     format!("confirmation {attempt} of {of}: {why}")
 }
@@ -225,7 +224,6 @@ fn way(direction: &str) -> Way {
 }
 
 /// The lines in which two texts differ, for a person; `None` where they are the same.
-#[must_use]
 pub fn difference(old: &str, new: &str) -> Option<String> {
     if old == new {
         return None;

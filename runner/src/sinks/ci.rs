@@ -136,7 +136,6 @@ pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
 }
 
 /// GitHub workflow commands for what failed, errors before warnings.
-#[must_use]
 pub fn annotations(cases: &[CaseResult]) -> String {
     let mut all: Vec<(&str, Option<Place>, String)> = Vec::new();
     for case in cases {

@@ -57,7 +57,6 @@ impl Notes {
     }
 
     /// The sentences about a run on these machines.
-    #[must_use]
     pub fn of_run(&self, hosts: &BTreeMap<String, HostRecord>) -> Vec<String> {
         let mut notes = Vec::new();
         let shared = share_a_machine(hosts);
