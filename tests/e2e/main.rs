@@ -16,6 +16,7 @@ mod gate;
 mod hosts;
 mod keys;
 mod migrating;
+mod module_order;
 mod netns;
 mod outputs;
 mod plans;
