@@ -21,6 +21,7 @@ pub mod filters;
 pub mod import;
 mod input;
 pub mod judge;
+pub mod parallel;
 pub mod plot;
 pub mod stats;
 pub mod table;

@@ -1,4 +1,7 @@
-//! The reader that all filters share: streaming CSV by column name, from files or standard input.
+//! The reader of tables: streaming CSV by column name, from files or standard input, one row after the other.
+//!
+//! Every filter reads through it. `aggregate` and `window`, which are meant for gigabytes, open their tables here and let
+//! [`crate::parallel`] read the rows.
 //!
 //! A [`Table`] is one or more inputs seen as one table. Its header is the union of theirs by name, in the order of first
 //! appearance: the same column may stand elsewhere in another file, and a column that a file lacks reads as empty there,
@@ -14,26 +17,23 @@ mod blocks;
 pub mod layout;
 mod number;
 pub mod output;
-mod parallel;
 mod row;
 pub mod rows;
 pub mod select;
-mod starts;
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use blocks::Blocks;
 pub use blocks::RECORD_LIMIT;
+pub(crate) use blocks::{Block, Blocks, Unchecked};
 pub use number::parse_number;
 pub use output::{OutputArgs, write_whole};
-use row::BlockRows;
-pub use row::Row;
+pub(crate) use row::Records;
+pub use row::{Cells, Row};
 pub use rows::{Parts, Rows};
 pub use select::{Picker, RecordKind, Selection};
-use starts::{ELSEWHERE, Wanted};
 
 use crate::error::{Error, Place};
 
@@ -106,76 +106,70 @@ impl Header {
 
 /// One input of a table.
 pub(crate) struct Source {
-    blocks: Blocks,
-    shape: Shape,
+    pub(crate) blocks: Blocks,
+    pub(crate) shape: Shape,
 }
 
 /// What rows have to know about the input they come from.
 pub(crate) struct Shape {
     /// As given; `-` for standard input.
-    name: Arc<str>,
-    /// Its header line without the line end, to recognise it when it comes again.
-    header_line: String,
-    /// Its own number of columns.
-    width: usize,
+    pub(crate) name: Arc<str>,
+    /// Its own columns.
+    pub(crate) columns: Vec<String>,
     /// For each column of the table, where it stands in this input.
-    map: Vec<Option<u32>>,
-    /// Whether its columns are the table's, in the same order.
-    identical: bool,
-    /// Which of its columns are looked at.
-    wanted: Wanted,
-    /// For each column of the table, where among what was wanted it begins and ends; nowhere if it was not.
-    places: Vec<(u32, u32)>,
+    pub(crate) map: Vec<Option<usize>>,
 }
 
 impl Shape {
-    fn want(&mut self, wanted: Wanted) {
-        let place = |own: u32| (wanted.slot(own as usize), wanted.slot(own as usize + 1));
-        self.places = self.map.iter().map(|own| own.map_or((ELSEWHERE, ELSEWHERE), place)).collect();
-        self.wanted = wanted;
+    /// Refuses a row that repeats the header or has another number of cells.
+    pub(crate) fn check(&self, line: u64, cells: usize, is_header: bool) -> Result<(), Error> {
+        if is_header {
+            let reason = "a second header: two tables in one stream. Give the files as arguments instead of joining them with cat";
+            return Err(self.error(line, None, reason));
+        }
+        if cells != self.columns.len() {
+            let s = if cells == 1 { "" } else { "s" };
+            let reason = format!("the row has {cells} cell{s}, the header {}", self.columns.len());
+            return Err(self.error(line, None, reason));
+        }
+        Ok(())
+    }
+
+    /// An error about this input: `line` 0 means the whole of it.
+    pub(crate) fn error(&self, line: u64, column: Option<String>, reason: impl Into<String>) -> Error {
+        Error::Data { place: Place { file: self.name.to_string(), line, column }, reason: reason.into() }
     }
 }
 
 impl Source {
-    /// Reads the header and gives its names with the source, whose `map` is still to be made.
-    fn open(name: &str, input: Box<dyn Read + Send>) -> Result<(Self, Vec<String>), Error> {
-        let name: Arc<str> = name.into();
-        let mut blocks = Blocks::new(name.clone(), input);
-        let error = |column: Option<&str>, reason: String| Error::Data {
-            place: Place { file: name.to_string(), line: 1, column: column.map(str::to_owned) },
-            reason,
-        };
+    /// Reads the header; where the table's columns stand (`map`) is filled in later.
+    fn open(name: &str, input: Box<dyn Read + Send>) -> Result<Self, Error> {
+        let mut blocks = Blocks::new(name.into(), input);
+        let mut shape = Shape { name: name.into(), columns: Vec::new(), map: Vec::new() };
         let Some(first) = blocks.first_record()? else {
-            let place = Place { file: name.to_string(), line: 0, column: None };
-            return Err(Error::Data { place, reason: "is empty: there is not even a header".to_owned() });
+            return Err(shape.error(0, None, "is empty: there is not even a header"));
         };
-        let text = first.text.strip_prefix('\u{feff}').unwrap_or(&first.text);
-        if text.trim_end_matches(['\n', '\r']).contains('\r') {
+        let text = first.text.strip_prefix('\u{feff}').unwrap_or(&first.text).trim_end_matches(['\n', '\r']);
+        if text.contains('\r') {
             let reason =
                 "a carriage return within the line: lines end with \\n or \\r\\n (convert with tr '\\r' '\\n')";
-            return Err(error(None, reason.to_owned()));
+            return Err(shape.error(1, None, reason));
         }
-        let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+        if text.is_empty() {
+            return Err(shape.error(1, None, "the first line is empty; it must hold the column names"));
+        }
         let mut names = csv::StringRecord::new();
-        let some = reader.read_record(&mut names).map_err(|e| error(None, e.to_string()))?;
-        if !some {
-            return Err(error(None, "the first line is empty; it must hold the column names".to_owned()));
-        }
-        let names: Vec<String> = names.iter().map(str::to_owned).collect();
+        row::read_record(text, &mut names);
         for (i, column) in names.iter().enumerate() {
             if column.is_empty() {
-                return Err(error(None, format!("column {} of the header has no name", i + 1)));
+                return Err(shape.error(1, None, format!("column {} of the header has no name", i + 1)));
             }
-            if names[..i].contains(column) {
-                return Err(error(Some(column), "the header names this column twice".to_owned()));
+            if shape.columns.iter().any(|name| name == column) {
+                return Err(shape.error(1, Some(column.to_owned()), "the header names this column twice"));
             }
+            shape.columns.push(column.to_owned());
         }
-        let header_line = text.trim_end_matches(['\n', '\r']).to_owned();
-        let width = names.len();
-        let wanted = Wanted::all(width);
-        let (map, places) = (Vec::new(), Vec::new());
-        let shape = Shape { name: name.clone(), header_line, width, map, identical: false, wanted, places };
-        Ok((Self { blocks, shape }, names))
+        Ok(Self { blocks, shape })
     }
 }
 
@@ -183,8 +177,10 @@ impl Source {
 pub struct Table {
     header: Header,
     sources: Vec<Source>,
+    /// The source that is read.
     at: usize,
-    block: Option<BlockRows>,
+    /// Some of its records, and which of them is the current row.
+    block: Option<(Block, Records)>,
 }
 
 impl Table {
@@ -220,27 +216,17 @@ impl Table {
 
     /// One table from readers, each with the name that errors give it.
     pub fn from_readers(inputs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, Error> {
+        let mut sources =
+            inputs.into_iter().map(|(name, input)| Source::open(&name, input)).collect::<Result<Vec<_>, _>>()?;
         let mut header = Header::default();
-        let mut sources = Vec::new();
-        let mut headers = Vec::new();
-        for (name, input) in inputs {
-            let (source, names) = Source::open(&name, input)?;
-            for name in &names {
-                if !header.names.contains(name) {
-                    header.names.push(name.clone());
-                }
+        for name in sources.iter().flat_map(|source| &source.shape.columns) {
+            if !header.names.contains(name) {
+                header.names.push(name.clone());
             }
-            sources.push(source);
-            headers.push(names);
         }
-        for (source, names) in sources.iter_mut().zip(&headers) {
-            source.shape.map = header
-                .names
-                .iter()
-                .map(|column| names.iter().position(|n| n == column).and_then(|i| u32::try_from(i).ok()))
-                .collect();
-            source.shape.identical = *names == header.names;
-            source.shape.want(Wanted::all(names.len()));
+        for Source { shape, .. } in &mut sources {
+            let own = |column: &String| shape.columns.iter().position(|name| name == column);
+            shape.map = header.names.iter().map(own).collect();
         }
         Ok(Self { header, sources, at: 0, block: None })
     }
@@ -258,20 +244,17 @@ impl Table {
 
     /// The index of a column that every input must have.
     pub fn require(&self, name: &str) -> Result<usize, Error> {
-        let place = |source: &Source| Place { file: source.shape.name.to_string(), line: 1, column: None };
-        let index = self
-            .header
-            .find(name)
-            .ok_or_else(|| Error::Data { place: place(&self.sources[0]), reason: self.header.missing(name) })?;
+        let error = |source: &Source, reason: String| source.shape.error(1, None, reason);
+        let index = self.header.find(name).ok_or_else(|| error(&self.sources[0], self.header.missing(name)))?;
         match self.sources.iter().find(|s| s.shape.map[index].is_none()) {
             None => Ok(index),
-            Some(source) => Err(Error::Data {
-                place: place(source),
-                reason: format!(
+            Some(source) => Err(error(
+                source,
+                format!(
                     "there is no column `{}`, which the other files have: written by an older version, or another filter left it out",
                     self.header.names[index]
                 ),
-            }),
+            )),
         }
     }
 
@@ -289,41 +272,35 @@ impl Table {
         Error::Data { place: Place { file, line: 0, column: None }, reason: reason.into() }
     }
 
-    /// Says that these columns will be looked at, runs of neighbours (first and last) as a whole: others are only counted,
-    /// and cost a search where somebody asks for them after all. Finding each of a hundred mostly empty cells is half of
-    /// the work of reading a row.
-    pub(crate) fn look_at(&mut self, runs: impl Iterator<Item = (usize, usize)>) {
-        let runs: Vec<(usize, usize)> = runs.collect();
-        for Source { shape, .. } in &mut self.sources {
-            let own: Vec<(usize, usize)> = if shape.identical {
-                runs.clone()
-            } else {
-                // In another order they are no neighbours.
-                let columns = runs.iter().flat_map(|(first, last)| *first..=*last);
-                columns.filter_map(|column| shape.map[column]).map(|own| (own as usize, own as usize)).collect()
-            };
-            shape.want(Wanted::runs(shape.width, &own));
-        }
+    /// What the parallel reader takes over.
+    pub(crate) fn parts(&mut self) -> (&Header, &mut [Source]) {
+        (&self.header, &mut self.sources)
     }
 
     /// The next row, or `None` after the last one of the last input.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, Error> {
-        loop {
-            if let Some(block) = &mut self.block {
-                // Asking twice keeps the borrow checker content: a row that is returned must be the last thing borrowed.
-                if block.advance(&self.sources[self.at].shape)? {
-                    break;
-                }
-                self.block = None;
+        while let Some(Source { blocks, shape }) = self.sources.get_mut(self.at) {
+            if let Some((block, records)) = &mut self.block
+                && records.advance(&block.text)
+            {
+                shape.check(records.line, records.record.len(), records.record.iter().eq(&shape.columns))?;
+                break;
             }
-            let Some(source) = self.sources.get_mut(self.at) else { return Ok(None) };
-            match source.blocks.next(0)? {
-                Some(block) => self.block = Some(BlockRows::new(block)),
-                None => self.at += 1,
+            self.block = blocks.next(0)?.map(|block| {
+                let records = Records::new(block.line);
+                (block, records)
+            });
+            if self.block.is_none() {
+                self.at += 1;
             }
         }
-        let shape = &self.sources[self.at].shape;
-        Ok(self.block.as_ref().map(|block| block.row(shape, &self.header)))
+        let source = self.sources.get(self.at);
+        Ok(source.zip(self.block.as_ref()).map(|(Source { shape, .. }, (_, records))| Row {
+            shape,
+            header: &self.header,
+            record: &records.record,
+            line: records.line,
+        }))
     }
 }
 

@@ -15,6 +15,7 @@ pub use statistic::Method;
 use statistic::{Centre, Intervals, Statistic};
 
 use crate::error::{Error, Verdict};
+use crate::parallel;
 use crate::stats::{bootstrap, sketch};
 use crate::table::select::Preferred;
 use crate::table::{Header, InputArgs, OutputArgs, Picker, RecordKind, Selection, Table};
@@ -88,10 +89,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 
 fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(RecordKind, Groups), Error> {
     let new = Picker::new(&args.selection, table)?;
-    table.look_at(new.columns().map(|column| (column, column)).chain(plan.columns.looked_at()));
+    let runs: Vec<_> = new.columns().map(|column| (column, column)).chain(plan.columns.looked_at()).collect();
     let mut picker = new.clone();
     let mut kept: Preferred<Groups> = Preferred::default();
-    table.fold(
+    parallel::fold(
+        table,
+        &runs,
         || (new.clone(), Preferred::<Groups>::default()),
         |(picker, kept), row| match picker.pick(row)?.and_then(|kind| kept.slot(kind)) {
             Some(groups) => groups.add(row, &plan.columns),

@@ -208,7 +208,7 @@ impl Blocks {
     }
 }
 
-fn lines(bytes: &[u8]) -> u64 {
+pub(crate) fn lines(bytes: &[u8]) -> u64 {
     memchr_iter(b'\n', bytes).count() as u64
 }
 

@@ -13,16 +13,13 @@ use crate::error::{Error, Place};
 pub struct OwnedRow {
     file: Arc<str>,
     line: u64,
-    cells: Box<[Box<str>]>,
+    cells: csv::StringRecord,
 }
 
 impl OwnedRow {
-    /// The chosen columns of a row; `file` is the last row's, shared as long as it is the same.
-    fn of(row: &Row<'_>, columns: &[usize], file: &mut Arc<str>) -> Self {
-        if **file != *row.file() {
-            *file = row.file().into();
-        }
-        Self { file: file.clone(), line: row.line(), cells: columns.iter().map(|c| row.get(*c).into()).collect() }
+    fn of(row: &Row<'_>, columns: &[usize]) -> Self {
+        let cells = columns.iter().map(|c| row.get(*c)).collect();
+        Self { file: row.shape.name.clone(), line: row.line, cells }
     }
 
     /// The text of the i-th chosen column.
@@ -33,7 +30,7 @@ impl OwnedRow {
 
     /// The text of all chosen columns.
     pub fn cells(&self) -> impl Iterator<Item = &str> {
-        self.cells.iter().map(AsRef::as_ref)
+        self.cells.iter()
     }
 }
 
@@ -66,10 +63,9 @@ impl Rows {
     /// Reads every row with every column, whether it counts or not.
     pub fn read_all(table: &mut Table) -> Result<Self, Error> {
         let columns: Vec<usize> = (0..table.header().names().len()).collect();
-        let mut file: Arc<str> = "".into();
         let mut rows = Vec::new();
         while let Some(row) = table.next_row()? {
-            rows.push(OwnedRow::of(&row, &columns, &mut file));
+            rows.push(OwnedRow::of(&row, &columns));
         }
         let columns = table.header().names().to_vec();
         Ok(Self { kind: RecordKind::Iteration, columns, rows, note: None, passed_over: 0 })
@@ -85,7 +81,7 @@ impl Rows {
         let mut writer = csv::Writer::from_writer(output);
         writer.write_record(&self.columns)?;
         for row in rows {
-            writer.write_record(row.cells())?;
+            writer.write_record(&row.cells)?;
         }
         Ok(writer.flush()?)
     }
@@ -93,12 +89,11 @@ impl Rows {
     fn read_with(table: &mut Table, mut picker: Picker, columns: &[usize]) -> Result<Self, Error> {
         let names = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
         let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
-        let mut file: Arc<str> = "".into();
         let mut all: u64 = 0;
         while let Some(row) = table.next_row()? {
             all += 1;
             let Some(slot) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
-            slot.push(OwnedRow::of(&row, columns, &mut file));
+            slot.push(OwnedRow::of(&row, columns));
         }
         let (kind, rows) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
         let passed_over = all - rows.len() as u64 - picker.left_out();
@@ -138,7 +133,7 @@ impl Parts {
         let status = table.header().find("status");
         let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
         let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
-        let (mut of_streams, mut skipped, mut file) = (Vec::new(), Vec::new(), Arc::from(""));
+        let (mut of_streams, mut skipped) = (Vec::new(), Vec::new());
         while let Some(row) = table.next_row()? {
             let Some(kind) = picker.pick(&row)? else { continue };
             let is_skipped = status.is_some_and(|s| row.get(s) == "skipped");
@@ -148,7 +143,7 @@ impl Parts {
                 kind => kept.slot(kind),
             };
             if let Some(slot) = slot {
-                slot.push(OwnedRow::of(&row, columns, &mut file));
+                slot.push(OwnedRow::of(&row, columns));
             }
         }
         let rows = |kind, rows| Rows { kind, columns: names.clone(), rows, note: None, passed_over: 0 };

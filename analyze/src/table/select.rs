@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use schemas::units;
 use serde::{Deserialize, Serialize};
 
-use super::{Row, Table, parse_number};
+use super::{Cells, Table, parse_number};
 use crate::error::Error;
 
 /// What a row of the results table is, from the one that is preferred to the last resort.
@@ -135,7 +135,7 @@ impl Condition {
         Ok(Self { column, test, text: value.to_owned(), number })
     }
 
-    fn holds(&self, row: &Row<'_>) -> Result<bool, Error> {
+    fn holds(&self, row: &impl Cells) -> Result<bool, Error> {
         let cell = row.get(self.column);
         Ok(match (self.test, self.number) {
             (Test::Contains, _) => cell.contains(&self.text),
@@ -214,7 +214,7 @@ impl Picker {
     }
 
     /// Whether the row counts, and as what; `None` where it does not.
-    pub fn pick(&mut self, row: &Row<'_>) -> Result<Option<RecordKind>, Error> {
+    pub fn pick(&mut self, row: &impl Cells) -> Result<Option<RecordKind>, Error> {
         let kind = match self.record {
             None => RecordKind::Iteration,
             Some(column) => {

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Place};
+use crate::parallel::Row;
 use crate::stats::{histogram::Latencies, moments::Moments, sketch::Sketch};
-use crate::table::{Header, Row};
+use crate::table::{Cells, Header};
 
 /// What is kept of one metric in one group.
 #[derive(Clone, Debug, Default)]

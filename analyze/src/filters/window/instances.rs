@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::grid::Piece;
 use crate::error::Error;
-use crate::table::{Picker, Row, Selection, Table};
+use crate::parallel::{self, Row};
+use crate::table::{Cells, Picker, Selection, Table};
 use crate::time;
 
 /// What intervals are aligned by.
@@ -178,16 +179,15 @@ impl Columns {
             return Ok(None);
         };
         let start = self.start.map_or(Ok(None), |c| row.number(c))?;
-        let end =
-            match self.time {
-                Some(c) if !row.get(c).is_empty() => {
-                    let end = time::parse(row.get(c)).map(time::epoch_seconds);
-                    Some(end.ok_or_else(|| {
-                        row.error(Some(c), "is no RFC 3339 time in UTC, such as 2026-01-31T12:00:00.5Z")
-                    })?)
-                }
-                _ => None,
-            };
+        let end = match self.time {
+            Some(c) if !row.get(c).is_empty() => {
+                let end = time::parse(row.get(c)).map(time::epoch_seconds);
+                Some(end.ok_or_else(|| {
+                    row.error(Some(c), "is no RFC 3339 time in UTC, such as 2026-01-31T12:00:00.5Z".to_owned())
+                })?)
+            }
+            _ => None,
+        };
         Ok((elapsed > 0.0).then_some(Raw { rate, elapsed, start, end }))
     }
 }
@@ -203,10 +203,12 @@ pub fn read(
     let columns = Columns::find(table, group, metric)?;
     let selection = Selection { phase: phase.to_owned(), record: Some("interval".to_owned()), ..Selection::default() };
     let new = Picker::new(&selection, table)?;
-    table.look_at(new.columns().chain(columns.looked_at()).map(|column| (column, column)));
+    let runs: Vec<_> = new.columns().chain(columns.looked_at()).map(|column| (column, column)).collect();
     let mut picker = new.clone();
     let mut all = Part::default();
-    table.fold(
+    parallel::fold(
+        table,
+        &runs,
         || (new.clone(), Part::default()),
         |(picker, part), row| if picker.pick(row)?.is_some() { part.add(row, &columns) } else { Ok(()) },
         |(part_picker, part)| {

@@ -1,13 +1,11 @@
-//! Where the cells of lines begin: the innermost loop of every filter.
-
-mod bits;
+//! Where the cells of lines begin: the innermost loop of [`super::fold`].
 
 use std::ops::Range;
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x64};
 use memchr::{memchr_iter, memchr2};
 
-use bits::{EIGHT, nth, within_quotes, write_all};
+use super::bits::{EIGHT, nth, offset, within_quotes, write_all};
 
 /// Bytes that are looked at together.
 const STEP: usize = 64;
@@ -29,12 +27,12 @@ pub(super) struct Wanted {
 pub(super) const ELSEWHERE: u32 = u32::MAX;
 
 impl Wanted {
-    /// Every cell of lines of so many.
+    /// Every cell of lines of `width` cells.
     pub(super) fn all(width: usize) -> Self {
         Self::separators(width, |_| true)
     }
 
-    /// The ends of runs of neighbouring cells, given as first and last; those between them are found when asked for.
+    /// The ends of runs of neighbouring cells, given as first and last.
     pub(super) fn runs(width: usize, runs: &[(usize, usize)]) -> Self {
         let some = Self::separators(width, |s| {
             s == 0 || s == width || runs.iter().any(|(first, last)| *first == s || *last + 1 == s)
@@ -79,12 +77,6 @@ pub(super) fn simply_quoted(text: &[u8]) -> bool {
     true
 }
 
-/// A cell without the quotes around it, if there are any.
-#[inline]
-pub(super) fn unquoted(cell: &str) -> &str {
-    cell.strip_prefix('"').map_or(cell, |inner| &inner[..inner.len() - 1])
-}
-
 /// Where the wanted cells of some consecutive lines are, whose quotes are simple ([`simply_quoted`]) or none.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
@@ -108,11 +100,6 @@ impl Starts {
     /// For lines with quotes, or without.
     pub(super) fn new(quoted: bool) -> Self {
         Self { quoted, ..Self::default() }
-    }
-
-    /// Whether there are quotes.
-    pub(super) fn is_quoted(&self) -> bool {
-        self.quoted
     }
 
     /// Moves to the next line of `text`; `false` after the last.
@@ -145,30 +132,6 @@ impl Starts {
     #[inline]
     pub(super) fn width(&self) -> usize {
         self.cells[self.line] as usize
-    }
-
-    /// The bytes of neighbouring cells, `first` to `last`, with the separators between them, wanted or not.
-    pub(super) fn cells(&self, text: &[u8], wanted: &Wanted, first: usize, last: usize) -> Range<usize> {
-        self.behind(text, wanted, first)..self.behind(text, wanted, last + 1) - 1
-    }
-
-    /// Where what follows a separator begins: counted from the nearest wanted one before it.
-    fn behind(&self, text: &[u8], wanted: &Wanted, separator: usize) -> usize {
-        let slot = wanted.slots[separator];
-        if slot != ELSEWHERE {
-            return self.slots()[slot as usize] as usize;
-        }
-        let near = wanted.slots[..separator].iter().rposition(|slot| *slot != ELSEWHERE).unwrap_or(0);
-        let start = self.behind(text, wanted, near);
-        let (mut quotes, mut from) = (memchr_iter(b'"', if self.quoted { &text[start..] } else { &[] }).peekable(), 0);
-        let mut within = |comma: &usize| {
-            while quotes.next_if(|quote| quote < comma).is_some() {
-                from += 1;
-            }
-            from % 2 == 1
-        };
-        let mut commas = memchr_iter(b',', &text[start..]).filter(|comma| !within(comma));
-        start + commas.nth(separator - near - 1).map_or(text.len() - start, |comma| comma + 1)
     }
 
     /// Finds the wanted cells of the next [`LINES`] lines.
@@ -247,11 +210,6 @@ fn padded(bytes: &[u8]) -> [u8; STEP] {
     padded
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "blocks are far below 4 GiB (RECORD_LIMIT)")]
-const fn offset(at: usize) -> u32 {
-    at as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,7 +227,8 @@ mod tests {
         while starts.advance(text, wanted) {
             let mut cells = Vec::new();
             if starts.width() == width {
-                cells = runs.iter().map(|(a, b)| text[starts.cells(text, wanted, *a, *b)].to_vec()).collect();
+                let at = |separator: usize| starts.slots()[wanted.slot(separator) as usize] as usize;
+                cells = runs.iter().map(|(a, b)| text[at(*a)..at(b + 1) - 1].to_vec()).collect();
             }
             lines.push((text[starts.range()].to_vec(), starts.width(), cells));
         }
@@ -309,7 +268,6 @@ mod tests {
             ending in prop::sample::select(vec!["\n", "\r\n"]),
             last in any::<bool>(),
             seeds in prop::collection::vec(0usize..8100, 0..6),
-            others in prop::collection::vec(0usize..8100, 0..6),
         ) {
             let mut text = odd.clone();
             for line in &lines {
@@ -321,12 +279,10 @@ mod tests {
                 text += &vec!["z"; width].join(",");
             }
             let runs = some_runs(width, &seeds);
-            // Those that nobody wanted are found as well.
-            let asked = [runs.clone(), some_runs(width, &others)].concat();
-            let expected = split(text.as_bytes(), width, &asked);
+            let expected = split(text.as_bytes(), width, &runs);
             let sparse = Wanted::separators(width, |s| s == 0 || s == width || runs.iter().any(|(a, b)| *a == s || *b + 1 == s));
             for wanted in [Wanted::all(width), Wanted::runs(width, &runs), sparse] {
-                prop_assert_eq!(&found(text.as_bytes(), &wanted, width, &asked), &expected);
+                prop_assert_eq!(&found(text.as_bytes(), &wanted, width, &runs), &expected);
             }
         }
 

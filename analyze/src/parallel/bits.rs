@@ -5,6 +5,11 @@ use fearless_simd::Simd;
 
 pub(super) const EIGHT: usize = 8;
 
+#[expect(clippy::cast_possible_truncation, reason = "blocks are far below 4 GiB (RECORD_LIMIT)")]
+pub(super) const fn offset(at: usize) -> u32 {
+    at as u32
+}
+
 /// For every set of bits in a byte, where they are, from the lowest on.
 const PLACES: [[u8; EIGHT]; 256] = {
     let mut places = [[0; EIGHT]; 256];
@@ -41,7 +46,7 @@ pub(super) fn write_all(slots: &mut [u32], set: u64, base: usize) {
     for i in 0..EIGHT {
         let first = (before >> (8 * i) & 0xff) as usize;
         if let Some(slots) = slots[first..].first_chunk_mut::<EIGHT>() {
-            let base = super::offset(base + 8 * i + 1);
+            let base = offset(base + 8 * i + 1);
             let places = &PLACES[(set >> (8 * i) & 0xff) as usize];
             slots.iter_mut().zip(places).for_each(|(slot, place)| *slot = base + u32::from(*place));
         }

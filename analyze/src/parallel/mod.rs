@@ -1,10 +1,26 @@
-//! All rows of a table on all cores, with the same outcome on any number of them.
+//! All rows of a table on all cores, with the same outcome on any number of them: the reader of `aggregate` and
+//! `window`, whose tables may have gigabytes. Everything else reads rows in turn with [`crate::table`].
+//!
+//! The whole interface is [`fold`] and [`Row`]. The table's header and its blocks of whole records come from
+//! [`crate::table`]; what is made here is only speed:
+//!
+//! - this file: blocks for threads, their parts merged in the order of the input
+//! - `row`: the rows of a block
+//! - `lines`: where the wanted cells of lines begin, 64 bytes at a time
+//! - `bits`: the words in which they are found
+
+mod bits;
+mod lines;
+mod row;
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::{BlockRows, Blocks, Header, Row, Shape, Source, Table, blocks::Unchecked};
+pub use row::Row;
+
 use crate::error::Error;
+use crate::table::{Blocks, Source, Table, Unchecked};
+use row::Layout;
 
 /// Bytes per block. The cuts depend on it, and with them the last digits of merged sums: it is a constant.
 const BLOCK: usize = 4 << 20;
@@ -15,46 +31,51 @@ const PIECE: usize = 256 << 10;
 /// How many parts per thread may wait for an earlier one to be merged: memory stays bounded when a thread is held up.
 const WAITING: u64 = 4;
 
-impl Table {
-    /// Gives every row to `add`, which puts it into the part of its block, and every part to `merge`, in the order of the
-    /// input. Each core reads a block, makes its part and merges those whose turn it is; since blocks are cut by their
-    /// bytes alone and merged in order, the outcome does not depend on the number of threads. The first error in the
-    /// input's order wins. The place of an error is set right; [`Row::line`] counts from the row's own piece in here.
-    pub fn fold<P: Send>(
-        &mut self,
-        part: impl Fn() -> P + Sync,
-        add: impl Fn(&mut P, &Row<'_>) -> Result<(), Error> + Sync,
-        mut merge: impl FnMut(P) -> Result<(), Error> + Send,
-    ) -> Result<(), Error> {
-        let header = &self.header;
-        for Source { blocks, shape } in &mut self.sources {
-            let Some(first) = read(blocks)? else { continue };
-            let make = |pieces| made(pieces, shape, header, &part, &add);
-            if blocks.is_at_end() {
-                // A small file is done before threads would have started.
-                merge(make(first)?.part)?;
-                continue;
-            }
-            let work = Work {
-                input: Mutex::new(Input { blocks, first: Some(first), taken: 0, ended: false }),
-                output: Mutex::new(Output {
-                    merge: &mut merge,
-                    waiting: BTreeMap::new(),
-                    merged: 0,
-                    lines: 0,
-                    failed: None,
-                    stopped: false,
-                }),
-                advanced: Condvar::new(),
-            };
-            let threads = rayon::current_num_threads();
-            rayon::scope(|scope| (0..threads).for_each(|_| scope.spawn(|_| work.run(threads as u64 * WAITING, make))));
-            if let Some(error) = work.output.into_inner().ok().and_then(|output| output.failed) {
-                return Err(error);
-            }
+/// Gives every row to `add`, which puts it into the part of its block, and every part to `merge`, in the order of the
+/// input. Each core reads a block, makes its part and merges those whose turn it is; since blocks are cut by their bytes
+/// alone and merged in order, the outcome does not depend on the number of threads. The first error in the input's order
+/// wins.
+///
+/// Only the columns in `runs` can be looked at: runs of neighbouring columns, each given by its first and last. Finding
+/// each of a hundred mostly empty cells would be half of the work of reading a row.
+///
+/// The place of an error is set right; [`Row::line`] counts from the row's own piece in here.
+pub fn fold<P: Send>(
+    table: &mut Table,
+    runs: &[(usize, usize)],
+    part: impl Fn() -> P + Sync,
+    add: impl Fn(&mut P, &Row<'_>) -> Result<(), Error> + Sync,
+    mut merge: impl FnMut(P) -> Result<(), Error> + Send,
+) -> Result<(), Error> {
+    let (header, sources) = table.parts();
+    for Source { blocks, shape } in sources {
+        let Some(first) = read(blocks)? else { continue };
+        let layout = Layout::new(shape, header, runs);
+        let make = |pieces| made(pieces, &layout, &part, &add);
+        if blocks.is_at_end() {
+            // A small file is done before threads would have started.
+            merge(make(first)?.part)?;
+            continue;
         }
-        Ok(())
+        let work = Work {
+            input: Mutex::new(Input { blocks, first: Some(first), taken: 0, ended: false }),
+            output: Mutex::new(Output {
+                merge: &mut merge,
+                waiting: BTreeMap::new(),
+                merged: 0,
+                lines: 0,
+                failed: None,
+                stopped: false,
+            }),
+            advanced: Condvar::new(),
+        };
+        let threads = rayon::current_num_threads();
+        rayon::scope(|scope| (0..threads).for_each(|_| scope.spawn(|_| work.run(threads as u64 * WAITING, make))));
+        if let Some(error) = work.output.into_inner().ok().and_then(|output| output.failed) {
+            return Err(error);
+        }
     }
+    Ok(())
 }
 
 /// The next block, in pieces of whole records; `None` at the end.
@@ -82,19 +103,16 @@ struct Made<P> {
 
 fn made<P>(
     pieces: Vec<Unchecked>,
-    shape: &Shape,
-    header: &Header,
+    layout: &Layout<'_>,
     part: impl Fn() -> P,
     add: impl Fn(&mut P, &Row<'_>) -> Result<(), Error>,
 ) -> Result<Made<P>, Error> {
     let mut made = Made { part: part(), lines: 0, texts: Vec::with_capacity(pieces.len()) };
     for piece in pieces {
         let each = || {
-            let mut rows = BlockRows::new(piece.check(&shape.name)?);
-            while rows.advance(shape)? {
-                add(&mut made.part, &rows.row(shape, header))?;
-            }
-            Ok(rows.into_text())
+            let block = piece.check(layout.file())?;
+            let lines = layout.each_row(&block, |row| add(&mut made.part, row))?;
+            Ok((block.text, lines))
         };
         let (text, lines) = each().map_err(|error: Error| error.after_lines(made.lines))?;
         made.lines += lines;
@@ -213,6 +231,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Cells;
 
     /// A table of some fifteen blocks.
     fn blocks() -> Table {
@@ -225,7 +244,7 @@ mod tests {
     fn a_panic_is_not_waited_for() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         let add = |(): &mut (), row: &Row<'_>| if row.get(0) == "first" { panic!("on purpose") } else { Ok(()) };
-        let _ = pool.install(|| blocks().fold(|| (), add, |()| Ok(())));
+        let _ = pool.install(|| fold(&mut blocks(), &[(0, 0)], || (), add, |()| Ok(())));
     }
 
     /// The first two parts wait for each other.
@@ -244,7 +263,7 @@ mod tests {
             Ok(())
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        pool.install(|| blocks().fold(|| false, add, |_| Ok(()))).unwrap();
+        pool.install(|| fold(&mut blocks(), &[(0, 0)], || false, add, |_| Ok(()))).unwrap();
     }
 
     #[test]
@@ -264,7 +283,7 @@ mod tests {
                 all.extend(part);
                 Ok(())
             };
-            pool.install(|| table.fold(Vec::new, add, merge)).unwrap();
+            pool.install(|| fold(&mut table, &[(0, 0)], Vec::new, add, merge)).unwrap();
             assert!(parts > 2 && all == numbers, "{parts} parts");
         }
     }
