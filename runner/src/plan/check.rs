@@ -9,7 +9,7 @@ use super::{
     case::Case,
     diagnostics::{Diagnostic, Diagnostics, suggest},
     ends::bind_parts,
-    measures,
+    keys, measures,
     model::{Host, PlanFile},
     tree::Node,
 };
@@ -257,10 +257,8 @@ pub fn column(name: &str) -> Option<String> {
     if let Some(metric) = metrics::find(name) {
         return Some(metric.column.to_owned());
     }
-    match name {
-        "receive_size" => Some("receive_bytes".to_owned()),
-        "rate" => Some("offered_per_s".to_owned()),
-        path if path.contains('.') => Some(columns::axis_column(path)),
-        _ => None,
+    if let Some(key) = keys::find(name) {
+        return key.column.map(str::to_owned);
     }
+    name.contains('.').then(|| columns::axis_column(name))
 }

@@ -4,6 +4,7 @@ use schemas::units::{self, Rate};
 
 use super::{
     diagnostics::Diagnostic,
+    keys,
     tree::{Node, Value},
 };
 
@@ -23,22 +24,6 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// By the last part of the path.
-    #[must_use]
-    pub fn of(path: &str) -> Self {
-        match path.rsplit('.').next().unwrap_or(path) {
-            "message_size" | "receive_size" | "request_size" | "response_size" | "bytes" | "send_buffer"
-            | "receive_buffer" | "mss" | "notsent_lowat" | "checksum_coverage" | "alignment" | "offset" | "dirty"
-            | "clean" => Self::Size,
-            "warmup" | "cooldown" | "duration" | "interval" | "pause" | "timeout" | "reply_timeout" | "busy_poll"
-            | "defer_accept" | "linger" | "every" => Self::Time,
-            "rate" => Self::Rate,
-            "streams" | "threads" | "inflight" | "transactions" | "iterations" | "priority" | "ttl" | "dscp"
-            | "burst" | "catch_up" | "ring" | "cpu" | "remote_cpu" => Self::Count,
-            _ => Self::Word,
-        }
-    }
-
     /// Whether its values can be counted through.
     #[must_use]
     pub fn is_number(self) -> bool {
@@ -91,7 +76,7 @@ impl KeyKind {
 #[must_use]
 pub fn normal(path: &str, value: &Node) -> String {
     match &value.value {
-        Value::Scalar(scalar) => match KeyKind::of(path) {
+        Value::Scalar(scalar) => match keys::kind(path) {
             KeyKind::Size => {
                 units::parse_size(&scalar.text).map_or_else(|_| scalar.text.to_string(), |bytes| bytes.to_string())
             }
@@ -146,7 +131,7 @@ impl Condition {
             .iter()
             .find_map(|(word, c)| text.strip_prefix(word).map(|rest| (*c, rest.trim())))
             .unwrap_or((Comparison::Equal, text));
-        let kind = KeyKind::of(path);
+        let kind = keys::kind(path);
         let number = if kind.is_number() {
             // A CPU list or `warmup: auto` is a value of its key without being a number.
             match kind.number(rest) {

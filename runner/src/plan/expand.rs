@@ -7,6 +7,7 @@ use super::{
     condition::{Condition, normal},
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
+    keys::{self, Scope},
     matrix::{Combination, Matrix, case_name},
     merge,
     model::{self, Host, Skip, TestBody},
@@ -15,27 +16,6 @@ use super::{
     source::Span,
     tree::{Entry, Node},
 };
-
-/// What a test may say whose workload is a command; everything else means nothing to it.
-const OF_COMMANDS: [&str; 17] = [
-    "assert",
-    "assert+",
-    "command",
-    "concurrent",
-    "extends",
-    "find",
-    "from",
-    "hooks",
-    "iterations",
-    "matrix",
-    "pause",
-    "skip",
-    "stop_when",
-    "tags",
-    "timeout",
-    "to",
-    "workload",
-];
 
 /// What a test is expanded with.
 pub struct Expander<'a> {
@@ -185,15 +165,9 @@ impl Expander<'_> {
     fn when(&self, assertion: &Node, tree: &Node, out: &mut Diagnostics) -> bool {
         let mut holds = true;
         for entry in assertion.get("when").and_then(Node::entries).unwrap_or_default() {
-            let mut probe = Node::empty_map(entry.key_span);
-            probe.set(
-                &entry.key,
-                Node { value: super::tree::Value::Scalar(super::tree::Scalar::plain("~")), span: entry.key_span },
-            );
-            let mut mistakes = Diagnostics::default();
-            decode::<TestBody>(&probe, &mut mistakes);
-            if let Some(mistake) = mistakes.sorted().first() {
-                out.push((*mistake).clone());
+            let mistakes = keys::mistakes(&entry.key, Node::null(entry.key_span), entry.key_span);
+            if let Some(mistake) = mistakes.into_iter().next() {
+                out.push(mistake);
                 continue;
             }
             match Condition::read(&entry.key, &entry.value) {
@@ -231,8 +205,7 @@ fn of_command(entry: &Entry, paths: &[Arc<str>], out: &mut Diagnostics) {
     let axes = paths.iter().filter_map(|path| Some((path, matrix?.entry(path)?.key_span)));
     let keys = entry.value.entries().unwrap_or_default().iter().map(|e| (&e.key, e.key_span));
     for (key, span) in keys.chain(axes) {
-        let first = key.split('.').next().unwrap_or(key);
-        if !OF_COMMANDS.contains(&first) && !first.starts_with("x-") {
+        if keys::of_path(key).is_some_and(|key| key.scope == Scope::Traffic) {
             out.push(
                 Diagnostic::error(span, format!("`{key}` means nothing to a command"))
                     .help("say it in the program's own arguments"),

@@ -1,14 +1,13 @@
 //! `plumb check --explain PATH`: a value, and everything that set it on the way.
 
 use super::{
-    decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
+    keys,
     load::{LoadOptions, Prepared, prepare},
     merge,
-    model::TestBody,
     resolve::{Layer, Layers, Origin, fold},
     source::{Place, Sources, Span},
-    tree::{Node, Scalar, Value},
+    tree::{Node, Value},
 };
 
 /// A value with its history.
@@ -136,13 +135,9 @@ fn insert_matrix(layers: &mut Vec<Layer>, key: &str) {
 }
 
 fn known_key(path: &str, key: &str, out: &mut Diagnostics) -> Option<()> {
-    let mut probe = Node::empty_map(Span::default());
-    probe.set(key, Node { value: Value::Scalar(Scalar::plain("~")), span: Span::default() });
-    let mut mistakes = Diagnostics::default();
-    decode::<TestBody>(&probe, &mut mistakes);
-    let Some(unknown) = mistakes.sorted().into_iter().find(|m| m.message.starts_with("unknown key")).cloned() else {
-        return Some(());
-    };
+    let span = Span::default();
+    let mistakes = keys::mistakes(key, Node::null(span), span);
+    let Some(unknown) = mistakes.into_iter().find(|m| m.message.starts_with("unknown key")) else { return Some(()) };
     out.push(Diagnostic::bare(format!("--explain {path}: {}", unknown.message)).help(unknown.help));
     None
 }

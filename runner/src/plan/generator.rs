@@ -3,6 +3,7 @@
 use super::{
     condition::KeyKind,
     diagnostics::{Diagnostic, Diagnostics, suggest},
+    keys,
     matrix::MAX_VALUES,
     tree::{Entry, Node, Scalar, Value},
 };
@@ -22,7 +23,7 @@ struct Generator {
 /// `{from, to, factor | step, half_steps, perturb}` spelled out.
 pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
     const KEYS: [&str; 6] = ["from", "to", "factor", "step", "half_steps", "perturb"];
-    let kind = KeyKind::of(&entry.key);
+    let kind = keys::kind(&entry.key);
     if !kind.is_number() {
         out.push(
             Diagnostic::error(entry.value.span, format!("`{}` is no number to count with", entry.key))

@@ -13,7 +13,7 @@ use super::{
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics},
     expand::Expander,
-    merge,
+    keys, merge,
     model::{Host, PlanFile, Run},
     resolve::{BodySet, Layers},
     source::{Sources, Span},
@@ -215,7 +215,9 @@ fn build(
         let expanded = tests_of.test(entry, max_cases + 1, out);
         cases.extend(expanded.cases);
         for path in expanded.paths {
-            if !has_column(&path) && !axis_paths.iter().any(|p: &String| **p == *path) {
+            if keys::find(&path).is_none_or(|key| key.column.is_none())
+                && !axis_paths.iter().any(|p: &String| **p == *path)
+            {
                 axis_paths.push(path.to_string());
             }
         }
@@ -310,27 +312,6 @@ fn run_options(run: Option<&Run>) -> RunOptions {
         pause: run.pause.map_or(Duration::ZERO, |t| t.0),
         max_cases: run.max_cases.unwrap_or(256),
     }
-}
-
-/// Swept keys whose values are in a column anyway.
-fn has_column(path: &str) -> bool {
-    matches!(
-        path,
-        "workload"
-            | "from"
-            | "to"
-            | "direction"
-            | "streams"
-            | "message_size"
-            | "receive_size"
-            | "request_size"
-            | "response_size"
-            | "inflight"
-            | "coalesce"
-            | "rate"
-            | "cpu"
-            | "remote_cpu"
-    )
 }
 
 /// Two tests that measure the same thing are told apart by their names.

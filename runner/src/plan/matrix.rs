@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use super::{
     condition::{Condition, normal},
-    decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
     generator::generate,
-    model::TestBody,
+    keys,
     source::Span,
     tree::{Entry, Node, Value},
 };
@@ -16,9 +15,6 @@ use super::{
 pub(super) const MAX_VALUES: usize = 10_000;
 /// See [`MAX_VALUES`].
 const MAX_COMBINATIONS: usize = 200_000;
-
-/// Keys that cannot be swept: they decide what a test is, not how it is parametrised.
-const NO_AXIS: [&str; 8] = ["matrix", "extends", "concurrent", "assert", "assert+", "stop_when", "hooks", "tags"];
 
 /// One or more keys that are swept together.
 #[derive(Clone, Debug)]
@@ -264,39 +260,23 @@ fn values(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
 
 /// Reads each value as what it will be: a test body with that key. Only mistakes come of it.
 fn check_path(entry: &Entry, values: &[Node], out: &mut Diagnostics) -> bool {
-    let head = entry.key.split('.').next().unwrap_or("");
-    if NO_AXIS.contains(&head) && !entry.key.starts_with("concurrent.members.") {
+    let sweeps = keys::of_path(&entry.key).is_none_or(|key| key.sweeps);
+    if !sweeps && !entry.key.starts_with("concurrent.members.") {
         out.push(Diagnostic::error(entry.key_span, format!("`{}` cannot be swept", entry.key)));
         return false;
     }
     let mut good = true;
     for value in values {
-        let mut probe = Diagnostics::default();
-        let mut body = Node::empty_map(entry.key_span);
-        body.set(&entry.key, value.clone());
-        point_keys_at(&mut body, entry.key_span, entry.key.split('.').count());
-        decode::<TestBody>(&body, &mut probe);
-        let mistakes = probe.sorted();
+        let mistakes = keys::mistakes(&entry.key, value.clone(), entry.key_span);
         good &= mistakes.is_empty();
         // A key that does not exist is one mistake of the axis, not one of each of its values.
         let wrong_key = mistakes.iter().any(|d| d.span == Some(entry.key_span));
-        for mistake in mistakes {
-            out.push(mistake.clone());
-        }
+        mistakes.into_iter().for_each(|mistake| out.push(mistake));
         if wrong_key {
             break;
         }
     }
     good
-}
-
-fn point_keys_at(node: &mut Node, span: Span, depth: usize) {
-    if let (Value::Map(entries), 1..) = (&mut node.value, depth) {
-        for entry in entries {
-            entry.key_span = span;
-            point_keys_at(&mut entry.value, span, depth - 1);
-        }
-    }
 }
 
 /// `bulk[message_size=65536,streams=4]`.

@@ -5,7 +5,7 @@ use super::{
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
     expand::{Expander, key_span},
-    merge,
+    keys, merge,
     model::{TestBody, Warmup},
     output::OutputParser,
     source::Span,
@@ -38,7 +38,7 @@ impl Expander<'_> {
             let layers = self.layers.of_member(&entry.key, &member.key, &member.value, out);
             let mut body = layers.iter().fold(inherited.clone(), |under, layer| merge::body(under, &layer.body));
             merge::prune(&mut body);
-            for key in merge::WHOLE_TEST.iter().filter(|k| **k != "extends") {
+            for key in keys::of_whole_test().filter(|key| *key != "extends") {
                 if let Some(wrong) = body.entry(key) {
                     out.push(
                         Diagnostic::error(wrong.key_span, format!("`{key}` belongs to the whole group"))

@@ -1,6 +1,9 @@
 //! Layers of test bodies: built-in ← defaults ← profiles ← test ← matrix value ← member ← `--set`.
 
-use super::tree::{Entry, Node, Value};
+use super::{
+    keys,
+    tree::{Entry, Node, Value},
+};
 
 /// What every test starts from, as a plan would write it.
 pub const BUILT_IN: &str = "\
@@ -21,23 +24,6 @@ collect: [cpu, tcp_info]
 
 /// A test has one stop rule: a layer that sets one of these removes the others that lie under it.
 const STOP_RULES: [&str; 3] = ["duration", "bytes", "transactions"];
-
-/// Keys that belong to a whole test; the members of a concurrent group do not inherit them.
-pub const WHOLE_TEST: [&str; 13] = [
-    "concurrent",
-    "matrix",
-    "iterations",
-    "assert",
-    "assert+",
-    "stop_when",
-    "find",
-    "tags",
-    "skip",
-    "extends",
-    "hooks",
-    "pause",
-    "timeout",
-];
 
 /// A test body over another: maps merge by key, scalars and lists replace, `assert+` appends, `~` removes.
 #[must_use]
@@ -95,7 +81,7 @@ pub fn prune(node: &mut Node) {
 #[must_use]
 pub fn inherited_by_members(test: &Node) -> Node {
     let mut node = test.clone();
-    for key in WHOLE_TEST {
+    for key in keys::of_whole_test() {
         node.remove(key);
     }
     node

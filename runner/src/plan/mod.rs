@@ -6,6 +6,7 @@
 //! - [`yaml`], [`tree`]: YAML as a tree that knows where each word stands
 //! - [`decode`]: from the tree to typed values, finding every mistake
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
+//! - [`keys`]: the keys of a test, a row for each
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
 //! - [`estimate`]: how long it takes
 //! - `places`: where the keys of a checked plan are written
@@ -24,6 +25,7 @@ pub mod estimate;
 pub mod expand;
 pub mod explain;
 mod generator;
+pub mod keys;
 pub mod load;
 pub mod matrix;
 pub mod measures;

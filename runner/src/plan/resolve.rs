@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
+    keys::{self, Scope},
     merge,
     tree::{Node, Value},
 };
@@ -96,9 +97,8 @@ impl Layers<'_> {
 
     fn add_sets(&self, test: &str, member: Option<&str>, layers: &mut Vec<Layer>) {
         for set in self.sets.iter().filter(|s| s.test.as_deref().is_none_or(|t| t == test)) {
-            let head = set.path.split('.').next().unwrap_or("");
             // What belongs to the whole test is set there; its members would only be refused it.
-            if member.is_some() && merge::WHOLE_TEST.contains(&head) {
+            if member.is_some() && keys::of_path(&set.path).is_some_and(|key| key.scope == Scope::Test) {
                 continue;
             }
             let mut body = Node::empty_map(set.value.span);

@@ -102,6 +102,11 @@ impl Scalar {
 }
 
 impl Node {
+    /// Null, which in a plan removes what was inherited.
+    pub fn null(span: Span) -> Self {
+        Self { value: Value::Scalar(Scalar::plain("~")), span }
+    }
+
     /// An empty map.
     #[must_use]
     pub fn empty_map(span: Span) -> Self {

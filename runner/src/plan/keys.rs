@@ -1,0 +1,227 @@
+//! The keys of a test: one row for each.
+//!
+//! What a key is worth (bytes, a time, a count) is not here: it follows from the type of its field, by way of the published
+//! schema. So a new key takes a field of [`TestBody`] and a row.
+
+use std::sync::LazyLock;
+
+use serde_json::Value as Json;
+
+use super::{
+    condition::KeyKind,
+    decode::decode,
+    diagnostics::{Diagnostic, Diagnostics},
+    model::TestBody,
+    schema::plan_schema,
+    source::Span,
+    tree::{Node, Value},
+};
+
+/// What a key is said of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole test: the members of a group do not inherit it.
+    Test,
+    /// A member, traffic or a command.
+    Member,
+    /// Traffic: it means nothing to a command.
+    Traffic,
+}
+
+/// A key of a test.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// As plans write it.
+    pub name: &'static str,
+    /// What it is said of.
+    pub scope: Scope,
+    /// Whether a matrix may sweep it. The others decide what a test is, not how it is parametrised.
+    pub sweeps: bool,
+    /// The column of the results that holds the value asked for. A swept key without one gets an axis column.
+    pub column: Option<&'static str>,
+}
+
+impl Key {
+    const fn of(scope: Scope, name: &'static str) -> Self {
+        Self { name, scope, sweeps: true, column: None }
+    }
+
+    const fn column(self, column: &'static str) -> Self {
+        Self { column: Some(column), ..self }
+    }
+
+    const fn fixed(self) -> Self {
+        Self { sweeps: false, ..self }
+    }
+}
+
+const fn test(name: &'static str) -> Key {
+    Key::of(Scope::Test, name)
+}
+
+const fn member(name: &'static str) -> Key {
+    Key::of(Scope::Member, name)
+}
+
+const fn traffic(name: &'static str) -> Key {
+    Key::of(Scope::Traffic, name)
+}
+
+/// Every key, in the order of the fields of [`TestBody`].
+pub const KEYS: &[Key] = &[
+    member("workload").column("workload"),
+    member("from").column("from"),
+    member("to").column("to"),
+    traffic("control"),
+    traffic("connected"),
+    traffic("direction").column("direction"),
+    traffic("streams").column("streams"),
+    traffic("threads"),
+    traffic("message_size").column("message_bytes"),
+    traffic("receive_size").column("receive_bytes"),
+    traffic("request_size").column("request_bytes"),
+    traffic("response_size").column("response_bytes"),
+    traffic("inflight").column("inflight"),
+    traffic("coalesce").column("coalesce"),
+    traffic("rate").column("offered_per_s"),
+    traffic("pacing"),
+    traffic("arrival"),
+    traffic("io"),
+    traffic("socket"),
+    traffic("remote_socket"),
+    traffic("buffers"),
+    traffic("remote_buffers"),
+    traffic("payload"),
+    traffic("integrity"),
+    traffic("cpu").column("local_cpu"),
+    traffic("remote_cpu").column("remote_cpu"),
+    traffic("ports"),
+    traffic("remote_ports"),
+    traffic("close"),
+    traffic("reply_timeout"),
+    traffic("warmup"),
+    traffic("cooldown"),
+    traffic("duration"),
+    traffic("bytes"),
+    traffic("transactions"),
+    traffic("interval"),
+    test("iterations"),
+    test("matrix").fixed(),
+    test("concurrent").fixed(),
+    traffic("collect"),
+    test("assert").fixed(),
+    test("assert+").fixed(),
+    test("stop_when").fixed(),
+    test("find"),
+    member("command"),
+    test("hooks").fixed(),
+    test("tags").fixed(),
+    test("skip"),
+    test("extends").fixed(),
+    test("pause"),
+    test("timeout"),
+];
+
+/// The key of that name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The key that a dotted path is in.
+pub fn of_path(path: &str) -> Option<&'static Key> {
+    find(path.split('.').next().unwrap_or(path))
+}
+
+/// The keys that are said of the whole test.
+pub fn of_whole_test() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter(|key| key.scope == Scope::Test).map(|key| key.name)
+}
+
+/// The mistakes in a value of the key at a dotted path: it is read as a test with that key and nothing else.
+pub fn mistakes(path: &str, value: Node, key_span: Span) -> Vec<Diagnostic> {
+    let mut body = Node::empty_map(key_span);
+    body.set(path, value);
+    point_keys_at(&mut body, key_span, path.split('.').count());
+    let mut out = Diagnostics::default();
+    decode::<TestBody>(&body, &mut out);
+    out.sorted().into_iter().cloned().collect()
+}
+
+fn point_keys_at(node: &mut Node, span: Span, depth: usize) {
+    if let (Value::Map(entries), 1..) = (&mut node.value, depth) {
+        for entry in entries {
+            entry.key_span = span;
+            point_keys_at(&mut entry.value, span, depth - 1);
+        }
+    }
+}
+
+/// What the key at a dotted path is worth, by the type of its field in the published schema.
+pub fn kind(path: &str) -> KeyKind {
+    static SCHEMA: LazyLock<Json> = LazyLock::new(plan_schema);
+    let named = |schema: &'static Json| schema["$ref"].as_str()?.strip_prefix("#/$defs/");
+    // A field that may be left out is either of its type or null.
+    let present = |schema: &'static Json| {
+        schema["anyOf"].as_array().and_then(|either| either.iter().find(|s| s["type"] != "null")).unwrap_or(schema)
+    };
+    let mut at: &'static Json = &SCHEMA["properties"]["defaults"];
+    for part in path.split('.') {
+        let of = present(at);
+        let map = named(of).map_or(of, |name| &SCHEMA["$defs"][name]);
+        at = map["properties"].get(part).unwrap_or(&map["additionalProperties"]);
+    }
+    at = present(at);
+    match named(at) {
+        Some("Size") => KeyKind::Size,
+        Some("Time" | "Warmup") => KeyKind::Time,
+        Some("Rate") => KeyKind::Rate,
+        Some("CpuList" | "Dscp" | "Iterations") => KeyKind::Count,
+        _ if at["type"] == "integer" || at["type"][0] == "integer" => KeyKind::Count,
+        _ => KeyKind::Word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_of_a_test_has_its_row() {
+        let fields = serde_json::to_value(TestBody::default()).unwrap();
+        let fields: Vec<&str> = fields.as_object().unwrap().keys().map(String::as_str).collect();
+        let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        assert_eq!(names, fields);
+    }
+
+    #[test]
+    fn columns_are_columns() {
+        for column in KEYS.iter().filter_map(|key| key.column) {
+            assert!(schemas::columns::find(column).is_some(), "{column}");
+        }
+    }
+
+    #[test]
+    fn what_a_key_is_worth_follows_from_its_type() {
+        for (of, paths) in [
+            (KeyKind::Size, "message_size receive_size request_size response_size bytes"),
+            (KeyKind::Size, "socket.send_buffer remote_socket.receive_buffer socket.mss socket.notsent_lowat"),
+            (
+                KeyKind::Size,
+                "socket.checksum_coverage buffers.alignment buffers.offset buffers.dirty remote_buffers.clean",
+            ),
+            (KeyKind::Time, "warmup cooldown duration interval pause timeout reply_timeout pacing.every"),
+            (KeyKind::Time, "socket.busy_poll socket.defer_accept socket.linger"),
+            (KeyKind::Rate, "rate concurrent.members.up.rate"),
+            (KeyKind::Count, "streams threads inflight transactions iterations cpu remote_cpu"),
+            (KeyKind::Count, "socket.priority socket.ttl socket.dscp pacing.burst pacing.catch_up buffers.ring"),
+            (
+                KeyKind::Word,
+                "workload from to ports io payload socket.no_delay socket.mtu_discover skip collect no.such.key",
+            ),
+        ] {
+            for path in paths.split(' ') {
+                assert_eq!(kind(path), of, "{path}");
+            }
+        }
+    }
+}
