@@ -11,7 +11,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use netcore::measure::{
     clock::monotonic_ns,
     cpu::{CpuReader, CpuSnapshot},
-    histogram::{Recorder, Tray},
+    histogram::{HistogramSlot, Recorder},
     tcp_info,
 };
 
@@ -20,8 +20,8 @@ fn per_operation(criterion: &mut Criterion) {
     group.bench_function("clock", |b| b.iter(|| black_box(monotonic_ns())));
     // A transaction's share: one look at the epoch, one clock read, one latency, and its counters stored.
     group.bench_function("timed transaction", |b| {
-        let (tray, epoch, counters) = (Tray::default(), AtomicU64::new(0), [const { AtomicU64::new(0) }; 4]);
-        let mut recorder = Recorder::new(&tray, 0);
+        let (slot, epoch, counters) = (HistogramSlot::default(), AtomicU64::new(0), [const { AtomicU64::new(0) }; 4]);
+        let mut recorder = Recorder::new(&slot, 0);
         let (mut last, mut count) = (monotonic_ns(), 0);
         b.iter(|| {
             let now = monotonic_ns();

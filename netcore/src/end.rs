@@ -22,7 +22,7 @@ use crate::{
     measure::{
         counter_log::CounterLog,
         fragments,
-        reading::SampledFlow,
+        sample::SampledFlow,
         sampler::{OnInterval, Sampled, Sampler},
         time_wait,
         watch::Watch,
@@ -50,7 +50,7 @@ pub struct End {
     token: Token,
     rendezvous: Rendezvous,
     /// The buffers of each thread, made before the connections so that nothing is allocated after.
-    crew: Vec<pattern::Place>,
+    assignments: Vec<pattern::Assignment>,
     connected: Connected,
     nic: Option<NicFacts>,
     counter_log: Option<CounterLog>,
@@ -61,9 +61,18 @@ impl End {
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: Token) -> Result<Self, EndError> {
         support::check(spec)?;
         let spec = Arc::new(spec.clone());
-        let crew = pattern::crew(&spec, side)?;
+        let assignments = pattern::assignments(&spec, side)?;
         let rendezvous = Rendezvous::prepare(&spec, side, data_ip, &token)?;
-        Ok(Self { spec, side, token, rendezvous, crew, connected: Connected::default(), nic: None, counter_log: None })
+        Ok(Self {
+            spec,
+            side,
+            token,
+            rendezvous,
+            assignments,
+            connected: Connected::default(),
+            nic: None,
+            counter_log: None,
+        })
     }
 
     /// What the near end must connect to. Empty at the near end.
@@ -109,7 +118,7 @@ impl End {
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`
     /// ([`crate::measure::clock::monotonic_ns`]). `on_interval` is called from the sampler's thread after each interval.
     pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
-        let Self { spec, side, rendezvous, crew, connected, nic, counter_log, .. } = self;
+        let Self { spec, side, rendezvous, assignments, connected, nic, counter_log, .. } = self;
         let flows = spec.flows() as usize;
         let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
         if connected.links.len() != flows && !answered_by_the_kernel {
@@ -118,13 +127,13 @@ impl End {
                 connected.links.len()
             )));
         }
-        let watch = Arc::new(Watch::new(crew.len()));
-        pattern::listeners(&spec, &crew).for_each(|index| watch.listens(index));
-        for place in crew.iter().filter(|place| place.role == Role::Sender) {
-            kernel_pace(&connected.links[place.flow as usize], &spec)?;
+        let watch = Arc::new(Watch::new(assignments.len()));
+        pattern::awaiting_end_of_data(&spec, &assignments).for_each(|index| watch.awaits_end_of_data(index));
+        for assignment in assignments.iter().filter(|assignment| assignment.role == Role::Sender) {
+            kernel_pace(&connected.links[assignment.flow as usize], &spec)?;
         }
         let granted = granted(&spec, side, &rendezvous, &connected);
-        let (flows, workers) = man(&spec, side, crew, &connected.links, &watch);
+        let (flows, workers) = assign(&spec, side, assignments, &connected.links, &watch);
         let mut sampler = Sampler {
             flows,
             watch: watch.clone(),
@@ -143,8 +152,8 @@ impl End {
             stop_is_complete: support::learns_its_end(&spec, side),
         };
         sampler.arm();
-        let crews = pattern::onto_threads(&spec, workers);
-        let threads = u32::try_from(crews.len()).unwrap_or(u32::MAX);
+        let by_thread = pattern::onto_threads(&spec, workers);
+        let threads = u32::try_from(by_thread.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
         let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
         let conclusion = Conclusion {
@@ -168,7 +177,7 @@ impl End {
             }
         };
         let sampler = spawn("sampler".to_owned(), run).inspect_err(|_| watch.abort())?;
-        for (number, workers) in crews.into_iter().enumerate() {
+        for (number, workers) in by_thread.into_iter().enumerate() {
             let run = move || pattern::thread(number, workers, t0_ns);
             spawn(format!("data {number}"), run).inspect_err(|_| watch.abort())?;
         }
@@ -190,24 +199,25 @@ fn granted(spec: &TestSpec, side: Side, rendezvous: &Rendezvous, connected: &Con
     connected.links.iter().flat_map(of).collect()
 }
 
-/// Puts the crew, in which those of a flow stand side by side, to work on the links: the flows as the sampler sees them, and the workers.
-fn man(
+/// Assigns workers to the flows' links: the flows as the sampler sees them, and the workers. The assignments of a flow are
+/// adjacent.
+fn assign(
     spec: &Arc<TestSpec>,
     side: Side,
-    crew: Vec<pattern::Place>,
+    assignments: Vec<pattern::Assignment>,
     links: &[Arc<Link>],
     watch: &Arc<Watch>,
 ) -> (Vec<SampledFlow>, Vec<Worker>) {
     let mut flows: Vec<SampledFlow> = Vec::new();
-    let mut workers = Vec::with_capacity(crew.len());
-    for (index, place) in crew.into_iter().enumerate() {
-        let link = links[place.flow as usize].clone();
-        let cell = if let Some(flow) = flows.last_mut().filter(|flow| flow.flow == place.flow) {
-            flow.trays.extend(place.tray.clone());
-            flow.gaps = flow.gaps.take().or_else(|| place.gaps.clone());
+    let mut workers = Vec::with_capacity(assignments.len());
+    for (index, assignment) in assignments.into_iter().enumerate() {
+        let link = links[assignment.flow as usize].clone();
+        let cell = if let Some(flow) = flows.last_mut().filter(|flow| flow.flow == assignment.flow) {
+            flow.latency_slots.extend(assignment.latency_slot.clone());
+            flow.gaps = flow.gaps.take().or_else(|| assignment.gaps.clone());
             flow.cell.clone()
         } else {
-            let flow = place.sampled(spec, &link);
+            let flow = assignment.sampled(spec, &link);
             let cell = flow.cell.clone();
             flows.push(flow);
             cell
@@ -216,14 +226,14 @@ fn man(
             index,
             spec: spec.clone(),
             side,
-            role: place.role,
-            duplex: place.duplex,
+            role: assignment.role,
+            duplex: assignment.duplex,
             cell,
             link,
-            send_buffers: place.send_buffers,
-            receive_buffers: place.receive_buffers,
-            tray: place.tray.map(|(_, tray)| tray),
-            gaps: place.gaps,
+            send_buffers: assignment.send_buffers,
+            receive_buffers: assignment.receive_buffers,
+            latency_slot: assignment.latency_slot.map(|(_, slot)| slot),
+            gaps: assignment.gaps,
             watch: watch.clone(),
         });
     }

@@ -128,9 +128,9 @@ impl<'s> Party<'s> {
     }
 
     /// Whether it has sent all of its count and only listens to the other one ([`crate::spec::support::ends_by_word`]).
-    fn only_listens(&self) -> bool {
+    fn is_awaiting_end_of_data(&self) -> bool {
         match self {
-            Self::Here { load, .. } => load.as_ref().is_some_and(Load::only_listens),
+            Self::Here { load, .. } => load.as_ref().is_some_and(Load::is_awaiting_end_of_data),
             Self::There { has_sent, .. } => *has_sent,
         }
     }
@@ -336,7 +336,7 @@ impl<'s> RunningTest<'s> {
                 self.stop_both();
                 deadline = deadline.min(now + self.plan.grace);
             }
-            if !told && self.parties().all(Party::only_listens) {
+            if !told && self.parties().all(Party::is_awaiting_end_of_data) {
                 self.stop_both();
                 told = true;
                 deadline = deadline.min(now + self.plan.grace);

@@ -46,7 +46,7 @@ impl Load {
         let waiter = {
             let (running, news) = (Arc::clone(&running), Arc::clone(&news));
             thread::Builder::new().name("waiter".into()).spawn(move || {
-                while !running.wait_until_only_listening(Duration::from_hours(1)) {}
+                while !running.wait_until_awaiting_end_of_data(Duration::from_hours(1)) {}
                 news.set();
                 while !running.wait(Duration::from_hours(1)) {}
                 news.set();
@@ -76,8 +76,8 @@ impl Load {
     }
 
     /// Whether all is sent that the stop rule asks of this end, which still listens.
-    pub(crate) fn only_listens(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.only_listens())
+    pub(crate) fn is_awaiting_end_of_data(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.is_awaiting_end_of_data())
     }
 
     pub(crate) fn stop_at(&self, monotonic_ns: u64) {

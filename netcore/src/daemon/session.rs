@@ -316,7 +316,7 @@ impl Session<'_> {
             if finished {
                 return self.report(load);
             }
-            if !told && load.only_listens() {
+            if !told && load.is_awaiting_end_of_data() {
                 told = true;
                 self.reply(&Reply::Sent)?;
             }

@@ -49,14 +49,14 @@ impl Running {
     /// Whether all is sent that the stop rule asks of this end, and it goes on only because the peer, who sends too, may not
     /// be so far: nobody sees from datagrams that no more will come ([`crate::spec::support::ends_by_word`]).
     #[must_use]
-    pub fn only_listens(&self) -> bool {
-        self.watch.only_listens()
+    pub fn is_awaiting_end_of_data(&self) -> bool {
+        self.watch.is_awaiting_end_of_data()
     }
 
     /// Waits at most so long for that, or for the report; says whether it is so.
     #[must_use]
-    pub fn wait_until_only_listening(&self, at_most: Duration) -> bool {
-        self.watch.wait_until_only_listening(at_most)
+    pub fn wait_until_awaiting_end_of_data(&self, at_most: Duration) -> bool {
+        self.watch.wait_until_awaiting_end_of_data(at_most)
     }
 
     /// Waits for the report at most so long; says whether it is there.

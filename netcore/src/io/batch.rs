@@ -42,7 +42,7 @@ impl Batch {
         let (count, size) = (buffers.count(), buffers.size());
         let mut vectors: Vec<libc::iovec> =
             (0..count).map(|index| libc::iovec { iov_base: buffers.pointer(index).cast(), iov_len: size }).collect();
-        let headers = (0..buffers.places())
+        let headers = (0..buffers.slots())
             .map(|index| {
                 // SAFETY: all-zero bytes are a valid mmsghdr: null pointers and zero lengths.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
@@ -264,11 +264,11 @@ mod tests {
             let (a, b) = connected();
             let (mut sent, mut received) = (0u64, 0u64);
             while received < 50 {
-                let first = sending.buffers().place_of(sent);
+                let first = sending.buffers().slot_of(sent);
                 let count = sending.buffers().per_call();
                 sent += sending.send(a.as_raw_fd(), first, count, 0).unwrap() as u64;
                 while received < sent {
-                    let first = receiving.buffers().place_of(received);
+                    let first = receiving.buffers().slot_of(received);
                     let n = receiving.receive(b.as_raw_fd(), first, 0).unwrap();
                     for (index, number) in (first..first + n).zip(received..) {
                         let expected = &ring_of[usize::try_from(number % u64::from(ring)).unwrap()];

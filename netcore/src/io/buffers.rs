@@ -184,7 +184,7 @@ impl Buffers {
 
     /// How many places there are: past the ring's last buffer they go on with the first, as far as a call may.
     #[must_use]
-    pub fn places(&self) -> usize {
+    pub fn slots(&self) -> usize {
         self.starts.len()
     }
 
@@ -197,7 +197,7 @@ impl Buffers {
     /// The place of a call that begins with message `number`, from 0.
     #[inline]
     #[must_use]
-    pub fn place_of(&self, number: u64) -> usize {
+    pub fn slot_of(&self, number: u64) -> usize {
         if self.ring == 1 {
             return 0;
         }
@@ -263,7 +263,7 @@ impl Buffers {
     /// Goes to the buffer of message `number`, from 0.
     #[inline]
     pub fn go_to(&mut self, number: u64) {
-        self.at = self.place_of(number);
+        self.at = self.slot_of(number);
     }
 
     /// Whether there are bytes to be dirtied or read.
@@ -373,7 +373,7 @@ mod tests {
         assert!(addresses.windows(2).all(|pair| pair[1] - pair[0] == 65));
         assert!((1..4).all(|index| whole(&buffers, index) == whole(&buffers, 0)));
         assert_eq!(buffers.iter().count(), 1);
-        assert_eq!([0, 1, 5, u64::MAX].map(|number| buffers.place_of(number)), [0; 4]);
+        assert_eq!([0, 1, 5, u64::MAX].map(|number| buffers.slot_of(number)), [0; 4]);
         buffers.advance();
         assert_eq!(buffers.present().as_ptr(), whole(&buffers, 0).as_ptr(), "there is no ring");
     }

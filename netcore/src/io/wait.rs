@@ -1,5 +1,5 @@
 //! How a loop waits: inside its call, in `poll`, by calling again, or by giving way to the other flows of its thread
-//! ([`crate::pattern`]'s `carry`). Chosen once, before the loop.
+//! ([`crate::pattern`]'s `multiplex`). Chosen once, before the loop.
 
 use std::{io, os::fd::AsFd, time::Duration};
 
@@ -55,13 +55,13 @@ pub trait Wait {
         let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
     }
 
-    /// An operation is about to begin: others may have their turn.
+    /// Called before an operation: others may have their turn.
     #[inline]
     fn turn(&self) {}
 
-    /// An operation of many calls is about to begin: others have their turn.
+    /// Called before an operation of many calls: others have their turn.
     #[inline]
-    fn give_way(&self) {}
+    fn yield_now(&self) {}
 }
 
 /// Until the link may be readable, at most to an instant and to the next look whether the test is over.

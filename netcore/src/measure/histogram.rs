@@ -1,7 +1,7 @@
 //! Latency histograms: how a thread records without a lock, and how the sampler gets them cut at the edges.
 //!
 //! A thread records into a histogram of its own. When it sees that the epoch has changed it leaves the full one in its
-//! [`Tray`], with the epoch that it belongs to, and goes on with the empty one that lay there: one lock per window, and
+//! [`HistogramSlot`], with the epoch that it belongs to, and goes on with the empty one that lay there: one lock per window, and
 //! no allocation. A thread that is blocked in a call hands over late; the sampler sorts by epoch, not by time.
 
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,7 @@ pub fn empty() -> Histogram<u64> {
 
 /// Where a thread leaves histograms and the sampler takes them.
 #[derive(Debug)]
-pub struct Tray {
+pub struct HistogramSlot {
     inner: Mutex<Contents>,
 }
 
@@ -33,13 +33,13 @@ struct Contents {
     full: Vec<(u64, Histogram<u64>)>,
 }
 
-impl Default for Tray {
+impl Default for HistogramSlot {
     fn default() -> Self {
         Self { inner: Mutex::new(Contents { spare: vec![empty(), empty()], full: Vec::with_capacity(4) }) }
     }
 }
 
-impl Tray {
+impl HistogramSlot {
     fn contents(&self) -> std::sync::MutexGuard<'_, Contents> {
         // The contents are whole between statements, so a panic elsewhere does not spoil them.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -69,24 +69,24 @@ impl Tray {
 
 /// A thread's own histogram.
 pub struct Recorder<'a> {
-    tray: &'a Tray,
+    slot: &'a HistogramSlot,
     epoch: u64,
     histogram: Histogram<u64>,
 }
 
 impl<'a> Recorder<'a> {
-    /// Records into a tray, from this epoch on.
+    /// Records into a slot, from this epoch on.
     #[must_use]
-    pub fn new(tray: &'a Tray, epoch: u64) -> Self {
-        let histogram = tray.contents().spare.pop().unwrap_or_else(empty);
-        Self { tray, epoch, histogram }
+    pub fn new(slot: &'a HistogramSlot, epoch: u64) -> Self {
+        let histogram = slot.contents().spare.pop().unwrap_or_else(empty);
+        Self { slot, epoch, histogram }
     }
 
     /// Records a latency that ended in this epoch.
     #[inline]
     pub fn record(&mut self, epoch: u64, nanoseconds: u64) {
         if epoch != self.epoch {
-            self.tray.exchange(self.epoch, &mut self.histogram);
+            self.slot.exchange(self.epoch, &mut self.histogram);
             self.epoch = epoch;
         }
         if self.histogram.record(nanoseconds).is_err() {
@@ -97,7 +97,7 @@ impl<'a> Recorder<'a> {
 
 impl Drop for Recorder<'_> {
     fn drop(&mut self) {
-        self.tray.exchange(self.epoch, &mut self.histogram);
+        self.slot.exchange(self.epoch, &mut self.histogram);
     }
 }
 
@@ -123,25 +123,25 @@ mod tests {
 
     #[test]
     fn histograms_are_cut_where_the_epoch_changes() {
-        let tray = Tray::default();
+        let slot = HistogramSlot::default();
         {
-            let mut recorder = Recorder::new(&tray, 1);
+            let mut recorder = Recorder::new(&slot, 1);
             recorder.record(1, 100);
             recorder.record(1, 200);
             recorder.record(2, 300);
             recorder.record(9, 400);
         }
         let mut seen = Vec::new();
-        tray.collect(|epoch, histogram| seen.push((epoch, histogram.len(), histogram.max())));
+        slot.collect(|epoch, histogram| seen.push((epoch, histogram.len(), histogram.max())));
         assert_eq!(seen, [(1, 2, 200), (2, 1, 300), (9, 1, 400)]);
-        tray.collect(|_, _| panic!("everything was taken"));
+        slot.collect(|_, _| panic!("everything was taken"));
     }
 
     #[test]
     fn what_is_longer_than_the_longest_is_kept_at_the_end() {
-        let tray = Tray::default();
-        Recorder::new(&tray, 0).record(0, u64::MAX);
-        tray.collect(|_, histogram| assert!(histogram.max() >= LONGEST_NS));
+        let slot = HistogramSlot::default();
+        Recorder::new(&slot, 0).record(0, u64::MAX);
+        slot.collect(|_, histogram| assert!(histogram.max() >= LONGEST_NS));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub mod host;
 mod interrupts;
 mod netlink;
 pub mod nic;
-pub(crate) mod reading;
+pub(crate) mod sample;
 pub(crate) mod sampler;
 mod snmp;
 mod system;

@@ -10,7 +10,7 @@ use super::{
     counter_log::CounterLog,
     counters::{AFTER, epoch, phase_index},
     cpu::CpuReader,
-    reading::{Reading, SampledFlow},
+    sample::{Sample, SampledFlow},
     watch::{Wake, Watch},
     windows::Windows,
 };
@@ -110,7 +110,7 @@ impl Sampler {
         let (mut number, mut notes) = (0, Vec::new());
         // Read shortly before the load begins: nothing has been counted then, and a reading after it might come late.
         let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
-        let mut phase_start = Reading::take(&self.flows, &mut cpu, |_| ());
+        let mut phase_start = Sample::take(&self.flows, &mut cpu, |_| ());
         phase_start.begin_at(self.begin_ns);
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
@@ -134,7 +134,7 @@ impl Sampler {
             if next_phase == Some(Phase::Measure) && phase_is_over {
                 self.hold();
             }
-            let mut reading = Reading::take(&self.flows, &mut cpu, |counts| {
+            let mut sample = Sample::take(&self.flows, &mut cpu, |counts| {
                 self.announce(epoch(number, next_phase.map_or(AFTER, phase_index)));
                 match next_phase {
                     Some(Phase::Measure) if phase_is_over => self.set_shares(counts),
@@ -144,43 +144,43 @@ impl Sampler {
             });
             if let Wake::LoadOver(at_ns) = wake {
                 // The counters stand still since then: the window ends with the last operation and not with this reading.
-                reading.at_ns = at_ns.max(interval_start.at_ns);
+                sample.at_ns = at_ns.max(interval_start.at_ns);
             }
             if wake == Wake::Stop && self.stop_is_complete {
                 // Who cannot know that a message was the last has heard that all are sent. What of them still lies before it belongs
                 // to the count, which ends with the last that came.
                 notes = self.drain();
-                reading.counts = self.flows.iter().map(|flow| flow.cell.read()).collect();
-                reading.at_ns = self.last_arrival().map_or(reading.at_ns, |last| last.max(interval_start.at_ns));
+                sample.counts = self.flows.iter().map(|flow| flow.cell.read()).collect();
+                sample.at_ns = self.last_arrival().map_or(sample.at_ns, |last| last.max(interval_start.at_ns));
             }
-            if self.interval_ns(phase) > 0 && reading.at_ns > interval_start.at_ns {
-                windows.end_interval(&self.flows, (present, phase), &interval_start, &reading);
+            if self.interval_ns(phase) > 0 && sample.at_ns > interval_start.at_ns {
+                windows.end_interval(&self.flows, (present, phase), &interval_start, &sample);
                 if let (Phase::Measure, Some(counter_log)) = (phase, &mut self.counter_log) {
                     counter_log.interval_ends();
                 }
-                interval_start = reading.clone();
+                interval_start = sample.clone();
                 self.deliver(&mut windows);
             }
             if !phase_is_over {
                 // Edges that a late thread has missed are left out: the interval is the longer for it.
-                while next_interval <= reading.at_ns {
+                while next_interval <= sample.at_ns {
                     next_interval = self.next_interval(phase, next_interval);
                 }
                 continue;
             }
-            windows.end_phase(&self.flows, phase, &phase_start, &reading);
+            windows.end_phase(&self.flows, phase, &phase_start, &sample);
             if let (Phase::Measure, Some(counter_log)) = (phase, &mut self.counter_log) {
                 counter_log.measure_ends();
             }
             if let Some(next) = next_phase {
                 phase = next;
                 if phase == Phase::Measure {
-                    self.begin_measuring(&mut windows, &reading);
+                    self.begin_measuring(&mut windows, &sample);
                 }
-                next_interval = self.next_interval(phase, reading.at_ns.min(phase_end));
-                (interval_start, phase_start) = (reading.clone(), reading);
+                next_interval = self.next_interval(phase, sample.at_ns.min(phase_end));
+                (interval_start, phase_start) = (sample.clone(), sample);
             } else {
-                ending = self.ending(phase, phase_end, wake, &reading);
+                ending = self.ending(phase, phase_end, wake, &sample);
                 over = true;
             }
         }
@@ -193,8 +193,8 @@ impl Sampler {
         self.finish(windows, ending, notes)
     }
 
-    fn begin_measuring(&mut self, windows: &mut Windows, reading: &Reading) {
-        windows.begin_measuring(reading);
+    fn begin_measuring(&mut self, windows: &mut Windows, sample: &Sample) {
+        windows.begin_measuring(sample);
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.measure_begins();
         }
@@ -274,7 +274,7 @@ impl Sampler {
     /// Hands the latest interval on, with the histograms of all flows that completed an operation since the edge; the
     /// others follow in the report.
     fn deliver(&mut self, windows: &mut Windows) {
-        if self.flows.iter().any(|flow| !flow.trays.is_empty()) {
+        if self.flows.iter().any(|flow| !flow.latency_slots.is_empty()) {
             std::thread::sleep(std::time::Duration::from_millis(1));
             windows.collect_histograms(&self.flows);
         }
@@ -284,7 +284,7 @@ impl Sampler {
         }
     }
 
-    fn ending(&self, phase: Phase, phase_end: u64, wake: Wake, reading: &Reading) -> Ending {
+    fn ending(&self, phase: Phase, phase_end: u64, wake: Wake, sample: &Sample) -> Ending {
         match wake {
             // The wait hears of a begin by itself.
             Wake::Due | Wake::Begin(_) => Ending::Complete,
@@ -295,7 +295,7 @@ impl Sampler {
             Wake::Stop if self.stop_is_complete && phase == Phase::Measure => Ending::Complete,
             Wake::Stop | Wake::LoadOver(_) if phase == Phase::Measure => {
                 let counted = matches!(wake, Wake::LoadOver(_)) && !matches!(self.phases.stop, Stop::AfterNs(_));
-                let on_time = phase_end.saturating_sub(reading.at_ns) <= TOLERANCE_NS;
+                let on_time = phase_end.saturating_sub(sample.at_ns) <= TOLERANCE_NS;
                 if counted || on_time { Ending::Complete } else { Ending::Stopped }
             }
             Wake::Stop | Wake::LoadOver(_) => Ending::Stopped,
@@ -329,7 +329,7 @@ impl Sampler {
     }
 
     fn finish(self, windows: Windows, ending: Ending, notes: Vec<String>) -> Sampled {
-        let end = Reading::take(&self.flows, &mut None, |_| ());
+        let end = Sample::take(&self.flows, &mut None, |_| ());
         let (wall_start_ns, monotonic_start_ns) = (windows.wall_start_ns, windows.monotonic_start_ns());
         let counters = self.counter_log.map_or_else(Vec::new, |log| log.into_windows(windows.origin_ns()));
         let (phases, intervals, totals) = windows.finish(&self.flows, self.pace.as_ref(), &end);

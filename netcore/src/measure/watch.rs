@@ -31,8 +31,8 @@ struct State {
 struct Worker {
     load_over_ns: Option<u64>,
     done: bool,
-    /// Whether only the peer can know when its load is over.
-    listens: bool,
+    /// Whether only the peer knows when its load is over.
+    awaits_end_of_data: bool,
 }
 
 /// Why a wait came to its end.
@@ -53,10 +53,10 @@ pub enum Wake {
 }
 
 impl State {
-    fn only_listens(&self) -> bool {
-        let over = |worker: &Worker| worker.listens || worker.load_over_ns.is_some();
-        let listeners = self.workers.iter().filter(|worker| worker.listens).count();
-        listeners > 0 && listeners < self.workers.len() && self.workers.iter().all(over)
+    fn is_awaiting_end_of_data(&self) -> bool {
+        let over = |worker: &Worker| worker.awaits_end_of_data || worker.load_over_ns.is_some();
+        let awaiting = self.workers.iter().filter(|worker| worker.awaits_end_of_data).count();
+        awaiting > 0 && awaiting < self.workers.len() && self.workers.iter().all(over)
     }
 }
 
@@ -115,28 +115,29 @@ impl Watch {
     }
 
     /// This worker takes what comes and cannot know what the last of it is: somebody must say so.
-    pub fn listens(&self, worker: usize) {
-        self.change(|state| state.workers[worker].listens = true);
+    pub fn awaits_end_of_data(&self, worker: usize) {
+        self.change(|state| state.workers[worker].awaits_end_of_data = true);
     }
 
     /// Whether all is over that this end can know of, while others still listen: it is time to tell whom they listen to.
     #[must_use]
-    pub fn only_listens(&self) -> bool {
-        self.state().only_listens()
+    pub fn is_awaiting_end_of_data(&self) -> bool {
+        self.state().is_awaiting_end_of_data()
     }
 
     /// When the last of what this end knows of was over, where it only listens; 0 elsewhere.
     #[must_use]
     pub fn sent_ns(&self) -> u64 {
         let state = self.state();
-        let sent = state.workers.iter().filter(|worker| !worker.listens).filter_map(|worker| worker.load_over_ns);
-        if state.only_listens() { sent.max().unwrap_or(0) } else { 0 }
+        let sent =
+            state.workers.iter().filter(|worker| !worker.awaits_end_of_data).filter_map(|worker| worker.load_over_ns);
+        if state.is_awaiting_end_of_data() { sent.max().unwrap_or(0) } else { 0 }
     }
 
     /// Waits at most so long for that, or for the report.
     #[must_use]
-    pub fn wait_until_only_listening(&self, at_most: Duration) -> bool {
-        self.wait_for(at_most, |state| state.reported || state.only_listens())
+    pub fn wait_until_awaiting_end_of_data(&self, at_most: Duration) -> bool {
+        self.wait_for(at_most, |state| state.reported || state.is_awaiting_end_of_data())
     }
 
     /// A worker's load is over.
@@ -302,17 +303,17 @@ mod tests {
         let watch = Watch::new(3);
         watch.load_over(0, 50);
         watch.load_over(1, 60);
-        assert!(!watch.only_listens(), "nobody listens");
-        watch.listens(2);
-        assert!(watch.only_listens() && watch.wait_until_only_listening(Duration::ZERO));
+        assert!(!watch.is_awaiting_end_of_data(), "nobody listens");
+        watch.awaits_end_of_data(2);
+        assert!(watch.is_awaiting_end_of_data() && watch.wait_until_awaiting_end_of_data(Duration::ZERO));
         assert_eq!(watch.sent_ns(), 60);
         let watch = Watch::new(2);
-        watch.listens(0);
-        assert!(!watch.only_listens(), "one still sends");
-        watch.listens(1);
-        assert!(!watch.only_listens(), "it never sent");
+        watch.awaits_end_of_data(0);
+        assert!(!watch.is_awaiting_end_of_data(), "one still sends");
+        watch.awaits_end_of_data(1);
+        assert!(!watch.is_awaiting_end_of_data(), "it never sent");
         watch.reported();
-        assert!(watch.wait_until_only_listening(Duration::ZERO));
+        assert!(watch.wait_until_awaiting_end_of_data(Duration::ZERO));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::{
     counters::{phase_index, phase_of},
     histogram::{self, Histogram},
-    reading::{Reading, SampledFlow},
+    sample::{Sample, SampledFlow},
 };
 use crate::{
     report::{FlowWindow, Latencies, Pacing, Phase, Window},
@@ -66,16 +66,16 @@ impl Windows {
     }
 
     /// From here on instants are counted; those of the warm-up so far are moved to the true origin.
-    pub fn begin_measuring(&mut self, reading: &Reading) {
-        let moved = reading.at_ns.cast_signed() - self.origin_ns.cast_signed();
+    pub fn begin_measuring(&mut self, sample: &Sample) {
+        let moved = sample.at_ns.cast_signed() - self.origin_ns.cast_signed();
         for window in self.phases.iter_mut().chain(self.intervals.iter_mut().map(|(_, window)| window)) {
             window.start_ns -= moved;
         }
-        (self.origin_ns, self.wall_start_ns) = (reading.at_ns, reading.wall_ns);
+        (self.origin_ns, self.wall_start_ns) = (sample.at_ns, sample.wall_ns);
     }
 
     /// A phase is over.
-    pub fn end_phase(&mut self, flows: &[SampledFlow], phase: Phase, before: &Reading, after: &Reading) {
+    pub fn end_phase(&mut self, flows: &[SampledFlow], phase: Phase, before: &Sample, after: &Sample) {
         let window = self.window(flows, phase, before, after);
         self.phases.push(window);
         for (i, (after, before)) in after.dropped.iter().zip(&before.dropped).enumerate() {
@@ -88,8 +88,8 @@ impl Windows {
         &mut self,
         flows: &[SampledFlow],
         (epoch, phase): (u64, Phase),
-        before: &Reading,
-        after: &Reading,
+        before: &Sample,
+        after: &Sample,
     ) {
         let window = self.window(flows, phase, before, after);
         self.intervals.push((epoch, window));
@@ -109,7 +109,7 @@ impl Windows {
         Some(window)
     }
 
-    fn window(&self, flows: &[SampledFlow], phase: Phase, before: &Reading, after: &Reading) -> Window {
+    fn window(&self, flows: &[SampledFlow], phase: Phase, before: &Sample, after: &Sample) -> Window {
         let of_flows = flows.iter().enumerate().map(|(i, flow)| {
             let retransmits = after.tcp[i]
                 .zip(before.tcp[i])
@@ -142,14 +142,14 @@ impl Windows {
     /// Takes the histograms that the workers have left so far.
     pub fn collect_histograms(&mut self, flows: &[SampledFlow]) {
         for (i, flow) in flows.iter().enumerate() {
-            if let Some(tray) = &flow.gaps {
-                tray.collect(|epoch, histogram| {
+            if let Some(slot) = &flow.gaps {
+                slot.collect(|epoch, histogram| {
                     // Both have the same bounds, so adding cannot fail.
                     let _ = self.gaps.entry((i, phase_of(epoch))).or_insert_with(histogram::empty).add(histogram);
                 });
             }
-            for (kind, (_, tray)) in flow.trays.iter().enumerate() {
-                tray.collect(|epoch, histogram| {
+            for (kind, (_, slot)) in flow.latency_slots.iter().enumerate() {
+                slot.collect(|epoch, histogram| {
                     let sum = self.by_phase.entry((i, kind, phase_of(epoch))).or_insert_with(histogram::empty);
                     // Both have the same bounds, so adding cannot fail.
                     let _ = sum.add(histogram);
@@ -168,7 +168,7 @@ impl Windows {
         mut self,
         flows: &[SampledFlow],
         pace: Option<&Pace>,
-        end: &Reading,
+        end: &Sample,
     ) -> (Vec<Window>, Vec<Window>, Vec<FlowWindow>) {
         let mut phases = std::mem::take(&mut self.phases);
         for window in &mut phases {
@@ -208,8 +208,8 @@ impl Windows {
 
 /// A flow's histograms, as far as there are any: `encoded` gives that of a kind, by the kind's number.
 fn latencies(flow: &SampledFlow, encoded: impl Fn(usize) -> Option<String>) -> Vec<Latencies> {
-    let trays = flow.trays.iter().enumerate();
-    trays
+    let slots = flow.latency_slots.iter().enumerate();
+    slots
         .filter_map(|(kind, (name, _))| Some(Latencies { kind: (*name).to_owned(), histogram: encoded(kind)? }))
         .collect()
 }

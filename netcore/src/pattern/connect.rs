@@ -11,7 +11,7 @@ use std::{io, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
-use super::{Fault, Worker, between, offered::Offer};
+use super::{Worker, WorkerError, between, offered::Offer};
 use crate::{
     io::{expected::Expected, wait::Wait},
     measure::{clock::monotonic_ns, histogram::Recorder},
@@ -106,17 +106,17 @@ fn carries_data(worker: &Worker) -> bool {
 }
 
 /// The near end, and the word that it has no more connections to make.
-pub fn open<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+pub fn open<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let result = open_loop(worker, wait);
     worker.link.end_of_stream();
     result
 }
 
-fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let Some(connector) = &link.connector else { return Ok(()) };
-    let tray = worker.tray.clone().unwrap_or_default();
-    let mut recorder = Recorder::new(&tray, worker.cell.epoch());
+    let slot = worker.latency_slot.clone().unwrap_or_default();
+    let mut recorder = Recorder::new(&slot, worker.cell.epoch());
     let gaps = worker.gaps.clone().unwrap_or_default();
     let mut offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
     let mut tally = Tally::default();
@@ -127,7 +127,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
         if tally.transactions >= worker.cell.limit() {
             break Ok(());
         }
-        wait.give_way();
+        wait.yield_now();
         let mut start = Instant::now();
         let mut waited_ns = 0;
         if let Some(offer) = &mut offer {
@@ -146,11 +146,11 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
                 tally.errors += 1;
                 worker.cell.operations.0.errors.store(tally.errors, Relaxed);
                 if taken > TAKEN_PORTS {
-                    break Err(Fault::Ports { flow: link.flow, tried: taken });
+                    break Err(WorkerError::Ports { flow: link.flow, tried: taken });
                 }
                 continue;
             }
-            Err(ConnectError::Fatal(error)) => break Err(worker.fault("connect")(error)),
+            Err(ConnectError::Fatal(error)) => break Err(worker.error("connect")(error)),
         };
         (number, taken) = (number + 1, 0);
         match transact(worker, wait, &connection, start, &mut tally, &mut expected) {
@@ -161,8 +161,8 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
                 tally.store(worker, sent, received);
                 recorder.record(worker.cell.epoch(), nanoseconds + waited_ns);
             }
-            Err(fault) => {
-                let told = worker.end_of_loop(Err(fault));
+            Err(error) => {
+                let told = worker.end_of_loop(Err(error));
                 connector.leave(connection);
                 break told;
             }
@@ -200,12 +200,12 @@ fn transact<W: Wait>(
     start: Instant,
     tally: &mut Tally,
     expected: &mut Option<Expected>,
-) -> Result<u64, Fault> {
+) -> Result<u64, WorkerError> {
     let mut done = Instant::now();
     if carries_data(worker) {
         worker.send_buffers.touch();
         let request = worker.send_buffers.present();
-        tally.sends += send_all(worker, wait, connection, request).map_err(worker.fault("send a request"))?;
+        tally.sends += send_all(worker, wait, connection, request).map_err(worker.error("send a request"))?;
         worker.send_buffers.advance();
         tally.receives += take(worker, wait, connection, expected, "receive a response")?;
         done = Instant::now();
@@ -216,8 +216,8 @@ fn transact<W: Wait>(
     }
     match receive(worker, wait, connection, &mut [0]) {
         Ok(0) => Ok(between(start, done)),
-        Ok(_) => Err(Fault::Surplus { flow: worker.link.flow }),
-        Err(error) => Err(worker.fault("close a connection")(error)),
+        Ok(_) => Err(WorkerError::Surplus { flow: worker.link.flow }),
+        Err(error) => Err(worker.error("close a connection")(error)),
     }
 }
 
@@ -228,11 +228,11 @@ fn take<W: Wait>(
     connection: &Connection,
     expected: &mut Option<Expected>,
     what: &'static str,
-) -> Result<u64, Fault> {
+) -> Result<u64, WorkerError> {
     let mut buffers = std::mem::take(&mut worker.receive_buffers);
     let received = receive_all(worker, wait, connection, buffers.present_mut());
     worker.receive_buffers = buffers;
-    let calls = received.map_err(worker.fault(what))?;
+    let calls = received.map_err(worker.error(what))?;
     worker.check(expected, 0..worker.receive_buffers.size(), 0)?;
     worker.receive_buffers.touch();
     worker.receive_buffers.advance();
@@ -240,21 +240,21 @@ fn take<W: Wait>(
 }
 
 /// The far end.
-pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let Some(listener) = &link.listener else { return Ok(()) };
     let mut expected = worker.expected(worker.spec.sizes.request_bytes)?;
     let mut tally = Tally::default();
     let result = loop {
-        wait.give_way();
+        wait.yield_now();
         match next(worker, wait, listener) {
             Ok(Some(connection)) => {
                 match serve(worker, wait, &connection, &mut tally, &mut expected) {
                     Ok(()) => tally.transactions += 1,
                     // One connection that broke is no reason not to serve the others: the near end says whether it was.
-                    Err(Fault::Io { .. }) => tally.errors += 1,
-                    Err(fault) => {
-                        let told = worker.end_of_loop(Err(fault));
+                    Err(WorkerError::Io { .. }) => tally.errors += 1,
+                    Err(error) => {
+                        let told = worker.end_of_loop(Err(error));
                         listener.leave(connection);
                         break told;
                     }
@@ -266,7 +266,7 @@ pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
             Ok(None) if worker.is_over() && has_left(&worker.link) => break Ok(()),
             Ok(None) => {}
             Err(_) if worker.is_over() => break Ok(()),
-            Err(error) => break Err(worker.fault("accept")(error)),
+            Err(error) => break Err(worker.error("accept")(error)),
         }
     };
     worker.end_of_loop(result)
@@ -301,16 +301,16 @@ fn serve<W: Wait>(
     connection: &Connection,
     tally: &mut Tally,
     expected: &mut Option<Expected>,
-) -> Result<(), Fault> {
+) -> Result<(), WorkerError> {
     if carries_data(worker) {
         tally.receives += take(worker, wait, connection, expected, "receive a request")?;
         worker.send_buffers.touch();
         let sent = send_all(worker, wait, connection, worker.send_buffers.present());
-        tally.sends += sent.map_err(worker.fault("send a response"))?;
+        tally.sends += sent.map_err(worker.error("send a response"))?;
         worker.send_buffers.advance();
     }
     if worker.spec.close == Close::NearFirst {
-        receive(worker, wait, connection, &mut [0]).map_err(worker.fault("see a connection closed"))?;
+        receive(worker, wait, connection, &mut [0]).map_err(worker.error("see a connection closed"))?;
     }
     Ok(())
 }

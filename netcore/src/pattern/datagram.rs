@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Fault, Worker, between, sequence};
+use super::{Worker, WorkerError, between, sequence};
 use crate::{
     io::{batch::Batch, expected::Expected, wait::Wait},
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
@@ -25,7 +25,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const LOOK_UP_NS: u64 = 100_000_000;
 
 /// The sending loop.
-pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let result = match worker.spec.pace {
         Some(pace) if pace.mode == PaceMode::User => send_loop(worker, wait, Schedule::new(&pace)),
         Some(pace) if pace.mode == PaceMode::Txtime => {
@@ -36,7 +36,7 @@ pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     worker.end_of_loop(result)
 }
 
-fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> Result<(), Fault> {
+fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> Result<(), WorkerError> {
     worker.prepend_header();
     let buffers = std::mem::take(&mut worker.send_buffers);
     let (size, per_call, touched) = (buffers.message_bytes(), buffers.per_call(), buffers.are_touched());
@@ -54,8 +54,8 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
     let (fd, flags) = (worker.link.send.as_raw_fd(), W::FLAGS.bits());
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
-    let mut gaps = worker.gaps.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
-    let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
+    let mut gaps = worker.gaps.as_ref().map(|slot| Recorder::new(slot, worker.cell.epoch()));
+    let mut times = worker.latency_slot.as_ref().map(|slot| Recorder::new(slot, worker.cell.epoch()));
     let mut before_ns = None;
     // Messages of the present burst that are still to go: it may take several calls.
     let mut left = 0;
@@ -85,7 +85,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         {
             gaps.record(epoch, now_ns - before_ns);
         }
-        let mut first = batch.buffers().place_of(messages);
+        let mut first = batch.buffers().slot_of(messages);
         let end = first + wanted;
         if touched {
             (first..end).for_each(|index| batch.buffers().touch_beginning(index, usize::MAX));
@@ -121,7 +121,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
                     _ if worker.is_over() => return Ok(()),
                     // A timeout, or the next round of a spin.
                     Some(libc::EAGAIN) => {
-                        wait.for_room(&worker.link, LOOK_UP_NS).map_err(worker.fault("wait for room"))?;
+                        wait.for_room(&worker.link, LOOK_UP_NS).map_err(worker.error("wait for room"))?;
                     }
                     // The queue of the interface is full: the message is not sent, and tried again.
                     Some(libc::ENOBUFS | libc::ENOMEM) => {
@@ -129,7 +129,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
                         worker.cell.operations.0.errors.store(errors, Relaxed);
                         wait.turn();
                     }
-                    _ => return Err(worker.fault("send")(error)),
+                    _ => return Err(worker.error("send")(error)),
                 },
             }
         }
@@ -137,14 +137,14 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
 }
 
 /// The receiving loop.
-pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let expected = worker.expected(worker.spec.sizes.message_bytes)?;
     forget_greetings(&worker.link);
     let result = receive_loop(worker, wait, expected.as_ref());
     worker.end_of_loop(result)
 }
 
-fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expected>) -> Result<(), Fault> {
+fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expected>) -> Result<(), WorkerError> {
     let framed = !worker.link.header.is_empty();
     let touched = worker.receive_buffers.are_touched();
     let mut batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
@@ -156,12 +156,12 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
     let connects = worker.spec.transport == Transport::Dccp;
     let mut ledger = sequence::Ledger::new();
     let (mut bytes, mut calls, mut taken) = (0u64, 0u64, 0u64);
-    let mut times = worker.tray.as_ref().map(|tray| Recorder::new(tray, worker.cell.epoch()));
+    let mut times = worker.latency_slot.as_ref().map(|slot| Recorder::new(slot, worker.cell.epoch()));
     let mut over_since: Option<Instant> = None;
     loop {
         wait.turn();
         let start = times.as_ref().map(|_| Instant::now());
-        let first = batch.buffers().place_of(taken);
+        let first = batch.buffers().slot_of(taken);
         match batch.receive(fd, first, flags) {
             // The peer has closed its connection: no message of ours is empty.
             Ok(_) if connects && batch.received(first..first + 1).all(<[u8]>::is_empty) => return Ok(()),
@@ -199,7 +199,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
             }
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN)
-                    if wait.after_nothing(&worker.link, LOOK_UP_NS).map_err(worker.fault("wait to receive"))? => {}
+                    if wait.after_nothing(&worker.link, LOOK_UP_NS).map_err(worker.error("wait to receive"))? => {}
                 // While spinning a moment of silence has to be waited for.
                 Some(libc::EAGAIN) if worker.is_over() => {
                     let silent = monotonic_ns() - worker.cell.last_arrival_ns().min(monotonic_ns());
@@ -211,7 +211,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                 _ if worker.is_over() => return Ok(()),
                 // The peer's answer to something that was sent before: no reason not to receive.
                 Some(libc::ECONNREFUSED) => {}
-                _ => return Err(worker.fault("receive")(error)),
+                _ => return Err(worker.error("receive")(error)),
             },
         }
         if worker.is_over() && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER {

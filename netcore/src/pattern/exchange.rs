@@ -16,7 +16,7 @@ use std::{
 
 use nix::sys::socket::{MsgFlags, recv};
 
-use super::{Fault, Worker, between, offered::Offer};
+use super::{Worker, WorkerError, between, offered::Offer};
 use crate::{
     io::{
         expected::Expected,
@@ -67,11 +67,11 @@ fn attempt<W: Wait>(worker: &mut Worker, wait: &W, look_up_ns: u64) -> io::Resul
 }
 
 /// The fault of an attempt that failed.
-fn failure(worker: &Worker, what: &'static str) -> impl FnOnce(io::Error) -> Fault {
+fn failure(worker: &Worker, what: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
     let flow = worker.link.flow;
     move |source| match source.kind() {
-        io::ErrorKind::UnexpectedEof => Fault::Closed { flow },
-        _ => Fault::Io { flow, what, source },
+        io::ErrorKind::UnexpectedEof => WorkerError::Closed { flow },
+        _ => WorkerError::Io { flow, what, source },
     }
 }
 
@@ -165,13 +165,13 @@ impl Framing for icmp::Form {
 }
 
 /// The requesting loop.
-pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
-    let tray = worker.tray.clone().unwrap_or_default();
-    let recorder = Recorder::new(&tray, worker.cell.epoch());
+pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
+    let slot = worker.latency_slot.clone().unwrap_or_default();
+    let recorder = Recorder::new(&slot, worker.cell.epoch());
     forget_greetings(&worker.link);
     let look_up_us = i64::try_from(look_up_ns(worker) / 1000).unwrap_or(i64::MAX);
     sys::set_receive_timeout(&*worker.link.receive, look_up_us)
-        .map_err(worker.fault("bound the wait for responses"))?;
+        .map_err(worker.error("bound the wait for responses"))?;
     let gaps = worker.gaps.clone().unwrap_or_default();
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
     let result = match worker.link.icmp {
@@ -188,7 +188,7 @@ fn request_loop<W: Wait, F: Framing>(
     framing: &F,
     mut recorder: Recorder<'_>,
     mut offer: Option<Offer<'_>>,
-) -> Result<(), Fault> {
+) -> Result<(), WorkerError> {
     let inflight = worker.spec.inflight as usize;
     let timeout = Duration::from_nanos(worker.spec.reply_timeout_ns);
     let sizes = worker.spec.sizes;
@@ -221,7 +221,7 @@ fn request_loop<W: Wait, F: Framing>(
             worker.send_buffers.go_to(sent);
             worker.send_buffers.touch();
             framing.mark(worker.send_buffers.present_message_mut(), sent);
-            if !deliver(worker, wait, &mut errors).map_err(worker.fault("send a request"))? {
+            if !deliver(worker, wait, &mut errors).map_err(worker.error("send a request"))? {
                 return Ok(());
             }
             let phase = phase_of(worker.cell.epoch());
@@ -303,7 +303,7 @@ fn next_answer<W: Wait>(
     wait: &W,
     offer: Option<&Offer<'_>>,
     is_full: bool,
-) -> Result<Option<usize>, Fault> {
+) -> Result<Option<usize>, WorkerError> {
     // Where nothing may be sent before an answer comes, or the test is over, there is nothing but it to wait for.
     let mut may_wait = true;
     if let Some(offer) = offer
@@ -311,7 +311,7 @@ fn next_answer<W: Wait>(
         && !worker.is_over()
     {
         wait.turn();
-        wait.for_input(&worker.link, offer.next_due()).map_err(worker.fault("wait for a response"))?;
+        wait.for_input(&worker.link, offer.next_due()).map_err(worker.error("wait for a response"))?;
         may_wait = false;
     }
     let look_up_ns = look_up_ns(worker);
@@ -335,13 +335,13 @@ fn check(expected: Option<&Expected>, number: u64, at: usize, rest: &[u8]) -> Re
 }
 
 /// The answering loop.
-pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     forget_greetings(&worker.link);
     let result = respond_loop(worker, wait);
     worker.end_of_loop(result)
 }
 
-fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let sizes = worker.spec.sizes;
     let numbered = worker.spec.numbers_requests();
     worker.prepend_header();
@@ -350,7 +350,7 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
     let mut last = Instant::now();
     loop {
         let received = match attempt(worker, wait, LOOK_UP_NS).map_err(failure(worker, "receive a request")) {
-            Err(Fault::Closed { .. }) => return Ok(()),
+            Err(WorkerError::Closed { .. }) => return Ok(()),
             received => received?,
         };
         let Some(n) = received else {
@@ -376,7 +376,7 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
         if numbered {
             Numbered.mark(worker.send_buffers.present_message_mut(), number);
         }
-        if !deliver(worker, wait, &mut errors).map_err(worker.fault("send a response"))? {
+        if !deliver(worker, wait, &mut errors).map_err(worker.error("send a response"))? {
             return Ok(());
         }
         transactions += 1;

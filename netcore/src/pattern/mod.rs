@@ -3,17 +3,17 @@
 //! A loop is chosen once, by [`run`], generic over its io method; inside it there is one system call, the stores of its
 //! counters and the load of one word that says when to stop.
 
-mod carry;
 mod connect;
-mod crew;
 mod datagram;
 mod exchange;
+mod multiplex;
 mod offered;
 mod request_response;
 mod sequence;
 mod stream;
+mod workers;
 
-pub use crew::{Place, crew, listeners, onto_threads, thread};
+pub use workers::{Assignment, assignments, awaiting_end_of_data, onto_threads, thread};
 
 use std::{io, ops::Range, sync::Arc, time::Instant};
 
@@ -27,7 +27,7 @@ use crate::{
         sendfile::Sendfile,
         wait::{Block, Poll, Spin, Wait},
     },
-    measure::{clock::monotonic_ns, counters::FlowCell, histogram::Tray, watch::Watch},
+    measure::{clock::monotonic_ns, counters::FlowCell, histogram::HistogramSlot, watch::Watch},
     spec::{Io, Role, Side, TestSpec, Transport},
     transport::{Link, link},
 };
@@ -53,16 +53,16 @@ pub struct Worker {
     /// What is received into.
     pub receive_buffers: Buffers,
     /// Where latencies go.
-    pub tray: Option<Arc<Tray>>,
+    pub latency_slot: Option<Arc<HistogramSlot>>,
     /// Where the gaps between a paced thread's sends go.
-    pub gaps: Option<Arc<Tray>>,
+    pub gaps: Option<Arc<HistogramSlot>>,
     /// The conversation with the sampler.
     pub watch: Arc<Watch>,
 }
 
-/// Why a worker's loop broke.
+/// Why a worker's loop failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum WorkerError {
     /// A call failed.
     #[error("flow {flow} cannot {what}: {source}")]
     Io {
@@ -128,18 +128,18 @@ fn explain(error: io::Error, transport: Transport) -> io::Error {
 
 impl Worker {
     /// The error for a call that failed.
-    fn fault(&self, what: &'static str) -> impl FnOnce(io::Error) -> Fault {
+    fn error(&self, what: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
         let (flow, transport) = (self.link.flow, self.spec.transport);
-        move |source| Fault::Io { flow, what, source: explain(source, transport) }
+        move |source| WorkerError::Io { flow, what, source: explain(source, transport) }
     }
 
     /// The error for a wrong byte.
-    fn corrupt(&self, what: &'static str, at: u64) -> Fault {
-        Fault::Corrupt { flow: self.link.flow, at, what }
+    fn corrupt(&self, what: &'static str, at: u64) -> WorkerError {
+        WorkerError::Corrupt { flow: self.link.flow, at, what }
     }
 
     /// What the peer sends in messages of `bytes`, made anew from the test itself; `None` where nobody checks it.
-    fn expected(&self, bytes: u64) -> Result<Option<Expected>, Fault> {
+    fn expected(&self, bytes: u64) -> Result<Option<Expected>, WorkerError> {
         // What comes back from an echo is our own.
         let echo = self.spec.alone || self.spec.transport == Transport::Icmp;
         let sender = if self.side == Side::Near && !echo { Side::Far } else { Side::Near };
@@ -147,18 +147,18 @@ impl Worker {
     }
 
     /// What that end sends.
-    fn expected_of(&self, side: Side, bytes: u64) -> Result<Option<Expected>, Fault> {
+    fn expected_of(&self, side: Side, bytes: u64) -> Result<Option<Expected>, WorkerError> {
         if !self.spec.integrity {
             return Ok(None);
         }
         Expected::new(bytes, &self.spec.end(side).buffers, &self.spec.payload)
             .map(Some)
-            .map_err(|error| self.fault("know what to expect")(io::Error::other(error)))
+            .map_err(|error| self.error("know what to expect")(io::Error::other(error)))
     }
 
     /// Checks the bytes of the present receive buffer that have just come, the stream's `before`-th on.
     #[inline]
-    fn check(&self, expected: &mut Option<Expected>, came: Range<usize>, before: u64) -> Result<(), Fault> {
+    fn check(&self, expected: &mut Option<Expected>, came: Range<usize>, before: u64) -> Result<(), WorkerError> {
         let Some(expected) = expected else { return Ok(()) };
         let wrong = expected.check(&self.receive_buffers.present()[came]);
         wrong.map_err(|at| self.corrupt("the stream", before + at as u64))
@@ -179,11 +179,11 @@ impl Worker {
 
     /// The loop has come to its end. What broke it counts, unless the test's end explains it; then it is told at once, before
     /// the peer can see that this end leaves and the sampler take that for the end of the load.
-    fn end_of_loop(&self, result: Result<(), Fault>) -> Result<(), Fault> {
+    fn end_of_loop(&self, result: Result<(), WorkerError>) -> Result<(), WorkerError> {
         match result {
-            Err(fault) if !self.is_over() || matches!(fault, Fault::Corrupt { .. }) => {
-                self.watch.failed(fault.to_string());
-                Err(fault)
+            Err(error) if !self.is_over() || matches!(error, WorkerError::Corrupt { .. }) => {
+                self.watch.failed(error.to_string());
+                Err(error)
             }
             _ => {
                 self.load_over();
@@ -206,7 +206,7 @@ fn drain(channel: &mut impl Channel) {
 }
 
 /// Runs a loop on a thread of its own, from the load's start to the orderly end.
-pub fn run(worker: &mut Worker) -> Result<(), Fault> {
+pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let spins = worker.spec.resolved_io() == Io::Spin;
     if worker.spec.pattern.is_connecting() {
@@ -223,7 +223,7 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
         (Io::Spin, _) => over(worker, Nonblocking::new(link, Spin)),
         (Io::Sendfile, Role::Sender) => {
             let channel =
-                Sendfile::new(link, &worker.send_buffers).map_err(worker.fault("make a file to send from"))?;
+                Sendfile::new(link, &worker.send_buffers).map_err(worker.error("make a file to send from"))?;
             over(worker, channel)
         }
         _ => over(worker, Blocking::new(link)),
@@ -231,7 +231,7 @@ pub fn run(worker: &mut Worker) -> Result<(), Fault> {
 }
 
 /// Runs a loop as one of several on its thread: it gives way where it would wait.
-fn run_carried(worker: &mut Worker, turns: carry::Turns<'_>) -> Result<(), Fault> {
+fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(), WorkerError> {
     if worker.spec.pattern.is_connecting() {
         return by_connections(worker, &turns);
     }
@@ -242,14 +242,14 @@ fn run_carried(worker: &mut Worker, turns: carry::Turns<'_>) -> Result<(), Fault
     over(worker, Nonblocking::new(link, turns))
 }
 
-fn by_connections<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+fn by_connections<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     match worker.role {
         Role::Requester => connect::open(worker, wait),
         _ => connect::accept(worker, wait),
     }
 }
 
-fn by_datagrams<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), Fault> {
+fn by_datagrams<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     match worker.role {
         Role::Sender => datagram::send(worker, wait),
         Role::Receiver | Role::Duplex => datagram::receive(worker, wait),
@@ -267,7 +267,7 @@ fn between(start: Instant, end: Instant) -> u64 {
     nanoseconds
 }
 
-fn over<C: Channel>(worker: &mut Worker, channel: C) -> Result<(), Fault> {
+fn over<C: Channel>(worker: &mut Worker, channel: C) -> Result<(), WorkerError> {
     match worker.role {
         Role::Sender => stream::send(worker, channel),
         Role::Receiver | Role::Duplex => stream::receive(worker, channel),

@@ -11,7 +11,7 @@ use nix::{
     unistd::{read, write},
 };
 
-use super::{Fault, Worker, drain};
+use super::{Worker, WorkerError, drain};
 use crate::{
     io::{Channel, wait::Wait},
     measure::{clock::monotonic_ns, histogram::Recorder},
@@ -66,9 +66,9 @@ impl<'a> Offer<'a> {
 }
 
 /// The requesting loop and its orderly end.
-pub fn request<C: Channel>(worker: &mut Worker, mut channel: C, pace: &Pace) -> Result<(), Fault> {
-    let (tray, gaps) = (worker.tray.clone().unwrap_or_default(), worker.gaps.clone().unwrap_or_default());
-    let recorder = Recorder::new(&tray, worker.cell.epoch());
+pub fn request<C: Channel>(worker: &mut Worker, mut channel: C, pace: &Pace) -> Result<(), WorkerError> {
+    let (slot, gaps) = (worker.latency_slot.clone().unwrap_or_default(), worker.gaps.clone().unwrap_or_default());
+    let recorder = Recorder::new(&slot, worker.cell.epoch());
     let offer = Offer::new(pace, Recorder::new(&gaps, worker.cell.epoch()));
     let result = request_loop(worker, channel.wait(), recorder, offer);
     let broken = result.is_err();
@@ -85,7 +85,7 @@ fn request_loop<W: Wait>(
     wait: &W,
     mut recorder: Recorder<'_>,
     mut offer: Offer<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), WorkerError> {
     let inflight = worker.spec.inflight as usize;
     let (request_bytes, response_bytes) = (worker.send_buffers.size() as u64, worker.spec.sizes.response_bytes);
     let mut expected = worker.expected(response_bytes)?;
@@ -94,7 +94,7 @@ fn request_loop<W: Wait>(
     loop {
         while starts.len() < inflight && begun < worker.cell.limit() {
             let Some(start_ns) = offer.take(worker) else { break };
-            calls += send_whole(worker, wait).map_err(worker.fault("send a request"))?;
+            calls += send_whole(worker, wait).map_err(worker.error("send a request"))?;
             starts.push_back(start_ns);
             begun += 1;
             worker.cell.sent.0.bytes.store(begun * request_bytes, Relaxed);
@@ -108,15 +108,15 @@ fn request_loop<W: Wait>(
         }
         let may_send = starts.len() < inflight && !worker.is_over();
         let until_ns = if may_send { offer.next_due() } else { u64::MAX };
-        if !wait.for_input(&worker.link, until_ns).map_err(worker.fault("wait for a response"))? {
+        if !wait.for_input(&worker.link, until_ns).map_err(worker.error("wait for a response"))? {
             continue;
         }
         wait.turn();
         let n = match receive(worker) {
-            Ok(0) => return Err(Fault::Closed { flow: worker.link.flow }),
+            Ok(0) => return Err(WorkerError::Closed { flow: worker.link.flow }),
             Ok(n) => n,
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => continue,
-            Err(error) => return Err(worker.fault("receive a response")(error.into())),
+            Err(error) => return Err(worker.error("receive a response")(error.into())),
         };
         let now_ns = monotonic_ns();
         worker.check(&mut expected, 0..n, got_bytes)?;
@@ -126,7 +126,7 @@ fn request_loop<W: Wait>(
         reads += 1;
         let completed = got_bytes / response_bytes;
         if completed > begun {
-            return Err(Fault::Surplus { flow: worker.link.flow });
+            return Err(WorkerError::Surplus { flow: worker.link.flow });
         }
         let epoch = worker.cell.epoch();
         for start_ns in (transactions..completed).filter_map(|_| starts.pop_front()) {

@@ -11,7 +11,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
-use super::{Fault, Worker, between, drain};
+use super::{Worker, WorkerError, between, drain};
 use crate::{io::Channel, measure::histogram::Recorder};
 
 /// When each request in flight was sent, oldest first: a ring as large as there may be.
@@ -77,9 +77,9 @@ impl Tally {
 }
 
 /// The requesting loop and its orderly end.
-pub fn request<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
-    let tray = worker.tray.clone().unwrap_or_default();
-    let recorder = Recorder::new(&tray, worker.cell.epoch());
+pub fn request<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), WorkerError> {
+    let slot = worker.latency_slot.clone().unwrap_or_default();
+    let recorder = Recorder::new(&slot, worker.cell.epoch());
     let result = if worker.spec.inflight == 1 {
         one_at_a_time(worker, &mut channel, recorder)
     } else {
@@ -94,7 +94,11 @@ pub fn request<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fa
     result
 }
 
-fn one_at_a_time<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder<'_>) -> Result<(), Fault> {
+fn one_at_a_time<C: Channel>(
+    worker: &mut Worker,
+    channel: &mut C,
+    mut recorder: Recorder<'_>,
+) -> Result<(), WorkerError> {
     let response_bytes = worker.receive_buffers.size();
     let mut expected = worker.expected(worker.spec.sizes.response_bytes)?;
     let mut tally = Tally::default();
@@ -102,15 +106,15 @@ fn one_at_a_time<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder:
     while tally.transactions < worker.cell.limit() {
         worker.send_buffers.touch();
         let request = worker.send_buffers.present();
-        let calls = channel.send_all(request).map_err(worker.fault("send a request"))?;
+        let calls = channel.send_all(request).map_err(worker.error("send a request"))?;
         tally.sent(worker, request.len(), calls);
         let mut got = 0;
         while got < response_bytes {
             let n = channel
                 .receive(&mut worker.receive_buffers.present_mut()[got..])
-                .map_err(worker.fault("receive a response"))?;
+                .map_err(worker.error("receive a response"))?;
             if n == 0 {
-                return Err(Fault::Closed { flow: worker.link.flow });
+                return Err(WorkerError::Closed { flow: worker.link.flow });
             }
             worker.check(&mut expected, got..got + n, tally.bytes_received)?;
             got += n;
@@ -128,7 +132,7 @@ fn one_at_a_time<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder:
     Ok(())
 }
 
-fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder<'_>) -> Result<(), Fault> {
+fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder<'_>) -> Result<(), WorkerError> {
     let inflight = worker.spec.inflight as usize;
     let (request_bytes, response_bytes) = (worker.send_buffers.size(), size(worker.spec.sizes.response_bytes));
     let coalesce = worker.spec.coalesce;
@@ -159,7 +163,7 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
                     Err(error) => Err(error),
                 }
             };
-            let sent = sent.map_err(worker.fault("send a request"))?;
+            let sent = sent.map_err(worker.error("send a request"))?;
             tally.sent(worker, sent, 1);
             partly += sent;
             let whole = partly / request_bytes;
@@ -174,9 +178,9 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
         if stamps.count == 0 {
             return Ok(());
         }
-        let n = channel.receive(worker.receive_buffers.present_mut()).map_err(worker.fault("receive a response"))?;
+        let n = channel.receive(worker.receive_buffers.present_mut()).map_err(worker.error("receive a response"))?;
         if n == 0 {
-            return Err(Fault::Closed { flow: worker.link.flow });
+            return Err(WorkerError::Closed { flow: worker.link.flow });
         }
         now = Instant::now();
         worker.check(&mut expected, 0..n, tally.bytes_received)?;
@@ -186,7 +190,7 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
         let completed = (got + n) / response_bytes;
         got = (got + n) % response_bytes;
         if completed > stamps.count {
-            return Err(Fault::Surplus { flow: worker.link.flow });
+            return Err(WorkerError::Surplus { flow: worker.link.flow });
         }
         let epoch = worker.cell.epoch();
         (0..completed).for_each(|_| recorder.record(epoch, between(stamps.pop(), now)));
@@ -201,14 +205,14 @@ fn size(bytes: u64) -> usize {
 }
 
 /// The answering loop and its orderly end.
-pub fn respond<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
+pub fn respond<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), WorkerError> {
     let result = respond_loop(worker, &mut channel);
     let result = worker.end_of_loop(result);
     worker.link.end_of_stream();
     result
 }
 
-fn respond_loop<C: Channel>(worker: &mut Worker, channel: &mut C) -> Result<(), Fault> {
+fn respond_loop<C: Channel>(worker: &mut Worker, channel: &mut C) -> Result<(), WorkerError> {
     let (request_bytes, response_bytes) = (size(worker.spec.sizes.request_bytes), worker.send_buffers.size());
     let coalesce = worker.spec.coalesce;
     let batch = if coalesce { worker.send_buffers.present().repeat(worker.spec.inflight as usize) } else { Vec::new() };
@@ -216,7 +220,7 @@ fn respond_loop<C: Channel>(worker: &mut Worker, channel: &mut C) -> Result<(), 
     let mut tally = Tally::default();
     let mut got = 0;
     loop {
-        let n = channel.receive(worker.receive_buffers.present_mut()).map_err(worker.fault("receive a request"))?;
+        let n = channel.receive(worker.receive_buffers.present_mut()).map_err(worker.error("receive a request"))?;
         if n == 0 {
             return Ok(());
         }
@@ -231,16 +235,16 @@ fn respond_loop<C: Channel>(worker: &mut Worker, channel: &mut C) -> Result<(), 
         worker.receive_buffers.advance();
         if coalesce {
             let Some(responses) = batch.get(..requests * response_bytes) else {
-                return Err(Fault::Surplus { flow: worker.link.flow });
+                return Err(WorkerError::Surplus { flow: worker.link.flow });
             };
-            let calls = channel.send_all(responses).map_err(worker.fault("send a response"))?;
+            let calls = channel.send_all(responses).map_err(worker.error("send a response"))?;
             tally.sent(worker, responses.len(), calls);
             tally.completed(worker, requests);
             continue;
         }
         for _ in 0..requests {
             worker.send_buffers.touch();
-            let calls = channel.send_all(worker.send_buffers.present()).map_err(worker.fault("send a response"))?;
+            let calls = channel.send_all(worker.send_buffers.present()).map_err(worker.error("send a response"))?;
             worker.send_buffers.advance();
             tally.sent(worker, response_bytes, calls);
             tally.completed(worker, 1);

@@ -5,7 +5,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
-use super::{Fault, Worker, between, drain};
+use super::{Worker, WorkerError, between, drain};
 use crate::{
     io::{Channel, expected::Expected, wait::Wait},
     measure::histogram::Recorder,
@@ -94,7 +94,7 @@ impl Due for Paced<'_> {
 }
 
 /// The sending loop and its orderly end.
-pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
+pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), WorkerError> {
     match worker.spec.pace {
         Some(pace) if pace.mode == PaceMode::User => {
             let gaps = worker.gaps.clone().unwrap_or_default();
@@ -115,10 +115,10 @@ pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault
     Ok(())
 }
 
-fn send_timed<C: Channel, P: Due>(worker: &mut Worker, channel: &mut C, due: P) -> Result<(), Fault> {
-    match worker.tray.clone() {
-        Some(tray) => {
-            let recorder = Recorder::new(&tray, worker.cell.epoch());
+fn send_timed<C: Channel, P: Due>(worker: &mut Worker, channel: &mut C, due: P) -> Result<(), WorkerError> {
+    match worker.latency_slot.clone() {
+        Some(slot) => {
+            let recorder = Recorder::new(&slot, worker.cell.epoch());
             send_loop(worker, channel, Timed { recorder, start: Instant::now() }, due)
         }
         None => send_loop(worker, channel, Untimed, due),
@@ -130,7 +130,7 @@ fn send_loop<C: Channel, T: Timing, P: Due>(
     channel: &mut C,
     mut timing: T,
     mut due: P,
-) -> Result<(), Fault> {
+) -> Result<(), WorkerError> {
     let (mut bytes, mut calls) = (0u64, 0u64);
     // How much of the present message has gone: a call may take less than it is given.
     let mut at = 0usize;
@@ -166,17 +166,17 @@ fn send_loop<C: Channel, T: Timing, P: Due>(
         }
     };
     match failed {
-        Some(error) if !worker.is_over() => Err(worker.fault("send")(error)),
+        Some(error) if !worker.is_over() => Err(worker.error("send")(error)),
         _ => Ok(()),
     }
 }
 
 /// The receiving loop and its orderly end.
-pub fn receive<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Fault> {
+pub fn receive<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), WorkerError> {
     let mut expected = worker.expected(worker.spec.sizes.message_bytes)?;
-    match worker.tray.clone() {
-        Some(tray) => {
-            let recorder = Recorder::new(&tray, worker.cell.epoch());
+    match worker.latency_slot.clone() {
+        Some(slot) => {
+            let recorder = Recorder::new(&slot, worker.cell.epoch());
             receive_loop(worker, &mut channel, Timed { recorder, start: Instant::now() }, &mut expected)?;
         }
         None => receive_loop(worker, &mut channel, Untimed, &mut expected)?,
@@ -193,7 +193,7 @@ fn receive_loop<C: Channel, T: Timing>(
     channel: &mut C,
     mut timing: T,
     expected: &mut Option<Expected>,
-) -> Result<(), Fault> {
+) -> Result<(), WorkerError> {
     let (mut bytes, mut calls) = (0u64, 0u64);
     // A service goes on for as long as somebody listens.
     let endless = worker.spec.alone;
@@ -215,7 +215,7 @@ fn receive_loop<C: Channel, T: Timing>(
                 worker.receive_buffers.advance();
             }
             Err(_) if worker.is_over() => return Ok(()),
-            Err(error) => return Err(worker.fault("receive")(error)),
+            Err(error) => return Err(worker.error("receive")(error)),
         }
     }
 }

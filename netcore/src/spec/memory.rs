@@ -135,10 +135,10 @@ mod tests {
         ];
         for spec in specs {
             for side in [Side::Near, Side::Far] {
-                let crew = pattern::crew(&spec, side).unwrap();
-                let rings: Vec<u64> = crew
+                let assignments = pattern::assignments(&spec, side).unwrap();
+                let rings: Vec<u64> = assignments
                     .iter()
-                    .flat_map(|place| [&place.send_buffers, &place.receive_buffers])
+                    .flat_map(|assignment| [&assignment.send_buffers, &assignment.receive_buffers])
                     .map(|ring| ring.memory_bytes() as u64)
                     .collect();
                 // The page that does not count.

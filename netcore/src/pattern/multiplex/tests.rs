@@ -22,12 +22,12 @@ type Log<T> = Rc<RefCell<Vec<T>>>;
 
 #[test]
 fn whoever_would_block_lets_the_others_go_on() {
-    let mut carrier = Carrier::new().unwrap();
+    let mut multiplexer = Multiplexer::new().unwrap();
     let log: Log<String> = Rc::default();
     let ((first, _theirs), (second, mut peer)) = (pair(0), pair(1));
     // The first waits for what the second does.
     let (link, ours) = (first.clone(), log.clone());
-    carrier
+    multiplexer
         .add(&first.receive, move |turns| {
             let mut channel = Nonblocking::new(link, turns);
             let n = channel.receive(&mut [0; 8]).unwrap();
@@ -35,7 +35,7 @@ fn whoever_would_block_lets_the_others_go_on() {
         })
         .unwrap();
     let (link, ours) = (second.clone(), log.clone());
-    carrier
+    multiplexer
         .add(&second.receive, move |turns| {
             let mut channel = Nonblocking::new(link, turns);
             let n = channel.receive(&mut [0; 8]).unwrap();
@@ -44,20 +44,20 @@ fn whoever_would_block_lets_the_others_go_on() {
         })
         .unwrap();
     peer.write_all(b"abc").unwrap();
-    carrier.run().unwrap();
+    multiplexer.run().unwrap();
     assert_eq!(*log.borrow(), ["second received 3", "first received 0"], "freed by a shutdown, as a blocked thread is");
 }
 
 #[test]
 fn a_loop_that_never_blocks_gives_way_after_some_calls() {
-    let mut carrier = Carrier::new().unwrap();
+    let mut multiplexer = Multiplexer::new().unwrap();
     let log: Log<u32> = Rc::default();
     let mut peers = Vec::new();
     for flow in 0..3 {
         let (link, peer) = pair(flow);
         peers.push(peer);
         let (socket, log) = (link.receive.clone(), log.clone());
-        carrier
+        multiplexer
             .add(&socket, move |turns| {
                 let mut channel = Nonblocking::new(link, turns);
                 for _ in 0..2 * CALLS_PER_TURN {
@@ -67,7 +67,7 @@ fn a_loop_that_never_blocks_gives_way_after_some_calls() {
             })
             .unwrap();
     }
-    carrier.run().unwrap();
+    multiplexer.run().unwrap();
     let turns: Vec<(u32, usize)> = log.borrow().chunk_by(|a, b| a == b).map(|turn| (turn[0], turn.len())).collect();
     let calls = CALLS_PER_TURN as usize;
     assert_eq!(turns, [0, 1, 2, 0, 1, 2].map(|flow| (flow, calls)));
@@ -79,11 +79,11 @@ fn a_loop_that_never_blocks_gives_way_after_some_calls() {
 #[test]
 fn both_ways_of_one_socket_wait_on_it_side_by_side() {
     const BYTES: usize = 4 << 20;
-    let mut carrier = Carrier::new().unwrap();
+    let mut multiplexer = Multiplexer::new().unwrap();
     let (link, mut peer) = pair(0);
     let socket = link.receive.clone();
     let (sender, receiver) = (link.clone(), link);
-    carrier
+    multiplexer
         .add(&socket, move |turns| {
             let mut channel = Nonblocking::new(sender.clone(), turns);
             channel.send_all(&vec![7; BYTES]).unwrap();
@@ -92,7 +92,7 @@ fn both_ways_of_one_socket_wait_on_it_side_by_side() {
         .unwrap();
     let got = Rc::new(Cell::new(0));
     let sum = got.clone();
-    carrier
+    multiplexer
         .add(&socket, move |turns| {
             let mut channel = Nonblocking::new(receiver, turns);
             let mut buffer = vec![0; 65_536];
@@ -101,21 +101,21 @@ fn both_ways_of_one_socket_wait_on_it_side_by_side() {
             }
         })
         .unwrap();
-    assert_eq!(carrier.sockets.len(), 1);
+    assert_eq!(multiplexer.sockets.len(), 1);
     let echo = std::thread::spawn(move || {
         let mut buffer = vec![0; 65_536];
         while let Ok(n @ 1..) = peer.read(&mut buffer) {
             peer.write_all(&buffer[..n]).unwrap();
         }
     });
-    carrier.run().unwrap();
+    multiplexer.run().unwrap();
     echo.join().unwrap();
     assert_eq!(got.get(), BYTES);
 }
 
 #[test]
 fn times_come_in_their_order_and_a_wait_without_input_says_so() {
-    let mut carrier = Carrier::new().unwrap();
+    let mut multiplexer = Multiplexer::new().unwrap();
     let log: Log<(&str, u64, bool)> = Rc::default();
     let mut peers = Vec::new();
     let start_ns = monotonic_ns();
@@ -125,7 +125,7 @@ fn times_come_in_their_order_and_a_wait_without_input_says_so() {
         peers.push(silent);
         let link = Link::of_socket(0, ours.into());
         let (socket, log) = (link.receive.clone(), log.clone());
-        carrier
+        multiplexer
             .add(&socket, move |turns| {
                 turns.sleep_until(due_ns);
                 log.borrow_mut().push((name, monotonic_ns(), true));
@@ -134,7 +134,7 @@ fn times_come_in_their_order_and_a_wait_without_input_says_so() {
             })
             .unwrap();
     }
-    carrier.run().unwrap();
+    multiplexer.run().unwrap();
     let log = log.borrow();
     for (name, due_ns) in flows {
         let own: Vec<_> = log.iter().filter(|entry| entry.0 == name).collect();
@@ -149,36 +149,36 @@ fn times_come_in_their_order_and_a_wait_without_input_says_so() {
 
 #[test]
 fn input_that_was_there_before_the_wait_is_seen() {
-    let mut carrier = Carrier::new().unwrap();
+    let mut multiplexer = Multiplexer::new().unwrap();
     let (link, mut peer) = pair(0);
     peer.write_all(b"ab").unwrap();
     let socket = link.receive.clone();
     let seen = Rc::new(Cell::new(0));
     let count = seen.clone();
-    carrier
+    multiplexer
         .add(&socket, move |turns| {
             // Its edge has gone by when the second look is taken.
             for _ in 0..2 {
-                turns.give_way();
+                turns.yield_now();
                 count.set(count.get() + u32::from(turns.for_input(&link, NEVER).unwrap()));
                 nix::unistd::read(&link.receive, &mut [0; 1]).unwrap();
             }
             count.set(count.get() + u32::from(turns.for_input(&link, 0).unwrap()));
         })
         .unwrap();
-    carrier.run().unwrap();
+    multiplexer.run().unwrap();
     assert_eq!(seen.get(), 2);
 }
 
 #[test]
 fn connections_come_and_go_and_what_wakes_a_flow_may_be_another_sockets() {
-    let mut carrier = Carrier::new().unwrap();
+    let mut multiplexer = Multiplexer::new().unwrap();
     // The lasting one stirs all the time, as a listener does that strangers knock at.
     let (link, mut noise) = pair(0);
     let (hand_over, next) = mpsc::channel::<UnixStream>();
     let seen: Log<u8> = Rc::default();
     let log = seen.clone();
-    carrier
+    multiplexer
         .add(&link.receive, move |turns| {
             for ours in next {
                 let connection = Connection::new(Arc::new(ours.into()));
@@ -215,17 +215,17 @@ fn connections_come_and_go_and_what_wakes_a_flow_may_be_another_sockets() {
             assert!(got >= 1 << 20, "{got}");
         }
     });
-    carrier.run().unwrap();
+    multiplexer.run().unwrap();
     peer.join().unwrap();
     assert_eq!(*seen.borrow(), (0..40).collect::<Vec<u8>>());
 }
 
 #[test]
 fn what_is_carried_but_never_run_leaves_no_trace() {
-    let mut carrier = Carrier::new().unwrap();
+    let mut multiplexer = Multiplexer::new().unwrap();
     let (link, mut peer) = pair(0);
     let socket = link.receive.clone();
-    carrier.add(&socket, move |_| link.free()).unwrap();
-    drop((carrier, socket));
+    multiplexer.add(&socket, move |_| link.free()).unwrap();
+    drop((multiplexer, socket));
     assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0, "closed with its last handle");
 }

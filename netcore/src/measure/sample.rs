@@ -9,7 +9,7 @@ use super::{
     clock::{monotonic_ns, wall_ns},
     counters::FlowCell,
     cpu::{CpuReader, CpuSnapshot},
-    histogram::Tray,
+    histogram::HistogramSlot,
     tcp_info,
 };
 use crate::{
@@ -26,9 +26,9 @@ pub struct SampledFlow {
     /// Its counters.
     pub cell: Arc<FlowCell>,
     /// Where its threads leave histograms, by kind.
-    pub trays: Vec<(&'static str, Arc<Tray>)>,
+    pub latency_slots: Vec<(&'static str, Arc<HistogramSlot>)>,
     /// Where a paced thread leaves the gaps between its sends.
-    pub gaps: Option<Arc<Tray>>,
+    pub gaps: Option<Arc<HistogramSlot>>,
     /// How much of the stop rule's count falls to it; `None`: this end's flow does not stop by a count.
     pub share: Option<u64>,
     /// The socket whose TCP_INFO is read, where it can be had and is asked for.
@@ -44,7 +44,7 @@ impl SampledFlow {
 
 /// What was counted up to an instant. Lists have an entry for each flow.
 #[derive(Clone)]
-pub struct Reading {
+pub struct Sample {
     /// Monotonic clock, nanoseconds.
     pub at_ns: u64,
     /// Wall clock, nanoseconds since 1970.
@@ -59,7 +59,7 @@ pub struct Reading {
     pub cpu: Option<CpuSnapshot>,
 }
 
-impl Reading {
+impl Sample {
     /// Reads everything, the counters first; `then` is done between these and what takes longer to read.
     pub fn take(flows: &[SampledFlow], cpu: &mut Option<CpuReader>, then: impl FnOnce(&[Counts])) -> Self {
         let (at_ns, wall_ns) = (monotonic_ns(), wall_ns());

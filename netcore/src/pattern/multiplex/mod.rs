@@ -54,9 +54,9 @@ const LOOK_UP_NS: u64 = 50_000_000;
 /// An instant that does not come.
 const NEVER: u64 = u64::MAX;
 
-/// What a flow gives way for.
+/// What a flow waits for when it yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
+enum Yield {
     /// Nothing: the others have their turn.
     Turn,
     /// To receive, at most until an instant of the monotonic clock.
@@ -70,7 +70,7 @@ enum Need {
 /// A flow's way to wait on a thread that carries several.
 pub struct Turns<'y> {
     /// It is told whether what was waited for may be there.
-    yielder: &'y Yielder<bool, Need>,
+    yielder: &'y Yielder<bool, Yield>,
     /// Calls since the others had their turn.
     calls: Cell<u32>,
     /// What its thread waits by, and what tells it that this flow is meant.
@@ -86,9 +86,9 @@ fn from_now(at_most_ns: u64) -> u64 {
 
 impl Turns<'_> {
     #[inline]
-    fn need(&self, need: Need) -> bool {
+    fn yield_for(&self, what: Yield) -> bool {
         self.calls.set(0);
-        self.yielder.suspend(need)
+        self.yielder.suspend(what)
     }
 }
 
@@ -100,19 +100,19 @@ impl Wait for Turns<'_> {
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
         // Only what comes after a look is an event.
         let until_ns = until_ns.min(from_now(LOOK_UP_NS));
-        Ok(has_input(link)? || self.need(Need::Input(until_ns)))
+        Ok(has_input(link)? || self.yield_for(Yield::Input(until_ns)))
     }
 
     #[inline]
     fn after_nothing(&self, link: &Link, at_most_ns: u64) -> io::Result<bool> {
-        let has_come = self.need(Need::Input(from_now(at_most_ns)));
+        let has_come = self.yield_for(Yield::Input(from_now(at_most_ns)));
         // A datagram socket that was shut down is said to be readable, and has nothing to give again and again.
         Ok(has_come && !link.is_freed())
     }
 
     #[inline]
     fn for_room(&self, _link: &Link, at_most_ns: u64) -> io::Result<()> {
-        self.need(Need::Room(from_now(at_most_ns)));
+        self.yield_for(Yield::Room(from_now(at_most_ns)));
         Ok(())
     }
 
@@ -130,34 +130,34 @@ impl Wait for Turns<'_> {
             connection.watched.set(Some(event));
         }
         // Without a bound: a peer that is busy with its other flows may take longer than any look.
-        self.need(if event == Event::Input { Need::Input(NEVER) } else { Need::Room(NEVER) });
+        self.yield_for(if event == Event::Input { Yield::Input(NEVER) } else { Yield::Room(NEVER) });
         Ok(true)
     }
 
     #[inline]
     fn sleep_until(&self, wake_ns: u64) {
-        self.need(Need::Time(wake_ns));
+        self.yield_for(Yield::Time(wake_ns));
     }
 
     #[inline]
     fn turn(&self) {
         let calls = self.calls.get() + 1;
         if calls > CALLS_PER_TURN {
-            self.give_way();
+            self.yield_now();
         }
         self.calls.set(self.calls.get() + 1);
     }
 
     #[inline]
-    fn give_way(&self) {
-        self.need(Need::Turn);
+    fn yield_now(&self) {
+        self.yield_for(Yield::Turn);
     }
 }
 
 /// A loop, and what it waits for.
 struct Flow {
-    coroutine: Coroutine<bool, Need, (), DefaultStack>,
-    /// Its socket's place in [`Carrier::sockets`].
+    coroutine: Coroutine<bool, Yield, (), DefaultStack>,
+    /// Its socket's place in [`Multiplexer::sockets`].
     socket: usize,
 }
 
@@ -168,13 +168,13 @@ struct Socket {
     writer: Option<usize>,
 }
 
-/// What one thread carries.
+/// Several flows on one thread.
 ///
 /// A socket is registered once, edge-triggered. No edge is lost by that: who waits for a socket has just been told by the
 /// kernel that it would block, and no events are taken between the two. The connections of a connect pattern come and go:
 /// each is registered when it is first waited for, under its flow's mark, and leaves with its close. So what wakes a flow may
 /// have happened to its listener, or to the connection before: it tries again, and waits again.
-pub struct Carrier {
+pub struct Multiplexer {
     epoll: Rc<Epoll>,
     flows: Vec<Flow>,
     /// When each of them goes on at the latest.
@@ -188,8 +188,8 @@ pub struct Carrier {
     left: usize,
 }
 
-impl Carrier {
-    /// Carries nothing yet.
+impl Multiplexer {
+    /// Without flows yet.
     pub fn new() -> io::Result<Self> {
         let epoll = Rc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
         Ok(Self {
@@ -203,7 +203,7 @@ impl Carrier {
         })
     }
 
-    /// Takes on a loop that waits for this socket, and for connections of its own. It begins with [`Carrier::run`].
+    /// Takes on a loop that waits for this socket, and for connections of its own. It begins with [`Multiplexer::run`].
     pub fn add(&mut self, socket: &Arc<OwnedFd>, body: impl FnOnce(Turns<'_>) + 'static) -> io::Result<()> {
         let fd = socket.as_raw_fd();
         let known = self.sockets.iter().rposition(|known| known.fd == fd);
@@ -252,19 +252,19 @@ impl Carrier {
         let flow = &mut self.flows[number];
         let socket = &mut self.sockets[flow.socket];
         let until_ns = match flow.coroutine.resume(is_there) {
-            CoroutineResult::Yield(Need::Turn) => {
+            CoroutineResult::Yield(Yield::Turn) => {
                 self.ready.push_back((number, true));
                 return;
             }
-            CoroutineResult::Yield(Need::Input(until_ns)) => {
+            CoroutineResult::Yield(Yield::Input(until_ns)) => {
                 socket.reader = Some(number);
                 until_ns
             }
-            CoroutineResult::Yield(Need::Room(until_ns)) => {
+            CoroutineResult::Yield(Yield::Room(until_ns)) => {
                 socket.writer = Some(number);
                 until_ns
             }
-            CoroutineResult::Yield(Need::Time(until_ns)) => until_ns,
+            CoroutineResult::Yield(Yield::Time(until_ns)) => until_ns,
             CoroutineResult::Return(()) => {
                 self.left -= 1;
                 return;

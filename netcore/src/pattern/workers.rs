@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use super::{
     Worker,
-    carry::{Carrier, Turns},
-    run, run_carried,
+    multiplex::{Multiplexer, Turns},
+    run, run_multiplexed,
 };
 use crate::{
     error::EndError,
     io::buffers::Buffers,
-    measure::{counters::FlowCell, histogram::Tray, reading::SampledFlow, watch::Watch},
+    measure::{counters::FlowCell, histogram::HistogramSlot, sample::SampledFlow, watch::Watch},
     spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
     transport::Link,
 };
 
-/// A worker's place: what it will do and the memory for it.
-pub struct Place {
+/// What a worker will do, and the memory for it.
+pub struct Assignment {
     /// Number of its flow.
     pub flow: u32,
     /// What it does.
@@ -29,29 +29,33 @@ pub struct Place {
     /// What it receives into.
     pub receive_buffers: Buffers,
     /// Where its latencies go, and of what kind they are.
-    pub tray: Option<(&'static str, Arc<Tray>)>,
+    pub latency_slot: Option<(&'static str, Arc<HistogramSlot>)>,
     /// Where the gaps between its sends go, if it is paced.
-    pub gaps: Option<Arc<Tray>>,
+    pub gaps: Option<Arc<HistogramSlot>>,
 }
 
-/// The places of one end, with their buffers allocated and touched.
-pub fn crew(spec: &TestSpec, side: Side) -> Result<Vec<Place>, EndError> {
-    let mut places = Vec::new();
+/// The assignments of one end, with their buffers allocated and touched.
+pub fn assignments(spec: &TestSpec, side: Side) -> Result<Vec<Assignment>, EndError> {
+    let mut assignments = Vec::new();
     for flow in 0..spec.flows() {
         for &role in spec.roles(side, flow) {
-            places.push(place(spec, side, flow, role)?);
+            assignments.push(assignment(spec, side, flow, role)?);
         }
     }
-    Ok(places)
+    Ok(assignments)
 }
 
-/// Those of the crew, by their places in it, who must be told that no more will come.
-pub fn listeners<'a>(spec: &TestSpec, crew: &'a [Place]) -> impl Iterator<Item = usize> + 'a {
+/// Indices of receivers that need an end-of-data message.
+pub fn awaiting_end_of_data<'a>(spec: &TestSpec, assignments: &'a [Assignment]) -> impl Iterator<Item = usize> + 'a {
     let by_word = support::ends_by_word(spec);
-    crew.iter().enumerate().filter(move |(_, place)| by_word && place.role == Role::Receiver).map(|(index, _)| index)
+    assignments
+        .iter()
+        .enumerate()
+        .filter(move |(_, assignment)| by_word && assignment.role == Role::Receiver)
+        .map(|(index, _)| index)
 }
 
-fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, EndError> {
+fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Assignment, EndError> {
     let (send, receive) = memory::shapes(spec, role);
     let paced = spec.pace.is_some_and(|pace| pace.mode == PaceMode::User);
     let options = &spec.end(side).buffers;
@@ -64,18 +68,18 @@ fn place(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Place, En
         Role::Receiver if spec.collect.latency => Some("receive"),
         _ => None,
     };
-    Ok(Place {
+    Ok(Assignment {
         flow,
         role,
         duplex: spec.pattern == Pattern::Stream && spec.direction == Direction::Duplex,
         send_buffers: Buffers::to_send(send, options, &spec.payload)?,
         receive_buffers: Buffers::to_receive(receive, options)?,
-        tray: kind.map(|kind| (kind, Arc::default())),
+        latency_slot: kind.map(|kind| (kind, Arc::default())),
         gaps: (paced && matches!(role, Role::Sender | Role::Requester)).then(Arc::default),
     })
 }
 
-impl Place {
+impl Assignment {
     /// The flow as the sampler sees it.
     #[must_use]
     pub fn sampled(&self, spec: &TestSpec, link: &Link) -> SampledFlow {
@@ -85,7 +89,7 @@ impl Place {
             flow: self.flow,
             role,
             cell: Arc::new(FlowCell::default()),
-            trays: self.tray.clone().into_iter().collect(),
+            latency_slots: self.latency_slot.clone().into_iter().collect(),
             gaps: self.gaps.clone(),
             share: share(spec, role, self.flow),
             tcp: tcp.then(|| link.send.clone()),
@@ -101,8 +105,8 @@ fn share(spec: &TestSpec, role: Role, flow: u32) -> Option<u64> {
         _ => return None,
     };
     let streams = u64::from(spec.streams);
-    let place = u64::from(flow) % streams;
-    Some(count / streams + u64::from(place < count % streams))
+    let index = u64::from(flow) % streams;
+    Some(count / streams + u64::from(index < count % streams))
 }
 
 /// Who runs on which thread: each on one of its own, or, where the test asks for fewer, all of a flow on one, and the flows on
@@ -120,77 +124,77 @@ pub fn onto_threads(spec: &TestSpec, workers: Vec<Worker>) -> Vec<Vec<Worker>> {
     threads
 }
 
-/// A worker on its thread. Its buffers go before its word that it leaves, so that it leaves nothing behind.
-struct Aboard {
+/// A worker on its thread. Its buffers are freed before its exit is told, so that it leaves nothing behind.
+struct Scheduled {
     worker: Worker,
-    leave: Leave,
+    exit: ExitNotice,
 }
 
-/// A worker's word that it leaves, with a sentence if something went wrong. It is given however that comes about: nobody
-/// would hear of a loop that panics otherwise, and what the others did would pass for the whole.
-struct Leave {
+/// Tells that a worker has left, with a sentence if something went wrong. Dropping it tells, so a loop that panics is heard of
+/// too: otherwise the other workers' counts would pass for the whole.
+struct ExitNotice {
     watch: Arc<Watch>,
     index: usize,
     failure: Option<String>,
 }
 
-impl Drop for Leave {
+impl Drop for ExitNotice {
     fn drop(&mut self) {
         let broke_down = || "a data thread broke down: this is a fault of the program".to_owned();
         self.watch.done(self.index, self.failure.take().or_else(|| std::thread::panicking().then(broke_down)));
     }
 }
 
-impl Aboard {
+impl Scheduled {
     fn new(worker: Worker) -> Self {
-        let leave = Leave { watch: worker.watch.clone(), index: worker.index, failure: None };
-        Self { worker, leave }
+        let exit = ExitNotice { watch: worker.watch.clone(), index: worker.index, failure: None };
+        Self { worker, exit }
     }
 
     /// Runs on a thread of its own.
     fn run(mut self, t0_ns: u64) {
         let worker = &mut self.worker;
         if waits_for_peer(worker) || worker.watch.wait_for_start(t0_ns) {
-            self.leave.failure = run(worker).err().map(|fault| fault.to_string());
+            self.exit.failure = run(worker).err().map(|error| error.to_string());
         }
     }
 
     /// Runs as one of several on a thread.
-    fn run_carried(mut self, turns: Turns<'_>) {
-        self.leave.failure = run_carried(&mut self.worker, turns).err().map(|fault| fault.to_string());
+    fn run_multiplexed(mut self, turns: Turns<'_>) {
+        self.exit.failure = run_multiplexed(&mut self.worker, turns).err().map(|error| error.to_string());
     }
 }
 
 /// The body of the `number`-th data thread of an end. What goes wrong is told before the workers leave for it.
 pub fn thread(number: usize, workers: Vec<Worker>, t0_ns: u64) {
-    let mut crew: Vec<Aboard> = workers.into_iter().map(Aboard::new).collect();
-    let Some(first) = crew.first().map(|aboard| &aboard.worker) else { return };
+    let mut scheduled: Vec<Scheduled> = workers.into_iter().map(Scheduled::new).collect();
+    let Some(first) = scheduled.first().map(|first| &first.worker) else { return };
     if let Err(failure) = affinity(first, number) {
         first.watch.failed(failure);
     } else if first.spec.shares_threads() {
         let watch = first.watch.clone();
-        carried(crew, &watch, t0_ns);
-    } else if let Some(aboard) = crew.pop() {
-        aboard.run(t0_ns);
+        multiplex(scheduled, &watch, t0_ns);
+    } else if let Some(only) = scheduled.pop() {
+        only.run(t0_ns);
     }
 }
 
 /// Runs all of the workers on this thread.
-fn carried(crew: Vec<Aboard>, watch: &Watch, t0_ns: u64) {
+fn multiplex(scheduled: Vec<Scheduled>, watch: &Watch, t0_ns: u64) {
     // Everything is made before the load begins.
-    let mut carrier = match Carrier::new() {
-        Ok(carrier) => carrier,
+    let mut multiplexer = match Multiplexer::new() {
+        Ok(multiplexer) => multiplexer,
         Err(error) => return watch.failed(format!("no epoll instance: {error}")),
     };
-    let waiting = crew.iter().all(|aboard| waits_for_peer(&aboard.worker));
-    for aboard in crew {
-        let socket = aboard.worker.link.lasting().clone();
-        if let Err(error) = carrier.add(&socket, move |turns| aboard.run_carried(turns)) {
+    let waiting = scheduled.iter().all(|each| waits_for_peer(&each.worker));
+    for worker in scheduled {
+        let socket = worker.worker.link.lasting().clone();
+        if let Err(error) = multiplexer.add(&socket, move |turns| worker.run_multiplexed(turns)) {
             return watch.failed(format!("no place for a flow on its thread: {error}"));
         }
     }
     if (waiting || watch.wait_for_start(t0_ns))
-        && let Err(error) = carrier.run()
+        && let Err(error) = multiplexer.run()
     {
         watch.failed(format!("a thread of several flows cannot wait for events: {error}"));
     }
@@ -200,7 +204,7 @@ fn carried(crew: Vec<Aboard>, watch: &Watch, t0_ns: u64) {
 /// other is: where many ends share a machine, that is half of what keeps them from starting together. A thread that spins
 /// or times its calls must not begin early, though.
 fn waits_for_peer(worker: &Worker) -> bool {
-    worker.role == Role::Receiver && worker.tray.is_none() && worker.spec.io != Io::Spin
+    worker.role == Role::Receiver && worker.latency_slot.is_none() && worker.spec.io != Io::Spin
 }
 
 /// Pins the calling thread: thread i to the i-th CPU of the set, in turn.
@@ -248,25 +252,25 @@ mod tests {
         use crate::io::wait::Wait;
         use std::panic::{AssertUnwindSafe, catch_unwind};
         let watch = Arc::new(Watch::new(3));
-        let leave = |index| Leave { watch: watch.clone(), index, failure: None };
-        let mut carrier = Carrier::new().unwrap();
+        let exit = |index| ExitNotice { watch: watch.clone(), index, failure: None };
+        let mut multiplexer = Multiplexer::new().unwrap();
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let link = Arc::new(Link::of_socket(0, ours.into()));
         let socket = link.receive.clone();
-        let never_run = leave(2);
+        let never_run = exit(2);
         for (index, breaks) in [(0, false), (1, true)] {
-            let (leave, link) = (leave(index), link.clone());
+            let (exit, link) = (exit(index), link.clone());
             let body = move |turns: Turns<'_>| {
-                let _leave = leave;
+                let _exit = exit;
                 assert!(!breaks, "on purpose");
                 let _ = turns.for_input(&link, u64::MAX);
                 unreachable!("nothing ever comes");
             };
-            carrier.add(&socket, body).unwrap();
+            multiplexer.add(&socket, body).unwrap();
         }
         catch_unwind(AssertUnwindSafe(move || {
-            let mut carrier = carrier;
-            carrier.run()
+            let mut multiplexer = multiplexer;
+            multiplexer.run()
         }))
         .unwrap_err();
         assert!(watch.failure().unwrap().contains("a data thread broke down"));
