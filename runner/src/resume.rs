@@ -1,6 +1,10 @@
-//! An interrupted run, taken up from its folder: the same run goes on, with the same plan.
+//! Identity of a run, and `--resume`: an interrupted run goes on with the same plan, in its folder.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs, io,
+    path::Path,
+};
 
 use crate::{
     error::Error,
@@ -12,23 +16,35 @@ use crate::{
     sinks::{files::Files, run_json},
 };
 
-/// What an interrupted run left in its folder.
-pub struct Earlier {
-    /// UUIDv7 of the run: it stays the same run.
+/// Identity of a run, which an interrupted one keeps.
+pub struct Start {
+    /// UUIDv7.
     pub run_id: String,
-    /// Seed of the order of plans that name none.
+    /// Seed of the order of plans without one.
     pub seed: u64,
-    /// When it began, RFC 3339 in UTC.
+    /// RFC 3339 in UTC.
     pub began: String,
-    /// When it was taken up before.
+    /// When it was resumed.
     pub resumed: Vec<String>,
-    /// What `run.json` says of its cases.
+    /// Facts about its cases in `run.json`.
     pub cases: BTreeMap<String, serde_json::Value>,
 }
 
-impl Earlier {
-    /// Reads `run.json`, and refuses a plan that is not the one that was interrupted.
-    pub fn read(dir: &Path, plans: &[Plan]) -> Result<Self, Error> {
+impl Start {
+    /// A new run.
+    pub fn new() -> Self {
+        let id = uuid::Uuid::now_v7();
+        Self {
+            run_id: id.to_string(),
+            seed: id.as_u64_pair().1,
+            began: now(),
+            resumed: Vec::new(),
+            cases: BTreeMap::new(),
+        }
+    }
+
+    /// Reads `run.json` of an interrupted run, and refuses a plan that has changed since.
+    pub fn of_interrupted(dir: &Path, plans: &[Plan]) -> Result<Self, Error> {
         let path = dir.join("run.json");
         let wrong = |what: String| Error::Usage(format!("--resume: {}: {what}", path.display()));
         let [plan] = plans else { return Err(Error::Usage("--resume goes on with one plan: name that one".into())) };
@@ -38,7 +54,7 @@ impl Earlier {
         let word = |value: &serde_json::Value, key: &str| {
             value[key].as_str().map(str::to_owned).ok_or_else(|| wrong(format!("`{key}` is missing")))
         };
-        if let Some(lines) = history::difference(&word(stored, "resolved")?, &plan.resolved) {
+        if let Some(lines) = difference(&word(stored, "resolved")?, &plan.resolved) {
             return Err(Error::Usage(format!(
                 "--resume: the plan is not the one that {} was begun with:\n{lines}\n       start a new run, or take the \
                  changes back ({})",
@@ -55,12 +71,12 @@ impl Earlier {
             run_id: word(&facts, "run_id")?,
             seed: stored["seed"].as_u64().ok_or_else(|| wrong("`seed` is missing".into()))?,
             began: word(&facts, "began")?,
-            resumed: resumed.collect(),
+            resumed: resumed.chain([now()]).collect(),
         })
     }
 }
 
-/// Reads the tables of an interrupted run back and cuts off what was not finished.
+/// Reads the tables of an interrupted run back and removes unfinished iterations.
 pub fn take_up(
     results: &Path,
     files: &Files,
@@ -72,7 +88,7 @@ pub fn take_up(
     match fs::read(results) {
         Ok(bytes) if bytes.contains(&b'\n') => {}
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unusable(e)),
-        // It may have ended before it had written so much as the header.
+        // It ended before the header was written.
         _ => {
             let _ = fs::remove_file(results);
             return Ok(Taken::default());
@@ -83,4 +99,33 @@ pub fn take_up(
         history::cut(table, &taken.finished)?;
     }
     Ok(taken)
+}
+
+/// The current time as `run.json` has it: RFC 3339 in UTC.
+pub fn now() -> String {
+    format!("{:.6}", jiff::Timestamp::now())
+}
+
+/// The lines that differ between two texts, for people; `None`: the texts are equal.
+fn difference(old: &str, new: &str) -> Option<String> {
+    if old == new {
+        return None;
+    }
+    let old_lines: HashSet<&str> = old.lines().collect();
+    let new_lines: HashSet<&str> = new.lines().collect();
+    let gone = old.lines().filter(|l| !new_lines.contains(l)).map(|l| format!("  - {l}"));
+    let come = new.lines().filter(|l| !old_lines.contains(l)).map(|l| format!("  + {l}"));
+    let lines: Vec<String> = gone.chain(come).take(20).collect();
+    Some(if lines.is_empty() { "  (the same lines in another order)".to_owned() } else { lines.join("\n") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_plan_is_shown_by_its_lines() {
+        assert_eq!(difference("a: 1\nb: 2\n", "a: 1\nb: 2\n"), None);
+        assert_eq!(difference("a: 1\nb: 2\n", "a: 1\nb: 3\n").unwrap(), "  - b: 2\n  + b: 3");
+    }
 }

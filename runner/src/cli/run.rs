@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use super::Selection;
 use crate::{
-    campaign::{self, Options, Outcome},
+    campaign::{self, Options, Report},
     error::{Error, Exit},
     plan::{self, Format},
     programs::refusal::{self, Allowed},
@@ -112,20 +112,20 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         interim: args.interim,
         overrides: overrides(&args.selection),
     };
-    let outcome = campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode))?;
-    show(&outcome, &options)?;
-    Ok(outcome.exit(&interrupts))
+    let report = campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode))?;
+    show(&report, &options)?;
+    Ok(report.exit(&interrupts))
 }
 
 /// Shows the results to people. A closed pipe is no error: the exit code still tells the verdict.
-fn show(outcome: &Outcome, options: &Options) -> Result<(), Error> {
+fn show(report: &Report, options: &Options) -> Result<(), Error> {
     if options.stdout_rows {
         // Readers of rows make their own summary; notes and verdicts should be seen anyway.
-        let _ = outcome.write_remarks(&mut anstream::stderr().lock());
+        let _ = report.write_remarks(&mut anstream::stderr().lock());
         return Ok(());
     }
     let mut out = anstream::stdout().lock();
-    let shown = outcome.write_summary(&mut out).and_then(|()| out.flush().map_err(Error::output("standard output")));
+    let shown = report.write_summary(&mut out).and_then(|()| out.flush().map_err(Error::output("standard output")));
     shown.or_else(|error| if error.exit() == Exit::Success { Ok(()) } else { Err(error) })
 }
 

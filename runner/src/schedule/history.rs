@@ -223,19 +223,6 @@ fn way(direction: &str) -> Way {
     }
 }
 
-/// The lines in which two texts differ, for a person; `None` where they are the same.
-pub fn difference(old: &str, new: &str) -> Option<String> {
-    if old == new {
-        return None;
-    }
-    let old_lines: HashSet<&str> = old.lines().collect();
-    let new_lines: HashSet<&str> = new.lines().collect();
-    let gone = old.lines().filter(|l| !new_lines.contains(l)).map(|l| format!("  - {l}"));
-    let come = new.lines().filter(|l| !old_lines.contains(l)).map(|l| format!("  + {l}"));
-    let lines: Vec<String> = gone.chain(come).take(20).collect();
-    Some(if lines.is_empty() { "  (the same lines in another order)".to_owned() } else { lines.join("\n") })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,11 +348,5 @@ mod tests {
         assert_eq!(rates, [(1, 7.0), (2, 6.0)]);
         assert!(taken.finished.contains(&("c1".into(), "3".into())));
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 4, "only the torn end is gone");
-    }
-
-    #[test]
-    fn a_changed_plan_is_shown_by_its_lines() {
-        assert_eq!(difference("a: 1\nb: 2\n", "a: 1\nb: 2\n"), None);
-        assert_eq!(difference("a: 1\nb: 2\n", "a: 1\nb: 3\n").unwrap(), "  - b: 2\n  + b: 3");
     }
 }

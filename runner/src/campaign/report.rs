@@ -1,0 +1,132 @@
+//! The results of a run: what people and CI systems get when everything is measured.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use netcore::spec::Pattern;
+use schemas::columns::Row;
+
+use crate::{
+    error::{Error, Exit},
+    gate::Verdicts,
+    plan::Plan,
+    progress::Progress,
+    signals::Interrupts,
+    sinks::{
+        ci::{self, CaseResult},
+        files::Files,
+        plots, table,
+    },
+    style,
+};
+
+/// The results of a run.
+#[derive(Default)]
+pub struct Report {
+    /// Summary rows, with the pattern of their test; `None`: a program.
+    pub(super) summaries: Vec<(Option<Pattern>, Row)>,
+    pub(super) verdicts: Verdicts,
+    pub(super) cases: Vec<CaseResult>,
+    pub(super) notes: Vec<String>,
+    pub(super) failed: bool,
+    /// File of the rows.
+    pub(super) kept: Option<PathBuf>,
+    /// Whether the reader of the rows has left.
+    pub(super) closed: bool,
+}
+
+impl Report {
+    /// Writes verdicts, JUnit, Markdown, annotations and pictures.
+    pub(super) fn write_files(&self, plans: &[Plan], files: &Files, progress: &Progress) -> Result<(), Error> {
+        let names: Vec<&str> = plans.iter().map(|p| p.name.as_str()).collect();
+        let name = names.join(" ");
+        if let Some(path) = files.verdicts.as_deref().filter(|_| !self.verdicts.rows().is_empty()) {
+            self.verdicts.write_csv(path)?;
+        }
+        if let Some(path) = &files.junit {
+            ci::junit(path, &name, &self.cases)?;
+        }
+        let mut table = Vec::new();
+        table::summary(&self.summaries).markdown(&mut table).map_err(Error::output("the summary"))?;
+        let text = ci::markdown(&name, &String::from_utf8_lossy(&table), self.verdicts.rows(), &self.notes)?;
+        ci::write_markdown(files.markdown.as_ref(), &text)?;
+        if files.annotations {
+            progress.print(ci::annotations(&self.cases).trim_end());
+        }
+        match &files.results {
+            Some(results) => {
+                for (plot, file) in &files.plots {
+                    // Time series are drawn from the intervals, which may have their own table.
+                    let table = files
+                        .intervals
+                        .as_ref()
+                        .filter(|_| plot.kind == analyze::plot::Kind::Timeseries)
+                        .unwrap_or(results);
+                    // A picture that cannot be drawn is a warning: the rows are there.
+                    match plots::draw(plot, table, file) {
+                        Ok(notes) => notes.iter().for_each(|note| progress.note(note)),
+                        Err(e) => progress.warn(&e.to_string()),
+                    }
+                }
+            }
+            None if !files.plots.is_empty() => {
+                progress.note("the plan's pictures are drawn from kept rows: add -o results.csv, or set output.dir");
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the summary for people: results, notes, verdicts, and the file of the rows.
+    pub fn write_summary(&self, out: &mut dyn Write) -> Result<(), Error> {
+        self.write_results(out).map_err(Error::output("standard output"))?;
+        self.verdicts.write_table(out)?;
+        let fault = || Error::output("standard output");
+        match &self.kept {
+            Some(path) => writeln!(out, "rows: {}", path.display()).map_err(fault()),
+            None if self.summaries.is_empty() => Ok(()),
+            None => writeln!(out, "rows not kept: add -o results.csv, or pipe them into a filter").map_err(fault()),
+        }
+    }
+
+    fn write_results(&self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.summaries.is_empty() {
+            writeln!(out)?;
+            table::summary(&self.summaries).write(out)?;
+            writeln!(out)?;
+        }
+        self.write_notes(out)
+    }
+
+    fn write_notes(&self, out: &mut dyn Write) -> io::Result<()> {
+        for note in &self.notes {
+            writeln!(out, "{}note:{} {note}", style::NOTE, style::NOTE.render_reset())?;
+        }
+        Ok(())
+    }
+
+    /// Writes notes and verdicts only, where rows go to standard output. No notes if their reader has left.
+    pub fn write_remarks(&self, out: &mut dyn Write) -> Result<(), Error> {
+        if !self.closed {
+            self.write_notes(out).map_err(Error::output("standard error"))?;
+        }
+        self.verdicts.write_table(out)
+    }
+
+    /// The exit code: a signal's own, else the worst of verdicts and measurements in the documented order.
+    pub fn exit(&self, interrupts: &Interrupts) -> Exit {
+        if self.closed {
+            return Exit::Success;
+        }
+        if let Some(exit) = interrupts.exit() {
+            return exit;
+        }
+        match self.verdicts.exit() {
+            Exit::Failed => Exit::Failed,
+            _ if self.failed => Exit::Measurement,
+            other => other,
+        }
+    }
+}
