@@ -268,7 +268,9 @@ impl Conclusion {
         let Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, ending, mut notes } =
             sampled;
         notes.extend(
-            options::without_meaning(&spec.end(side).socket, spec.transport)
+            spec.end(side)
+                .socket
+                .without_meaning(spec.transport)
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );

@@ -96,12 +96,18 @@ fn what_cannot_be_decided_is_said_and_fails_only_where_the_gate_says_so() {
 #[test]
 fn what_cannot_be_done_yet_is_refused_at_its_place() {
     let folder = Folder::new();
-    for (top, test, what, place) in [(
-        "hosts: {s: {address: 127.0.0.1, launch: ssh}}",
-        "  a: {workload: tcp_rr, to: s}",
-        "`launch: ssh` is not available yet",
-        "plan.yaml:3:",
-    )] {
+    for (top, test, what, place) in [
+        (
+            "hosts: {s: {address: 127.0.0.1, launch: ssh}}",
+            "  a: {workload: tcp_rr, to: s}",
+            "unknown key `launch`",
+            "plan.yaml:3:",
+        ),
+        ("", "  a: {workload: tcp_stream, io: uring}", "unknown value `uring`", "plan.yaml:5:"),
+        ("", "  a: {workload: tcp_stream, io: splice}", "unknown value `splice`", "plan.yaml:5:"),
+        ("", "  a: {workload: tcp_stream, io: zerocopy}", "unknown value `zerocopy`", "plan.yaml:5:"),
+        ("", "  a: {workload: tcp_stream, direction: duplex}", "unknown value `duplex`", "plan.yaml:5:"),
+    ] {
         let plan = folder.plan(top, test);
         for verb in ["run", "check"] {
             let ran = plumb(&[verb, &plan]);

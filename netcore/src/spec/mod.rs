@@ -2,8 +2,12 @@
 //!
 //! pattern × transport × io × direction are orthogonal; [`support`] says which combinations exist.
 
+mod collect;
+mod ends;
 pub mod memory;
 pub mod names;
+mod payload;
+pub mod quantity;
 pub(crate) mod shape;
 mod side;
 pub mod socket;
@@ -11,11 +15,13 @@ pub mod support;
 mod threads;
 pub mod unused;
 
-use std::path::PathBuf;
-
+pub use collect::{Collect, Collectable};
+pub use ends::{BufferOptions, Cpus, EndSpec};
+pub use payload::Payload;
+pub use quantity::Bytes;
 use serde::{Deserialize, Serialize};
 pub use side::{Role, Side};
-pub use socket::{BufferOptions, Cpus, EndSpec, SocketOptions};
+pub use socket::{Dscp, SocketOptions};
 
 /// What the two ends say to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -65,43 +71,40 @@ pub enum Transport {
     Pipe,
 }
 
-/// How bytes cross the socket.
+/// By which calls bytes cross the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Io {
-    /// What is best for the pattern and transport; the report says what it was.
+    /// What is best for the workload; results say what it was.
     #[default]
     Auto,
     /// One blocking call per operation.
     Blocking,
-    /// Non-blocking calls driven by `poll`.
+    /// Non-blocking calls driven by poll.
     Nonblocking,
     /// Non-blocking calls in a busy loop: a whole CPU per thread at both ends.
     Spin,
-    /// `sendfile` from a file in memory.
+    /// sendfile from a file in memory.
     Sendfile,
-    /// Several messages per call (`sendmmsg`, `recvmmsg`).
+    /// Several messages per call (sendmmsg, recvmmsg).
     Batch,
-    /// `io_uring`.
-    Uring,
-    /// `splice` and `vmsplice`.
-    Splice,
-    /// `MSG_ZEROCOPY`.
-    Zerocopy,
 }
 
-/// Which way the payload goes, seen from the near end.
+/// Which way the payload goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Near to far.
+    /// from → to.
     #[default]
     Forward,
-    /// Far to near.
+    /// to → from.
     Reverse,
     /// Both at once, each on connections of its own (`streams` each way).
     Bidirectional,
-    /// Both at once on the same connections.
+    /// Both at once on the same connections. In plans the workload says so: `tcp_duplex`.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     Duplex,
 }
 
@@ -177,94 +180,46 @@ pub struct Pace {
     pub catch_up: u32,
 }
 
-/// Who keeps the time between sends.
+/// Who keeps the time of an offered load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PaceMode {
     /// The sending thread: absolute deadlines, sleep and then a short spin.
     #[default]
     User,
-    /// The kernel, by `SO_MAX_PACING_RATE`.
+    /// The kernel, by SO_MAX_PACING_RATE.
     Kernel,
-    /// The kernel, by `SO_TXTIME`.
+    /// The kernel, by SO_TXTIME.
     Txtime,
 }
 
 /// How due times are spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Arrival {
     /// Each request waits for the answer to an earlier one; with a pace, due times are only the earliest instants.
     #[default]
     Closed,
-    /// Evenly spread, latency counted from the due time.
+    /// Evenly; latency counts from the due time.
     Uniform,
-    /// Exponentially distributed gaps (a Poisson process), latency counted from the due time.
+    /// Exponential gaps (a Poisson process); latency counts from the due time.
     Poisson,
 }
 
-/// What is sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Payload {
-    /// Zero bytes: compressible.
-    Zero,
-    /// Pseudo-random bytes from a fixed seed: not compressible.
-    #[default]
-    Random,
-    /// The bytes of a file on the sending host: at least one message of them, repeated over the ring.
-    File(PathBuf),
-}
-
-/// How the connections of the connect patterns are closed.
+/// How connections of the connect workloads are closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Close {
-    /// The far end closes first, so that TIME_WAIT gathers where it does not cost ports.
+    /// The far end closes first, so that TIME_WAIT gathers where it costs no ports.
     #[default]
     FarFirst,
     /// The near end closes first.
     NearFirst,
-    /// Aborted with a reset: no TIME_WAIT, and another thing than an orderly close.
+    /// Aborted with a reset: no TIME_WAIT.
     Reset,
-}
-
-/// What is collected besides the byte counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "a set of independent switches, named as in the plan")]
-pub struct Collect {
-    /// CPU shares by state from `/proc/stat`.
-    pub cpu: bool,
-    /// The same per CPU.
-    pub cpu_per_core: bool,
-    /// TCP_INFO at the edges (and at intervals).
-    pub tcp_info: bool,
-    /// Latency of send and receive calls of streams; round trips are always timed.
-    pub latency: bool,
-    /// Counters of the interface that the route uses.
-    pub nic: bool,
-    /// `/proc/interrupts` at the edges.
-    pub interrupts: bool,
-    /// `/proc/net/snmp` and `/proc/net/netstat` at the edges.
-    pub snmp: bool,
-    /// The system log: CPU per core, memory, interrupts, paging, context switches and interfaces per interval.
-    pub system: bool,
-}
-
-impl Default for Collect {
-    fn default() -> Self {
-        Self {
-            cpu: true,
-            cpu_per_core: false,
-            tcp_info: true,
-            latency: false,
-            nic: false,
-            interrupts: false,
-            snmp: false,
-            system: false,
-        }
-    }
 }
 
 /// One test, whole. Both ends run from the same value.

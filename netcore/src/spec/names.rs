@@ -1,70 +1,155 @@
-//! The words for patterns, transports, io methods and directions, as they stand in plans and results.
+//! What holds for patterns, transports, io methods and directions: their names in plans and results, and what runs over what.
 
 use super::{Direction, Io, Pattern, Transport};
 
 impl Pattern {
     /// Whether every operation has a connection of its own.
-    #[must_use]
     pub fn is_connecting(self) -> bool {
         matches!(self, Self::Connect | Self::ConnectRequestResponse)
     }
 }
 
+/// What holds for a transport. An empty list of io methods says that the pattern does not run over it.
+struct Facts {
+    /// In plans and results.
+    name: &'static str,
+    /// Its options of IP have a meaning, and a route decides by which interface it leaves.
+    ip: bool,
+    /// It keeps message boundaries and may lose messages.
+    datagrams: bool,
+    /// The kernel module that brings it, where a kernel may lack it.
+    module: Option<&'static str>,
+    stream: &'static [Io],
+    request_response: &'static [Io],
+    /// Both patterns that make connections.
+    connect: &'static [Io],
+    ping: &'static [Io],
+}
+
+const NOTHING: Facts = Facts {
+    name: "",
+    ip: false,
+    datagrams: false,
+    module: None,
+    stream: &[],
+    request_response: &[],
+    connect: &[],
+    ping: &[],
+};
+
+/// Streams of bytes.
+const BYTES: Facts = Facts {
+    stream: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile],
+    request_response: &[Io::Blocking, Io::Nonblocking, Io::Spin],
+    connect: &[Io::Blocking, Io::Spin],
+    ..NOTHING
+};
+
+/// Connections that `sendfile` and the connect patterns do not serve.
+const CONNECTIONS: Facts = Facts {
+    stream: &[Io::Blocking, Io::Nonblocking, Io::Spin],
+    request_response: &[Io::Blocking, Io::Nonblocking, Io::Spin],
+    ..NOTHING
+};
+
+const DATAGRAMS: Facts = Facts {
+    datagrams: true,
+    stream: &[Io::Batch, Io::Blocking, Io::Spin],
+    request_response: &[Io::Blocking, Io::Spin],
+    ..NOTHING
+};
+
+/// Only calls that wait.
+const WAITING: Facts = Facts { stream: &[Io::Blocking], request_response: &[Io::Blocking], ..NOTHING };
+
 impl Transport {
-    /// The transport's name in results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Tcp,
+        Self::Mptcp,
+        Self::Udp,
+        Self::UdpLite,
+        Self::Sctp,
+        Self::Dccp,
+        Self::UnixStream,
+        Self::UnixSeqpacket,
+        Self::UnixDatagram,
+        Self::Vsock,
+        Self::Link,
+        Self::Icmp,
+        Self::Pipe,
+    ];
+
+    const fn facts(self) -> Facts {
         match self {
-            Self::Tcp => "tcp",
-            Self::Mptcp => "mptcp",
-            Self::Udp => "udp",
-            Self::UdpLite => "udplite",
-            Self::Sctp => "sctp",
-            Self::Dccp => "dccp",
-            Self::UnixStream => "unix",
-            Self::UnixSeqpacket => "unix_seqpacket",
-            Self::UnixDatagram => "unix_dgram",
-            Self::Vsock => "vsock",
-            Self::Link => "link",
-            Self::Icmp => "icmp",
-            Self::Pipe => "pipe",
+            Self::Tcp => Facts { name: "tcp", ip: true, ..BYTES },
+            Self::Mptcp => Facts { name: "mptcp", ip: true, ..BYTES },
+            Self::Udp => Facts { name: "udp", ip: true, ..DATAGRAMS },
+            Self::UdpLite => Facts { name: "udplite", ip: true, ..DATAGRAMS },
+            // The kernel (seen on 6.1) tells only a call that waits that the peer has ended the association.
+            Self::Sctp => Facts { name: "sctp", ip: true, module: Some("sctp"), ..WAITING },
+            Self::Dccp => Facts {
+                name: "dccp",
+                ip: true,
+                module: Some("dccp_ipv4 and dccp_ipv6 (gone from Linux 6.16 on)"),
+                ..DATAGRAMS
+            },
+            Self::UnixStream => Facts { name: "unix", ..BYTES },
+            Self::UnixSeqpacket => Facts { name: "unix_seqpacket", ..CONNECTIONS },
+            Self::UnixDatagram => Facts { name: "unix_dgram", ..DATAGRAMS },
+            Self::Vsock => Facts {
+                name: "vsock",
+                module: Some("vsock and vsock_loopback, or the hypervisor's transport"),
+                ..CONNECTIONS
+            },
+            Self::Link => Facts { name: "link", ..DATAGRAMS },
+            Self::Icmp => Facts { name: "icmp", ip: true, datagrams: true, ping: &[Io::Blocking, Io::Spin], ..NOTHING },
+            Self::Pipe => Facts { name: "pipe", ..WAITING },
         }
     }
 
-    /// The kernel module that brings it, where a kernel may be without.
-    #[must_use]
-    pub fn module(self) -> Option<&'static str> {
-        match self {
-            Self::Sctp => Some("sctp"),
-            Self::Dccp => Some("dccp_ipv4 and dccp_ipv6 (gone from Linux 6.16 on)"),
-            Self::Vsock => Some("vsock and vsock_loopback, or the hypervisor's transport"),
-            _ => None,
+    /// The transport's name in plans and results.
+    pub fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// The io methods of a pattern over it, besides `auto`; none where the pattern does not run.
+    pub fn methods(self, pattern: Pattern) -> &'static [Io] {
+        let facts = self.facts();
+        match pattern {
+            Pattern::Stream => facts.stream,
+            Pattern::RequestResponse => facts.request_response,
+            Pattern::Connect | Pattern::ConnectRequestResponse => facts.connect,
+            Pattern::Ping => facts.ping,
         }
+    }
+
+    /// The kernel module that brings it, where a kernel may lack it.
+    pub fn module(self) -> Option<&'static str> {
+        self.facts().module
     }
 
     /// Whether it keeps message boundaries and may lose messages.
-    #[must_use]
     pub fn is_datagram(self) -> bool {
-        matches!(self, Self::Udp | Self::UdpLite | Self::UnixDatagram | Self::Dccp | Self::Link | Self::Icmp)
+        self.facts().datagrams
     }
 
     /// Whether it runs over IP: then IP's options have a meaning on it, and a route decides by which interface it leaves.
-    #[must_use]
     pub fn uses_ip(self) -> bool {
-        !matches!(
-            self,
-            Self::UnixStream | Self::UnixSeqpacket | Self::UnixDatagram | Self::Vsock | Self::Link | Self::Pipe
-        )
+        self.facts().ip
     }
 
     /// Whether its sockets can be bound to a network interface.
-    #[must_use]
     pub fn has_interface(self) -> bool {
         self.uses_ip() || self == Self::Link
     }
 
+    /// Whether its connections can be kept alive and linger.
+    pub fn has_connections(self) -> bool {
+        self.is_tcp() || matches!(self, Self::Sctp | Self::Dccp)
+    }
+
     /// Whether its options and TCP_INFO are TCP's.
-    #[must_use]
     pub fn is_tcp(self) -> bool {
         matches!(self, Self::Tcp | Self::Mptcp)
     }
@@ -72,7 +157,6 @@ impl Transport {
 
 impl Io {
     /// The io method's name in plans and results.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -81,21 +165,32 @@ impl Io {
             Self::Spin => "spin",
             Self::Sendfile => "sendfile",
             Self::Batch => "batch",
-            Self::Uring => "uring",
-            Self::Splice => "splice",
-            Self::Zerocopy => "zerocopy",
         }
     }
 }
 
 impl Direction {
     /// The direction's name in results.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
             Self::Reverse => "reverse",
             Self::Bidirectional | Self::Duplex => "both",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A transport that is missing from the list has no workload.
+    #[test]
+    fn every_transport_is_listed() {
+        let numbers: Vec<usize> = Transport::ALL.iter().map(|transport| *transport as usize).collect();
+        assert_eq!(numbers, (0..Transport::ALL.len()).collect::<Vec<_>>());
+        let names: BTreeSet<&str> = Transport::ALL.iter().map(|transport| transport.name()).collect();
+        assert_eq!(names.len(), Transport::ALL.len());
     }
 }

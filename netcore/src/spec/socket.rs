@@ -1,148 +1,413 @@
-//! What one end asks of its sockets, buffers and CPUs.
+//! Socket options: one row for each, from which come its place in a plan and on the wire, its schema, how it is set and
+//! read back, and where it has a meaning.
 
-use std::{net::IpAddr, path::PathBuf};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
-use serde::{Deserialize, Serialize};
+use super::{
+    Transport,
+    quantity::{Bytes, Bytes32, Microseconds, Milliseconds, Seconds},
+};
 
-/// Socket options. `None` leaves the system's default; what was granted is in the report beside what was asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SocketOptions {
-    /// SO_SNDBUF, bytes (the kernel doubles it and clamps it silently).
-    pub send_buffer: Option<u64>,
-    /// SO_RCVBUF, bytes; setting it switches the receiver's autotuning off.
-    pub receive_buffer: Option<u64>,
-    /// TCP_NODELAY.
-    pub no_delay: Option<bool>,
-    /// TCP_CORK.
-    pub cork: Option<bool>,
-    /// TCP_CONGESTION.
-    pub congestion_control: Option<String>,
-    /// TCP_MAXSEG, bytes.
-    pub mss: Option<u32>,
-    /// Differentiated-services code point, 0 … 63.
-    pub dscp: Option<u8>,
-    /// SO_PRIORITY.
-    pub priority: Option<u32>,
-    /// SO_KEEPALIVE.
-    pub keepalive: Option<bool>,
-    /// SO_BUSY_POLL, microseconds.
-    pub busy_poll: Option<u32>,
-    /// TCP_FASTOPEN (listener) and TCP_FASTOPEN_CONNECT.
-    pub fastopen: Option<bool>,
-    /// TCP_DEFER_ACCEPT, seconds (rounded up by the kernel).
-    pub defer_accept: Option<u32>,
-    /// TCP_NOTSENT_LOWAT, bytes.
-    pub notsent_lowat: Option<u32>,
-    /// IP_TTL or IPV6_UNICAST_HOPS.
-    pub ttl: Option<u8>,
-    /// SO_DONTROUTE.
-    pub dont_route: Option<bool>,
-    /// IP_MTU_DISCOVER: `do`, `dont`, `want` or `probe`.
-    pub mtu_discover: Option<String>,
-    /// SO_LINGER, seconds.
-    pub linger: Option<u32>,
-    /// SO_BINDTODEVICE.
-    pub device: Option<String>,
-    /// UDP checksums off (SO_NO_CHECK).
-    pub no_checksum: Option<bool>,
-    /// UDP-Lite checksum coverage, bytes.
-    pub checksum_coverage: Option<u32>,
+/// Where the kernel has an option of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The option has no meaning for this transport, even where the kernel takes it.
+    Nowhere,
+    /// Set on the socket that connects or listens, when it does.
+    Opening,
+    /// An option of setsockopt(2).
+    At {
+        /// `SOL_SOCKET`, `IPPROTO_TCP`, ….
+        level: libc::c_int,
+        /// `SO_SNDBUF`, `TCP_NODELAY`, ….
+        number: libc::c_int,
+        /// Whether reports name it even where the test leaves it out.
+        always: bool,
+    },
 }
 
-/// Buffers of the data threads.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct BufferOptions {
-    /// Buffers used in turn; 1 keeps one warm buffer, or one for each datagram of a call.
-    pub ring: u32,
-    /// Alignment of each, bytes, a power of two. `None`: a page's; the messages of a stream of datagrams lie one after the
-    /// other, unless they are to have an offset.
-    pub alignment: Option<u64>,
-    /// Offset from that alignment, bytes.
-    pub offset: u64,
-    /// Bytes written before each send and after each receive, from behind what the engine writes itself (a datagram's number).
-    pub dirty: u64,
-    /// Bytes read after those, each time.
-    pub clean: u64,
-    /// A file whose bytes fill the send buffers.
-    pub fill_file: Option<PathBuf>,
-}
-
-impl Default for BufferOptions {
-    fn default() -> Self {
-        Self { ring: 1, alignment: None, offset: 0, dirty: 0, clean: 0, fill_file: None }
+impl Place {
+    /// This place where `condition` holds.
+    const fn on(self, condition: bool) -> Self {
+        if condition { self } else { Self::Nowhere }
     }
 }
 
-/// A set of CPUs, as numbers in ascending order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+const fn always(level: libc::c_int, number: libc::c_int) -> Place {
+    Place::At { level, number, always: true }
+}
+
+const fn asked(level: libc::c_int, number: libc::c_int) -> Place {
+    Place::At { level, number, always: false }
+}
+
+/// An option of the IP version in use.
+const fn ip(v6: bool, number_v4: libc::c_int, number_v6: libc::c_int, always: bool) -> Place {
+    if v6 {
+        Place::At { level: libc::IPPROTO_IPV6, number: number_v6, always }
+    } else {
+        Place::At { level: libc::IPPROTO_IP, number: number_v4, always }
+    }
+}
+
+/// `linux/udp.h`; `libc` has neither.
+const IPPROTO_UDPLITE: libc::c_int = 136;
+const UDPLITE_SEND_CSCOV: libc::c_int = 10;
+/// `linux/sctp.h`.
+const SCTP_NODELAY: libc::c_int = 3;
+const SCTP_MAXSEG: libc::c_int = 13;
+
+/// How a plan writes a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// `64KiB`.
+    Size,
+    /// `50us`.
+    Time,
+    Count,
+    Word,
+}
+
+/// The value of an option, between plan and kernel.
+pub trait OptionValue {
+    const KIND: ValueKind;
+
+    /// Size of the kernel's form, bytes.
+    const SIZE: usize = 4;
+
+    /// The value for setsockopt(2). What does not fit is clamped, as the kernel does.
+    fn to_kernel(&self) -> Vec<u8>;
+
+    /// The value as a plan writes it.
+    fn shown(&self) -> String;
+
+    /// What getsockopt(2) wrote, as a plan writes it.
+    #[must_use]
+    fn read(kernel: &[u8]) -> String {
+        int(kernel).to_string()
+    }
+}
+
+fn to_int(value: u64) -> Vec<u8> {
+    i32::try_from(value).unwrap_or(i32::MAX).to_ne_bytes().to_vec()
+}
+
+fn int(kernel: &[u8]) -> i32 {
+    kernel.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes))
+}
+
+macro_rules! plain_numbers {
+    ($($name:ty: $kind:ident),*) => {$(
+        impl OptionValue for $name {
+            const KIND: ValueKind = ValueKind::$kind;
+
+            fn to_kernel(&self) -> Vec<u8> {
+                to_int((*self).into())
+            }
+
+            fn shown(&self) -> String {
+                u64::from(*self).to_string()
+            }
+        }
+    )*};
+}
+
+plain_numbers!(u8: Count, u32: Count, Bytes: Size, Bytes32: Size, Microseconds: Time, Milliseconds: Time, Seconds: Time);
+
+impl OptionValue for bool {
+    const KIND: ValueKind = ValueKind::Word;
+
+    fn to_kernel(&self) -> Vec<u8> {
+        to_int((*self).into())
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(kernel: &[u8]) -> String {
+        (int(kernel) != 0).to_string()
+    }
+}
+
+impl OptionValue for String {
+    const KIND: ValueKind = ValueKind::Word;
+    /// Longer than any name of an interface or of a congestion control.
+    const SIZE: usize = 32;
+
+    fn to_kernel(&self) -> Vec<u8> {
+        self.as_bytes().to_vec()
+    }
+
+    fn shown(&self) -> String {
+        self.clone()
+    }
+
+    fn read(kernel: &[u8]) -> String {
+        let text = kernel.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
+}
+
+/// How long a close waits for what is unsent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-pub struct Cpus(pub Vec<u32>);
+pub struct Linger(pub Seconds);
 
-/// Why a CPU list was not understood.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no CPU list: write 3, 0,2 or 2-5")]
-pub struct CpusError(pub String);
+impl OptionValue for Linger {
+    const KIND: ValueKind = ValueKind::Time;
+    /// `struct linger`: two integers, a switch and the seconds.
+    const SIZE: usize = 8;
 
-impl std::str::FromStr for Cpus {
-    type Err = CpusError;
+    fn to_kernel(&self) -> Vec<u8> {
+        [to_int(1), self.0.to_kernel()].concat()
+    }
 
-    fn from_str(text: &str) -> Result<Self, CpusError> {
-        let fault = || CpusError(text.to_owned());
-        let mut cpus = std::collections::BTreeSet::new();
-        for part in text.split(',') {
-            let (low, high) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
-            let low: u32 = low.trim().parse().map_err(|_| fault())?;
-            let high: u32 = high.trim().parse().map_err(|_| fault())?;
-            // CPU_SETSIZE: the kernel's own mask in glibc ends there.
-            if low > high || high >= 1024 {
-                return Err(fault());
-            }
-            cpus.extend(low..=high);
-        }
-        Ok(Self(cpus.into_iter().collect()))
+    fn shown(&self) -> String {
+        self.0.shown()
+    }
+
+    fn read(kernel: &[u8]) -> String {
+        Seconds::read(kernel.get(4..).unwrap_or_default())
     }
 }
 
-impl std::fmt::Display for Cpus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut i = 0;
-        while i < self.0.len() {
-            let first = self.0[i];
-            let mut last = first;
-            while i + 1 < self.0.len() && self.0[i + 1] == last + 1 {
-                i += 1;
-                last = self.0[i];
-            }
-            i += 1;
-            let comma = if i < self.0.len() { "," } else { "" };
-            if first == last {
-                write!(f, "{first}{comma}")?;
-            } else {
-                write!(f, "{first}-{last}{comma}")?;
-            }
-        }
-        Ok(())
+/// How a socket discovers the path MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum MtuDiscover {
+    /// Always set Don't Fragment.
+    Do = 2,
+    /// Never set it.
+    Dont = 0,
+    /// Discover per route.
+    Want = 1,
+    /// Set it, but ignore the discovered MTU.
+    Probe = 3,
+}
+
+impl OptionValue for MtuDiscover {
+    const KIND: ValueKind = ValueKind::Word;
+
+    /// IP_PMTUDISC_*, the same numbers for both versions.
+    fn to_kernel(&self) -> Vec<u8> {
+        to_int(*self as u64)
+    }
+
+    fn shown(&self) -> String {
+        Self::read(&self.to_kernel())
+    }
+
+    fn read(kernel: &[u8]) -> String {
+        let mode = int(kernel);
+        let words = ["dont", "want", "do", "probe"];
+        usize::try_from(mode).ok().and_then(|i| words.get(i)).map_or(mode.to_string(), |word| (*word).to_owned())
     }
 }
 
-/// What one end is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EndSpec {
-    /// Socket options.
-    pub socket: SocketOptions,
-    /// Buffers.
-    pub buffers: BufferOptions,
-    /// Affinity of the data threads: thread i runs on the i-th CPU of the set, in turn. `None`: not pinned.
-    pub cpus: Option<Cpus>,
-    /// Addresses the data sockets are bound to, in turn; empty: chosen by the route.
-    pub bind: Vec<IpAddr>,
-    /// First data port; `None`: the kernel chooses. Flow i uses port + i where each flow needs one of its own.
-    pub port: Option<u16>,
-    /// How many ports, from `port`, connect tests cycle through; `None`: the kernel chooses.
-    pub port_count: Option<u16>,
+/// A differentiated-services code point. Plans may write its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Dscp(pub u8);
+
+impl OptionValue for Dscp {
+    const KIND: ValueKind = ValueKind::Count;
+
+    /// The upper six bits of the byte; the lower two belong to congestion notification.
+    fn to_kernel(&self) -> Vec<u8> {
+        to_int(u64::from(self.0) << 2)
+    }
+
+    fn shown(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn read(kernel: &[u8]) -> String {
+        (int(kernel) >> 2).to_string()
+    }
+}
+
+impl Dscp {
+    /// RFC 2474 (cs), 2597 (af), 3246 (ef), 5865 (va), 8622 (le).
+    fn named(name: &str) -> Option<u8> {
+        let digit = |text: &str, range: std::ops::RangeInclusive<u8>| {
+            text.parse::<u8>().ok().filter(|n| range.contains(n) && text.len() == 1)
+        };
+        match name {
+            "ef" => Some(46),
+            "va" => Some(44),
+            "le" => Some(1),
+            "default" | "be" => Some(0),
+            _ if name.starts_with("cs") => digit(&name[2..], 0..=7).map(|n| n * 8),
+            _ if name.starts_with("af") && name.len() == 4 && name.is_ascii() => {
+                let (class, drop) = (digit(&name[2..3], 1..=4)?, digit(&name[3..4], 1..=3)?);
+                Some(class * 8 + drop * 2)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Dscp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Dscp;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a DSCP such as 46, ef or af41")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Dscp, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Dscp, E> {
+                let number = text.parse::<u8>().ok().filter(|number| *number < 64);
+                number.or_else(|| Dscp::named(&text.to_ascii_lowercase())).map(Dscp).ok_or_else(|| {
+                    E::custom(format!("`{text}` is no DSCP: write 0 to 63, or a name such as ef, af41, cs1, le"))
+                })
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Dscp {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Dscp".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "a code point: 0 to 63, or ef, va, le, be, cs0 to cs7, af11 to af43",
+            "type": ["integer", "string"],
+            "minimum": 0,
+            "maximum": 63
+        })
+    }
+}
+
+/// The value that a test asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// As setsockopt(2) takes it.
+    pub kernel: Vec<u8>,
+    /// As a plan writes it.
+    pub shown: String,
+}
+
+impl Asked {
+    fn of(value: &impl OptionValue) -> Self {
+        Self { kernel: value.to_kernel(), shown: value.shown() }
+    }
+}
+
+/// A row of [`SOCKET_OPTIONS`].
+#[derive(Debug)]
+pub struct SocketOption {
+    /// Its name in plans and reports.
+    pub name: &'static str,
+    pub kind: ValueKind,
+    /// Where the kernel has it, by transport and whether the socket is of IPv6.
+    pub place: fn(Transport, bool) -> Place,
+    /// What a test asks for.
+    pub asked: fn(&SocketOptions) -> Option<Asked>,
+    /// Size of the kernel's form, bytes.
+    pub size: usize,
+    /// What getsockopt(2) wrote, as a plan writes it.
+    pub read: fn(&[u8]) -> String,
+}
+
+macro_rules! socket_options {
+    ($($(#[$doc:meta])* $name:ident: $value:ty, $place:expr;)*) => {
+        /// Socket options; what is left out stays as the system has it. Results show what was granted.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(deny_unknown_fields, default)]
+        pub struct SocketOptions {
+            $($(#[$doc])* pub $name: Option<$value>,)*
+            /// true: IPv6 only; false: IPv4 only (netperf -6, -4). At the near end only: both ends use the same.
+            // Only plans have it: a test carries it as its `family`, and leaves it out on the wire.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub ipv6: Option<bool>,
+        }
+
+        /// Every option, in the order in which they are set.
+        pub const SOCKET_OPTIONS: &[SocketOption] = &[$(SocketOption {
+            name: stringify!($name),
+            kind: <$value as OptionValue>::KIND,
+            place: $place,
+            asked: |options| options.$name.as_ref().map(Asked::of),
+            size: <$value as OptionValue>::SIZE,
+            read: <$value as OptionValue>::read,
+        }),*];
+    };
+}
+
+use libc::{IPPROTO_SCTP as SCTP, IPPROTO_TCP as TCP, SOL_SOCKET as SOCKET};
+
+// Name and type, then the place by transport. The order matters: setting `dscp` sets the priority too, and what was asked
+// for as `priority` has the last word.
+socket_options! {
+    /// `SO_SNDBUF` (netperf -s, iperf3 -w). The kernel doubles it; results show its figure.
+    send_buffer: Bytes, |_, _| always(SOCKET, libc::SO_SNDBUF);
+    /// `SO_RCVBUF` (netperf -S, iperf3 -w). Setting it switches the receiver's autotuning off.
+    receive_buffer: Bytes, |t, _| always(SOCKET, libc::SO_RCVBUF).on(!matches!(t, Transport::Pipe));
+    /// `TCP_NODELAY` (netperf -D, iperf3 -N).
+    no_delay: bool, |t, _| match t {
+        Transport::Sctp => always(SCTP, SCTP_NODELAY),
+        _ => always(TCP, libc::TCP_NODELAY).on(t.is_tcp()),
+    };
+    /// `TCP_CORK`.
+    cork: bool, |t, _| always(TCP, libc::TCP_CORK).on(t.is_tcp());
+    /// `TCP_CONGESTION` (netperf -K, iperf3 -C): cubic, bbr, reno, …
+    congestion_control: String, |t, _| always(TCP, libc::TCP_CONGESTION).on(t.is_tcp());
+    /// `TCP_MAXSEG` (netperf -G, iperf3 -M).
+    mss: Bytes32, |t, _| match t {
+        Transport::Sctp => asked(SCTP, SCTP_MAXSEG),
+        _ => always(TCP, libc::TCP_MAXSEG).on(t.is_tcp()),
+    };
+    /// Differentiated-services code point: 0 to 63, or a name such as ef, af41, cs1, le (netperf -Y, iperf3 -S).
+    dscp: Dscp, |t, v6| ip(v6, libc::IP_TOS, libc::IPV6_TCLASS, true).on(t.uses_ip());
+    /// `SO_PRIORITY`.
+    priority: u32, |t, _| always(SOCKET, libc::SO_PRIORITY).on(t.has_interface());
+    /// `SO_KEEPALIVE`.
+    keepalive: bool, |t, _| asked(SOCKET, libc::SO_KEEPALIVE).on(t.has_connections());
+    /// `SO_BUSY_POLL`, for example 50us.
+    busy_poll: Microseconds, |t, _| asked(SOCKET, libc::SO_BUSY_POLL).on(t.uses_ip());
+    /// TCP Fast Open at both ends (netperf -F).
+    fastopen: bool, |t, _| Place::Opening.on(t.is_tcp());
+    /// `TCP_DEFER_ACCEPT`.
+    defer_accept: Seconds, |t, _| Place::Opening.on(t.is_tcp());
+    /// `TCP_NOTSENT_LOWAT`.
+    notsent_lowat: Bytes32, |t, _| asked(TCP, libc::TCP_NOTSENT_LOWAT).on(t.is_tcp());
+    /// `IP_TTL`, or the IPv6 hop limit (netperf -I).
+    ttl: u8, |t, v6| ip(v6, libc::IP_TTL, libc::IPV6_UNICAST_HOPS, false).on(t.uses_ip());
+    /// `SO_DONTROUTE` (netperf -R).
+    dont_route: bool, |t, _| asked(SOCKET, libc::SO_DONTROUTE).on(t.uses_ip());
+    /// `IP_MTU_DISCOVER`.
+    mtu_discover: MtuDiscover, |t, v6| ip(v6, libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER, false).on(t.uses_ip());
+    /// `SO_LINGER`.
+    linger: Linger, |t, _| asked(SOCKET, libc::SO_LINGER).on(t.has_connections());
+    /// `SO_BINDTODEVICE`: an interface.
+    device: String, |t, _| asked(SOCKET, libc::SO_BINDTODEVICE).on(t.has_interface());
+    /// UDP without checksums (`SO_NO_CHECK`).
+    no_checksum: bool, |t, _| asked(SOCKET, libc::SO_NO_CHECK).on(matches!(t, Transport::Udp));
+    /// UDP-Lite's checksum coverage.
+    checksum_coverage: Bytes32,
+        |t, _| always(IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV).on(matches!(t, Transport::UdpLite));
+}
+
+impl SocketOptions {
+    /// The options that are asked for and mean nothing to sockets of this transport. Reports name them.
+    #[must_use]
+    pub fn without_meaning(&self, transport: Transport) -> Vec<&'static str> {
+        let idle = |row: &&SocketOption| (row.asked)(self).is_some() && (row.place)(transport, false) == Place::Nowhere;
+        SOCKET_OPTIONS.iter().filter(idle).map(|row| row.name).collect()
+    }
 }
 
 #[cfg(test)]
@@ -150,12 +415,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_lists_read_back() {
-        for (text, shown) in [("3", "3"), ("0,2", "0,2"), ("2-5", "2-5"), ("5,1-3,2", "1-3,5")] {
-            assert_eq!(text.parse::<Cpus>().unwrap().to_string(), shown);
+    fn code_points_have_names() {
+        for (name, value) in [("ef", 46), ("af41", 34), ("af11", 10), ("cs1", 8), ("le", 1)] {
+            assert_eq!(Dscp::named(name), Some(value));
         }
-        assert!("5-2".parse::<Cpus>().is_err());
-        assert!("".parse::<Cpus>().is_err());
-        assert!("0-9999".parse::<Cpus>().is_err());
+        for name in ["af51", "af4", "cs8", "cs", "xx", "afµ"] {
+            assert_eq!(Dscp::named(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn options_without_meaning_are_told() {
+        let options = SocketOptions { cork: Some(true), dscp: Some(Dscp(1)), ..SocketOptions::default() };
+        assert_eq!(options.without_meaning(Transport::Udp), ["cork"]);
+        assert_eq!(options.without_meaning(Transport::UnixStream), ["cork", "dscp"]);
+        assert!(options.without_meaning(Transport::Tcp).is_empty());
+        // The kernel takes these for any socket.
+        let options = SocketOptions { device: Some("lo".into()), keepalive: Some(true), ..SocketOptions::default() };
+        assert_eq!(options.without_meaning(Transport::UnixStream), ["keepalive", "device"]);
+    }
+
+    /// Setting the code point sets the priority.
+    #[test]
+    fn the_priority_is_set_after_the_code_point() {
+        let place = |name| SOCKET_OPTIONS.iter().position(|row| row.name == name).unwrap();
+        assert!(place("dscp") < place("priority"));
     }
 }

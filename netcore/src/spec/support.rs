@@ -25,28 +25,9 @@ pub(super) fn no(key: &'static str, reason: impl Into<String>) -> Result<(), Uns
 /// Checks that the engines can run the test.
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let transport = spec.transport.name();
-    match (spec.pattern, spec.transport) {
-        (
-            Pattern::Stream | Pattern::RequestResponse,
-            Transport::Tcp
-            | Transport::Mptcp
-            | Transport::Sctp
-            | Transport::Dccp
-            | Transport::Vsock
-            | Transport::UnixStream
-            | Transport::UnixSeqpacket
-            | Transport::Udp
-            | Transport::UdpLite
-            | Transport::UnixDatagram
-            | Transport::Link
-            | Transport::Pipe,
-        )
-        | (Pattern::Ping, Transport::Icmp)
-        | (
-            Pattern::Connect | Pattern::ConnectRequestResponse,
-            Transport::Tcp | Transport::Mptcp | Transport::UnixStream,
-        ) => {}
-        _ => return no("workload", format!("this pattern over {transport} is not available yet")),
+    let methods = spec.transport.methods(spec.pattern);
+    if methods.is_empty() {
+        return no("workload", format!("this pattern over {transport} is not available yet"));
     }
     sizes(spec)?;
     memory::check(spec)?;
@@ -54,8 +35,14 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.transport == Transport::Sctp && matches!(spec.io, Io::Nonblocking | Io::Spin) {
         return no("io", format!("{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP));
     }
-    if !has_io(spec) {
-        return no("io", format!("io: {} is not available yet for this workload", spec.io.name()));
+    // A thread of several flows never waits inside a call.
+    let in_turn = spec.io == Io::Nonblocking && spec.shares_threads();
+    if spec.io != Io::Auto && !in_turn && !methods.contains(&spec.io) {
+        let known: Vec<&str> = methods.iter().map(|io| io.name()).collect();
+        return no(
+            "io",
+            format!("io: {} does not run this workload: leave `io` out, or write {}", spec.io.name(), known.join(", ")),
+        );
     }
     integrity(spec)?;
     if spec.alone {
@@ -67,13 +54,8 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.coalesce && (touches(&spec.near) || touches(&spec.far)) {
         return no("buffers", "ring, dirty and clean are not for `coalesce`, which sends many requests from one place");
     }
-    if spec.io == Io::Sendfile {
-        if !(spec.transport.is_tcp() || spec.transport == Transport::UnixStream) {
-            return no("io", format!("io: sendfile is for streams of bytes, which {transport} does not carry"));
-        }
-        if spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0 {
-            return no("buffers", "sendfile sends a file's pages and not the buffers: there is nothing to dirty");
-        }
+    if spec.io == Io::Sendfile && (spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0) {
+        return no("buffers", "sendfile sends a file's pages and not the buffers: there is nothing to dirty");
     }
     if spec.pattern != Pattern::Stream && spec.direction != Direction::Forward {
         return no("direction", "requests go from the near end to the far end: exchange `from` and `to` instead");
@@ -207,24 +189,6 @@ fn integrity(spec: &TestSpec) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Whether the pattern over the transport can be done by these calls.
-fn has_io(spec: &TestSpec) -> bool {
-    match spec.pattern {
-        // A thread of several flows never waits inside a call.
-        _ if spec.io == Io::Nonblocking && spec.shares_threads() => true,
-        Pattern::Stream if spec.transport.is_datagram() => {
-            matches!(spec.io, Io::Auto | Io::Batch | Io::Blocking | Io::Spin)
-        }
-        _ if spec.transport == Transport::Pipe => matches!(spec.io, Io::Auto | Io::Blocking),
-        Pattern::RequestResponse | Pattern::Ping if spec.transport.is_datagram() => {
-            matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin)
-        }
-        Pattern::Connect | Pattern::ConnectRequestResponse => matches!(spec.io, Io::Auto | Io::Blocking | Io::Spin),
-        Pattern::Stream => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Sendfile),
-        _ => matches!(spec.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin),
-    }
-}
-
 /// Nothing that is counted or moved may be nothing.
 fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
     let sizes = &spec.sizes;
@@ -301,7 +265,7 @@ pub fn ends_by_word(spec: &TestSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Pace;
+    use crate::spec::{Pace, quantity::Seconds};
 
     #[track_caller]
     fn refused(spec: &TestSpec, key: &str) {
@@ -371,9 +335,9 @@ mod tests {
         spec.near.socket.fastopen = Some(true);
         refused(&spec, "socket.fastopen");
         spec.near.socket.fastopen = None;
-        spec.far.socket.defer_accept = Some(1);
+        spec.far.socket.defer_accept = Some(Seconds(1));
         refused(&spec, "remote_socket.defer_accept");
-        spec.near.socket.defer_accept = Some(1);
+        spec.near.socket.defer_accept = Some(Seconds(1));
         refused(&spec, "socket.defer_accept");
         spec.close = Close::NearFirst;
         check(&spec).unwrap();

@@ -20,7 +20,7 @@ use nix::{
 use super::{Deadline, Protocol, address::Address, opening, options};
 use crate::{
     error::EndError,
-    spec::{EndSpec, Side, SocketOptions},
+    spec::{EndSpec, Side, SocketOptions, quantity::Seconds},
     sys,
 };
 
@@ -95,7 +95,7 @@ pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u
             opening::fast_open_is_on(Side::Far)?;
             set("fastopen", libc::TCP_FASTOPEN, 1024)?;
         }
-        if let Some(seconds) = end.socket.defer_accept {
+        if let Some(Seconds(seconds)) = end.socket.defer_accept {
             set("defer_accept", libc::TCP_DEFER_ACCEPT, i32::try_from(seconds).unwrap_or(i32::MAX))?;
         }
     }

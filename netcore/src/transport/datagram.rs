@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     error::EndError,
-    spec::{PaceMode, Pattern, SocketOptions, TestSpec, Transport, shape::LINK_HEADER_BYTES},
+    spec::{Bytes, PaceMode, Pattern, SocketOptions, TestSpec, Transport, shape::LINK_HEADER_BYTES},
     sys,
 };
 
@@ -42,11 +42,11 @@ const ANSWERS: usize = 3;
 
 /// Receive buffer that is asked for where the test does not say: with the system's default a receiver that is off its CPU
 /// for a moment loses half of what comes.
-const RECEIVE_BUFFER: u64 = 4 << 20;
+const RECEIVE_BUFFER: Bytes = Bytes(4 << 20);
 
 /// Send buffer that is asked for where the kernel paces and the test does not say: fq drops what it holds of a flow beyond
 /// 100 packets, without a word; this is room for fewer.
-const PACED_BUFFER: u64 = 32 << 10;
+const PACED_BUFFER: Bytes = Bytes(32 << 10);
 
 const IPPROTO_UDPLITE: libc::c_int = 136;
 

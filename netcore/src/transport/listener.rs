@@ -113,7 +113,7 @@ impl Listener {
         sys::set_receive_timeout(&*socket, LOOK_UP_US)
             .map_err(|source| EndError::System { what: "cannot bound the wait for connections".into(), source })?;
         let v6 = local_ip(&socket).is_ok_and(|address| address.is_ipv6());
-        let accepted = Prepared::accepted(&spec.far.socket, spec.transport, v6)?;
+        let accepted = Prepared::accepted(&spec.far.socket, spec.transport, v6);
         Ok(Self { socket, peers, polled, accepted, present: Present::default() })
     }
 
@@ -210,7 +210,7 @@ impl ConnectError {
 
 impl Connector {
     fn new(spec: &TestSpec, protocol: Protocol, to: Address, from: Vec<IpAddr>) -> Result<Self, EndError> {
-        let options = Prepared::new(&spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
+        let options = Prepared::new(&spec.near.socket, spec.transport, to.family() == libc::AF_INET6);
         let ports = spec.near.port.map(|first| (first, spec.near.port_count.unwrap_or(1).max(1)));
         Ok(Self {
             protocol: if spec.shares_threads() { protocol.nonblocking() } else { protocol },

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use crate::{
     error::EndError,
     report::Granted,
-    spec::{Side, SocketOptions},
+    spec::{Side, SocketOptions, socket::OptionValue},
     sys,
 };
 
@@ -54,9 +54,8 @@ pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side)
         .fastopen
         .map(|asked| both("fastopen", asked.to_string(), int(fast).map(|value| (value != 0).to_string())));
     let seconds = options.defer_accept.filter(|_| side == Side::Far);
-    let deferred = seconds.map(|asked| {
-        both("defer_accept", asked.to_string(), int(libc::TCP_DEFER_ACCEPT).map(|value| value.to_string()))
-    });
+    let deferred = seconds
+        .map(|asked| both("defer_accept", asked.shown(), int(libc::TCP_DEFER_ACCEPT).map(|value| value.to_string())));
     fastopen.into_iter().chain(deferred).collect()
 }
 

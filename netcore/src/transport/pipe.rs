@@ -20,7 +20,7 @@ use super::{
     Deadline, Link,
     connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
 };
-use crate::error::EndError;
+use crate::{error::EndError, spec::Bytes};
 
 fn system(what: String) -> impl FnOnce(std::io::Error) -> EndError {
     move |source| EndError::System { what, source }
@@ -58,15 +58,15 @@ pub fn capacity(pipe: &OwnedFd) -> Option<i32> {
 }
 
 /// Sets the capacity, where the test asks for one.
-fn resize(pipe: &OwnedFd, bytes: Option<u64>) -> Result<(), EndError> {
-    let Some(bytes) = bytes else { return Ok(()) };
+fn resize(pipe: &OwnedFd, bytes: Option<Bytes>) -> Result<(), EndError> {
+    let Some(Bytes(bytes)) = bytes else { return Ok(()) };
     fcntl(pipe, FcntlArg::F_SETPIPE_SZ(i32::try_from(bytes).unwrap_or(i32::MAX))).map(|_| ()).map_err(|error| {
         system(format!("cannot make a pipe hold {bytes} bytes (fs.pipe-max-size bounds it)"))(error.into())
     })
 }
 
 /// Near end: opens both FIFOs and proves itself.
-pub fn open_flow(path: &Path, token: &Token, flow: u32, send_buffer: Option<u64>) -> Result<Link, EndError> {
+pub fn open_flow(path: &Path, token: &Token, flow: u32, send_buffer: Option<Bytes>) -> Result<Link, EndError> {
     let receive = open(&down(path), false)?;
     let send = open(path, true)?;
     resize(&send, send_buffer)?;
@@ -81,7 +81,7 @@ pub fn admit(
     path: &Path,
     token: &Token,
     flow: u32,
-    send_buffer: Option<u64>,
+    send_buffer: Option<Bytes>,
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let mut file = File::from(receive.try_clone().map_err(system("cannot copy a descriptor".to_owned()))?);

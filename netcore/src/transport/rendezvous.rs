@@ -239,7 +239,7 @@ fn accept(
     let sockets = connection::accept_flows(socket, token, spec.flows(), deadline)?;
     for socket in &sockets {
         let v6 = local_ip(socket).is_ok_and(|address| address.is_ipv6());
-        Prepared::accepted(&spec.far.socket, spec.transport, v6)?.apply(socket)?;
+        Prepared::accepted(&spec.far.socket, spec.transport, v6).apply(socket)?;
         bounded(spec, socket)?;
     }
     Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())

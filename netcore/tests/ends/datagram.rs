@@ -7,7 +7,7 @@ use netcore::{
     error::EndError,
     measure::{clock::monotonic_ns, histogram},
     report::{DatagramPhase, Ending, Phase, SideReport},
-    spec::{Arrival, Direction, Io, Pace, PaceMode, Pattern, Side, Stop, TestSpec, Transport},
+    spec::{Arrival, Bytes, Direction, Io, Pace, PaceMode, Pattern, Side, Stop, TestSpec, Transport},
 };
 
 use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
@@ -105,7 +105,7 @@ fn loss_belongs_to_the_phase_of_sending_and_is_what_the_kernel_dropped() {
     let mut spec = lasting(Pattern::Stream, Transport::Udp, 200);
     (spec.phases.warmup_ns, spec.phases.cooldown_ns, spec.sizes.message_bytes) = (100 * MS, 100 * MS, 1400);
     // A buffer of a few messages, and nobody who paces: much is lost.
-    spec.far.socket.receive_buffer = Some(20_000);
+    spec.far.socket.receive_buffer = Some(Bytes(20_000));
     let (near, far) = run(&spec, V4);
     let (mut sent, mut received) = (0, 0);
     for of in [Phase::Warmup, Phase::Measure, Phase::Cooldown] {

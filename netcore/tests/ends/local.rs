@@ -9,7 +9,7 @@ use netcore::{
     error::EndError,
     measure::{clock::monotonic_ns, histogram},
     report::{Ending, Phase, SideReport},
-    spec::{Arrival, Direction, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
+    spec::{Arrival, Bytes, Direction, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
 };
 
 use crate::pair::{MS, PATIENCE, V4, connect, finish, lasting, measured, phase, run, start, sum};
@@ -33,7 +33,7 @@ fn pipes_carry_requests() {
     for inflight in [1, 4] {
         let mut spec = lasting(Pattern::RequestResponse, Transport::Pipe, 0);
         (spec.phases.stop, spec.inflight) = (Stop::AfterTransactions(500), inflight);
-        spec.near.socket.send_buffer = Some(8192);
+        spec.near.socket.send_buffer = Some(Bytes(8192));
         let (near, far) = run(&spec, V4);
         assert_eq!((measured(&near).transactions, sum(&far.totals).transactions), (500, 500));
         assert_eq!(near.options[0].at_start.as_deref(), Some("8192"));

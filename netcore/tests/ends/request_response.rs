@@ -3,7 +3,7 @@
 use netcore::{
     measure::{clock::monotonic_ns, histogram},
     report::{Ending, Phase, SideReport},
-    spec::{Arrival, Io, Pace, PaceMode, Pattern, Payload, Side, Stop, TestSpec, Transport},
+    spec::{Arrival, Bytes, Io, Pace, PaceMode, Pattern, Payload, Side, Stop, TestSpec, Transport},
 };
 
 use crate::pair::{MS, V4, connect, finish, lasting, measured, meet, phase, run, start, sum};
@@ -50,8 +50,8 @@ fn every_transaction_is_counted_and_timed() {
 fn more_in_flight_than_the_buffers_hold_does_not_deadlock() {
     let mut spec = requests(200);
     (spec.inflight, spec.sizes.request_bytes, spec.sizes.response_bytes) = (64, 1 << 20, 1 << 20);
-    spec.near.socket.send_buffer = Some(10_000);
-    spec.far.socket.send_buffer = Some(10_000);
+    spec.near.socket.send_buffer = Some(Bytes(10_000));
+    spec.far.socket.send_buffer = Some(Bytes(10_000));
     let (near, far) = run(&spec, V4);
     agree(&near, &far);
     assert!(sum(&near.totals).transactions > 0);

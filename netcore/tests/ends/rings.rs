@@ -2,7 +2,7 @@
 
 use netcore::{
     report::{Ending, Phase},
-    spec::{Arrival, BufferOptions, Direction, Io, Pace, PaceMode, Pattern, Side, Stop, Transport},
+    spec::{Arrival, BufferOptions, Bytes, Direction, Io, Pace, PaceMode, Pattern, Side, Stop, Transport},
 };
 
 use crate::pair::{MS, V4, finish, lasting, measured, meet, phase, run, start, sum};
@@ -55,7 +55,7 @@ fn a_receiver_knows_each_message_of_a_ring_whatever_is_lost() {
     (spec.sizes.message_bytes, spec.integrity) = (1400, true);
     [spec.near.buffers, spec.far.buffers] = rings(7, 4);
     // A buffer of a few messages, and nobody who paces: much is lost.
-    spec.far.socket.receive_buffer = Some(20_000);
+    spec.far.socket.receive_buffer = Some(Bytes(20_000));
     let (near, far) = run(&spec, V4);
     let (sent, received) = (sum(&near.totals).messages_sent, sum(&far.totals).messages_received);
     assert!(0 < received && received < sent, "{received} of {sent}: a buffer that small must lose something");

@@ -12,7 +12,7 @@ use netcore::{
     end::End,
     measure::clock::monotonic_ns,
     report::{Ending, Phase},
-    spec::{Direction, Io, Pattern, Role, Side, Stop, TestSpec, Transport},
+    spec::{Bytes, Direction, Io, Pattern, Role, Side, Stop, TestSpec, Transport},
 };
 
 use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
@@ -234,7 +234,7 @@ fn a_missing_congestion_control_is_refused() {
 #[test]
 fn granted_options_are_in_the_report() {
     let mut spec = stream(50);
-    spec.near.socket.send_buffer = Some(100_000);
+    spec.near.socket.send_buffer = Some(Bytes(100_000));
     spec.far.socket.congestion_control = Some("reno".into());
     let (near, far) = run(&spec, V4);
     let granted = |report: &netcore::report::SideReport, name: &str| {

@@ -3,7 +3,7 @@
 use netcore::{
     error::EndError,
     report::Ending,
-    spec::{Direction, Io, Pattern, Stop, TestSpec, Transport},
+    spec::{Bytes, Direction, Io, Pattern, Stop, TestSpec, Transport, quantity::Seconds},
 };
 
 use crate::pair::{V4, connect, finish, lasting, run, start, sum};
@@ -89,7 +89,7 @@ fn accepted_connections_have_the_options_of_their_end() {
         (Pattern::ConnectRequestResponse, unix),
     ] {
         let mut spec = lasting(pattern, transport, 30);
-        (spec.far.socket.priority, spec.far.socket.send_buffer) = (Some(5), Some(50_000));
+        (spec.far.socket.priority, spec.far.socket.send_buffer) = (Some(5), Some(Bytes(50_000)));
         let (_, far) = run(&spec, V4);
         // A Unix socket has no packets that a priority could order.
         let priority = (transport == tcp).then_some(("priority", "5"));
@@ -105,7 +105,7 @@ fn a_message_that_does_not_fit_a_unix_socket_says_what_to_ask_for() {
     for transport in [Transport::UnixDatagram, Transport::UnixSeqpacket] {
         let mut spec = lasting(Pattern::Stream, transport, 30);
         (spec.sizes.message_bytes, spec.sizes.receive_bytes) = (50_000, 50_000);
-        spec.near.socket.send_buffer = Some(10_000);
+        spec.near.socket.send_buffer = Some(Bytes(10_000));
         let (near, _) = finish(start(connect(&spec, V4).unwrap()));
         let Ending::Failed(sentence) = near.ending else { panic!("{:?}", near.ending) };
         assert!(sentence.contains("socket.send_buffer"), "{sentence}");
@@ -115,7 +115,7 @@ fn a_message_that_does_not_fit_a_unix_socket_says_what_to_ask_for() {
 #[test]
 fn deferred_acceptance_is_reported_by_the_end_that_accepts() {
     let mut spec = lasting(Pattern::ConnectRequestResponse, Transport::Tcp, 30);
-    (spec.near.socket.defer_accept, spec.far.socket.defer_accept) = (Some(1), Some(1));
+    (spec.near.socket.defer_accept, spec.far.socket.defer_accept) = (Some(Seconds(1)), Some(Seconds(1)));
     let (near, far) = run(&spec, V4);
     assert!(near.options.iter().all(|granted| granted.option != "defer_accept"));
     let granted = far.options.iter().find(|granted| granted.option == "defer_accept").unwrap();

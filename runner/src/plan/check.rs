@@ -82,14 +82,6 @@ fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostic
                 }
             }
         }
-        if let Some(node) = entry.value.get("launch")
-            && host.launch.is_some()
-        {
-            out.push(
-                Diagnostic::error(node.span, format!("`launch: {}` is not available yet", node.text().unwrap_or("")))
-                    .help("start `plumb serve` on that host yourself"),
-            );
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use serde::{
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
+    quantity,
     source::Span,
     tree::{Entry, Node, Typed, Value},
 };
@@ -200,8 +201,12 @@ impl<'de> de::Deserializer<'de> for Reader<'de, '_> {
         if self.node.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
+    /// A number of netcore's is text with a unit in a plan.
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
+        match quantity::number(name, self)? {
+            Some(number) => visitor.visit_newtype_struct(IntoDeserializer::<Error>::into_deserializer(number)),
+            None => visitor.visit_newtype_struct(self),
+        }
     }
 
     /// Text is wanted: a number or a boolean is text as it was written (`label: 1.10`).

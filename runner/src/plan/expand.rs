@@ -87,7 +87,7 @@ impl Expander<'_> {
         }
         merge::prune(&mut tree);
         searched_load(&mut tree, out);
-        let typed: TestBody = decode(&tree, out)?;
+        let typed: TestBody = decode(&merge::with_far_end(&tree), out)?;
         let members = self.members(entry, &tree, &typed, out)?;
         let is_command = members.iter().any(|m| matches!(m.job, Job::Command(_)));
         if is_command {

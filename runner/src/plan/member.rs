@@ -47,7 +47,7 @@ impl Expander<'_> {
                 }
             }
             body.remove("extends");
-            let Some(typed) = decode::<TestBody>(&body, out) else { continue };
+            let Some(typed) = decode::<TestBody>(&merge::with_far_end(&body), out) else { continue };
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
                 let span = key_span(&body, "workload").unwrap_or(member.key_span);
                 out.push(
@@ -97,12 +97,12 @@ impl Expander<'_> {
                 Job::Traffic(Box::new(spec))
             }
         };
-        let diagnose = |fault: spec::Fault| {
+        let diagnose = |fault: spec::SpecError| {
             let span = fault_span(tree, &fault.key).unwrap_or(at);
             Diagnostic::error(span, fault.message).help(fault.help)
         };
         if !name.is_empty() && matches!(typed.warmup, Some(Warmup::Auto(_))) {
-            faults.push(spec::Fault {
+            faults.push(spec::SpecError {
                 key: "warmup".to_owned(),
                 message: "a warm-up of a group cannot end by itself: its members measure from one instant on"
                     .to_owned(),

@@ -77,6 +77,21 @@ pub fn prune(node: &mut Node) {
     }
 }
 
+/// The test with everything spelled out that its far end has from its near end.
+#[must_use]
+pub fn with_far_end(test: &Node) -> Node {
+    let mut test = test.clone();
+    for (near, far) in [("socket", "remote_socket"), ("buffers", "remote_buffers")] {
+        let Some(mut under) = test.get(near).filter(|under| under.entries().is_some()).cloned() else { continue };
+        // An interface has its name on one machine only; the IP version is said once for both.
+        under.remove("device");
+        under.remove("ipv6");
+        let merged = test.get(far).map_or_else(|| under.clone(), |over| node(under.clone(), over));
+        test.set(far, merged);
+    }
+    test
+}
+
 /// The part of a test that its members inherit.
 #[must_use]
 pub fn inherited_by_members(test: &Node) -> Node {
@@ -119,6 +134,17 @@ mod tests {
         assert_eq!(merged("{assert: [a]}", "{assert+: [b]}"), r#"{"assert":["a","b"]}"#);
         assert_eq!(merged("{assert: [a]}", "{assert: [c], assert+: [b]}"), r#"{"assert":["c","b"]}"#);
         assert_eq!(merged("{}", "{assert+: [b]}"), r#"{"assert":["b"]}"#);
+    }
+
+    #[test]
+    fn the_far_end_has_what_the_near_end_has() {
+        let far = |test: &str| with_far_end(&read(test)).to_json()["remote_socket"].to_string();
+        assert_eq!(far("{socket: {mss: 1, device: a, ipv6: true}}"), r#"{"mss":1}"#);
+        assert_eq!(
+            far("{socket: {mss: 1, ttl: 2}, remote_socket: {mss: 3, device: b}}"),
+            r#"{"mss":3,"ttl":2,"device":"b"}"#
+        );
+        assert_eq!(far("{remote_socket: {mss: 3}}"), r#"{"mss":3}"#);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, time::Duration};
 
+use netcore::spec::quantity::TIMES;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::units::{self, QuantityError};
 use serde::{
@@ -90,6 +91,25 @@ impl Time {
     #[must_use]
     pub fn nanoseconds(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The number that a quantity of [`netcore::spec::quantity`] wants for a plan's text; `None`: `name` is another type.
+pub(super) fn number<'de, D: Deserializer<'de>>(name: &str, text: D) -> Result<Option<u64>, D::Error> {
+    if let Some((_, unit_ns)) = TIMES.iter().find(|(time, _)| *time == name) {
+        // The kernel counts whole units; rounding down could make them 0, which means something else.
+        let units = Time::deserialize(text)?.nanoseconds().div_ceil(u64::from(*unit_ns));
+        return Ok(Some(units.min(u32::MAX.into())));
+    }
+    match name {
+        "Bytes" => Size::deserialize(text).map(|Size(bytes)| Some(bytes)),
+        "Bytes32" => match Size::deserialize(text)? {
+            Size(bytes) if u32::try_from(bytes).is_err() => {
+                Err(D::Error::custom(format!("{bytes} bytes are too many: the limit is 4 GiB")))
+            }
+            Size(bytes) => Ok(Some(bytes)),
+        },
+        _ => Ok(None),
     }
 }
 

@@ -3,12 +3,19 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::{check::NAME_PATTERN, model::PlanFile};
+use super::{
+    check::NAME_PATTERN,
+    model::PlanFile,
+    quantity::{Size, Time},
+};
 
 /// `schemas/plan.schema.json`.
 #[must_use]
 pub fn plan_schema() -> Value {
-    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    // netcore's quantities have these names too and are plain numbers there: the first to come describes them.
+    generator.subschema_for::<Size>();
+    generator.subschema_for::<Time>();
     let mut schema = generator.into_root_schema_for::<PlanFile>().to_value();
     open_extensions(&mut schema);
     for section in ["tests", "profiles", "hosts"] {

@@ -1,18 +1,18 @@
 //! A resolved test body → the [`TestSpec`] that both ends run from.
 
-use netcore::spec::{self, Pattern, Stop, TestSpec, Transport};
+use netcore::spec::{Arrival, Direction, Family, Io, Pace, Pattern, Payload, Stop, TestSpec, Transport, support};
 use schemas::units::Rate;
 
 use super::{
-    ends::{bind, cpus, end, ports},
-    model::{self, Collect, Host, Socket, TestBody, Warmup},
+    ends::{bind, buffers, ports},
+    model::{Control, Host, TestBody, Warmup},
     quantity::{Size, Time},
     workload::{Kind, Workload},
 };
 
 /// What is wrong with a key of a resolved test body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct SpecError {
     /// The dotted key.
     pub key: String,
     /// The sentence.
@@ -21,8 +21,8 @@ pub struct Fault {
     pub help: String,
 }
 
-pub(super) fn fault(key: &str, message: impl Into<String>, help: impl Into<String>) -> Fault {
-    Fault { key: key.to_owned(), message: message.into(), help: help.into() }
+pub(super) fn fault(key: &str, message: impl Into<String>, help: impl Into<String>) -> SpecError {
+    SpecError { key: key.to_owned(), message: message.into(), help: help.into() }
 }
 
 /// Most bytes of one message, request or response: a buffer of it is allocated per flow.
@@ -42,18 +42,24 @@ pub fn translate(
     workload: &Workload,
     from: Option<&Host>,
     to: Option<&Host>,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<SpecError>,
 ) -> Option<TestSpec> {
     let Kind::Traffic { pattern, transport, direction, io, pingpong } = workload.kind else { return None };
     let mut out = TestSpec::new(pattern, transport);
-    out.io = io_method(body, workload, io, faults);
-    out.direction = which_way(body, workload, direction, faults);
-    out.family = match body.socket.as_ref().and_then(|s| s.ipv6) {
-        Some(true) => spec::Family::V6,
-        Some(false) => spec::Family::V4,
-        None => spec::Family::Any,
+    let written = body.io.filter(|io| *io != Io::Auto);
+    out.io = one_of("io", "io method", written, io, workload, faults);
+    out.direction = one_of("direction", "direction", body.direction, direction, workload, faults);
+    if body.direction == Some(Direction::Duplex) {
+        faults.push(fault("direction", "unknown value `duplex`", "it is a workload, for example tcp_duplex"));
+    }
+    out.near.socket = body.socket.clone().unwrap_or_default();
+    out.far.socket = body.remote_socket.clone().unwrap_or_default();
+    out.family = match out.near.socket.ipv6.take() {
+        Some(true) => Family::V6,
+        Some(false) => Family::V4,
+        None => Family::Any,
     };
-    if body.remote_socket.as_ref().is_some_and(|s| s.ipv6.is_some()) {
+    if out.far.socket.ipv6.take().is_some() {
         faults.push(fault("remote_socket.ipv6", "both ends use one IP version", "say it in `socket`"));
     }
     out.streams = positive("streams", body.streams, faults).unwrap_or(1);
@@ -63,26 +69,18 @@ pub fn translate(
     sizes(body, transport, pingpong, &mut out, faults);
     phases(body, &mut out, faults);
     out.pace = pace(body, &out, faults);
-    out.near = end(body.socket.as_ref(), None, body.buffers.as_ref(), None, faults);
-    out.near.cpus = cpus(body.cpu.as_ref(), from);
-    out.far = end(
-        body.socket.as_ref(),
-        Some(body.remote_socket.as_ref().unwrap_or(&Socket::default())),
-        body.buffers.as_ref(),
-        body.remote_buffers.as_ref(),
-        faults,
-    );
-    out.far.cpus = cpus(body.remote_cpu.as_ref(), to);
+    (out.near.buffers, out.far.buffers) = buffers(body, faults);
+    out.near.cpus = body.cpu.as_ref().or_else(|| from?.cpus.as_ref()).cloned();
+    out.far.cpus = body.remote_cpu.as_ref().or_else(|| to?.cpus.as_ref()).cloned();
     bind(&mut out.near, from);
     bind(&mut out.far, to);
     (out.near.port, out.near.port_count) = ports(body.ports);
     (out.far.port, out.far.port_count) = ports(body.remote_ports);
-    out.payload = match (&body.payload, &out.near.buffers.fill_file) {
-        (_, Some(file)) | (Some(model::Payload::File(file)), None) => spec::Payload::File(file.clone()),
-        (Some(model::Payload::Zero), None) => spec::Payload::Zero,
-        (Some(model::Payload::Random) | None, None) => spec::Payload::Random,
+    out.payload = match &out.near.buffers.fill_file {
+        Some(file) => Payload::File(file.clone()),
+        None => body.payload.clone().unwrap_or_default(),
     };
-    out.alone = body.control == Some(model::Control::None);
+    out.alone = body.control == Some(Control::None);
     if out.alone && to.is_none() {
         faults.push(fault(
             "control",
@@ -92,16 +90,12 @@ pub fn translate(
     }
     out.connected = body.connected.unwrap_or(true);
     out.integrity = body.integrity.unwrap_or(false);
-    out.close = match body.close {
-        Some(model::Close::NearFirst) => spec::Close::NearFirst,
-        Some(model::Close::Reset) => spec::Close::Reset,
-        Some(model::Close::FarFirst) | None => spec::Close::FarFirst,
-    };
+    out.close = body.close.unwrap_or_default();
     if let Some(timeout) = body.reply_timeout {
         out.reply_timeout_ns = timeout.nanoseconds();
     }
     if let Some(collect) = &body.collect {
-        out.collect = collected(collect);
+        out.collect = collect.iter().copied().collect();
     }
     out.interim = out.phases.interval_ns > 0;
     Some(out)
@@ -109,8 +103,8 @@ pub fn translate(
 
 /// What the engines cannot do of it, by the plan's key for it.
 #[must_use]
-pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<Fault> {
-    let unsupported = spec::support::check(spec).err()?;
+pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<SpecError> {
+    let unsupported = support::check(spec).err()?;
     // The engines' words, where a plan has one word for two of them.
     let key = match unsupported.key {
         "port" | "port_count" => "ports",
@@ -122,51 +116,22 @@ pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<Fault>
     Some(fault(key, unsupported.reason, ""))
 }
 
-fn io_method(body: &TestBody, workload: &Workload, named: Option<spec::Io>, faults: &mut Vec<Fault>) -> spec::Io {
-    let written = match body.io {
-        None | Some(model::Io::Auto) => return named.unwrap_or_default(),
-        Some(model::Io::Blocking) => spec::Io::Blocking,
-        Some(model::Io::Nonblocking) => spec::Io::Nonblocking,
-        Some(model::Io::Spin) => spec::Io::Spin,
-        Some(model::Io::Uring) => spec::Io::Uring,
-        Some(model::Io::Sendfile) => spec::Io::Sendfile,
-        Some(model::Io::Splice) => spec::Io::Splice,
-        Some(model::Io::Zerocopy) => spec::Io::Zerocopy,
-        Some(model::Io::Batch) => spec::Io::Batch,
-    };
-    if named.is_some_and(|named| named != written) {
-        faults.push(fault(
-            "io",
-            format!("`{}` says another io method already", workload.name),
-            "leave one of them out",
-        ));
-    }
-    written
-}
-
-fn which_way(
-    body: &TestBody,
+/// What the test says, or else its workload's name; both may say it only where they agree.
+fn one_of<T: Copy + Default + PartialEq>(
+    key: &str,
+    what: &str,
+    written: Option<T>,
+    named: Option<T>,
     workload: &Workload,
-    named: Option<spec::Direction>,
-    faults: &mut Vec<Fault>,
-) -> spec::Direction {
-    let written = match body.direction {
-        None => return named.unwrap_or_default(),
-        Some(model::Direction::Forward) => spec::Direction::Forward,
-        Some(model::Direction::Reverse) => spec::Direction::Reverse,
-        Some(model::Direction::Bidirectional) => spec::Direction::Bidirectional,
-    };
-    if named.is_some_and(|named| named != written) {
-        faults.push(fault(
-            "direction",
-            format!("`{}` says another direction already", workload.name),
-            "leave one of them out",
-        ));
+    faults: &mut Vec<SpecError>,
+) -> T {
+    if written.is_some() && named.is_some() && named != written {
+        faults.push(fault(key, format!("`{}` says another {what} already", workload.name), "leave one of them out"));
     }
-    written
+    written.or(named).unwrap_or_default()
 }
 
-fn positive(key: &str, value: Option<u32>, faults: &mut Vec<Fault>) -> Option<u32> {
+fn positive(key: &str, value: Option<u32>, faults: &mut Vec<SpecError>) -> Option<u32> {
     if value == Some(0) {
         faults.push(fault(key, format!("`{key}` is 0"), "1 or more"));
         return None;
@@ -174,7 +139,7 @@ fn positive(key: &str, value: Option<u32>, faults: &mut Vec<Fault>) -> Option<u3
     value
 }
 
-fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSpec, faults: &mut Vec<Fault>) {
+fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSpec, faults: &mut Vec<SpecError>) {
     let mut size = |key: &str, value: Option<Size>, slot: &mut u64| {
         let Some(Size(bytes)) = value else { return };
         // A ping may carry nothing; everything else moves bytes.
@@ -202,7 +167,7 @@ fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSp
     size("response_size", body.response_size, &mut out.sizes.response_bytes);
 }
 
-fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<Fault>) {
+fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<SpecError>) {
     (out.phases.warmup_ns, out.phases.settle_ns) = match &body.warmup {
         Some(Warmup::For(time)) => (time.nanoseconds(), 0),
         Some(Warmup::Auto(auto)) => {
@@ -248,7 +213,7 @@ fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<Fault>) {
     }
 }
 
-fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<Fault>) -> Option<spec::Pace> {
+fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<SpecError>) -> Option<Pace> {
     let pacing = body.pacing.clone().unwrap_or_default();
     let burst = positive("pacing.burst", pacing.burst, faults).unwrap_or(1);
     let streams = f64::from(out.streams);
@@ -272,7 +237,7 @@ fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<Fault>) -> Option<spec
         (None, None) => {
             if body.pacing.is_some() {
                 faults.push(fault("pacing", "`pacing` without a rate paces nothing", "add `rate`, or `pacing.every`"));
-            } else if matches!(body.arrival, Some(model::Arrival::Uniform | model::Arrival::Poisson)) {
+            } else if matches!(body.arrival, Some(Arrival::Uniform | Arrival::Poisson)) {
                 faults.push(fault("arrival", "`arrival` needs a rate to arrive at", "add `rate`, for example 20k/s"));
             }
             return None;
@@ -282,18 +247,10 @@ fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<Fault>) -> Option<spec
         faults.push(fault("rate", "the rate is 0", "leave it out to send as fast as it goes"));
         return None;
     }
-    Some(spec::Pace {
+    Some(Pace {
         events_per_s,
-        mode: match pacing.mode {
-            Some(model::PacingMode::Kernel) => spec::PaceMode::Kernel,
-            Some(model::PacingMode::Txtime) => spec::PaceMode::Txtime,
-            Some(model::PacingMode::User) | None => spec::PaceMode::User,
-        },
-        arrival: match body.arrival {
-            Some(model::Arrival::Uniform) => spec::Arrival::Uniform,
-            Some(model::Arrival::Poisson) => spec::Arrival::Poisson,
-            Some(model::Arrival::Closed) | None => spec::Arrival::Closed,
-        },
+        mode: pacing.mode.unwrap_or_default(),
+        arrival: body.arrival.unwrap_or_default(),
         burst,
         catch_up: pacing.catch_up.unwrap_or_else(|| catch_up(events_per_s)),
     })
@@ -307,31 +264,18 @@ pub fn catch_up(events_per_s: f64) -> u32 {
     within
 }
 
-fn collected(list: &[Collect]) -> spec::Collect {
-    let has = |what| list.contains(&what);
-    spec::Collect {
-        cpu: has(Collect::Cpu),
-        cpu_per_core: has(Collect::CpuPerCore),
-        tcp_info: has(Collect::TcpInfo),
-        latency: has(Collect::Latency),
-        nic: has(Collect::Nic),
-        interrupts: has(Collect::Interrupts),
-        snmp: has(Collect::Snmp),
-        system: has(Collect::System),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{decode::decode, diagnostics::Diagnostics, source::Sources, yaml::parse};
+    use crate::plan::{decode::decode, diagnostics::Diagnostics, merge, source::Sources, yaml::parse};
+    use netcore::spec::{Bytes, Dscp, quantity::Microseconds};
 
     fn run(text: &str) -> (TestSpec, Vec<String>) {
         let mut sources = Sources::default();
         let source = sources.add("t.yaml", text);
         let mut out = Diagnostics::new(sources);
         let node = parse(source, &mut out).unwrap();
-        let body: TestBody = decode(&node, &mut out).unwrap();
+        let body: TestBody = decode(&merge::with_far_end(&node), &mut out).unwrap();
         assert!(!out.has_errors(), "{}", out.render(crate::plan::diagnostics::Format::Human));
         let mut faults = Vec::new();
         let workload = body.workload.clone().unwrap();
@@ -351,8 +295,11 @@ mod tests {
         assert_eq!(spec.phases.warmup_ns, 500_000_000);
         let pace = spec.pace.unwrap();
         assert!((pace.events_per_s - 1e9 / 8.0 / f64::from(1 << 20) / 2.0).abs() < 1e-9);
-        assert_eq!((spec.near.socket.send_buffer, spec.far.socket.send_buffer), (Some(1_000_000), Some(2_000_000)));
-        assert_eq!((spec.near.socket.busy_poll, spec.far.socket.dscp), (Some(50), Some(46)));
+        assert_eq!(
+            (spec.near.socket.send_buffer, spec.far.socket.send_buffer),
+            (Some(Bytes(1_000_000)), Some(Bytes(2_000_000)))
+        );
+        assert_eq!((spec.near.socket.busy_poll, spec.far.socket.dscp), (Some(Microseconds(50)), Some(Dscp(46))));
         assert_eq!((spec.near.port, spec.near.port_count), (Some(40000), Some(10)));
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use netcore::spec::{Direction, Io, Pattern, Transport};
+use netcore::spec::{Direction, Io, Pattern, TestSpec, Transport, support};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -38,21 +38,6 @@ pub enum Kind {
     /// A program that prints numbers.
     Command,
 }
-
-const TRANSPORTS: &[(&str, Transport)] = &[
-    ("tcp", Transport::Tcp),
-    ("mptcp", Transport::Mptcp),
-    ("udp", Transport::Udp),
-    ("udplite", Transport::UdpLite),
-    ("sctp", Transport::Sctp),
-    ("dccp", Transport::Dccp),
-    ("unix", Transport::UnixStream),
-    ("unix_seqpacket", Transport::UnixSeqpacket),
-    ("unix_dgram", Transport::UnixDatagram),
-    ("vsock", Transport::Vsock),
-    ("link", Transport::Link),
-    ("pipe", Transport::Pipe),
-];
 
 struct Suffix {
     name: &'static str,
@@ -104,42 +89,60 @@ const REFUSED: &[(&str, &str)] = &[
     ("sdp_stream", "SDP is gone from Linux: tcp_stream runs over the same address"),
     ("sdp_maerts", "SDP is gone from Linux: tcp_maerts runs over the same address"),
     ("sdp_rr", "SDP is gone from Linux: tcp_rr runs over the same address"),
-    ("exs_tcp_stream", "write tcp_stream with io: uring"),
+    ("exs_tcp_stream", "EXS is gone from Linux: tcp_stream, with io: nonblocking where calls must not wait"),
     ("sctp_stream_many", "one association per stream: write sctp_stream with streams: N"),
     ("sctp_rr_many", "one association per stream: write sctp_rr with streams: N"),
 ];
 
-fn traffic(name: &str) -> Option<Kind> {
-    let (transport, suffix) = TRANSPORTS
-        .iter()
-        // Both halves must be known: `unix_dgram_rr` is no `unix` with a suffix `dgram_rr`.
-        .find_map(|(word, t)| {
-            let rest = name.strip_prefix(word)?.strip_prefix('_')?;
-            SUFFIXES.iter().find(|s| s.name == rest).map(|s| (*t, s))
-        })?;
-    let connects = matches!(transport, Transport::Tcp | Transport::Mptcp | Transport::Sctp | Transport::Vsock);
-    if matches!(suffix.pattern, Pattern::Connect | Pattern::ConnectRequestResponse) && !connects {
-        return None;
-    }
-    Some(Kind::Traffic {
-        pattern: suffix.pattern,
-        transport,
-        direction: suffix.direction,
-        io: suffix.io,
-        pingpong: suffix.pingpong,
+/// A transport and what is said about it.
+fn words(name: &str) -> Option<(Transport, &'static Suffix)> {
+    // Both halves must be known: `unix_dgram_rr` is no `unix` with a suffix `dgram_rr`.
+    Transport::ALL.iter().find_map(|transport| {
+        let rest = name.strip_prefix(transport.name())?.strip_prefix('_')?;
+        SUFFIXES.iter().find(|suffix| suffix.name == rest).map(|suffix| (*transport, suffix))
     })
 }
 
-/// Every canonical name.
-#[must_use]
+/// Whether the engines run it, given an interface where they need one.
+fn runs(transport: Transport, suffix: &Suffix) -> bool {
+    let mut spec = TestSpec::new(suffix.pattern, transport);
+    spec.direction = suffix.direction.unwrap_or_default();
+    spec.io = suffix.io.unwrap_or_default();
+    (spec.near.socket.device, spec.far.socket.device) = (Some(String::new()), Some(String::new()));
+    support::check(&spec).is_ok()
+}
+
+/// The names over one transport.
+pub fn names_over(transport: Transport) -> Vec<String> {
+    let suffixes = SUFFIXES.iter().filter(|suffix| runs(transport, suffix));
+    suffixes.map(|suffix| format!("{}_{}", transport.name(), suffix.name)).collect()
+}
+
+/// Every canonical name of something that runs.
 pub fn names() -> Vec<String> {
-    let mut names: Vec<String> = TRANSPORTS
-        .iter()
-        .flat_map(|(t, _)| SUFFIXES.iter().map(move |s| format!("{t}_{}", s.name)))
-        .filter(|n| traffic(n).is_some())
-        .collect();
+    let mut names: Vec<String> = Transport::ALL.into_iter().flat_map(names_over).collect();
     names.extend(["ping".to_owned(), "command".to_owned()]);
     names
+}
+
+fn traffic(name: &str) -> Result<Kind, String> {
+    match words(name) {
+        // An io method or a direction that the transport lacks is refused at its key, with the reason.
+        Some((transport, suffix)) if !transport.methods(suffix.pattern).is_empty() => Ok(Kind::Traffic {
+            pattern: suffix.pattern,
+            transport,
+            direction: suffix.direction,
+            io: suffix.io,
+            pingpong: suffix.pingpong,
+        }),
+        Some((transport, _)) if transport != Transport::Icmp => {
+            Err(format!("{} runs {}", transport.name(), names_over(transport).join(", ")))
+        }
+        _ => Err(nearest(name, names().iter().map(String::as_str)).map_or_else(
+            || "for example tcp_stream, tcp_rr, udp_stream, unix_rr, ping".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        )),
+    }
 }
 
 impl std::str::FromStr for Workload {
@@ -164,14 +167,7 @@ impl std::str::FromStr for Workload {
                 io: None,
                 pingpong: false,
             },
-            _ => traffic(&name).ok_or_else(|| {
-                let all = names();
-                let help = nearest(&name, all.iter().map(String::as_str)).map_or_else(
-                    || "for example tcp_stream, tcp_rr, udp_stream, unix_rr, ping".to_owned(),
-                    |near| format!("did you mean `{near}`?"),
-                );
-                format!("unknown workload `{text}`: {help}")
-            })?,
+            _ => traffic(&name).map_err(|help| format!("unknown workload `{text}`: {help}"))?,
         };
         Ok(Self { name, kind, note })
     }
@@ -247,6 +243,37 @@ mod tests {
     fn every_name_reads_back() {
         for name in names() {
             assert_eq!(name.parse::<Workload>().unwrap().name, name);
+        }
+    }
+
+    /// What is published runs, and what runs is published.
+    #[test]
+    fn names_are_those_that_run() {
+        let names = names();
+        for name in ["sctp_crr", "vsock_cc", "udp_duplex", "udp_sendfile"] {
+            assert!(!names.contains(&name.to_owned()), "{name} does not run");
+        }
+        for name in ["unix_crr", "unix_cc", "mptcp_crr", "link_rr", "pipe_stream", "vsock_rr"] {
+            assert!(names.contains(&name.to_owned()), "{name} runs");
+        }
+        for name in ["sctp_crr", "vsock_cc"] {
+            let error = name.parse::<Workload>().unwrap_err();
+            assert!(error.contains("unknown workload") && error.contains("_stream"), "{error}");
+        }
+        assert!(kind("unix_crr") != kind("unix_rr"));
+    }
+
+    /// A message that recommends something recommends what runs.
+    #[test]
+    fn advice_can_be_followed() {
+        let options = |text: &str| text.split("io: ").nth(1).map(|io| io.split([' ', ',']).next().unwrap().to_owned());
+        for (name, why) in REFUSED {
+            if let Some(io) = options(why) {
+                assert!(
+                    Transport::Tcp.methods(Pattern::Stream).iter().any(|known| known.name() == io),
+                    "{name}: {why}"
+                );
+            }
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use netcore::spec::{
+    Arrival, BufferOptions, Close, Collectable, Cpus, Direction, Io, PaceMode, Payload, SocketOptions,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use super::{
-    Arrival, Assert, Buffers, Close, Collect, Command, Control, CpuList, Direction, Find, Hooks, Io, Iterations,
-    OneOrMany, PacingMode, Payload, Ports, Skip, Socket, StopWhen, Warmup, Window, Word,
+    Assert, Command, Control, Find, Hooks, Iterations, OneOrMany, Ports, Skip, StopWhen, Warmup, Window, Word,
 };
 use crate::plan::{
     quantity::{Rate, Size, Time},
@@ -58,21 +60,21 @@ pub struct TestBody {
     /// By which calls bytes cross the socket.
     pub io: Option<Io>,
     /// Socket options at `from`, and at `to` too where `remote_socket` does not say otherwise.
-    pub socket: Option<Socket>,
+    pub socket: Option<SocketOptions>,
     /// Socket options at `to`.
-    pub remote_socket: Option<Socket>,
+    pub remote_socket: Option<SocketOptions>,
     /// Buffers at `from`, and at `to` too where `remote_buffers` does not say otherwise.
-    pub buffers: Option<Buffers>,
+    pub buffers: Option<BufferOptions>,
     /// Buffers at `to`.
-    pub remote_buffers: Option<Buffers>,
+    pub remote_buffers: Option<BufferOptions>,
     /// What is sent: zero, random or a file.
     pub payload: Option<Payload>,
     /// Check every byte that arrives (NetPIPE -i).
     pub integrity: Option<bool>,
     /// CPUs of the data threads at `from` (netperf -T).
-    pub cpu: Option<CpuList>,
+    pub cpu: Option<Cpus>,
     /// CPUs of the data threads at `to`.
-    pub remote_cpu: Option<CpuList>,
+    pub remote_cpu: Option<Cpus>,
     /// Data ports at `from`: connect workloads cycle through a range (netperf -P).
     pub ports: Option<Ports>,
     /// Data ports at `to`.
@@ -100,7 +102,7 @@ pub struct TestBody {
     /// Members that start together, instead of a workload.
     pub concurrent: Option<Concurrent>,
     /// What is collected besides byte counters.
-    pub collect: Option<Vec<Collect>>,
+    pub collect: Option<Vec<Collectable>>,
     /// What must come out.
     pub assert: Option<Vec<Assert>>,
     /// What must come out, added to what was inherited.
@@ -131,7 +133,7 @@ pub struct TestBody {
 #[serde(deny_unknown_fields, default)]
 pub struct Pacing {
     /// Who keeps the time.
-    pub mode: Option<PacingMode>,
+    pub mode: Option<PaceMode>,
     /// Messages sent back to back at each due time (netperf -b).
     #[schemars(range(min = 1))]
     pub burst: Option<u32>,

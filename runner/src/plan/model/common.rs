@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, fmt};
 
-use netcore::spec::Cpus;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::assertion::{self, AssertionError};
 use serde::{
@@ -89,59 +88,6 @@ impl JsonSchema for OneOrMany {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": ["string", "array"], "items": {"type": "string"}})
-    }
-}
-
-/// A set of CPUs: `3`, `"0,2"`, `"2-5"` or `[0, 2]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpuList(pub Cpus);
-
-struct CpuListVisitor;
-
-impl<'de> Visitor<'de> for CpuListVisitor {
-    type Value = CpuList;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a CPU list such as 3, 0,2 or 2-5")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<CpuList, E> {
-        text.parse().map(CpuList).map_err(E::custom)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<CpuList, A::Error> {
-        let mut parts: Vec<String> = Vec::new();
-        while let Some(item) = items.next_element()? {
-            parts.push(item);
-        }
-        self.visit_str(&parts.join(","))
-    }
-}
-
-impl<'de> Deserialize<'de> for CpuList {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(CpuListVisitor)
-    }
-}
-
-impl Serialize for CpuList {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl JsonSchema for CpuList {
-    fn schema_name() -> Cow<'static, str> {
-        "CpuList".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "CPUs: 3, \"0,2\", \"2-5\" or a list",
-            "type": ["integer", "string", "array"],
-            "items": {"type": ["integer", "string"]},
-            "minimum": 0
-        })
     }
 }
 

@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use analyze::{plot, table::RecordKind};
+use netcore::spec::Cpus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuList, Level, Name, OneOrMany, TestBody, common::Word};
+use super::{Level, Name, OneOrMany, TestBody, common::Word};
 use crate::plan::quantity::{MetricName, Ratio, Time};
 
 /// A Plumbline plan.
@@ -80,23 +81,9 @@ pub struct Host {
     /// Network namespace of this machine: plumb runs the host's daemon in it by itself. Needs root.
     pub netns: Option<String>,
     /// CPUs for the data threads of every test, unless the test says otherwise.
-    pub cpus: Option<CpuList>,
+    pub cpus: Option<Cpus>,
     /// The key that its daemon requires.
     pub key_file: Option<PathBuf>,
-    /// How a daemon gets there.
-    pub launch: Option<Launch>,
-}
-
-/// How a daemon gets to a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Launch {
-    /// By ssh.
-    Ssh,
-    /// By srun.
-    Slurm,
-    /// By mpirun.
-    Mpi,
 }
 
 /// Something that must hold before anything runs.

@@ -1,4 +1,5 @@
-//! The typed plan: what may be written, in serde types from which the published JSON Schema is made.
+//! The typed plan: what may be written, in serde types from which the published JSON Schema is made. What a test asks of
+//! the engines is in the types of [`netcore::spec`].
 //!
 //! Everything is optional here, because any layer (defaults, profile, test, matrix, member) may leave it out. What must
 //! be there in the end is checked on the merged test.
@@ -8,18 +9,16 @@ mod common;
 mod file;
 mod policy;
 mod programs;
-mod socket;
 mod words;
 
 pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
-pub use common::{CpuList, Level, Name, OneOrMany, Ports, Statement, Word};
+pub use common::{Level, Name, OneOrMany, Ports, Statement, Word};
 pub use file::{
-    Annotations, Baseline, Comparison, Gate, Host, Launch, OnMissing, OnUncertain, Order, Output, PlanFile, Plot,
-    Precondition, RegressionTest, Run, Table, Var,
+    Annotations, Baseline, Comparison, Gate, Host, OnMissing, OnUncertain, Order, Output, PlanFile, Plot, Precondition,
+    RegressionTest, Run, Table, Var,
 };
 pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
 };
 pub use programs::{Command, Hook, Hooks, Skip};
-pub use socket::{Buffers, Close, Dscp, MtuDiscover, Socket};
-pub use words::{Arrival, Collect, Control, Direction, FindBy, Io, Judge, PacingMode, Payload, Scope, Window};
+pub use words::{Control, FindBy, Judge, Scope, Window};
