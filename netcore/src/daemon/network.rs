@@ -2,39 +2,25 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
+use ipnet::IpNet;
+
 /// An address with a prefix length: `10.0.0.0/8`, `2001:db8::/32`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Network(IpNet);
 
-/// Why a network was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no network: write an address such as 10.1.2.3, or a prefix such as 10.0.0.0/8 or 2001:db8::/32")]
 pub struct NetworkError(pub String);
 
 impl Network {
-    /// Every address of both versions.
-    #[must_use]
+    /// Every address of both versions of IP.
     pub fn everything() -> [Self; 2] {
-        [[0; 4].into(), [0; 16].into()].map(|address| Self { address, prefix: 0 })
+        [[0; 4].into(), [0; 16].into()].map(|any: IpAddr| Self(IpNet::new_assert(any, 0)))
     }
 
-    /// Whether the address lies in it.
-    #[must_use]
+    /// Whether the network contains the address. An IPv4 address mapped into IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
-                let differ = u32::from(ours) ^ u32::from(theirs);
-                u32::from(self.prefix) <= differ.leading_zeros()
-            }
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
-                let differ = u128::from(ours) ^ u128::from(theirs);
-                u32::from(self.prefix) <= differ.leading_zeros()
-            }
-            _ => false,
-        }
+        self.0.contains(&address.to_canonical())
     }
 }
 
@@ -42,24 +28,14 @@ impl FromStr for Network {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
-        let fault = || NetworkError(text.to_owned());
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| fault())?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| fault())?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = prefix.unwrap_or(longest);
-        if prefix > longest {
-            return Err(fault());
-        }
-        Ok(Self { address, prefix })
+        let single = |_| text.parse::<IpAddr>().map(IpNet::from);
+        text.parse::<IpNet>().or_else(single).map(Self).map_err(|_| NetworkError(text.to_owned()))
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
+        self.0.fmt(f)
     }
 }
 
@@ -96,7 +72,7 @@ mod tests {
         #[test]
         fn networks_read_back(address: IpAddr, cut in 0u8..=128) {
             let prefix = if address.is_ipv4() { cut.min(32) } else { cut };
-            let network = Network { address, prefix };
+            let network = Network(IpNet::new(address, prefix).unwrap());
             prop_assert_eq!(network.to_string().parse::<Network>().unwrap(), network);
         }
 

@@ -11,7 +11,6 @@ pub mod options;
 pub mod pacing;
 pub mod pipe;
 pub mod rendezvous;
-mod scratch;
 mod vsock;
 
 use std::{

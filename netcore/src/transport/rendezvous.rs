@@ -1,13 +1,15 @@
 //! How the two ends of a test come together, whatever the transport: the far end listens, the near end connects.
 
 use std::{
+    fs::Permissions,
     net::{IpAddr, Ipv4Addr},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::PermissionsExt},
     path::PathBuf,
     sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use super::{
     Deadline, Link, Protocol,
@@ -16,9 +18,7 @@ use super::{
     connection::{self, Token},
     datagram, icmp, link, listener, meets_by_datagrams,
     options::Prepared,
-    pipe,
-    scratch::Scratch,
-    vsock,
+    pipe, vsock,
 };
 use crate::{
     error::EndError,
@@ -48,7 +48,7 @@ pub enum Rendezvous {
         /// Local address of the data sockets, where the session chose one.
         data_ip: Option<IpAddr>,
         /// Where it puts sockets that have names.
-        scratch: Option<Scratch>,
+        scratch: Option<TempDir>,
     },
     /// The far end listens.
     Far {
@@ -57,7 +57,7 @@ pub enum Rendezvous {
         /// Where.
         endpoints: Endpoints,
         /// What it has put into the file system.
-        _scratch: Option<Scratch>,
+        _scratch: Option<TempDir>,
     },
 }
 
@@ -77,7 +77,7 @@ impl Rendezvous {
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: &Token) -> Result<Self, EndError> {
         match side {
             Side::Near => {
-                let scratch = if spec.transport == Transport::UnixDatagram { Some(Scratch::new()?) } else { None };
+                let scratch = if spec.transport == Transport::UnixDatagram { Some(private_folder()?) } else { None };
                 Ok(Self::Near { data_ip, scratch })
             }
             Side::Far => listen(spec, data_ip, token),
@@ -155,7 +155,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
         }
         return Ok(Rendezvous::Far { sockets, endpoints, _scratch: None });
     }
-    let scratch = if is_unix(spec) || spec.transport == Transport::Pipe { Some(Scratch::new()?) } else { None };
+    let scratch = if is_unix(spec) || spec.transport == Transport::Pipe { Some(private_folder()?) } else { None };
     let open = |address: &Address| match protocol {
         Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
         None => datagram::socket(spec, &spec.far.socket, address, true),
@@ -163,7 +163,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
     for index in 0..socket_count(spec) {
         let port = spec.far.port.map_or(0, |port| port.wrapping_add(u16::try_from(index).unwrap_or(u16::MAX)));
         let socket = if let Some(scratch) = &scratch {
-            let path = scratch.join(format!("listener{index}"));
+            let path = scratch.path().join(format!("listener{index}"));
             endpoints.paths.push(path.clone());
             if spec.transport == Transport::Pipe { pipe::make(&path)? } else { open(&Address::Path(path))? }
         } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
@@ -184,6 +184,15 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
         sockets.push(Arc::new(socket));
     }
     Ok(Rendezvous::Far { sockets, endpoints, _scratch: scratch })
+}
+
+/// A folder that only this user may enter. It is removed with its content when it is dropped.
+fn private_folder() -> Result<TempDir, EndError> {
+    let private = Permissions::from_mode(0o700);
+    tempfile::Builder::new().prefix("plumb-").permissions(private).tempdir().map_err(|source| EndError::System {
+        what: "cannot make a folder for the test's sockets (TMPDIR names another place)".to_owned(),
+        source,
+    })
 }
 
 /// Opens a socket on an address, or on every IPv4 address where the host has no IPv6.
@@ -252,7 +261,7 @@ struct Destination<'a> {
     endpoints: &'a Endpoints,
     data_ip: Option<IpAddr>,
     /// Where the near end puts sockets that have names.
-    scratch: Option<&'a Scratch>,
+    scratch: Option<&'a TempDir>,
 }
 
 fn open_all(
@@ -282,7 +291,7 @@ fn open_all(
             return pipe::open_flow(path, token, flow, spec.near.socket.send_buffer);
         }
         if meets_by_datagrams(spec.transport) {
-            let own = destination.scratch.map(|scratch| scratch.join(format!("near{flow}")));
+            let own = destination.scratch.map(|scratch| scratch.path().join(format!("near{flow}")));
             let from = match (&to, &own) {
                 (Address::Ip(to), _) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
                 (_, Some(own)) => Some(Address::Path(own.clone())),
@@ -386,4 +395,19 @@ fn connected(links: Vec<Link>) -> Connected {
     // The family of the socket and not of the packets: it decides at which level options are set.
     let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
     Connected { links: links.into_iter().map(Arc::new).collect(), v6, peer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_private_and_goes_with_its_owner() {
+        let folder = private_folder().unwrap();
+        let path = folder.path().to_owned();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::write(path.join("x"), "x").unwrap();
+        drop(folder);
+        assert!(!path.exists());
+    }
 }
