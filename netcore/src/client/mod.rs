@@ -17,7 +17,7 @@ pub use running::{Observer, Outcome, RunningTest};
 pub use session::{PeerFacts, Session};
 
 use crate::{
-    control::{channel::ChannelError, key::Key, message::Fault, netns::NetnsError},
+    control::{channel::ChannelError, key::Key, message::ReplyError, netns::NetnsError},
     error::{EndError, remedy},
 };
 
@@ -153,12 +153,12 @@ pub enum ClientError {
         host: HostLabel,
     },
     /// The daemon refused something or failed.
-    #[error("{host}: {fault}")]
-    Fault {
+    #[error("{host}: {error}")]
+    Daemon {
         /// Which host.
         host: HostLabel,
         /// What it says.
-        fault: Fault,
+        error: ReplyError,
     },
     /// It answered something else than was asked.
     #[error("{host} is out of step: it answered `{reply}` to `{request}`")]

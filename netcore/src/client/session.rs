@@ -81,7 +81,7 @@ impl Session {
         channel.send(&our_hello(), GREETING_BOUND, deadline).map_err(error)?;
         let hello = match channel.recv::<Greeting>(deadline).map_err(error)? {
             Greeting::Hello(hello) => hello,
-            Greeting::Error(fault) => return Err(ClientError::Fault { host, fault }),
+            Greeting::Error(error) => return Err(ClientError::Daemon { host, error }),
         };
         channel.set_bound(REPLY_BOUND);
         let peer = PeerFacts {
@@ -260,7 +260,7 @@ impl Session {
     pub(super) fn unexpected(&self, request: &'static str, reply: Reply) -> ClientError {
         let host = self.host.clone();
         match reply {
-            Reply::Error(fault) => ClientError::Fault { host, fault },
+            Reply::Error(error) => ClientError::Daemon { host, error },
             other => ClientError::OutOfStep { host, request, reply: other.name() },
         }
     }

@@ -32,7 +32,7 @@ pub enum Greeting {
     /// Welcome.
     Hello(Box<Hello>),
     /// No session.
-    Error(Fault),
+    Error(ReplyError),
 }
 
 /// What a daemon grants at most.
@@ -258,7 +258,7 @@ pub enum Reply {
     /// To [`Request::Abort`]: there is no test and no program any more.
     Idle,
     /// Something was refused or failed. The test it was about is forgotten.
-    Error(Fault),
+    Error(ReplyError),
 }
 
 impl Reply {
@@ -320,7 +320,7 @@ impl ReportBuilder {
 /// What kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FaultCode {
+pub enum ErrorCode {
     /// The client's address is in none of the allowed networks.
     NotAllowed,
     /// No session is free.
@@ -342,28 +342,28 @@ pub enum FaultCode {
 /// A fault as the daemon tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
+pub struct ReplyError {
     /// What kind.
-    pub code: FaultCode,
+    pub code: ErrorCode,
     /// A sentence for people: what was tried, what came back, what to do.
     pub message: String,
 }
 
-impl Fault {
+impl ReplyError {
     /// A fault with its sentence.
     #[must_use]
-    pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ReplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ReplyError {}
 
 #[cfg(test)]
 mod tests {

@@ -4,25 +4,25 @@ use std::net::IpAddr;
 
 use super::{Config, plain};
 use crate::{
-    control::message::{Execute, Fault, FaultCode, Limits, Peer, Prepare},
+    control::message::{ErrorCode, Execute, Limits, Peer, Prepare, ReplyError},
     spec::{Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory, support},
 };
 
 /// Who asks, and where.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Where {
+pub(super) struct Addresses {
     pub(super) peer: IpAddr,
     pub(super) local: IpAddr,
 }
 
 /// Whether the client's address may have a session.
-pub(super) fn client(config: &Config, peer: std::net::SocketAddr) -> Result<(), Fault> {
+pub(super) fn client(config: &Config, peer: std::net::SocketAddr) -> Result<(), ReplyError> {
     let address = plain(peer);
     if config.allow.is_empty() || config.allow.iter().any(|network| network.contains(address)) {
         return Ok(());
     }
-    Err(Fault::new(
-        FaultCode::NotAllowed,
+    Err(ReplyError::new(
+        ErrorCode::NotAllowed,
         format!(
             "clients from {address} are not allowed here; its `plumb serve` names the networks that are with --allow"
         ),
@@ -31,7 +31,7 @@ pub(super) fn client(config: &Config, peer: std::net::SocketAddr) -> Result<(), 
 
 /// Whether a program may be run: only for clients that have proven a key, since whoever runs one is as good as whoever
 /// started the daemon. On loopback that is every user of the machine, so it is no exception.
-pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), Fault> {
+pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError> {
     if !config.allow_hooks || config.key.is_none() {
         return refuse(
             "this daemon runs no programs for its clients, and the plan has a hook on it: look at what the hook runs, and \
@@ -60,7 +60,7 @@ pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), Fault> {
 }
 
 /// Whether this end of the test may be made ready.
-pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
+pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), ReplyError> {
     let Prepare { spec, side, .. } = prepare;
     let limits = &config.limits;
     let flows = spec.flows();
@@ -70,7 +70,7 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), Fault> {
             limits.flows
         ));
     }
-    support::check(spec).map_err(|unsupported| Fault::new(FaultCode::Unsupported, unsupported.to_string()))?;
+    support::check(spec).map_err(|unsupported| ReplyError::new(ErrorCode::Unsupported, unsupported.to_string()))?;
     let phases = &spec.phases;
     let measure_ns = if let Stop::AfterNs(measure_ns) = phases.stop { measure_ns } else { 0 };
     let length_ns = phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns);
@@ -105,7 +105,7 @@ pub(super) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
     limits.duration_ns.min(kept_ns.unwrap_or(u64::MAX))
 }
 
-fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(), Fault> {
+fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(), ReplyError> {
     let Phases { interval_ns, settle_ns, warmup_ns, .. } = spec.phases;
     // A test that stops by a count ends when it has used up what is granted: [`longest_counted`].
     let known_ns = if matches!(spec.phases.stop, Stop::AfterNs(_)) { interval_ns } else { 0 };
@@ -126,8 +126,8 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(
 }
 
 /// What the engines may allocate.
-fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fault> {
-    let buffers = &spec.end(side).buffers;
+    control::message::{ErrorCode, Execute, Limits, Peer, Prepare, ReplyError},
+    end::end_spec,
     let alignment = buffers.alignment.unwrap_or(1);
     if !alignment.is_power_of_two() || alignment > 1 << 30 || buffers.offset > 1 << 30 {
         return refuse("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");
@@ -147,7 +147,7 @@ fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fau
 }
 
 /// netserver sends any file that a client names: here that has to be allowed by whoever starts the daemon.
-fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fault> {
+fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), ReplyError> {
     // An end that only receives reads none, unless it is to know what arrives.
     let receives = match spec.direction {
         Direction::Forward => side == Side::Far,
@@ -170,18 +170,18 @@ fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Fault
 }
 
 /// Whether a near end here may connect there.
-pub(super) fn connect(config: &Config, place: Where, peer: &Peer) -> Result<(), Fault> {
+pub(super) fn connect(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(), ReplyError> {
     for address in [Some(peer.address), peer.endpoints.address].into_iter().flatten() {
-        if !reaches(config, place, address) {
+        if !reaches(config, addresses, address) {
             return refuse(format!(
                 "this daemon connects only to its client {} and to itself, not to {address}: start it with \
                  --allow-connect {address} if it is to be the near end of tests with that host",
-                place.peer
+                addresses.peer
             ));
         }
     }
     let local = !peer.endpoints.paths.is_empty() || peer.endpoints.cid.is_some() || peer.endpoints.mac.is_some();
-    if local && !place.peer.is_loopback() && config.allow_connect.is_empty() {
+    if local && !addresses.peer.is_loopback() && config.allow_connect.is_empty() {
         return refuse(
             "this daemon opens sockets that are no IP sockets only for clients on its own machine: start it with \
              --allow-connect if it is to be the near end of such tests",
@@ -192,26 +192,26 @@ pub(super) fn connect(config: &Config, place: Where, peer: &Peer) -> Result<(), 
 
 /// Whether a far end here may send datagrams there. A connection proves that its other end wants it; the source of a
 /// datagram proves nothing, and a client that forges it could turn the load on somebody else.
-pub(super) fn datagrams(config: &Config, place: Where, peers: &[IpAddr]) -> Result<(), Fault> {
-    match peers.iter().find(|address| !reaches(config, place, **address)) {
+pub(super) fn datagrams(config: &Config, addresses: Addresses, peers: &[IpAddr]) -> Result<(), ReplyError> {
+    match peers.iter().find(|address| !reaches(config, addresses, **address)) {
         None => Ok(()),
         Some(address) => refuse(format!(
             "this daemon sends datagrams only to its client {} and to itself, and the near end's come from {address}: \
              start it with --allow-connect {address} if they may be answered",
-            place.peer
+            addresses.peer
         )),
     }
 }
 
-fn reaches(config: &Config, place: Where, address: IpAddr) -> bool {
+fn reaches(config: &Config, addresses: Addresses, address: IpAddr) -> bool {
     let address = address.to_canonical();
-    address == place.peer
-        || address == place.local
+    address == addresses.peer
+        || address == addresses.local
         || config.allow_connect.iter().any(|network| network.contains(address))
 }
 
-fn refuse(message: impl Into<String>) -> Result<(), Fault> {
-    Err(Fault::new(FaultCode::Refused, message))
+fn refuse(message: impl Into<String>) -> Result<(), ReplyError> {
+    Err(ReplyError::new(ErrorCode::Refused, message))
 }
 
 fn seconds(nanoseconds: u64) -> f64 {
@@ -229,7 +229,7 @@ mod tests {
         spec::{Direction, Pattern, Transport},
     };
 
-    fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<(), Fault> {
+    fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<(), ReplyError> {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
         change(&mut spec);
         test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
@@ -237,9 +237,9 @@ mod tests {
 
     #[track_caller]
     fn refused(change: impl FnOnce(&mut TestSpec), word: &str) {
-        let fault = judge(change).unwrap_err();
-        assert_eq!(fault.code, FaultCode::Refused, "{fault}");
-        assert!(fault.message.contains(word), "{fault}");
+        let error = judge(change).unwrap_err();
+        assert_eq!(error.code, ErrorCode::Refused, "{error}");
+        assert!(error.message.contains(word), "{error}");
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
             let prepare = Prepare { spec, side: Side::Far, token: [0; 16], data_address: None };
             match test(&config, &prepare) {
                 Ok(()) => assert!(granted),
-                Err(fault) => assert!(!granted && fault.message.contains("smaller ring"), "{fault}"),
+                Err(error) => assert!(!granted && error.message.contains("smaller ring"), "{error}"),
             }
         }
     }
@@ -345,8 +345,8 @@ mod tests {
             // On loopback, as it listens, that would be every user of the machine.
             Config { allow_hooks: true, ..Config::default() },
         ] {
-            let fault = program(&closed, &asked).unwrap_err();
-            assert!(fault.code == FaultCode::Refused && fault.message.contains("--allow-hooks"), "{fault}");
+            let error = program(&closed, &asked).unwrap_err();
+            assert!(error.code == ErrorCode::Refused && error.message.contains("--allow-hooks"), "{error}");
         }
         for (asked, words) in [
             (Execute { argv: Vec::new(), ..asked.clone() }, "without a program"),
@@ -357,33 +357,33 @@ mod tests {
             ),
             (Execute { environment: BTreeMap::from([("PLUMB_A=B".into(), "x".into())]), ..asked }, "PLUMB_A=B"),
         ] {
-            let fault = program(&open, &asked).unwrap_err();
-            assert!(fault.message.contains(words), "{words}: {fault}");
+            let error = program(&open, &asked).unwrap_err();
+            assert!(error.message.contains(words), "{words}: {error}");
         }
     }
 
     #[test]
     fn what_the_engines_cannot_do_is_said_as_such() {
-        let fault = judge(|spec| {
+        let error = judge(|spec| {
             spec.pattern = Pattern::Stream;
             spec.phases.stop = Stop::AfterTransactions(5);
         })
         .unwrap_err();
-        assert_eq!(fault.code, FaultCode::Unsupported);
+        assert_eq!(error.code, ErrorCode::Unsupported);
     }
 
     #[test]
     fn near_ends_connect_only_where_they_may() {
-        let place = Where { peer: "10.0.0.1".parse().unwrap(), local: "10.0.0.2".parse().unwrap() };
+        let addresses = Addresses { peer: "10.0.0.1".parse().unwrap(), local: "10.0.0.2".parse().unwrap() };
         let judge = |config: &Config, address: &str, endpoints: Endpoints| {
-            connect(config, place, &Peer { address: address.parse().unwrap(), endpoints })
+            connect(config, addresses, &Peer { address: address.parse().unwrap(), endpoints })
         };
         let strict = Config::default();
         let open = Config { allow_connect: vec!["192.0.2.0/24".parse().unwrap()], ..Config::default() };
         judge(&strict, "10.0.0.1", Endpoints::default()).unwrap();
         judge(&strict, "::ffff:10.0.0.2", Endpoints::default()).unwrap();
-        let fault = judge(&strict, "192.0.2.9", Endpoints::default()).unwrap_err();
-        assert!(fault.message.contains("--allow-connect 192.0.2.9"), "{fault}");
+        let error = judge(&strict, "192.0.2.9", Endpoints::default()).unwrap_err();
+        assert!(error.message.contains("--allow-connect 192.0.2.9"), "{error}");
         judge(&open, "192.0.2.9", Endpoints::default()).unwrap();
         assert!(judge(&open, "198.51.100.1", Endpoints::default()).is_err());
         // The address may hide in the endpoints, or not be an address at all.
@@ -399,7 +399,7 @@ mod tests {
         let config = Config { allow: vec!["10.0.0.0/8".parse().unwrap()], ..Config::default() };
         client(&config, "[::ffff:10.1.1.1]:5".parse().unwrap()).unwrap();
         client(&Config::default(), "192.0.2.1:5".parse().unwrap()).unwrap();
-        let fault = client(&config, "192.0.2.1:5".parse().unwrap()).unwrap_err();
-        assert!(fault.code == FaultCode::NotAllowed && fault.message.contains("192.0.2.1"), "{fault}");
+        let error = client(&config, "192.0.2.1:5".parse().unwrap()).unwrap_err();
+        assert!(error.code == ErrorCode::NotAllowed && error.message.contains("192.0.2.1"), "{error}");
     }
 }

@@ -195,20 +195,20 @@ impl Shared {
         }
     }
 
-    /// Takes one of `limit` places until the guard is dropped.
-    fn take(count: &AtomicU32, limit: u32) -> Option<Place<'_>> {
+    /// Takes one of `limit` slots until the guard is dropped.
+    fn take(count: &AtomicU32, limit: u32) -> Option<Slot<'_>> {
         let more = |taken: u32| (taken < limit).then_some(taken + 1);
-        count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Place(count))
+        count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Slot(count))
     }
 
-    pub(crate) fn session_place(&self) -> Option<Place<'_>> {
+    pub(crate) fn session_slot(&self) -> Option<Slot<'_>> {
         Self::take(&self.sessions, self.config.limits.sessions)
     }
 }
 
-pub(crate) struct Place<'a>(&'a AtomicU32);
+pub(crate) struct Slot<'a>(&'a AtomicU32);
 
-impl Drop for Place<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -278,7 +278,7 @@ impl Daemon {
     fn accept_all<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stop: &StopFlag) -> Result<(), DaemonError> {
         let system = |what| move |source| DaemonError::System { what, source };
         while stop.urgency() == Urgency::None {
-            let listener = |place: usize| self.listeners.get(place).map(AsFd::as_fd);
+            let listener = |index: usize| self.listeners.get(index).map(AsFd::as_fd);
             let ready = wait([listener(0), listener(1), stop.beyond(Urgency::None)], None)
                 .map_err(system("waiting for connections failed"))?;
             for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| *ready) {

@@ -14,8 +14,8 @@ use std::{
 };
 
 use super::{
-    Place, Shared,
-    admission::{self, Where},
+    Shared, Slot,
+    admission::{self, Addresses},
     plain, programs,
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         load::Load,
-        message::{Connect, Execute, Fault, FaultCode, Greeting, Hello, Prepare, Reply, Request, report_pieces},
+        message::{Connect, ErrorCode, Execute, Greeting, Hello, Prepare, Reply, ReplyError, Request, report_pieces},
         stop::{StopFlag, Urgency},
     },
     end::End,
@@ -44,11 +44,11 @@ const LONGEST_CONNECT: Duration = Duration::from_mins(1);
 const LONGEST_LEAD: Duration = Duration::from_mins(10);
 
 /// Serves one accepted connection to its end.
-pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, pending: Place<'_>, stop: &StopFlag) {
+pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, pending: Slot<'_>, stop: &StopFlag) {
     let greeted = greet(shared, stream, peer, stop);
     drop(pending);
     match greeted {
-        Ok((mut session, _place)) => {
+        Ok((mut session, _slot)) => {
             shared.log(|| format!("{peer}: session opened"));
             let end = session.converse();
             shared.log(|| format!("{peer}: session ended: {end}"));
@@ -62,32 +62,32 @@ fn greet<'s>(
     stream: TcpStream,
     peer: SocketAddr,
     stop: &StopFlag,
-) -> Result<(Session<'s>, Place<'s>), Over> {
+) -> Result<(Session<'s>, Slot<'s>), Over> {
     let deadline = Instant::now() + shared.config.timeouts.greeting;
     let mut channel = Channel::accept(stream, shared.config.key.as_ref(), deadline)?;
     if let Err(error) = channel.recv::<Hello>(deadline) {
-        let fault = Fault::new(FaultCode::Protocol, error.to_string());
-        // The last word, for a client that still listens.
-        let _ = channel.send(&Greeting::Error(fault), GREETING_BOUND, deadline);
+        let answer = Greeting::Error(ReplyError::new(ErrorCode::Protocol, error.to_string()));
+        // The client may be gone already.
+        let _ = channel.send(&answer, GREETING_BOUND, deadline);
         return Err(error.into());
     }
     let admitted = admission::client(&shared.config, peer).and_then(|()| {
         let busy = || {
             let sessions = shared.config.limits.sessions;
-            Fault::new(
-                FaultCode::Busy,
+            ReplyError::new(
+                ErrorCode::Busy,
                 format!(
                     "all {sessions} sessions are taken: wait for one to end, or start it with more (--max-sessions)"
                 ),
             )
         };
-        shared.session_place().ok_or_else(busy)
+        shared.session_slot().ok_or_else(busy)
     });
-    let place = match admitted {
-        Ok(place) => place,
-        Err(fault) => {
-            channel.send(&Greeting::Error(fault.clone()), GREETING_BOUND, deadline)?;
-            return Err(Over::Refused(fault));
+    let slot = match admitted {
+        Ok(slot) => slot,
+        Err(error) => {
+            channel.send(&Greeting::Error(error.clone()), GREETING_BOUND, deadline)?;
+            return Err(Over::Refused(error));
         }
     };
     let hello = Hello {
@@ -99,8 +99,8 @@ fn greet<'s>(
     channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, deadline)?;
     channel.set_bound(REQUEST_BOUND);
     let local = channel.local_addr().map_err(|source| ChannelError::Io { what: "no local address", source })?;
-    let place_of = Where { peer: plain(peer), local: plain(local) };
-    Ok((Session { shared, channel, place: place_of, stop: stop.clone(), state: State::Idle }, place))
+    let addresses = Addresses { peer: plain(peer), local: plain(local) };
+    Ok((Session { shared, channel, addresses, stop: stop.clone(), state: State::Idle }, slot))
 }
 
 /// Why a session ended.
@@ -109,7 +109,7 @@ enum Over {
     #[error("{0}")]
     Channel(#[from] ChannelError),
     #[error("{0}")]
-    Refused(Fault),
+    Refused(ReplyError),
 }
 
 enum State {
@@ -121,7 +121,7 @@ enum State {
 struct Session<'s> {
     shared: &'s Shared,
     channel: Channel,
-    place: Where,
+    addresses: Addresses,
     stop: StopFlag,
     state: State,
 }
@@ -133,14 +133,14 @@ impl Session<'_> {
             let step = self.next_request().and_then(|request| self.answer(request));
             match step {
                 Ok(()) => {}
-                Err(Over::Refused(fault)) => {
+                Err(Over::Refused(error)) => {
                     // The last word, for a client that still listens.
-                    let _ = self.reply(&Reply::Error(fault.clone()));
-                    return Over::Refused(fault);
+                    let _ = self.reply(&Reply::Error(error.clone()));
+                    return Over::Refused(error);
                 }
                 Err(Over::Channel(error)) => {
                     if let ChannelError::Message(_) | ChannelError::Frame(_) = error {
-                        let _ = self.reply(&Reply::Error(Fault::new(FaultCode::Protocol, error.to_string())));
+                        let _ = self.reply(&Reply::Error(ReplyError::new(ErrorCode::Protocol, error.to_string())));
                     }
                     return Over::Channel(error);
                 }
@@ -168,8 +168,8 @@ impl Session<'_> {
                 .map_err(|source| ChannelError::Io { what: "waiting for a request failed", source })?;
             if ready == [false; 2] {
                 let seconds = if begun { timeouts.message } else { patience }.as_secs_f64();
-                return Err(Over::Refused(Fault::new(
-                    FaultCode::TimedOut,
+                return Err(Over::Refused(ReplyError::new(
+                    ErrorCode::TimedOut,
                     format!("no whole request came for {seconds:.1} s: the session is closed"),
                 )));
             }
@@ -201,7 +201,7 @@ impl Session<'_> {
             (Request::Look(look), State::Idle) => Ok(self.reply(&Reply::Seen(Box::new(look.around())))?),
             (Request::Execute(asked), State::Idle) => match admission::program(&self.shared.config, &asked) {
                 Ok(()) => self.execute(&asked),
-                Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
+                Err(error) => Ok(self.reply(&Reply::Error(error))?),
             },
             (Request::Prepare(prepare), State::Idle) => match self.prepare(&prepare) {
                 Ok(end) => {
@@ -209,25 +209,25 @@ impl Session<'_> {
                     self.state = State::Prepared(end, prepare);
                     Ok(self.reply(&Reply::Prepared(endpoints))?)
                 }
-                Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
+                Err(error) => Ok(self.reply(&Reply::Error(error))?),
             },
             (Request::Connect(connect), State::Prepared(end, prepare)) => match self.connect(end, &prepare, &connect) {
                 Ok(end) => {
                     self.state = State::Connected(end, prepare);
                     Ok(self.reply(&Reply::Ready)?)
                 }
-                Err(fault) => Ok(self.reply(&Reply::Error(fault))?),
+                Err(error) => Ok(self.reply(&Reply::Error(error))?),
             },
             (Request::Start { t0_ns }, State::Connected(end, prepare)) => self.run(end, &prepare.spec, t0_ns),
-            (request, _) => Err(Over::Refused(Fault::new(
-                FaultCode::Protocol,
+            (request, _) => Err(Over::Refused(ReplyError::new(
+                ErrorCode::Protocol,
                 format!("`{}` was not to be expected at this point: the session is closed", request.name()),
             ))),
         }
     }
 
     fn execute(&mut self, asked: &Execute) -> Result<(), Over> {
-        let peer = self.place.peer;
+        let peer = self.addresses.peer;
         // Quoted, so that no word of it can pass for a line of the log.
         self.shared.log(|| format!("{peer}: runs {:?}", asked.argv));
         // A client that is gone must not leave its program behind for long.
@@ -241,32 +241,32 @@ impl Session<'_> {
             }
             Some(programs::Cut::Stopping) => Err(stopping()),
             Some(programs::Cut::Channel(error)) => Err(error.into()),
-            Some(programs::Cut::Unexpected(request)) => Err(Over::Refused(Fault::new(
-                FaultCode::Protocol,
+            Some(programs::Cut::Unexpected(request)) => Err(Over::Refused(ReplyError::new(
+                ErrorCode::Protocol,
                 format!("`{}` was not to be expected while a program runs: the session is closed", request.name()),
             ))),
         }
     }
 
-    fn prepare(&self, prepare: &Prepare) -> Result<End, Fault> {
+    fn prepare(&self, prepare: &Prepare) -> Result<End, ReplyError> {
         admission::test(&self.shared.config, prepare)?;
         let address = match prepare.side {
-            Side::Far => Some(prepare.data_address.unwrap_or(self.place.local)),
+            Side::Far => Some(prepare.data_address.unwrap_or(self.addresses.local)),
             Side::Near => prepare.data_address,
         };
-        End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| fault_of(&error))
+        End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| reply_error(&error))
     }
 
-    fn connect(&self, mut end: End, prepare: &Prepare, connect: &Connect) -> Result<End, Fault> {
+    fn connect(&self, mut end: End, prepare: &Prepare, connect: &Connect) -> Result<End, ReplyError> {
         let within = Duration::from_nanos(connect.within_ns).min(LONGEST_CONNECT);
         let peer = match (prepare.side, &connect.peer) {
             (Side::Near, Some(peer)) => {
-                admission::connect(&self.shared.config, self.place, peer)?;
+                admission::connect(&self.shared.config, self.addresses, peer)?;
                 Some((peer.address, &peer.endpoints))
             }
             (Side::Far, None) => None,
-            (Side::Near, None) => return Err(Fault::new(FaultCode::Protocol, "a near end must be told its peer")),
-            (Side::Far, Some(_)) => return Err(Fault::new(FaultCode::Protocol, "a far end connects to nobody")),
+            (Side::Near, None) => return Err(ReplyError::new(ErrorCode::Protocol, "a near end must be told its peer")),
+            (Side::Far, Some(_)) => return Err(ReplyError::new(ErrorCode::Protocol, "a far end connects to nobody")),
         };
         // Nobody says anything while it waits for the flows, except to take the test back or to leave.
         let called_off = || {
@@ -274,9 +274,9 @@ impl Session<'_> {
             // What came together with the request has been read already.
             self.channel.is_amid_frame() || wait(fds, Some(Instant::now())).is_ok_and(|ready| ready != [false; 2])
         };
-        end.connect_unless(peer, within, &called_off).map_err(|error| fault_of(&error))?;
+        end.connect_unless(peer, within, &called_off).map_err(|error| reply_error(&error))?;
         if prepare.side == Side::Far && prepare.spec.transport.is_datagram() {
-            admission::datagrams(&self.shared.config, self.place, &end.peers())?;
+            admission::datagrams(&self.shared.config, self.addresses, &end.peers())?;
         }
         Ok(end)
     }
@@ -285,7 +285,7 @@ impl Session<'_> {
         let ahead = Duration::from_nanos(t0_ns.saturating_sub(monotonic_ns()));
         if ahead > LONGEST_LEAD {
             let message = format!("a start in {:.0} s is too far ahead", ahead.as_secs_f64());
-            return Ok(self.reply(&Reply::Error(Fault::new(FaultCode::Refused, message)))?);
+            return Ok(self.reply(&Reply::Error(ReplyError::new(ErrorCode::Refused, message)))?);
         }
         let phases = &spec.phases;
         let counted = !matches!(phases.stop, Stop::AfterNs(_));
@@ -299,7 +299,7 @@ impl Session<'_> {
         let (interim, settles) = (spec.interim && phases.interval_ns > 0, phases.settle_ns > 0);
         let load = match Load::start(end, t0_ns, interim || settles) {
             Ok(load) => load,
-            Err(error) => return Ok(self.reply(&Reply::Error(fault_of(&error)))?),
+            Err(error) => return Ok(self.reply(&Reply::Error(reply_error(&error)))?),
         };
         let (mut seen, mut told) = (self.stop.urgency(), false);
         loop {
@@ -336,8 +336,8 @@ impl Session<'_> {
                     return Ok(self.reply(&Reply::Idle)?);
                 }
                 Some(request) => {
-                    return Err(Over::Refused(Fault::new(
-                        FaultCode::Protocol,
+                    return Err(Over::Refused(ReplyError::new(
+                        ErrorCode::Protocol,
                         format!("`{}` was not to be expected while a test runs: the session is closed", request.name()),
                     )));
                 }
@@ -357,7 +357,7 @@ impl Session<'_> {
     }
 
     /// `counted_ns`: what a test was granted that stops by a count.
-    fn overdue(&self, counted_ns: Option<u64>) -> Fault {
+    fn overdue(&self, counted_ns: Option<u64>) -> ReplyError {
         let config = &self.shared.config;
         if let Some(granted_ns) = counted_ns {
             let seconds = Duration::from_nanos(granted_ns).as_secs_f64();
@@ -367,11 +367,11 @@ impl Session<'_> {
                 "(--max-duration)"
             };
             let message = format!("the test was ended after the {seconds} s that this daemon grants {why}");
-            return Fault::new(FaultCode::Refused, message);
+            return ReplyError::new(ErrorCode::Refused, message);
         }
         let seconds = config.timeouts.grace.as_secs_f64();
-        Fault::new(
-            FaultCode::Failed,
+        ReplyError::new(
+            ErrorCode::Failed,
             format!("the load did not come to its end within {seconds:.0} s after its time: the test was given up"),
         )
     }
@@ -386,13 +386,13 @@ impl Session<'_> {
 }
 
 fn stopping() -> Over {
-    Over::Refused(Fault::new(FaultCode::Stopping, "the daemon is being stopped: the session is closed"))
+    Over::Refused(ReplyError::new(ErrorCode::Stopping, "the daemon is being stopped: the session is closed"))
 }
 
-fn fault_of(error: &EndError) -> Fault {
+fn reply_error(error: &EndError) -> ReplyError {
     let code = match error {
-        EndError::Unsupported(_) => FaultCode::Unsupported,
-        _ => FaultCode::Failed,
+        EndError::Unsupported(_) => ErrorCode::Unsupported,
+        _ => ErrorCode::Failed,
     };
-    Fault::new(code, error.to_string())
+    ReplyError::new(code, error.to_string())
 }

@@ -7,7 +7,7 @@ use std::{
 
 use netcore::{
     client::{ClientError, DataAddresses, Session},
-    control::message::{Connect, FaultCode, Look, Reply, Request, Seen},
+    control::message::{Connect, ErrorCode, Look, Reply, Request, Seen},
     daemon::{Config, Limits, Timeouts},
     end::End,
     measure::clock::monotonic_ns,
@@ -21,10 +21,10 @@ fn one_session() -> Config {
     Config { limits: Limits { sessions: 1, ..Limits::default() }, ..Config::default() }
 }
 
-fn fault(error: ClientError) -> (FaultCode, String) {
+fn fault(error: ClientError) -> (ErrorCode, String) {
     let sentence = error.to_string();
     match error {
-        ClientError::Fault { fault, .. } => (fault.code, sentence),
+        ClientError::Daemon { error, .. } => (error.code, sentence),
         other => panic!("{other}"),
     }
 }
@@ -46,7 +46,7 @@ fn twenty_sessions_at_once() {
         }
     });
     let (code, sentence) = fault(Session::connect(&served.target()).unwrap_err());
-    assert_eq!(code, FaultCode::Busy);
+    assert_eq!(code, ErrorCode::Busy);
     assert!(sentence.contains("all 20 sessions") && sentence.contains("--max-sessions"), "{sentence}");
     sessions.pop();
     eventually("a place is free again", || Session::connect(&served.target()).is_ok());
@@ -98,8 +98,8 @@ fn a_client_that_leaves_while_its_flows_are_waited_for_is_noticed() {
         let mut raw = greeted_when_free(&served);
         assert!(matches!(raw.ask(&prepare(spec, [7; 16])), Reply::Prepared(_)));
         raw.0.send(&patient, 1 << 20, crate::common::soon()).unwrap();
-        let Reply::Error(fault) = raw.ask(&Request::Abort) else { panic!() };
-        assert!(fault.message.contains("given up"), "{fault}");
+        let Reply::Error(error) = raw.ask(&Request::Abort) else { panic!() };
+        assert!(error.message.contains("given up"), "{error}");
         assert_eq!(raw.0.recv::<Reply>(crate::common::soon()).unwrap(), Reply::Idle);
     }
 }
@@ -124,7 +124,7 @@ fn a_session_without_requests_is_closed_with_a_sentence() {
     };
     let served = Served::new(Config { timeouts, ..one_session() });
     let timed_out = |reply: Reply| match reply {
-        Reply::Error(fault) => assert_eq!(fault.code, FaultCode::TimedOut, "{fault}"),
+        Reply::Error(error) => assert_eq!(error.code, ErrorCode::TimedOut, "{error}"),
         other => panic!("{other:?}"),
     };
     let mut idle = Raw::greeted(served.address);
@@ -167,7 +167,7 @@ fn only_allowed_networks_have_sessions() {
         ..Config::default()
     });
     let (code, sentence) = fault(Session::connect(&served.target()).unwrap_err());
-    assert_eq!(code, FaultCode::NotAllowed);
+    assert_eq!(code, ErrorCode::NotAllowed);
     assert!(sentence.contains("127.0.0.1 are not allowed") && sentence.contains("--allow"), "{sentence}");
     let mut target = served.target();
     target.bind = Some("127.0.0.9".parse().unwrap());
@@ -188,7 +188,7 @@ fn a_counted_test_is_ended_after_the_granted_time() {
     spec.phases.stop = Stop::AfterBytes(1 << 50);
     let error = served.connect().run(&spec, &DataAddresses::default(), &mut (), &nobody_stops()).unwrap_err();
     let (code, sentence) = fault(error);
-    assert_eq!(code, FaultCode::Refused);
+    assert_eq!(code, ErrorCode::Refused);
     assert!(sentence.contains("0.3 s") && sentence.contains("--max-duration"), "{sentence}");
 }
 

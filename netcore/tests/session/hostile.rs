@@ -7,7 +7,7 @@ use std::{
 };
 
 use netcore::{
-    control::message::{Connect, FaultCode, Peer, Prepare, Reply, Request},
+    control::message::{Connect, ErrorCode, Peer, Prepare, Reply, Request},
     daemon::Config,
     end::{End, Endpoints},
     spec::{Direction, Pattern, Side, TestSpec, Transport},
@@ -22,9 +22,9 @@ fn serves(served: &Served) {
     outcome.unwrap();
 }
 
-fn last_word(mut raw: Raw) -> FaultCode {
+fn last_word(mut raw: Raw) -> ErrorCode {
     match raw.0.recv(soon()).unwrap() {
-        Reply::Error(fault) => fault.code,
+        Reply::Error(error) => error.code,
         other => panic!("{other:?}"),
     }
 }
@@ -71,7 +71,7 @@ fn messages_that_are_none_are_answered_with_a_sentence() {
     for message in messages {
         let mut raw = Raw::greeted(served.address);
         raw.0.send(&message, usize::MAX, soon()).unwrap();
-        assert_eq!(last_word(raw), FaultCode::Protocol, "{message}");
+        assert_eq!(last_word(raw), ErrorCode::Protocol, "{message}");
     }
     serves(&served);
 }
@@ -84,7 +84,7 @@ fn a_frame_beyond_the_bound_is_refused_before_it_is_kept() {
     // The daemon may close before it has all.
     let _ = raw.0.send(&text, usize::MAX, soon());
     match raw.0.recv::<Reply>(soon()) {
-        Ok(Reply::Error(fault)) => assert_eq!(fault.code, FaultCode::Protocol),
+        Ok(Reply::Error(error)) => assert_eq!(error.code, ErrorCode::Protocol),
         // Its sentence may be lost in the reset that our unread bytes cause.
         Err(error) => assert!(error.to_string().contains("closed"), "{error}"),
         other => panic!("{other:?}"),
@@ -98,12 +98,12 @@ fn requests_out_of_order_end_the_session() {
     for request in [connect_far(), Request::Start { t0_ns: 0 }] {
         let mut raw = Raw::greeted(served.address);
         raw.0.send(&request, 1 << 20, soon()).unwrap();
-        assert_eq!(last_word(raw), FaultCode::Protocol);
+        assert_eq!(last_word(raw), ErrorCode::Protocol);
     }
     let mut raw = Raw::greeted(served.address);
     assert!(matches!(raw.ask(&prepare(stream(10), [1; 16])), Reply::Prepared(_)));
     raw.0.send(&prepare(stream(10), [1; 16]), 1 << 20, soon()).unwrap();
-    assert_eq!(last_word(raw), FaultCode::Protocol);
+    assert_eq!(last_word(raw), ErrorCode::Protocol);
     // A stop may cross the report on the way, so it is nothing at any time.
     let mut raw = Raw::greeted(served.address);
     raw.0.send(&Request::Stop { at_ns: 5 }, 1 << 20, soon()).unwrap();
@@ -151,9 +151,9 @@ fn a_daemon_is_sent_nowhere() {
         assert!(matches!(raw.ask(&Request::Prepare(Box::new(near.clone()))), Reply::Prepared(_)));
         let peer = Peer { address: address.parse().unwrap(), endpoints };
         match raw.ask(&Request::Connect(Connect { peer: Some(peer), within_ns: 1_000_000_000 })) {
-            Reply::Error(fault) => {
-                assert_eq!(fault.code, FaultCode::Refused);
-                assert!(fault.message.contains("192.0.2.1"), "{fault}");
+            Reply::Error(error) => {
+                assert_eq!(error.code, ErrorCode::Refused);
+                assert!(error.message.contains("192.0.2.1"), "{error}");
             }
             other => panic!("{other:?}"),
         }
@@ -181,9 +181,9 @@ fn datagrams_go_to_the_client_and_nobody_else() {
         });
         match answer {
             Reply::Ready if !refused => {}
-            Reply::Error(fault) if refused => {
-                assert_eq!(fault.code, FaultCode::Refused);
-                assert!(fault.message.contains("--allow-connect 127.0.0.9"), "{fault}");
+            Reply::Error(error) if refused => {
+                assert_eq!(error.code, ErrorCode::Refused);
+                assert!(error.message.contains("--allow-connect 127.0.0.9"), "{error}");
             }
             other => panic!("{source}: {other:?}"),
         }

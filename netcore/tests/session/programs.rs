@@ -6,7 +6,7 @@ use netcore::{
     client::{ClientError, Session, Target},
     control::{
         key::Key,
-        message::{Execute, Executed, FaultCode},
+        message::{ErrorCode, Execute, Executed},
         stop::Urgency,
     },
     daemon::{Config, Limits, Timeouts},
@@ -104,7 +104,7 @@ fn a_daemon_that_is_stopped_at_once_ends_it() {
         served.stop.request();
         running.join().unwrap()
     });
-    assert!(matches!(&error, ClientError::Fault { fault, .. } if fault.code == FaultCode::Stopping), "{error}");
+    assert!(matches!(&error, ClientError::Daemon { error, .. } if error.code == ErrorCode::Stopping), "{error}");
     served.join();
     assert!(!is_alive(&number(&file)));
 }

@@ -230,7 +230,7 @@ fn a_test_that_is_refused_leaves_the_session_usable() {
     spec.streams = 3;
     let error = session.prepare(&spec, &DataAddresses::default()).err().unwrap();
     let sentence = error.to_string();
-    assert!(matches!(error, ClientError::Fault { .. }), "{sentence}");
+    assert!(matches!(error, ClientError::Daemon { .. }), "{sentence}");
     assert!(sentence.starts_with("host `server` (127.0.0.1:") && sentence.contains("3 flows"), "{sentence}");
     spec.streams = 2;
     run(&mut session, &spec);

@@ -3,8 +3,8 @@
 use std::{net::Ipv6Addr, thread, time::Duration};
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Outcome, Prepared, RunningTest, Session, Timeouts, conduct},
-    control::{message::FaultCode, stop::StopFlag},
+    client::{self, ClientError, DataAddresses, Outcome, Prepared, RunningTest, Session, Timeouts},
+    control::{message::ErrorCode, stop::StopFlag},
     measure::clock::monotonic_ns,
     spec::{Family, TestSpec},
 };
@@ -103,11 +103,7 @@ impl Hosts {
 
 impl Seat {
     fn prepare(&mut self) -> Result<Prepared<'_>, ClientError> {
-        match (&mut self.near, &mut self.far) {
-            (near, None) => client::alone(near.as_mut(), &self.spec, &self.addresses, self.timeouts),
-            (None, Some(far)) => far.prepare(&self.spec, &self.addresses),
-            (Some(near), Some(far)) => conduct(near, far, &self.spec, &self.addresses),
-        }
+        client::prepare(self.near.as_mut(), self.far.as_mut(), &self.spec, &self.addresses, self.timeouts)
     }
 }
 
@@ -148,7 +144,7 @@ impl From<ClientError> for MeasureError {
     fn from(error: ClientError) -> Self {
         let timeout = match &error {
             ClientError::Silent { .. } => true,
-            ClientError::Fault { fault, .. } => fault.code == FaultCode::TimedOut,
+            ClientError::Daemon { error, .. } => error.code == ErrorCode::TimedOut,
             _ => false,
         };
         Self { timeout, message: error.to_string() }
