@@ -2,6 +2,7 @@
 
 use std::{
     net::IpAddr,
+    os::fd::AsFd,
     time::{Duration, Instant},
 };
 
@@ -20,28 +21,28 @@ use crate::{
     },
     end::{End, Endpoints, Token},
     error::EndError,
-    measure::clock::monotonic_ns,
+    measure::clock::{monotonic_ns, nanoseconds},
     spec::{Side, TestSpec},
 };
 
-/// Time between the decision to start and the load, besides the time that the message takes: threads must be awake.
+/// Time for the threads to wake up before the load, besides the time that the message takes.
 const LEAD: Duration = Duration::from_millis(10);
 
 /// How long a daemon may take to say why our connection to it failed.
 const LAST_WORD: Duration = Duration::from_millis(50);
 
-/// Where the data goes, if elsewhere than the control connection.
+/// Addresses of the data, where they differ from those of the control connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataAddresses {
     /// Local address of the near end's data sockets; `None`: by the route.
     pub near: Option<IpAddr>,
-    /// Address that the near end connects to; `None`: the one that the far end's daemon was reached at.
+    /// Address that the near end connects to; `None`: the one at which the far end's daemon was reached.
     pub far: Option<IpAddr>,
-    /// Network namespace of the near end's data sockets where the near end is this process; `None`: the process's own.
+    /// Network namespace of the data sockets of a near end in this process; `None`: the process's own.
     pub near_netns: Option<String>,
 }
 
-pub(super) enum Near<'s> {
+enum Near<'s> {
     Here { end: Box<End>, netns: Option<String> },
     There(&'s mut Session),
 }
@@ -54,29 +55,60 @@ pub struct Prepared<'s> {
     plan: Plan,
 }
 
+/// Makes a test ready.
+///
+/// - `near`: the daemon of the near end, which must allow connections to the far end's address
+///   (`plumb serve --allow-connect`); `None`: the near end is this process.
+/// - `far`: the daemon of the far end; `None`: a service at `addresses.far` that takes no part ([`TestSpec::alone`]).
+pub fn prepare<'s>(
+    mut near: Option<&'s mut Session>,
+    mut far: Option<&'s mut Session>,
+    spec: &TestSpec,
+    addresses: &DataAddresses,
+    timeouts: Timeouts,
+) -> Result<Prepared<'s>, ClientError> {
+    for session in near.iter_mut().chain(&mut far) {
+        session.begin()?;
+    }
+    let token = token()?;
+    let no_address = || EndError::Impossible("the service has no address".to_owned());
+    let (address, endpoints) = match &mut far {
+        Some(far) => {
+            (addresses.far.unwrap_or(far.peer().address), prepare_there(far, spec, Side::Far, addresses.far, token)?)
+        }
+        None => (addresses.far.ok_or_else(no_address)?, Endpoints::default()),
+    };
+    match (&mut near, &far) {
+        (Some(near), _) => drop(prepare_there(near, spec, Side::Near, addresses.near, token)?),
+        (None, Some(far)) => check_endpoints(far, spec, address, &endpoints)?,
+        (None, None) => {}
+    }
+    if let Some(far) = &mut far {
+        connect_there(far, None)?;
+    }
+    let near = match near {
+        Some(near) => {
+            connect_there(near, Some(Peer { address, endpoints }))?;
+            Near::There(near)
+        }
+        None => match connect_here(spec, addresses, (address, &endpoints), token, timeouts.ready) {
+            Ok(end) => Near::Here { end: Box::new(end), netns: addresses.near_netns.clone() },
+            Err(error) => {
+                return Err(match far {
+                    Some(far) => far.reason_or(error),
+                    None => error,
+                });
+            }
+        },
+    };
+    await_connected(near, far, spec, timeouts)
+}
+
 impl Session {
     /// Makes a test ready whose near end is this process and whose far end is this session's daemon.
     pub fn prepare(&mut self, spec: &TestSpec, addresses: &DataAddresses) -> Result<Prepared<'_>, ClientError> {
-        self.begin()?;
-        let token = token()?;
-        let far_address = addresses.far.unwrap_or(self.peer().address);
-        let endpoints = prepare_remote(self, spec, Side::Far, addresses.far, token)?;
-        check_endpoints(self, spec, far_address, &endpoints)?;
-        let within = self.timeouts.ready;
-        self.send(&Request::Connect(Connect { peer: None, within_ns: nanoseconds(within) }))?;
-        let namespace = addresses.near_netns.clone();
-        let end = netns::within(namespace.as_deref(), || -> Result<End, EndError> {
-            let mut end = End::prepare(spec, Side::Near, addresses.near, token)?;
-            end.connect(Some((far_address, &endpoints)), within)?;
-            Ok(end)
-        })?;
-        let end = match end {
-            Ok(end) => end,
-            Err(error) => return Err(self.reason_or(error.into())),
-        };
-        await_ready(self)?;
-        let plan = Plan::new(spec, self.timeouts, self.peer().limits.duration_ns);
-        Ok(Prepared { near: Near::Here { end: Box::new(end), netns: namespace }, far: Some(self), plan })
+        let timeouts = self.timeouts;
+        prepare(None, Some(self), spec, addresses, timeouts)
     }
 
     /// Runs a test from beginning to end.
@@ -90,7 +122,7 @@ impl Session {
         self.prepare(spec, addresses)?.start(None)?.wait(observer, stop)
     }
 
-    /// What the daemon has to say about a failure here, if it says something soon: it often knows the cause.
+    /// The daemon's account of a failure here, if it comes soon: it often knows the cause.
     fn reason_or(&mut self, ours: ClientError) -> ClientError {
         let host = self.host.clone();
         match self.channel.recv(Instant::now() + LAST_WORD + Duration::from_nanos(self.peer().clock.rtt_ns)) {
@@ -101,84 +133,13 @@ impl Session {
     }
 }
 
-/// Makes a test ready whose ends are both on daemons: this process only conducts. The near end's daemon must allow
-/// connections to the far end's address (`plumb serve --allow-connect`).
-pub fn conduct<'s>(
-    near: &'s mut Session,
-    far: &'s mut Session,
-    spec: &TestSpec,
-    addresses: &DataAddresses,
-) -> Result<Prepared<'s>, ClientError> {
-    near.begin()?;
-    far.begin()?;
-    let token = token()?;
-    let far_address = addresses.far.unwrap_or(far.peer().address);
-    let endpoints = prepare_remote(far, spec, Side::Far, addresses.far, token)?;
-    prepare_remote(near, spec, Side::Near, addresses.near, token)?;
-    far.send(&Request::Connect(Connect { peer: None, within_ns: nanoseconds(far.timeouts.ready) }))?;
-    let peer = Peer { address: far_address, endpoints };
-    near.send(&Request::Connect(Connect { peer: Some(peer), within_ns: nanoseconds(near.timeouts.ready) }))?;
-    // Whoever fails answers first; the other one would keep us waiting until its own time is over.
-    let patience = |session: &Session| session.timeouts.ready + session.timeouts.reply;
-    let patience = Instant::now() + patience(far).max(patience(near));
-    let first = {
-        use std::os::fd::AsFd;
-        wait([Some(near.channel.as_fd()), Some(far.channel.as_fd())], Some(patience))
-            .map_err(|source| ClientError::System { what: "waiting for both daemons failed", source })?
-    };
-    if first[0] {
-        await_ready(near)?;
-        await_ready(far)?;
-    } else {
-        await_ready(far)?;
-        await_ready(near)?;
-    }
-    let limit = near.peer().limits.duration_ns.min(far.peer().limits.duration_ns);
-    let plan = Plan::new(spec, far.timeouts, limit);
-    Ok(Prepared { near: Near::There(near), far: Some(far), plan })
-}
-
-/// Makes a test ready whose far end is a service that takes no part ([`TestSpec::alone`]), at `addresses.far`. The near end
-/// is this process, or the daemon of a session, which must allow connections to the service's address.
-pub fn alone<'s>(
-    near: Option<&'s mut Session>,
-    spec: &TestSpec,
-    addresses: &DataAddresses,
-    timeouts: Timeouts,
-) -> Result<Prepared<'s>, ClientError> {
-    let address = addresses.far.ok_or_else(|| EndError::Impossible("the service has no address".to_owned()))?;
-    let token = token()?;
-    let Some(near) = near else {
-        let netns = addresses.near_netns.clone();
-        let end = netns::within(netns.as_deref(), || -> Result<End, EndError> {
-            let mut end = End::prepare(spec, Side::Near, addresses.near, token)?;
-            end.connect(Some((address, &Endpoints::default())), timeouts.ready)?;
-            Ok(end)
-        })??;
-        let plan = Plan::new(spec, timeouts, u64::MAX);
-        return Ok(Prepared { near: Near::Here { end: Box::new(end), netns }, far: None, plan });
-    };
-    near.begin()?;
-    prepare_remote(near, spec, Side::Near, addresses.near, token)?;
-    let peer = Peer { address, endpoints: Endpoints::default() };
-    near.send(&Request::Connect(Connect { peer: Some(peer), within_ns: nanoseconds(timeouts.ready) }))?;
-    await_ready(near)?;
-    let plan = Plan::new(spec, timeouts, near.peer().limits.duration_ns);
-    Ok(Prepared { near: Near::There(near), far: None, plan })
-}
-
 impl<'s> Prepared<'s> {
-    /// The least time before the start that [`Prepared::start`] should be called: for the messages to arrive and the
-    /// threads to wake up.
-    #[must_use]
+    /// The least time between [`Prepared::start`] and `t0_ns`: for the messages to arrive and the threads to wake up.
     pub fn lead(&self) -> Duration {
-        let rtt = |session: &Session| session.peer().clock.rtt_ns;
-        let near = match &self.near {
-            Near::Here { .. } => 0,
-            Near::There(session) => rtt(session),
-        };
-        let far = self.far.as_deref().map_or(0, rtt);
-        LEAD + Duration::from_nanos(far.max(near).saturating_mul(2))
+        let near = if let Near::There(session) = &self.near { Some(&**session) } else { None };
+        let sessions = near.into_iter().chain(self.far.as_deref());
+        let rtt_ns = sessions.map(|session| session.peer().clock.rtt_ns).max().unwrap_or(0);
+        LEAD + Duration::from_nanos(rtt_ns.saturating_mul(2))
     }
 
     /// Starts both ends at the same instant of this host's monotonic clock ([`crate::measure::clock::monotonic_ns`]):
@@ -187,11 +148,11 @@ impl<'s> Prepared<'s> {
         let t0_ns = t0_ns.unwrap_or_else(|| monotonic_ns() + nanoseconds(self.lead()));
         let Self { near, mut far, plan } = self;
         if let Some(far) = &mut far {
-            start_remote(far, t0_ns, &plan)?;
+            start_there(far, t0_ns, &plan)?;
         }
         let near = match near {
             Near::There(session) => {
-                start_remote(session, t0_ns, &plan)?;
+                start_there(session, t0_ns, &plan)?;
                 Party::there(session)
             }
             Near::Here { end, netns } => {
@@ -203,7 +164,7 @@ impl<'s> Prepared<'s> {
     }
 }
 
-fn prepare_remote(
+fn prepare_there(
     session: &mut Session,
     spec: &TestSpec,
     side: Side,
@@ -218,17 +179,58 @@ fn prepare_remote(
     })
 }
 
-fn await_ready(session: &mut Session) -> Result<(), ClientError> {
-    session.expect("connect", session.timeouts.ready + session.timeouts.reply, |reply| match reply {
-        Reply::Ready => Ok(()),
-        other => Err(other),
-    })
+fn connect_there(session: &mut Session, peer: Option<Peer>) -> Result<(), ClientError> {
+    let within_ns = nanoseconds(session.timeouts.ready);
+    session.send(&Request::Connect(Connect { peer, within_ns }))
 }
 
-fn start_remote(session: &mut Session, t0_ns: u64, plan: &Plan) -> Result<(), ClientError> {
+fn connect_here(
+    spec: &TestSpec,
+    addresses: &DataAddresses,
+    peer: (IpAddr, &Endpoints),
+    token: Token,
+    within: Duration,
+) -> Result<End, ClientError> {
+    let end = netns::within(addresses.near_netns.as_deref(), || -> Result<End, EndError> {
+        let mut end = End::prepare(spec, Side::Near, addresses.near, token)?;
+        end.connect(Some(peer), within)?;
+        Ok(end)
+    })?;
+    Ok(end?)
+}
+
+/// Waits until the daemons say that every flow is connected.
+fn await_connected<'s>(
+    mut near: Near<'s>,
+    mut far: Option<&'s mut Session>,
+    spec: &TestSpec,
+    timeouts: Timeouts,
+) -> Result<Prepared<'s>, ClientError> {
+    let session = if let Near::There(session) = &mut near { Some(&mut **session) } else { None };
+    let mut daemons: Vec<&mut Session> = session.into_iter().chain(far.as_deref_mut()).collect();
+    if let [near, far] = &mut daemons[..] {
+        // The end that fails answers first. Waiting for the other one would take until its own time is over.
+        let patience = Instant::now() + near.time_to_connect().max(far.time_to_connect());
+        let [near_first, _] = wait([Some(near.channel.as_fd()), Some(far.channel.as_fd())], Some(patience))
+            .map_err(|source| ClientError::System { what: "waiting for both daemons failed", source })?;
+        if !near_first {
+            daemons.swap(0, 1);
+        }
+    }
+    for daemon in &mut daemons {
+        daemon.expect("connect", daemon.time_to_connect(), |reply| match reply {
+            Reply::Ready => Ok(()),
+            other => Err(other),
+        })?;
+    }
+    let limit_ns = daemons.iter().map(|daemon| daemon.peer().limits.duration_ns).min().unwrap_or(u64::MAX);
+    Ok(Prepared { near, far, plan: Plan::new(spec, timeouts, limit_ns) })
+}
+
+fn start_there(session: &mut Session, t0_ns: u64, plan: &Plan) -> Result<(), ClientError> {
     let theirs = session.peer().clock.to_theirs(t0_ns);
     let t0_ns = theirs.ok_or_else(|| ClientError::Clock { host: session.host.clone(), probes: 0 })?;
-    // A test of known length is watched by its deadline and its window stays free of everything, keep-alive included.
+    // A test of known length is watched by its deadline, and its window stays free of everything, keep-alive included.
     session
         .channel
         .set_keepalive(plan.is_counted())
@@ -236,7 +238,7 @@ fn start_remote(session: &mut Session, t0_ns: u64, plan: &Plan) -> Result<(), Cl
     session.send(&Request::Start { t0_ns })
 }
 
-/// A daemon may not send this process anywhere else than to itself.
+/// A daemon may direct this process only to the daemon's own host.
 fn check_endpoints(session: &Session, spec: &TestSpec, far: IpAddr, endpoints: &Endpoints) -> Result<(), ClientError> {
     let elsewhere = |place: String| Err(ClientError::Elsewhere { host: session.host.clone(), place });
     match endpoints.address {
@@ -257,8 +259,4 @@ fn token() -> Result<Token, ClientError> {
         source: std::io::Error::other(error.to_string()),
     })?;
     Ok(token)
-}
-
-pub(super) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

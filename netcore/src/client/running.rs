@@ -1,11 +1,11 @@
-//! A test under load: waiting for both ends at once, passing on what they say, and noticing when one of them is silent.
+//! A test under load: waits for both ends at once, passes on their intervals, and notices an end that is silent.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
 
-use super::{ClientError, Session, Timeouts, ready::nanoseconds};
+use super::{ClientError, HostLabel, Session, Timeouts};
 use crate::{
     control::{
         clock::ClockOffset,
@@ -14,61 +14,61 @@ use crate::{
         message::{Reply, ReportBuilder, Request},
         stop::{StopFlag, Urgency},
     },
-    measure::clock::monotonic_ns,
+    measure::clock::{monotonic_ns, nanoseconds},
     report::{Ending, SideReport, Window},
     spec::{Side, Stop, TestSpec},
 };
 
-/// The far end's own end of a test normally shows within this time after the near end's; then it is told.
+/// The far end normally finishes within this time after the near end; then it is told to.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Hears of intervals while a test runs.
 pub trait Observer {
-    /// An interval has ended at that end: at the near end if it is in this process and the test has intervals, at ends on
-    /// daemons only if the test also asks for interim reports.
+    /// An interval has ended. A near end in this process tells of the intervals that the test has; ends on daemons only
+    /// if the test also asks for interim reports.
     fn interval(&mut self, side: Side, window: &Window);
 
-    /// Whether the warm-up has done its work, where it may end early ([`crate::spec::Phases::settle_ns`]): both ends then
-    /// begin to measure at the same instant, soon. Asked until it says so.
+    /// Whether a warm-up that may end early ([`crate::spec::Phases::settle_ns`]) has done its work: both ends then
+    /// begin to measure at the same instant, soon. Asked until it is true.
     fn has_settled(&mut self) -> bool {
         false
     }
 }
 
-/// Nobody listens.
+/// Ignores the intervals.
 impl Observer for () {
     fn interval(&mut self, _: Side, _: &Window) {}
 }
 
-/// What both ends saw of one iteration.
+/// The result of one iteration: the reports of both ends, and their times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The report of the end that opened the connections.
+    /// Report of the end that opened the connections.
     pub near: SideReport,
-    /// The report of the end that accepted them; `None`: a service that takes no part in tests.
+    /// Report of the end that accepted them; `None`: a service that takes no part.
     pub far: Option<SideReport>,
-    /// When the load was to begin, this host's monotonic clock, nanoseconds.
+    /// Planned begin of the load on the client's monotonic clock, nanoseconds.
     pub t0_ns: u64,
-    /// When the near end's measure phase began, on this host's monotonic clock, nanoseconds; `None`: it never did.
+    /// Begin of the near end's measure phase on the same clock; `None`: it never began.
     pub near_start_ns: Option<u64>,
     /// The same of the far end, converted.
     pub far_start_ns: Option<u64>,
-    /// When the near end was under its whole load ([`SideReport::under_load_ns`]), on this host's monotonic clock.
+    /// Instant at which the near end was under its whole load ([`SideReport::under_load_ns`]), on the same clock.
     pub near_loaded_ns: Option<u64>,
     /// The same of the far end, converted.
     pub far_loaded_ns: Option<u64>,
-    /// Far minus near end's instant of being under load, nanoseconds.
+    /// `far_loaded_ns` minus `near_loaded_ns`.
     pub start_skew_ns: Option<i64>,
-    /// The error of `start_skew_ns` is at most this, nanoseconds: how well the clocks are known.
+    /// Bound of the error of `start_skew_ns`, nanoseconds: how well the clocks are known.
     pub clock_bound_ns: u64,
 }
 
-/// What waiting needs to know about a test.
+/// The parts of a test that waiting for its end needs.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// Whether somebody wants to hear of intervals.
+    /// Whether intervals are to be told.
     pub(super) watched: bool,
-    /// The longest that a warm-up may last that can end early.
+    /// Length of a warm-up that may end early.
     settles_within_ns: Option<u64>,
     /// From t0 to the scheduled end of the load; `None`: it stops by a count.
     length_ns: Option<u64>,
@@ -101,65 +101,76 @@ impl Plan {
     }
 }
 
-pub(super) enum Party<'s> {
-    Here { load: Option<Load>, report: Option<Box<SideReport>> },
-    There { session: &'s mut Session, pieces: ReportBuilder, has_sent: bool, report: Option<Box<SideReport>> },
+/// One end of a test under load.
+pub(super) struct Party<'s> {
+    end: PartyEnd<'s>,
+    report: Option<SideReport>,
+}
+
+enum PartyEnd<'s> {
+    /// In this process; `None` once it has reported.
+    Here(Option<Load>),
+    There {
+        session: &'s mut Session,
+        pieces: ReportBuilder,
+        has_sent: bool,
+    },
 }
 
 impl<'s> Party<'s> {
     pub(super) fn here(load: Load) -> Self {
-        Self::Here { load: Some(load), report: None }
+        Self { end: PartyEnd::Here(Some(load)), report: None }
     }
 
     pub(super) fn there(session: &'s mut Session) -> Self {
-        Self::There { session, pieces: ReportBuilder::default(), has_sent: false, report: None }
+        let end = PartyEnd::There { session, pieces: ReportBuilder::default(), has_sent: false };
+        Self { end, report: None }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::Here { load, .. } => load.as_ref().map(AsFd::as_fd),
-            Self::There { session, report, .. } => report.is_none().then(|| session.channel.as_fd()),
+        match &self.end {
+            PartyEnd::Here(load) => load.as_ref().map(AsFd::as_fd),
+            PartyEnd::There { session, .. } => (!self.is_done()).then(|| session.channel.as_fd()),
         }
     }
 
     fn is_done(&self) -> bool {
-        let (Self::Here { report, .. } | Self::There { report, .. }) = self;
-        report.is_some()
+        self.report.is_some()
     }
 
-    /// Whether it has sent all of its count and only listens to the other one ([`crate::spec::support::ends_by_word`]).
+    /// Whether it has sent all of its count and only receives from the other end
+    /// ([`crate::spec::support::ends_by_word`]).
     fn is_awaiting_end_of_data(&self) -> bool {
-        match self {
-            Self::Here { load, .. } => load.as_ref().is_some_and(Load::is_awaiting_end_of_data),
-            Self::There { has_sent, .. } => *has_sent,
+        match &self.end {
+            PartyEnd::Here(load) => load.as_ref().is_some_and(Load::is_awaiting_end_of_data),
+            PartyEnd::There { has_sent, .. } => *has_sent,
         }
     }
 
-    /// Takes the news that have arrived.
+    /// Handles what has arrived.
     fn pump(&mut self, side: Side, observer: &mut dyn Observer) -> Result<(), ClientError> {
-        match self {
-            Self::Here { load: slot, report } => {
+        match &mut self.end {
+            PartyEnd::Here(slot) => {
                 let Some(load) = slot else { return Ok(()) };
                 load.clear_news();
-                // Looked at first: the last interval is there before the end is.
+                // Asked first: the last interval is there before the end is.
                 let finished = load.is_finished();
                 while let Some(window) = load.take_interval() {
                     observer.interval(side, &window);
                 }
                 if finished {
-                    *report = slot.take().map(|load| Box::new(load.finish()));
+                    self.report = slot.take().map(Load::finish);
                 }
             }
-            Self::There { session, pieces, has_sent, report } => {
-                while report.is_none() {
+            PartyEnd::There { session, pieces, has_sent } => {
+                while self.report.is_none() {
                     match session.try_recv()? {
                         None => break,
                         Some(Reply::Interim(window)) => observer.interval(side, &window),
                         Some(Reply::Sent) => *has_sent = true,
                         Some(Reply::Report { text, last }) => {
-                            let whole = pieces.add(&text, last).map_err(|reason| session.senseless(reason))?;
-                            if let Some(whole) = whole {
-                                *report = Some(Box::new(whole));
+                            self.report = pieces.add(&text, last).map_err(|reason| session.invalid(reason))?;
+                            if self.report.is_some() {
                                 session.completed();
                             }
                         }
@@ -173,9 +184,9 @@ impl<'s> Party<'s> {
 
     /// Asks for the begin of the measure phase at an instant of this host's clock.
     fn begin_at(&mut self, at_ns: u64) -> Result<(), ClientError> {
-        match self {
-            Self::Here { load: Some(load), .. } => load.begin_at(at_ns),
-            Self::There { session, report: None, .. } => {
+        match &mut self.end {
+            PartyEnd::Here(Some(load)) => load.begin_at(at_ns),
+            PartyEnd::There { session, .. } if self.report.is_none() => {
                 if let Some(at_ns) = session.peer().clock.to_theirs(at_ns) {
                     session.send(&Request::Measure { at_ns })?;
                 }
@@ -187,11 +198,11 @@ impl<'s> Party<'s> {
 
     /// Asks for the end of the measure phase at an instant of this host's clock.
     fn stop_at(&mut self, at_ns: u64) {
-        match self {
-            Self::Here { load: Some(load), .. } => load.stop_at(at_ns),
-            Self::There { session, report: None, .. } => {
+        match &mut self.end {
+            PartyEnd::Here(Some(load)) => load.stop_at(at_ns),
+            PartyEnd::There { session, .. } if self.report.is_none() => {
                 if let Some(at_ns) = session.peer().clock.to_theirs(at_ns) {
-                    // If it cannot be told, its connection is broken, and the next pump says so better.
+                    // Fails only if the connection is broken, and the next pump reports that better.
                     let _ = session.send(&Request::Stop { at_ns });
                 }
             }
@@ -200,42 +211,33 @@ impl<'s> Party<'s> {
     }
 
     fn abort(&mut self) {
-        match self {
+        match &mut self.end {
             // Dropping it aborts it.
-            Self::Here { load, .. } => drop(load.take()),
-            // If it cannot be told, its connection is broken, and whoever uses it next hears of that.
-            Self::There { session, report: None, .. } => drop(session.abort()),
-            Self::There { .. } => {}
+            PartyEnd::Here(load) => drop(load.take()),
+            // Fails only if the connection is broken, and its next user hears of that.
+            PartyEnd::There { session, .. } if self.report.is_none() => drop(session.abort()),
+            PartyEnd::There { .. } => {}
         }
     }
 
     fn has_failed(&self) -> bool {
-        let (Self::Here { report, .. } | Self::There { report, .. }) = self;
-        report.as_ref().is_some_and(|report| matches!(report.ending, Ending::Failed(_)))
+        self.report.as_ref().is_some_and(|report| matches!(report.ending, Ending::Failed(_)))
     }
 
-    fn report(self) -> Option<SideReport> {
-        let (Self::Here { report, .. } | Self::There { report, .. }) = self;
-        report.map(|report| *report)
+    fn session(&self) -> Option<&Session> {
+        match &self.end {
+            PartyEnd::Here(_) => None,
+            PartyEnd::There { session, .. } => Some(session),
+        }
     }
 
-    /// How its clock is related to this host's; `None`: it is this host's.
+    /// Relation of its clock to this host's; `None`: it is this host's.
     fn clock(&self) -> Option<ClockOffset> {
-        match self {
-            Self::Here { .. } => None,
-            Self::There { session, .. } => Some(session.peer().clock),
-        }
+        Some(self.session()?.peer().clock)
     }
 
-    fn rtt_ns(&self) -> u64 {
-        self.clock().map_or(0, |clock| clock.rtt_ns)
-    }
-
-    fn host(&self) -> Option<&super::HostLabel> {
-        match self {
-            Self::Here { .. } => None,
-            Self::There { session, .. } => Some(&session.host),
-        }
+    fn host(&self) -> Option<&HostLabel> {
+        Some(&self.session()?.host)
     }
 }
 
@@ -262,8 +264,7 @@ impl<'s> RunningTest<'s> {
         std::iter::once(&mut self.near).chain(&mut self.far)
     }
 
-    /// When the load begins, this host's monotonic clock, nanoseconds.
-    #[must_use]
+    /// Begin of the load on this host's monotonic clock, nanoseconds.
     pub fn t0_ns(&self) -> u64 {
         self.t0_ns
     }
@@ -275,29 +276,25 @@ impl<'s> RunningTest<'s> {
             self.parties_mut().for_each(Party::abort);
             return Err(error);
         }
-        let bound_at = self.t0_ns;
         let clocks = [self.near.clock(), self.far.as_ref().and_then(Party::clock)];
-        let clock_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_at_ns(bound_at)).sum();
-        let Self { near, far, t0_ns, .. } = self;
+        let clock_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_at_ns(self.t0_ns)).sum();
         // watch() returns only when all are done.
-        let near = near.report().expect("the near end has finished");
-        let far = far.map(|far| far.report().expect("the far end has finished"));
-        let start = |started_ns: u64, clock: Option<ClockOffset>| {
-            let started_ns = (started_ns > 0).then_some(started_ns)?;
-            clock.map_or(Some(started_ns), |clock| clock.to_ours(started_ns))
+        let near = self.near.report.expect("the near end has finished");
+        let far = self.far.map(|far| far.report.expect("the far end has finished"));
+        let ours = |theirs_ns: u64, clock: Option<ClockOffset>| {
+            let theirs_ns = (theirs_ns > 0).then_some(theirs_ns)?;
+            clock.map_or(Some(theirs_ns), |clock| clock.to_ours(theirs_ns))
         };
-        let near_start_ns = start(near.monotonic_start_ns, clocks[0]);
-        let far_start_ns = far.as_ref().and_then(|far| start(far.monotonic_start_ns, clocks[1]));
-        let near_loaded_ns = start(near.under_load_ns, clocks[0]);
-        let far_loaded_ns = far.as_ref().and_then(|far| start(far.under_load_ns, clocks[1]));
+        let near_loaded_ns = ours(near.under_load_ns, clocks[0]);
+        let far_loaded_ns = far.as_ref().and_then(|far| ours(far.under_load_ns, clocks[1]));
         let start_skew_ns =
             near_loaded_ns.zip(far_loaded_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
         Ok(Outcome {
+            near_start_ns: ours(near.monotonic_start_ns, clocks[0]),
+            far_start_ns: far.as_ref().and_then(|far| ours(far.monotonic_start_ns, clocks[1])),
             near,
             far,
-            t0_ns,
-            near_start_ns,
-            far_start_ns,
+            t0_ns: self.t0_ns,
             near_loaded_ns,
             far_loaded_ns,
             start_skew_ns,
@@ -311,7 +308,7 @@ impl<'s> RunningTest<'s> {
         let length = Duration::from_nanos(self.plan.length_ns.unwrap_or(self.plan.counted_ns));
         let mut deadline = began + until_t0 + length + self.plan.grace;
         let mut seen = Urgency::None;
-        // When the first of the two was done, and whether the other one was told.
+        // The instant at which the first of the two was done, and whether the other one was told.
         let mut first_done: Option<Instant> = None;
         let mut told = false;
         loop {
@@ -360,8 +357,8 @@ impl<'s> RunningTest<'s> {
         }
     }
 
-    /// Ends the warm-up at one instant that both ends can still be told about; where that is none before its own end, it
-    /// ends by itself.
+    /// Ends the warm-up at an instant that both ends can still be told in time; a warm-up that is over by then ends by
+    /// itself.
     fn begin_both(&mut self) -> Result<(), ClientError> {
         let Some(within_ns) = self.plan.settles_within_ns.take() else { return Ok(()) };
         let at_ns = self.soon_ns();
@@ -373,20 +370,20 @@ impl<'s> RunningTest<'s> {
         Ok(())
     }
 
-    /// An instant that both ends can still be told about.
+    /// An instant that both ends can still be told in time.
     fn soon_ns(&self) -> u64 {
-        let rtt_ns = self.parties().map(Party::rtt_ns).max().unwrap_or(0);
+        let rtt_ns = self.parties().filter_map(Party::clock).map(|clock| clock.rtt_ns).max().unwrap_or(0);
         monotonic_ns() + 2_000_000 + rtt_ns.saturating_mul(2)
     }
 
-    /// Ends the measure phase early, at one instant that both ends can still be told about.
+    /// Ends the measure phase early, at an instant that both ends can still be told in time.
     fn stop_both(&mut self) {
         let at_ns = self.soon_ns();
         self.parties_mut().for_each(|party| party.stop_at(at_ns));
     }
 
-    /// One end is done: the other one may have no other way to know. It is not stopped before its own time, unless the
-    /// first one has failed.
+    /// Tells the other end that one end is done: it may have no other way to know. It is not stopped before its own time,
+    /// unless the first one has failed.
     fn tell(&mut self) {
         let failed = self.parties().any(Party::has_failed);
         let scheduled = self.plan.length_ns.filter(|_| !failed).map_or(0, |length| self.t0_ns + length);
@@ -395,10 +392,10 @@ impl<'s> RunningTest<'s> {
     }
 
     fn silent(&self) -> ClientError {
-        // The far end is the one that a near end in this process waits for, too; and it is always a daemon.
+        // The far end is always a daemon, and a near end in this process waits for it, too.
         let far = self.far.as_ref().and_then(|far| far.host().filter(|_| !far.is_done()));
         let blamed = far.or_else(|| self.near.host()).or_else(|| self.far.as_ref().and_then(Party::host));
-        let here = || super::HostLabel { name: "local".to_owned(), control: "this process".to_owned() };
+        let here = || HostLabel { name: "local".to_owned(), control: "this process".to_owned() };
         ClientError::Silent { host: blamed.cloned().unwrap_or_else(here), seconds: self.plan.grace.as_secs_f64() }
     }
 }

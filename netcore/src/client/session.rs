@@ -1,4 +1,4 @@
-//! The connection to one daemon.
+//! The control connection to one daemon.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -31,33 +31,28 @@ use crate::{
 /// After this long the clocks are compared again before a test.
 const CLOCK_AGE: Duration = Duration::from_secs(5);
 
-/// What is known about a daemon's host.
+/// Facts about a daemon and its host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerFacts {
-    /// Version of its program.
     pub tool_version: String,
-    /// Transports that its kernel has.
+    /// Transports that its kernel offers.
     pub transports: Vec<Transport>,
-    /// What it grants at most.
     pub limits: Limits,
-    /// The machine.
     pub host: HostFacts,
-    /// Its clock, as last compared.
     pub clock: ClockOffset,
-    /// The address that it was reached at.
+    /// The address at which it was reached.
     pub address: IpAddr,
 }
 
-/// A conversation with one daemon.
 #[derive(Debug)]
 pub struct Session {
     pub(super) host: HostLabel,
     pub(super) timeouts: Timeouts,
     pub(super) channel: Channel,
     peer: PeerFacts,
-    /// Whether the daemon may still hold a test, or still have something to say about one.
+    /// Whether the daemon may still hold a test, or have a message about one on the way.
     dirty: bool,
-    /// Whether it was asked to forget the test and has not answered yet.
+    /// Whether an `abort` is unanswered.
     aborting: bool,
 }
 
@@ -97,10 +92,10 @@ impl Session {
         Ok(session)
     }
 
-    /// Whether the daemon is still there and ready for a test, where the last one went well. One that has been silent for some
-    /// seconds is asked.
+    /// Whether the daemon is still there and ready for a test, after one that went well. A daemon that has been silent for
+    /// some seconds is asked.
     pub fn is_alive(&mut self) -> bool {
-        // Unasked, a daemon says only that the session is over.
+        // Unasked, a daemon tells only of the end of the session.
         matches!(self.channel.try_recv::<Reply>(), Ok(None))
             && (self.clock_age() <= CLOCK_AGE || self.compare_clocks().is_ok())
     }
@@ -109,26 +104,22 @@ impl Session {
         Duration::from_nanos(monotonic_ns().saturating_sub(self.peer.clock.taken_ns))
     }
 
-    /// What is known about the other end.
-    #[must_use]
     pub fn peer(&self) -> &PeerFacts {
         &self.peer
     }
 
-    /// The host, as sentences name it.
-    #[must_use]
     pub fn host(&self) -> &HostLabel {
         &self.host
     }
 
-    /// The address of this end of the control connection.
+    /// Address of this end of the control connection.
     pub fn local_addr(&self) -> Result<SocketAddr, ClientError> {
         self.channel
             .local_addr()
             .map_err(|source| ClientError::System { what: "the control connection has no address", source })
     }
 
-    /// Asks for what the greeting does not tell.
+    /// Asks for facts that the greeting does not tell.
     pub fn look(&mut self, look: Look) -> Result<Seen, ClientError> {
         self.send(&Request::Look(look))?;
         self.expect("look", self.timeouts.reply + Look::CPU_WINDOW, |reply| match reply {
@@ -137,7 +128,7 @@ impl Session {
         })
     }
 
-    /// Runs a program there to its end. Where the flag rises above `heeds` the program is asked to end, and at its second
+    /// Runs a program there to its end. When the flag rises above `heeds` the program is asked to end, and at its second
     /// rise it is ended with the session, which is of no use after an error.
     pub fn execute(&mut self, asked: Execute, stop: &StopFlag, heeds: Urgency) -> Result<Executed, ClientError> {
         let deadline =
@@ -159,7 +150,7 @@ impl Session {
                 asked_to_end = true;
             }
             if Instant::now() >= deadline {
-                return Err(self.senseless("the hook's time is over and nothing is heard of its end".to_owned()));
+                return Err(self.invalid("the hook's time is over and nothing is heard of its end".to_owned()));
             }
             wait([Some(self.channel.as_fd()), stop.beyond(urgency.max(heeds))], Some(deadline)).map_err(|source| {
                 ClientError::System { what: "waiting for the end of a program on another host failed", source }
@@ -174,37 +165,35 @@ impl Session {
         Ok(executed)
     }
 
-    /// Compares the clocks anew; [`Session::prepare`] does it where the last comparison is older than five seconds.
-    fn compare_clocks(&mut self) -> Result<&ClockOffset, ClientError> {
+    fn compare_clocks(&mut self) -> Result<(), ClientError> {
         let mut probes = Vec::with_capacity(PROBES);
-        // The first exchange warms the path up (route, caches, the daemon's thread): it is kept, and seldom the fastest.
+        // The first exchange warms up the path (route, caches, the daemon's thread): it is kept, and seldom the fastest.
         for _ in 0..PROBES {
             let sent_ns = monotonic_ns();
             self.send(&Request::Probe)?;
             let probe = self.expect("probe", self.timeouts.reply, |reply| match reply {
-                Reply::Probed { arrived_ns, answered_ns, wall_ns: wall } => Ok((arrived_ns, answered_ns, wall)),
+                Reply::Probed { arrived_ns, answered_ns, wall_ns: wall } => Ok(Probe {
+                    sent_ns,
+                    arrived_ns,
+                    answered_ns,
+                    wall_ns: wall,
+                    received_ns: monotonic_ns(),
+                    received_wall_ns: wall_ns(),
+                }),
                 other => Err(other),
             })?;
-            let (arrived_ns, answered_ns, wall) = probe;
-            probes.push(Probe {
-                sent_ns,
-                arrived_ns,
-                answered_ns,
-                wall_ns: wall,
-                received_ns: monotonic_ns(),
-                received_wall_ns: wall_ns(),
-            });
+            probes.push(probe);
         }
         let offset = ClockOffset::from_probes(&probes);
         self.peer.clock = offset.ok_or_else(|| ClientError::Clock { host: self.host.clone(), probes: PROBES })?;
-        Ok(&self.peer.clock)
+        Ok(())
     }
 
-    /// Makes sure that the daemon holds no test and the clock is fresh.
+    /// Makes sure that the daemon holds no test and that the clock is fresh.
     pub(super) fn begin(&mut self) -> Result<(), ClientError> {
         if self.dirty {
             self.abort()?;
-            // An end that was waiting for its flows says first that it gave them up.
+            // An end that was waiting for its flows first says that it gave them up.
             let deadline = Instant::now() + self.timeouts.reply + self.timeouts.ready;
             while !matches!(self.recv(deadline)?, Reply::Idle) {}
             (self.dirty, self.aborting) = (false, false);
@@ -246,7 +235,12 @@ impl Session {
         })
     }
 
-    /// Waits for one kind of answer.
+    /// The longest that the daemon may take to connect its flows and say so.
+    pub(super) fn time_to_connect(&self) -> Duration {
+        self.timeouts.ready + self.timeouts.reply
+    }
+
+    /// Waits for one kind of reply.
     pub(super) fn expect<T>(
         &mut self,
         request: &'static str,
@@ -261,12 +255,12 @@ impl Session {
         let host = self.host.clone();
         match reply {
             Reply::Error(error) => ClientError::Daemon { host, error },
-            other => ClientError::OutOfStep { host, request, reply: other.name() },
+            other => ClientError::UnexpectedReply { host, request, reply: other.name() },
         }
     }
 
-    pub(super) fn senseless(&self, reason: String) -> ClientError {
-        ClientError::Senseless { host: self.host.clone(), reason }
+    pub(super) fn invalid(&self, reason: String) -> ClientError {
+        ClientError::Invalid { host: self.host.clone(), reason }
     }
 
     fn channel_error(&self, source: ChannelError) -> ClientError {

@@ -126,8 +126,8 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(
 }
 
 /// What the engines may allocate.
-    control::message::{ErrorCode, Execute, Limits, Peer, Prepare, ReplyError},
-    end::end_spec,
+fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), ReplyError> {
+    let buffers = &spec.end(side).buffers;
     let alignment = buffers.alignment.unwrap_or(1);
     if !alignment.is_power_of_two() || alignment > 1 << 30 || buffers.offset > 1 << 30 {
         return refuse("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");

@@ -1,4 +1,4 @@
-//! The daemon inside the program that conducts: for tests on one machine.
+//! The daemon inside the client's process: for tests on one machine.
 
 use std::{
     net::SocketAddr,
@@ -13,15 +13,7 @@ use crate::{
     spec::memory,
 };
 
-/// Where an embedded daemon has its sockets.
-#[derive(Clone, Debug, Default)]
-pub struct EmbeddedOptions {
-    /// Network namespace; `None`: the process's own. Its loopback interface must be up.
-    pub netns: Option<String>,
-}
-
-/// A daemon of this process, on a loopback port that the kernel chose, with a key that nobody else knows. Dropping it
-/// ends it.
+/// A daemon in this process, on a loopback port that the kernel chose, with a key that only it knows. Dropping it ends it.
 #[derive(Debug)]
 pub struct Embedded {
     address: SocketAddr,
@@ -32,9 +24,11 @@ pub struct Embedded {
 }
 
 impl Daemon {
-    /// Starts a daemon in a thread of this process. It serves this process and nobody else, so it grants whatever the
-    /// machine can do, and reads files with the rights that this process has anyway.
-    pub fn spawn_embedded(options: EmbeddedOptions) -> Result<Embedded, DaemonError> {
+    /// Starts a daemon in a thread of this process. It serves only this process, so it grants whatever the machine can do,
+    /// and reads files with the rights that this process has anyway.
+    ///
+    /// `netns`: network namespace of its sockets, whose loopback interface must be up; `None`: the process's own.
+    pub fn spawn_embedded(netns: Option<String>) -> Result<Embedded, DaemonError> {
         let key = Key::generate()?;
         let config = Config {
             listen: vec![([127, 0, 0, 1], 0).into()],
@@ -42,7 +36,7 @@ impl Daemon {
             allow: Vec::new(),
             allow_connect: Network::everything().to_vec(),
             allow_files: true,
-            // Whoever conducts starts programs on its own machine itself.
+            // The client starts programs on its own machine itself.
             allow_hooks: false,
             limits: Limits {
                 sessions: 1024,
@@ -51,9 +45,9 @@ impl Daemon {
                 buffer_bytes: memory::MOST_BYTES,
                 interval_readings: 10_000_000,
             },
-            // The conductor is in the same process: it cannot vanish without this daemon.
+            // The client is in the same process: it cannot vanish without this daemon.
             timeouts: Timeouts { idle: Duration::from_hours(30 * 24), ..Timeouts::default() },
-            netns: options.netns.clone(),
+            netns: netns.clone(),
             log: None,
         };
         let system = |what| move |source| DaemonError::System { what, source };
@@ -64,23 +58,21 @@ impl Daemon {
         let thread = thread::Builder::new()
             .name("daemon".into())
             .spawn(move || {
-                // It can only end by the flag, or by a poll that fails; a client then sees its connection closed.
+                // It ends only by the flag, or by a poll that fails; the client then sees its connection closed.
                 let _ = daemon.run(&flag);
             })
             .map_err(system("no thread for the embedded daemon"))?;
-        Ok(Embedded { address, key, netns: options.netns, stop, thread: Some(thread) })
+        Ok(Embedded { address, key, netns, stop, thread: Some(thread) })
     }
 }
 
 impl Embedded {
     /// Its control address.
-    #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// How to reach it, under that name.
-    #[must_use]
+    /// The way to reach it, as a host of that name.
     pub fn target(&self, name: impl Into<String>) -> Target {
         Target { key: Some(self.key.clone()), netns: self.netns.clone(), ..Target::new(name, self.address.to_string()) }
     }
@@ -91,7 +83,7 @@ impl Drop for Embedded {
         self.stop.request();
         self.stop.request();
         if let Some(thread) = self.thread.take() {
-            // Its only way to panic is one that has been reported already.
+            // A panic in it has been reported already.
             let _ = thread.join();
         }
     }

@@ -26,7 +26,7 @@ use std::{
 
 use nix::sys::socket::{Shutdown, shutdown};
 
-pub use embedded::{Embedded, EmbeddedOptions};
+pub use embedded::Embedded;
 pub use listen::{Listen, listen};
 pub use network::{Network, NetworkError};
 

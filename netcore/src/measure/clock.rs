@@ -1,5 +1,7 @@
 //! The two clocks: monotonic for everything that is measured, wall for what is shown.
 
+use std::time::Duration;
+
 use nix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`. Only differences have a meaning, and only on one host.
@@ -12,6 +14,11 @@ pub fn monotonic_ns() -> u64 {
 #[must_use]
 pub fn wall_ns() -> i64 {
     now(ClockId::CLOCK_REALTIME)
+}
+
+/// A duration in nanoseconds; the longest that fits where it is longer.
+pub fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn now(clock: ClockId) -> i64 {
@@ -27,7 +34,7 @@ mod tests {
     #[test]
     fn time_goes_on() {
         let (monotonic, wall) = (monotonic_ns(), wall_ns());
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
         assert!(monotonic_ns() - monotonic >= 2_000_000);
         assert!(wall_ns() > wall);
     }

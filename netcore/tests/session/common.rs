@@ -7,7 +7,7 @@ use std::{
 };
 
 use netcore::{
-    client::{Session, Target},
+    client::{self, ClientError, DataAddresses, Prepared, Session, Target, Timeouts},
     control::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
@@ -66,6 +66,16 @@ pub fn stream(milliseconds: u64) -> TestSpec {
     let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
     spec.phases.stop = Stop::AfterNs(milliseconds * 1_000_000);
     spec
+}
+
+/// A test between two daemons, made ready.
+pub fn between<'s>(
+    near: &'s mut Session,
+    far: &'s mut Session,
+    spec: &TestSpec,
+    addresses: &DataAddresses,
+) -> Result<Prepared<'s>, ClientError> {
+    client::prepare(Some(near), Some(far), spec, addresses, Timeouts::default())
 }
 
 pub fn nobody_stops() -> StopFlag {

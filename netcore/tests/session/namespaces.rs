@@ -3,12 +3,12 @@
 use std::process::{Command, Stdio};
 
 use netcore::{
-    client::{DataAddresses, Session, conduct},
-    daemon::{Daemon, EmbeddedOptions},
+    client::{DataAddresses, Session},
+    daemon::Daemon,
     report::Ending,
 };
 
-use crate::common::{nobody_stops, stream};
+use crate::common::{between, nobody_stops, stream};
 
 struct Cable {
     near: String,
@@ -57,7 +57,7 @@ impl Drop for Cable {
 #[test]
 fn ends_meet_across_namespaces() {
     let Some(cable) = Cable::new() else { return };
-    let embedded = |name: &String| Daemon::spawn_embedded(EmbeddedOptions { netns: Some(name.clone()) }).unwrap();
+    let embedded = |name: &String| Daemon::spawn_embedded(Some(name.clone())).unwrap();
     let (one, other) = (embedded(&cable.near), embedded(&cable.far));
     let mut far = Session::connect(&other.target("far")).unwrap();
 
@@ -80,7 +80,7 @@ fn ends_meet_across_namespaces() {
     // Both ends on daemons; this process is in neither namespace.
     let mut near = Session::connect(&one.target("near")).unwrap();
     let addresses = DataAddresses { near_netns: None, ..addresses };
-    let running = conduct(&mut near, &mut far, &stream(50), &addresses).unwrap().start(None).unwrap();
+    let running = between(&mut near, &mut far, &stream(50), &addresses).unwrap().start(None).unwrap();
     let outcome = running.wait(&mut (), &nobody_stops()).unwrap();
     assert_eq!((&outcome.near.ending, &outcome.far.as_ref().unwrap().ending), (&Ending::Complete, &Ending::Complete));
 }

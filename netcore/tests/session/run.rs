@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use netcore::{
-    client::{ClientError, DataAddresses, Observer, Outcome, Session, conduct},
-    daemon::{Config, Daemon, EmbeddedOptions, Limits},
+    client::{ClientError, DataAddresses, Observer, Outcome, Session},
+    daemon::{Config, Daemon, Limits},
     measure::clock::monotonic_ns,
     report::{Ending, Phase, Window},
     spec::{Direction, Side, Stop},
 };
 
-use crate::common::{Served, nobody_stops, stream};
+use crate::common::{Served, between, nobody_stops, stream};
 
 fn run(session: &mut Session, spec: &netcore::spec::TestSpec) -> Outcome {
     session.run(spec, &DataAddresses::default(), &mut (), &nobody_stops()).unwrap()
@@ -52,7 +52,7 @@ fn a_stream_over_tcp_gives_both_ends_the_same_bytes() {
 
 #[test]
 fn a_session_runs_many_tests_and_facts_are_exchanged() {
-    let embedded = Daemon::spawn_embedded(EmbeddedOptions::default()).unwrap();
+    let embedded = Daemon::spawn_embedded(None).unwrap();
     let mut session = Session::connect(&embedded.target("embedded")).unwrap();
     let facts = session.peer();
     assert_eq!(facts.tool_version, env!("CARGO_PKG_VERSION"));
@@ -189,7 +189,7 @@ fn two_daemons_are_conducted_from_outside() {
     spec.phases.interval_ns = 20_000_000;
     spec.interim = true;
     let mut heard = Heard::default();
-    let outcome = conduct(&mut near, &mut far, &spec, &DataAddresses::default())
+    let outcome = between(&mut near, &mut far, &spec, &DataAddresses::default())
         .unwrap()
         .start(None)
         .unwrap()
@@ -212,12 +212,12 @@ fn a_near_daemon_connects_nowhere_else() {
     target.timeouts.ready = Duration::from_millis(300);
     let mut far = Session::connect(&target).unwrap();
     let elsewhere = DataAddresses { far: Some("127.0.0.7".parse().unwrap()), ..DataAddresses::default() };
-    let error = conduct(&mut near, &mut far, &stream(10), &elsewhere).err().unwrap().to_string();
+    let error = between(&mut near, &mut far, &stream(10), &elsewhere).err().unwrap().to_string();
     assert!(error.contains("--allow-connect 127.0.0.7"), "{error}");
     // With leave, it does, and both sessions are as good as before.
     let allowed = Served::new(Config { allow_connect: vec!["127.0.0.0/8".parse().unwrap()], ..Config::default() });
     let mut near = allowed.connect();
-    let prepared = conduct(&mut near, &mut far, &stream(10), &elsewhere).unwrap();
+    let prepared = between(&mut near, &mut far, &stream(10), &elsewhere).unwrap();
     prepared.start(None).unwrap().wait(&mut (), &nobody_stops()).unwrap();
 }
 

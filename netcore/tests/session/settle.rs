@@ -1,14 +1,14 @@
 //! A warm-up that ends early: both ends begin to measure at the same instant, and hear nothing more until the end.
 
 use netcore::{
-    client::{DataAddresses, Observer, Outcome, conduct},
+    client::{DataAddresses, Observer, Outcome},
     control::message::Request,
     daemon::Config,
     report::{Ending, Phase, SideReport, Window},
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
-use crate::common::{Raw, Served, nobody_stops, prepare, stream};
+use crate::common::{Raw, Served, between, nobody_stops, prepare, stream};
 
 /// Says that the warm-up has done its work after a few intervals of each end that tells its own.
 #[derive(Default)]
@@ -74,7 +74,7 @@ fn a_conducted_test_settles_too() {
     let (one, other) = (Served::new(Config::default()), Served::new(Config::default()));
     let (mut near, mut far) = (one.connect(), other.connect());
     let mut heard = Settles::default();
-    let outcome = conduct(&mut near, &mut far, &settling(stream(0)), &DataAddresses::default())
+    let outcome = between(&mut near, &mut far, &settling(stream(0)), &DataAddresses::default())
         .unwrap()
         .start(None)
         .unwrap()

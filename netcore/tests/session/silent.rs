@@ -139,7 +139,7 @@ fn a_daemon_that_vanishes_at_any_step_is_named() {
 #[test]
 fn a_report_that_is_none_is_an_error() {
     let error = run(play(Part::Everything, Then::Hangs, None));
-    assert!(matches!(error, ClientError::Senseless { .. }), "{error}");
+    assert!(matches!(error, ClientError::Invalid { .. }), "{error}");
 }
 
 #[test]

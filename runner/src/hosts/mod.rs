@@ -27,7 +27,7 @@ use netcore::{
         key::Key,
         stop::{StopFlag, Urgency},
     },
-    daemon::{Daemon, Embedded, EmbeddedOptions},
+    daemon::{Daemon, Embedded},
     measure::host::HostFacts,
     spec::Transport,
 };
@@ -117,8 +117,7 @@ impl Hosts {
     /// Starts a daemon inside this process, with a key of its own. In a network namespace, the control connection uses the
     /// namespace's loopback and the traffic the host's address.
     fn embed(&mut self, name: &str, netns: Option<&str>, address: Option<&str>) -> Result<Location, Error> {
-        let options = EmbeddedOptions { netns: netns.map(str::to_owned) };
-        let embedded = Daemon::spawn_embedded(options).map_err(|e| {
+        let embedded = Daemon::spawn_embedded(netns.map(str::to_owned)).map_err(|e| {
             Error::Measurement(match netns {
                 Some(_) => format!("host `{name}`: no daemon in its network namespace: {e}"),
                 None => format!("the embedded daemon did not start: {e}"),
