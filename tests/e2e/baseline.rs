@@ -1,17 +1,17 @@
-//! An earlier run as the measure of later ones: kept by `plumb baseline promote`, compared with by `plumb run`.
+//! Baselines: `plumb baseline promote` keeps a run, `plumb run` compares with it.
 
 use std::fs;
 
 use crate::program::{Folder, Ran, command, end, number, plumb, rows};
 
-/// A plan whose case is compared with `base.csv`; `terms` are further keys of the baseline, `more` of the test.
+/// A plan with the baseline `base.csv`; `terms` are further keys of the baseline, `more` of the test.
 fn plan(folder: &Folder, terms: &str, more: &str) -> String {
     folder.plan(
         &format!(
             "baseline:\n  source: {}\n  compare: [{{metric: transaction_rate, max_regression: 60%}}]\n{terms}",
             folder.name("base.csv")
         ),
-        // By a count: on a busy machine a few milliseconds may pass without a single transaction.
+        // Stops by a count: on a busy machine some milliseconds may pass without a transaction.
         &format!("  rr: {{workload: tcp_rr, transactions: 200, iterations: 5{more}}}"),
     )
 }
@@ -28,7 +28,7 @@ fn promoted(folder: &Folder) {
     assert!(ran.stdout.contains("it replaces nothing"), "{}", ran.stdout);
 }
 
-/// Makes the baseline's rate so many times what was measured.
+/// Multiplies the baseline's rate.
 fn scale(folder: &Folder, by: f64) {
     let path = folder.path("base.csv");
     let text = fs::read_to_string(&path).unwrap();
@@ -45,7 +45,7 @@ fn scale(folder: &Folder, by: f64) {
     out.flush().unwrap();
 }
 
-/// Rewrites what is known about the baseline's run.
+/// Changes the `run.json` of the baseline.
 fn elsewhere(folder: &Folder, change: impl FnOnce(&mut serde_json::Value)) {
     let path = folder.path("base.run.json");
     let mut facts: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
@@ -116,12 +116,12 @@ fn a_baseline_of_another_machine_is_not_judged_and_says_what_differs() {
     assert_eq!(word, "inconclusive");
     assert!(note.contains("the baseline is of another machine: host.cpu_model was Cray-1, is "), "{note}");
 
-    // Whoever says that the place does not matter is believed, and told all the same.
+    // `require_same: []` judges all the same, and the note names the difference.
     assert_eq!(run(&folder, "  require_same: []", "").code, Some(1));
     let (word, note) = verdict(&folder);
     assert!(word == "regression" && note.contains("Cray-1"), "{word} {note}");
 
-    // What must be the same is known before anything is measured.
+    // A fact in `require_same` is checked before anything is measured.
     fs::remove_file(folder.path("r.csv")).unwrap();
     let ran = run(&folder, "  require_same: [host.cpu_model]", "");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
@@ -180,7 +180,7 @@ fn what_is_no_whole_run_is_refused_with_every_reason() {
     let ran = plumb(&["baseline", "promote", &out]);
     assert!(ran.code == Some(2) && ran.stderr.contains("names no baseline.source"), "{}", ran.stderr);
 
-    // A run that was ended, and one of which nobody knows.
+    // An interrupted run, and one without `run.json`.
     elsewhere_of(&folder, "r.run.json", |facts| {
         facts["interrupted"] = "SIGINT".into();
         facts["ended"] = serde_json::Value::Null;
@@ -222,7 +222,7 @@ fn a_new_baseline_says_what_it_replaces_and_failures_are_accepted_only_aloud() {
         serde_json::from_str(&fs::read_to_string(folder.path("base.run.json")).unwrap()).unwrap();
     assert_eq!(facts["run_id"], rows(&folder.path("base.csv"))[0]["run_id"].as_str());
     assert!(facts["promoted"]["at"].is_string());
-    // Whatever a busy machine does to the next run.
+    // Far enough for any run on a busy machine.
     scale(&folder, 0.01);
     assert_eq!(run(&folder, "", "").code, Some(0));
 }
@@ -233,7 +233,7 @@ fn compare_says_whether_both_were_measured_on_one_machine() {
     promoted(&folder);
     let compare = || plumb(&["compare", "-f", "text", &folder.name("base.csv"), &folder.name("r.csv")]);
     let ran = compare();
-    // The baseline is that very run.
+    // The baseline is the same run.
     assert!(ran.stdout.contains("same machine: yes") && ran.stdout.contains("interleaved: "), "{}", ran.stdout);
     elsewhere(&folder, |facts| facts["hosts"]["local"]["facts"]["kernel_release"] = "2.0.40".into());
     let ran = compare();
@@ -243,7 +243,7 @@ fn compare_says_whether_both_were_measured_on_one_machine() {
     assert!(ran.stdout.contains("same machine: NO") && ran.stdout.contains("was Cray-1, is "), "{}", ran.stdout);
     fs::remove_file(folder.path("base.run.json")).unwrap();
     assert!(compare().stdout.contains("same machine: unknown"), "{}", compare().stdout);
-    // Few iterations and --fail-on: nothing fails unless asked for, and what cannot be told does where it is.
+    // Few iterations and --fail-on: nothing fails unless asked for, and an undecided comparison fails if asked for.
     scale(&folder, 100.0);
     let fail_on = |what: &str| {
         let of = ["-m", "transaction_rate", "--fail-on", what];

@@ -1,4 +1,4 @@
-//! What a plan says of its buffers, as a socket that takes no part sees it: which bytes every datagram has.
+//! Contents of the buffers, as an independent socket sees them: the bytes of every datagram.
 
 use std::{
     net::{Ipv4Addr, UdpSocket},
@@ -8,12 +8,12 @@ use std::{
 
 use crate::program::{Folder, number, of, parse, plumb};
 
-/// Without a period that a message or a ring has.
+/// Its period is that of no message and no ring.
 fn contents() -> Vec<u8> {
     (0..=250).cycle().take(5000).collect()
 }
 
-/// A socket that keeps all that it gets, and sends it back where `echoes`.
+/// A socket that keeps everything it receives, and sends it back if `echoes`.
 fn ears(echoes: bool) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -25,7 +25,7 @@ fn ears(echoes: bool) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
         while let Ok((n, from)) = socket.recv_from(&mut buffer) {
             keeps.lock().unwrap().push(buffer[..n].to_vec());
             if echoes {
-                // Whoever asked may have left.
+                // The sender may have left.
                 let _ = socket.send_to(&buffer[..n], from);
             }
         }
@@ -33,11 +33,11 @@ fn ears(echoes: bool) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
     (port, heard)
 }
 
-/// Message `n` must be buffer `n` of a ring of 7 that holds the file, each of whose buffers is dirtied before it is sent: 30
-/// bytes of it, behind the `stamp` bytes that are the engine's.
+/// Message `n` must be buffer `n` of a ring of 7 that holds the file. Each buffer is dirtied before it is sent: 30
+/// bytes of it, after the engine's `stamp` bytes.
 fn must_be_of_ring(message: &[u8], stamp: usize) -> usize {
     let first = u64::from_le_bytes(message[..8].try_into().unwrap());
-    // In a stream the upper two bits are the phase.
+    // The upper two bits of a stream's number are the phase.
     let number = usize::try_from(first & ((1 << 62) - 1)).unwrap();
     let (place, turns) = (number % 7, u8::try_from((number / 7 + 1) % 256).unwrap());
     let mut expected = contents()[place * message.len()..][..message.len()].to_vec();

@@ -1,4 +1,4 @@
-//! Case ids join results across versions: those of the shipped plans, and of a plan that sets every key, stay as they are.
+//! Case ids join results across versions: those of the shipped plans, and of a plan that sets every key, must not change.
 
 use std::{fmt::Write, path::Path};
 
@@ -26,7 +26,7 @@ fn case_ids_stay_as_they_are() {
         }
     }
     let golden = include_str!("fixtures/case_ids.txt");
-    // Another id is another measurement to a baseline: it cannot be compared with its own past.
+    // A case with another id has no baseline any more.
     let changed: Vec<_> = golden.lines().zip(now.lines()).filter(|(then, now)| then != now).collect();
     assert!(changed.is_empty(), "then and now: {changed:#?}");
     assert_eq!(golden.lines().count(), now.lines().count());

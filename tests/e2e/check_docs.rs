@@ -1,4 +1,4 @@
-//! Pages that name what the code has name all of it and nothing else, and the plan language's examples are plans.
+//! Pages that list parts of the code list all of them and nothing else; examples of the plan language are valid plans.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -34,7 +34,7 @@ fn the_reference_names_every_key_and_every_choice() {
     let (schema, page) = (plan_schema(), page());
     let mut found = BTreeSet::new();
     words(&schema, &mut found);
-    // The metrics have a page of their own.
+    // Metrics have a page of their own.
     let metric = |word: &str| schemas::metrics::METRICS.iter().any(|m| m.name == word || m.column == word);
     let mentioned: BTreeSet<&str> =
         page.split(|c: char| !(c.is_ascii_alphanumeric() || "_-+.".contains(c))).filter(|w| !w.is_empty()).collect();
@@ -44,7 +44,7 @@ fn the_reference_names_every_key_and_every_choice() {
     assert!(missing.is_empty(), "docs/plan.md does not mention {missing:?}");
 }
 
-/// The other way round: a key that the page has and the plan does not is found out only by whoever types it.
+/// The other way round: the page must not have a key that the plan language lacks.
 #[test]
 fn the_reference_names_no_key_that_is_none() {
     let (schema, page) = (plan_schema(), page());
@@ -98,7 +98,7 @@ fn the_architecture_names_every_module_and_no_other() {
     }
 }
 
-/// A heading's name in a link, as GitHub makes it.
+/// The anchor that GitHub makes of a heading.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     words

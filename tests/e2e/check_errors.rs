@@ -1,6 +1,6 @@
-//! What a wrong plan gets from `plumb check`: our sentence, its place, exit code 2, and never a panic or a hang.
+//! A wrong plan gets a sentence with its place and exit code 2 from `plumb check`, never a panic or a hang.
 //!
-//! The complaints of other tools' users, and what holds them off here:
+//! Complaints of other tools' users, and the tests that prevent them here:
 //!
 //! | complaint | here |
 //! | --- | --- |
@@ -36,7 +36,7 @@ fn plumb(args: &[&str], plan: &[u8]) -> Output {
         .spawn()
         .expect("plumb starts");
     let mut stdin = child.stdin.take().expect("piped");
-    // A plan that is refused for its size is not read to its end.
+    // A plan that is too large is not read to its end.
     let _ = stdin.write_all(plan);
     drop(stdin);
     child.wait_with_output().expect("plumb ends")
@@ -55,9 +55,9 @@ fn test_with(body: &str) -> String {
     format!("version: 1\nname: t\ntests:\n  a:\n    {}\n", body.replace('\n', "\n    "))
 }
 
-/// Each of these lines in a test, where it is pointed at, and what is said.
+/// Lines of a test, the place that the error points at, and its text.
 const TESTS: &[(&str, &str, &[&str])] = &[
-    // What typos get.
+    // Typos.
     ("workload: tcp_rr\nmesage_size: 64KiB", "6:5", &["unknown key `mesage_size`", "did you mean `message_size`?"]),
     ("workload: tcp_steam", "5:15", &["unknown workload `tcp_steam`", "did you mean `tcp_stream`?"]),
     ("workload: tcp_rr\nsocket: {nodelay: true}", "6:14", &["unknown key `nodelay`", "did you mean `no_delay`?"]),
@@ -94,7 +94,7 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     ("workload: tcp_stream\ncpu: 5-2", "6:10", &["`5-2` is no CPU list"]),
     ("workload: tcp_stream\nsocket: {dscp: 64}", "6:20", &["`64` is no DSCP"]),
     ("workload: tcp_stream\nbuffers: {alignment: 3000}", "6:26", &["no power of two", "for example 4096"]),
-    // What contradicts itself.
+    // Contradictions.
     ("workload: tcp_stream\nduration: 1s\nbytes: 1GB", "7:12", &["both say when to stop"]),
     ("workload: tcp_stream\ntransactions: 5", "6:19", &["a stream has no transactions"]),
     ("workload: tcp_maerts\ndirection: forward", "6:16", &["`tcp_maerts` says another direction"]),
@@ -111,7 +111,7 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     ("workload: tcp_rr\niterations: {min: 9, max: 3}", "6:5", &["fewer than `min`"]),
     ("workload: tcp_rr\niterations: {confidence: 100%}", "6:5", &["a confidence of 100 %"]),
     ("workload: tcp_rr\niterations: {metrics: [lost]}", "6:5", &["tcp_rr does not measure `lost`"]),
-    // Assertions: each of these has passed silently in some tool.
+    // Assertions that some other tool passes silently.
     ("workload: tcp_rr\nassert: [avg=123]", "6:14", &["`avg=123` is no assertion", "throughput >= 9Gbit/s"]),
     (
         "workload: tcp_rr\nassert: [latency.p98 < 80us]",
@@ -366,7 +366,7 @@ fn all_mistakes_are_reported_at_once_in_order() {
     assert!(at("unknown host `mars`") < at("mesage_size"));
     assert!(at("mesage_size") < at("does not measure `lost`"));
     assert!(text.ends_with("4 errors\n"), "{text}");
-    // The default is inherited by two tests, and wrong once.
+    // Two tests inherit the default: one error.
     assert_eq!(text.matches("does not say bits or bytes").count(), 1);
 }
 

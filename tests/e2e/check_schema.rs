@@ -1,4 +1,4 @@
-//! The published schemas are those of the types, and every plan that is shipped satisfies schema and parser alike.
+//! The published schemas match the types, and every shipped plan satisfies both schema and parser.
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ fn every_plan_satisfies_the_schema_and_the_parser() {
     }
 }
 
-/// What one refuses the other refuses too: drift between them is what users meet in their editors.
+/// Schema and parser refuse the same plans: users meet any drift in their editors.
 #[test]
 fn schema_and_parser_refuse_the_same_things() {
     let schema = jsonschema::validator_for(&plan_schema()).expect("a valid schema");
@@ -80,7 +80,7 @@ fn schema_and_parser_refuse_the_same_things() {
     }
 }
 
-/// One plan with every kind of value that may be written in two forms.
+/// A plan with every kind of value that has two forms.
 #[test]
 fn schema_and_parser_accept_the_same_things() {
     let schema = jsonschema::validator_for(&plan_schema()).expect("a valid schema");

@@ -1,19 +1,19 @@
-//! docs/ci.md is a promise: its plan is a plan, its workflows are YAML, and their commands run as they stand.
+//! docs/ci.md: its plan is valid, its workflows are YAML, and their commands run unchanged.
 //!
-//! A measurement is cut short by options that this test adds. Whether two short runs on a busy machine differ is not the
-//! page's to promise, so a verdict may come out either way: what may not happen is a command that is wrong.
+//! This test adds options that shorten measurements. Two short runs on a busy machine may differ, so any verdict is
+//! accepted; a wrong command is not.
 
 use std::{fs, path::Path, process::Command};
 
 const PAGE: &str = include_str!("../../docs/ci.md");
 
-/// The blocks of this language.
+/// The code blocks of a language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let opening = format!("```{language}\n");
     PAGE.split(&opening).skip(1).filter_map(|rest| rest.split("```").next()).collect()
 }
 
-/// Every text under `run`, `script` and `after_script`, in the order of the block.
+/// Every command under `run`, `script` and `after_script`, in order.
 fn commands(block: &str) -> Vec<String> {
     fn gather(value: &serde_yaml::Value, found: &mut Vec<String>) {
         if let Some(map) = value.as_mapping() {
@@ -36,7 +36,7 @@ fn commands(block: &str) -> Vec<String> {
     found
 }
 
-/// Runs a line of the page in a folder, as CI does, and gives its exit code and what it wrote.
+/// Runs a line of the page in a folder, as CI does; returns its exit code and output.
 fn run(line: &str, place: &Path) -> (Option<i32>, String) {
     let binary = Path::new(env!("CARGO_BIN_EXE_plumb"));
     let programs = binary.parent().expect("it lies in a directory").display().to_string();

@@ -1,4 +1,4 @@
-//! `gate.confirm`: what failed is measured again, and the table shows it.
+//! `gate.confirm`: failing cases are measured again, and the table shows it.
 
 use std::fs;
 
@@ -48,7 +48,7 @@ fn a_failing_case_is_measured_again_and_seen_to_be() {
     let summaries: Vec<&Row> = table.iter().filter(|r| r["record"] == "summary").collect();
     assert!(summaries.len() == 2 && summaries.iter().all(|r| r["iterations"] == "2"), "one summary, of what counts");
 
-    // No filter counts them by itself.
+    // Filters leave confirmations out by default.
     let ran =
         plumb(&["aggregate", "-g", "test", "-m", "transaction_rate", "-a", "count", &folder.name("out/results.csv")]);
     assert!(ran.stdout.lines().any(|l| l == "bad,2"), "{}", ran.stdout);
@@ -62,7 +62,7 @@ fn an_interrupted_confirmation_goes_on_where_it_stopped() {
     check(&folder, &plumb(&["run", &plan, "--progress", "never"]));
     let path = folder.path("out/results.csv");
     let whole = fs::read_to_string(&path).unwrap();
-    // As if it had been killed in the middle of the row of iteration 5.
+    // As after a kill in the middle of the row of iteration 5.
     let at = whole.lines().position(|l| l.contains("confirmation 2 of 2")).unwrap();
     let kept: Vec<&str> = whole.lines().take(at).collect();
     let torn = &whole.lines().nth(at).unwrap()[..40];
@@ -74,7 +74,7 @@ fn an_interrupted_confirmation_goes_on_where_it_stopped() {
     };
     assert_eq!(first(&whole), first(&resumed), "what was finished stays as it stood");
 
-    // And a run that is finished measures nothing again.
+    // A finished run measures nothing again.
     check(&folder, &plumb(&["run", &plan, "--progress", "never", "--resume", &folder.name("out")]));
     let again = fs::read_to_string(&path).unwrap();
     let measured = |text: &str| -> Vec<String> {

@@ -15,7 +15,7 @@ fn plumb(args: &[&str], input: &str) -> Output {
         .spawn()
         .expect("plumb starts");
     let mut stdin = child.stdin.take().expect("piped");
-    // What a command line is refused for, its input is not read for.
+    // A wrong command line is refused before its input is read.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().expect("plumb ends")
@@ -57,7 +57,7 @@ fn differences_of_a_command_follow_its_output_where_asked() {
 fn a_socket_that_sends_is_seen_by_the_kernels_counters() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("counters.csv");
-    // Somebody else's datagrams may be counted too: at least ours are.
+    // At least ours are counted; other programs' datagrams may be, too.
     let send = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
                 for _ in range(25): s.sendto(b'x', ('127.0.0.1', 9))\n";
     if Command::new("python3").arg("-c").arg("").status().is_err() {
@@ -106,7 +106,7 @@ fn what_cannot_be_subtracted_says_so() {
         assert_eq!(output.status.code(), Some(code), "{args:?}\n{said}");
         assert!(said.contains(reason) && output.stdout.is_empty(), "{args:?}\n{said}");
     }
-    // The same driver, loaded anew: an error only where asked.
+    // The driver was reloaded: an error only with --strict.
     let reset = "NIC statistics:\n     rx_bytes: 9000000000\n";
     let folder = tempfile::tempdir().expect("a folder");
     let after = folder.path().join("after");

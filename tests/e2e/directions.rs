@@ -1,4 +1,4 @@
-//! Both directions at once: what each one's row says is of its own sender and receiver, and both find their end.
+//! Both directions at once: each direction's row is about its own sender and receiver, and both end.
 
 use crate::program::{Folder, count, number, of, parse, plumb};
 
@@ -24,7 +24,7 @@ fn datagrams_both_ways_stop_by_bytes() {
 #[test]
 fn what_lies_before_a_receiver_when_all_is_sent_belongs_to_the_count() {
     let folder = Folder::new();
-    // Who checks every byte is slower than who sends them.
+    // The receiver checks every byte and is slower than the sender.
     let plan = folder.plan(
         "defaults: {integrity: true, socket: {receive_buffer: 4MiB}}",
         "  udp: {workload: udp_stream, message_size: 60000, bytes: 6MB, direction: reverse, io: blocking}\n  \
@@ -74,7 +74,7 @@ fn a_direction_has_the_calls_and_the_kernels_word_of_its_own_ends() {
     assert_eq!(iterations.len(), 6);
     for row in iterations {
         let timed = netcore::measure::histogram::decode(&row["latency_histogram"]).unwrap().len();
-        // A call that is under way at the edge is counted on the one side of it and timed on the other.
+        // A call in progress at the edge is counted on one side of it and timed on the other.
         assert!((timed as f64 - number(row, "sends")).abs() <= 4.0, "{timed} of {} calls: {row:?}", row["sends"]);
         let expected = match row["direction"].as_str() {
             "forward" => "cubic",

@@ -1,4 +1,4 @@
-//! What bad input gets: a clear sentence, the documented exit code, and rows that stay readable.
+//! Bad input gets a clear sentence and the documented exit code, and rows stay readable.
 
 use std::{
     fs::File,
@@ -55,7 +55,7 @@ fn a_host_that_refuses_is_named_with_its_remedy() {
 #[test]
 fn a_host_that_hangs_is_given_up() {
     let folder = Folder::new();
-    // It accepts in the kernel's queue and never says a word.
+    // The kernel's queue accepts connections, and nobody answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let plan = folder.plan(HOSTS, REMOTE);
     let host = format!("b={}", silent.local_addr().unwrap());
@@ -101,7 +101,7 @@ fn what_no_longer_fits_leaves_no_torn_row() {
         &format!("output: {{dir: {}, tables: [results, intervals, counters]}}", folder.name("out")),
         "  bulk: {workload: tcp_stream, duration: 20ms, interval: 5ms, iterations: 200, collect: [cpu, snmp]}",
     );
-    // Files of so many blocks: the write that reaches the limit is done in part, like one that fills a disk.
+    // Limit of the file size in blocks: the write that reaches it is partial, as on a full disk.
     for blocks in [16, 17, 18, 40] {
         let words = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" run \"$1\" --progress never");
         let ran = Command::new("sh").args(["-c", &words, env!("CARGO_BIN_EXE_plumb"), &plan]).output().unwrap();
@@ -188,7 +188,7 @@ fn a_log_on_a_full_disk_ends_nothing() {
     for (args, code) in [(["run", "/nonexistent"], 2), (["check", "/nonexistent"], 2)] {
         assert_eq!(end(command(&args).stderr(full()).spawn().unwrap()).code, Some(code));
     }
-    // Nor does it end the sessions of a daemon.
+    // It does not end the sessions of a daemon either.
     let serve = Serve::telling(full());
     let plan = folder.plan(HOSTS, REMOTE);
     let ran = plumb(&["run", &plan, "--host", &format!("b={}", serve.address), "--progress", "never"]);
@@ -254,7 +254,7 @@ fn a_daemon_that_is_started_anew_between_two_cases_is_found_again() {
     );
     let mut child = command(&["run", &plan, "-o", &folder.name("r.csv")]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    // While nobody speaks with it, and while it is needed at once.
+    // Once while it is idle, once while it is in use.
     for case in ["second", "third"] {
         assert!(lines.any(|l| l.contains(&format!("{case}  iteration 1"))), "{case} begins");
         thread::sleep(std::time::Duration::from_millis(300));

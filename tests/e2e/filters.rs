@@ -1,4 +1,4 @@
-//! The filters through the real program: the examples of their help as pasted, and bad input.
+//! The filters in the real program: the examples of their help as pasted, and bad input.
 
 use std::{
     fmt::Write as _,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::program::{Folder, Ran, command, plumb};
 
-/// Runs a line in a shell, in a folder where `plumb` means the program under test.
+/// Runs a line in a shell where `plumb` is the program under test.
 fn shell(folder: &Path, line: &str) -> Ran {
     let program = Path::new(env!("CARGO_BIN_EXE_plumb")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
@@ -22,10 +22,10 @@ fn shell(folder: &Path, line: &str) -> Ran {
     output.into()
 }
 
-/// The example line that a filter's help gives.
+/// The example line in a filter's help.
 fn example(filter: &str) -> String {
     let help = plumb(&[filter, "--help"]).stdout;
-    // Long lines are folded: an example is a paragraph of its own.
+    // Long lines are folded: an example is a paragraph.
     let paragraph = help.split("\n\n").find(|p| p.trim_start().starts_with("plumb ")).expect("an example");
     paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -50,7 +50,7 @@ fn examples_work_as_pasted() {
 
     for filter in ["aggregate", "table", "percentiles", "compare", "gate", "window", "steady", "fit"] {
         let line = example(filter);
-        // The run itself would take its seconds once per filter; its rows are those of the run above.
+        // The rows of the run above are reused: a run per filter would take seconds each.
         let pasted = match line.strip_prefix("plumb run ").and_then(|rest| rest.split_once(" | ")) {
             Some((_, rest)) => format!("cat {} | {rest}", if filter == "fit" { "sizes.csv" } else { "quick.csv" }),
             None => line.clone(),
@@ -67,14 +67,14 @@ fn examples(filter: &str) -> Vec<String> {
     let help = plumb(&[filter, "--help"]).stdout;
     let (_, block) = help.split_once("Examples:\n").expect("examples");
     let lines = block.lines().take_while(|line| line.starts_with("  "));
-    // A line that the terminal's width folds is torn: its end stands at the margin of the next.
+    // Folding at the terminal's width moves the end of a line to the margin of the next.
     lines
         .inspect(|line| assert!(line.len() < 100, "{filter}: folded: {line}"))
         .map(|line| line.trim().to_owned())
         .collect()
 }
 
-/// What other programs print, or need, stands in files of the names that the lines have; those that are not installed are
+/// Output and input of other programs is in files with the names in the lines; programs that are not installed are
 /// left out of the line.
 #[test]
 fn every_line_of_the_longer_helps_works_as_pasted() {
@@ -114,7 +114,7 @@ fn every_line_of_the_longer_helps_works_as_pasted() {
                 .replace(" && gnuplot sweep.plot", " && cat sweep.plot")
                 .replace("| rrdtool -", "| cat");
             let ran = shell(&folder.path(""), &line);
-            // head goes away when it has its line: that is success too.
+            // head closes the pipe after its line: that is success too.
             assert_eq!(ran.code, Some(0), "{line}\n{}{}", ran.stdout, ran.stderr);
             let into_a_file =
                 [" -o np.png", " -o junit.xml", "> monday.csv", "> old.txt"].iter().any(|end| line.ends_with(end));
@@ -133,7 +133,7 @@ fn any_number_of_threads_writes_the_same_bytes() {
     let folder = Folder::new();
     let mut rows = String::from("case,record,phase,time,start_s,elapsed_s,stream,throughput_bits_per_s\n");
     let mut x: u64 = 1;
-    // More than a block of four megabytes, so that there is something to share out.
+    // More than one block of four megabytes, so that several threads read.
     for i in 0..60_000u32 {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (stream, at, rate) = (i % 3, f64::from(i / 3), x >> 34);
@@ -280,7 +280,7 @@ fn verdicts_decide_the_exit_code() {
 #[test]
 fn a_plan_is_judged_over_its_results() {
     let folder = Folder::new();
-    // Two iterations are judged by their mean: the interval of three on a busy machine may reach below any floor.
+    // Two iterations are judged by their mean; on a busy machine the interval of three may reach below any floor.
     let tests = "  a:\n    workload: tcp_rr\n    duration: 50ms\n    iterations: 2\n    assert:\n      - transaction_rate >= 1/s\n      - transaction_rate >= 1000M/s";
     let plan = folder.plan("", tests);
     let rows = folder.name("rows.csv");

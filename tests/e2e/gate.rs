@@ -1,10 +1,10 @@
-//! `plumb gate`: the run's own verdicts from its table, and the proof that a gate can fail.
+//! `plumb gate` gives the run's own verdicts from its table, and its self-test proves that a gate can fail.
 
 use std::fs;
 
 use crate::program::{Folder, number, parse, plumb};
 
-/// The lines of a verdicts table in an order of their own: a run writes them case by case, `plumb gate` statement by
+/// The sorted lines of a verdicts table: a run writes them case by case, `plumb gate` statement by
 /// statement.
 fn sorted(table: &str) -> Vec<String> {
     let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
@@ -66,16 +66,16 @@ fn a_gate_that_cannot_fail_is_found_out() {
     assert!(ran.stdout.contains("noticed from 50 % on; 10 % worse it is pass"), "{}", ran.stdout);
     let ran = test("throughput >= 1Gbit/s");
     assert!(ran.code == Some(0) && ran.stdout.contains("fails as it is"), "{}", ran.stdout);
-    // From nothing to one is the least that a count can get worse by.
+    // One more than zero is the smallest regression of a count.
     assert_eq!(test("retransmits == 0").code, Some(0));
-    // Nothing was made worse where nothing was measured.
+    // A metric without values cannot be made worse.
     let ran = test("latency.p99 < 1ms");
     assert!(ran.code == Some(1) && ran.stdout.contains("there is no sample of latency.p99"), "{}", ran.stdout);
     assert_eq!(plumb(&["gate", "--assert", "throughput > 1bit/s", "--self-test", "ten", &table]).code, Some(2));
 }
 
-/// Gives the iterations of a table rates that a quiet machine might have measured: what this one measures may vary so much
-/// that nothing could be told from it.
+/// Replaces the rates of a table by those of a quiet machine: on this one they may vary too much
+/// for any verdict.
 fn calm(table: &str) {
     let mut reader = csv::Reader::from_path(table).unwrap();
     let header = reader.headers().unwrap().clone();
@@ -106,7 +106,7 @@ fn a_comparison_says_from_which_regression_on_it_would_be_noticed() {
     let results = folder.name("r.csv");
     assert_eq!(plumb(&["run", &plan, "-o", &results, "--progress", "never"]).code, Some(0));
     calm(&results);
-    // Without a baseline nothing can be noticed, and that is what it says.
+    // Without a baseline no regression can be noticed, and it says so.
     let blind = plumb(&["gate", "--plan", &plan, "--self-test", "95%", "-f", "text", &results]);
     assert_eq!(blind.code, Some(1), "{}", blind.stdout);
     assert_eq!(plumb(&["baseline", "promote", &results]).code, Some(0));
@@ -115,7 +115,7 @@ fn a_comparison_says_from_which_regression_on_it_would_be_noticed() {
     assert!(ran.stdout.contains("noticed from ") && ran.stdout.contains("1 noticed"), "{}", ran.stdout);
     let none = plumb(&["gate", "--plan", &plan, "--self-test", "1%", &results]);
     assert_eq!(none.code, Some(1), "1 % is less than the 10 % that count: {}", none.stdout);
-    // What nobody can place is not judged.
+    // A case that the plan lacks is not judged.
     fs::remove_file(folder.path("r.run.json")).unwrap();
     let ran = plumb(&["gate", "--plan", &plan, "-f", "csv", &results]);
     assert!(ran.stdout.contains("nobody knows on which machine this was measured"), "{}", ran.stdout);

@@ -1,11 +1,11 @@
-//! What a plan says about its hosts: namespaces in which plumb runs the ends itself, and preconditions.
+//! Hosts of a plan: namespaces in which plumb runs the ends itself, and preconditions.
 
 use crate::{
     netns::Pair,
     program::{Folder, Ran, Serve, count, number, of, parse, plumb},
 };
 
-/// The inventory whose hosts are the two namespaces of a pair.
+/// The inventory of a pair's two namespaces.
 fn hosts(pair: &Pair) -> String {
     format!(
         "hosts:\n  a: {{netns: {}, address: {}}}\n  b: {{netns: {}, address: {}}}",
@@ -46,7 +46,7 @@ fn both_ends_of_a_test_are_put_into_their_namespaces() {
     let moved = count(iterations[0], "bytes_received");
     let carried = pair.far.interface("data").received_bytes - before;
     assert!(moved > 0 && carried >= moved, "{moved} bytes arrived, the link carried {carried}");
-    // What a program sees there is the namespace's own.
+    // A program there sees the namespace's own counters.
     assert!(count(iterations[3], "bytes_received") >= moved);
     let addresses = std::fs::read_to_string(mark).unwrap();
     assert!(addresses.contains(Pair::FAR) && !addresses.contains(Pair::NEAR), "{addresses}");
@@ -75,11 +75,11 @@ fn members_over_several_daemons_start_together_and_say_how_nearly() {
             members,
             [("x", "h0", "h1"), ("y", "h1", "h2"), ("z", "h2", "h0"), ("here", "local", "h0"), ("", "", "")]
         );
-        // One skew for all of them, of all their ends, and within what the plan allows.
+        // One skew over all ends of all members, within the plan's limit.
         let skew = number(of_it[0], "start_skew_us");
         assert!(skew > 0.0 && skew <= 2e6, "{skew}");
         assert!(of_it.iter().all(|r| r["start_skew_us"] == of_it[0]["start_skew_us"]), "{of_it:?}");
-        // The total is theirs over the window that all share, which is no longer than any one's.
+        // The total covers the common window, which is at most as long as each member's own.
         let window = number(of_it[4], "elapsed_s");
         assert!(of_it[..4].iter().all(|r| number(r, "elapsed_s") >= window * 0.999), "{of_it:?}");
         assert!(number(of_it[4], "transactions_per_s") > 0.0);

@@ -1,4 +1,4 @@
-//! Keys, as an operator meets them: made, shared, kept from others, and missing.
+//! Keys for an operator: made, shared, private, and missing.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -46,7 +46,7 @@ fn a_key_that_others_can_read_is_refused_at_both_ends() {
     assert_eq!(plumb(&["key", &key]).code, Some(0));
     let mode = std::fs::metadata(&key).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // What is there is never replaced: that would lock out every end that still has it.
+    // An existing key is never replaced: that would lock out every end that still has it.
     let text = std::fs::read(&key).unwrap();
     assert_ne!(plumb(&["key", &key]).code, Some(0));
     assert_eq!(std::fs::read(&key).unwrap(), text);

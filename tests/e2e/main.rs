@@ -1,4 +1,4 @@
-//! The real program against real sockets, daemons and namespaces: a module per promise.
+//! The real program against real sockets, daemons and namespaces.
 
 mod baseline;
 mod buffers;

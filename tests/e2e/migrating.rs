@@ -1,10 +1,10 @@
-//! Every plan of docs/migrating.md is run, shortened, and measures something.
+//! Every plan of docs/migrating.md runs, shortened, and measures something.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 const HEAD: &str = "version: 1\nname: migrated\nhosts:\n  server: {address: b.lab}\n";
 
-/// The command lines that a block stands for, and the block.
+/// The command lines that a block replaces, and the block.
 fn blocks() -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migrating.md");
     let page = fs::read_to_string(path).expect("docs/migrating.md is part of the project");
@@ -20,7 +20,7 @@ fn blocks() -> Vec<(String, String)> {
     blocks
 }
 
-/// Other people's programs, which print here what they printed once: first in a PATH.
+/// Fakes of other programs, first in PATH, which print recorded output.
 fn stand_ins(dir: &Path) -> String {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../analyze/tests/fixtures/import");
     let iperf3 = format!("cat {}", fixtures.join("iperf3-tcp.json").display());
@@ -46,7 +46,7 @@ fn every_command_line_is_a_plan_that_runs() {
         let dir = tempfile::tempdir().expect("a directory");
         let plan = dir.path().join("plan.yaml");
         fs::write(&plan, format!("{HEAD}{block}")).expect("written");
-        // Short, and with the far end in this process; what stops by a count is short already.
+        // Shortened, and with the far end in this process; tests that stop by a count are short already.
         let mut args = vec!["--set", "warmup=0s", "--set", "iterations=1", "--set", "to=local"];
         if block.contains("bytes: ") {
             args.extend(["--set", "bytes=1MiB"]);

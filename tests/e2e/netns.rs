@@ -1,4 +1,4 @@
-//! Network namespaces that a test makes and removes itself: a place where nothing else sends a packet.
+//! Network namespaces that a test makes and removes itself, where no other program sends a packet.
 
 use std::{
     process::{Command, Output},
@@ -25,8 +25,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one. Where that is not possible (not root, no `ip`, a container without the right) prints why and gives
-    /// `None`: the test then has nothing to test with.
+    /// Makes one. If that is impossible (not root, no `ip`, a container without the right) prints why and returns
+    /// `None`: the test is skipped.
     pub fn new() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("plumb-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -42,7 +42,7 @@ impl Namespace {
         command
     }
 
-    /// Output of a program that must succeed inside.
+    /// Runs a program inside, which must succeed; returns its output.
     pub fn read(&self, program: &str, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.command(program).args(arguments).output().unwrap();
         assert!(status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&stderr));
@@ -62,7 +62,7 @@ impl Namespace {
         self.snmp_of("/proc/net/snmp", group, key)
     }
 
-    /// A counter of a file that looks like `/proc/net/snmp`.
+    /// A counter of a file with the format of `/proc/net/snmp`.
     pub fn snmp_of(&self, file: &str, group: &str, key: &str) -> u64 {
         let text = self.read("cat", &[file]);
         let mut lines = text.lines().filter(|l| l.starts_with(&format!("{group}:"))).map(str::split_whitespace);
@@ -81,15 +81,15 @@ impl Drop for Namespace {
     }
 }
 
-/// What an interface received.
+/// Counters of an interface's receive side.
 #[derive(Clone, Copy, Debug)]
 pub struct Interface {
     pub received_bytes: u64,
     pub received_packets: u64,
 }
 
-/// Two namespaces, joined by a link for the data (interface `data`, [`Pair::NEAR`] and [`Pair::FAR`]) and by another one
-/// for the conversation (`talk`, [`Pair::FAR_TALK`] at the far end), so that a queue of the data link holds nothing else.
+/// Two namespaces with a link for data (interface `data`, [`Pair::NEAR`] and [`Pair::FAR`]) and another one
+/// for control (`talk`, [`Pair::FAR_TALK`] at the far end): a queue of the data link holds nothing else.
 pub struct Pair {
     pub near: Namespace,
     pub far: Namespace,
@@ -102,7 +102,7 @@ impl Pair {
     pub const FAR: &str = "10.77.0.2";
     pub const FAR_TALK: &str = "10.78.0.2";
 
-    /// Makes them, with segmentation left to the network stack: what is on the link is single frames.
+    /// Makes them without segmentation offload, so that the link carries single frames.
     pub fn new() -> Option<Self> {
         let pair = Self { near: Namespace::new()?, far: Namespace::new()? };
         for (link, net) in [("data", "10.77.0"), ("talk", "10.78.0")] {
@@ -121,8 +121,8 @@ impl Pair {
         Some(pair)
     }
 
-    /// Limits what the near end sends over the data link to `rate`, behind a queue that holds `latency` of it; `false` and
-    /// a printed reason where this kernel or machine has no token bucket.
+    /// Limits the near end's sending over the data link to `rate`, with a queue of `latency`; `false` and
+    /// a printed reason if this kernel has no token bucket.
     pub fn limit(&self, rate: &str, latency: &str) -> bool {
         let shape = ["qdisc", "add", "dev", "data", "root", "tbf", "rate", rate, "burst", "16kb", "latency", latency];
         run("tc", &[&["-n", self.near.name.as_str()], &shape[..]].concat())

@@ -1,4 +1,4 @@
-//! What a run leaves behind: `output.dir`, pictures, and what CI systems read.
+//! The files of a run: `output.dir`, pictures, and reports for CI systems.
 
 use std::fs;
 
@@ -81,7 +81,7 @@ fn a_group_has_its_members_and_their_total() {
 #[test]
 fn what_cannot_be_decided_is_said_and_fails_only_where_the_gate_says_so() {
     let folder = Folder::new();
-    // A 99.9th percentile of a hundred transactions is none, however small it came out.
+    // A hundred transactions have no 99.9th percentile, however small the figure.
     let test = "  a: {workload: tcp_rr, transactions: 100, iterations: 3, assert: [latency.p999 < 10s]}";
     for (gate, code) in [("fail", 4), ("warn", 0)] {
         let plan = folder.plan(&format!("gate: {{on_inconclusive: {gate}}}"), test);

@@ -1,4 +1,4 @@
-//! Every plan of the library runs over loopback as it stands, only shorter here, and every case of it measures something.
+//! Every shipped plan runs over loopback, shortened here, and every case measures something.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ fn every_plan_measures_all_of_its_cases() {
         let mut options = LoadOptions { sets: sets.map(str::to_owned).to_vec(), ..LoadOptions::default() };
         let name = path.to_str().expect("UTF-8");
         let plan = load(name, &options).unwrap_or_else(|e| panic!("{}", e.render(runner::plan::Format::Human)));
-        // How far apart the members start says how busy this machine is with other tests.
+        // The start skew of members depends on the load of other tests.
         let groups: BTreeSet<&str> = plan.cases.iter().filter(|c| c.group.is_some()).map(|c| &*c.test).collect();
         options.sets.extend(groups.iter().map(|g| format!("tests.{g}.concurrent.start.max_skew=10s")));
         let output = Command::new(env!("CARGO_BIN_EXE_plumb"))
@@ -46,7 +46,7 @@ fn every_plan_measures_all_of_its_cases() {
         for row in csv::Reader::from_path(&rows).expect("a results file").deserialize::<BTreeMap<String, String>>() {
             let row = row.expect("a row");
             if row["error"].starts_with("stop_when: ") {
-                // What a busy machine loses may end an axis before its end.
+                // Losses on a busy machine may end an axis early.
                 good.insert(row["case_id"].clone());
             } else if ["iteration", "probe"].contains(&row["record"].as_str()) && row["phase"] == "measure" {
                 if row["status"] == "ok" {
@@ -57,7 +57,7 @@ fn every_plan_measures_all_of_its_cases() {
             }
         }
         let all: BTreeSet<String> = plan.cases.iter().map(|c| c.id.clone()).collect();
-        // An assertion may fail on a machine that is busy with other tests: that is a verdict, not a fault.
+        // Other tests may make an assertion fail: that is a verdict, not an error.
         if !matches!(output.status.code(), Some(0 | 1)) || good != all || !bad.is_empty() {
             let missing: Vec<&str> =
                 plan.cases.iter().filter(|c| !good.contains(&c.id)).map(|c| c.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! The real program, run by the tests of this folder.
+//! Runs the real program for the tests of this folder.
 
 use std::{
     collections::HashMap,
@@ -14,15 +14,15 @@ pub type Row = HashMap<String, String>;
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // What CI sets must not change what the tests see.
+    // The environment of CI must not change the tests.
     command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");
     command
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// Exit code; `None` after a signal that nobody caught.
+    /// Exit code; `None` after an uncaught signal.
     pub code: Option<i32>,
     /// Standard output.
     pub stdout: String,
@@ -66,7 +66,7 @@ impl Folder {
         self.path(name).display().to_string()
     }
 
-    /// Writes a plan with these tests (YAML, indented by two below `tests:`) and gives its path.
+    /// Writes a plan with these tests (YAML, indented by two below `tests:`); returns its path.
     pub fn plan(&self, top: &str, tests: &str) -> String {
         let path = self.path("plan.yaml");
         let text = format!("version: 1\nname: t\n{top}\ntests:\n{tests}\n");
@@ -109,7 +109,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Starts one with these further arguments and waits for the line that says where it is.
+    /// Starts one with further arguments and waits until it prints its address.
     pub fn start(args: &[&str]) -> Self {
         Self::on("127.0.0.1", args)
     }
@@ -119,12 +119,12 @@ impl Serve {
         Self::whole(ip, args, Stdio::null())
     }
 
-    /// One whose standard error goes there.
+    /// One with this standard error.
     pub fn telling(stderr: impl Into<Stdio>) -> Self {
         Self::whole("127.0.0.1", &[], stderr.into())
     }
 
-    /// SIGKILL, and another one where it was.
+    /// Kills it (SIGKILL) and starts another on the same address.
     pub fn anew(&mut self) {
         self.kill();
         *self = Self::whole(&self.address, &[], Stdio::null());
@@ -144,7 +144,7 @@ impl Serve {
         Self { child, address }
     }
 
-    /// SIGKILL: gone without a word.
+    /// Kills it: SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! Programs that a plan starts: what they print becomes rows, and what goes wrong becomes a sentence.
+//! Programs that a plan starts: their output becomes rows, and each failure a sentence.
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -9,7 +9,7 @@ use nix::{
 
 use crate::program::{Folder, Ran, Row, Serve, command, end, number, of, parse, plumb, rows};
 
-/// A plan with one test, run with what it needs to be allowed.
+/// Runs a plan with one test, with the permissions that it needs.
 fn run(folder: &Folder, body: &str) -> Ran {
     let plan = folder.plan("", &format!("  it: {{{body}}}"));
     plumb(&["run", &plan, "--progress", "never", "--allow-commands", "--allow-hooks"])
@@ -294,7 +294,7 @@ fn far(folder: &Folder, args: &[&str]) -> (Serve, String) {
     (serve, hosts)
 }
 
-/// The process that wrote its number there; waits for it.
+/// Waits for the process whose id is in a file.
 fn written(folder: &Folder, name: &str) -> String {
     while !folder.path(name).exists() {
         std::thread::sleep(Duration::from_millis(10));
@@ -326,7 +326,7 @@ fn a_hook_runs_on_another_host_whose_daemon_allows_it() {
     let ran = plumb(&["run", &plan, "--progress", "never", "--allow-hooks"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
-    // The daemon started them, and was told what they are for; the folder of the results is none of its own.
+    // The daemon started them with the case in their environment; the folder of the results is not on its host.
     let daemon = serve.pid();
     assert_eq!(
         fs::read_to_string(&mark).unwrap(),
@@ -394,7 +394,7 @@ fn a_hook_on_another_host_that_fails_or_hangs_is_ended_there() {
     assert!(row["error"].contains("was still running after 500ms"), "{}", row["error"]);
     assert!(!is_alive(&written(&folder, "pid")), "it still runs");
 
-    // With the run that it belongs to: one that is interrupted, and one that is gone without a word.
+    // It ends with its run: an interrupted one, and a killed one.
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
         fs::remove_file(&pid).unwrap();
         let plan = setup(&hangs, "10m");
@@ -404,7 +404,7 @@ fn a_hook_on_another_host_that_fails_or_hangs_is_ended_there() {
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         let ran = end(child);
         assert_eq!(ran.code, (signal == Signal::SIGINT).then_some(130), "{}", ran.stderr);
-        // The daemon hears of it when it does: at once, but not before we do.
+        // The daemon notices at once, but not before we do.
         let mut looks = 0;
         while is_alive(&hook) {
             looks += 1;

@@ -1,7 +1,7 @@
-//! The README is a promise: every command that it shows is run, in order, in a directory of its own.
+//! Runs every command of the README, in order, in a directory of its own.
 //!
-//! `cargo` lines are `.ci/run`'s: here it is only checked that they stand in it. A measurement is cut short by options that
-//! this test adds; everything else runs as it is written.
+//! `.ci/run` runs the `cargo` lines: here they only must be in it. This test adds options that shorten measurements;
+//! everything else runs as written.
 
 use std::{
     os::unix::fs::symlink,
@@ -29,7 +29,7 @@ fn commands() -> Vec<&'static str> {
     commands
 }
 
-/// A daemon that the README started; ended with the test, however that ends.
+/// A daemon that the README started; killed at the end of the test.
 struct Daemon(Child);
 
 impl Drop for Daemon {

@@ -1,4 +1,4 @@
-//! What a receiver says of datagrams that a program on the way makes late, doubles, swaps and drops, while it counts them.
+//! A receiver's counts of datagrams that a relay delays, duplicates, swaps and drops, against the relay's own.
 
 use std::{
     fs::File,
@@ -13,14 +13,14 @@ use crate::{
     program::{Folder, number, of, parse},
 };
 
-/// The far end's data port, which the relay has in the near end's namespace.
+/// The far end's data port, which the relay also uses in the near end's namespace.
 const PORT: u16 = 6100;
-/// Bytes of the test's messages: what is of another size is the ends' conversation.
+/// Bytes of the test's messages; datagrams of other sizes are control.
 const SIZE: usize = 500;
-/// How late every other message is.
+/// Delay of every other message.
 const LATE: Duration = Duration::from_millis(2);
 
-/// A socket inside a namespace, where it stays.
+/// A socket inside a namespace.
 fn socket(namespace: &Namespace, port: u16) -> UdpSocket {
     let place = File::open(format!("/run/netns/{}", namespace.name)).unwrap();
     thread::scope(|scope| {
@@ -32,7 +32,7 @@ fn socket(namespace: &Namespace, port: u16) -> UdpSocket {
     })
 }
 
-/// What became of the messages.
+/// The relay's counts.
 #[derive(Debug, Default)]
 struct Done {
     seen: u64,
@@ -41,14 +41,14 @@ struct Done {
     dropped: u64,
 }
 
-/// Passes datagrams on between two namespaces until it is told to stop.
+/// Relays datagrams between two namespaces until it is told to stop.
 fn relay(near: &UdpSocket, far: &UdpSocket, stop: &AtomicBool) -> Done {
     let mut done = Done::default();
     let mut from = None;
     let mut held: Option<Vec<u8>> = None;
     let mut buffer = [0; 2000];
-    // What comes back is looked for in passing: a relay that waited for it would fall behind, and the receiver would have left
-    // before the last messages come.
+    // The way back is polled: a relay that waited for it would fall behind, and the receiver would have left
+    // before the last messages arrive.
     near.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     far.set_nonblocking(true).unwrap();
     while !stop.load(Relaxed) {
@@ -58,7 +58,7 @@ fn relay(near: &UdpSocket, far: &UdpSocket, stop: &AtomicBool) -> Done {
         let Ok((n, sender)) = near.recv_from(&mut buffer) else { continue };
         from = Some(sender);
         let message = &buffer[..n];
-        // A far end that has gone already refuses: what it did not get, it does not count.
+        // A far end that has left refuses the datagram, and does not count it.
         let pass = |bytes: &[u8]| drop(far.send(bytes));
         if n != SIZE {
             pass(message);
@@ -98,7 +98,7 @@ fn what_happened_on_the_way_is_what_the_receiver_counts() {
         "hosts: {{a: {{netns: {}, address: 127.0.0.1}}, b: {{netns: {}, address: 127.0.0.1}}}}",
         near.name, far.name
     );
-    // 200 messages: each of the things happens 20 times.
+    // 200 messages: each impairment happens 20 times.
     let plan = folder.plan(
         &hosts,
         &format!(
@@ -119,6 +119,6 @@ fn what_happened_on_the_way_is_what_the_receiver_counts() {
     let counted = ["messages_sent", "messages_received", "duplicated", "reordered", "lost"].map(|it| row[it].as_str());
     assert_eq!(counted, ["200", "180", "20", "20", "20"], "{done:?}");
     assert_eq!((done.seen, done.doubled, done.swapped, done.dropped), (200, 20, 20, 20));
-    // Late and timely in turn: RFC 3550's mean tends towards the lateness, and the relay's own delays only add to it.
+    // Every other message is late: RFC 3550's mean tends towards that delay, and the relay's own only add to it.
     assert!(number(row, "jitter_us") > LATE.as_micros() as f64 / 2.0, "{}", row["jitter_us"]);
 }

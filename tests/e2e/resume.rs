@@ -1,4 +1,4 @@
-//! An interrupted run: whole rows, and a continuation that measures what is missing and nothing twice.
+//! An interrupted run has complete rows only, and `--resume` measures what is missing, nothing twice.
 
 use std::{collections::BTreeMap, path::Path, thread, time::Duration};
 
@@ -19,7 +19,7 @@ fn plan(folder: &Folder, iterations: u32) -> String {
     )
 }
 
-/// How often each iteration of each case is in the table.
+/// Number of rows per iteration of each case.
 fn iterations(table: &Path) -> BTreeMap<(String, String), usize> {
     let mut count = BTreeMap::new();
     for row in of(&rows(table), "iteration") {
@@ -39,7 +39,7 @@ fn killed_again_and_again_it_still_comes_to_its_end() {
         let begun = folder.path("out/run.json").exists();
         let args = if begun { &resume[..] } else { &resume[..4] };
         let mut child = command(args).spawn().unwrap();
-        // A busy machine takes its time to begin.
+        // A busy machine starts slowly.
         while !folder.path("out/run.json").exists() && child.try_wait().unwrap().is_none() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -48,7 +48,7 @@ fn killed_again_and_again_it_still_comes_to_its_end() {
         let ran = end(child);
         assert!(killed && (ran.code.is_none() || ran.code == Some(0)), "round {round}: {}", ran.stderr);
         if let Ok(text) = std::fs::read_to_string(&table) {
-            // At most the row in flight is lost: everything up to the last line end is whole, and nothing is there twice.
+            // At most the row in flight is lost: all rows up to the last newline are complete and unique.
             let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
             let measured = parse(whole);
             let finished = of(&measured, "iteration").iter().filter(|r| r["status"] == "ok").count();
@@ -146,7 +146,7 @@ fn a_search_goes_on_with_the_probe_that_it_was_at() {
     let all = probes(&whole);
     let loads: Vec<&str> = all.iter().map(|p| p[1].as_str()).collect();
     assert_eq!(loads, ["1", "2", "4", "8", "16", "32", "64", "128", "256"], "doubled until the probes are used up");
-    // Cut off in the middle of the fifth probe's line.
+    // Cut in the middle of the fifth probe's line.
     let fifth = whole.match_indices('\n').nth(5).unwrap().0;
     std::fs::write(&table, &whole[..fifth - 10]).unwrap();
     let ran = plumb(&["run", &plan, "--resume", &out]);

@@ -1,4 +1,4 @@
-//! `plumb run` as a person and a pipe see it.
+//! `plumb run` on a terminal and in a pipe.
 
 use std::process::Stdio;
 
@@ -22,7 +22,7 @@ fn a_plan_without_hosts_runs_over_loopback_into_a_file() {
     for row in &iterations {
         assert_eq!(row["status"], "ok");
         assert!(number(row, "elapsed_s") > 0.0);
-        // What arrived is what the receiver counted, by its own clock.
+        // Throughput is the receiver's count over its own clock.
         let bits = number(row, "bytes_received") * 8.0;
         if row["workload"] == "tcp_stream" {
             let rate = bits / number(row, "elapsed_s");
@@ -309,12 +309,12 @@ fn a_warm_up_ends_by_itself_or_at_its_bound_and_says_which() {
         let warmup = number(table.iter().find(warmup).unwrap(), "elapsed_s");
         assert!(number(measured, "elapsed_s") > 0.0, "{case}");
         match measured["settled"].as_str() {
-            // A busy machine may keep any load from being flat; what is said of it must be true.
+            // A busy machine may keep any load from being flat; the cell must agree with the note.
             "true" => assert!(warmup < bound(case) * 1.5 && !said, "{case}: {warmup} s\n{}", ran.stderr),
             "false" => assert!(warmup > bound(case) * 0.9 && said, "{case}: {warmup} s\n{}", ran.stderr),
             _ => assert!(case == "given" && !said),
         }
-        // A transaction each fifth of a second: most intervals are empty.
+        // A transaction per fifth of a second: most intervals are empty.
         assert!(case != "never" || measured["settled"] == "false", "{measured:?}");
     }
     let facts = std::fs::read_to_string(folder.path("r.run.json")).unwrap();

@@ -12,7 +12,7 @@ use netcore::{
 const NAMES: &str = include_str!("fixtures/netperf-selectors.txt");
 const TABLE: &str = include_str!("../../docs/selectors.md");
 
-/// Selector → what the table says about it.
+/// Each selector with its cell in the table.
 fn table() -> BTreeMap<&'static str, (&'static str, &'static str)> {
     let mut rows = BTreeMap::new();
     for line in TABLE.lines().filter(|l| l.starts_with("| `")) {
@@ -24,7 +24,7 @@ fn table() -> BTreeMap<&'static str, (&'static str, &'static str)> {
     rows
 }
 
-/// What stands between backquotes.
+/// Texts between backquotes.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }

@@ -1,4 +1,4 @@
-//! Tests whose far end is no daemon: echo, discard and chargen (RFC 862 to 864), here as small servers of the test's own.
+//! Tests without a daemon at the far end: echo, discard and chargen (RFC 862 to 864), as small servers in this test.
 
 use std::{
     io::{Read, Write, copy, sink},
@@ -12,7 +12,7 @@ use std::{
 
 use crate::program::{Folder, number, of, parse, plumb};
 
-/// A TCP service: its port, and how many bytes it has got.
+/// A TCP service: its port, and the bytes it has received.
 fn tcp(serve: fn(TcpStream, &AtomicU64)) -> (u16, Arc<AtomicU64>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -46,7 +46,7 @@ fn chargen(mut stream: TcpStream, _: &AtomicU64) {
     while stream.write_all(&[b'x'; 7000]).is_ok() {}
 }
 
-/// A UDP service that answers each datagram with what `answer` makes of it, if anything.
+/// A UDP service that answers each datagram with `answer` of it, if any.
 fn udp(answer: fn(&[u8]) -> Option<Vec<u8>>) -> (u16, Arc<AtomicU64>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -57,7 +57,7 @@ fn udp(answer: fn(&[u8]) -> Option<Vec<u8>>) -> (u16, Arc<AtomicU64>) {
         while let Ok((n, from)) = socket.recv_from(&mut buffer) {
             counter.fetch_add(1, Relaxed);
             if let Some(answer) = answer(&buffer[..n]) {
-                // Whoever asked may have left.
+                // The client may have left.
                 let _ = socket.send_to(&answer, from);
             }
         }
@@ -65,7 +65,7 @@ fn udp(answer: fn(&[u8]) -> Option<Vec<u8>>) -> (u16, Arc<AtomicU64>) {
     (port, got)
 }
 
-/// Runs one test against the service at that port; gives its row of the measurement and what the program said.
+/// Runs one test against the service at that port; returns its measured row and standard error.
 fn against(port: u16, body: &str) -> (std::collections::HashMap<String, String>, String) {
     let folder = Folder::new();
     let plan = folder.plan(
@@ -81,7 +81,7 @@ fn against(port: u16, body: &str) -> (std::collections::HashMap<String, String>,
     (row, ran.stderr)
 }
 
-/// CPU time of a whole run, seconds, as the shell that started it was told.
+/// CPU time of a whole run as its shell reports it, seconds.
 fn cpu_seconds(plan: &str) -> f64 {
     let script = "\"$0\" run \"$1\" --progress never > /dev/null 2>&1; times";
     let output =
@@ -117,7 +117,7 @@ fn a_discarder_takes_a_stream_and_only_what_was_sent_is_known() {
     let (port, got) = tcp(discard);
     let (row, _) = against(port, "workload: tcp_stream, message_size: 10000, assert: [sent > 1kbit/s]");
     assert!(row["throughput_bits_per_s"].is_empty() && row["bytes_received"].is_empty(), "{row:?}");
-    // The end of the stream is handshaked, so that the service has all of it; the measurement is a part.
+    // The end of the stream is acknowledged, so the service has all bytes; the measurement is a part of them.
     assert!(number(&row, "bytes_sent") > 0.0);
     let all = got.load(Relaxed);
     assert!(all as f64 >= number(&row, "bytes_sent"), "{all}");
@@ -157,14 +157,14 @@ fn an_echo_answers_requests_and_every_byte_of_it_is_checked() {
     assert!(ran.stderr.contains("wrong data: byte 0 of a response"), "{}", ran.stderr);
 }
 
-/// What is in a fill file: without a period that a message or a buffer has.
+/// Contents of a fill file: its period is that of no message and no buffer.
 fn contents() -> Vec<u8> {
     (0..=250).cycle().take(5000).collect()
 }
 
 #[test]
 fn what_a_fill_file_holds_is_what_arrives() {
-    // Counts the bytes that are those of the file, from its beginning to the end of each message.
+    // Counts the bytes that match the file, from its beginning to the end of each message.
     let (port, right) = tcp(|mut stream, right| {
         let (mut buffer, contents, mut at) = (vec![0; 65_536], contents(), 0);
         while let Ok(n @ 1..) = stream.read(&mut buffer) {
@@ -214,7 +214,7 @@ fn datagram_services_discard_and_generate() {
     let (row, _) = against(port, "workload: udp_stream, message_size: 50, rate: 1000/s");
     assert!(number(&row, "messages_sent") > 0.0 && row["lost"].is_empty(), "{row:?}");
     assert!(got.load(Relaxed) > 0);
-    // A generator answers with something else than it got, of any length.
+    // A generator answers with other bytes, of any length.
     let (port, _) = udp(|_| Some(vec![b'x'; 333]));
     let (row, _) = against(port, "workload: udp_rr");
     assert!(number(&row, "transactions") > 0.0 && number(&row, "errors") < 1.0, "{row:?}");
@@ -254,7 +254,7 @@ fn what_a_service_cannot_do_is_refused_by_name() {
         assert_eq!(ran.code, Some(2), "{body}");
         assert!((ran.stdout.clone() + &ran.stderr).contains(sentence), "{body}: {}{}", ran.stdout, ran.stderr);
     }
-    // Nobody there.
+    // No service on that port.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let plan = folder.plan(
         "hosts: {service: {address: 127.0.0.1}}",

@@ -1,4 +1,4 @@
-//! Signals end a measurement early but whole.
+//! Signals end a measurement early but complete.
 
 use std::{
     io::{BufRead, BufReader},
@@ -14,13 +14,13 @@ use nix::{
 
 use crate::program::{Folder, Ran, Serve, command, end, number, of, parse, rows};
 
-/// Starts a minute's measurement and waits until it is under way.
+/// Starts a measurement of a minute and waits until it runs.
 fn long(folder: &Folder) -> Child {
     let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 60s}\n  next: {workload: tcp_stream}");
     under_way(folder, &plan)
 }
 
-/// Starts a plan and waits until the measurement of `bulk` is under way.
+/// Starts a plan and waits until `bulk` is measured.
 fn under_way(folder: &Folder, plan: &str) -> Child {
     let interim = ["--interim", "--set", "tests.bulk.interval=100ms"];
     let run = ["run", plan, "-o", &folder.name("r.csv")];
@@ -28,7 +28,7 @@ fn under_way(folder: &Folder, plan: &str) -> Child {
     let stderr = child.stderr.take().unwrap();
     let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
     assert!(lines.any(|l| l.contains("bulk") && l.contains(" over 0.")), "no interval was measured");
-    // Nobody may be left holding the other end of a pipe that nobody reads.
+    // The pipe must be read to its end, or the child would block.
     thread::spawn(move || lines.for_each(drop));
     child
 }
@@ -71,7 +71,7 @@ fn sigterm_ends_it_whole() {
 fn a_terminal_that_closes_ends_it_whole() {
     let folder = Folder::new();
     let child = long(&folder);
-    // The kernel tells of it, and the shell tells of it again.
+    // The kernel sends one, and the shell another.
     signal(&child, Signal::SIGHUP);
     signal(&child, Signal::SIGHUP);
     ended_whole(&folder, &end(child), 129);
@@ -85,7 +85,7 @@ fn a_hangup_that_is_ignored_stays_ignored() {
     let ran = Command::new("sh").args(["-c", words, env!("CARGO_BIN_EXE_plumb"), &plan]).output().unwrap();
     assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
     let rows = parse(&String::from_utf8_lossy(&ran.stdout));
-    // It would have ended at half of that.
+    // Its planned end is at half of that.
     assert!(number(of(&rows, "iteration")[0], "elapsed_s") > 0.9);
 }
 
@@ -100,7 +100,7 @@ fn sigalrm_is_a_timers_way_to_end_it_and_no_failure() {
 #[test]
 fn a_second_sigint_ends_it_at_once_and_leaves_rows_that_say_so() {
     let folder = Folder::new();
-    // A far end that says nothing any more is waited for after the first signal, for as long as the plan grants.
+    // After the first signal it waits for a silent far end as long as the plan allows.
     let mut serve = Serve::start(&[]);
     let plan = folder.plan(
         &format!("hosts: {{far: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address),

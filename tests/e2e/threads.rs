@@ -1,4 +1,4 @@
-//! `threads`: several flows on one thread. Every flow moves, what they moved adds up, and the threads are as many as the
+//! `threads`: several flows on one thread. Every flow moves, their counts add up, and the number of threads is what the
 //! kernel counts.
 
 use std::{
@@ -17,7 +17,7 @@ use crate::{
     program::{Folder, Row, Serve, command, count, end, number, of, parse, plumb, rows},
 };
 
-/// The rows of a plan with these tests, all of which must go well.
+/// The rows of a plan with these tests, which must succeed.
 fn measured(top: &str, tests: &str) -> Vec<Row> {
     let folder = Folder::new();
     let ran = plumb(&["run", &folder.plan(top, tests), "--progress", "never"]);
@@ -27,27 +27,27 @@ fn measured(top: &str, tests: &str) -> Vec<Row> {
     rows
 }
 
-/// Jain's index of fairness: 1 where all shares are equal, one over their number where one has everything.
+/// Jain's fairness index: 1 for equal shares, 1/n if one of n has everything.
 fn fairness(shares: &[f64]) -> f64 {
     let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// The data threads that a process has now, as the kernel names them.
+/// The data threads of a process, as the kernel names them.
 fn data_threads(pid: i32) -> BTreeSet<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with("data ")).map(|name| name.trim().to_owned()).collect()
 }
 
-/// Processor time that each of the data threads of a process has had, in the kernel's ticks.
+/// CPU time of each data thread of a process, in the kernel's ticks.
 fn ticks(pid: i32) -> Vec<u64> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
     let spent = |stat: String| -> Option<u64> {
         let (name, rest) = stat.split_once(") ")?;
         let words: Vec<&str> = rest.split_whitespace().collect();
-        // The 14th and 15th of the line: in user mode and in the kernel.
+        // Fields 14 and 15: user and system time.
         name.contains("(data ").then(|| words[11..13].iter().filter_map(|word| word.parse::<u64>().ok()).sum())
     };
     stats.filter_map(spent).collect()
@@ -77,7 +77,7 @@ fn every_stream_on_a_shared_thread_has_its_share_and_they_add_up_to_what_the_int
         assert!((shares.iter().sum::<f64>() - number(iteration, "bytes_received")).abs() < 1.0);
         assert_eq!(of(&rows, "interval").len(), 2);
         // Besides the payload: headers of 54 to 94 bytes a packet, what was in the buffers at the window's end, and the
-        // conversation.
+        // control connection.
         let carried = after.received_bytes - before.received_bytes;
         let headers = 94 * (after.received_packets - before.received_packets);
         let (sent, received) = (count(iteration, "bytes_sent"), count(iteration, "bytes_received"));
@@ -96,7 +96,7 @@ fn both_ends_have_as_many_data_threads_as_the_plan_says() {
         let test = format!("  it: {{workload: {workload}, to: b, streams: 8, threads: {threads}, duration: 1h}}");
         let child = command(&["run", &folder.plan(&top, &test), "--progress", "never"]).spawn().unwrap();
         let (near, far, begun) = (child.id().cast_signed(), serve.pid(), Instant::now());
-        // They are all there from the start of the load to its end.
+        // All of them exist from the start of the load to its end.
         let mut most = (BTreeSet::new(), BTreeSet::new());
         while begun.elapsed() < Duration::from_mins(1) && (most.0.len() < threads || most.1.len() < threads) {
             let now = (data_threads(near), data_threads(far));
@@ -106,7 +106,7 @@ fn both_ends_have_as_many_data_threads_as_the_plan_says() {
             );
             thread::sleep(Duration::from_millis(5));
         }
-        // Were there more, they would be there by now.
+        // Any further thread would exist by now.
         thread::sleep(Duration::from_millis(100));
         let now = (data_threads(near), data_threads(far));
         kill(Pid::from_raw(near), Signal::SIGINT).unwrap();
@@ -137,7 +137,7 @@ fn requests_on_one_thread_are_all_counted_and_timed() {
         let wanted = if case == "offered" { 800 } else { 4000 };
         assert_eq!(transactions, [wanted / 8; 8], "{case}");
         assert_eq!(count(iteration, "transactions"), wanted, "{case}");
-        // One latency for each of them.
+        // One latency per transaction.
         let recorded = latencies(&iteration["latency_histogram"]).unwrap().len();
         assert_eq!(recorded, wanted, "{case}");
         assert_eq!(iteration["threads"], if case == "deep" { "2" } else { "1" });
@@ -160,7 +160,7 @@ fn datagrams_on_a_shared_thread_all_arrive_at_a_modest_rate() {
 
 #[test]
 fn a_schedule_is_kept_by_several_flows_on_one_thread() {
-    // However far behind a flow is, it makes up for it: all that is due comes, and nothing before its time.
+    // A late flow catches up: all sends that are due happen, and none before its time.
     let rows = measured(
         "defaults: {streams: 8, threads: 1, rate: 400/s, pacing: {catch_up: 100000}}",
         "  stream: {workload: tcp_stream, bytes: 400kB, message_size: 1000}\n  \
@@ -170,7 +170,7 @@ fn a_schedule_is_kept_by_several_flows_on_one_thread() {
         let stream = row["case"] == "stream";
         let done = if stream { count(row, "bytes_sent") / 1000 } else { count(row, "transactions") };
         assert_eq!(done, 400, "{}", row["case"]);
-        // The first of each flow is due at once.
+        // The first send of each flow is due at once.
         let due = 400.0 * number(row, "elapsed_s") + 8.0;
         assert!(done as f64 <= due, "{}: {done} of {due} that were due", row["case"]);
     }
@@ -254,7 +254,7 @@ fn connections_on_shared_threads_are_those_that_the_kernel_counted() {
         let shares: Vec<u64> = of(&rows, "stream").iter().map(|row| count(row, "transactions")).collect();
         assert_eq!(shares, vec![EACH; 200], "{test}");
         assert_eq!(netcore::measure::histogram::decode(&row["latency_histogram"]).unwrap().len(), all, "{test}");
-        // Besides them: those by which each flow has proven itself, and the conversation's.
+        // The others are the proofs of each flow, and control.
         let expected = all + FLOWS..=all + FLOWS + 4;
         assert!(expected.contains(&active) && expected.contains(&passive), "{test}: {active} {passive}");
         assert_eq!(resets >= all, keys.contains("reset"), "{test}: {resets} resets");
@@ -272,7 +272,7 @@ fn connecting_flows_of_a_shared_thread_have_even_shares_and_end_when_they_are_to
         let plan = folder.plan(&top, &test);
         let child = command(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]).spawn().unwrap();
         let (pid, begun) = (child.id().cast_signed(), Instant::now());
-        // As much as takes every flow round several times, however busy the machine is.
+        // Enough for several turns of every flow on a busy machine.
         while (ticks(pid).len() < 2 || ticks(pid).iter().any(|ticks| *ticks < 30))
             && begun.elapsed() < Duration::from_mins(1)
         {
@@ -286,7 +286,7 @@ fn connecting_flows_of_a_shared_thread_have_even_shares_and_end_when_they_are_to
         let row = of(&rows, "iteration")[0];
         assert_eq!(row["status"], "ok");
         assert!(count(row, "connections") > 0, "{row:?}");
-        // The flows are dealt in turn; what the two threads get of the machine is its scheduler's affair.
+        // Flows are assigned round-robin; the kernel's scheduler decides the share of each thread.
         let shares: Vec<f64> = of(&rows, "stream").iter().map(|row| number(row, "connections")).collect();
         for first in 0..2 {
             let of_one: Vec<f64> = shares.iter().copied().skip(first).step_by(2).collect();

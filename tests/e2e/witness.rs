@@ -1,5 +1,5 @@
-//! The program's numbers against independent witnesses: the kernel's counters of interfaces, queues and protocols, and
-//! `ss`. Each test has namespaces of its own, so that what the kernel counts there is this test and nothing else.
+//! The program's numbers against independent counters: the kernel's, of interfaces, queues and protocols, and
+//! `ss`. Each test has namespaces of its own, where the kernel counts this test only.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -16,7 +16,7 @@ use crate::{
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const MIB: u64 = 1 << 20;
 
-/// Writes a plan down.
+/// Writes a plan to a file.
 fn plan(text: &str) -> (Folder, String) {
     let folder = Folder::new();
     let path = folder.name("plan.yaml");
@@ -30,7 +30,7 @@ fn run(namespace: &Namespace, text: &str) -> Ran {
     namespace.command(PLUMB).args(["run", "--progress", "never", &path]).output().unwrap().into()
 }
 
-/// Runs a plan inside a namespace and gives the rows of its iterations' measure phases.
+/// Runs a plan inside a namespace; returns the measured rows of its iterations.
 fn measure(namespace: &Namespace, text: &str) -> Vec<Row> {
     let ran = run(namespace, text);
     assert_eq!(ran.code, Some(0), "{}\n{text}", ran.stderr);
@@ -39,7 +39,7 @@ fn measure(namespace: &Namespace, text: &str) -> Vec<Row> {
     rows
 }
 
-/// `plumb serve` in the far namespace, ended when dropped.
+/// `plumb serve` in the far namespace, killed when dropped.
 struct Daemon(Child);
 
 impl Daemon {
@@ -48,13 +48,13 @@ impl Daemon {
         let mut child = pair
             .far
             .command(PLUMB)
-            // The data take another way than the conversation, so datagrams come from another address than the client's.
+            // Data and control use different links, so datagrams come from another address than the client's.
             .args(["serve", "--listen", &listen, "--allow-connect", Pair::NEAR])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // It says that it serves once it does.
+        // It prints its address once it serves.
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains("12864") {
@@ -92,8 +92,8 @@ fn tcp_bytes_are_those_that_the_interface_carried() {
     assert!(sent >= 64 * MIB, "{sent} bytes is less than the plan asked for");
     let carried = after.received_bytes - before.received_bytes;
     let packets = after.received_packets - before.received_packets;
-    // A packet has an Ethernet, an IP and a TCP header (54 bytes), with options at most 94. The conversation between the
-    // two ends goes over the same interface.
+    // A packet has an Ethernet, an IP and a TCP header (54 bytes), with options at most 94. The control connection
+    // uses the same interface.
     let conversation = MIB / 2;
     let (least, most) = (sent + 54 * packets, sent + 94 * packets + conversation);
     assert!(
@@ -113,7 +113,7 @@ fn datagrams_are_those_that_the_kernel_counted() {
     let out = alone.snmp("Udp", "OutDatagrams") - before[0];
     let delivered = alone.snmp("Udp", "InDatagrams") - before[1];
     let (sent, received) = (count(&rows[0], "messages_sent"), count(&rows[0], "messages_received"));
-    // Each flow begins with a few datagrams that prove to whom it belongs, and ends with a few that say so.
+    // Each flow begins with a few datagrams that prove its owner, and ends with a few that announce the end.
     assert!((sent..=sent + 100).contains(&out), "{sent} messages reported, {out} datagrams sent");
     assert!((received..=received + 100).contains(&delivered), "{received} reported, {delivered} delivered");
     assert_eq!(count(&rows[0], "lost"), sent - received);
@@ -153,8 +153,8 @@ fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
     // A full frame of 1514 bytes (the queue counts the Ethernet header and not the checksum) carries 1448 of payload:
     // 20 bytes are IP's, 32 are TCP's with its timestamps.
     let expected = 100e6 * 1448.0 / 1514.0;
-    // Closer than a header of 20 bytes that is counted wrongly. A machine that is busy with something else leaves the link
-    // idle now and then, which takes away and never adds: the best of a few tries counts.
+    // The bound is narrower than a wrongly counted header of 20 bytes. A busy machine leaves the link
+    // idle at times, which only lowers the rate: the best of a few tries counts.
     let mut tries = Vec::new();
     while tries.len() < 5 && tries.last().is_none_or(|reached| *reached < expected * 0.99) {
         tries.push(number(&measure(&pair.near, &plan)[0], "throughput_bits_per_s"));
@@ -166,7 +166,7 @@ fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
 #[test]
 fn udp_loss_is_what_the_queue_dropped() {
     let Some(pair) = Pair::new() else { return };
-    // A queue shorter than the socket's send buffer: a longer one would make the sender wait instead of losing anything.
+    // The queue is shorter than the socket's send buffer: with a longer one the sender would wait and nothing be lost.
     if !pair.limit("50mbit", "5ms") {
         return;
     }
@@ -182,8 +182,8 @@ fn udp_loss_is_what_the_queue_dropped() {
     let dropped = pair.dropped() + pair.far.snmp("Udp", "RcvbufErrors");
     let (sent, lost) = (count(&rows[0], "messages_sent"), count(&rows[0], "lost"));
     assert!(dropped > 1000, "the queue dropped {dropped}: this link did not lose what the test needs it to lose");
-    // The queue may also have dropped what is no message of the window: datagrams that prove whose flow it is, and those
-    // that were on their way when the window was cut.
+    // The queue may also have dropped datagrams outside the window: proofs of the flow, and those
+    // in flight when the window was cut.
     assert!(
         (lost..=lost + 10).contains(&dropped),
         "of {sent} messages {lost} are reported lost; the queue dropped {dropped}"
@@ -208,8 +208,8 @@ fn a_search_finds_the_rate_of_the_link() {
     let Ran { code, stdout, stderr: errors } = run(&pair.near, &plan);
     let rows = parse(&stdout);
     let summary = rows.iter().find(|r| r["record"] == "summary").unwrap();
-    // A frame of 1442 bytes carries 1400 of payload, and one message in a hundred may be lost. What the queue holds and
-    // what a busy machine sends in one go shift the border by a few per cent.
+    // A frame of 1442 bytes carries 1400 of payload, and one message in a hundred may be lost. The queue's contents and
+    // bursts of a busy machine shift the border by a few per cent.
     let limit = 50e6 * 1400.0 / 1442.0 / 0.99 / (1400.0 * 8.0);
     let (held, above) = (number(summary, "offered_per_s"), number(summary, "search_above"));
     assert!(held < limit * 1.05, "{held} messages per second are said to hold, the link takes {limit}");
@@ -228,7 +228,7 @@ fn a_search_finds_the_rate_of_the_link() {
 #[test]
 fn a_slow_receiver_shows_at_the_sender() {
     let Some(alone) = Namespace::new() else { return };
-    // Small buffers, so that what is in them is small against what is sent.
+    // Small buffers, so that their contents are small against the bytes sent.
     let body = |receive: &str| {
         format!(
             "{{version: 1, name: witness, tests: {{it: {{workload: tcp_stream, duration: 1s, receive_size: {receive}, \
@@ -247,7 +247,7 @@ fn a_slow_receiver_shows_at_the_sender() {
 fn an_idle_daemon_sleeps() {
     let Some(pair) = Pair::new() else { return };
     let daemon = Daemon::start(&pair);
-    // `ip netns exec` becomes the program that it starts, so the process is the daemon itself.
+    // `ip netns exec` execs its program, so the process is the daemon itself.
     let switches = || -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.0.id())).unwrap();
         let status = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap());
@@ -255,7 +255,7 @@ fn an_idle_daemon_sleeps() {
             |text: String| text.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok());
         status.map(|text| count(text).unwrap_or(0)).sum()
     };
-    // Its threads may still be on their way to sleep.
+    // Its threads may not sleep yet.
     thread::sleep(Duration::from_millis(500));
     let before = switches();
     thread::sleep(Duration::from_secs(2));
@@ -265,7 +265,7 @@ fn an_idle_daemon_sleeps() {
 #[test]
 fn tcp_info_is_what_ss_shows() {
     let Some(pair) = Pair::new() else { return };
-    // A queue so short that segments are lost: retransmissions are what is compared.
+    // The queue is so short that segments are lost: the test compares retransmissions.
     if !pair.limit("50mbit", "4ms") {
         return;
     }
@@ -311,7 +311,7 @@ fn tcp_info_is_what_ss_shows() {
     };
     assert_eq!(row["congestion_control"], "reno");
     assert_eq!(row["mss_bytes"], field(last, "mss").unwrap());
-    // The measure phase ends about half way: the count lies between the first and the last one that ss showed.
+    // The measure phase ends about half way: the count lies between the first and the last that ss showed.
     let final_count: u64 = field(last, "retrans").map_or(0, |r| r.parse().unwrap());
     let reported = count(row, "retransmits");
     assert!(final_count > 0, "nothing was retransmitted on a link that loses segments: {last}");

@@ -1,4 +1,4 @@
-//! What single workloads show in their rows that others do not.
+//! Cells that only some workloads fill.
 
 use netcore::spec::Transport;
 
@@ -13,7 +13,7 @@ fn connect_tests_show_what_is_in_time_wait_at_both_ends() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let rows = rows(&folder.path("r.csv"));
     let row = of(&rows, "iteration")[0];
-    // Each connection that the near end closed first is there for a minute; both ends see one network namespace.
+    // Connections that the near end closed first stay for a minute; both ends are in one network namespace.
     for end in ["local", "remote"] {
         let grown = number(row, &format!("{end}_time_wait_after")) - number(row, &format!("{end}_time_wait_before"));
         assert!(grown > 0.0, "{end}: {grown}");
@@ -33,7 +33,7 @@ fn udp_works_without_connections_too_and_only_udp_takes_the_key() {
     let rows = parse(&ran.stdout);
     let iterations = of(&rows, "iteration");
     assert!(number(iterations[0], "messages_received") > 0.0 && number(iterations[1], "transactions") > 0.0);
-    // Requests are counted as transactions, and those that are lost as errors.
+    // Answered requests count as transactions, lost ones as errors.
     assert_eq!((iterations[1]["messages_sent"].as_str(), iterations[1]["errors"].as_str()), ("", "0"));
     let plan = folder.plan("", "  it: {workload: tcp_rr, connected: false}");
     let ran = plumb(&["check", &plan]);
@@ -142,7 +142,7 @@ fn what_a_message_is_too_short_to_say_is_left_empty() {
             "{}",
             row["test"]
         );
-        // What was sent arrives, also where only bytes can be counted.
+        // All bytes sent arrive, also where only bytes can be counted.
         assert!(number(row, "messages_received") > 0.0 && number(row, "bytes_received") > 0.0);
     }
     let body = "  it: {workload: udp_stream, message_size: 7, rate: 500/s, assert: [loss_ratio < 1%]}";
@@ -166,7 +166,7 @@ fn fast_open_acts_or_is_refused() {
     assert!(said.contains("accepts no TCP Fast Open (net.ipv4.tcp_fastopen is 1)"), "{said}");
     namespace.read("sysctl", &["-q", "-w", "net.ipv4.tcp_fastopen=3"]);
     assert_eq!(run().status.code(), Some(0));
-    // Every connection but the first, which fetches the cookie.
+    // Every connection except the first, which fetches the cookie.
     let counted = |key: &str| namespace.snmp_of("/proc/net/netstat", "TcpExt", key);
     assert!(counted("TCPFastOpenActive") >= 50 && counted("TCPFastOpenPassive") >= 50);
     let record = std::fs::read_to_string(folder.path("r.run.json")).unwrap();
