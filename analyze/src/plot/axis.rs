@@ -1,31 +1,7 @@
 //! Axes: where values are along them, and where their ticks are.
 
-use super::{notation::Notation, quantity::Quantity};
+use super::{notation::Notation, quantity::Quantity, spacing::Spacing};
 use schemas::units::{Unit, human, three_digits};
-
-/// How values are laid out along an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spacing {
-    /// Evenly.
-    Linear,
-    /// By their decimal logarithm.
-    Log10,
-    /// By their logarithm to base two, with ticks at powers of two: sizes.
-    Log2,
-    /// Shares of a distribution by the logarithm of how many are beyond: 90 %, 99 %, 99.9 % are equally far apart. Values
-    /// are 1 ÷ (1 − share).
-    Nines,
-    /// Names, one per whole number from 0.
-    Names,
-}
-
-impl Spacing {
-    /// Whether only positive values have a place.
-    #[must_use]
-    pub fn is_logarithmic(self) -> bool {
-        matches!(self, Self::Log10 | Self::Log2 | Self::Nines)
-    }
-}
 
 /// A tick: where, and what stands beside it (nothing at minor ticks).
 #[derive(Clone, Debug, PartialEq)]

@@ -1,15 +1,18 @@
 //! `bars`: the mean of each group from zero, with its interval.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
-    figure::{Figure, Panel},
+    axis::Axis,
+    canvas::Colour,
+    drawing::{Drawing, Points},
+    figure::Figure,
     groups::{self, Groups},
     layer::Layer,
     legend::Key,
+    options::Options,
     palette,
-    reading::Reading,
+    records::Records,
     series::{self, Point},
+    spacing::Spacing,
 };
 use crate::error::Error;
 
@@ -25,14 +28,11 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         ));
     }
     let column = options.y.as_deref().unwrap_or("throughput_bits_per_s");
-    let reading = groups::read(options, &options.input, column)?;
-    let own = Groups::of(&reading, options, column);
-    options.nothing_to_draw(own.all.is_empty(), &reading, &[column])?;
-    let mut scale = points(&own, options);
-    if let Some(others) = options.same_scale_input() {
-        scale.extend(points(&Groups::of(&groups::read(options, &others, column)?, options, column), options));
-    }
+    let (own, others) = groups::read(options, column)?;
     let own_points = points(&own, options);
+    let mut scale = own_points.clone();
+    scale.extend(others.iter().flat_map(|others| points(others, options)));
+    let records = &own.records;
     let mut table = Points::new(&["name", "series", column, "low", "high", "n"]);
     for (group, point) in own.all.iter().zip(&own_points) {
         let end = |value: Option<f64>| value.map(schemas::columns::number).unwrap_or_default();
@@ -45,7 +45,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             point.n.to_string(),
         ]);
     }
-    Ok(Drawing::new(figure(options, &reading, column, &own, &own_points, &scale), table, &reading))
+    Ok(Drawing::new(figure(options, records, column, &own, &own_points, &scale), table, records))
 }
 
 fn points(groups: &Groups, options: &Options) -> Vec<Point> {
@@ -54,15 +54,15 @@ fn points(groups: &Groups, options: &Options) -> Vec<Point> {
 
 fn figure(
     options: &Options,
-    reading: &Reading,
+    records: &Records,
     column: &str,
     own: &Groups,
     points: &[Point],
     scale: &[Point],
 ) -> Figure {
     let (low, high) = series::span(scale.iter(), false);
-    let x = Axis::new(options.quantity(column, reading), Spacing::Linear, low, high, false);
-    let y = Axis::of_names(Groups::title(reading, options), own.names.clone());
+    let x = Axis::new(records.quantity(column), Spacing::Linear, low, high, false);
+    let y = Axis::of_names(Groups::title(records, options), own.names.clone());
     let mut layers = Vec::new();
     for (group, point) in own.all.iter().zip(points) {
         let (middle, half) = own.place(group);
@@ -74,14 +74,11 @@ fn figure(
         });
     }
     let ranges = own.all.iter().zip(points).filter_map(|(g, p)| Some((own.place(g).0, p.low?, p.high?))).collect();
-    layers.push(Layer::Intervals { ranges, sideways: true, colour: super::canvas::Colour::INK });
-    Figure {
-        title: options.title(reading, &x.quantity.label.clone()),
-        notes: vec![options.explain(&points.iter(), reading)],
-        x,
-        panels: vec![Panel { y, layers, rows_per_name: own.series.len() }],
-        legend: own.legend(|series| Key::Patch(palette::fill(series, TINT))),
-        colours: None,
-        footer: options.footer(reading),
-    }
+    layers.push(Layer::Intervals { ranges, sideways: true, colour: Colour::INK });
+    let what = x.quantity.label.clone();
+    let mut figure = Figure::new(options, records, &what, x, y, layers);
+    figure.panels[0].rows_per_name = own.series.len();
+    figure.notes = vec![series::explain(&points.iter(), options, records)];
+    figure.legend = own.legend(|series| Key::Patch(palette::fill(series, TINT)));
+    figure
 }

@@ -1,15 +1,17 @@
 //! `box`: every value of each group, with its quartiles.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
+    axis::Axis,
     canvas::Colour,
-    figure::{Figure, Panel},
+    drawing::{Drawing, Points},
+    figure::Figure,
     groups::{self, Group, Groups},
     layer::Layer,
+    options::Options,
     palette::{self, Look},
-    reading::Reading,
+    records::Records,
     series,
+    spacing::Spacing,
 };
 use crate::{error::Error, stats::quantiles};
 
@@ -19,14 +21,10 @@ const TINT: f64 = 0.3;
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().unwrap_or("throughput_bits_per_s");
-    let reading = groups::read(options, &options.input, column)?;
-    let own = Groups::of(&reading, options, column);
-    options.nothing_to_draw(own.all.is_empty(), &reading, &[column])?;
-    let mut values: Vec<f64> = own.all.iter().flat_map(|g| &g.values).copied().collect();
-    if let Some(others) = options.same_scale_input() {
-        let others = Groups::of(&groups::read(options, &others, column)?, options, column);
-        values.extend(others.all.iter().flat_map(|g| &g.values));
-    }
+    let (own, others) = groups::read(options, column)?;
+    let values: Vec<f64> =
+        own.all.iter().chain(others.iter().flat_map(|o| &o.all)).flat_map(|g| &g.values).copied().collect();
+    let records = &own.records;
     let mut table = Points::new(&["name", "series", column]);
     for group in &own.all {
         for value in &group.values {
@@ -37,37 +35,29 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             ]);
         }
     }
-    Ok(Drawing::new(figure(options, &reading, column, &own, &values), table, &reading))
+    Ok(Drawing::new(figure(options, records, column, &own, &values), table, records))
 }
 
-fn figure(options: &Options, reading: &Reading, column: &str, own: &Groups, values: &[f64]) -> Figure {
+fn figure(options: &Options, records: &Records, column: &str, own: &Groups, values: &[f64]) -> Figure {
     let spacing = if options.log_x() || options.log_y() { Spacing::Log10 } else { Spacing::Linear };
-    let (low, high) = series::extent(values.iter().copied().filter(|v| *v > 0.0 || !spacing.is_logarithmic()));
+    let (low, high) = series::extent(values.iter().copied().filter(|v| spacing.shows(*v)));
     // What a box shows is how values differ; from zero they would be lines. The figure marks the axis.
-    let x = Axis::new(options.quantity(column, reading), spacing, low, high, true);
-    let y = Axis::of_names(Groups::title(reading, options), own.names.clone());
+    let x = Axis::new(records.quantity(column), spacing, low, high, true);
+    let y = Axis::of_names(Groups::title(records, options), own.names.clone());
     let mut layers = Vec::new();
     for group in &own.all {
         layers.extend(one(own, group));
     }
-    let counts: Vec<usize> = own.all.iter().map(|g| g.values.len()).collect();
-    let (least, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
-    let n = if least == most { format!("n = {least}") } else { format!("n = {least} … {most}") };
-    Figure {
-        title: options.title(reading, &x.quantity.label.clone()),
-        notes: vec![
-            format!("dots: every value, {n}"),
-            "box: quartiles and median; whiskers: last value within 1.5 interquartile ranges (Tukey)".to_owned(),
-        ],
-        x,
-        panels: vec![Panel { y, layers, rows_per_name: own.series.len() }],
-        legend: own.legend(|series| {
-            // Boxes have no lines.
-            Look { dash: None, ..palette::look(series) }.key()
-        }),
-        colours: None,
-        footer: options.footer(reading),
-    }
+    let what = x.quantity.label.clone();
+    let mut figure = Figure::new(options, records, &what, x, y, layers);
+    figure.panels[0].rows_per_name = own.series.len();
+    figure.notes = vec![
+        format!("dots: every value, {}", series::numbers(own.all.iter().map(|g| g.values.len() as f64))),
+        "box: quartiles and median; whiskers: last value within 1.5 interquartile ranges (Tukey)".to_owned(),
+    ];
+    // Boxes have no lines.
+    figure.legend = own.legend(|series| Look { dash: None, ..palette::look(series) }.key());
+    figure
 }
 
 fn one(all: &Groups, group: &Group) -> Vec<Layer> {

@@ -1,15 +1,17 @@
 //! `cdf`: which share of the values is at or below a value.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
+    axis::Axis,
     distribution::{self, Distribution, Distributions},
-    figure::{Figure, Panel},
+    drawing::{Drawing, Points},
+    figure::Figure,
     layer::Layer,
     legend::{Entry, Key},
+    options::Options,
     palette::{self, Look},
     quantity::Quantity,
     series,
+    spacing::Spacing,
 };
 use crate::error::Error;
 use schemas::units::Unit;
@@ -25,16 +27,16 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             table.rows.push(vec![one.name.clone(), number(value), number(share)]);
         }
     }
-    Ok(Drawing::new(figure(options, column, &all), table, &all.reading))
+    Ok(Drawing::new(figure(options, column, &all), table, &all.records))
 }
 
-fn figure(options: &Options, column: &str, Distributions { reading, own, scale }: &Distributions) -> Figure {
+fn figure(options: &Options, column: &str, Distributions { records, own, scale }: &Distributions) -> Figure {
     // Latencies have long tails: on an even axis the bulk would be a vertical line.
     let logarithmic = options.log_x() || (options.log.is_none() && distribution::is_latency(column));
     let spacing = if logarithmic { Spacing::Log10 } else { Spacing::Linear };
     let ends = scale.iter().flat_map(|d| d.values.first().into_iter().chain(d.values.last())).map(|v| v.0);
-    let (low, high) = series::extent(ends.filter(|v| *v > 0.0 || !spacing.is_logarithmic()));
-    let mut x = Axis::new(distribution::quantity(reading, options, column), spacing, low, high, options.zoom);
+    let (low, high) = series::extent(ends.filter(|v| spacing.shows(*v)));
+    let mut x = Axis::new(distribution::quantity(records, column), spacing, low, high, options.zoom);
     x.truncated = false;
     let share = Quantity::new("share of values at or below", Some(Unit::Ratio));
     let y = Axis::exact(share, Spacing::Linear, 0.0, 1.0);
@@ -59,15 +61,9 @@ fn figure(options: &Options, column: &str, Distributions { reading, own, scale }
         let sign = (own.len() > 1).then_some(sign);
         legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign, dash } });
     }
-    Figure {
-        title: options.title(reading, &format!("distribution of {}", x.quantity.label)),
-        notes: vec![distribution::explain(own, column)],
-        x,
-        panels: vec![Panel { y, layers, rows_per_name: 1 }],
-        legend,
-        colours: None,
-        footer: options.footer(reading),
-    }
+    let what = format!("distribution of {}", x.quantity.label);
+    let notes = vec![distribution::explain(own, column)];
+    Figure { notes, legend, ..Figure::new(options, records, &what, x, y, layers) }
 }
 
 /// The points at which every tenth of the values is passed.

@@ -1,20 +1,19 @@
 //! `compare`: what `plumb compare` found, a line per case: the change with its interval, and the verdict in its colour.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
+    axis::Axis,
     canvas::{Colour, Sign},
-    figure::{Figure, Panel},
+    drawing::{Drawing, Points},
+    figure::Figure,
     layer::Layer,
     legend::{Entry, Key},
+    options::Options,
     quantity::Quantity,
-    reading::{Reading, Wanted},
+    records::{Columns, Records},
     series,
+    spacing::Spacing,
 };
-use crate::{
-    error::{Error, Place},
-    table::InputArgs,
-};
+use crate::error::{Error, Place};
 use schemas::units::Unit;
 
 /// Verdicts with their looks, in the order of the legend. Grey is what decides nothing.
@@ -40,7 +39,7 @@ struct Change {
 
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
-    let wanted = Wanted {
+    let columns = Columns {
         numbers: &["change_ratio"],
         optional: &["ci_low", "ci_high", "p_value", "confidence_level", "limit", "n"],
         required_texts: &["case", "verdict"],
@@ -58,14 +57,13 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         },
         other => other,
     };
-    let read = |input: &InputArgs| Reading::new(options, input, &options.selection, &wanted).map_err(with_hint);
-    let reading = read(&options.input)?;
-    options.nothing_to_draw(reading.records.is_empty(), &reading, &["change_ratio"])?;
-    let changes = changes(&reading);
-    let others = match options.same_scale_input() {
-        Some(input) => self::changes(&read(&input)?),
-        None => Vec::new(),
-    };
+    let ((records, changes), others) = options.with_same_scale(|input| {
+        let records = Records::new(options, input, &options.selection, &columns).map_err(with_hint)?;
+        let changes = changes(&records);
+        Ok((records, changes))
+    })?;
+    records.nothing_to_draw(records.list.is_empty(), options, &["change_ratio"])?;
+    let others = others.map(|(_, changes)| changes).unwrap_or_default();
     let number = schemas::columns::number;
     let rows = changes.iter().map(|c| {
         vec![
@@ -79,46 +77,46 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     });
     let mut table = Points::new(&["case", "verdict", "change_ratio", "low", "high", "p_value"]);
     table.rows.extend(rows);
-    Ok(Drawing::new(figure(options, &reading, &changes, &others), table, &reading))
+    Ok(Drawing::new(figure(options, &records, &changes, &others), table, &records))
 }
 
-fn changes(reading: &Reading) -> Vec<Change> {
-    let several = reading.distinct("metric").len() > 1;
-    reading
-        .records
+fn changes(records: &Records) -> Vec<Change> {
+    let several = records.distinct("metric").len() > 1;
+    records
+        .list
         .iter()
         .filter_map(|record| {
-            let mut name = reading.text(record, "case").to_owned();
-            let member = reading.text(record, "member");
+            let mut name = records.text(record, "case").to_owned();
+            let member = records.text(record, "member");
             if !member.is_empty() {
                 name = format!("{name} · {member}");
             }
             if several {
-                name = format!("{name} · {}", Quantity::of_column(reading.text(record, "metric")).label);
+                name = format!("{name} · {}", Quantity::of_column(records.text(record, "metric")).label);
             }
-            let verdict = reading.text(record, "verdict");
+            let verdict = records.text(record, "verdict");
             Some(Change {
                 name,
                 verdict: VERDICTS.iter().position(|v| v.0 == verdict).unwrap_or(3),
-                ratio: reading.number(record, "change_ratio")?,
-                interval: reading.number(record, "ci_low").zip(reading.number(record, "ci_high")),
-                p: reading.number(record, "p_value"),
-                n: reading.number(record, "n"),
+                ratio: records.number(record, "change_ratio")?,
+                interval: records.number(record, "ci_low").zip(records.number(record, "ci_high")),
+                p: records.number(record, "p_value"),
+                n: records.number(record, "n"),
             })
         })
         .collect()
 }
 
-fn figure(options: &Options, reading: &Reading, changes: &[Change], others: &[Change]) -> Figure {
+fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Change]) -> Figure {
     // The smallest change that counts: what lies within it is noise by the caller's own word.
-    let smallest = reading.records.iter().find_map(|r| reading.number(r, "limit"));
+    let smallest = records.list.iter().find_map(|r| records.number(r, "limit"));
     let ends = changes.iter().chain(others).flat_map(|c| {
         let (low, high) = c.interval.unwrap_or((c.ratio, c.ratio));
         [low, high, c.ratio]
     });
     // What counts as no change is there to be compared with, on both sides of zero.
     let (low, high) = series::extent(ends.chain(smallest.into_iter().flat_map(|limit| [-limit, limit])));
-    let metric = match reading.distinct("metric")[..] {
+    let metric = match records.distinct("metric")[..] {
         [metric] => format!("change of {}", Quantity::of_column(metric).label),
         _ => "change".to_owned(),
     };
@@ -150,14 +148,12 @@ fn figure(options: &Options, reading: &Reading, changes: &[Change], others: &[Ch
     if changes.iter().all(|c| c.interval.is_none()) {
         notes.push("no intervals: too few iterations".to_owned());
     }
-    if let Some(level) = reading.records.iter().find_map(|r| reading.number(r, "confidence_level")) {
+    if let Some(level) = records.list.iter().find_map(|r| records.number(r, "confidence_level")) {
         notes.push(format!("change with {} % interval", schemas::columns::number((level * 1e6).round() / 1e4)));
     }
-    let (least, most) = series::extent(changes.iter().filter_map(|c| c.n));
-    if least < most {
-        notes.push(format!("n = {least} … {most} iterations of the new side"));
-    } else if least.is_finite() {
-        notes.push(format!("n = {least} iterations of the new side"));
+    if changes.iter().any(|c| c.n.is_some()) {
+        let n = series::numbers(changes.iter().filter_map(|c| c.n));
+        notes.push(format!("{n} iterations of the new side"));
     }
     if let Some(limit) = smallest {
         notes.push(format!(
@@ -165,13 +161,5 @@ fn figure(options: &Options, reading: &Reading, changes: &[Change], others: &[Ch
             schemas::columns::number((limit * 1e6).round() / 1e4)
         ));
     }
-    Figure {
-        title: options.title(reading, &metric),
-        notes,
-        x,
-        panels: vec![Panel { y, layers, rows_per_name: 1 }],
-        legend,
-        colours: None,
-        footer: options.footer(reading),
-    }
+    Figure { notes, legend, ..Figure::new(options, records, &metric, x, y, layers) }
 }

@@ -2,15 +2,18 @@
 //! system log.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
+    axis::Axis,
     canvas::{Colour, Sign},
+    drawing::{Drawing, Points},
     figure::{Figure, Panel},
     layer::Layer,
     legend::{Entry, Key},
+    options::Options,
+    phases,
     quantity::Quantity,
-    reading::{Reading, Record, Wanted},
-    series, timeseries,
+    records::{Columns, Record, Records},
+    series,
+    spacing::Spacing,
 };
 use crate::{
     error::Error,
@@ -46,7 +49,7 @@ struct Question<'a> {
 
 /// What one input has to be drawn.
 struct Answer {
-    reading: Reading,
+    records: Records,
     /// Where, and the work done there.
     done: Vec<(f64, f64)>,
     /// This end and the other.
@@ -59,14 +62,9 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         Some(x) => x,
         None => default_axis(options)?,
     };
-    let mut selection = options.selection.clone();
-    if x == "start_s" {
-        "all".clone_into(&mut selection.phase);
-        selection.record.get_or_insert_with(|| "interval".to_owned());
-    }
+    let selection = if x == "start_s" { options.intervals() } else { options.selection.clone() };
     let question = Question { x, work: options.y.as_deref().unwrap_or("throughput_bits_per_s"), selection };
-    let own = question.ask(options, &options.input)?;
-    let others = options.same_scale_input().map(|input| question.ask(options, &input)).transpose()?;
+    let (own, others) = options.with_same_scale(|input| question.ask(options, input))?;
     let header: Vec<&str> = ["end", x].into_iter().chain(STACK.map(|s| s.0)).chain(["peak"]).collect();
     let mut table = Points::new(&header);
     for (end, loads) in &own.ends {
@@ -78,7 +76,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             table.rows.push(row);
         }
     }
-    Ok(Drawing::new(figure(options, &question, &own, others.as_ref()), table, &own.reading))
+    Ok(Drawing::new(figure(options, &question, &own, others.as_ref()), table, &own.records))
 }
 
 impl Question<'_> {
@@ -93,28 +91,23 @@ impl Question<'_> {
             .collect();
         let optional: Vec<&str> = columns.iter().map(String::as_str).chain(["elapsed_s"]).collect();
         let along: &[&str] = if timed { &["iteration"] } else { &[x] };
-        let wanted = Wanted {
+        let columns = Columns {
             numbers: &[x, work, "local_cpu_ratio"],
             optional: &optional,
             texts: &["phase"],
             along,
-            ..Wanted::default()
+            ..Columns::default()
         };
-        let mut reading = Reading::new(options, input, &self.selection, &wanted)?;
-        options.nothing_to_draw(reading.records.is_empty(), &reading, &[x, work, "local_cpu_ratio"])?;
-        if !reading.by.is_empty() {
-            return Err(Error::Usage(format!(
-                "the CPU load is drawn for one case; the rows differ in `{}`: choose with --where {}=…",
-                reading.by[0], reading.by[0]
-            )));
-        }
+        let mut records = Records::new(options, input, &self.selection, &columns)?;
+        records.nothing_to_draw(records.list.is_empty(), options, &[x, work, "local_cpu_ratio"])?;
+        records.one_case("the CPU load is drawn for one case")?;
         if timed {
-            reading.keep_first("iteration");
+            records.keep_first("iteration");
         }
         // By place along x: the rows there.
         let mut places: Vec<(f64, Vec<&Record>)> = Vec::new();
         let mut rows: Vec<(f64, &Record)> =
-            reading.records.iter().filter_map(|r| Some((reading.number(r, x)?, r))).collect();
+            records.list.iter().filter_map(|r| Some((records.number(r, x)?, r))).collect();
         rows.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (place, row) in rows {
             match places.last_mut() {
@@ -123,7 +116,7 @@ impl Question<'_> {
             }
         }
         let mean = |rows: &[&Record], column: &str| {
-            moments::mean(&rows.iter().filter_map(|r| reading.number(r, column)).collect::<Vec<_>>())
+            moments::mean(&rows.iter().filter_map(|r| records.number(r, column)).collect::<Vec<_>>())
         };
         let middle = |(place, rows): &(f64, Vec<&Record>)| {
             place + if timed { mean(rows, "elapsed_s").unwrap_or(0.0) / 2.0 } else { 0.0 }
@@ -139,19 +132,19 @@ impl Question<'_> {
             places.iter().filter_map(load).collect()
         };
         let ends = [("here", loads("local")), ("there", loads("remote"))];
-        Ok(Answer { reading, done, ends })
+        Ok(Answer { records, done, ends })
     }
 }
 
 fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Option<&Answer>) -> Figure {
-    let (x, reading) = (question.x, &own.reading);
+    let (x, records) = (question.x, &own.records);
     let all = || std::iter::once(own).chain(others);
     let mut axis = if x == "start_s" {
         let time = Quantity::new("time since the measurement began", Some(Unit::Seconds));
         let ends = all().flat_map(|answer| {
-            answer.reading.records.iter().filter_map(|r| {
-                let start = answer.reading.number(r, x)?;
-                Some([start, start + answer.reading.number(r, "elapsed_s").unwrap_or(0.0)])
+            answer.records.list.iter().filter_map(|r| {
+                let start = answer.records.number(r, x)?;
+                Some([start, start + answer.records.number(r, "elapsed_s").unwrap_or(0.0)])
             })
         });
         let (from, to) = series::extent(ends.flatten());
@@ -164,27 +157,26 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
     };
     axis.truncated = false;
     let (low, high) = series::extent(all().flat_map(|answer| &answer.done).map(|p| p.1));
-    let shades = timeseries::phases(reading, x);
+    let shades = phases::shades(records, x);
     let mut notes =
         vec!["stacked: share of all CPUs, 100 % is all of them busy; dashed: the busiest CPU alone".to_owned()];
-    notes.extend(timeseries::shaded(&shades));
+    notes.extend(phases::note(&shades));
     // The names of the phases stand at the top: no curve there.
     let high = if shades.is_empty() { high } else { high * 1.25 };
     let ink = Colour(0x00, 0x72, 0xb2);
-    let mut panels = vec![Panel {
-        y: Axis::new(options.quantity(question.work, reading), Spacing::Linear, low, high, options.zoom),
-        layers: vec![
-            Layer::Line { points: own.done.clone(), colour: ink, weight: 1.0, dash: None },
-            Layer::Marks { points: thinned(&own.done), sign: Sign::Circle, colour: ink, weight: 0.8 },
-        ],
-        rows_per_name: 1,
-    }];
-    panels[0].layers.extend(shades);
+    let work = Axis::new(records.quantity(question.work), Spacing::Linear, low, high, options.zoom);
+    let what = format!("CPU load and {}", work.quantity.label);
+    let mut layers = vec![
+        Layer::Line { points: own.done.clone(), colour: ink, weight: 1.0, dash: None },
+        Layer::Marks { points: thinned(&own.done), sign: Sign::Circle, colour: ink, weight: 0.8 },
+    ];
+    layers.extend(shades);
+    let mut figure = Figure { notes, ..Figure::new(options, records, &what, axis, work, layers) };
     let mut peaks = false;
     for (index, (end, loads)) in own.ends.iter().enumerate().filter(|(_, e)| !e.1.is_empty()) {
         // The panel above says which phases these are.
-        let mut layers = timeseries::phases(reading, x);
-        timeseries::without_names(&mut layers);
+        let mut layers = phases::shades(records, x);
+        phases::without_names(&mut layers);
         let mut below = vec![0.0; loads.len()];
         for (kind, (_, colour)) in STACK.iter().enumerate() {
             let mut points = Vec::new();
@@ -205,9 +197,9 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
         layers.push(Layer::Line { points: peak, colour: PEAK, weight: 0.6, dash: Some((3.0, 2.0)) });
         let high = all().map(|answer| peak_of(&answer.ends[index].1)).fold(f64::NEG_INFINITY, f64::max);
         let y = Axis::new(Quantity::new(format!("CPU {end}"), Some(Unit::Ratio)), Spacing::Linear, 0.0, high, false);
-        panels.push(Panel { y, layers, rows_per_name: 1 });
+        figure.panels.push(Panel { y, layers, rows_per_name: 1 });
     }
-    let mut legend: Vec<Entry> = STACK
+    figure.legend = STACK
         .iter()
         .enumerate()
         .filter(|(index, _)| own.ends.iter().any(|e| e.1.iter().any(|l| l.stack[*index] > 0.0)))
@@ -215,17 +207,9 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
         .collect();
     if peaks {
         let key = Key::Series { colour: PEAK, sign: Some(Sign::Plus), dash: Some((3.0, 2.0)) };
-        legend.push(Entry { label: "busiest CPU".to_owned(), key });
+        figure.legend.push(Entry { label: "busiest CPU".to_owned(), key });
     }
-    Figure {
-        title: options.title(reading, &format!("CPU load and {}", panels[0].y.quantity.label)),
-        notes,
-        x: axis,
-        panels,
-        legend,
-        colours: None,
-        footer: options.footer(reading),
-    }
+    figure
 }
 
 fn peak_of(loads: &[Load]) -> f64 {
@@ -235,13 +219,13 @@ fn peak_of(loads: &[Load]) -> f64 {
 
 /// Message size if it was swept, else time if there are intervals.
 fn default_axis(options: &Options) -> Result<&'static str, Error> {
-    let wanted = Wanted { numbers: &["local_cpu_ratio"], texts: &["message_bytes"], ..Wanted::default() };
-    let sizes = Reading::new(options, &options.input, &options.selection, &wanted)?.distinct("message_bytes").len();
+    let columns = Columns { numbers: &["local_cpu_ratio"], texts: &["message_bytes"], ..Columns::default() };
+    let sizes = Records::new(options, &options.input, &options.selection, &columns)?.distinct("message_bytes").len();
     if sizes > 1 {
         return Ok("message_bytes");
     }
     let intervals = Selection { record: Some("interval".to_owned()), ..options.selection.clone() };
-    let timed = !Reading::new(options, &options.input, &intervals, &wanted)?.records.is_empty();
+    let timed = !Records::new(options, &options.input, &intervals, &columns)?.list.is_empty();
     Ok(if timed { "start_s" } else { "message_bytes" })
 }
 

@@ -1,10 +1,13 @@
 //! Distributions of values by series, for the pictures that show them: from merged histograms, or from a column.
 
 use super::{
-    Options,
-    reading::{Reading, Wanted},
+    options::Options,
+    quantity::Quantity,
+    records::{Columns, Records},
+    series,
 };
-use crate::{error::Error, stats::histogram::Latencies, table::InputArgs};
+use crate::{error::Error, stats::histogram::Latencies};
+use schemas::units::Unit;
 
 /// The column of histograms.
 pub const HISTOGRAM: &str = "latency_histogram";
@@ -45,7 +48,7 @@ impl Distribution {
 /// What a picture of distributions shows, and what its axes must have room for.
 pub struct Distributions {
     /// The rows of the picture.
-    pub reading: Reading,
+    pub records: Records,
     /// The distribution of each series.
     pub own: Vec<Distribution>,
     /// The same, and those of `--same-scale`.
@@ -55,39 +58,35 @@ pub struct Distributions {
 impl Distributions {
     /// Reads the rows that have a distribution for `column`.
     pub fn read(options: &Options, column: &str) -> Result<Self, Error> {
-        let reading = read(options, &options.input, column)?;
-        let own = gather(&reading, options, column)?;
-        let mut scale = own.clone();
-        if let Some(others) = options.same_scale_input() {
-            scale.extend(gather(&read(options, &others, column)?, options, column)?);
-        }
-        Ok(Self { reading, own, scale })
+        let columns = if is_latency(column) {
+            Columns { required_texts: &[HISTOGRAM], texts: &["latency_kind"], by_case: true, ..Columns::default() }
+        } else {
+            Columns { numbers: &[column], texts: &["service_demand_unit"], by_case: true, ..Columns::default() }
+        };
+        let ((records, own), others) = options.with_same_scale(|input| {
+            let records = Records::new(options, input, &options.selection, &columns)?;
+            let found = gather(&records, options, column)?;
+            Ok((records, found))
+        })?;
+        let scale = own.iter().cloned().chain(others.into_iter().flat_map(|(_, found)| found)).collect();
+        Ok(Self { records, own, scale })
     }
 }
 
-fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Reading, Error> {
-    let wanted = if is_latency(column) {
-        Wanted { required_texts: &[HISTOGRAM], texts: &["latency_kind"], by_case: true, ..Wanted::default() }
-    } else {
-        Wanted { numbers: &[column], texts: &["service_demand_unit"], by_case: true, ..Wanted::default() }
-    };
-    Reading::new(options, input, &options.selection, &wanted)
-}
-
 /// The distribution of each series; histograms are merged, never their percentiles averaged.
-fn gather(reading: &Reading, options: &Options, column: &str) -> Result<Vec<Distribution>, Error> {
+fn gather(records: &Records, options: &Options, column: &str) -> Result<Vec<Distribution>, Error> {
     let mut merged: Vec<(String, Latencies)> = Vec::new();
     let mut listed: Vec<Distribution> = Vec::new();
-    for record in &reading.records {
-        let name = reading.series(record);
+    for record in &records.list {
+        let name = records.series(record);
         if is_latency(column) {
-            let broken = |reason: String| reading.error(record, HISTOGRAM, reason);
-            let histogram = Latencies::decode(reading.text(record, HISTOGRAM)).map_err(broken)?;
+            let broken = |reason: String| records.error(record, HISTOGRAM, reason);
+            let histogram = Latencies::decode(records.text(record, HISTOGRAM)).map_err(broken)?;
             match merged.iter_mut().find(|m| m.0 == name) {
                 Some(known) => known.1.merge(&histogram).map_err(broken)?,
                 None => merged.push((name, histogram)),
             }
-        } else if let Some(value) = reading.number(record, column) {
+        } else if let Some(value) = records.number(record, column) {
             match listed.iter_mut().find(|d| d.name == name) {
                 Some(known) => known.values.push((value, 1)),
                 None => listed.push(Distribution { name, values: vec![(value, 1)] }),
@@ -101,17 +100,17 @@ fn gather(reading: &Reading, options: &Options, column: &str) -> Result<Vec<Dist
         merged.into_iter().map(|(name, histogram)| Distribution { name, values: histogram.buckets_us().collect() }),
     );
     listed.retain(|d| d.count() > 0);
-    options.nothing_to_draw(listed.is_empty(), reading, &[column])?;
+    records.nothing_to_draw(listed.is_empty(), options, &[column])?;
     Ok(listed)
 }
 
 /// What is distributed, as an axis says it.
 #[must_use]
-pub fn quantity(reading: &Reading, options: &Options, column: &str) -> super::quantity::Quantity {
+pub fn quantity(records: &Records, column: &str) -> Quantity {
     if !is_latency(column) {
-        return options.quantity(column, reading);
+        return records.quantity(column);
     }
-    let label = match reading.distinct("latency_kind")[..] {
+    let label = match records.distinct("latency_kind")[..] {
         ["round_trip"] => "round-trip latency",
         ["response"] => "response latency, from the intended send",
         ["connect"] => "connect latency",
@@ -119,14 +118,12 @@ pub fn quantity(reading: &Reading, options: &Options, column: &str) -> super::qu
         ["receive"] => "receive latency",
         _ => "latency",
     };
-    super::quantity::Quantity::new(label, Some(schemas::units::Unit::Microseconds))
+    Quantity::new(label, Some(Unit::Microseconds))
 }
 
 /// How many values are behind a picture, in words.
 #[must_use]
 pub fn explain(distributions: &[Distribution], column: &str) -> String {
-    let counts: Vec<u64> = distributions.iter().map(Distribution::count).collect();
-    let (least, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
-    let n = if least == most { format!("n = {least}") } else { format!("n = {least} … {most}") };
+    let n = series::numbers(distributions.iter().map(|d| d.count() as f64));
     if is_latency(column) { format!("histograms of all iterations merged, {n} latencies") } else { format!("{n} rows") }
 }

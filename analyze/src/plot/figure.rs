@@ -2,13 +2,15 @@
 //! another.
 
 use super::{
-    axis::{Axis, Spacing, Tick},
+    axis::{Axis, Tick},
     canvas::{Anchor, Canvas, Colour, Shape, Text},
     font::Metrics,
     layer::{Frame, Layer},
     legend::{self, Entry},
-    options::Size,
+    options::{Options, Size},
     palette,
+    records::Records,
+    spacing::Spacing,
 };
 
 /// A pair of axes with what is inside; panels of one figure share the x axis.
@@ -42,6 +44,26 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// A figure of one panel, without notes and legend. `what` is drawn; it becomes the title unless the options have one.
+    pub fn new(options: &Options, records: &Records, what: &str, x: Axis, y: Axis, layers: Vec<Layer>) -> Self {
+        let default_title = || {
+            if let Some(subject) = records.subject() {
+                return format!("{subject}: {what}");
+            }
+            let mut letters = what.chars();
+            letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+        };
+        Self {
+            title: options.title.clone().unwrap_or_else(default_title),
+            notes: Vec::new(),
+            x,
+            panels: vec![Panel { y, layers, rows_per_name: 1 }],
+            legend: Vec::new(),
+            colours: None,
+            footer: if options.no_annotation { Vec::new() } else { records.footer() },
+        }
+    }
+
     /// The size that suits the figure: names along the vertical axis get a row each, whatever their number.
     #[must_use]
     pub fn natural_size(&self) -> Size {

@@ -2,12 +2,12 @@
 //! long ones can be read.
 
 use super::{
-    Options,
     legend::{Entry, Key},
+    options::Options,
     quantity::Quantity,
-    reading::{Reading, Wanted},
+    records::{Columns, Records},
 };
-use crate::{error::Error, table::InputArgs};
+use crate::error::Error;
 
 /// The values of one series at one name.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,8 +21,9 @@ pub struct Group {
 }
 
 /// All groups of an input.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct Groups {
+    pub records: Records,
     /// Along the axis, from the top down.
     pub names: Vec<String>,
     /// In the legend.
@@ -31,31 +32,35 @@ pub struct Groups {
     pub all: Vec<Group>,
 }
 
-/// The rows with a value.
-pub fn read(options: &Options, input: &InputArgs, column: &str) -> Result<Reading, Error> {
+/// The groups of the input, and those of `--same-scale`.
+pub fn read(options: &Options, column: &str) -> Result<(Groups, Option<Groups>), Error> {
     let names: Vec<&str> = options.x.as_deref().into_iter().collect();
-    let wanted = Wanted {
+    let columns = Columns {
         numbers: &[column],
         required_texts: &names,
         texts: &["service_demand_unit"],
         along: &names,
         by_case: names.is_empty(),
-        ..Wanted::default()
+        ..Columns::default()
     };
-    Reading::new(options, input, &options.selection, &wanted)
+    let (own, others) = options.with_same_scale(|input| {
+        let records = Records::new(options, input, &options.selection, &columns)?;
+        Ok(Groups::of(records, options, column))
+    })?;
+    own.records.nothing_to_draw(own.all.is_empty(), options, &[column])?;
+    Ok((own, others))
 }
 
 impl Groups {
-    /// By the names in the column `-x` and the series, or where there is none by the series alone.
-    #[must_use]
-    pub fn of(reading: &Reading, options: &Options, column: &str) -> Self {
+    /// By the names in the column `-x` and the series, or without `-x` by the series alone.
+    fn of(records: Records, options: &Options, column: &str) -> Self {
         let mut found = Self::default();
-        for record in &reading.records {
-            let Some(value) = reading.number(record, column) else { continue };
+        for record in &records.list {
+            let Some(value) = records.number(record, column) else { continue };
             let (name, series) = match &options.x {
-                Some(x) => (Quantity::of_column(x).name(reading.text(record, x)), reading.series(record)),
-                None if reading.by.is_empty() => (reading.text(record, "case").to_owned(), String::new()),
-                None => (reading.series(record), String::new()),
+                Some(x) => (Quantity::of_column(x).name(records.text(record, x)), records.series(record)),
+                None if records.by.is_empty() => (records.text(record, "case").to_owned(), String::new()),
+                None => (records.series(record), String::new()),
             };
             let name = index(&mut found.names, name);
             let series = index(&mut found.series, series);
@@ -64,15 +69,15 @@ impl Groups {
                 None => found.all.push(Group { name, series, values: vec![value] }),
             }
         }
-        found.sort_numbers(reading, options);
-        found
+        found.sort_numbers(&records, options);
+        Self { records, ..found }
     }
 
     /// Names that are numbers (sizes, streams) stand in their order.
-    fn sort_numbers(&mut self, reading: &Reading, options: &Options) {
+    fn sort_numbers(&mut self, records: &Records, options: &Options) {
         let Some(x) = &options.x else { return };
         let mut values: Vec<f64> = Vec::new();
-        for text in reading.distinct(x) {
+        for text in records.distinct(x) {
             match text.parse::<f64>() {
                 Ok(value) => values.push(value),
                 Err(_) => return,
@@ -109,10 +114,10 @@ impl Groups {
 
     /// The title of the axis of names.
     #[must_use]
-    pub fn title(reading: &Reading, options: &Options) -> String {
+    pub fn title(records: &Records, options: &Options) -> String {
         match &options.x {
             Some(x) => Quantity::of_column(x).label,
-            None => reading.by.iter().map(|column| Quantity::of_column(column).label).collect::<Vec<_>>().join(", "),
+            None => records.by.iter().map(|column| Quantity::of_column(column).label).collect::<Vec<_>>().join(", "),
         }
     }
 }

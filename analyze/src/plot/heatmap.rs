@@ -1,18 +1,19 @@
 //! `heatmap`: a metric over two parameters as colours, or latencies over time.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
+    axis::Axis,
     distribution::{HISTOGRAM, is_latency},
-    figure::{Figure, Panel},
+    drawing::{Drawing, Points},
+    figure::Figure,
     layer::Layer,
-    palette,
+    options::{Options, Spread},
+    palette, phases,
     quantity::Quantity,
-    reading::{Reading, Wanted},
-    series::{self, Point, Spread},
-    timeseries,
+    records::{Columns, Records},
+    series::{self, Point},
+    spacing::Spacing,
 };
-use crate::{error::Error, stats::histogram::Latencies, table::InputArgs};
+use crate::{error::Error, stats::histogram::Latencies};
 use schemas::units::Unit;
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,31 +32,26 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
     let x = options.x.as_deref().unwrap_or("message_bytes");
     let y = options.y.as_deref().unwrap_or("streams");
     let value = options.value.as_deref().unwrap_or("throughput_bits_per_s");
-    let wanted = Wanted {
+    let columns = Columns {
         numbers: &[value],
         required_texts: &[x, y],
         texts: &["service_demand_unit"],
         along: &[x, y],
-        ..Wanted::default()
+        ..Columns::default()
     };
-    let reading = Reading::new(options, &options.input, &options.selection, &wanted)?;
-    options.nothing_to_draw(reading.records.is_empty(), &reading, &[x, y, value])?;
-    if !reading.by.is_empty() {
-        return Err(Error::Usage(format!(
-            "a heat map shows one value per cell, but rows of the same `{x}` and `{y}` differ in {}: choose with --where {}=…",
-            reading.by.iter().map(|b| format!("`{b}`")).collect::<Vec<_>>().join(" and "),
-            reading.by[0]
-        )));
-    }
-    let (columns, rows) = (in_order(reading.distinct(x)), in_order(reading.distinct(y)));
+    let (records, others) =
+        options.with_same_scale(|input| Records::new(options, input, &options.selection, &columns))?;
+    records.nothing_to_draw(records.list.is_empty(), options, &[x, y, value])?;
+    records.one_case(&format!("a heat map of `{x}` and `{y}` has one value per cell"))?;
+    let (columns, rows) = (in_order(records.distinct(x)), in_order(records.distinct(y)));
     let place = |texts: &[&str]| -> HashMap<String, usize> {
         texts.iter().enumerate().map(|(i, text)| ((*text).to_owned(), i)).collect()
     };
     let (column_of, row_of) = (place(&columns), place(&rows));
     let mut values: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
-    for record in &reading.records {
-        if let Some(value) = reading.number(record, value) {
-            let cell = (column_of[reading.text(record, x)], row_of[reading.text(record, y)]);
+    for record in &records.list {
+        if let Some(value) = records.number(record, value) {
+            let cell = (column_of[records.text(record, x)], row_of[records.text(record, y)]);
             values.entry(cell).or_default().push(value);
         }
     }
@@ -67,13 +63,12 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
         .map(|(c, r, v)| vec![columns[*c].to_owned(), rows[*r].to_owned(), schemas::columns::number(*v)])
         .collect();
     let mut scale: Vec<f64> = cells.iter().map(|c| c.2).collect();
-    if let Some(others) = options.same_scale_input() {
-        let others = Reading::new(options, &others, &options.selection, &wanted)?;
-        scale.extend(others.records.iter().filter_map(|r| others.number(r, value)));
+    if let Some(others) = &others {
+        scale.extend(others.list.iter().filter_map(|r| others.number(r, value)));
     }
     let spacing = if options.log_y() || options.log_x() { Spacing::Log10 } else { Spacing::Linear };
-    let (low, high) = series::extent(scale.iter().copied().filter(|v| *v > 0.0 || !spacing.is_logarithmic()));
-    let colours = Axis::new(options.quantity(value, &reading), spacing, low, high, options.zoom);
+    let (low, high) = series::extent(scale.iter().copied().filter(|v| spacing.shows(*v)));
+    let colours = Axis::new(records.quantity(value), spacing, low, high, options.zoom);
     let (mut layers, mut numbers) = (Vec::new(), Vec::new());
     for (column, row, mean) in &cells {
         let (column, row) = (*column as f64, *row as f64);
@@ -92,20 +87,12 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
     let words =
         |quantity: &Quantity, texts: &[&str]| -> Vec<String> { texts.iter().map(|t| quantity.name(t)).collect() };
     let title = format!("{} over {} and {}", colours.quantity.label, x_quantity.label, y_quantity.label);
-    let figure = Figure {
-        title: options.title(&reading, &title),
-        notes: vec![options.explain(&points.iter(), &reading), "empty: not measured".to_owned()],
-        x: Axis::of_names(x_quantity.label.clone(), words(&x_quantity, &columns)),
-        panels: vec![Panel {
-            y: Axis::of_names(y_quantity.label.clone(), words(&y_quantity, &rows)),
-            layers,
-            rows_per_name: 1,
-        }],
-        legend: Vec::new(),
-        colours: Some(colours),
-        footer: options.footer(&reading),
-    };
-    Ok(Drawing::new(figure, table, &reading))
+    let x_axis = Axis::of_names(x_quantity.label.clone(), words(&x_quantity, &columns));
+    let y_axis = Axis::of_names(y_quantity.label.clone(), words(&y_quantity, &rows));
+    let notes = vec![series::explain(&points.iter(), options, &records), "empty: not measured".to_owned()];
+    let figure =
+        Figure { notes, colours: Some(colours), ..Figure::new(options, &records, &title, x_axis, y_axis, layers) };
+    Ok(Drawing::new(figure, table, &records))
 }
 
 /// Numbers by size, names as they came.
@@ -125,35 +112,24 @@ fn edge(bucket: i32) -> f64 {
 }
 
 fn over_time(options: &Options) -> Result<Drawing, Error> {
-    let wanted = Wanted {
+    let columns = Columns {
         numbers: &["start_s", "elapsed_s"],
         required_texts: &[HISTOGRAM],
         texts: &["phase"],
         along: &["iteration", "stream"],
-        ..Wanted::default()
+        ..Columns::default()
     };
-    let mut selection = options.selection.clone();
-    "all".clone_into(&mut selection.phase);
-    selection.record.get_or_insert_with(|| "interval".to_owned());
-    let read = |input: &InputArgs| -> Result<(Reading, Vec<Stretch>), Error> {
-        let mut reading = Reading::new(options, input, &selection, &wanted)?;
-        options.nothing_to_draw(reading.records.is_empty(), &reading, &["start_s", HISTOGRAM])?;
-        if !reading.by.is_empty() {
-            return Err(Error::Usage(format!(
-                "latencies over time are drawn for one case; the rows differ in `{}`: choose with --where {}=…",
-                reading.by[0], reading.by[0]
-            )));
-        }
-        reading.keep_first("stream");
-        reading.keep_first("iteration");
-        let stretches = stretches(&reading)?;
-        Ok((reading, stretches))
-    };
-    let (reading, own) = read(&options.input)?;
-    let mut scale = own.clone();
-    if let Some(others) = options.same_scale_input() {
-        scale.extend(read(&others)?.1);
-    }
+    let selection = options.intervals();
+    let ((records, own), others) = options.with_same_scale(|input| {
+        let mut records = Records::new(options, input, &selection, &columns)?;
+        records.nothing_to_draw(records.list.is_empty(), options, &["start_s", HISTOGRAM])?;
+        records.one_case("latencies over time are drawn for one case")?;
+        records.keep_first("stream");
+        records.keep_first("iteration");
+        let stretches = stretches(&records)?;
+        Ok((records, stretches))
+    })?;
+    let scale: Vec<Stretch> = own.iter().copied().chain(others.into_iter().flat_map(|(_, found)| found)).collect();
     let (low, high) = series::extent(scale.iter().flat_map(|b| [edge(b.2), edge(b.2 + 1)]));
     let y = Axis::new(Quantity::new("latency", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);
     let (from, to) = series::extent(scale.iter().flat_map(|b| [b.0, b.1]));
@@ -161,11 +137,11 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
         Axis::exact(Quantity::new("time since the measurement began", Some(Unit::Seconds)), Spacing::Linear, from, to);
     let (least, most) = series::extent(scale.iter().map(|b| b.3));
     let colours = Axis::new(Quantity::new("share", Some(Unit::Ratio)), Spacing::Log10, least, most, true);
-    let mut layers = timeseries::phases(&reading, "start_s");
+    let mut layers = phases::shades(&records, "start_s");
     let mut notes = vec!["colour: share of an interval's latencies in each range".to_owned()];
-    notes.extend(timeseries::shaded(&layers));
+    notes.extend(phases::note(&layers));
     // The colours would cover their names.
-    timeseries::without_names(&mut layers);
+    phases::without_names(&mut layers);
     for (from, to, bucket, share) in &own {
         let colour = palette::scale(colours.position(*share).unwrap_or(0.0));
         layers.push(Layer::Box { from: (*from, edge(*bucket)), to: (*to, edge(bucket + 1)), colour, outline: None });
@@ -176,28 +152,21 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
         .iter()
         .map(|(from, to, bucket, share)| [*from, *to, edge(*bucket), edge(bucket + 1), *share].map(number).to_vec())
         .collect();
-    let figure = Figure {
-        title: options.title(&reading, "latency over time"),
-        notes,
-        x,
-        panels: vec![Panel { y, layers, rows_per_name: 1 }],
-        legend: Vec::new(),
-        colours: Some(colours),
-        footer: options.footer(&reading),
-    };
-    Ok(Drawing::new(figure, table, &reading))
+    let figure = Figure::new(options, &records, "latency over time", x, y, layers);
+    let figure = Figure { notes, colours: Some(colours), ..figure };
+    Ok(Drawing::new(figure, table, &records))
 }
 
 /// The shares of each interval's latencies by bucket, so that slow intervals (with fewer transactions) can be compared.
-fn stretches(reading: &Reading) -> Result<Vec<Stretch>, Error> {
+fn stretches(records: &Records) -> Result<Vec<Stretch>, Error> {
     let mut found = Vec::new();
-    for record in &reading.records {
-        let (Some(start), Some(length)) = (reading.number(record, "start_s"), reading.number(record, "elapsed_s"))
+    for record in &records.list {
+        let (Some(start), Some(length)) = (records.number(record, "start_s"), records.number(record, "elapsed_s"))
         else {
             continue;
         };
         let latencies =
-            Latencies::decode(reading.text(record, HISTOGRAM)).map_err(|r| reading.error(record, HISTOGRAM, r))?;
+            Latencies::decode(records.text(record, HISTOGRAM)).map_err(|r| records.error(record, HISTOGRAM, r))?;
         let total = latencies.count() as f64;
         let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
         for (value, count) in latencies.buckets_us().filter(|b| b.0 > 0.0) {

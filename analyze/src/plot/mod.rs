@@ -1,11 +1,12 @@
 //! Pictures: one file per kind, and what they stand on.
 //!
-//! A kind reads rows ([`reading`]), condenses them ([`series`]) and says what is on the paper ([`figure`], made of
+//! A kind reads rows ([`records`]), condenses them ([`series`]) and says what is on the paper ([`figure`], made of
 //! [`axis`] and [`layer`]); the figure lays itself out as shapes ([`canvas`]), which [`paint`] turns into PNG or SVG and
 //! [`term`] into characters. Only [`draw`] touches files, and only once the picture is whole.
 
 pub mod axis;
 pub mod canvas;
+pub mod drawing;
 pub mod figure;
 pub mod font;
 pub mod layer;
@@ -15,8 +16,9 @@ pub mod options;
 pub mod paint;
 pub mod palette;
 pub mod quantity;
-pub mod reading;
+pub mod records;
 pub mod series;
+pub mod spacing;
 pub mod term;
 
 mod bars;
@@ -28,6 +30,7 @@ mod distribution;
 mod groups;
 mod heatmap;
 mod percentiles;
+mod phases;
 mod saturation;
 mod signature;
 mod sweep;
@@ -41,117 +44,62 @@ use crate::{
     table::{OutputArgs, write_whole},
 };
 use clap::ValueEnum as _;
+use drawing::Drawing;
 use figure::Figure;
 use font::Metrics;
 use schemars::JsonSchema;
-use schemas::columns::number;
 use serde::{Deserialize, Serialize};
-use series::Series;
 use std::{io::Write, path::Path};
 
-/// What kind of picture. Plans name them by the same words as the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "PlotKind")]
-pub enum Kind {
+/// The kinds of pictures, a row each: help; name; what draws it; options that it has no use for.
+macro_rules! kinds {
+    ($($(#[doc = $help:literal])+ $name:ident = $draw:path, without $unused:expr;)+) => {
+        /// What kind of picture. Plans name them by the same words as the command line.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        #[schemars(rename = "PlotKind")]
+        pub enum Kind {
+            $($(#[doc = $help])+ $name,)+
+        }
+
+        /// Reads the files and makes the figure, without drawing it.
+        pub fn drawing(kind: Kind, options: &Options) -> Result<Drawing, Error> {
+            match kind {
+                $(Kind::$name => $draw(options),)+
+            }
+        }
+
+        fn unused(kind: Kind) -> &'static [&'static str] {
+            match kind {
+                $(Kind::$name => &$unused,)+
+            }
+        }
+    };
+}
+
+kinds! {
     /// A metric against a parameter, one line per series: throughput against message size
-    Sweep,
+    Sweep = sweep::draw, without ["--value"];
     /// NetPIPE's signature graph: throughput against the time a message takes
-    Signature,
+    Signature = signature::draw, without ["-x", "--value", "--mark"];
     /// NetPIPE's saturation graph: message size against the time it takes
-    Saturation,
+    Saturation = saturation::draw, without ["-x", "--value", "--mark", "--zoom"];
     /// Interval results over time, warm-up and cool-down shaded
-    Timeseries,
+    Timeseries = timeseries::draw, without ["--value", "--mark"];
     /// Which share of the latencies (or of another column's values, -x) is at or below a value
-    Cdf,
+    Cdf = cdf::draw, without ["--value", "--mark"];
     /// Latency (or another column, -y) at 90 %, 99 %, 99.9 % …: the tail
-    Percentiles,
+    Percentiles = percentiles::draw, without ["--value", "--mark"];
     /// Every value by case (or by -x), with quartiles
-    Box,
+    Box = boxes::draw, without ["--value", "--mark"];
     /// Means by case (or by -x) from zero, with intervals
-    Bars,
+    Bars = bars::draw, without ["--value", "--mark"];
     /// A metric (--value) over two parameters as colours; with -y latency, latencies over time
-    Heatmap,
+    Heatmap = heatmap::draw, without ["--by", "--mark"];
     /// What `plumb compare -f csv` found: the change of each case with its interval and verdict
-    Compare,
+    Compare = compare::draw, without ["-x", "-y", "--value", "--by", "--mark", "--zoom", "--log"];
     /// CPU time of both ends by kind, under the work done: over a parameter, or with -x start_s over time
-    Cpu,
-}
-
-/// What a figure shows, as the table that `--data` writes.
-#[derive(Clone, Debug)]
-pub struct Points {
-    /// Names of the columns.
-    pub header: Vec<String>,
-    /// The points, each with a cell per column.
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Points {
-    /// A table without rows.
-    #[must_use]
-    pub fn new(header: &[&str]) -> Self {
-        Self { header: header.iter().map(|h| (*h).to_owned()).collect(), rows: Vec::new() }
-    }
-
-    /// Writes them as CSV.
-    fn write(&self, output: &mut dyn Write) -> Result<(), Error> {
-        let mut csv = csv::Writer::from_writer(output);
-        csv.write_record(&self.header)?;
-        for row in &self.rows {
-            csv.write_record(row)?;
-        }
-        Ok(csv.flush()?)
-    }
-
-    /// The points of series.
-    #[must_use]
-    pub fn of(series: &[Series], x: &str, y: &str) -> Self {
-        let end = |value: Option<f64>| value.map(number).unwrap_or_default();
-        let mut table = Self::new(&["series", x, y, "low", "high", "n"]);
-        for one in series {
-            table.rows.extend(
-                one.points.iter().map(|p| {
-                    vec![one.name.clone(), number(p.x), number(p.y), end(p.low), end(p.high), p.n.to_string()]
-                }),
-            );
-        }
-        table
-    }
-}
-
-/// A figure with the points it shows.
-#[derive(Debug)]
-pub struct Drawing {
-    /// The figure.
-    pub figure: Figure,
-    /// What was drawn, for `--data`.
-    pub points: Points,
-    /// Sentences for the user.
-    pub warnings: Vec<String>,
-}
-
-impl Drawing {
-    fn new(figure: Figure, points: Points, reading: &reading::Reading) -> Self {
-        Self { figure, points, warnings: reading.warnings.clone() }
-    }
-}
-
-/// Reads the files and makes the figure, without drawing it.
-pub fn drawing(kind: Kind, options: &Options) -> Result<Drawing, Error> {
-    match kind {
-        Kind::Sweep => sweep::draw(options),
-        Kind::Signature => signature::draw(options),
-        Kind::Saturation => saturation::draw(options),
-        Kind::Timeseries => timeseries::draw(options),
-        Kind::Cdf => cdf::draw(options),
-        Kind::Percentiles => percentiles::draw(options),
-        Kind::Box => boxes::draw(options),
-        Kind::Bars => bars::draw(options),
-        Kind::Heatmap => heatmap::draw(options),
-        Kind::Compare => compare::draw(options),
-        Kind::Cpu => cpu::draw(options),
-    }
+    Cpu = cpu::draw, without ["--value", "--by", "--mark"];
 }
 
 /// The size of normal text in a picture of that size: readable in half a column, not shouting on a slide.
@@ -177,28 +125,22 @@ pub fn to_svg(figure: &Figure, options: &Options) -> Result<String, Error> {
     paint::svg(&laid_out(figure, options)).map_err(Error::Usage)
 }
 
-/// Refuses what a kind has no use for: it would be passed over in silence.
+/// Refuses an option that the kind would ignore.
 fn refuse_unused(kind: Kind, options: &Options) -> Result<(), Error> {
-    let fixed_axes = matches!(kind, Kind::Signature | Kind::Saturation | Kind::Compare);
-    let logarithmic = options.log_x() || options.log_y();
-    let asked = [
-        ("-x", options.x.is_some(), !fixed_axes),
-        ("-y", options.y.is_some(), kind != Kind::Compare),
-        ("--value", options.value.is_some(), kind == Kind::Heatmap),
-        ("--by", !options.by.is_empty(), !matches!(kind, Kind::Heatmap | Kind::Compare | Kind::Cpu)),
-        ("--mark", !options.marks.is_empty(), kind == Kind::Sweep),
-        ("--zoom", options.zoom, !matches!(kind, Kind::Saturation | Kind::Compare)),
-        ("--log", logarithmic, kind != Kind::Compare),
+    let given = [
+        ("-x", options.x.is_some()),
+        ("-y", options.y.is_some()),
+        ("--value", options.value.is_some()),
+        ("--by", !options.by.is_empty()),
+        ("--mark", !options.marks.is_empty()),
+        ("--zoom", options.zoom),
+        ("--log", options.log_x() || options.log_y()),
     ];
-    match asked.iter().find(|(_, given, used)| *given && !used) {
-        Some((option, ..)) => {
-            let name = kind.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
-            Err(Error::Usage(format!(
-                "`{name}` has no use for {option}; leave it out, or choose another kind of picture"
-            )))
-        }
-        None => Ok(()),
-    }
+    let Some((option, _)) = given.iter().find(|(option, given)| *given && unused(kind).contains(option)) else {
+        return Ok(());
+    };
+    let name = kind.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    Err(Error::Usage(format!("`{name}` has no use for {option}; leave it out, or choose another kind of picture")))
 }
 
 /// Draws the picture that the options ask for: into its file, and into `stdout` where it is for the terminal. Returns

@@ -1,6 +1,6 @@
 //! How an axis says its values: in one unit for all, or each with its own prefix.
 
-use super::{axis::Spacing, quantity::Quantity};
+use super::{quantity::Quantity, spacing::Spacing};
 use schemas::units::Unit;
 
 /// How the axis writes its values: one scale for all of them, or each tick with its own prefix.

@@ -1,17 +1,9 @@
 //! What can be asked of every kind of picture, and the answers they share.
 
-use super::{
-    axis::{Axis, Spacing},
-    quantity::Quantity,
-    reading::Reading,
-    series::{self, Point, Series, Spread},
-};
+use super::{quantity::Quantity, spacing::Spacing};
 use crate::{
-    error::{Error, Place},
-    table::{
-        InputArgs,
-        select::{RecordKind, Selection},
-    },
+    error::Error,
+    table::{InputArgs, Selection},
 };
 use schemars::JsonSchema;
 use schemas::units::{self, Unit};
@@ -30,6 +22,19 @@ pub enum Log {
     /// Both
     Xy,
     /// None, not even that of sizes
+    None,
+}
+
+/// What the interval around a point is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Spread {
+    /// The confidence interval of the mean (Student's t)
+    Ci,
+    /// From the smallest to the largest value
+    Range,
+    /// One standard deviation around the mean
+    Stddev,
+    /// None
     None,
 }
 
@@ -163,10 +168,19 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The files of `--same-scale`, where there are some.
-    #[must_use]
-    pub fn same_scale_input(&self) -> Option<InputArgs> {
-        (!self.same_scale.is_empty()).then(|| InputArgs { files: self.same_scale.clone() })
+    /// Reads the input, and then the files of `--same-scale` where there are some.
+    pub fn with_same_scale<T>(&self, read: impl Fn(&InputArgs) -> Result<T, Error>) -> Result<(T, Option<T>), Error> {
+        let own = read(&self.input)?;
+        let others = InputArgs { files: self.same_scale.clone() };
+        let others = if others.files.is_empty() { None } else { Some(read(&others)?) };
+        Ok((own, others))
+    }
+
+    /// The selection for pictures over time: interval rows of all phases.
+    pub fn intervals(&self) -> Selection {
+        let record = self.selection.record.clone().or_else(|| Some("interval".to_owned()));
+        // Warm-up and cool-down are shown, shaded: leaving them out would hide what they are for.
+        Selection { phase: "all".to_owned(), record, ..self.selection.clone() }
     }
 
     /// Whether the vertical axis is logarithmic.
@@ -179,6 +193,11 @@ impl Options {
     #[must_use]
     pub fn log_x(&self) -> bool {
         matches!(self.log, Some(Log::X | Log::Xy))
+    }
+
+    /// The spacing of an axis of values that is linear unless asked otherwise.
+    pub fn spacing_y(&self) -> Spacing {
+        if self.log_y() { Spacing::Log10 } else { Spacing::Linear }
     }
 
     /// How x is laid out: sizes by powers of two unless told otherwise.
@@ -196,40 +215,6 @@ impl Options {
         }
     }
 
-    /// The quantity of a column; service demand takes its unit from the rows.
-    #[must_use]
-    pub fn quantity(&self, column: &str, reading: &Reading) -> Quantity {
-        let mut quantity = Quantity::of_column(column);
-        if quantity.unit == Some(Unit::ServiceDemand)
-            && let [per] = reading.distinct("service_demand_unit")[..]
-        {
-            quantity.per = match per {
-                "us_per_kib" => Some("KiB".to_owned()),
-                "us_per_transaction" => Some("transaction".to_owned()),
-                _ => None,
-            };
-        }
-        quantity
-    }
-
-    /// The title: the user's, or the subject and what is drawn.
-    #[must_use]
-    pub fn title(&self, reading: &Reading, what: &str) -> String {
-        self.title.clone().unwrap_or_else(|| {
-            if let Some(subject) = reading.subject() {
-                return format!("{subject}: {what}");
-            }
-            let mut letters = what.chars();
-            letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-        })
-    }
-
-    /// The footer, unless it is not wanted.
-    #[must_use]
-    pub fn footer(&self, reading: &Reading) -> Vec<String> {
-        if self.no_annotation { Vec::new() } else { reading.footer() }
-    }
-
     /// The reference lines of `--mark`.
     pub fn rules(&self) -> Result<Vec<(f64, String)>, Error> {
         let rule = |text: &String| {
@@ -240,49 +225,6 @@ impl Options {
             })
         };
         self.marks.iter().map(rule).collect()
-    }
-
-    /// The sentence about points and intervals.
-    #[must_use]
-    pub fn explain<'a>(&self, points: &(impl Iterator<Item = &'a Point> + Clone), reading: &Reading) -> String {
-        let of = match reading.kind {
-            None | Some(RecordKind::Iteration) => {
-                if reading.has("record") {
-                    "iteration"
-                } else {
-                    "row"
-                }
-            }
-            Some(RecordKind::Summary) => "summary row",
-            Some(RecordKind::Stream) => "stream",
-            Some(RecordKind::Interval) => "interval",
-            Some(RecordKind::Probe) => "probe",
-        };
-        series::explain(points, self.spread, self.confidence, of)
-    }
-
-    /// A sentence about points that a logarithmic axis has no place for, if there are any.
-    #[must_use]
-    pub fn unplaced(&self, series: &[Series], x: &Axis, y: &Axis) -> Option<String> {
-        let points = series.iter().flat_map(|s| &s.points);
-        let lost = points.filter(|p| x.position(p.x).is_none() || y.position(p.y).is_none()).count();
-        let points = if lost == 1 { "point" } else { "points" };
-        (lost > 0).then(|| format!("{lost} {points} at or below zero not shown: the axis is logarithmic"))
-    }
-
-    /// An error that says why there is nothing to draw, if there is nothing.
-    pub fn nothing_to_draw(&self, empty: bool, reading: &Reading, columns: &[&str]) -> Result<(), Error> {
-        if !empty {
-            return Ok(());
-        }
-        let file = self.input.files.first().map_or_else(|| "-".to_owned(), |p| p.display().to_string());
-        let columns = columns.iter().map(|c| format!("`{c}`")).collect::<Vec<_>>().join(" and ");
-        let mut reason = format!("nothing to draw: no row that counts has {columns}");
-        for warning in &reading.warnings {
-            reason.push_str("; ");
-            reason.push_str(warning);
-        }
-        Err(Error::Data { place: Place { file, line: 0, column: None }, reason })
     }
 }
 

@@ -1,15 +1,17 @@
 //! `percentiles`: the values at 90 %, 99 %, 99.9 % …, equally far apart, so that the tail can be seen.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
+    axis::Axis,
     distribution::{self, Distribution, Distributions},
-    figure::{Figure, Panel},
+    drawing::{Drawing, Points},
+    figure::Figure,
     layer::Layer,
     legend::Entry,
+    options::Options,
     palette::{self, Look},
     quantity::Quantity,
     series,
+    spacing::Spacing,
 };
 use crate::error::Error;
 
@@ -30,7 +32,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             table.rows.push(vec![one.name.clone(), number(1.0 - 1.0 / nines), number(value)]);
         }
     }
-    Ok(Drawing::new(figure(options, column, &all), table, &all.reading))
+    Ok(Drawing::new(figure(options, column, &all), table, &all.records))
 }
 
 /// 1 ÷ (1 − share) and the value there, as far as enough values lie beyond.
@@ -58,16 +60,16 @@ fn spectrum(one: &Distribution) -> Vec<(f64, f64)> {
     points
 }
 
-fn figure(options: &Options, column: &str, Distributions { reading, own, scale }: &Distributions) -> Figure {
+fn figure(options: &Options, column: &str, Distributions { records, own, scale }: &Distributions) -> Figure {
     let all: Vec<(f64, f64)> = scale.iter().flat_map(spectrum).collect();
     let (_, most) = series::extent(all.iter().map(|p| p.0));
     let x = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, most, true);
     let (least, most) = series::extent(all.iter().map(|p| p.1));
     let wide = least > 0.0 && most / least > WIDE;
     let spacing = if options.log_y() || (options.log.is_none() && wide) { Spacing::Log10 } else { Spacing::Linear };
-    let values = all.iter().map(|p| p.1).filter(|v| *v > 0.0 || !spacing.is_logarithmic());
+    let values = all.iter().map(|p| p.1).filter(|v| spacing.shows(*v));
     let (low, high) = series::extent(values);
-    let y = Axis::new(distribution::quantity(reading, options, column), spacing, low, high, options.zoom);
+    let y = Axis::new(distribution::quantity(records, column), spacing, low, high, options.zoom);
     // Of less than twice as many values not even the median has enough beyond it; without it there is no picture.
     let few = own.iter().any(|one| (one.count() as f64) < 2.0 * BEYOND);
     let reach = if few { ", and to the median in any case" } else { "" };
@@ -83,15 +85,9 @@ fn figure(options: &Options, column: &str, Distributions { reading, own, scale }
         layers.push(Layer::Marks { points: marks, sign, colour, weight: 0.9 });
         legend.push(Entry { label: one.name.clone(), key: look.key() });
     }
-    Figure {
-        title: options.title(reading, &format!("percentiles of {}", y.quantity.label)),
-        notes: vec![distribution::explain(own, column), format!("drawn as far as {BEYOND} values lie beyond{reach}")],
-        x,
-        panels: vec![Panel { y, layers, rows_per_name: 1 }],
-        legend,
-        colours: None,
-        footer: options.footer(reading),
-    }
+    let what = format!("percentiles of {}", y.quantity.label);
+    let notes = vec![distribution::explain(own, column), format!("drawn as far as {BEYOND} values lie beyond{reach}")];
+    Figure { notes, legend, ..Figure::new(options, records, &what, x, y, layers) }
 }
 
 #[cfg(test)]

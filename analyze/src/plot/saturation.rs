@@ -2,15 +2,17 @@
 //! curve is a straight line: larger messages take longer in proportion, and nothing is gained by them.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
+    axis::Axis,
     canvas::Point as Place,
-    figure::{Figure, Panel},
+    drawing::{Drawing, Points},
+    figure::Figure,
     layer::Layer,
     legend::Entry,
+    options::Options,
     palette::{self, Look},
     quantity::Quantity,
     series::{self, Series},
+    spacing::Spacing,
     transfer::{self, Transfers},
 };
 use crate::error::Error;
@@ -29,7 +31,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             table.rows.push(vec![one.name.clone(), number(place.0), number(place.1), point.n.to_string()]);
         }
     }
-    Ok(Drawing::new(figure(options, &all), table, &all.reading))
+    Ok(Drawing::new(figure(options, &all), table, &all.records))
 }
 
 /// Time in microseconds and size in bytes of every point.
@@ -44,7 +46,7 @@ fn saturation(series: &Series) -> Option<Place> {
     places(series).get(at).copied()
 }
 
-fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfers) -> Figure {
+fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfers) -> Figure {
     let all: Vec<Place> = scale.iter().flat_map(places).collect();
     let (low, high) = series::extent(all.iter().map(|p| p.0));
     let mut x = Axis::new(Quantity::new("transfer time", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);
@@ -69,25 +71,18 @@ fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfe
         legend.push(Entry { label: one.name.clone(), key: look.key() });
     }
     let large = if series.len() == 1 { "saturation" } else { "large sign" };
-    Figure {
-        title: options.title(reading, "saturation"),
-        notes: vec![
-            options.explain(&series.iter().flat_map(|s| &s.points), reading),
-            format!("{large}: first size within {} % of the largest throughput", ((1.0 - SATURATED) * 100.0).round()),
-            transfer::explain(reading, options).to_owned(),
-        ],
-        x,
-        panels: vec![Panel { y, layers, rows_per_name: 1 }],
-        legend,
-        colours: None,
-        footer: options.footer(reading),
-    }
+    let notes = vec![
+        series::explain(&series.iter().flat_map(|s| &s.points), options, records),
+        format!("{large}: first size within {} % of the largest throughput", ((1.0 - SATURATED) * 100.0).round()),
+        transfer::explain(records, options).to_owned(),
+    ];
+    Figure { notes, legend, ..Figure::new(options, records, "saturation", x, y, layers) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::series::{Point, Spread},
+        super::{options::Spread, series::Point},
         *,
     };
 

@@ -1,21 +1,17 @@
 //! Series of points with intervals: what most kinds of picture draw.
 
-use super::reading::{Reading, Record};
-use crate::stats::{confidence, moments::Moments};
+use super::{
+    layer::Layer,
+    legend::Entry,
+    options::{Options, Spread},
+    palette::{self, Look},
+    records::{Record, Records},
+};
+use crate::{
+    stats::{confidence, moments::Moments},
+    table::RecordKind,
+};
 use std::collections::HashMap;
-
-/// What the interval around a point is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Spread {
-    /// The confidence interval of the mean (Student's t)
-    Ci,
-    /// From the smallest to the largest value
-    Range,
-    /// One standard deviation around the mean
-    Stddev,
-    /// None
-    None,
-}
 
 /// The values at one place of a series, condensed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,17 +63,16 @@ pub struct Series {
 
 /// Groups rows into series and places, and condenses each place.
 pub fn gather(
-    reading: &Reading,
+    records: &Records,
+    options: &Options,
     x: impl Fn(&Record) -> Option<f64>,
     y: impl Fn(&Record) -> Option<f64>,
-    spread: Spread,
-    level: f64,
 ) -> Vec<Series> {
     let mut index: HashMap<String, usize> = HashMap::new();
     let mut groups: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
-    for record in &reading.records {
+    for record in &records.list {
         let (Some(x), Some(y)) = (x(record), y(record)) else { continue };
-        let at = *index.entry(reading.series(record)).or_insert_with_key(|name| {
+        let at = *index.entry(records.series(record)).or_insert_with_key(|name| {
             groups.push((name.clone(), Vec::new()));
             groups.len() - 1
         });
@@ -91,7 +86,7 @@ pub fn gather(
             let places = values.chunk_by(|a, b| a.0 == b.0);
             let points = places.filter_map(|place| {
                 let ys: Vec<f64> = place.iter().map(|v| v.1).collect();
-                Point::of(place[0].0, &ys, spread, level)
+                Point::of(place[0].0, &ys, options.spread, options.confidence)
             });
             Series { name, points: points.collect() }
         })
@@ -120,16 +115,33 @@ pub fn span<'a>(points: impl Iterator<Item = &'a Point> + Clone, logarithmic: bo
     (if low < 0.0 && lowest >= 0.0 { 0.0 } else { low }, high)
 }
 
-/// The sentence that says what points and intervals are, with how many values are behind them.
-#[must_use]
-pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), spread: Spread, level: f64, of: &str) -> String {
-    let counts = extent(points.clone().map(|p| p.n as f64));
-    let n = if counts.0 < counts.1 {
-        format!("n = {} … {}", counts.0, counts.1)
+/// The number of values behind each of several things: `n = 5`, `n = 2 … 5`.
+pub fn numbers(counts: impl Iterator<Item = f64>) -> String {
+    let (least, most) = extent(counts);
+    if least < most {
+        format!("n = {least} … {most}")
     } else {
-        format!("n = {}", if counts.0.is_finite() { counts.0 } else { 0.0 })
+        format!("n = {}", if least.is_finite() { least } else { 0.0 })
+    }
+}
+
+/// The note about points and intervals, with the number of values behind them.
+pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), options: &Options, records: &Records) -> String {
+    let of = match records.kind {
+        None | Some(RecordKind::Iteration) if records.has("record") => "iteration",
+        None | Some(RecordKind::Iteration) => "row",
+        Some(RecordKind::Summary) => "summary row",
+        Some(RecordKind::Stream) => "stream",
+        Some(RecordKind::Interval) => "interval",
+        Some(RecordKind::Probe) => "probe",
     };
-    if counts.1 <= 1.0 {
+    sentence(points, options.spread, options.confidence, of)
+}
+
+fn sentence<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), spread: Spread, level: f64, of: &str) -> String {
+    let counts = || points.clone().map(|p| p.n as f64);
+    let n = numbers(counts());
+    if counts().all(|n| n <= 1.0) {
         return format!("one {of} per point, {n}: no interval");
     }
     if !points.clone().any(|p| p.low.is_some()) {
@@ -144,6 +156,23 @@ pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), spread: S
         Spread::Stddev => format!("mean of {of}s ± one standard deviation, {n}"),
         Spread::None => format!("mean of {of}s, {n}"),
     }
+}
+
+/// A line with signs and intervals for each series, and its name; `across` is a point's place on the horizontal axis.
+pub fn curves(series: &[Series], across: impl Fn(&Point) -> f64) -> (Vec<Layer>, Vec<Entry>) {
+    let mut layers = Vec::new();
+    let mut legend = Vec::new();
+    for (index, one) in series.iter().enumerate() {
+        let look = palette::look(index);
+        let Look { colour, sign, dash } = look;
+        let line: Vec<_> = one.points.iter().map(|p| (across(p), p.y)).collect();
+        let ranges = one.points.iter().filter_map(|p| Some((across(p), p.low?, p.high?))).collect();
+        layers.push(Layer::Intervals { ranges, sideways: false, colour: colour.tint(0.75) });
+        layers.push(Layer::Line { points: line.clone(), colour, weight: 1.0, dash });
+        layers.push(Layer::Marks { points: line, sign, colour, weight: 1.0 });
+        legend.push(Entry { label: one.name.clone(), key: look.key() });
+    }
+    (layers, legend)
 }
 
 #[cfg(test)]
@@ -178,9 +207,9 @@ mod tests {
             Point::of(2.0, &[9.0, 10.0, 11.0], Spread::Ci, 0.95).unwrap(),
         ];
         assert_eq!(
-            explain(&points.iter(), Spread::Ci, 0.95, "iteration"),
+            sentence(&points.iter(), Spread::Ci, 0.95, "iteration"),
             "mean of iterations with 95 % confidence interval (Student's t), n = 2 … 3"
         );
-        assert!(explain(&points[..0].iter(), Spread::Ci, 0.95, "iteration").contains("n = 0"));
+        assert!(sentence(&points[..0].iter(), Spread::Ci, 0.95, "iteration").contains("n = 0"));
     }
 }

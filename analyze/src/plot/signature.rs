@@ -2,12 +2,13 @@
 //! reaches up to the bandwidth.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
-    figure::{Figure, Panel},
+    axis::Axis,
+    drawing::{Drawing, Points},
+    figure::Figure,
+    options::Options,
     quantity::Quantity,
     series::{self, Point},
-    sweep,
+    spacing::Spacing,
     transfer::{self, Transfers},
 };
 use crate::error::Error;
@@ -22,24 +23,23 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     for (row, time) in table.rows.iter_mut().zip(times) {
         row.push(time);
     }
-    Ok(Drawing::new(figure(options, &all), table, &all.reading))
+    Ok(Drawing::new(figure(options, &all), table, &all.records))
 }
 
 fn time(point: &Point) -> f64 {
     transfer::time_us(point.x, point.y)
 }
 
-fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfers) -> Figure {
+fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfers) -> Figure {
     let points = || scale.iter().flat_map(|s| &s.points);
     let (low, high) = series::extent(points().map(time));
     let mut x = Axis::new(Quantity::new("transfer time", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);
     x.truncated = false;
     let (low, high) = series::span(points(), options.log_y());
-    let spacing = if options.log_y() { Spacing::Log10 } else { Spacing::Linear };
-    let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), spacing, low, high, options.zoom);
+    let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), options.spacing_y(), low, high, options.zoom);
     // The curve goes by size, as it was measured: where larger messages were faster it turns back, as it should.
-    let (layers, legend) = sweep::curves(series, time);
-    let mut notes = vec![options.explain(&series.iter().flat_map(|s| &s.points), reading)];
+    let (layers, legend) = series::curves(series, time);
+    let mut notes = vec![series::explain(&series.iter().flat_map(|s| &s.points), options, records)];
     if let [one] = &series[..]
         && let Some(first) = one.points.first()
         && let Some(peak) = one.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
@@ -48,14 +48,6 @@ fn figure(options: &Options, Transfers { reading, own: series, scale }: &Transfe
         notes.push(format!("latency {latency} at {}", human(Unit::Bytes, first.x)));
         notes.push(format!("peak {} at {}", human(Unit::BitsPerSecond, peak.y), human(Unit::Bytes, peak.x)));
     }
-    notes.push(transfer::explain(reading, options).to_owned());
-    Figure {
-        title: options.title(reading, "network signature"),
-        notes,
-        x,
-        panels: vec![Panel { y, layers, rows_per_name: 1 }],
-        legend,
-        colours: None,
-        footer: options.footer(reading),
-    }
+    notes.push(transfer::explain(records, options).to_owned());
+    Figure { notes, legend, ..Figure::new(options, records, "network signature", x, y, layers) }
 }

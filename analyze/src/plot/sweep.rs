@@ -1,57 +1,52 @@
 //! `sweep`: a metric against a parameter, one line per series, with intervals.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
-    figure::{Figure, Panel},
+    axis::Axis,
+    drawing::{Drawing, Points},
+    figure::Figure,
     layer::Layer,
-    legend::Entry,
-    palette::{self, Look},
+    options::Options,
     quantity::Quantity,
-    reading::{Reading, Wanted},
-    series::{self, Point, Series},
+    records::{Columns, Records},
+    series::{self, Series},
 };
-use crate::{error::Error, table::InputArgs};
+use crate::error::Error;
 
 /// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let x = options.x.as_deref().unwrap_or("message_bytes");
     let y = options.y.as_deref().unwrap_or("throughput_bits_per_s");
-    let wanted = Wanted { numbers: &[x, y], texts: &["service_demand_unit"], along: &[x], ..Wanted::default() };
-    let read = |input: &InputArgs| Reading::new(options, input, &options.selection, &wanted);
-    let gather = |reading: &Reading| {
-        series::gather(reading, |r| reading.number(r, x), |r| reading.number(r, y), options.spread, options.confidence)
-    };
-    let reading = read(&options.input)?;
-    let series = gather(&reading);
-    let mut scale = series.clone();
-    if let Some(others) = options.same_scale_input() {
-        scale.extend(gather(&read(&others)?));
-    }
-    let figure = figure(options, &reading, (x, y), &series, &scale)?;
-    Ok(Drawing::new(figure, Points::of(&series, x, y), &reading))
+    let columns = Columns { numbers: &[x, y], texts: &["service_demand_unit"], along: &[x], ..Columns::default() };
+    let ((records, series), others) = options.with_same_scale(|input| {
+        let records = Records::new(options, input, &options.selection, &columns)?;
+        let series = series::gather(&records, options, |r| records.number(r, x), |r| records.number(r, y));
+        Ok((records, series))
+    })?;
+    let scale: Vec<Series> = series.iter().cloned().chain(others.into_iter().flat_map(|(_, series)| series)).collect();
+    let figure = figure(options, &records, (x, y), &series, &scale)?;
+    Ok(Drawing::new(figure, Points::of(&series, x, y), &records))
 }
 
 fn figure(
     options: &Options,
-    reading: &Reading,
+    records: &Records,
     (x, y): (&str, &str),
     series: &[Series],
     scale: &[Series],
 ) -> Result<Figure, Error> {
-    options.nothing_to_draw(series.iter().all(|s| s.points.is_empty()), reading, &[x, y])?;
-    let (x_quantity, y_quantity) = (Quantity::of_column(x), options.quantity(y, reading));
+    records.nothing_to_draw(series.iter().all(|s| s.points.is_empty()), options, &[x, y])?;
+    let (x_quantity, y_quantity) = (Quantity::of_column(x), records.quantity(y));
     let x_spacing = options.spacing_x(&x_quantity);
-    let y_spacing = if options.log_y() { Spacing::Log10 } else { Spacing::Linear };
+    let y_spacing = options.spacing_y();
     let points = || scale.iter().flat_map(|s| &s.points);
-    let (low, high) = series::extent(points().map(|p| p.x).filter(|x| *x > 0.0 || !x_spacing.is_logarithmic()));
+    let (low, high) = series::extent(points().map(|p| p.x).filter(|x| x_spacing.shows(*x)));
     // A parameter is not a length from zero: its axis shows the range that was swept.
     let mut x_axis = Axis::new(x_quantity, x_spacing, low, high, true);
     x_axis.truncated = false;
     let (low, high) = series::span(points(), y_spacing.is_logarithmic());
     let y_axis = Axis::new(y_quantity, y_spacing, low, high, options.zoom);
 
-    let (mut layers, legend) = curves(series, |p| p.x);
+    let (mut layers, legend) = series::curves(series, |p| p.x);
     for (at, label) in options.rules()? {
         layers.push(Layer::Rule { at, upright: true, label });
     }
@@ -63,34 +58,18 @@ fn figure(
         let words = x_axis.words(half.round());
         layers.push(Layer::Rule { at: half, upright: true, label: format!("half the peak at {words}") });
     }
-    let mut notes = vec![options.explain(&series.iter().flat_map(|s| &s.points), reading)];
-    notes.extend(options.unplaced(series, &x_axis, &y_axis));
-    Ok(Figure {
-        title: options.title(reading, &format!("{} against {}", y_axis.quantity.label, x_axis.quantity.label)),
-        notes,
-        x: x_axis,
-        panels: vec![Panel { y: y_axis, layers, rows_per_name: 1 }],
-        legend,
-        colours: None,
-        footer: options.footer(reading),
-    })
+    let mut notes = vec![series::explain(&series.iter().flat_map(|s| &s.points), options, records)];
+    notes.extend(unplaced(series, &x_axis, &y_axis));
+    let what = format!("{} against {}", y_axis.quantity.label, x_axis.quantity.label);
+    Ok(Figure { notes, legend, ..Figure::new(options, records, &what, x_axis, y_axis, layers) })
 }
 
-/// A line with signs and intervals for each series, and its name; `across` says where on the horizontal axis a point stands.
-pub(super) fn curves(series: &[Series], across: impl Fn(&Point) -> f64) -> (Vec<Layer>, Vec<Entry>) {
-    let mut layers = Vec::new();
-    let mut legend = Vec::new();
-    for (index, one) in series.iter().enumerate() {
-        let look = palette::look(index);
-        let Look { colour, sign, dash } = look;
-        let line: Vec<_> = one.points.iter().map(|p| (across(p), p.y)).collect();
-        let ranges = one.points.iter().filter_map(|p| Some((across(p), p.low?, p.high?))).collect();
-        layers.push(Layer::Intervals { ranges, sideways: false, colour: colour.tint(0.75) });
-        layers.push(Layer::Line { points: line.clone(), colour, weight: 1.0, dash });
-        layers.push(Layer::Marks { points: line, sign, colour, weight: 1.0 });
-        legend.push(Entry { label: one.name.clone(), key: look.key() });
-    }
-    (layers, legend)
+/// A note on points at or below zero, which a logarithmic axis has no place for.
+fn unplaced(series: &[Series], x: &Axis, y: &Axis) -> Option<String> {
+    let points = series.iter().flat_map(|s| &s.points);
+    let lost = points.filter(|p| x.position(p.x).is_none() || y.position(p.y).is_none()).count();
+    let points = if lost == 1 { "point" } else { "points" };
+    (lost > 0).then(|| format!("{lost} {points} at or below zero not shown: the axis is logarithmic"))
 }
 
 /// Whether a column is meant, by its own name or as a metric.
@@ -110,7 +89,10 @@ fn half_bandwidth(series: &Series) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::series::Spread, *};
+    use super::{
+        super::{options::Spread, series::Point},
+        *,
+    };
 
     #[test]
     fn half_bandwidth_lies_between_its_neighbours() {

@@ -1,18 +1,22 @@
 //! `timeseries`: interval results over time, with warm-up and cool-down shaded.
 
 use super::{
-    Drawing, Options, Points,
-    axis::{Axis, Spacing},
+    axis::Axis,
     canvas::Point,
-    figure::{Figure, Panel},
+    drawing::{Drawing, Points},
+    figure::Figure,
     layer::Layer,
     legend::Entry,
+    options::Options,
     palette::{self, Look},
+    phases,
     quantity::Quantity,
-    reading::{Reading, Wanted},
+    records::{Columns, Records},
     series,
+    spacing::Spacing,
 };
-use crate::{error::Error, table::InputArgs};
+use crate::error::Error;
+use schemas::units::Unit;
 
 /// The intervals of one iteration (and stream) of a series.
 struct Track {
@@ -34,31 +38,27 @@ struct Tracks {
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let x = options.x.as_deref().unwrap_or("start_s");
     let y = options.y.as_deref().unwrap_or("throughput_bits_per_s");
-    let wanted = Wanted {
+    let columns = Columns {
         numbers: &[x, y],
         optional: &["elapsed_s"],
         texts: &["phase", "stream", "service_demand_unit"],
         along: &["iteration", "stream"],
-        ..Wanted::default()
+        ..Columns::default()
     };
-    let mut selection = options.selection.clone();
-    // Warm-up and cool-down are shown, shaded: leaving them out would hide what they are for.
-    "all".clone_into(&mut selection.phase);
-    selection.record.get_or_insert_with(|| "interval".to_owned());
-    let read = |input: &InputArgs| Reading::new(options, input, &selection, &wanted);
-    let reading = read(&options.input)?;
-    let tracks = gather(&reading, x, y);
-    options.nothing_to_draw(tracks.lines.is_empty(), &reading, &[x, y]).map_err(|error| match error {
+    let selection = options.intervals();
+    let ((records, tracks), others) = options.with_same_scale(|input| {
+        let records = Records::new(options, input, &selection, &columns)?;
+        let tracks = gather(&records, x, y);
+        Ok((records, tracks))
+    })?;
+    records.nothing_to_draw(tracks.lines.is_empty(), options, &[x, y]).map_err(|error| match error {
         Error::Data { place, reason } if options.selection.record.is_none() => Error::Data {
             place,
             reason: format!("{reason}. Interval rows are written where a plan's test sets `interval`"),
         },
         other => other,
     })?;
-    let others = match options.same_scale_input() {
-        Some(input) => Some(gather(&read(&input)?, x, y)),
-        None => None,
-    };
+    let others = others.map(|(_, tracks)| tracks);
     let mut table = Points::new(&["series", "iteration", "stream", x, y]);
     for track in &tracks.lines {
         for (x, y) in &track.points {
@@ -72,19 +72,19 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             ]);
         }
     }
-    Ok(Drawing::new(figure(options, &reading, (x, y), &tracks, others.as_ref()), table, &reading))
+    Ok(Drawing::new(figure(options, &records, (x, y), &tracks, others.as_ref()), table, &records))
 }
 
-fn gather(reading: &Reading, x: &str, y: &str) -> Tracks {
+fn gather(records: &Records, x: &str, y: &str) -> Tracks {
     let mut tracks: Vec<Track> = Vec::new();
     let mut range = (f64::INFINITY, f64::NEG_INFINITY);
     let timed = x == "start_s";
-    for record in &reading.records {
-        let (Some(start), Some(value)) = (reading.number(record, x), reading.number(record, y)) else { continue };
-        let length = if timed { reading.number(record, "elapsed_s").unwrap_or(0.0) } else { 0.0 };
+    for record in &records.list {
+        let (Some(start), Some(value)) = (records.number(record, x), records.number(record, y)) else { continue };
+        let length = if timed { records.number(record, "elapsed_s").unwrap_or(0.0) } else { 0.0 };
         range = (range.0.min(start), range.1.max(start + length));
-        let name = reading.series(record);
-        let (iteration, stream) = (reading.text(record, "iteration"), reading.text(record, "stream"));
+        let name = records.series(record);
+        let (iteration, stream) = (records.text(record, "iteration"), records.text(record, "stream"));
         // An interval's value belongs to its middle.
         let point = (start + length / 2.0, value);
         match tracks.iter_mut().find(|t| t.name == name && t.iteration == iteration && t.stream == stream) {
@@ -103,60 +103,22 @@ fn gather(reading: &Reading, x: &str, y: &str) -> Tracks {
     Tracks { lines: tracks, range }
 }
 
-/// The stretches of warm-up and cool-down, to be shaded.
-pub fn phases(reading: &Reading, x: &str) -> Vec<Layer> {
-    let mut found: Vec<(f64, f64, &str)> = Vec::new();
-    for record in reading.records.iter().filter(|_| x == "start_s") {
-        let phase = match reading.text(record, "phase") {
-            "warmup" => "warm-up",
-            "cooldown" => "cool-down",
-            _ => continue,
-        };
-        let Some(start) = reading.number(record, x) else { continue };
-        let end = start + reading.number(record, "elapsed_s").unwrap_or(0.0);
-        match found.iter_mut().find(|p| p.2 == phase) {
-            Some(known) => (known.0, known.1) = (known.0.min(start), known.1.max(end)),
-            None => found.push((start, end, phase)),
-        }
-    }
-    found.into_iter().map(|(from, to, label)| Layer::Shade { from, to, label: label.to_owned() }).collect()
-}
-
-/// Shades without their names, where those stand elsewhere.
-pub fn without_names(layers: &mut [Layer]) {
-    for layer in layers {
-        if let Layer::Shade { label, .. } = layer {
-            label.clear();
-        }
-    }
-}
-
-/// What the shaded stretches are, where there are some: their names may not fit into them.
-pub fn shaded(layers: &[Layer]) -> Option<String> {
-    let names = layers.iter().filter_map(|layer| match layer {
-        Layer::Shade { label, .. } => Some(label.as_str()),
-        _ => None,
-    });
-    let names: Vec<&str> = names.collect();
-    (!names.is_empty()).then(|| format!("shaded: {}", names.join(" and ")))
-}
-
-fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Tracks, others: Option<&Tracks>) -> Figure {
+fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Tracks, others: Option<&Tracks>) -> Figure {
     let all = || std::iter::once(own).chain(others);
     let x_quantity = if x == "start_s" {
-        Quantity::new("time since the measurement began", Some(schemas::units::Unit::Seconds))
+        Quantity::new("time since the measurement began", Some(Unit::Seconds))
     } else {
         Quantity::of_column(x)
     };
     let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |r, t| (r.0.min(t.range.0), r.1.max(t.range.1)));
     let x_axis = Axis::exact(x_quantity, Spacing::Linear, low, high);
-    let spacing = if options.log_y() { Spacing::Log10 } else { Spacing::Linear };
+    let spacing = options.spacing_y();
     let values = all().flat_map(|t| &t.lines).flat_map(|t| t.points.iter().map(|p| p.1));
-    let (low, high) = series::extent(values.filter(|v| *v > 0.0 || !spacing.is_logarithmic()));
-    let mut layers = phases(reading, x);
+    let (low, high) = series::extent(values.filter(|v| spacing.shows(*v)));
+    let mut layers = phases::shades(records, x);
     // The names of the phases stand at the top: no curve there.
     let high = if layers.is_empty() || spacing.is_logarithmic() { high } else { high * 1.08 };
-    let y_axis = Axis::new(options.quantity(y, reading), spacing, low, high, options.zoom);
+    let y_axis = Axis::new(records.quantity(y), spacing, low, high, options.zoom);
 
     let mut names: Vec<&str> = Vec::new();
     for track in &own.lines {
@@ -166,7 +128,7 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
     }
     let mut legend = Vec::new();
     let most = own.lines.iter().map(|t| t.points.len()).max().unwrap_or(0);
-    let iterations = reading.distinct("iteration").len();
+    let iterations = records.distinct("iteration").len();
     // Single streams lie under the totals.
     let mut totals = Vec::new();
     for (index, name) in names.iter().enumerate() {
@@ -197,20 +159,13 @@ fn figure(options: &Options, reading: &Reading, (x, y): (&str, &str), own: &Trac
     }
     layers.extend(totals);
     let mut notes = vec!["each point: one interval, drawn at its middle".to_owned()];
-    notes.extend(shaded(&layers));
+    notes.extend(phases::note(&layers));
     if iterations > 1 {
         notes.push(format!("{iterations} iterations, a line each"));
     }
     if own.lines.iter().any(|t| !t.stream.is_empty()) && own.lines.iter().any(|t| t.stream.is_empty()) {
         notes.push("faint: single streams".to_owned());
     }
-    Figure {
-        title: options.title(reading, &format!("{} over time", y_axis.quantity.label)),
-        notes,
-        x: x_axis,
-        panels: vec![Panel { y: y_axis, layers, rows_per_name: 1 }],
-        legend,
-        colours: None,
-        footer: options.footer(reading),
-    }
+    let what = format!("{} over time", y_axis.quantity.label);
+    Figure { notes, legend, ..Figure::new(options, records, &what, x_axis, y_axis, layers) }
 }

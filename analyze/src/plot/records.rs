@@ -1,6 +1,6 @@
 //! From results files to the rows of a picture: which columns, which rows count, and which series each belongs to.
 
-use super::Options;
+use super::{options::Options, quantity::Quantity};
 use crate::{
     error::{Error, Place},
     table::{
@@ -8,29 +8,21 @@ use crate::{
         select::{Picker, Preferred, RecordKind, Selection},
     },
 };
+use schemas::{
+    columns::{AXIS_PREFIX, COLUMNS},
+    units::Unit,
+};
 use std::collections::{HashMap, HashSet};
 
 /// What distinguishes rows by name.
 const NAMES: [&str; 6] = ["file", "plan", "case", "test", "member", "direction"];
 
-/// Parameters that make rows incomparable where they differ, beside the `axis_` columns. What a kernel reports rather than
-/// a plan sets (buffers, MSS) is not among them.
-const PARAMETERS: [&str; 14] = [
-    "workload",
-    "transport",
-    "io",
-    "streams",
-    "threads",
-    "message_bytes",
-    "receive_bytes",
-    "request_bytes",
-    "response_bytes",
-    "inflight",
-    "coalesce",
-    "offered_per_s",
-    "congestion_control",
-    "no_delay",
-];
+/// Parameters that make rows incomparable where they differ, beside the `axis_` columns. The columns that a kernel reports
+/// (buffers, MSS) are results.
+fn parameters<'a>() -> impl Iterator<Item = &'a str> {
+    let reported = |name: &str| name.ends_with("_buffer_bytes") || name == "mss_bytes";
+    COLUMNS.iter().filter(move |c| c.group == "what ran" && !reported(c.name)).map(|c| c.name)
+}
 
 /// Where rows come from, for footers.
 const FACTS: [&str; 7] = ["run_id", "baseline_run_id", "from", "to", "time", "iteration", "record"];
@@ -46,9 +38,9 @@ pub struct Record {
 
 /// The rows of a picture.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct Records {
     /// The rows that count, in the order of the input.
-    pub records: Vec<Record>,
+    pub list: Vec<Record>,
     /// What they are.
     pub kind: Option<RecordKind>,
     /// The columns by which series are told apart.
@@ -63,7 +55,7 @@ pub struct Reading {
 
 /// What a picture asks of its input.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct Columns<'a> {
     /// Columns of numbers that every file must have.
     pub numbers: &'a [&'a str],
     /// Columns of numbers that are used where there are.
@@ -78,62 +70,57 @@ pub struct Wanted<'a> {
     pub by_case: bool,
 }
 
-impl Reading {
+impl Records {
     /// Reads the files. Without `options.by`, the columns that tell series apart are found: the fewest columns by which rows
     /// at the same place on the axes are alike in everything that was set. A row counts if it has all that is required.
     pub fn new(
         options: &Options,
         input: &InputArgs,
         selection: &Selection,
-        wanted: &Wanted<'_>,
+        columns: &Columns<'_>,
     ) -> Result<Self, Error> {
-        Self::of_table(&mut Table::open(input)?, options, selection, wanted)
+        Self::of_table(&mut Table::open(input)?, options, selection, columns)
     }
 
-    /// [`Reading::new`] of a table that is already open.
+    /// [`Records::new`] of a table that is already open.
     pub fn of_table(
         table: &mut Table,
         options: &Options,
         selection: &Selection,
-        wanted: &Wanted<'_>,
+        columns: &Columns<'_>,
     ) -> Result<Self, Error> {
         let by = &options.by[..];
-        let mut reading = Self::default();
+        let mut records = Self::default();
         // (column in the table, index here): `file` is no column, but rows are told apart by it like by one.
         let mut text_columns: Vec<Option<usize>> = Vec::new();
         let mut number_columns = Vec::new();
-        for name in wanted.numbers {
-            reading.numbers.insert((*name).to_owned(), number_columns.len());
+        for name in columns.numbers {
+            records.numbers.insert((*name).to_owned(), number_columns.len());
             number_columns.push(table.require(name)?);
         }
-        for name in wanted.optional {
+        for name in columns.optional {
             if let Some(column) = table.header().find(name) {
-                reading.numbers.insert((*name).to_owned(), number_columns.len());
+                records.numbers.insert((*name).to_owned(), number_columns.len());
                 number_columns.push(column);
             }
         }
-        let required = wanted.required_texts.iter().copied().chain(by.iter().map(String::as_str));
+        let required = columns.required_texts.iter().copied().chain(by.iter().map(String::as_str));
         for name in required {
-            if !reading.texts.contains_key(name) {
+            if !records.texts.contains_key(name) {
                 let column = if name == "file" { None } else { Some(table.require(name)?) };
-                reading.texts.insert(name.to_owned(), text_columns.len());
+                records.texts.insert(name.to_owned(), text_columns.len());
                 text_columns.push(column);
             }
         }
-        let axes: Vec<String> = table
-            .header()
-            .names()
-            .iter()
-            .filter(|name| name.starts_with(schemas::columns::AXIS_PREFIX))
-            .cloned()
-            .collect();
-        let optional = wanted.texts.iter().copied().chain(NAMES).chain(PARAMETERS).chain(FACTS);
-        for name in optional.chain(wanted.along.iter().copied()).chain(axes.iter().map(String::as_str)) {
+        let axes: Vec<String> =
+            table.header().names().iter().filter(|name| name.starts_with(AXIS_PREFIX)).cloned().collect();
+        let optional = columns.texts.iter().copied().chain(NAMES).chain(parameters()).chain(FACTS);
+        for name in optional.chain(columns.along.iter().copied()).chain(axes.iter().map(String::as_str)) {
             let column = if name == "file" { Some(None) } else { table.header().find(name).map(Some) };
             if let Some(column) = column
-                && !reading.texts.contains_key(name)
+                && !records.texts.contains_key(name)
             {
-                reading.texts.insert(name.to_owned(), text_columns.len());
+                records.texts.insert(name.to_owned(), text_columns.len());
                 text_columns.push(column);
             }
         }
@@ -149,39 +136,39 @@ impl Reading {
             }
             let Some(kind) = picker.pick(&row)? else { continue };
             let numbers: Vec<Option<f64>> = number_columns.iter().map(|c| row.number(*c)).collect::<Result<_, _>>()?;
-            if numbers[..wanted.numbers.len()].iter().any(Option::is_none) {
+            if numbers[..columns.numbers.len()].iter().any(Option::is_none) {
                 continue;
             }
             let cells: Vec<Box<str>> =
                 text_columns.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect();
-            if cells[..wanted.required_texts.len()].iter().any(|cell| cell.is_empty()) {
+            if cells[..columns.required_texts.len()].iter().any(|cell| cell.is_empty()) {
                 continue;
             }
             if let Some(slot) = kept.slot(kind) {
                 slot.push(Record { cells, numbers, line: row.line() });
             }
         }
-        reading.warnings.extend(picker.note());
-        if let Some((kind, records)) = kept.into_kept() {
-            reading.kind = Some(kind);
-            reading.records = records;
+        records.warnings.extend(picker.note());
+        if let Some((kind, list)) = kept.into_kept() {
+            records.kind = Some(kind);
+            records.list = list;
         }
-        let found = reading.distinguishing(by, wanted, &axes);
+        let found = records.distinguishing(by, columns, &axes);
         if by.is_empty() {
-            reading.by = found;
+            records.by = found;
         } else {
-            reading.by = by.to_vec();
+            records.by = by.to_vec();
             if !found.is_empty() {
                 let names: Vec<String> = found.iter().map(|name| format!("`{name}`")).collect();
-                reading.warnings.push(format!(
+                records.warnings.push(format!(
                     "rows drawn as one differ in {}; --by {} tells them apart",
                     names.join(" and "),
                     by.iter().chain(&found).cloned().collect::<Vec<_>>().join(",")
                 ));
             }
         }
-        reading.names = reading.series_names();
-        Ok(reading)
+        records.names = records.series_names();
+        Ok(records)
     }
 
     fn key(&self, record: &Record) -> Vec<Box<str>> {
@@ -191,7 +178,7 @@ impl Reading {
     /// A name for each combination of values in `by`. A column's value is part of the name only where rows with the same
     /// values before it differ in it: `stream`, `duplex · forward`, `duplex · reverse`.
     fn series_names(&self) -> HashMap<Vec<Box<str>>, String> {
-        let keys: HashSet<Vec<Box<str>>> = self.records.iter().map(|record| self.key(record)).collect();
+        let keys: HashSet<Vec<Box<str>>> = self.list.iter().map(|record| self.key(record)).collect();
         let mut following: HashMap<&[Box<str>], HashSet<&str>> = HashMap::new();
         for key in &keys {
             for at in 0..key.len() {
@@ -209,17 +196,17 @@ impl Reading {
     }
 
     /// The fewest columns, beside those given, by which rows at the same place on the axes are alike.
-    fn distinguishing(&self, given: &[String], wanted: &Wanted<'_>, axes: &[String]) -> Vec<String> {
-        let names = NAMES.into_iter().filter(|name| wanted.by_case || *name != "case");
-        let candidates = names.chain(PARAMETERS).chain(axes.iter().map(String::as_str));
-        let mut keys: Vec<&str> = wanted.along.iter().copied().chain(given.iter().map(String::as_str)).collect();
+    fn distinguishing(&self, given: &[String], columns: &Columns<'_>, axes: &[String]) -> Vec<String> {
+        let names = NAMES.into_iter().filter(|name| columns.by_case || *name != "case");
+        let candidates = names.chain(parameters()).chain(axes.iter().map(String::as_str));
+        let mut keys: Vec<&str> = columns.along.iter().copied().chain(given.iter().map(String::as_str)).collect();
         let mut found = Vec::new();
         for name in candidates.filter(|name| self.texts.contains_key(*name)) {
             if keys.contains(&name) {
                 continue;
             }
             let mut first: HashMap<Vec<&str>, &str> = HashMap::new();
-            let differs = self.records.iter().any(|record| {
+            let differs = self.list.iter().any(|record| {
                 let key = keys.iter().map(|k| self.text(record, k)).collect();
                 *first.entry(key).or_insert_with(|| self.text(record, name)) != self.text(record, name)
             });
@@ -260,14 +247,51 @@ impl Reading {
     /// over each other. It is said which.
     pub fn keep_first(&mut self, column: &str) {
         let all = self.distinct(column).len();
-        let without = self.records.iter().any(|record| self.text(record, column).is_empty());
+        let without = self.list.iter().any(|record| self.text(record, column).is_empty());
         let first =
             if without { String::new() } else { self.distinct(column).first().copied().unwrap_or("").to_owned() };
-        let records = std::mem::take(&mut self.records);
-        self.records = records.into_iter().filter(|record| self.text(record, column) == first).collect();
+        let list = std::mem::take(&mut self.list);
+        self.list = list.into_iter().filter(|record| self.text(record, column) == first).collect();
         if !without && all > 1 {
             self.warnings.push(format!("drawn: {column} {first}, the first of {all}"));
         }
+    }
+
+    /// The quantity of a column; service demand takes its unit from the rows.
+    pub fn quantity(&self, column: &str) -> Quantity {
+        let mut quantity = Quantity::of_column(column);
+        if quantity.unit == Some(Unit::ServiceDemand)
+            && let [per] = self.distinct("service_demand_unit")[..]
+        {
+            quantity.per = match per {
+                "us_per_kib" => Some("KiB".to_owned()),
+                "us_per_transaction" => Some("transaction".to_owned()),
+                _ => None,
+            };
+        }
+        quantity
+    }
+
+    /// Fails where there is nothing to draw, and says why.
+    pub fn nothing_to_draw(&self, empty: bool, options: &Options, columns: &[&str]) -> Result<(), Error> {
+        if !empty {
+            return Ok(());
+        }
+        let file = options.input.files.first().map_or_else(|| "-".to_owned(), |p| p.display().to_string());
+        let columns = columns.iter().map(|c| format!("`{c}`")).collect::<Vec<_>>().join(" and ");
+        let mut reason = format!("nothing to draw: no row that counts has {columns}");
+        for warning in &self.warnings {
+            reason.push_str("; ");
+            reason.push_str(warning);
+        }
+        Err(Error::Data { place: Place { file, line: 0, column: None }, reason })
+    }
+
+    /// Fails where the rows are of several cases. `what` begins the sentence: "latencies over time are drawn for one case".
+    pub fn one_case(&self, what: &str) -> Result<(), Error> {
+        let Some(first) = self.by.first() else { return Ok(()) };
+        let names = self.by.iter().map(|b| format!("`{b}`")).collect::<Vec<_>>().join(" and ");
+        Err(Error::Usage(format!("{what}; the rows differ in {names}: choose with --where {first}=…")))
     }
 
     /// The name of the series a row belongs to.
@@ -280,7 +304,7 @@ impl Reading {
     #[must_use]
     pub fn distinct(&self, column: &str) -> Vec<&str> {
         let mut seen = Vec::new();
-        for record in &self.records {
+        for record in &self.list {
             let value = self.text(record, column);
             if !value.is_empty() && !seen.contains(&value) {
                 seen.push(value);
@@ -301,7 +325,7 @@ impl Reading {
             }
         }
         let mut hosts: Vec<String> = Vec::new();
-        for record in &self.records {
+        for record in &self.list {
             let pair = format!("{} → {}", self.text(record, "from"), self.text(record, "to"));
             if pair.chars().count() > 3 && !hosts.contains(&pair) {
                 hosts.push(pair);
@@ -350,7 +374,7 @@ fn part(column: &str, value: &str) -> Option<String> {
         "file" => Some(stem(value).to_owned()),
         "plan" | "test" | "member" | "direction" | "case" | "tag" | "workload" | "from" | "to"
         | "congestion_control" | "transport" | "io" => Some(value.to_owned()),
-        _ => Some(match column.strip_prefix(schemas::columns::AXIS_PREFIX) {
+        _ => Some(match column.strip_prefix(AXIS_PREFIX) {
             Some(path) => format!("{path}={value}"),
             None => parameter(column, value),
         }),
@@ -381,36 +405,36 @@ mod tests {
         r1,p,bulk,iteration,measure,2,failed,a,b,2026-11-21T10:00:00Z,4,64,\n\
         r1,p,bulk,iteration,measure,2,ok,a,b,2026-11-21T10:00:00Z,4,128,9\n";
 
-    fn reading(by: &[&str]) -> Reading {
+    fn records(by: &[&str]) -> Records {
         let options = Options { by: by.iter().map(|b| (*b).to_owned()).collect(), ..Options::default() };
-        let wanted =
-            Wanted { numbers: &["message_bytes", "throughput"], along: &["message_bytes"], ..Wanted::default() };
+        let columns =
+            Columns { numbers: &["message_bytes", "throughput"], along: &["message_bytes"], ..Columns::default() };
         let mut table = Table::from_text("x/t.csv", TABLE).unwrap();
-        Reading::of_table(&mut table, &options, &Selection::default(), &wanted).unwrap()
+        Records::of_table(&mut table, &options, &Selection::default(), &columns).unwrap()
     }
 
     #[test]
     fn series_are_told_apart_by_what_differs_and_nothing_else() {
-        let r = reading(&[]);
+        let r = records(&[]);
         assert_eq!(r.by, ["streams"]);
-        let names: Vec<String> = r.records.iter().map(|record| r.series(record)).collect();
+        let names: Vec<String> = r.list.iter().map(|record| r.series(record)).collect();
         assert_eq!(names, ["streams=1", "streams=4", "streams=4"]);
-        assert_eq!(r.number(&r.records[2], "throughput"), Some(9.0));
+        assert_eq!(r.number(&r.list[2], "throughput"), Some(9.0));
     }
 
     #[test]
     fn a_name_says_only_what_tells_apart() {
         let text = "test,direction,throughput_bits_per_s\nstream,forward,1\nduplex,forward,2\nduplex,reverse,3\n";
-        let wanted = Wanted { numbers: &["throughput"], ..Wanted::default() };
+        let columns = Columns { numbers: &["throughput"], ..Columns::default() };
         let mut table = Table::from_text("t", text).unwrap();
-        let r = Reading::of_table(&mut table, &Options::default(), &Selection::default(), &wanted).unwrap();
-        let names: Vec<String> = r.records.iter().map(|record| r.series(record)).collect();
+        let r = Records::of_table(&mut table, &Options::default(), &Selection::default(), &columns).unwrap();
+        let names: Vec<String> = r.list.iter().map(|record| r.series(record)).collect();
         assert_eq!(names, ["stream", "duplex · forward", "duplex · reverse"]);
     }
 
     #[test]
     fn what_by_leaves_out_is_said() {
-        let r = reading(&["test"]);
+        let r = records(&["test"]);
         assert_eq!(r.by, ["test"]);
         assert!(r.warnings.iter().any(|w| w.contains("differ in `streams`") && w.contains("--by test,streams")));
         assert!(r.warnings.iter().any(|w| w.contains("1 failed")));
@@ -418,14 +442,14 @@ mod tests {
 
     #[test]
     fn the_footer_says_where_numbers_come_from() {
-        assert_eq!(reading(&[]).footer(), ["run r1", "a → b", "2026-11-20 … 2026-11-21", "2 iterations"]);
-        assert_eq!(reading(&[]).subject().as_deref(), Some("p, bulk"));
+        assert_eq!(records(&[]).footer(), ["run r1", "a → b", "2026-11-20 … 2026-11-21", "2 iterations"]);
+        assert_eq!(records(&[]).subject().as_deref(), Some("p, bulk"));
     }
 
     #[test]
     fn files_are_series_too() {
         assert_eq!(stem("results/main.csv"), "main");
         assert_eq!(stem(".csv"), ".csv");
-        assert_eq!(reading(&["file"]).series(&reading(&["file"]).records[0]), "t");
+        assert_eq!(records(&["file"]).series(&records(&["file"]).list[0]), "t");
     }
 }
