@@ -1,28 +1,27 @@
-//! What can go wrong in a filter, and what its verdict means for the exit code.
+//! Errors of filters, and what their verdicts mean for the exit code.
 
 use std::{io::Write as _, path::PathBuf};
 
-/// What a filter found, where it judges; filters that do not judge return [`Verdict::Ok`].
+/// What a filter that judges found. Other filters return [`Verdict::Ok`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing to complain about: exit code 0.
+    /// Exit code 0.
     Ok,
     /// An assertion or a comparison failed: exit code 1.
     Failed,
-    /// Nothing failed, something could not be decided, and the caller asked that this counts: exit code 4.
+    /// Nothing failed, something could not be decided, and the caller wants to know: exit code 4.
     Inconclusive,
-    /// The exit code of a command that the filter ran.
+    /// This exit code, of a command that the filter ran for example.
     Exit(u8),
 }
 
 /// Where in the input something was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, `-` for standard input.
+    /// `-` for standard input.
     pub file: String,
-    /// Its line, from 1; 0 where the whole file is meant.
+    /// From 1; 0 means the whole file.
     pub line: u64,
-    /// The column's name, where one is to blame.
     pub column: Option<String>,
 }
 
@@ -40,36 +39,28 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Why a filter gave up. The messages are sentences for people and end up behind `error: `.
+/// Why a filter gave up. The messages are printed behind `error: `.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line asks for something that does not exist or does not fit together: exit code 2.
+    /// The command line names something that does not exist, or does not fit together: exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// The input is not what the filter can read: exit code 3.
+    /// The filter cannot read the input: exit code 3.
     #[error("{place}: {reason}")]
     Data {
-        /// Where.
         place: Place,
         /// What is wrong with it and what to do.
         reason: String,
     },
     /// A file could not be opened, read, written or renamed: exit code 3.
     #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// The output could not be written. A closed pipe is not an error: callers turn it into success.
     #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
 }
 
 impl Error {
-    /// The program's exit code for it.
-    #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
@@ -77,8 +68,7 @@ impl Error {
         }
     }
 
-    /// The same so many lines further down.
-    #[must_use]
+    /// Moves the place of the error down by `lines`.
     pub(crate) fn after_lines(mut self, lines: u64) -> Self {
         if let Self::Data { place, .. } = &mut self
             && place.line > 0
@@ -88,8 +78,7 @@ impl Error {
         self
     }
 
-    /// Whether it only says that the reader of our output went away, which is success for a filter.
-    #[must_use]
+    /// Whether the reader of our output went away, which is success for a filter.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(e) if e.kind() == std::io::ErrorKind::BrokenPipe)
     }
@@ -101,7 +90,7 @@ pub(crate) fn warn(message: &str) {
     let _ = writeln!(std::io::stderr(), "note: {message}");
 }
 
-/// What became of writing for a reader who may have left: the exit code tells what was judged all the same.
+/// Ignores a closed pipe: the exit code still tells the verdict to somebody who stopped reading.
 pub(crate) fn even_unread(written: Result<(), Error>) -> Result<(), Error> {
     written.or_else(|error| if error.is_closed_pipe() { Ok(()) } else { Err(error) })
 }

@@ -53,20 +53,17 @@ pub struct Header {
 
 impl Header {
     /// The names in order.
-    #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
     /// The index of a column. A metric's name (`throughput`) stands for its column unless a column is called so itself.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<usize> {
         let exact = |name: &str| self.names.iter().position(|n| n == name);
         exact(name).or_else(|| schemas::metrics::find(name).and_then(|m| exact(m.column)))
     }
 
     /// A sentence about a column that is not there, with the nearest name if one is near.
-    #[must_use]
     pub fn missing(&self, name: &str) -> String {
         let near = self
             .names
@@ -237,7 +234,6 @@ impl Table {
     }
 
     /// The columns.
-    #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -266,7 +262,6 @@ impl Table {
     }
 
     /// An error about the rows as a whole: that there are none of some kind.
-    #[must_use]
     pub fn error(&self, reason: impl Into<String>) -> Error {
         let file = self.sources.iter().map(|s| s.shape.name.to_string()).collect::<Vec<_>>().join(", ");
         Error::Data { place: Place { file, line: 0, column: None }, reason: reason.into() }

@@ -21,7 +21,6 @@ pub const SEED: u64 = 1;
 /// `statistic` of one sample. The bias z₀ is the normal quantile of the share of resamples below the estimate (ties
 /// counting half), the acceleration comes from the jackknife. `None` for fewer than two values, a level outside (0, 1), a
 /// statistic that is not defined, or where z₀ is infinite.
-#[must_use]
 pub fn bca(values: &[f64], level: f64, seed: u64, statistic: impl Fn(&[f64]) -> Option<f64>) -> Option<Interval> {
     Resampled::of(&[values], seed, |samples: &[&[f64]]| statistic(samples[0]))?.interval(level)
 }
@@ -29,7 +28,6 @@ pub fn bca(values: &[f64], level: f64, seed: u64, statistic: impl Fn(&[f64]) -> 
 /// The BCa interval of a statistic of two independent samples, such as the ratio of their medians, and the two-sided p of
 /// that statistic being 0: the smallest α for which the interval of level 1 − α leaves 0 out. It cannot be smaller than
 /// what the number of resamples can tell, about 2 ÷ [`RESAMPLES`].
-#[must_use]
 pub fn bca_two(
     a: &[f64],
     b: &[f64],

@@ -33,7 +33,6 @@ const EXACT_UP_TO: usize = 50;
 /// σ² = n₁n₂/12 · ((N + 1) − Σ(t³ − t)/(N(N − 1))) and a continuity correction of ½; it is no smaller than [`smallest_p`],
 /// below which the approximation falls with few values a side. `None` if a side is empty. Samples that are all one value
 /// cannot be told apart: p is 1.
-#[must_use]
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -106,7 +105,6 @@ fn exact_distribution(n: usize, m: usize) -> Vec<f64> {
 /// those shifts that [`mann_whitney`] would not reject at 1 − `level` (Annals of Mathematical Statistics 34, 1963). It runs
 /// between two of the ordered differences: exactly counted for up to 50 values a side, by the normal approximation beyond.
 /// `None` where a side is empty or so short that no shift could be rejected.
-#[must_use]
 pub fn shift(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     let differences = Differences::new(a, b);
     let (n, m) = (a.len(), b.len());
@@ -206,14 +204,12 @@ fn number(rank: u64) -> f64 {
 
 /// The smallest two-sided p that [`mann_whitney`] can give for samples of these sizes: 2 ÷ C(n + m, n). Below three and
 /// three nothing is ever significant.
-#[must_use]
 pub fn smallest_p(n: usize, m: usize) -> f64 {
     let choices: f64 = (1..=n).map(|i| (m + i) as f64 / i as f64).product();
     (2.0 / choices).min(1.0)
 }
 
 /// The smallest number of values per side for which [`smallest_p`] is at most `alpha`.
-#[must_use]
 pub fn needed_per_side(alpha: f64) -> Option<usize> {
     (1..=64).find(|n| smallest_p(*n, *n) <= alpha)
 }
@@ -235,7 +231,6 @@ pub struct Welch {
 
 /// Welch's t test for two means with unequal variances, two-sided (Biometrika 34, 1947). `None` for fewer than two values
 /// on a side, or where neither side varies.
-#[must_use]
 pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
     let (a, b): (Moments, Moments) = (a.iter().copied().collect(), b.iter().copied().collect());
     let (va, vb) = (a.variance()? / a.count() as f64, b.variance()? / b.count() as f64);
@@ -252,7 +247,6 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
 
 /// Holm's step-down adjustment (Scandinavian Journal of Statistics 6, 1979): p values, in the order given, that may be
 /// compared with α although there are several of them. `None`s (no test was possible) stay and do not count.
-#[must_use]
 pub fn holm(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = p.iter().enumerate().filter_map(|(i, p)| p.map(|p| (i, p))).collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));

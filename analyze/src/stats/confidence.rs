@@ -21,13 +21,11 @@ pub struct Interval {
 
 impl Interval {
     /// Half the interval's length.
-    #[must_use]
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 
     /// Half-width over the centre's magnitude; `None` around 0.
-    #[must_use]
     pub fn margin_ratio(&self) -> Option<f64> {
         let ratio = self.half_width() / self.centre.abs();
         ratio.is_finite().then_some(ratio)
@@ -35,7 +33,6 @@ impl Interval {
 }
 
 /// The quantile of Student's t with `df` degrees of freedom; `None` where `df` is not positive or `p` not in (0, 1).
-#[must_use]
 pub fn t_quantile(p: f64, df: f64) -> Option<f64> {
     if !(p > 0.0 && p < 1.0) {
         return None;
@@ -45,13 +42,11 @@ pub fn t_quantile(p: f64, df: f64) -> Option<f64> {
 
 /// Student's interval for the mean: x̄ ± t(1 − α/2, n − 1) · s / √n (Student 1908). It supposes independent observations.
 /// `None` for fewer than two values or a level outside (0, 1).
-#[must_use]
 pub fn t_interval(values: &[f64], level: f64) -> Option<Interval> {
     t_interval_of(&values.iter().copied().collect(), level)
 }
 
 /// [`t_interval`] from moments that are already there.
-#[must_use]
 pub fn t_interval_of(moments: &Moments, level: f64) -> Option<Interval> {
     if !(level > 0.0 && level < 1.0) {
         return None;
@@ -67,13 +62,11 @@ pub fn t_interval_of(moments: &Moments, level: f64) -> Option<Interval> {
 /// How many observations with the standard deviation seen so far would bring the half-width of the interval of the mean
 /// down to `margin` × the mean: the smallest n with t(1 − α/2, n − 1) · s / √n ≤ margin · |x̄|. `None` if that cannot be
 /// told (fewer than two values, a mean of 0) or takes more than a million.
-#[must_use]
 pub fn needed_for_margin(moments: &Moments, level: f64, margin: f64) -> Option<u64> {
     needed_for_half_width(moments.stddev()?, level, margin * moments.mean()?.abs())
 }
 
 /// The smallest n ≥ 2 for which t(1 − α/2, n − 1) · s / √n ≤ `half_width`; `None` past a million.
-#[must_use]
 pub fn needed_for_half_width(stddev: f64, level: f64, half_width: f64) -> Option<u64> {
     const LIMIT: u64 = 1_000_000;
     let enough = |n: u64| -> Option<bool> {
@@ -95,7 +88,6 @@ pub fn needed_for_half_width(stddev: f64, level: f64, half_width: f64) -> Option
 /// The distribution-free interval of the median between two order statistics x₍ₖ₎ and x₍ₙ₊₁₋ₖ₎, with the largest k whose
 /// coverage 1 − 2·P(B ≤ k − 1), B ~ Binomial(n, ½), is at least `level` (David & Nagaraja, Order Statistics, 7.1).
 /// Its `level` is that coverage. `None` where even the extremes do not reach `level`: 95 % takes six values, 99 % eight.
-#[must_use]
 pub fn median_interval(sorted: &[f64], level: f64) -> Option<Interval> {
     let n = sorted.len();
     let binomial = Binomial::new(0.5, n as u64).ok()?;

@@ -43,44 +43,37 @@ impl Latencies {
     }
 
     /// How many observations.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
     /// The smallest value, in microseconds, that at least the share `q` (0 … 1) of the observations does not exceed.
     /// `None` without observations.
-    #[must_use]
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.value_at_quantile(q) as f64 / 1e3)
     }
 
     /// The smallest observation, in microseconds.
-    #[must_use]
     pub fn min_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.min() as f64 / 1e3)
     }
 
     /// The largest observation, in microseconds.
-    #[must_use]
     pub fn max_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.max() as f64 / 1e3)
     }
 
     /// The mean of the observations, in microseconds.
-    #[must_use]
     pub fn mean_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.mean() / 1e3)
     }
 
     /// The standard deviation of the observations, in microseconds.
-    #[must_use]
     pub fn stddev_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.stdev() / 1e3)
     }
 
     /// What a latency column of the results table would hold for these observations; `None` for other columns too.
-    #[must_use]
     pub fn column(&self, name: &str) -> Option<f64> {
         match name {
             "latency_min_us" => self.min_us(),
@@ -98,13 +91,11 @@ impl Latencies {
 }
 
 /// The quantile that a percentile column holds: `latency_p999_us` → 0.999.
-#[must_use]
 pub fn column_quantile(name: &str) -> Option<f64> {
     percentile_name(name.strip_prefix("latency_")?.strip_suffix("_us")?)
 }
 
 /// A quantile as a part of a column's name: 0.999 → `p999`, 0.005 → `p005`.
-#[must_use]
 pub fn quantile_name(quantile: f64) -> String {
     // Eight decimals are what [`percentile_name`] reads.
     let digits = format!("{quantile:.8}");
@@ -113,13 +104,11 @@ pub fn quantile_name(quantile: f64) -> String {
 }
 
 /// The column that holds a quantile of the latencies: 0.999 → `latency_p999_us`.
-#[must_use]
 pub fn column_name(quantile: f64) -> String {
     format!("latency_{}_us", quantile_name(quantile))
 }
 
 /// The quantile that `p50`, `p99`, `p999` or `p99.9` names: digits after the second are decimals.
-#[must_use]
 pub fn percentile_name(name: &str) -> Option<f64> {
     let digits = name.strip_prefix('p')?;
     let (whole, decimals) = match digits.split_once('.') {

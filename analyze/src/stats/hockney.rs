@@ -13,7 +13,6 @@ pub struct Hockney {
 
 impl Hockney {
     /// The size at which half the asymptotic bandwidth is reached: n½ = t₀ · r (Hockney, Parallel Computing 17, 1991).
-    #[must_use]
     pub fn half_bandwidth_bytes(&self) -> f64 {
         self.latency_s * self.bandwidth
     }
@@ -22,7 +21,6 @@ impl Hockney {
 /// Least squares of t = t₀ + n/r over (bytes, seconds), each point weighted by 1/t²: errors of measured times are
 /// proportional to them, and unweighted the largest messages would decide the latency. `None` for fewer than three points,
 /// a time that is not positive, sizes that are all alike, or a time that does not grow with the size.
-#[must_use]
 pub fn fit(points: &[(f64, f64)]) -> Option<Hockney> {
     if points.len() < 3 || points.iter().any(|(_, t)| *t <= 0.0) {
         return None;
@@ -44,7 +42,6 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Hockney> {
 
 /// Where more size brings no more: the smallest size from which on the throughput stays at 95 % of its largest value or
 /// above. `curve` is (bytes, throughput) in rising order of bytes.
-#[must_use]
 pub fn saturation(curve: &[(f64, f64)]) -> Option<f64> {
     let largest = curve.iter().map(|(_, r)| *r).max_by(f64::total_cmp)?;
     let below = curve.iter().rposition(|(_, r)| *r < 0.95 * largest);

@@ -49,37 +49,31 @@ impl Moments {
     }
 
     /// How many values.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Their arithmetic mean; `None` without values.
-    #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.mean)
     }
 
     /// Their sum; `None` without values.
-    #[must_use]
     pub fn sum(&self) -> Option<f64> {
         (self.count > 0).then_some(self.mean * self.count as f64)
     }
 
     /// The sample variance Σ(x − x̄)² ÷ (n − 1); `None` for fewer than two values.
-    #[must_use]
     pub fn variance(&self) -> Option<f64> {
         (self.count > 1).then(|| self.squares / (self.count - 1) as f64)
     }
 
     /// The square root of [`Self::variance`].
-    #[must_use]
     pub fn stddev(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
     }
 
     /// Standard deviation over the mean's magnitude; `None` around 0.
-    #[must_use]
     pub fn variation(&self) -> Option<f64> {
         let ratio = self.stddev()? / self.mean.abs();
         ratio.is_finite().then_some(ratio)
@@ -87,20 +81,17 @@ impl Moments {
 
     /// Jain's fairness index (Σx)² ÷ (n · Σx²): 1 where all get the same, 1/n where one gets everything (Jain, Chiu and Hawe,
     /// DEC-TR-301, 1984). `None` without values, where one is negative, or where all are 0.
-    #[must_use]
     pub fn fairness(&self) -> Option<f64> {
         let even = self.count as f64 * self.mean * self.mean;
         (self.min()? >= 0.0 && even > 0.0).then(|| even / (even + self.squares))
     }
 
     /// The smallest value.
-    #[must_use]
     pub fn min(&self) -> Option<f64> {
         (self.count > 0).then_some(self.min)
     }
 
     /// The largest value.
-    #[must_use]
     pub fn max(&self) -> Option<f64> {
         (self.count > 0).then_some(self.max)
     }
@@ -115,19 +106,16 @@ impl FromIterator<f64> for Moments {
 }
 
 /// The arithmetic mean; `None` without values.
-#[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
     values.iter().copied().collect::<Moments>().mean()
 }
 
 /// The sample standard deviation (n − 1); `None` for fewer than two values.
-#[must_use]
 pub fn stddev(values: &[f64]) -> Option<f64> {
     values.iter().copied().collect::<Moments>().stddev()
 }
 
 /// The geometric mean; `None` without values or where one is not positive.
-#[must_use]
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     values
         .iter()

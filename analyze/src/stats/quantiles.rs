@@ -7,7 +7,6 @@ pub fn sort(values: &mut [f64]) {
 
 /// The quantile q (0 … 1) with linear interpolation between neighbours: definition 7 of Hyndman and Fan (The American
 /// Statistician 50, 1996), the default of R, NumPy and DuckDB's `quantile_cont`. `None` without values.
-#[must_use]
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = q.clamp(0.0, 1.0) * last as f64;
@@ -19,13 +18,11 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
 }
 
 /// The middle value, or the mean of the two in the middle. `None` without values.
-#[must_use]
 pub fn median(sorted: &[f64]) -> Option<f64> {
     quantile(sorted, 0.5)
 }
 
 /// [`median`] of values in any order, which it moves about: cheaper than sorting them.
-#[must_use]
 pub fn select_median(values: &mut [f64]) -> Option<f64> {
     let half = values.len() / 2;
     let odd = values.len() % 2 == 1;
@@ -40,7 +37,6 @@ pub fn select_median(values: &mut [f64]) -> Option<f64> {
 
 /// The mean of what is left when the share `cut` (0 … 0.5) of the values is taken off at each end, rounded down to whole
 /// values. `None` where nothing is left.
-#[must_use]
 pub fn trimmed_mean(sorted: &[f64], cut: f64) -> Option<f64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
     let off = (sorted.len() as f64 * cut.clamp(0.0, 0.5)).floor() as usize;
@@ -67,14 +63,12 @@ pub struct Fences {
 
 impl Fences {
     /// From at least four sorted values; fewer have no quartiles worth the name.
-    #[must_use]
     pub fn new(sorted: &[f64]) -> Option<Self> {
         (sorted.len() >= 4).then_some(())?;
         Some(Self { q1: quantile(sorted, 0.25)?, q3: quantile(sorted, 0.75)? })
     }
 
     /// The label of a value. Outliers are labelled, never removed.
-    #[must_use]
     pub fn label(&self, value: f64) -> Outlier {
         let range = self.q3 - self.q1;
         let beyond = |k: f64| value < self.q1 - k * range || value > self.q3 + k * range;

@@ -4,7 +4,6 @@ use super::moments::Moments;
 
 /// The lag-1 autocorrelation Σ(xᵢ − x̄)(xᵢ₊₁ − x̄) ÷ Σ(xᵢ − x̄)² (Box and Jenkins). `None` for fewer than three values or
 /// where nothing varies.
-#[must_use]
 pub fn lag1(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;
@@ -22,7 +21,6 @@ pub const CORRELATED: f64 = 0.4;
 pub const CORRELATED_FROM: usize = 8;
 
 /// Whether values that ought to be independent are not; `false` for fewer than eight.
-#[must_use]
 pub fn correlated(values: &[f64]) -> bool {
     values.len() >= CORRELATED_FROM && lag1(values).is_some_and(|r| r > CORRELATED)
 }
@@ -39,7 +37,6 @@ pub struct Drift {
 }
 
 /// The least-squares line through equally spaced values. `None` for fewer than three values or a mean of 0.
-#[must_use]
 pub fn drift(values: &[f64]) -> Option<Drift> {
     let x: Vec<f64> = (0..values.len()).map(|i| i as f64).collect();
     let fit = line(&x, values)?;
@@ -54,7 +51,6 @@ pub const DRIFTING_FROM: usize = 5;
 const DRIFTING_P: f64 = 0.01;
 
 /// The drift of values that ought to have none; `None` where chance explains it or they are fewer than five.
-#[must_use]
 pub fn drifting(values: &[f64]) -> Option<Drift> {
     drift(values).filter(|d| values.len() >= DRIFTING_FROM && d.p < DRIFTING_P)
 }
@@ -73,7 +69,6 @@ pub struct Line {
 }
 
 /// Ordinary least squares. `None` for fewer than two points or where x does not vary.
-#[must_use]
 pub fn line(x: &[f64], y: &[f64]) -> Option<Line> {
     use statrs::distribution::{ContinuousCDF, StudentsT};
     let n = x.len().min(y.len());
@@ -128,7 +123,6 @@ const GUARD: f64 = 3.0;
 /// cuts stationary noise in four runs of ten; so a cut counts only if the mean of what it removes differs from the mean
 /// of the rest by more than three standard errors, taking each part's own serial correlation into account:
 /// n_eff = n(1 − ρ)/(1 + ρ).
-#[must_use]
 pub fn warm_up(values: &[f64]) -> WarmUp {
     let batches: Vec<f64> = values.chunks_exact(BATCH).map(|b| b.iter().sum::<f64>() / BATCH as f64).collect();
     let k = batches.len();
@@ -164,7 +158,6 @@ pub const SETTLED_DRIFT: f64 = 0.05;
 /// Whether a load that is still on has settled, judged by equally long intervals since its start: [`warm_up`] finds the
 /// end of the transient in the first half of them, and what follows it has no drift ([`drifting`]) of more than
 /// [`SETTLED_DRIFT`]. Where nothing happens in half of the intervals or more, they are too short to say so.
-#[must_use]
 pub fn settled(values: &[f64]) -> bool {
     let flat = match warm_up(values) {
         WarmUp::None => values,

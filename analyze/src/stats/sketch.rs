@@ -111,7 +111,6 @@ impl Sketch {
     }
 
     /// The values, while they are all known.
-    #[must_use]
     pub fn exact(&self) -> Option<&[f64]> {
         self.buckets.is_none().then_some(&self.exact)
     }
@@ -122,7 +121,6 @@ impl Sketch {
     }
 
     /// The quantile q, 0 … 1: interpolated while exact, else by nearest rank. Sort first.
-    #[must_use]
     pub fn quantile(&self, q: f64) -> Option<f64> {
         match &self.buckets {
             None => quantiles::quantile(&self.exact, q),

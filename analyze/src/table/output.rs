@@ -15,13 +15,11 @@ pub struct OutputArgs {
 
 impl OutputArgs {
     /// Whether somebody reads along: the output goes to a terminal.
-    #[must_use]
     pub fn is_for_people(&self) -> bool {
         self.file().is_none() && std::io::stdout().is_terminal()
     }
 
     /// The file that was named.
-    #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
     }

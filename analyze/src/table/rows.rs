@@ -23,7 +23,6 @@ impl OwnedRow {
     }
 
     /// The text of the i-th chosen column.
-    #[must_use]
     pub fn get(&self, i: usize) -> &str {
         &self.cells[i]
     }
@@ -106,7 +105,6 @@ impl Rows {
     }
 
     /// An error about the i-th chosen column of a row.
-    #[must_use]
     pub fn error(&self, row: &OwnedRow, i: usize, reason: impl Into<String>) -> Error {
         Error::Data {
             place: Place { file: row.file.to_string(), line: row.line, column: Some(self.columns[i].clone()) },

@@ -39,7 +39,6 @@ impl RecordKind {
     pub const ALL: [Self; 5] = [Self::Iteration, Self::Summary, Self::Stream, Self::Interval, Self::Probe];
 
     /// As the `record` column says it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Iteration => "iteration",
@@ -51,7 +50,6 @@ impl RecordKind {
     }
 
     /// From the text of a `record` cell.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() { Some(Self::Iteration) } else { Self::ALL.into_iter().find(|k| k.name() == text) }
     }
@@ -272,7 +270,6 @@ impl Picker {
     }
 
     /// A sentence about rows that were left out because of their status, if there were any.
-    #[must_use]
     pub fn note(&self) -> Option<String> {
         left_out_note(&self.left_out)
     }
@@ -309,7 +306,6 @@ impl<T: Default> Preferred<T> {
     }
 
     /// What was gathered, and of which kind.
-    #[must_use]
     pub fn into_kept(self) -> Option<(RecordKind, T)> {
         self.kept
     }
