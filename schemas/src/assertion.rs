@@ -36,6 +36,13 @@ impl Operator {
         }
     }
 
+    /// The operator that a text begins with, and the rest of the text.
+    pub fn split(text: &str) -> Option<(Self, &str)> {
+        // The longer ones first: `<` begins `<=` too.
+        let all = [Self::LessOrEqual, Self::GreaterOrEqual, Self::Equal, Self::NotEqual, Self::Less, Self::Greater];
+        all.into_iter().find_map(|operator| Some((operator, text.strip_prefix(operator.symbol())?)))
+    }
+
     /// Whether `value op limit` holds.
     #[must_use]
     #[expect(clippy::float_cmp, reason = "`==` is for counts, which are exact")]
@@ -82,21 +89,13 @@ pub enum AssertionError {
 
 /// Reads one statement and checks its unit against the metric's.
 pub fn parse(text: &str) -> Result<Assertion, AssertionError> {
-    const OPERATORS: [Operator; 6] = [
-        Operator::LessOrEqual,
-        Operator::GreaterOrEqual,
-        Operator::Equal,
-        Operator::NotEqual,
-        Operator::Less,
-        Operator::Greater,
-    ];
-    let (at, operator) = text
+    let (at, (operator, limit)) = text
         .char_indices()
-        .find_map(|(at, _)| OPERATORS.iter().find(|o| text[at..].starts_with(o.symbol())).map(|o| (at, *o)))
+        .find_map(|(at, _)| Some((at, Operator::split(&text[at..])?)))
         .ok_or_else(|| AssertionError::NoOperator(text.trim().to_owned()))?;
     let name = text[..at].trim();
     let metric = metrics::find(name).ok_or_else(|| AssertionError::UnknownMetric(name.to_owned()))?;
-    let limit = units::parse_for(metric.unit, &text[at + operator.symbol().len()..])?;
+    let limit = units::parse_for(metric.unit, limit)?;
     Ok(Assertion { metric, operator, limit, text: text.trim().to_owned() })
 }
 

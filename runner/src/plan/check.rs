@@ -7,7 +7,7 @@ use schemas::{columns, metrics, units};
 
 use super::{
     case::Case,
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostics, suggest},
     ends::bind_parts,
     keys, measures,
     model::{Host, PlanFile},
@@ -19,14 +19,11 @@ pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>,
     names(root, out);
     check_hosts(root, hosts, out);
     if let Some(defaults) = root.get("defaults").and_then(|n| n.entry("extends")) {
-        out.push(Diagnostic::error(defaults.key_span, "`defaults` cannot extend").help("write `extends` in the tests"));
+        out.error(defaults.key_span, "`defaults` cannot extend", "write `extends` in the tests");
     }
     if let Some(defaults) = root.get("defaults").and_then(|n| n.entry("matrix")) {
         // Sweeping every test by accident is how plans grow to thousands of cases.
-        out.push(
-            Diagnostic::error(defaults.key_span, "`defaults` cannot sweep")
-                .help("put the matrix into a profile or a test"),
-        );
+        out.error(defaults.key_span, "`defaults` cannot sweep", "put the matrix into a profile or a test");
     }
     requirements(root, hosts, out);
     comparisons(root, file, out);
@@ -46,9 +43,10 @@ fn names(root: &Node, out: &mut Diagnostics) {
         let good = letters.next().is_some_and(|c| c.is_ascii_alphabetic())
             && letters.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         if !good {
-            out.push(
-                Diagnostic::error(entry.key_span, format!("`{}` cannot be a name", entry.key))
-                    .help("a letter, then letters, digits, hyphens and underscores"),
+            out.error(
+                entry.key_span,
+                format!("`{}` cannot be a name", entry.key),
+                "a letter, then letters, digits, hyphens and underscores",
             );
         }
     }
@@ -57,28 +55,30 @@ fn names(root: &Node, out: &mut Diagnostics) {
 fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) {
     for entry in root.get("hosts").and_then(Node::entries).unwrap_or_default() {
         if &*entry.key == "local" {
-            out.push(Diagnostic::error(entry.key_span, "`local` is this process already").help("choose another name"));
+            out.error(entry.key_span, "`local` is this process already", "choose another name");
         }
         let Some(host) = hosts.get(&*entry.key) else { continue };
         if host.address.is_none() && entry.value.get("address").is_none() {
-            out.push(
-                Diagnostic::error(entry.key_span, format!("host `{}` has no address", entry.key))
-                    .help(format!("add `address:`, or --host {}=ADDRESS", entry.key)),
+            out.error(
+                entry.key_span,
+                format!("host `{}` has no address", entry.key),
+                format!("add `address:`, or --host {}=ADDRESS", entry.key),
             );
         }
         let theirs = [("control", host.control.is_some()), ("key_file", host.key_file.is_some())];
         for (other, _) in theirs.iter().filter(|(_, said)| *said && host.netns.is_some()) {
             let span = entry.value.entry("netns").map_or(entry.key_span, |e| e.key_span);
-            out.push(Diagnostic::error(span, format!("`netns` and `{other}` exclude each other")).help(
+            out.error(
+                span,
+                format!("`netns` and `{other}` exclude each other"),
                 "plumb runs the daemon in `netns` itself; one that runs already was put there: plumb serve --netns",
-            ));
+            );
         }
         if let Some(node) = entry.value.get("bind") {
             let list = node.items().unwrap_or(std::slice::from_ref(node));
             for node in list {
                 if let Some(Err(message)) = node.text().map(bind_parts) {
-                    let (message, help) = message.split_once(": ").unwrap_or((&message, ""));
-                    out.push(Diagnostic::error(node.span, message.to_owned()).help(help));
+                    out.error_of(node.span, &message);
                 }
             }
         }
@@ -103,7 +103,7 @@ fn requirements(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnosti
             && !hosts.contains_key(name)
         {
             let known: Vec<&str> = hosts.keys().map(String::as_str).chain(["local", "*"]).collect();
-            out.push(Diagnostic::error(node.span, format!("unknown host `{name}`")).help(suggest(name, &known)));
+            out.error(node.span, format!("unknown host `{name}`"), suggest(name, &known));
         }
         let Some(node) = item.get("check") else { continue };
         let Some(check) = node.text() else { continue };
@@ -113,31 +113,26 @@ fn requirements(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnosti
             None => {
                 let mut known: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
                 known.push("sysctl.<name>");
-                out.push(Diagnostic::error(node.span, format!("unknown check `{check}`")).help(suggest(check, &known)));
+                out.error(node.span, format!("unknown check `{check}`"), suggest(check, &known));
                 continue;
             }
         };
         let bounds: Vec<(&str, &Node)> =
             ["equals", "at_least", "at_most"].iter().filter_map(|key| item.get(key).map(|n| (*key, n))).collect();
         if bounds.is_empty() {
-            out.push(
-                Diagnostic::error(node.span, format!("`{check}` is checked against nothing"))
-                    .help("add equals, at_least or at_most"),
-            );
+            out.error(node.span, format!("`{check}` is checked against nothing"), "add equals, at_least or at_most");
         }
         for (key, node) in bounds {
             let text = node.text().unwrap_or("");
             match unit {
                 Some(unit) => {
                     if let Err(error) = units::parse_for(unit, text) {
-                        let error = error.to_string();
-                        let (message, help) = error.split_once(": ").unwrap_or((&error, ""));
-                        out.push(Diagnostic::error(node.span, message.to_owned()).help(help));
+                        out.error_of(node.span, &error.to_string());
                     }
                 }
                 // Versions are compared part by part, sysctls as numbers; governors have no order.
                 None if key != "equals" && check == "cpu_governor" => {
-                    out.push(Diagnostic::error(node.span, "a governor is not more or less").help("use equals"));
+                    out.error(node.span, "a governor is not more or less", "use equals");
                 }
                 None => {}
             }
@@ -150,17 +145,19 @@ fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
     let items = baseline.get("compare").and_then(Node::items).unwrap_or_default();
     if items.is_empty() {
         let span = root.entry("baseline").map(|e| e.key_span).unwrap_or_default();
-        out.push(
-            Diagnostic::error(span, "a baseline that nothing is compared with")
-                .help("compare: [{metric: throughput, max_regression: 3%}]"),
+        out.error(
+            span,
+            "a baseline that nothing is compared with",
+            "compare: [{metric: throughput, max_regression: 3%}]",
         );
     }
     for node in baseline.get("require_same").and_then(Node::items).unwrap_or_default() {
         let name = node.text().unwrap_or("");
         if !environment::is_fact(name) {
-            out.push(
-                Diagnostic::error(node.span, format!("`{name}` is no fact that is known of a run"))
-                    .help(suggest(name, &environment::names())),
+            out.error(
+                node.span,
+                format!("`{name}` is no fact that is known of a run"),
+                suggest(name, &environment::names()),
             );
         }
     }
@@ -170,21 +167,20 @@ fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
         let metric = comparison.metric.0;
         if metric.better == metrics::Better::Neither {
             let span = node.get("metric").map_or(node.span, |n| n.span);
-            out.push(
-                Diagnostic::error(span, format!("`{}` gets neither better nor worse", metric.name))
-                    .help("compare throughput, transaction_rate, latency.p99, …"),
+            out.error(
+                span,
+                format!("`{}` gets neither better nor worse", metric.name),
+                "compare throughput, transaction_rate, latency.p99, …",
             );
         }
         if let (Some(effect), Some(node)) = (&comparison.min_effect, node.get("min_effect"))
             && let Err(error) = units::parse_for(metric.unit, &effect.0)
         {
-            let error = error.to_string();
-            let (message, help) = error.split_once(": ").unwrap_or((&error, ""));
-            out.push(Diagnostic::error(node.span, message.to_owned()).help(help));
+            out.error_of(node.span, &error.to_string());
         }
         if comparison.alpha.is_some_and(|a| a.0 <= 0.0 || a.0 >= 0.5) {
             let span = node.get("alpha").map_or(node.span, |n| n.span);
-            out.push(Diagnostic::error(span, "alpha is a small probability").help("for example 0.01"));
+            out.error(span, "alpha is a small probability", "for example 0.01");
         }
     }
 }
@@ -200,7 +196,7 @@ pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut 
             && jobs.all(|lacks| lacks.is_some())
         {
             let span = node.get("metric").map_or(node.span, |n| n.span);
-            out.push(Diagnostic::error(span, format!("no test of the plan measures `{}`", metric.name)).help(reason));
+            out.error(span, format!("no test of the plan measures `{}`", metric.name), reason);
         }
     }
 }
@@ -212,7 +208,7 @@ fn plots(root: &Node, out: &mut Diagnostics) {
         for node in plot.get("tests").and_then(Node::items).unwrap_or_default() {
             let name = node.text().unwrap_or("");
             if !tests.contains(&name) {
-                out.push(Diagnostic::error(node.span, format!("unknown test `{name}`")).help(suggest(name, &tests)));
+                out.error(node.span, format!("unknown test `{name}`"), suggest(name, &tests));
             }
         }
         for key in ["x", "y", "value", "by"] {
@@ -225,16 +221,13 @@ fn plots(root: &Node, out: &mut Diagnostics) {
                     || "a column of the results, or a metric".to_owned(),
                     |n| format!("did you mean `{n}`?"),
                 );
-                out.push(Diagnostic::error(node.span, format!("unknown column or metric `{name}`")).help(help));
+                out.error(node.span, format!("unknown column or metric `{name}`"), help);
             }
         }
         if let Some(node) = plot.get("file") {
             let name = node.text().unwrap_or("");
             if !matches!(std::path::Path::new(name).extension().and_then(|e| e.to_str()), Some("png" | "svg")) {
-                out.push(
-                    Diagnostic::error(node.span, format!("`{name}` says no picture format"))
-                        .help("end it in .png or .svg"),
-                );
+                out.error(node.span, format!("`{name}` says no picture format"), "end it in .png or .svg");
             }
         }
     }

@@ -1,6 +1,9 @@
 //! Comparing the values of keys: `exclude`, `when`, and how an axis value is shown.
 
-use schemas::units::{self, Rate};
+use schemas::{
+    assertion::Operator,
+    units::{self, Rate},
+};
 
 use super::{
     diagnostics::Diagnostic,
@@ -87,21 +90,11 @@ pub fn normal(path: &str, value: &Node) -> String {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    Unequal,
-}
-
 /// A condition on the value of a key: a value, or a comparison such as `">64KiB"`.
 #[derive(Clone, Debug)]
 pub struct Condition {
     kind: KeyKind,
-    comparison: Comparison,
+    operator: Operator,
     text: String,
     number: Option<f64>,
 }
@@ -119,32 +112,22 @@ impl Condition {
 
     /// Reads the condition on the key at `path` from its text.
     pub fn parse(path: &str, text: &str) -> Result<Self, String> {
-        const OPERATORS: [(&str, Comparison); 6] = [
-            ("<=", Comparison::LessOrEqual),
-            (">=", Comparison::GreaterOrEqual),
-            ("==", Comparison::Equal),
-            ("!=", Comparison::Unequal),
-            ("<", Comparison::Less),
-            (">", Comparison::Greater),
-        ];
-        let (comparison, rest) = OPERATORS
-            .iter()
-            .find_map(|(word, c)| text.strip_prefix(word).map(|rest| (*c, rest.trim())))
-            .unwrap_or((Comparison::Equal, text));
+        let (operator, rest) = Operator::split(text).map_or((Operator::Equal, text), |(op, rest)| (op, rest.trim()));
+        let compares = !matches!(operator, Operator::Equal | Operator::NotEqual);
         let kind = keys::kind(path);
         let number = if kind.is_number() {
             // A CPU list or `warmup: auto` is a value of its key without being a number.
             match kind.number(rest) {
                 Ok(number) => Some(number),
-                Err(_) if matches!(comparison, Comparison::Equal | Comparison::Unequal) => None,
-                Err(error) => return Err(error),
+                Err(error) if compares => return Err(error),
+                Err(_) => None,
             }
-        } else if matches!(comparison, Comparison::Equal | Comparison::Unequal) {
-            None
-        } else {
+        } else if compares {
             return Err(format!("`{path}` is no number to compare with: write its value"));
+        } else {
+            None
         };
-        Ok(Self { kind, comparison, text: rest.to_owned(), number })
+        Ok(Self { kind, operator, text: rest.to_owned(), number })
     }
 
     /// Whether it holds for a value.
@@ -152,19 +135,13 @@ impl Condition {
     pub fn holds(&self, value: &Node) -> bool {
         let text = value.text().unwrap_or("");
         if let (Some(limit), Ok(number)) = (self.number, self.kind.number(text)) {
+            // 800 Mbit/s and 100 MB/s are equal, whatever rounding says.
             let close = (number - limit).abs() <= 1e-9 * limit.abs();
-            return match self.comparison {
-                Comparison::Less => number < limit && !close,
-                Comparison::LessOrEqual => number < limit || close,
-                Comparison::Greater => number > limit && !close,
-                Comparison::GreaterOrEqual => number > limit || close,
-                Comparison::Equal => close,
-                Comparison::Unequal => !close,
-            };
+            return self.operator.holds(if close { limit } else { number }, limit);
         }
-        match self.comparison {
-            Comparison::Equal => text == self.text,
-            Comparison::Unequal => text != self.text,
+        match self.operator {
+            Operator::Equal => text == self.text,
+            Operator::NotEqual => text != self.text,
             _ => false,
         }
     }

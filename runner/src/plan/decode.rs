@@ -12,7 +12,7 @@ use serde::{
 };
 
 use super::{
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostics, halves, suggest},
     quantity,
     source::Span,
     tree::{Entry, Node, Typed, Value},
@@ -52,10 +52,8 @@ impl de::Error for Error {
     fn custom<T: fmt::Display>(text: T) -> Self {
         // "what is wrong: what to do" is how the workspace's error types speak; the second half goes to the pointer.
         let text = text.to_string();
-        match text.split_once(": ") {
-            Some((message, help)) => Self::new(message.to_owned(), help.to_owned()),
-            None => Self::new(text, String::new()),
-        }
+        let (message, help) = halves(&text);
+        Self::new(message.to_owned(), help.to_owned())
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -132,7 +130,7 @@ pub fn decode<'a, T: Deserialize<'a>>(node: &'a Node, out: &mut Diagnostics) -> 
         let (span, identity) = error.at.unwrap_or((node.span, identity(node)));
         let hidden = error.missing.is_some_and(|key| was_set_aside(node, identity, key, &aside));
         if !hidden {
-            out.push(Diagnostic::error(span, error.message).help(error.help));
+            out.error(span, error.message, error.help);
         }
         // The root cannot be set aside, and nothing is set aside twice: the loop ends.
         if error.at.is_none() || !aside.insert(identity) {

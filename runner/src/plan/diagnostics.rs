@@ -7,6 +7,7 @@ use codespan_reporting::{
     files::SimpleFiles,
     term,
 };
+use serde_json::{Value, json};
 
 use super::source::{Place, Sources, Span};
 
@@ -117,6 +118,17 @@ impl Diagnostics {
         }
     }
 
+    /// Adds an error at a place, and what to do about it.
+    pub fn error(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        self.push(Diagnostic::error(span, message).help(help));
+    }
+
+    /// Adds an error whose sentence says what to do behind a colon, as those of the workspace's error types do.
+    pub fn error_of(&mut self, span: Span, sentence: &str) {
+        let (message, help) = halves(sentence);
+        self.error(span, message, help);
+    }
+
     /// Whether there is an error among them.
     #[must_use]
     pub fn has_errors(&self) -> bool {
@@ -184,44 +196,27 @@ impl Diagnostics {
     }
 
     fn json(&self) -> String {
-        let place = |span: Span| -> serde_json::Map<String, serde_json::Value> {
-            let start = self.sources.place(span);
-            let end = self.sources.place_at(span.source, span.end);
-            let mut object = serde_json::Map::new();
-            object.insert("file".into(), start.file.into());
-            object.insert("line".into(), start.line.into());
-            object.insert("column".into(), start.column.into());
-            object.insert("end_line".into(), end.line.into());
-            object.insert("end_column".into(), end.column.into());
-            object
-        };
-        let list: Vec<serde_json::Value> = self
-            .sorted()
-            .into_iter()
-            .map(|d| {
-                let mut object = serde_json::Map::new();
-                object.insert("severity".into(), d.severity.word().into());
-                object.insert("message".into(), d.message.clone().into());
-                object.insert("help".into(), d.help.clone().into());
-                if let Some(span) = d.span {
-                    object.extend(place(span));
-                }
-                let related: Vec<serde_json::Value> = d
-                    .related
-                    .iter()
-                    .map(|(span, word)| {
-                        let mut object = place(*span);
-                        object.insert("message".into(), word.clone().into());
-                        object.into()
-                    })
-                    .collect();
-                if !related.is_empty() {
-                    object.insert("related".into(), related.into());
-                }
-                object.into()
+        let place = |span: Span| {
+            let (start, end) = (self.sources.place(span), self.sources.place_at(span.source, span.end));
+            json!({
+                "file": start.file, "line": start.line, "column": start.column,
+                "end_line": end.line, "end_column": end.column,
             })
-            .collect();
-        format!("{:#}\n", serde_json::Value::Array(list))
+        };
+        let list = self.sorted().into_iter().map(|d| {
+            let mut object = json!({"severity": d.severity.word(), "message": d.message, "help": d.help});
+            add(&mut object, d.span.map(place).unwrap_or_default());
+            let related = d.related.iter().map(|(span, word)| {
+                let mut object = place(*span);
+                object["message"] = word.as_str().into();
+                object
+            });
+            if !d.related.is_empty() {
+                object["related"] = related.collect();
+            }
+            object
+        });
+        format!("{:#}\n", list.collect::<Value>())
     }
 
     fn github(&self) -> String {
@@ -232,6 +227,12 @@ impl Diagnostics {
             out.push('\n');
         }
         out
+    }
+}
+
+fn add(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend(more);
     }
 }
 
@@ -248,6 +249,11 @@ pub fn github_annotation(kind: &str, place: Option<&Place>, message: &str) -> St
         Some(p) => format!("::{kind} file={},line={},col={}::{}", property(&p.file), p.line, p.column, escape(message)),
         None => format!("::{kind}::{}", escape(message)),
     }
+}
+
+/// What is wrong and what to do, of a sentence that says both.
+pub fn halves(sentence: &str) -> (&str, &str) {
+    sentence.split_once(": ").unwrap_or((sentence, ""))
 }
 
 /// The candidate a person most probably meant, if any is near.
@@ -312,7 +318,7 @@ mod tests {
 
     #[test]
     fn programs_get_json_and_github_its_commands() {
-        let json: serde_json::Value = serde_json::from_str(&sample().render(Format::Json)).unwrap();
+        let json: Value = serde_json::from_str(&sample().render(Format::Json)).unwrap();
         assert_eq!((json[0]["line"].as_u64(), json[0]["end_column"].as_u64()), (Some(3), Some(16)));
         assert!(sample().render(Format::Github).starts_with(
             "::error file=lab.yaml,line=3,col=5::unknown key `mesage_size`: did you mean `message_size`?\n"

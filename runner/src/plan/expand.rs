@@ -6,7 +6,7 @@ use super::{
     case::{Assertion, Case, Find, GRACE, Group, Job, Member, PROGRAM_LIMIT},
     condition::{Condition, normal},
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostics, suggest},
     keys::{self, Scope},
     matrix::{Combination, Matrix, case_name},
     merge,
@@ -139,11 +139,15 @@ impl Expander<'_> {
             {
                 let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
                 let span = node.get("member").map_or(node.span, |n| n.span);
-                out.push(Diagnostic::error(span, format!("unknown member `{member}`")).help(if known.is_empty() {
-                    "this test is no concurrent group".to_owned()
-                } else {
-                    suggest(member, &known)
-                }));
+                out.error(
+                    span,
+                    format!("unknown member `{member}`"),
+                    if known.is_empty() {
+                        "this test is no concurrent group".to_owned()
+                    } else {
+                        suggest(member, &known)
+                    },
+                );
                 continue;
             }
             let judged: Vec<&Member> =
@@ -184,7 +188,7 @@ impl Expander<'_> {
             let node = tree.at(&format!("hooks.{name}"));
             let span = node.map(|n| n.span).unwrap_or_default();
             if hook.run.is_empty() {
-                out.push(Diagnostic::error(span, "a hook without a program").help("[program, argument, …]"));
+                out.error(span, "a hook without a program", "[program, argument, …]");
             }
             if let Some(host) = &hook.on
                 && host != "local"
@@ -192,7 +196,7 @@ impl Expander<'_> {
             {
                 let known: Vec<&str> = self.hosts.keys().map(String::as_str).chain(["local"]).collect();
                 let span = node.and_then(|n| n.get("on")).map_or(span, |n| n.span);
-                out.push(Diagnostic::error(span, format!("unknown host `{host}`")).help(suggest(host, &known)));
+                out.error(span, format!("unknown host `{host}`"), suggest(host, &known));
             }
         }
         hooks
@@ -206,10 +210,7 @@ fn of_command(entry: &Entry, paths: &[Arc<str>], out: &mut Diagnostics) {
     let keys = entry.value.entries().unwrap_or_default().iter().map(|e| (&e.key, e.key_span));
     for (key, span) in keys.chain(axes) {
         if keys::of_path(key).is_some_and(|key| key.scope == Scope::Traffic) {
-            out.push(
-                Diagnostic::error(span, format!("`{key}` means nothing to a command"))
-                    .help("say it in the program's own arguments"),
-            );
+            out.error(span, format!("`{key}` means nothing to a command"), "say it in the program's own arguments");
         }
     }
 }
@@ -225,9 +226,10 @@ fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
     };
     let lowest = find.get("from").cloned();
     if let Some(set) = tree.entry(key).filter(|e| e.value.span.source != super::load::BUILT_IN_SOURCE) {
-        out.push(
-            Diagnostic::error(set.key_span, format!("`{key}` is what `find` searches"))
-                .help(format!("leave `{key}` out, or search something else")),
+        out.error(
+            set.key_span,
+            format!("`{key}` is what `find` searches"),
+            format!("leave `{key}` out, or search something else"),
         );
     } else if let Some(lowest) = lowest {
         tree.set(key, lowest);

@@ -25,10 +25,7 @@ pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>
     const KEYS: [&str; 6] = ["from", "to", "factor", "step", "half_steps", "perturb"];
     let kind = keys::kind(&entry.key);
     if !kind.is_number() {
-        out.push(
-            Diagnostic::error(entry.value.span, format!("`{}` is no number to count with", entry.key))
-                .help("list the values: [a, b]"),
-        );
+        out.error(entry.value.span, format!("`{}` is no number to count with", entry.key), "list the values: [a, b]");
         return None;
     }
     let before = out.sorted().len();
@@ -40,16 +37,14 @@ pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>
                 match text {
                     "true" => g.half_steps = true,
                     "false" => {}
-                    _ => out.push(Diagnostic::error(item.value.span, "expected true or false")),
+                    _ => out.error(item.value.span, "expected true or false", ""),
                 }
                 continue;
             }
             "factor" => {
                 match text.parse::<f64>() {
                     Ok(factor) if factor > 1.0 && factor.is_finite() => g.factor = Some(factor),
-                    _ => out.push(
-                        Diagnostic::error(item.value.span, format!("`{text}` is no factor")).help("a number above 1"),
-                    ),
+                    _ => out.error(item.value.span, format!("`{text}` is no factor"), "a number above 1"),
                 }
                 continue;
             }
@@ -58,10 +53,7 @@ pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>
             "step" => &mut g.step,
             "perturb" => &mut g.perturb,
             other => {
-                out.push(
-                    Diagnostic::error(item.key_span, format!("unknown key `{other}` of a generator"))
-                        .help(suggest(other, &KEYS)),
-                );
+                out.error(item.key_span, format!("unknown key `{other}` of a generator"), suggest(other, &KEYS));
                 continue;
             }
         };
@@ -70,7 +62,7 @@ pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>
                 *slot = Some(number);
                 g.events |= matches!(schemas::units::parse_rate(text), Ok(schemas::units::Rate::Events(_)));
             }
-            Err(error) => out.push(Diagnostic::error(item.value.span, error)),
+            Err(error) => out.error(item.value.span, error, ""),
         }
     }
     if out.sorted().len() > before {

@@ -134,7 +134,7 @@ pub(super) fn prepare(name: &str, text: &str, options: &LoadOptions, out: &mut D
     let mut root = match parsed {
         Some(root) if root.entries().is_some() => root,
         Some(root) if !root.is_null() => {
-            out.push(Diagnostic::error(root.span, "a plan is a map").help("version: 1, name: …, tests: …"));
+            out.error(root.span, "a plan is a map", "version: 1, name: …, tests: …");
             return None;
         }
         _ => {
@@ -163,19 +163,15 @@ fn version(root: &Node, out: &mut Diagnostics) -> Option<()> {
     match node.text().and_then(|text| text.parse::<u32>().ok()) {
         Some(VERSION) => Some(()),
         Some(other) => {
-            out.push(
-                Diagnostic::error(
-                    node.span,
-                    format!("this program does not know version {other} of the plan language"),
-                )
-                .help(format!("the newest it knows is {VERSION}; a newer plumb may know more")),
+            out.error(
+                node.span,
+                format!("this program does not know version {other} of the plan language"),
+                format!("the newest it knows is {VERSION}; a newer plumb may know more"),
             );
             None
         }
         None => {
-            out.push(
-                Diagnostic::error(node.span, "the version is no whole number").help(format!("version: {VERSION}")),
-            );
+            out.error(node.span, "the version is no whole number", format!("version: {VERSION}"));
             None
         }
     }
@@ -203,9 +199,10 @@ fn build(
     let tests_of = Expander { layers: &layers, hosts: &hosts, pause: run.pause, timeout: run.timeout };
     let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
     if tests.is_empty() && root.get("tests").is_some_and(|n| n.is_null() || n.entries().is_some()) {
-        out.push(
-            Diagnostic::error(root.entry("tests").map(|e| e.key_span).unwrap_or_default(), "a plan without tests")
-                .help("tests: {bulk: {workload: tcp_stream}}"),
+        out.error(
+            root.entry("tests").map(|e| e.key_span).unwrap_or_default(),
+            "a plan without tests",
+            "tests: {bulk: {workload: tcp_stream}}",
         );
     }
     let (mut cases, mut axis_paths, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
@@ -225,9 +222,10 @@ fn build(
             resolved.push((entry.key.clone(), body));
         }
         if cases.len() > max_cases {
-            out.push(
-                Diagnostic::error(entry.key_span, format!("the plan has more than {max_cases} cases here"))
-                    .help("sweep fewer values, or raise run.max_cases"),
+            out.error(
+                entry.key_span,
+                format!("the plan has more than {max_cases} cases here"),
+                "sweep fewer values, or raise run.max_cases",
             );
             return None;
         }

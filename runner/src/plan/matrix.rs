@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     condition::{Condition, normal},
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostics, suggest},
     generator::generate,
     keys,
     source::Span,
@@ -44,7 +44,7 @@ impl Matrix {
     pub fn read(node: &Node, out: &mut Diagnostics) -> Self {
         let mut matrix = Self::default();
         let Some(entries) = node.entries() else {
-            out.push(Diagnostic::error(node.span, "expected a map here").help("each key of the test with its values"));
+            out.error(node.span, "expected a map here", "each key of the test with its values");
             return matrix;
         };
         for entry in entries {
@@ -107,12 +107,10 @@ impl Matrix {
         let total = self.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.steps.len()));
         let Some(total) = total.filter(|n| *n <= MAX_COMBINATIONS) else {
             let span = self.axes.iter().flat_map(|a| a.steps.iter().flatten()).map(|n| n.span).next();
-            out.push(
-                Diagnostic::error(
-                    span.unwrap_or_default(),
-                    format!("the matrix has over {MAX_COMBINATIONS} combinations"),
-                )
-                .help("fewer values, or zip"),
+            out.error(
+                span.unwrap_or_default(),
+                format!("the matrix has over {MAX_COMBINATIONS} combinations"),
+                "fewer values, or zip",
             );
             return Vec::new();
         };
@@ -147,9 +145,10 @@ impl Matrix {
         }
         for ((span, _), matched) in self.excluded.iter().zip(matched) {
             if !matched {
-                out.push(
-                    Diagnostic::error(*span, "this exclude matches no combination")
-                        .help("compare with the values of the axes, or remove it"),
+                out.error(
+                    *span,
+                    "this exclude matches no combination",
+                    "compare with the values of the axes, or remove it",
                 );
             }
         }
@@ -162,19 +161,17 @@ impl Matrix {
             let mut axis = Axis { paths: Vec::new(), steps: Vec::new() };
             for entry in group.entries().unwrap_or_default() {
                 if self.axes.iter().any(|a| a.paths.contains(&entry.key)) {
-                    out.push(
-                        Diagnostic::error(entry.key_span, format!("`{}` is swept already", entry.key))
-                            .help("keep it in one place"),
-                    );
+                    out.error(entry.key_span, format!("`{}` is swept already", entry.key), "keep it in one place");
                     continue;
                 }
                 let Some(values) = values(entry, out) else { continue };
                 if axis.paths.is_empty() {
                     axis.steps = vec![Vec::new(); values.len()];
                 } else if axis.steps.len() != values.len() {
-                    out.push(
-                        Diagnostic::error(entry.value.span, format!("`{}` has {} values", entry.key, values.len()))
-                            .help(format!("`{}` has {}: zipped keys go step by step", axis.paths[0], axis.steps.len())),
+                    out.error(
+                        entry.value.span,
+                        format!("`{}` has {} values", entry.key, values.len()),
+                        format!("`{}` has {}: zipped keys go step by step", axis.paths[0], axis.steps.len()),
                     );
                     continue;
                 }
@@ -207,9 +204,10 @@ impl Matrix {
             let mut conditions = Vec::new();
             for entry in group.entries().unwrap_or_default() {
                 if !names.contains(&&*entry.key) {
-                    out.push(
-                        Diagnostic::error(entry.key_span, format!("`{}` is no axis of this matrix", entry.key))
-                            .help(suggest(&entry.key, &names)),
+                    out.error(
+                        entry.key_span,
+                        format!("`{}` is no axis of this matrix", entry.key),
+                        suggest(&entry.key, &names),
                     );
                     continue;
                 }
@@ -229,7 +227,7 @@ fn maps<'a>(node: &'a Node, word: &str, out: &mut Diagnostics) -> Vec<&'a Node> 
     let items = node.items().unwrap_or_default();
     let good: Vec<&Node> = items.iter().filter(|n| n.entries().is_some()).collect();
     if node.items().is_none() || good.len() != items.len() {
-        out.push(Diagnostic::error(node.span, format!("`{word}` is a list of maps")).help("- {key: value, …}"));
+        out.error(node.span, format!("`{word}` is a list of maps"), "- {key: value, …}");
     }
     good
 }
@@ -240,19 +238,20 @@ fn values(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
         Value::List(items) => items.clone(),
         Value::Map(_) => generate(entry, out)?,
         Value::Scalar(_) => {
-            out.push(
-                Diagnostic::error(entry.value.span, format!("the axis `{}` needs a list of values", entry.key))
-                    .help("write [a, b], or a generator such as {from: 1, to: 1MiB, factor: 2}"),
+            out.error(
+                entry.value.span,
+                format!("the axis `{}` needs a list of values", entry.key),
+                "write [a, b], or a generator such as {from: 1, to: 1MiB, factor: 2}",
             );
             return None;
         }
     };
     if values.is_empty() {
-        out.push(Diagnostic::error(entry.value.span, format!("the axis `{}` has no values", entry.key)));
+        out.error(entry.value.span, format!("the axis `{}` has no values", entry.key), "");
         return None;
     }
     if values.len() > MAX_VALUES {
-        out.push(Diagnostic::error(entry.value.span, format!("the axis has over {MAX_VALUES} values")));
+        out.error(entry.value.span, format!("the axis has over {MAX_VALUES} values"), "");
         return None;
     }
     check_path(entry, &values, out).then_some(values)
@@ -262,7 +261,7 @@ fn values(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
 fn check_path(entry: &Entry, values: &[Node], out: &mut Diagnostics) -> bool {
     let sweeps = keys::of_path(&entry.key).is_none_or(|key| key.sweeps);
     if !sweeps && !entry.key.starts_with("concurrent.members.") {
-        out.push(Diagnostic::error(entry.key_span, format!("`{}` cannot be swept", entry.key)));
+        out.error(entry.key_span, format!("`{}` cannot be swept", entry.key), "");
         return false;
     }
     let mut good = true;
@@ -271,7 +270,9 @@ fn check_path(entry: &Entry, values: &[Node], out: &mut Diagnostics) -> bool {
         good &= mistakes.is_empty();
         // A key that does not exist is one mistake of the axis, not one of each of its values.
         let wrong_key = mistakes.iter().any(|d| d.span == Some(entry.key_span));
-        mistakes.into_iter().for_each(|mistake| out.push(mistake));
+        for mistake in mistakes {
+            out.push(mistake);
+        }
         if wrong_key {
             break;
         }

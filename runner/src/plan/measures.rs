@@ -1,7 +1,10 @@
 //! Which metrics a workload has: an assertion on one that it cannot have would be judged on nothing.
 
 use netcore::spec::{Direction, Pattern, TestSpec};
-use schemas::metrics::{self, Metric};
+use schemas::{
+    columns,
+    metrics::{self, Metric},
+};
 
 use super::{
     case::Job,
@@ -18,68 +21,60 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     };
     let name = metric.name;
     let family = name.split('.').next().unwrap_or(name);
+    let group = columns::find(metric.column).map_or("", |column| column.group);
     let answers = spec.pattern != Pattern::Stream;
     let datagrams = spec.transport.is_datagram();
-    let missing = |what: &str| Some(what.to_owned());
-    // What a service counts, nobody hears.
+    // Nobody hears what a service that takes no part counts.
     let near_receives = spec.pattern == Pattern::Stream && spec.direction == Direction::Reverse;
-    match family {
-        "throughput" | "bytes_received" if spec.alone && !near_receives => {
-            missing("with `control: none` nobody counts what arrives at the far end: use `sent`, or `transaction_rate`")
+    let of_far_end = name.starts_with("remote_") || name.contains(".remote");
+    // The first row that says no.
+    let missing = match (group, family) {
+        (_, "throughput" | "bytes_received") if spec.alone && !near_receives => {
+            "with `control: none` nobody counts what arrives at the far end: use `sent`, or `transaction_rate`"
         }
-        "sent" | "bytes_sent" if spec.alone && (near_receives || answers) => {
-            missing("with `control: none` nobody counts what the far end sends")
+        (_, "sent" | "bytes_sent") if spec.alone && (near_receives || answers) => {
+            "with `control: none` nobody counts what the far end sends"
         }
-        "lost" | "loss_ratio" | "reordered" | "duplicated" | "jitter" | "messages_received"
-            if spec.alone && spec.pattern != Pattern::Ping =>
-        {
-            missing("with `control: none` nobody counts what arrives at the far end")
+        ("datagrams", _) if spec.alone && spec.pattern != Pattern::Ping && family != "messages_sent" => {
+            "with `control: none` nobody counts what arrives at the far end"
         }
-        _ if spec.alone && (name.starts_with("remote_") || name.ends_with(".remote") || name == "cpu.remote_peak") => {
-            missing("with `control: none` the far end reports nothing")
+        _ if spec.alone && of_far_end => "with `control: none` the far end reports nothing",
+        (_, "transaction_rate" | "transactions") if !answers => "a stream has no transactions",
+        (_, "receive_call") if answers => "only streams time their receive calls",
+        ("latency", _) if !answers && !spec.collect.latency => {
+            "a stream times its calls only with `latency` in `collect`"
         }
-        "transaction_rate" | "transactions" if !answers => missing("a stream has no transactions"),
-        "latency" if !answers && !spec.collect.latency => {
-            missing("a stream times its calls only with `latency` in `collect`")
-        }
-        "receive_call" if answers => missing("only streams time their receive calls"),
-        "receive_call" if !spec.collect.latency => missing("a stream times its calls only with `latency` in `collect`"),
-        "throughput" | "sent" | "bytes_sent" | "bytes_received"
+        (_, "throughput" | "sent" | "bytes_sent" | "bytes_received")
             if matches!(spec.pattern, Pattern::Connect | Pattern::Ping) =>
         {
-            missing("it moves no payload to count")
+            "it moves no payload to count"
         }
-        "messages_sent" | "messages_received" | "lost" | "loss_ratio" if !datagrams => {
-            missing("only datagrams can be lost")
+        (_, "messages_sent" | "messages_received" | "lost" | "loss_ratio") if !datagrams => {
+            "only datagrams can be lost"
         }
-        "messages_sent" | "messages_received" | "lost" | "loss_ratio" if spec.pattern == Pattern::RequestResponse => {
-            missing("requests are transactions, and one that is lost is an error: use `transactions` and `errors`")
-        }
-        "lost" | "loss_ratio" | "reordered" | "duplicated" if datagrams && !spec.numbers_messages() => {
-            missing("a message of less than 8 bytes has no room for a number, so that nobody knows which were lost")
-        }
-        "jitter" if datagrams && !spec.times_messages() => {
-            missing("a message of less than 16 bytes has no room for the time of its sending")
-        }
-        "reordered" | "duplicated" | "jitter" if !datagrams || answers => {
-            missing("only a stream of datagrams has an order to lose")
-        }
-        "rate_error" | "gap" if spec.pace.is_none() => missing("without `rate` there is no schedule to compare with"),
-        "retransmits" | "remote_retransmits" | "rtt" | "rtt_var" | "cwnd" | "delivery_rate"
-            if !spec.transport.is_tcp() =>
+        (_, "messages_sent" | "messages_received" | "lost" | "loss_ratio")
+            if spec.pattern == Pattern::RequestResponse =>
         {
-            missing("only TCP reports it")
+            "requests are transactions, and one that is lost is an error: use `transactions` and `errors`"
         }
-        "retransmits" | "remote_retransmits" | "rtt" | "rtt_var" | "cwnd" | "delivery_rate"
-            if !spec.collect.tcp_info =>
-        {
-            missing("`tcp_info` is not in `collect`")
+        (_, "lost" | "loss_ratio" | "reordered" | "duplicated") if datagrams && !spec.numbers_messages() => {
+            "a message of less than 8 bytes has no room for a number, so that nobody knows which were lost"
         }
-        "cpu" | "service_demand" if !spec.collect.cpu => missing("`cpu` is not in `collect`"),
-        "message_size" if answers => missing("it has a request and a response size"),
-        "request_size" | "response_size" if !answers => missing("a stream has a message size"),
-        _ => None,
-    }
+        (_, "jitter") if datagrams && !spec.times_messages() => {
+            "a message of less than 16 bytes has no room for the time of its sending"
+        }
+        (_, "reordered" | "duplicated" | "jitter") if !datagrams || answers => {
+            "only a stream of datagrams has an order to lose"
+        }
+        ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
+        ("tcp", _) if !spec.transport.is_tcp() => "only TCP reports it",
+        ("tcp", _) if !spec.collect.tcp_info => "`tcp_info` is not in `collect`",
+        ("cpu", _) if !spec.collect.cpu => "`cpu` is not in `collect`",
+        (_, "message_size") if answers => "it has a request and a response size",
+        (_, "request_size" | "response_size") if !answers => "a stream has a message size",
+        _ => return None,
+    };
+    Some(missing.to_owned())
 }
 
 /// The metric that a test is about.

@@ -26,9 +26,10 @@ impl Expander<'_> {
             return self.member("", tree, typed, entry.key_span, out).map(|m| vec![m]);
         };
         let Some(entries) = concurrent.get("members").and_then(Node::entries).filter(|e| !e.is_empty()) else {
-            out.push(
-                Diagnostic::error(key_span(tree, "concurrent").unwrap_or(entry.key_span), "a group without members")
-                    .help("concurrent: {members: {up: {…}, down: {…}}}"),
+            out.error(
+                key_span(tree, "concurrent").unwrap_or(entry.key_span),
+                "a group without members",
+                "concurrent: {members: {up: {…}, down: {…}}}",
             );
             return None;
         };
@@ -40,9 +41,10 @@ impl Expander<'_> {
             merge::prune(&mut body);
             for key in keys::of_whole_test().filter(|key| *key != "extends") {
                 if let Some(wrong) = body.entry(key) {
-                    out.push(
-                        Diagnostic::error(wrong.key_span, format!("`{key}` belongs to the whole group"))
-                            .help("write it beside `concurrent`"),
+                    out.error(
+                        wrong.key_span,
+                        format!("`{key}` belongs to the whole group"),
+                        "write it beside `concurrent`",
                     );
                 }
             }
@@ -50,9 +52,10 @@ impl Expander<'_> {
             let Some(typed) = decode::<TestBody>(&merge::with_far_end(&body), out) else { continue };
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
                 let span = key_span(&body, "workload").unwrap_or(member.key_span);
-                out.push(
-                    Diagnostic::error(span, "a command cannot be a member of a group")
-                        .help("nobody can cut the common window out of it; start it in a hook, or make it a test"),
+                out.error(
+                    span,
+                    "a command cannot be a member of a group",
+                    "nobody can cut the common window out of it; start it in a hook, or make it a test",
                 );
             }
             members.extend(self.member(&member.key, &body, &typed, member.key_span, out));
@@ -64,10 +67,7 @@ impl Expander<'_> {
         let Some(workload) = &typed.workload else {
             // A workload with a mistake in it is there all the same, and has been reported.
             if tree.get("workload").is_none() {
-                out.push(
-                    Diagnostic::error(at, "no `workload` says what this test runs")
-                        .help("add for example `workload: tcp_stream`"),
-                );
+                out.error(at, "no `workload` says what this test runs", "add for example `workload: tcp_stream`");
             }
             return None;
         };
@@ -86,9 +86,10 @@ impl Expander<'_> {
             Kind::Command => command(tree, typed, at, &from, is_here(host(&from)), out)?,
             Kind::Traffic { .. } => {
                 if let Some(wrong) = tree.entry("command") {
-                    out.push(
-                        Diagnostic::error(wrong.key_span, format!("`command` means nothing to {}", workload.name))
-                            .help("write `workload: command`, or remove it"),
+                    out.error(
+                        wrong.key_span,
+                        format!("`command` means nothing to {}", workload.name),
+                        "write `workload: command`, or remove it",
                     );
                 }
                 let spec = spec::translate(typed, workload, host(&from), host(&to), &mut faults)?;
@@ -137,7 +138,7 @@ impl Expander<'_> {
                 } else {
                     suggest(name, &known)
                 };
-                out.push(Diagnostic::error(node.span, format!("unknown host `{name}`")).help(help));
+                out.error(node.span, format!("unknown host `{name}`"), help);
                 left_out
             }
         }
@@ -147,21 +148,23 @@ impl Expander<'_> {
 /// A program of the plan's own, which runs on this machine: `here` says whether `from` is.
 fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool, out: &mut Diagnostics) -> Option<Job> {
     let Some(command) = typed.command.clone() else {
-        out.push(
-            Diagnostic::error(key_span(tree, "workload").unwrap_or(at), "no `command` says what to run")
-                .help("command: {run: [program, argument], import: iperf3}"),
+        out.error(
+            key_span(tree, "workload").unwrap_or(at),
+            "no `command` says what to run",
+            "command: {run: [program, argument], import: iperf3}",
         );
         return None;
     };
     if let Err(wrong) = OutputParser::of(&command) {
         let node = tree.at(&format!("command.{}", wrong.key)).or_else(|| tree.get("command"));
-        out.push(Diagnostic::error(node.map_or(at, |n| n.span), wrong.message).help(wrong.help));
+        out.error(node.map_or(at, |n| n.span), wrong.message, wrong.help);
     }
     if !here {
         let span = tree.get("from").map_or(at, |n| n.span);
-        out.push(
-            Diagnostic::error(span, format!("a command runs on this machine, and `{}` is elsewhere", from.name()))
-                .help("start it there by ssh: run: [ssh, HOST, program, …]; a host with `netns` is here"),
+        out.error(
+            span,
+            format!("a command runs on this machine, and `{}` is elsewhere", from.name()),
+            "start it there by ssh: run: [ssh, HOST, program, …]; a host with `netns` is here",
         );
     }
     Some(Job::Command(command))

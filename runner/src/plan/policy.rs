@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use netcore::spec::{Pattern, TestSpec};
+use schemas::units::{self, Rate};
+
 use super::{
     case::{Find, Member, Policy, StopWhen},
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostics, suggest},
     measures,
     model::{self, FindBy, TestBody},
     source::Span,
@@ -27,9 +30,7 @@ pub(super) fn check_metric(
         }
     }
     if let Some((member, reason)) = why {
-        out.push(
-            Diagnostic::error(span, format!("{} does not measure `{}`", member.workload, metric.name)).help(reason),
-        );
+        out.error(span, format!("{} does not measure `{}`", member.workload, metric.name), reason);
     }
 }
 
@@ -54,18 +55,17 @@ pub(super) fn iterations(
     let confidence = detail.confidence.map_or(LEVEL, |r| r.0);
     let margin = detail.margin.map_or(0.025, |r| r.0);
     if max < min {
-        out.push(Diagnostic::error(place("iterations"), "`max` iterations are fewer than `min`").help("exchange them"));
+        out.error(place("iterations"), "`max` iterations are fewer than `min`", "exchange them");
     }
     if !(0.5..1.0).contains(&confidence) {
-        out.push(
-            Diagnostic::error(place("iterations"), format!("a confidence of {} % is none", confidence * 100.0))
-                .help("between 50 % and 100 %, for example 95%"),
+        out.error(
+            place("iterations"),
+            format!("a confidence of {} % is none", confidence * 100.0),
+            "between 50 % and 100 %, for example 95%",
         );
     }
     if margin <= 0.0 {
-        out.push(
-            Diagnostic::error(place("iterations"), "a margin of 0 is never reached").help("for example margin: 2.5%"),
-        );
+        out.error(place("iterations"), "a margin of 0 is never reached", "for example margin: 2.5%");
     }
     let all: Vec<&Member> = members.iter().collect();
     let metrics = match &detail.metrics {
@@ -79,9 +79,10 @@ pub(super) fn iterations(
             if let Some(metric) = headline() {
                 vec![metric]
             } else {
-                out.push(
-                    Diagnostic::error(place("iterations"), "a command has no metric of its own")
-                        .help("name it: iterations: {metrics: [throughput]}"),
+                out.error(
+                    place("iterations"),
+                    "a command has no metric of its own",
+                    "name it: iterations: {metrics: [throughput]}",
                 );
                 Vec::new()
             }
@@ -107,25 +108,20 @@ pub(super) fn stop_when(
             if let Some(path) = paths.iter().find(|p| ***p == **axis) {
                 path.clone()
             } else {
-                out.push(
-                    Diagnostic::error(span, format!("`{axis}` is no axis of this test's matrix"))
-                        .help(suggest(axis, &names)),
-                );
+                out.error(span, format!("`{axis}` is no axis of this test's matrix"), suggest(axis, &names));
                 return None;
             }
         }
         (None, [only]) => only.clone(),
         (None, []) => {
-            out.push(
-                Diagnostic::error(span, "`stop_when` skips the rest of an axis, and there is none")
-                    .help("add a matrix, or use assert"),
-            );
+            out.error(span, "`stop_when` skips the rest of an axis, and there is none", "add a matrix, or use assert");
             return None;
         }
         (None, _) => {
-            out.push(
-                Diagnostic::error(span, "`stop_when` must say which axis it skips the rest of")
-                    .help(format!("stop_when: {{that: …, axis: {}}}", names[0])),
+            out.error(
+                span,
+                "`stop_when` must say which axis it skips the rest of",
+                format!("stop_when: {{that: …, axis: {}}}", names[0]),
             );
             return None;
         }
@@ -139,100 +135,80 @@ pub(super) fn find(
     place: &dyn Fn(&str) -> Span,
     out: &mut Diagnostics,
 ) -> Option<Find> {
-    let find = typed.find.as_ref()?;
     let span = place("find");
-    let mut fail = |message: String, help: &str| out.push(Diagnostic::error(span, message).help(help));
+    let (find, member, base) = match search(typed.find.as_ref()?, members) {
+        Ok(found) => found,
+        Err((message, help)) => {
+            out.error(span, message, help);
+            return None;
+        }
+    };
+    check_metric(&[member], find.metric, span, out);
+    if member.refused.is_none()
+        && let Some(to) = find.to
+        && let Err(unsupported) = netcore::spec::support::check(&find.at(base, to))
+    {
+        out.error(span, format!("at the highest load, {}", unsupported.reason), "search less far");
+    }
+    Some(find)
+}
+
+/// What is wrong with a search, and what to do.
+type Wrong = (String, &'static str);
+
+/// The search, the member whose load it varies, and that member's test.
+fn search<'a>(find: &model::Find, members: &'a [Member]) -> Result<(Find, &'a Member, &'a TestSpec), Wrong> {
+    let wrong = |message: &str, help| Err((message.to_owned(), help));
     let [member] = members else {
-        fail("a search needs a single workload".to_owned(), "remove `concurrent`, or `find`");
-        return None;
+        return wrong("a search needs a single workload", "remove `concurrent`, or `find`");
     };
-    let Some(load_spec) = member.job.spec() else {
-        fail("a search needs a workload whose load it can vary".to_owned(), "not a command");
-        return None;
+    let Some(base) = member.spec() else {
+        return wrong("a search needs a workload whose load it can vary", "not a command");
     };
-    if find.by == FindBy::Inflight && load_spec.pattern == netcore::spec::Pattern::Stream {
-        fail("a stream has nothing in flight to vary".to_owned(), "by: rate");
-        return None;
+    if find.by == FindBy::Inflight && base.pattern == Pattern::Stream {
+        return wrong("a stream has nothing in flight to vary", "by: rate");
     }
     let limit = |word: &Option<model::Word>| {
-        word.as_ref().map(|w| schemas::units::parse_for(find.metric.0.unit, &w.0)).transpose()
+        word.as_ref().map(|w| units::parse_for(find.metric.0.unit, &w.0)).transpose().map_err(|e| (e.to_string(), ""))
     };
-    let (at_most, at_least) = match (limit(&find.at_most), limit(&find.at_least)) {
-        (Ok(None), Ok(None)) => {
-            fail("a search needs a bound".to_owned(), "add `at_most`, or `at_least`");
-            return None;
-        }
-        (Ok(most), Ok(least)) => (most, least),
-        (Err(e), _) | (_, Err(e)) => {
-            fail(e.to_string(), "");
-            return None;
-        }
-    };
-    let load = |word: &Option<model::Word>| -> Result<Option<(f64, bool)>, String> {
-        let Some(model::Word(text)) = word else { return Ok(None) };
-        match find.by {
-            FindBy::Inflight => text
-                .parse::<u32>()
-                .ok()
-                .filter(|n| *n > 0)
-                .map(|n| Some((f64::from(n), false)))
-                .ok_or_else(|| format!("`{text}` is no number of transactions in flight: write 1 or more")),
-            FindBy::Rate => match schemas::units::parse_rate(text) {
-                Ok(schemas::units::Rate::Bits(v)) => Ok(Some((v, true))),
-                Ok(schemas::units::Rate::Events(v)) => Ok(Some((v, false))),
-                Err(e) => Err(e.to_string()),
-            },
-        }
-    };
-    let (from, to) = match (load(&find.from), load(&find.to)) {
-        (Ok(from), Ok(to)) => (from, to),
-        (Err(e), _) | (_, Err(e)) => {
-            fail(e, "");
-            return None;
-        }
-    };
+    let (at_most, at_least) = (limit(&find.at_most)?, limit(&find.at_least)?);
+    if at_most.or(at_least).is_none() {
+        return wrong("a search needs a bound", "add `at_most`, or `at_least`");
+    }
+    let load = |word: &Option<model::Word>| word.as_ref().map(|w| load(find.by, &w.0)).transpose().map_err(|e| (e, ""));
+    let (from, to) = (load(&find.from)?, load(&find.to)?);
     if from.zip(to).is_some_and(|((_, a), (_, b))| a != b) {
-        fail("the search begins in bits and ends in messages, or the other way round".to_owned(), "one unit for both");
-        return None;
+        return wrong("the search begins in bits and ends in messages, or the other way round", "one unit for both");
     }
     let bits = from.or(to).is_some_and(|(_, bits)| bits);
     let (from, to) = (from.map(|(load, _)| load), to.map(|(load, _)| load));
     let from = match (from, find.by) {
         (Some(from), _) => from,
         (None, FindBy::Inflight) => 1.0,
-        (None, FindBy::Rate) => {
-            fail("a search by rate needs a place to start".to_owned(), "from: 10Mbit/s");
-            return None;
-        }
+        (None, FindBy::Rate) => return wrong("a search by rate needs a place to start", "from: 10Mbit/s"),
     };
     if to.is_some_and(|to| to <= from) || from <= 0.0 {
-        fail("the search ends before it starts".to_owned(), "`from` above 0 and below `to`");
-        return None;
+        return wrong("the search ends before it starts", "`from` above 0 and below `to`");
     }
     let within = find.within.map_or(0.01, |r| r.0);
     if !(1e-4..1.0).contains(&within) {
-        fail(format!("`within` is {} %", within * 100.0), "between 0.01% and 100%");
-        return None;
+        return Err((format!("`within` is {} %", within * 100.0), "between 0.01% and 100%"));
     }
-    check_metric(&[member], find.metric.0, span, out);
-    let find = Find {
-        metric: find.metric.0,
-        at_most,
-        at_least,
-        by: find.by,
-        from,
-        to,
-        bits,
-        within,
-        max_probes: find.max_probes.unwrap_or(20).max(1),
-    };
-    if member.refused.is_none()
-        && let Some(to) = find.to
-        && let Err(unsupported) = netcore::spec::support::check(&find.at(load_spec, to))
-    {
-        out.push(
-            Diagnostic::error(span, format!("at the highest load, {}", unsupported.reason)).help("search less far"),
-        );
+    let max_probes = find.max_probes.unwrap_or(20).max(1);
+    let metric = find.metric.0;
+    Ok((Find { metric, at_most, at_least, by: find.by, from, to, bits, within, max_probes }, member, base))
+}
+
+/// A load, and whether it counts bits.
+fn load(by: FindBy, text: &str) -> Result<(f64, bool), String> {
+    match by {
+        FindBy::Inflight => match text.parse::<u32>() {
+            Ok(n) if n > 0 => Ok((f64::from(n), false)),
+            _ => Err(format!("`{text}` is no number of transactions in flight: write 1 or more")),
+        },
+        FindBy::Rate => match units::parse_rate(text).map_err(|e| e.to_string())? {
+            Rate::Bits(bits) => Ok((bits, true)),
+            Rate::Events(events) => Ok((events, false)),
+        },
     }
-    Some(find)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostics, suggest},
     keys::{self, Scope},
     merge,
     tree::{Node, Value},
@@ -137,14 +137,15 @@ impl Layers<'_> {
                 } else {
                     suggest(name, &known)
                 };
-                out.push(Diagnostic::error(node.span, format!("unknown profile `{name}`")).help(help));
+                out.error(node.span, format!("unknown profile `{name}`"), help);
                 continue;
             };
             if path.iter().any(|p| p == name) {
                 let circle = path.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join(" → ");
-                out.push(
-                    Diagnostic::error(node.span, format!("profiles extend each other in a circle: {circle}"))
-                        .help("remove one `extends`"),
+                out.error(
+                    node.span,
+                    format!("profiles extend each other in a circle: {circle}"),
+                    "remove one `extends`",
                 );
                 continue;
             }

@@ -81,10 +81,7 @@ impl Vars {
             }
             text.push_str(&rest[..at]);
             let Some(end) = rest[at..].find('}') else {
-                out.push(
-                    Diagnostic::error(span, "`${` without its `}`")
-                        .help("write ${vars.NAME}, or $${ for the characters"),
-                );
+                out.error(span, "`${` without its `}`", "write ${vars.NAME}, or $${ for the characters");
                 return scalar.clone();
             };
             let reference = &rest[at + 2..at + end];
@@ -104,9 +101,10 @@ impl Vars {
             return None;
         }
         let Some(name) = reference.strip_prefix("vars.") else {
-            out.push(
-                Diagnostic::error(span, format!("`${{{reference}}}` is not known"))
-                    .help("only ${vars.NAME} is put in, and ${run.id} in output.dir; write $${ for the characters"),
+            out.error(
+                span,
+                format!("`${{{reference}}}` is not known"),
+                "only ${vars.NAME} is put in, and ${run.id} in output.dir; write $${ for the characters",
             );
             return None;
         };
@@ -126,7 +124,7 @@ impl Vars {
                 } else {
                     suggest(name, &self.names())
                 };
-                out.push(Diagnostic::error(span, format!("`vars.{name}` is not declared")).help(help));
+                out.error(span, format!("`vars.{name}` is not declared"), help);
                 None
             }
         }
