@@ -171,11 +171,13 @@ pub fn kind(path: &str) -> KeyKind {
         at = map["properties"].get(part).unwrap_or(&map["additionalProperties"]);
     }
     at = present(at);
-    match named(at) {
+    // A definition may be another name: `Linger` is a `Time`.
+    let name = named(at).map(|name| named(&SCHEMA["$defs"][name]).unwrap_or(name));
+    match name {
         Some("Size") => KeyKind::Size,
         Some("Time" | "Warmup") => KeyKind::Time,
         Some("Rate") => KeyKind::Rate,
-        Some("CpuList" | "Dscp" | "Iterations") => KeyKind::Count,
+        Some("Cpus" | "Dscp" | "Iterations") => KeyKind::Count,
         _ if at["type"] == "integer" || at["type"][0] == "integer" => KeyKind::Count,
         _ => KeyKind::Word,
     }
