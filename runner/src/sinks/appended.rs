@@ -1,4 +1,4 @@
-//! A file that grows by whole pieces: one that does not fit is taken back.
+//! A file that grows by complete pieces: a piece that does not fit is removed again.
 
 use std::{
     fs::File,
@@ -6,16 +6,15 @@ use std::{
     os::unix::fs::MetadataExt,
 };
 
-/// Such a file.
 #[derive(Debug)]
 pub struct Appended {
     file: File,
-    /// Bytes of the whole pieces.
+    /// Length of the complete pieces, bytes.
     whole: u64,
 }
 
 impl Appended {
-    /// Goes on at the end of a file, which is where it was opened.
+    /// The file must be open at its end.
     pub fn at_end_of(file: File) -> io::Result<Self> {
         let whole = file.metadata()?.len();
         Ok(Self { file, whole })
@@ -23,16 +22,16 @@ impl Appended {
 }
 
 impl Write for Appended {
-    /// Writes all of it or, as far as the file can be cut, nothing.
+    /// Writes the whole piece or, if the file can be truncated, nothing.
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         match self.file.write_all(piece) {
-            // Whoever removes it removes what is yet to come, too.
+            // Rows written to a removed file are lost.
             Ok(()) if self.file.metadata()?.nlink() == 0 => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "it was removed while the run was going on"));
             }
             Ok(()) => self.whole += piece.len() as u64,
             Err(error) => {
-                // A full disk takes as much as fits. What is no regular file cannot be cut, and what went there is gone.
+                // A full disk takes as much as fits. Only a regular file can be truncated.
                 let _ = self.file.set_len(self.whole);
                 return Err(error);
             }

@@ -1,4 +1,4 @@
-//! What a reader of the numbers should know: honest sentences below the summary.
+//! Notes below the summary: what readers of the numbers should know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use netcore::{
 use super::run_json::HostRecord;
 use crate::schedule::bench::Measured;
 
-/// Collects over the run.
+/// Collects the notes of a run.
 #[derive(Debug, Default)]
 pub struct Notes {
     congestion_controls: BTreeSet<String>,
     said: Vec<String>,
-    /// How many iterations of a case counted nothing at all.
+    /// Iterations per case that counted nothing at all.
     silent: BTreeMap<String, u32>,
-    /// At the ends that connect and at those that accept: before the first connect test, after the last.
+    /// At connecting and at accepting ends: before the first connect test, and after the last.
     time_wait: [Option<(u64, u64)>; 2],
 }
 
 impl Notes {
-    /// Keeps what the ends of an iteration of a case said.
+    /// Collects from the reports of an iteration.
     pub fn keep(&mut self, case: &str, measured: &Measured) {
         for member in &measured.members {
             if is_silent([Some(&member.near), member.far.as_ref()].into_iter().flatten()) {
@@ -49,14 +49,14 @@ impl Notes {
         }
     }
 
-    /// Keeps a sentence about a case.
+    /// Adds a sentence about a case.
     pub fn add(&mut self, sentence: String) {
         if !self.said.contains(&sentence) {
             self.said.push(sentence);
         }
     }
 
-    /// The sentences about a run on these machines.
+    /// All notes of a run on these machines.
     pub fn of_run(&self, hosts: &BTreeMap<String, HostRecord>) -> Vec<String> {
         let mut notes = Vec::new();
         let shared = share_a_machine(hosts);
@@ -81,8 +81,8 @@ impl Notes {
         }
         notes.extend(self.silent.iter().map(|(case, times)| {
             format!(
-                "{case}: nothing arrived and no transaction was completed while it measured, {times} time{}: zero is what was \
-                 counted, and says nothing of what the network can do; measure longer, or by a count (transactions, bytes)",
+                "{case}: nothing arrived and no transaction was completed while it measured, {times} time{}: zero was counted, \
+                 but says nothing about the network; measure longer, or by a count (transactions, bytes)",
                 if *times == 1 { "" } else { "s" }
             )
         }));
@@ -91,7 +91,7 @@ impl Notes {
     }
 }
 
-/// Whether nobody counted what a rate is made of: bytes where they are received, transactions where they are asked for.
+/// Whether all receivers and requesters together counted zero: bytes received, or transactions.
 fn is_silent<'a>(ends: impl Iterator<Item = &'a SideReport>) -> bool {
     let windows = ends.flat_map(|end| &end.phases).filter(|window| window.phase == Phase::Measure);
     let counted = |flow: &FlowWindow| match flow.role {
@@ -107,7 +107,7 @@ fn congestion_control(report: &SideReport) -> Option<String> {
     granted.at_end.clone().or_else(|| granted.at_start.clone())
 }
 
-/// Whether any far end is in the same boot of the same kernel as this process.
+/// Whether a far end runs on the same boot of the same kernel as this process.
 fn share_a_machine(hosts: &BTreeMap<String, HostRecord>) -> bool {
     let Some(here) = hosts.get("local").and_then(|h| h.facts.boot_id.as_ref()) else { return false };
     hosts.iter().any(|(name, host)| name != "local" && host.facts.boot_id.as_ref() == Some(here))

@@ -1,4 +1,4 @@
-//! `output.plots`: pictures of the results, drawn when the run ends by the same code as `plumb plot`.
+//! `output.plots`: pictures of the results at the end of a run, drawn by the code of `plumb plot`.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use analyze::{
 
 use crate::{error::Error, plan::model::Plot};
 
-/// Draws one picture of the table into its file. Returns sentences for the user.
+/// Draws one picture into its file. Returns notes for the user.
 pub fn draw(what: &Plot, results: &Path, file: &Path) -> Result<Vec<String>, Error> {
-    // A plan may name a swept key (`rate`, `socket.mss`): the table has it under its column's name.
+    // A plan may name a swept key (`rate`, `socket.mss`); the table has its column.
     let column = |name: &String| crate::plan::check::column(name).unwrap_or_else(|| name.clone());
     let options = Options {
         input: InputArgs { files: vec![results.to_owned()] },
