@@ -1,12 +1,10 @@
-//! Which transports this machine's kernel offers, whether or not a test uses them: a plan can be checked against both
-//! ends before anything runs.
+//! The transports that this machine's kernel offers, so that a plan can be checked against both ends before anything runs.
 
 use nix::libc;
 
 use crate::spec::Transport;
 
-/// Every transport for which the kernel gives a socket. Modules that the kernel loads on demand are loaded by asking.
-#[must_use]
+/// Every transport for which the kernel gives a socket. Asking loads modules that the kernel loads on demand.
 pub fn transports() -> Vec<Transport> {
     const ALL: [Transport; 13] = [
         Transport::Tcp,

@@ -1,8 +1,8 @@
 //! A control connection: messages with deadlines, in clear or encrypted.
 //!
-//! Before anything else both ends send eight bytes: a magic word, the protocol's version, and whether a key is used. So a
-//! mismatch of either is known at both ends as such, a stranger is told apart from a peer, and nothing waits for a
-//! message that the other end would never send.
+//! Before anything else both ends send eight bytes: a magic word, the protocol's version, and whether a key is used. So
+//! both ends recognise a mismatch of either, tell a stranger from a peer, and never wait for a message that the other end
+//! would not send.
 
 use std::{
     io::{self, Read, Write},
@@ -21,7 +21,7 @@ use super::{
     secure::{Cipher, Handshake, Undecipherable},
 };
 
-/// The protocol's version. Any change of the messages or of the types in them is another version.
+/// The protocol's version. It changes with any change of the messages or of the types in them.
 pub const PROTOCOL: u8 = 1;
 
 const MAGIC: [u8; 6] = *b"plumb\0";
@@ -29,63 +29,43 @@ const CLEAR: u8 = 0;
 const KEYED: u8 = 1;
 const PREAMBLE: usize = 8;
 
-/// Why a control connection is of no use (any more).
+/// Why a control connection cannot be used (any more).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// The other end closed it.
     #[error("the other end closed the control connection")]
     Closed,
-    /// Nothing, or not enough, came or went in time.
+    /// `what` did not happen in time.
     #[error("{what} within {seconds:.1} s")]
-    TimedOut {
-        /// What did not happen.
-        what: &'static str,
-        /// The time allowed, seconds.
-        seconds: f64,
-    },
-    /// The system refused.
+    TimedOut { what: &'static str, seconds: f64 },
+    /// `what` was refused by the system.
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// What came back.
-        source: io::Error,
-    },
-    /// Another program.
-    #[error("what answers there is no Plumbline: its first bytes are {0:?}")]
+    Io { what: &'static str, source: io::Error },
+    /// Another program answers.
+    #[error("the program that answers there is no Plumbline: its first bytes are {0:?}")]
     Stranger(String),
-    /// Another version of this program.
     #[error(
         "the other end speaks protocol {theirs}, this one (plumb {}) protocol {PROTOCOL}: use the same version at both \
          ends",
         env!("CARGO_PKG_VERSION")
     )]
-    Version {
-        /// The other end's protocol.
-        theirs: u8,
-    },
-    /// The other end uses a key, this one does not.
+    Version { theirs: u8 },
     #[error("the other end requires a key and none was given here")]
     KeyRequired,
-    /// This end uses a key, the other does not.
     #[error("a key was given here and the other end uses none")]
     KeyUnknown,
-    /// The keys differ.
     #[error("the two ends have different keys")]
     KeyDiffers,
-    /// Encryption failed later on.
+    /// Decryption failed after the handshake.
     #[error("the control connection is corrupt: {0}")]
     Undecipherable(#[from] Undecipherable),
-    /// A frame out of bounds.
     #[error("the control connection is out of step: {0}")]
     Frame(#[from] FrameError),
-    /// A frame that says nothing known.
+    /// The content of a frame is no known message.
     #[error("a message was not understood: {0}")]
     Message(#[source] serde_json::Error),
 }
 
-/// One control connection.
 #[derive(Debug)]
 pub struct Channel {
     stream: TcpStream,
@@ -95,7 +75,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Greets a daemon. `stream` is connected.
+    /// Greets a daemon over a connected stream.
     pub fn initiate(stream: TcpStream, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
         let mut channel = Self::over(stream)?;
         let ours = preamble(key);
@@ -105,9 +85,9 @@ impl Channel {
         if let Some(key) = key {
             let mut handshake = Handshake::initiator(key, &[ours, theirs].concat())?;
             channel.write_all(&handshake.write()?, deadline)?;
-            let mut record = vec![0; Handshake::record_bytes()];
-            match channel.read_exact(&mut record, deadline) {
-                // A daemon that cannot read our message with its key has nothing to answer.
+            let mut record = [0; Handshake::RECORD_BYTES];
+            match channel.read_exact(&mut record, deadline, anything) {
+                // A daemon that cannot read our message with its key closes the connection.
                 Err(ChannelError::Closed) => return Err(ChannelError::KeyDiffers),
                 other => other?,
             }
@@ -117,7 +97,7 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Answers a client's greeting. `stream` is accepted.
+    /// Answers a client's greeting on an accepted stream.
     pub fn accept(stream: TcpStream, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
         let mut channel = Self::over(stream)?;
         let ours = preamble(key);
@@ -126,8 +106,8 @@ impl Channel {
         agree(theirs, key)?;
         if let Some(key) = key {
             let mut handshake = Handshake::responder(key, &[theirs, ours].concat())?;
-            let mut record = vec![0; Handshake::record_bytes()];
-            channel.read_exact(&mut record, deadline)?;
+            let mut record = [0; Handshake::RECORD_BYTES];
+            channel.read_exact(&mut record, deadline, anything)?;
             handshake.read(&record).map_err(|_| ChannelError::KeyDiffers)?;
             channel.write_all(&handshake.write()?, deadline)?;
             channel.cipher = Some(handshake.finish()?);
@@ -143,12 +123,12 @@ impl Channel {
         Ok(Self { stream, cipher: None, decoder: Decoder::new(GREETING_BOUND), closed: false })
     }
 
-    /// Changes the bound of received frames, bytes.
+    /// Sets the bound of received frames, bytes.
     pub fn set_bound(&mut self, bytes: usize) {
         self.decoder.set_bound(bytes);
     }
 
-    /// Whether the kernel asks a silent peer for a sign of life (after 30 s, then every 10 s; given up after three).
+    /// Switches TCP keep-alive: the kernel probes a silent peer after 30 s, then every 10 s, and gives up after three.
     pub fn set_keepalive(&self, on: bool) -> Result<(), ChannelError> {
         let set = || {
             setsockopt(&self.stream, sockopt::TcpKeepIdle, &30)?;
@@ -162,12 +142,10 @@ impl Channel {
         })
     }
 
-    /// The address of this end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
 
-    /// Sends a message.
     pub fn send<T: Serialize>(&mut self, message: &T, bound: usize, deadline: Instant) -> Result<(), ChannelError> {
         let body = serde_json::to_vec(message).map_err(ChannelError::Message)?;
         let mut bytes = frame::encode(&body, bound)?;
@@ -206,8 +184,7 @@ impl Channel {
         }
     }
 
-    /// Whether part of a message has arrived, so that the rest of it is due.
-    #[must_use]
+    /// Whether a message has begun to arrive.
     pub fn is_amid_frame(&self) -> bool {
         !self.decoder.is_empty()
     }
@@ -223,7 +200,7 @@ impl Channel {
         Ok(())
     }
 
-    /// `None`: nothing at hand; 0: closed.
+    /// `None`: nothing has arrived; 0: closed.
     fn read_some(&mut self, bytes: &mut [u8]) -> Result<Option<usize>, ChannelError> {
         loop {
             match self.stream.read(bytes) {
@@ -231,10 +208,7 @@ impl Channel {
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return Ok(None),
                     io::ErrorKind::Interrupted => {}
-                    // A peer that goes away with our bytes unread resets the connection: for us it is closed as well.
-                    io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-                        return Ok(Some(0));
-                    }
+                    kind if is_closed(kind) => return Ok(Some(0)),
                     _ => {
                         return Err(ChannelError::Io { what: "the control connection cannot be read", source: error });
                     }
@@ -243,7 +217,13 @@ impl Channel {
         }
     }
 
-    fn read_exact(&mut self, bytes: &mut [u8], deadline: Instant) -> Result<(), ChannelError> {
+    /// Fills `bytes`; `check` looks at every beginning of them as it arrives.
+    fn read_exact(
+        &mut self,
+        bytes: &mut [u8],
+        deadline: Instant,
+        check: fn(&[u8]) -> Result<(), ChannelError>,
+    ) -> Result<(), ChannelError> {
         let since = Instant::now();
         let mut filled = 0;
         while filled < bytes.len() {
@@ -252,26 +232,21 @@ impl Channel {
                 Some(0) => return Err(ChannelError::Closed),
                 Some(count) => filled += count,
             }
+            check(&bytes[..filled])?;
         }
         Ok(())
     }
 
     fn read_preamble(&mut self, deadline: Instant) -> Result<[u8; PREAMBLE], ChannelError> {
-        let since = Instant::now();
         let mut bytes = [0; PREAMBLE];
-        let mut filled = 0;
-        while filled < PREAMBLE {
-            match self.read_some(&mut bytes[filled..])? {
-                None => self.wait_readable(since, deadline)?,
-                Some(0) => return Err(ChannelError::Closed),
-                Some(count) => filled += count,
+        // A stranger may send fewer than eight bytes and then wait for an answer that never comes.
+        self.read_exact(&mut bytes, deadline, |beginning| {
+            let known = beginning.len().min(MAGIC.len());
+            if beginning[..known] == MAGIC[..known] {
+                return Ok(());
             }
-            // A stranger may say less than eight bytes and then wait for an answer that never comes.
-            let known = filled.min(MAGIC.len());
-            if bytes[..known] != MAGIC[..known] {
-                return Err(ChannelError::Stranger(String::from_utf8_lossy(&bytes[..filled]).into_owned()));
-            }
-        }
+            Err(ChannelError::Stranger(String::from_utf8_lossy(beginning).into_owned()))
+        })?;
         Ok(bytes)
     }
 
@@ -296,9 +271,7 @@ impl Channel {
                             return Err(timed_out("a message could not be sent", since, deadline));
                         }
                     }
-                    io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-                        return Err(ChannelError::Closed);
-                    }
+                    kind if is_closed(kind) => return Err(ChannelError::Closed),
                     _ => return Err(io(error)),
                 },
             }
@@ -311,6 +284,16 @@ impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
+}
+
+/// Accepts every beginning.
+fn anything(_: &[u8]) -> Result<(), ChannelError> {
+    Ok(())
+}
+
+/// Whether the peer has gone away. One that leaves bytes of ours unread resets the connection.
+fn is_closed(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe)
 }
 
 fn timed_out(what: &'static str, since: Instant, deadline: Instant) -> ChannelError {

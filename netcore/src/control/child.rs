@@ -1,13 +1,12 @@
-//! One program, from its start to its end: bounded in time and in output, alone in a process group, and gone when it
-//! must be.
+//! Runs one program: bounded in time and in output, in a process group of its own, and ended with the run.
 
 mod failure;
 
 use std::{
-    ffi::OsStr,
+    fs::File,
     io::{self, Read},
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::CommandExt,
     },
     process::{Child, Command, Stdio},
@@ -33,44 +32,41 @@ use super::{
 
 pub use failure::{Failure, Said, shown};
 
-/// How long a program may take to end once it was asked to.
+/// The time that a program has to end after it was asked to.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How often its end is looked for while its outputs are silent.
+/// Interval of the checks for its end while its outputs are silent.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What to start, and within which bounds.
+/// A program to start, and its bounds.
 #[derive(Clone, Debug)]
 pub struct Program<'a> {
     /// The program and its arguments.
     pub argv: &'a [String],
-    /// Variables beside those of this process.
+    /// Variables added to those of this process.
     pub environment: &'a [(&'a str, String)],
-    /// The network namespace that it runs in; `None`: this process's own.
+    /// Its network namespace; `None`: this process's own.
     pub netns: Option<&'a str>,
-    /// The longest that it may run.
+    /// The longest time that it may run.
     pub limit: Duration,
-    /// Bytes that are kept of each of its outputs.
+    /// Bytes kept of each of its outputs.
     pub keep: usize,
-    /// Whether standard output past `keep` is a fault; else it is dropped.
+    /// Whether more than `keep` bytes on standard output are an error; else they are dropped.
     pub whole: bool,
-    /// Whether processes that it leaves behind are ended with it. Something started in the background by a hook lives on.
+    /// Whether processes that it leaves behind are ended with it. A hook may leave one in the background.
     pub ends_all: bool,
-    /// It is ended where the stop flag rises above this.
+    /// It is ended when the stop flag rises above this.
     pub heeds: Urgency,
 }
 
-/// What a program that succeeded did.
+/// The result of a program that succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// What it printed.
     pub stdout: Vec<u8>,
-    /// What it complained of.
     pub stderr: Vec<u8>,
-    /// From its start to its end.
     pub elapsed: Duration,
-    /// CPU time in user mode, its own and that of the processes that it waited for: where this process runs one program at
-    /// a time, as whoever measures by a program does.
+    /// CPU time in user mode, including the processes that it waited for. Valid only where this process runs one program
+    /// at a time.
     pub user: Duration,
     /// The same in the kernel.
     pub system: Duration,
@@ -89,24 +85,20 @@ pub fn run(program: &Program<'_>, stop: &StopFlag) -> Result<Ran, Failure> {
     };
     let verdict = watched.until_its_end(began, stop);
     let elapsed = began.elapsed();
-    // It is dead, but not reaped: so its number, which is its group's too, belongs to nobody else yet.
+    // It is dead but not reaped, so its process number, which is also its group's, is not reused yet.
     if program.ends_all || verdict.is_err() {
         watched.signal(Signal::SIGKILL);
     }
     let status = child.wait();
-    let command = || shown(program.argv);
-    verdict.map_err(|e| e.into_failure(program, &watched))?;
-    let status = status.map_err(|source| Failure::System { command: command(), source })?;
+    verdict?;
+    let status = status.map_err(|source| watched.system(source))?;
     if !status.success() {
-        let said = Said::of(&watched.out.bytes, &watched.err.bytes);
-        return Err(Failure::Failed { command: command(), status, said });
+        return Err(Failure::Failed { command: watched.command(), status, said: watched.said() });
     }
-    let (user, system) = match (before, getrusage(UsageWho::RUSAGE_CHILDREN).ok()) {
-        (Some(before), Some(after)) => {
-            (spent(before, after, Usage::user_time), spent(before, after, Usage::system_time))
-        }
-        _ => (Duration::ZERO, Duration::ZERO),
-    };
+    let after = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
+    let (user, system) = before.zip(after).map_or_else(Default::default, |(before, after)| {
+        (spent(before, after, Usage::user_time), spent(before, after, Usage::system_time))
+    });
     Ok(Ran { stdout: watched.out.bytes, stderr: watched.err.bytes, elapsed, user, system })
 }
 
@@ -118,7 +110,7 @@ fn start(program: &Program<'_>) -> Result<Child, Failure> {
     let mut command = Command::new(name);
     command
         .args(arguments)
-        .envs(program.environment.iter().map(|(key, value)| (OsStr::new(*key), OsStr::new(value))))
+        .envs(program.environment.iter().map(|(key, value)| (*key, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -129,33 +121,10 @@ fn start(program: &Program<'_>) -> Result<Child, Failure> {
     })
 }
 
-/// What was spent in between by children that have been waited for.
+/// CPU time spent in between by children that have been waited for.
 fn spent(before: Usage, after: Usage, time: fn(&Usage) -> nix::sys::time::TimeVal) -> Duration {
     let us = time(&after).num_microseconds() - time(&before).num_microseconds();
     Duration::from_micros(us.try_into().unwrap_or(0))
-}
-
-/// Why a program was not left to its end.
-enum Cut {
-    TimedOut,
-    Interrupted,
-    TooMuch,
-    System(io::Error),
-}
-
-impl Cut {
-    fn into_failure(self, program: &Program<'_>, watched: &Watched<'_>) -> Failure {
-        let command = shown(program.argv);
-        match self {
-            Self::TimedOut => {
-                let said = Said::of(&watched.out.bytes, &watched.err.bytes);
-                Failure::TimedOut { command, limit: program.limit, said }
-            }
-            Self::Interrupted => Failure::Interrupted { command },
-            Self::TooMuch => Failure::TooMuch { command, bytes: program.keep },
-            Self::System(source) => Failure::System { command, source },
-        }
-    }
 }
 
 struct Watched<'a> {
@@ -165,48 +134,73 @@ struct Watched<'a> {
     group: Pid,
 }
 
+/// The reason for which a program was asked to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    TimedOut,
+    Interrupted,
+}
+
 impl Watched<'_> {
-    /// Returns when the program has ended and can be reaped, or should be killed. Asked to end, it has time to do so.
-    fn until_its_end(&mut self, began: Instant, stop: &StopFlag) -> Result<(), Cut> {
+    /// Returns when the program has ended and can be reaped, or should be killed. A program that was asked to end has time
+    /// to do so.
+    fn until_its_end(&mut self, began: Instant, stop: &StopFlag) -> Result<(), Failure> {
         let mut deadline = began + self.program.limit;
-        let mut cut: Option<Cut> = None;
+        let mut asked: Option<Asked> = None;
         loop {
-            let over = self.has_ended().map_err(Cut::System)?;
-            // What it wrote before its end is in the pipes by now.
+            let over = self.has_ended().map_err(|source| self.system(source))?;
+            // All that it wrote before its end is in the pipes by now.
             let more = [self.out.drain(), self.err.drain()];
             if self.program.whole && self.out.is_full {
-                return Err(Cut::TooMuch);
+                return Err(Failure::TooMuch { command: self.command(), bytes: self.program.keep });
             }
             if over {
-                // Having been asked by a signal and having ended well, it has printed what it had, as plumb itself does.
-                return match cut {
-                    Some(Cut::TimedOut) => Err(Cut::TimedOut),
-                    _ => Ok(()),
-                };
+                // A program that was interrupted and ended well has printed its results, as plumb itself does.
+                return if asked == Some(Asked::TimedOut) { Err(self.ended(Asked::TimedOut)) } else { Ok(()) };
             }
             let urgency = stop.urgency();
             if urgency == Urgency::Now && self.program.heeds < Urgency::Now {
-                return Err(Cut::Interrupted);
+                return Err(self.ended(Asked::Interrupted));
             }
-            if cut.is_none() && urgency > self.program.heeds {
+            if asked.is_none() && urgency > self.program.heeds {
                 // As a terminal would ask it.
                 self.signal(Signal::SIGINT);
-                (cut, deadline) = (Some(Cut::Interrupted), Instant::now() + GRACE);
+                (asked, deadline) = (Some(Asked::Interrupted), Instant::now() + GRACE);
             }
             if Instant::now() >= deadline {
-                if let Some(cut) = cut {
-                    return Err(cut);
+                if let Some(asked) = asked {
+                    return Err(self.ended(asked));
                 }
                 self.signal(Signal::SIGTERM);
-                (cut, deadline) = (Some(Cut::TimedOut), Instant::now() + GRACE);
+                (asked, deadline) = (Some(Asked::TimedOut), Instant::now() + GRACE);
             }
             if more == [false; 2] {
-                let seen = if cut.is_some() { Urgency::Orderly } else { self.program.heeds };
+                let seen = if asked.is_some() { Urgency::Orderly } else { self.program.heeds };
                 let until = deadline.min(Instant::now() + LOOK);
                 wait([self.out.fd(), self.err.fd(), stop.beyond(seen.max(urgency))], Some(until))
-                    .map_err(Cut::System)?;
+                    .map_err(|source| self.system(source))?;
             }
         }
+    }
+
+    fn ended(&self, asked: Asked) -> Failure {
+        let command = self.command();
+        match asked {
+            Asked::TimedOut => Failure::TimedOut { command, limit: self.program.limit, said: self.said() },
+            Asked::Interrupted => Failure::Interrupted { command },
+        }
+    }
+
+    fn command(&self) -> String {
+        shown(self.program.argv)
+    }
+
+    fn said(&self) -> Said {
+        Said::of(&self.out.bytes, &self.err.bytes)
+    }
+
+    fn system(&self, source: io::Error) -> Failure {
+        Failure::System { command: self.command(), source }
     }
 
     fn has_ended(&self) -> io::Result<bool> {
@@ -215,52 +209,45 @@ impl Watched<'_> {
     }
 
     fn signal(&self, signal: Signal) {
-        // It fails only where nobody is left to hear it.
+        // It fails only where the whole group has ended.
         let _ = killpg(self.group, signal);
     }
 }
 
 /// One of the program's two outputs.
 struct Output {
-    pipe: Option<Box<dyn Pipe>>,
+    pipe: Option<File>,
     bytes: Vec<u8>,
     keep: usize,
-    /// Whether there was more than is kept.
+    /// Whether bytes were dropped.
     is_full: bool,
 }
 
-trait Pipe: Read + AsFd {}
-impl<T: Read + AsFd> Pipe for T {}
-
 impl Output {
-    fn new(pipe: Option<impl Pipe + 'static>, keep: usize) -> Self {
-        let ready = |pipe: &dyn Pipe| fcntl(pipe.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok();
-        let pipe = pipe.filter(|pipe| ready(pipe)).map(|pipe| Box::new(pipe) as Box<dyn Pipe>);
+    fn new(pipe: Option<impl Into<OwnedFd>>, keep: usize) -> Self {
+        let nonblocking = |pipe: &OwnedFd| fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok();
+        let pipe = pipe.map(Into::into).filter(nonblocking).map(File::from);
         Self { pipe, bytes: Vec::new(), keep, is_full: false }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().map(|pipe| pipe.as_fd())
+        self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes what has arrived, a bounded piece of it; says whether there may be more.
+    /// Reads a bounded piece of the arrived bytes; returns whether there may be more.
     fn drain(&mut self) -> bool {
         let Some(pipe) = &mut self.pipe else { return false };
         let mut block = [0; 8192];
         for _ in 0..128 {
             match pipe.read(&mut block) {
-                Ok(0) => {
-                    self.pipe = None;
-                    return false;
-                }
-                Ok(n) => {
+                Ok(n @ 1..) => {
                     let room = self.keep - self.bytes.len();
                     self.is_full |= n > room;
                     self.bytes.extend_from_slice(&block[..n.min(room)]);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(_) => {
+                Ok(0) | Err(_) => {
                     self.pipe = None;
                     return false;
                 }

@@ -1,52 +1,51 @@
-//! How far another host's monotonic clock is from ours.
+//! Offset between another host's monotonic clock and ours.
 //!
-//! A probe notes our clock, asks the other end for its clock, and notes ours again. If both ways took equally long, the
-//! other clock was read in the middle; whatever the ways took, it was read between our two notes, so half of the round
-//! trip bounds the error. Of many probes the fastest says most (Cristian's algorithm).
+//! A probe reads our clock, asks the other end for its clock, and reads ours again. If both ways took equally long, the
+//! other clock was read in the middle. In any case it was read between our two readings, so half of the round trip bounds
+//! the error. The fastest of many probes is the most precise (Cristian's algorithm).
 
 use serde::{Deserialize, Serialize};
 
-/// Fewest probes that an offset is taken from.
+/// Probes for one offset.
 pub const PROBES: usize = 16;
 
-/// How fast two quartz clocks may part: 50 parts per million each, which is what PC oscillators are specified for.
+/// Drift between two quartz clocks: PC oscillators are specified for 50 parts per million each.
 const DRIFT_PER_MILLION: u64 = 100;
 
-/// One exchange. `sent_ns` and `received_ns` are on our clock, the others on theirs.
+/// One exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// When the question left, our monotonic clock, nanoseconds.
+    /// Departure of the question on our monotonic clock, nanoseconds.
     pub sent_ns: u64,
-    /// When it arrived there, their monotonic clock, nanoseconds.
+    /// Its arrival on their monotonic clock.
     pub arrived_ns: u64,
-    /// When the answer left, their monotonic clock, nanoseconds.
+    /// Departure of the answer on their monotonic clock.
     pub answered_ns: u64,
-    /// Their wall clock at the same time, Unix nanoseconds.
+    /// Their wall clock then, Unix nanoseconds.
     pub wall_ns: i64,
-    /// When it arrived here, our monotonic clock, nanoseconds.
+    /// Its arrival on our monotonic clock.
     pub received_ns: u64,
     /// Our wall clock then, Unix nanoseconds.
     pub received_wall_ns: i64,
 }
 
-/// The relation of two hosts' clocks.
+/// Relation of another host's clocks to ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
     /// Their monotonic clock minus ours, nanoseconds.
     pub offset_ns: i64,
-    /// The error of `offset_ns` was at most this when it was taken, nanoseconds.
+    /// Bound of the error of `offset_ns` when it was taken, nanoseconds.
     pub bound_ns: u64,
-    /// Round trip of the fastest probe without the time the other end took, nanoseconds.
+    /// Round trip of the fastest probe without the time that the other end took, nanoseconds.
     pub rtt_ns: u64,
     /// Their wall clock minus ours, nanoseconds, with the same bound.
     pub wall_offset_ns: i64,
-    /// When the fastest probe came back, our monotonic clock, nanoseconds.
+    /// Return of the fastest probe on our monotonic clock, nanoseconds.
     pub taken_ns: u64,
 }
 
 impl ClockOffset {
     /// From the fastest of the probes; `None` without a probe that makes sense.
-    #[must_use]
     pub fn from_probes(probes: &[Probe]) -> Option<Self> {
         probes.iter().filter_map(Self::from_probe).min_by_key(|offset| offset.rtt_ns)
     }
@@ -54,7 +53,7 @@ impl ClockOffset {
     fn from_probe(probe: &Probe) -> Option<Self> {
         let whole = probe.received_ns.checked_sub(probe.sent_ns)?;
         let there = probe.answered_ns.checked_sub(probe.arrived_ns)?;
-        // A peer that claims to have taken longer than the whole exchange says nothing about its clock.
+        // A peer that claims to have taken longer than the whole exchange is not credible.
         let rtt_ns = whole.checked_sub(there)?;
         let arrived = i128::from(probe.arrived_ns) - i128::from(probe.sent_ns);
         let answered = i128::from(probe.answered_ns) - i128::from(probe.received_ns);
@@ -69,20 +68,17 @@ impl ClockOffset {
         })
     }
 
-    /// An instant of our monotonic clock on theirs; `None` where their clock has no such instant.
-    #[must_use]
+    /// An instant of our monotonic clock on theirs; `None`: out of range.
     pub fn to_theirs(&self, ours_ns: u64) -> Option<u64> {
         ours_ns.checked_add_signed(self.offset_ns)
     }
 
-    /// An instant of their monotonic clock on ours; `None` where ours has no such instant.
-    #[must_use]
+    /// An instant of their monotonic clock on ours; `None`: out of range.
     pub fn to_ours(&self, theirs_ns: u64) -> Option<u64> {
         theirs_ns.checked_sub_signed(self.offset_ns)
     }
 
-    /// The bound of the error at an instant of our monotonic clock, nanoseconds: it grows with the time since the probes.
-    #[must_use]
+    /// Bound of the error at an instant of our monotonic clock, nanoseconds. It grows with the time since the probes.
     pub fn bound_at_ns(&self, ours_ns: u64) -> u64 {
         self.bound_ns + ours_ns.abs_diff(self.taken_ns) / 1_000_000 * DRIFT_PER_MILLION
     }

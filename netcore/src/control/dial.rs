@@ -1,4 +1,4 @@
-//! Opening a control connection: with a deadline, and from an address that may be chosen.
+//! Opens a control connection, with a deadline and from a given address.
 
 use std::{
     io,
@@ -16,10 +16,10 @@ use nix::{
 
 use super::{DEFAULT_PORT, event::wait_writable};
 
-/// The addresses of `host`, `host:port`, `address` or `[address]:port`; the port is [`DEFAULT_PORT`] where none is named.
+/// The addresses of `host`, `host:port`, `address` or `[address]:port`; the port defaults to [`DEFAULT_PORT`].
 pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {
     let bare = control.trim_matches(['[', ']']);
-    // Of an address with a scope, which is refused with a sentence of its own.
+    // An address with a scope is refused with an error of its own.
     let scoped =
         control.split_once('%').is_some_and(|(address, _)| address.trim_matches('[').parse::<IpAddr>().is_ok());
     if let Ok(address) = control.parse::<SocketAddr>() {
@@ -57,8 +57,8 @@ fn link_local() -> io::Error {
     )
 }
 
-/// Connects to the first of the addresses that answers. None of them has the time of all: a host whose IPv6 is lost on the way
-/// is reached over IPv4.
+/// Connects to the first of the addresses that answers. The remaining time is shared between the addresses, so that a host
+/// whose IPv6 packets are lost is reached over IPv4.
 pub fn dial(addresses: &[SocketAddr], from: Option<IpAddr>, deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "none of its addresses is of the kind of `bind`");
     let fits = |address: &&SocketAddr| from.is_none_or(|from| from.is_ipv4() == address.is_ipv4());

@@ -1,4 +1,4 @@
-//! Something that has happened, as a file descriptor that `poll` can wait for.
+//! Events as file descriptors that `poll` can wait for.
 
 use std::{
     io,
@@ -21,19 +21,17 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event that has not happened.
     pub fn new() -> io::Result<Self> {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         Ok(Self { reader, writer })
     }
 
-    /// It has happened. Wakes whoever polls; may be called from a signal handler.
+    /// Wakes the threads that poll. May be called from a signal handler.
     pub fn set(&self) {
-        // The only thing that can go wrong is a full pipe, and a full pipe is readable already.
+        // It can fail only for a full pipe, and a full pipe is readable already.
         let _ = write(&self.writer, &[1]);
     }
 
-    /// Forgets it.
     pub fn clear(&self) {
         while matches!(read(&self.reader, &mut [0; 64]), Ok(64)) {}
     }
@@ -46,22 +44,22 @@ impl AsFd for Event {
 }
 
 /// Waits until one of the descriptors is readable (or has failed or been closed, which a read then shows) or the deadline
-/// has passed; says which are. All `false`: the deadline.
+/// has passed. Returns which are readable; all `false`: the deadline.
 pub fn wait<const N: usize>(fds: [Option<BorrowedFd<'_>>; N], deadline: Option<Instant>) -> io::Result<[bool; N]> {
-    let (places, mut list): (Vec<usize>, Vec<PollFd<'_>>) = fds
+    let (indices, mut list): (Vec<usize>, Vec<PollFd<'_>>) = fds
         .into_iter()
         .enumerate()
-        .filter_map(|(place, fd)| Some((place, PollFd::new(fd?, PollFlags::POLLIN))))
+        .filter_map(|(index, fd)| Some((index, PollFd::new(fd?, PollFlags::POLLIN))))
         .unzip();
     poll_until(&mut list, deadline)?;
     let mut ready = [false; N];
-    for (place, fd) in places.into_iter().zip(&list) {
-        ready[place] = fd.any().unwrap_or(true);
+    for (index, fd) in indices.into_iter().zip(&list) {
+        ready[index] = fd.any().unwrap_or(true);
     }
     Ok(ready)
 }
 
-/// The same for one descriptor that is to be written to.
+/// Waits until a descriptor is writable; `false`: the deadline has passed.
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
     let mut list = [PollFd::new(fd, PollFlags::POLLOUT)];
     poll_until(&mut list, Some(deadline))?;

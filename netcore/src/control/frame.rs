@@ -1,7 +1,7 @@
 //! Frames: four bytes of length (big endian), then that many bytes of JSON.
 //!
-//! The length is checked before anything is kept for it, and memory grows only with bytes that have arrived, so a peer
-//! can make this end hold no more than the bound and one read.
+//! The length is checked before memory is reserved for it, and memory grows only with bytes that have arrived. So a peer
+//! can make this end hold at most the bound and one read.
 
 /// Bound of a frame before both ends have greeted each other, bytes: enough for the facts about a host.
 pub const GREETING_BOUND: usize = 256 << 10;
@@ -12,17 +12,10 @@ pub const REPLY_BOUND: usize = 16 << 20;
 
 const HEADER: usize = 4;
 
-/// Why bytes are no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than allowed here.
     #[error("a frame of {bytes} bytes is longer than the {bound} allowed at this point of the conversation")]
-    TooLong {
-        /// Its announced length, bytes.
-        bytes: usize,
-        /// The bound, bytes.
-        bound: usize,
-    },
+    TooLong { bytes: usize, bound: usize },
 }
 
 /// Puts the length before a body.
@@ -43,13 +36,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// An empty decoder for frames of at most `bound` bytes.
-    #[must_use]
     pub fn new(bound: usize) -> Self {
         Self { bytes: Vec::new(), bound }
     }
 
-    /// Changes the bound for the frames that are not yet taken.
+    /// Sets the bound of the frames that are not yet taken.
     pub fn set_bound(&mut self, bound: usize) {
         self.bound = bound;
     }
@@ -59,13 +50,12 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether a frame has begun to arrive.
-    #[must_use]
+    /// Whether no frame has begun to arrive.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Takes the next frame, if it is whole. After an error the stream has no meaning any more.
+    /// Takes the next frame, if it is whole. An error makes the rest of the stream meaningless.
     pub fn take(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_be_bytes(*header) as usize;

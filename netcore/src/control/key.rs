@@ -1,4 +1,4 @@
-//! The key that both ends share: 32 random bytes, kept in a file as one line of 64 hexadecimal digits.
+//! The key that both ends share: 32 random bytes, stored in a file as one line of 64 hexadecimal digits.
 
 use std::{
     fmt, fs,
@@ -11,34 +11,15 @@ use std::{
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; 32]);
 
-/// Why a key could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The system refused.
     #[error("cannot {what} the key file {}: {source}", path.display())]
-    Io {
-        /// `read`, `create` or `write`.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What came back.
-        source: std::io::Error,
-    },
-    /// Others may read it, so it is no secret.
+    Io { what: &'static str, path: PathBuf, source: std::io::Error },
+    /// Group or others may read the file, so the key is no secret.
     #[error("the key file {} may be read by others (mode {mode:04o}): chmod 600 {}", path.display(), path.display())]
-    Readable {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// Not what `plumb key` writes.
+    Readable { path: PathBuf, mode: u32 },
     #[error("{} is no key file: it must hold 64 hexadecimal digits, as `plumb key` writes them", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// No randomness.
+    Malformed { path: PathBuf },
     #[error("the system gives no random bytes: {0}")]
     Random(String),
 }
@@ -51,7 +32,7 @@ impl Key {
         Ok(Self(bytes))
     }
 
-    /// Reads a key file. A file that group or others may read is refused.
+    /// Reads a key file. Refuses a file that group or others may read.
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         let io = |source| KeyError::Io { what: "read", path: path.to_owned(), source };
         let mode = fs::metadata(path).map_err(io)?.mode() & 0o7777;
@@ -62,8 +43,8 @@ impl Key {
         Self::from_hex(text.trim()).ok_or_else(|| KeyError::Malformed { path: path.to_owned() })
     }
 
-    /// Writes the key into a new file that only its owner may read. An existing file is never replaced: a key that is
-    /// overwritten locks out every end that still has the old one.
+    /// Writes the key into a new file that only its owner may read. Fails where the file exists: replacing a key locks out
+    /// every end that still has the old one.
     pub fn save(&self, path: &Path) -> Result<(), KeyError> {
         let io = |what| move |source| KeyError::Io { what, path: path.to_owned(), source };
         let mut file =
@@ -72,8 +53,6 @@ impl Key {
         file.sync_all().map_err(io("write"))
     }
 
-    /// The text form.
-    #[must_use]
     pub fn to_hex(&self) -> String {
         use fmt::Write as _;
         self.0.iter().fold(String::with_capacity(64), |mut text, byte| {
@@ -83,8 +62,7 @@ impl Key {
         })
     }
 
-    /// Reads the text form; `None` where it is another thing than 64 hexadecimal digits.
-    #[must_use]
+    /// Reads the text form; `None` unless it is 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
@@ -106,7 +84,7 @@ impl Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A key that finds its way into a log is a key no more.
+        // A logged key is no secret any more.
         f.write_str("Key(…)")
     }
 }

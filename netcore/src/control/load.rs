@@ -1,5 +1,5 @@
-//! An end under load, seen from the control thread: one descriptor wakes it for each interval and at the end, so that it
-//! can wait for this and for the wire at the same time, and costs nothing while it waits.
+//! An end under load as the control thread sees it. One descriptor wakes that thread for each interval and at the end, so
+//! that it can poll it together with the control connection.
 
 use std::{
     io,
@@ -22,12 +22,12 @@ pub(crate) struct Load {
     running: Option<Arc<Running>>,
     news: Arc<Event>,
     intervals: mpsc::Receiver<Window>,
-    /// The same.
+    /// Present until [`Load::finish`].
     waiter: Option<JoinHandle<()>>,
 }
 
 impl Load {
-    /// Starts an end. With `watch`, its intervals come through [`Load::take_interval`] as well as in the report.
+    /// Starts an end. With `watch`, its intervals come through [`Load::take_interval`] and also in the report.
     pub(crate) fn start(end: End, t0_ns: u64, watch: bool) -> Result<Self, EndError> {
         let system = |what: &str, source: io::Error| EndError::System { what: what.to_owned(), source };
         let news = Arc::new(Event::new().map_err(|error| system("no descriptors for a pipe", error))?);
@@ -35,7 +35,7 @@ impl Load {
         let on_interval = watch.then(|| {
             let news = Arc::clone(&news);
             let notify = move |window: &Window| {
-                // Nobody listens any more once the control thread has given up; the end goes on undisturbed.
+                // It fails once the control thread has given up; the end goes on undisturbed.
                 if sender.send(window.clone()).is_ok() {
                     news.set();
                 }
@@ -61,12 +61,11 @@ impl Load {
         }
     }
 
-    /// The next interval that was not taken yet.
     pub(crate) fn take_interval(&self) -> Option<Window> {
         self.intervals.try_recv().ok()
     }
 
-    /// Forgets what [`AsFd`] woke for; look for news after this, not before.
+    /// Clears the descriptor. Look for news after this, not before.
     pub(crate) fn clear_news(&self) {
         self.news.clear();
     }
@@ -75,7 +74,7 @@ impl Load {
         self.running.as_ref().is_none_or(|running| running.is_finished())
     }
 
-    /// Whether all is sent that the stop rule asks of this end, which still listens.
+    /// Whether this end has sent all that the stop rule asks of it and still receives.
     pub(crate) fn is_awaiting_end_of_data(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.is_awaiting_end_of_data())
     }
@@ -98,15 +97,15 @@ impl Load {
         }
     }
 
-    /// Waits for the end and gives the report.
+    /// Waits for the end and returns the report.
     pub(crate) fn finish(mut self) -> SideReport {
         self.take().expect("only this takes it, and it takes the load with it").finish()
     }
 
-    /// Waits for the waiter, so that the one reference left is ours.
+    /// Joins the waiter, so that ours is the only reference left.
     fn take(&mut self) -> Option<Running> {
         if let Some(waiter) = self.waiter.take() {
-            // The waiter has nothing that could panic; if it did, waiting in finish() replaces it.
+            // The waiter cannot panic; if it did, waiting in finish() would replace it.
             let _ = waiter.join();
         }
         self.running.take().and_then(Arc::into_inner)

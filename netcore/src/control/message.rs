@@ -1,7 +1,7 @@
-//! What the ends say to each other. The order is told in `docs/protocol.md` and kept by [`crate::daemon`] and
-//! [`crate::client`].
+//! Messages between client and daemon. `docs/protocol.md` describes their order; [`crate::daemon`] and [`crate::client`]
+//! enforce it.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,16 +12,14 @@ use crate::{
     spec::{Side, TestSpec, Transport, memory},
 };
 
-/// The first frame in each direction: who is speaking.
+/// The first frame of a client, and of a daemon that grants a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Version of the program.
     pub tool_version: String,
     /// Transports that the kernel has.
     pub transports: Vec<Transport>,
-    /// What the daemon grants at most; a client has none to tell.
+    /// The daemon's limits; `None` from a client.
     pub limits: Option<Limits>,
-    /// The machine.
     pub host: HostFacts,
 }
 
@@ -29,13 +27,12 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Greeting {
-    /// Welcome.
     Hello(Box<Hello>),
-    /// No session.
+    /// The session is refused.
     Error(ReplyError),
 }
 
-/// What a daemon grants at most.
+/// The most that a daemon grants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -43,11 +40,11 @@ pub struct Limits {
     pub sessions: u32,
     /// Flows of a test.
     pub flows: u32,
-    /// Length of a test with warm-up and cool-down, nanoseconds; a test that stops by a count is ended after it.
+    /// Length of a test with warm-up and cool-down, nanoseconds. A test that stops by a count is ended after it.
     pub duration_ns: u64,
     /// Memory for the buffers of a test, bytes.
     pub buffer_bytes: u64,
-    /// Readings kept for interval reports: flows times intervals.
+    /// Readings kept for interval reports: flows × intervals.
     pub interval_readings: u64,
 }
 
@@ -63,42 +60,33 @@ impl Default for Limits {
     }
 }
 
-/// What a client asks of a daemon.
+/// A request of a client to a daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// What is your clock?
+    /// Read the clocks.
     Probe,
-    /// What is there that the greeting does not tell? Only while there is no test.
+    /// Collect facts that the greeting does not tell. Only while there is no test.
     Look(Look),
-    /// Run a program. Only while there is no test, and only where the daemon does that at all.
+    /// Run a program. Only while there is no test, and only where the daemon allows it.
     Execute(Box<Execute>),
-    /// Make an end ready.
+    /// Prepare an end of a test.
     Prepare(Box<Prepare>),
-    /// Bring the flows together.
+    /// Connect the flows.
     Connect(Connect),
-    /// Begin the load at this instant of your monotonic clock.
-    Start {
-        /// The instant, nanoseconds.
-        t0_ns: u64,
-    },
-    /// Begin the measure phase at this instant of your monotonic clock: the warm-up, one that may end early, has settled.
-    Measure {
-        /// The instant, nanoseconds.
-        at_ns: u64,
-    },
-    /// End the measure phase at this instant of your monotonic clock, if it has not ended by then.
-    Stop {
-        /// The instant, nanoseconds.
-        at_ns: u64,
-    },
+    /// Begin the load at this instant of the daemon's monotonic clock, nanoseconds.
+    Start { t0_ns: u64 },
+    /// Begin the measure phase at this instant of the daemon's monotonic clock, nanoseconds: a warm-up that may end early
+    /// has settled.
+    Measure { at_ns: u64 },
+    /// End the measure phase at this instant of the daemon's monotonic clock, nanoseconds, if it is still going on.
+    Stop { at_ns: u64 },
     /// Forget the test, whatever its state; end the program.
     Abort,
 }
 
 impl Request {
-    /// Its name in a sentence about a request that nobody expected.
-    #[must_use]
+    /// Its name on the wire, for error messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Probe => "probe",
@@ -114,22 +102,21 @@ impl Request {
     }
 }
 
-/// What to look at: facts that take time, or a route, to be known.
+/// Facts to collect that need time or a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Look {
-    /// The interface by which packets to this address leave; `None`: not asked for.
+    /// Report the interface that routes to this address.
     pub towards: Option<IpAddr>,
-    /// How many CPUs are free, which takes [`Look::CPU_WINDOW`].
+    /// Count the free CPUs, which takes [`Look::CPU_WINDOW`].
     pub free_cpus: bool,
 }
 
 impl Look {
-    /// How long CPUs are watched to see whether they are free.
+    /// Length of the observation of the CPUs.
     pub const CPU_WINDOW: Duration = Duration::from_millis(500);
 
-    /// Looks, in the calling thread's network namespace.
-    #[must_use]
+    /// Collects the facts, in the calling thread's network namespace.
     pub fn around(&self) -> Seen {
         Seen {
             nic: self.towards.and_then(NicFacts::towards),
@@ -138,11 +125,11 @@ impl Look {
     }
 }
 
-/// What was seen. What was not asked for, or cannot be told, is `None`.
+/// The facts that a [`Look`] found; `None`: unknown, or not asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {
-    /// The interface of the route; `None` also where there is no route.
+    /// The interface of the route; `None` also without a route.
     pub nic: Option<NicFacts>,
     /// CPUs that were less than a tenth busy.
     pub free_cpus: Option<u32>,
@@ -152,37 +139,36 @@ pub struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Execute {
-    /// The program and its arguments; no shell.
+    /// The program and its arguments; there is no shell.
     pub argv: Vec<String>,
-    /// Variables beside those of the daemon; their names begin with `PLUMB_`.
+    /// Variables added to those of the daemon; their names begin with `PLUMB_`.
     pub environment: BTreeMap<String, String>,
-    /// The longest that it may run, nanoseconds.
+    /// The longest time that it may run, nanoseconds.
     pub limit_ns: u64,
 }
 
 impl Execute {
-    /// Bytes that come back of each of its outputs; what is more is dropped.
+    /// Bytes that come back of each of its outputs; the rest is dropped.
     pub const OUTPUT_BOUND: usize = 1 << 20;
 }
 
-/// What became of a program.
+/// The result of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Executed {
     /// It exited with 0.
     Done {
-        /// What it printed. Bytes that are no UTF-8 are replaced.
+        /// Standard output. Bytes that are no UTF-8 are replaced.
         stdout: String,
-        /// What it complained of, likewise.
+        /// Standard error, likewise.
         stderr: String,
-        /// From its start to its end, nanoseconds.
         elapsed_ns: u64,
     },
     /// It did not start, exited with something else, or was ended.
     Failed {
         /// Whether it was ended at its limit.
         timed_out: bool,
-        /// A sentence for people, with how it ended and the first lines of what it said.
+        /// Sentence with its exit status and the first lines of its output.
         message: String,
     },
 }
@@ -191,46 +177,43 @@ pub enum Executed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prepare {
-    /// The test.
     pub spec: TestSpec,
-    /// Which end the daemon is.
+    /// The end that the daemon is.
     pub side: Side,
     /// The secret of the data connections.
     pub token: Token,
-    /// The daemon's own address for the data sockets; `None`: the one that the control connection came in on (far end),
-    /// or what the route says (near end).
+    /// The daemon's own address for the data sockets; `None`: the local address of the control connection (far end), or by
+    /// the route (near end).
     pub data_address: Option<IpAddr>,
 }
 
-/// Where the other end is.
+/// The other end, and the time to connect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connect {
-    /// What the near end connects to; a far end waits to be connected to.
+    /// The far end that the near end connects to; `None` for a far end, which accepts.
     pub peer: Option<Peer>,
     /// The time allowed, nanoseconds.
     pub within_ns: u64,
 }
 
-/// An end that was prepared elsewhere.
+/// A prepared far end on another host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
-    /// Its address.
     pub address: IpAddr,
-    /// Its ports.
     pub endpoints: Endpoints,
 }
 
-/// What a daemon answers.
+/// A reply of a daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reply {
     /// To [`Request::Probe`].
     Probed {
-        /// The daemon's monotonic clock when the question was read, nanoseconds.
+        /// The daemon's monotonic clock when the probe was read, nanoseconds.
         arrived_ns: u64,
-        /// The same when the answer was written, nanoseconds.
+        /// The same when the reply was written.
         answered_ns: u64,
         /// Its wall clock then, Unix nanoseconds.
         wall_ns: i64,
@@ -239,31 +222,25 @@ pub enum Reply {
     Seen(Box<Seen>),
     /// To [`Request::Execute`], when the program has ended.
     Executed(Box<Executed>),
-    /// To [`Request::Prepare`]: where the other end can reach this one.
+    /// To [`Request::Prepare`]: the endpoints at which the other end can reach this one.
     Prepared(Endpoints),
     /// To [`Request::Connect`]: every flow is connected.
     Ready,
-    /// An interval, while the measurement runs, only if the test asks for it; and during a warm-up that may end early.
+    /// An interval: while the measurement runs only if the test asks for it, and during a warm-up that may end early.
     Interim(Box<Window>),
-    /// All is sent that the stop rule asks of this end, which goes on listening: only where both ends send datagrams up to
+    /// This end has sent all that the stop rule asks of it and goes on receiving. Only where both ends send datagrams up to
     /// a count ([`crate::spec::support::ends_by_word`]).
     Sent,
     /// The test is over: a piece of the [`SideReport`] as JSON. A long report takes several frames.
-    Report {
-        /// The piece.
-        text: String,
-        /// Whether it is the last one.
-        last: bool,
-    },
-    /// To [`Request::Abort`]: there is no test and no program any more.
+    Report { text: String, last: bool },
+    /// To [`Request::Abort`]: the test or program is gone.
     Idle,
-    /// Something was refused or failed. The test it was about is forgotten.
+    /// The request was refused or failed. Its test is forgotten.
     Error(ReplyError),
 }
 
 impl Reply {
-    /// Its name in a sentence about an answer that nobody expected.
-    #[must_use]
+    /// Its name on the wire, for error messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Probed { .. } => "probed",
@@ -280,7 +257,7 @@ impl Reply {
     }
 }
 
-/// A report as replies: pieces that stay below the bound of a frame however many quotes in them are escaped.
+/// A report as replies: pieces that stay below the bound of a frame even if every quote in them is escaped.
 pub fn report_pieces(report: &SideReport) -> serde_json::Result<impl Iterator<Item = Reply>> {
     const PIECE: usize = 4 << 20;
     let mut text = Some(serde_json::to_string(report)?);
@@ -300,10 +277,10 @@ pub struct ReportBuilder {
 }
 
 impl ReportBuilder {
-    /// The longest report, bytes. A daemon keeps far below it by its limit on interval readings.
+    /// The longest report, bytes. The limit on interval readings keeps daemons far below it.
     pub const BOUND: usize = 256 << 20;
 
-    /// Adds a piece; gives the report after the last one, and nothing that is no report or too long for one.
+    /// Adds a piece; gives the report after the last one.
     pub fn add(&mut self, text: &str, last: bool) -> Result<Option<SideReport>, String> {
         if self.text.len() + text.len() > Self::BOUND {
             return Err(format!("its report is longer than {} bytes", Self::BOUND));
@@ -317,7 +294,7 @@ impl ReportBuilder {
     }
 }
 
-/// What kind of fault.
+/// The kind of an error, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
@@ -325,45 +302,34 @@ pub enum ErrorCode {
     NotAllowed,
     /// No session is free.
     Busy,
-    /// What was asked is beyond a limit, or something that the daemon does for nobody.
+    /// The request is beyond a limit, or the daemon does not do this at all.
     Refused,
-    /// The engines or the kernel have no such test.
+    /// The engines or the kernel lack this test.
     Unsupported,
-    /// It was tried and failed.
     Failed,
-    /// A message was not understood, or not to be expected; the session is over.
+    /// A message was not understood or not expected; the session is over.
     Protocol,
-    /// Nothing was heard for too long; the session is over.
+    /// The client was silent for too long; the session is over.
     TimedOut,
     /// The daemon is being stopped; the session is over.
     Stopping,
 }
 
-/// A fault as the daemon tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// An error in a daemon's reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(deny_unknown_fields)]
+#[error("{message}")]
 pub struct ReplyError {
-    /// What kind.
     pub code: ErrorCode,
-    /// A sentence for people: what was tried, what came back, what to do.
+    /// Sentence for people: the action, its result, and the remedy.
     pub message: String,
 }
 
 impl ReplyError {
-    /// A fault with its sentence.
-    #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
-
-impl fmt::Display for ReplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ReplyError {}
 
 #[cfg(test)]
 mod tests {

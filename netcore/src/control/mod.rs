@@ -1,9 +1,9 @@
-//! The conversation between the ends: what `docs/protocol.md` tells, as code.
+//! The conversation between the ends, as `docs/protocol.md` describes it.
 //!
 //! From the wire upwards: [`frame`] cuts a byte stream into bounded frames, [`secure`] encrypts that stream where a
-//! [`key`] is used, [`channel`] is a connection with deadlines over both, [`message`] says what is in the frames.
-//! [`clock`] relates two monotonic clocks by probes; [`stop`] and [`event`] wake whoever waits; [`child`] is a program that
-//! runs within bounds, here or for a client.
+//! [`key`] is used, [`channel`] is a connection with deadlines over both, [`message`] is the content of the frames.
+//! [`clock`] relates two monotonic clocks by probes; [`stop`] and [`event`] wake waiting threads; [`child`] runs a program
+//! within bounds, here or for a client.
 
 pub mod capabilities;
 pub mod channel;
@@ -19,5 +19,5 @@ pub mod netns;
 pub mod secure;
 pub mod stop;
 
-/// The control port where none is named.
+/// The default control port.
 pub const DEFAULT_PORT: u16 = 12864;

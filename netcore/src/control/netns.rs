@@ -4,38 +4,17 @@ use std::{fs::File, io, path::PathBuf};
 
 use nix::sched::{CloneFlags, setns};
 
-/// Why a namespace was not entered.
 #[derive(Debug, thiserror::Error)]
 pub enum NetnsError {
-    /// There is none of that name.
     #[error("cannot open the network namespace `{name}` ({}): {source}; `ip netns list` shows those there are", path.display())]
-    Open {
-        /// As it was asked for.
-        name: String,
-        /// Where it was looked for.
-        path: PathBuf,
-        /// What came back.
-        source: io::Error,
-    },
-    /// The kernel refused.
+    Open { name: String, path: PathBuf, source: io::Error },
     #[error("cannot enter the network namespace `{name}`: {source}; that needs CAP_SYS_ADMIN, as root has it")]
-    Enter {
-        /// As it was asked for.
-        name: String,
-        /// What came back.
-        source: io::Error,
-    },
-    /// No thread to do it in.
+    Enter { name: String, source: io::Error },
     #[error("cannot start a thread for the network namespace `{name}`: {source}")]
-    Thread {
-        /// As it was asked for.
-        name: String,
-        /// What came back.
-        source: io::Error,
-    },
+    Thread { name: String, source: io::Error },
 }
 
-/// Moves the calling thread, and the threads it will start, into a namespace: a name that `ip netns` knows, or a path.
+/// Moves the calling thread, and the threads it will start, into a namespace: a name known to `ip netns`, or a path.
 pub fn enter(name: &str) -> Result<(), NetnsError> {
     let path = if name.contains('/') { PathBuf::from(name) } else { PathBuf::from("/run/netns").join(name) };
     let file =
@@ -44,8 +23,7 @@ pub fn enter(name: &str) -> Result<(), NetnsError> {
         .map_err(|error| NetnsError::Enter { name: name.to_owned(), source: error.into() })
 }
 
-/// Runs `work` inside a namespace, or here where none is named. The calling thread itself stays where it is: `work` gets
-/// a thread of its own.
+/// Runs `work` inside a namespace, on a thread of its own: the calling thread stays where it is. `None`: runs it here.
 pub fn within<T: Send>(name: Option<&str>, work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
     let Some(name) = name else { return Ok(work()) };
     std::thread::scope(|scope| {

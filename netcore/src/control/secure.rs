@@ -1,8 +1,8 @@
-//! The encrypted form of the conversation: Noise `NNpsk0` (X25519, ChaCha20-Poly1305, BLAKE2s) with the shared key.
+//! Encryption of the conversation: Noise `NNpsk0` (X25519, ChaCha20-Poly1305, BLAKE2s) with the shared key.
 //!
-//! Who does not have the key can neither finish the handshake nor read a byte, and each connection has fresh keys of its
-//! own, so a key that leaks later opens no recorded conversation. On the wire a record is two bytes of length (big
-//! endian) and a Noise message; frames are cut into as many records as they need.
+//! Both finishing the handshake and reading a byte need the key. Each connection has fresh keys of its own, so a key that
+//! leaks later opens no recorded conversation. On the wire a record is two bytes of length (big endian) and a Noise
+//! message; frames are cut into as many records as they need.
 
 use snow::{Builder, HandshakeState, TransportState};
 
@@ -11,7 +11,7 @@ use super::key::Key;
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// The longest Noise message, bytes.
 const RECORD: usize = 65535;
-/// What authentication adds to each, bytes.
+/// Bytes that authentication adds to each message.
 const TAG: usize = 16;
 const HEADER: usize = 2;
 
@@ -20,7 +20,7 @@ const HEADER: usize = 2;
 #[error("a record could not be decrypted: it was changed on the way or made with another key")]
 pub struct Undecipherable;
 
-/// The encryption of one connection, both ways.
+/// Encryption of one connection, both ways.
 #[derive(Debug)]
 pub struct Cipher {
     state: TransportState,
@@ -32,8 +32,11 @@ pub struct Cipher {
 pub struct Handshake(HandshakeState);
 
 impl Handshake {
-    /// The side that connected. `prologue`: what was said in clear before; a change of it on the way makes the handshake
-    /// fail.
+    /// Length of the other side's record, bytes: an ephemeral public key and the tag of an empty payload.
+    pub const RECORD_BYTES: usize = HEADER + 32 + TAG;
+
+    /// The side that connected. `prologue`: the bytes exchanged in clear before; a change of them on the way makes the
+    /// handshake fail.
     pub fn initiator(key: &Key, prologue: &[u8]) -> Result<Self, Undecipherable> {
         Self::builder(key, prologue)?.build_initiator().map(Self).map_err(|_| Undecipherable)
     }
@@ -58,14 +61,7 @@ impl Handshake {
         Ok(record(&message[..length]))
     }
 
-    /// Length of the other side's record, bytes.
-    #[must_use]
-    pub fn record_bytes() -> usize {
-        // An ephemeral public key and the tag of an empty payload.
-        HEADER + 32 + TAG
-    }
-
-    /// The other side's record.
+    /// Takes the other side's record.
     pub fn read(&mut self, record: &[u8]) -> Result<(), Undecipherable> {
         let (header, message) = record.split_first_chunk::<HEADER>().ok_or(Undecipherable)?;
         if usize::from(u16::from_be_bytes(*header)) != message.len() {
@@ -93,7 +89,7 @@ impl Cipher {
         Ok(sealed)
     }
 
-    /// Takes bytes as they arrive and adds what they decrypt to to `clear`.
+    /// Takes bytes as they arrive and appends the decrypted ones to `clear`.
     pub fn open(&mut self, bytes: &[u8], clear: &mut Vec<u8>) -> Result<(), Undecipherable> {
         self.raw.extend_from_slice(bytes);
         let mut taken = 0;
@@ -127,10 +123,10 @@ mod tests {
         let mut initiator = Handshake::initiator(near, b"hello")?;
         let mut responder = Handshake::responder(far, b"hello")?;
         let first = initiator.write()?;
-        assert_eq!(first.len(), Handshake::record_bytes());
+        assert_eq!(first.len(), Handshake::RECORD_BYTES);
         responder.read(&first)?;
         let second = responder.write()?;
-        assert_eq!(second.len(), Handshake::record_bytes());
+        assert_eq!(second.len(), Handshake::RECORD_BYTES);
         initiator.read(&second)?;
         Ok((initiator.finish()?, responder.finish()?))
     }

@@ -1,4 +1,4 @@
-//! A request to come to an end, which anybody may make and everybody who waits hears.
+//! A request to end, which any thread may make and which wakes all threads that wait for it.
 
 use std::{
     io,
@@ -11,18 +11,17 @@ use std::{
 
 use super::event::Event;
 
-/// How urgently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Nobody has asked.
+    /// There is no request.
     None,
-    /// Early, but whole: results of what was measured are kept; a daemon lets running tests finish.
+    /// Early, but whole: measured results are kept; a daemon lets running tests finish.
     Orderly,
     /// At once.
     Now,
 }
 
-/// The flag: the first request asks for an orderly end, a second one for an end at once. Clones are the same flag.
+/// The first request asks for an orderly end, a second one for an end at once. Clones are the same flag.
 #[derive(Clone, Debug)]
 pub struct StopFlag(Arc<Inner>);
 
@@ -34,12 +33,12 @@ struct Inner {
 }
 
 impl StopFlag {
-    /// A flag that nobody has raised. Fails where the process has no descriptors left.
+    /// Fails where the process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Inner { requests: AtomicU32::new(0), orderly: Event::new()?, now: Event::new()? })))
     }
 
-    /// Raises it by one step. Does nothing that a signal handler may not do.
+    /// Raises the flag by one step. Safe in a signal handler.
     pub fn request(&self) {
         if self.0.requests.fetch_add(1, Ordering::SeqCst) == 0 {
             self.0.orderly.set();
@@ -48,8 +47,6 @@ impl StopFlag {
         }
     }
 
-    /// How urgently an end was asked for.
-    #[must_use]
     pub fn urgency(&self) -> Urgency {
         match self.0.requests.load(Ordering::SeqCst) {
             0 => Urgency::None,
@@ -58,8 +55,7 @@ impl StopFlag {
         }
     }
 
-    /// A descriptor that becomes readable when the flag is raised above `seen`; `None`: it cannot rise any more.
-    #[must_use]
+    /// A descriptor that becomes readable when the flag rises above `seen`; `None`: it cannot rise any more.
     pub fn beyond(&self, seen: Urgency) -> Option<BorrowedFd<'_>> {
         match seen {
             Urgency::None => Some(self.0.orderly.as_fd()),

@@ -14,7 +14,6 @@ pub struct Listen {
 }
 
 /// With a key, every address; without one, loopback only, unless an address was `named`: that opens it on purpose.
-#[must_use]
 pub fn listen(named: Option<SocketAddr>, has_key: bool) -> Listen {
     let everywhere: [u16; 8] = [0; 8];
     match named {

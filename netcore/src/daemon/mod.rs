@@ -248,13 +248,11 @@ impl Daemon {
     }
 
     /// The first address that it listens on; the port is the real one where 0 was asked for.
-    #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.addresses.first().copied()
     }
 
     /// Every address that it listens on.
-    #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addresses
     }

@@ -1,4 +1,4 @@
-//! Why a program did not do what it was started for, in words.
+//! Failures of a program, as error messages.
 
 use std::{fmt, io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
@@ -6,77 +6,32 @@ use nix::sys::signal::Signal;
 
 use crate::control::netns::NetnsError;
 
-/// Lines of a failed program's output that stand in the sentence about it, and characters of each.
+/// Lines of a failed program's output that its error message quotes, and characters of each.
 const LINES: usize = 3;
 const WIDTH: usize = 200;
 
-/// Why a program did not do what it was started for.
+/// The failure of a program. `command` is its argv as a person would type it.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// There is no such program.
     #[error("`{program}` was not found; it is looked for in PATH, from the folder in which plumb was started")]
-    NotFound {
-        /// Its name.
-        program: String,
-    },
-    /// The system would not start it.
+    NotFound { program: String },
     #[error("`{program}` could not be started: {source}")]
-    NotStarted {
-        /// Its name.
-        program: String,
-        /// What came back.
-        source: io::Error,
-    },
-    /// Its namespace could not be entered.
+    NotStarted { program: String, source: io::Error },
     #[error("{0}")]
     Netns(#[from] NetnsError),
-    /// It was still running at its limit.
     #[error("`{command}` was still running after {limit:?} and was ended, with all that it had started{said}")]
-    TimedOut {
-        /// As typed.
-        command: String,
-        /// The limit.
-        limit: Duration,
-        /// What it had said.
-        said: Said,
-    },
-    /// It was ended because the run was.
+    TimedOut { command: String, limit: Duration, said: Said },
     #[error("`{command}` was ended with the run")]
-    Interrupted {
-        /// As typed.
-        command: String,
-    },
-    /// It printed more than anybody reads.
+    Interrupted { command: String },
     #[error("`{command}` printed more than {} MiB and was ended: have it print results only", bytes >> 20)]
-    TooMuch {
-        /// As typed.
-        command: String,
-        /// The bound, bytes.
-        bytes: usize,
-    },
-    /// It says that it failed.
+    TooMuch { command: String, bytes: usize },
     #[error("`{command}` {}{said}", how(*status))]
-    Failed {
-        /// As typed.
-        command: String,
-        /// How it ended.
-        status: ExitStatus,
-        /// What it had said.
-        said: Said,
-    },
-    /// The system refused something else.
+    Failed { command: String, status: ExitStatus, said: Said },
     #[error("`{command}` could not be waited for: {source}")]
-    System {
-        /// As typed.
-        command: String,
-        /// What came back.
-        source: io::Error,
-    },
+    System { command: String, source: io::Error },
 }
 
 impl Failure {
-    /// Whether it took too long, as opposed to having failed.
-    #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::TimedOut { .. })
     }
@@ -93,18 +48,16 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// The first lines of what a program said: on standard error, or else on standard output.
+/// The first lines of a program's standard error, or else of its standard output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said(Vec<String>);
 
 impl Said {
-    /// Of these outputs.
-    #[must_use]
     pub fn of(stdout: &[u8], stderr: &[u8]) -> Self {
         let lines = |bytes: &[u8]| -> Vec<String> {
             let text = String::from_utf8_lossy(bytes);
             let lines = text.lines().map(str::trim_end).filter(|l| !l.trim().is_empty());
-            // Control characters of a stranger's output have no business on a terminal.
+            // Control characters would reach the terminal.
             let tame = |line: &str| line.chars().filter(|c| !c.is_control()).take(WIDTH).collect();
             lines.take(LINES).map(tame).collect()
         };
@@ -126,7 +79,6 @@ impl fmt::Display for Said {
 }
 
 /// An argv as a person would type it.
-#[must_use]
 pub fn shown(argv: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     let word = |word: &String| {
