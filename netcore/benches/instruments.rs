@@ -10,7 +10,7 @@ use std::{
 use criterion::{Criterion, criterion_group, criterion_main};
 use netcore::measure::{
     clock::monotonic_ns,
-    cpu::{CpuReader, CpuSnapshot},
+    cpu::CpuReader,
     histogram::{HistogramSlot, Recorder},
     tcp_info,
 };
@@ -51,8 +51,8 @@ fn per_operation(criterion: &mut Criterion) {
 fn per_edge(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("per edge");
     group.bench_function("cpu", |b| {
-        let (mut reader, mut snapshot) = (CpuReader::open().unwrap(), CpuSnapshot::default());
-        b.iter(|| reader.read(&mut snapshot).unwrap());
+        let mut reader = CpuReader::open().unwrap();
+        b.iter(|| reader.read().unwrap());
     });
     group.bench_function("tcp_info", |b| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -12,64 +12,31 @@ use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 
 use crate::report::CpuUse;
 
-/// Time of one CPU by state, in ticks (USER_HZ, a hundredth of a second on every Linux architecture in use), since boot.
+/// The states of a CPU, in the order of `/proc/stat`. `user` contains guest time, `nice` niced guest time; `iowait` is idle
+/// time with a disk request of this CPU outstanding; `steal`: the hypervisor ran something else.
+pub(super) const STATES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
+
+/// Time of one CPU by state ([`STATES`]), in ticks (USER_HZ, a hundredth of a second on every Linux architecture in use),
+/// since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ticks {
-    /// User code; contains guest time.
-    pub user: u64,
-    /// User code at lowered priority; contains niced guest time.
-    pub nice: u64,
-    /// Kernel code.
-    pub system: u64,
-    /// Nothing to do.
-    pub idle: u64,
-    /// Nothing to do, with a disk request of this CPU outstanding.
-    pub iowait: u64,
-    /// Hard interrupts.
-    pub irq: u64,
-    /// Soft interrupts.
-    pub softirq: u64,
-    /// The hypervisor ran something else.
-    pub steal: u64,
-}
+pub struct Ticks(pub(super) [u64; STATES.len()]);
 
 impl Ticks {
-    /// The difference of two readings. A state that ran backwards counts as nothing: the kernel documents that iowait
-    /// does, and idle does so with it on some machines.
+    /// The difference of two samples. A state that ran backwards counts as 0: the kernel documents that iowait does, and
+    /// idle does so with it on some machines.
     fn since(self, before: Self) -> Self {
-        Self {
-            user: self.user.saturating_sub(before.user),
-            nice: self.nice.saturating_sub(before.nice),
-            system: self.system.saturating_sub(before.system),
-            idle: self.idle.saturating_sub(before.idle),
-            iowait: self.iowait.saturating_sub(before.iowait),
-            irq: self.irq.saturating_sub(before.irq),
-            softirq: self.softirq.saturating_sub(before.softirq),
-            steal: self.steal.saturating_sub(before.steal),
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.user += other.user;
-        self.nice += other.nice;
-        self.system += other.system;
-        self.idle += other.idle;
-        self.iowait += other.iowait;
-        self.irq += other.irq;
-        self.softirq += other.softirq;
-        self.steal += other.steal;
+        Self(std::array::from_fn(|state| self.0[state].saturating_sub(before.0[state])))
     }
 
     /// Everything but idle and iowait.
-    #[must_use]
-    pub fn busy(self) -> u64 {
-        self.user + self.nice + self.system + self.irq + self.softirq + self.steal
+    fn busy(self) -> u64 {
+        let [user, nice, system, _, _, irq, softirq, steal] = self.0;
+        user + nice + system + irq + softirq + steal
     }
 
     /// All states together.
-    #[must_use]
-    pub fn total(self) -> u64 {
-        self.busy() + self.idle + self.iowait
+    fn total(self) -> u64 {
+        self.0.iter().sum()
     }
 }
 
@@ -92,7 +59,7 @@ impl CpuSnapshot {
             while earlier.next_if(|(e, _)| e < id).is_some() {}
             let Some((_, start)) = earlier.next_if(|(e, _)| e == id) else { continue };
             let ticks = after.since(*start);
-            sum.add(ticks);
+            sum.0.iter_mut().zip(ticks.0).for_each(|(sum, ticks)| *sum += ticks);
             result.cpus += 1;
             let share = ratio(ticks.busy(), ticks.total());
             if share > result.peak || result.cpus == 1 {
@@ -106,13 +73,14 @@ impl CpuSnapshot {
         if total == 0 {
             return None;
         }
+        let [user, nice, system, _, iowait, irq, softirq, steal] = sum.0;
         result.busy = ratio(sum.busy(), total);
-        result.user = ratio(sum.user + sum.nice, total);
-        result.system = ratio(sum.system, total);
-        result.iowait = ratio(sum.iowait, total);
-        result.irq = ratio(sum.irq, total);
-        result.softirq = ratio(sum.softirq, total);
-        result.steal = ratio(sum.steal, total);
+        result.user = ratio(user + nice, total);
+        result.system = ratio(system, total);
+        result.iowait = ratio(iowait, total);
+        result.irq = ratio(irq, total);
+        result.softirq = ratio(softirq, total);
+        result.steal = ratio(steal, total);
         Some(result)
     }
 }
@@ -126,11 +94,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
 #[must_use]
 pub fn free_cpus(window: Duration) -> Option<u32> {
     let mut reader = CpuReader::open().ok()?;
-    let (mut before, mut after) = (CpuSnapshot::default(), CpuSnapshot::default());
-    reader.read(&mut before).ok()?;
+    let before = reader.read().ok()?;
     std::thread::sleep(window);
-    reader.read(&mut after).ok()?;
-    let cpus = after.since(&before, true)?.per_cpu;
+    let cpus = reader.read().ok()?.since(&before, true)?.per_cpu;
     u32::try_from(cpus.iter().filter(|(_, busy)| *busy < 0.1).count()).ok()
 }
 
@@ -147,18 +113,19 @@ impl CpuReader {
         Ok(Self { file: File::open("/proc/stat")?, buffer: vec![0; 8192] })
     }
 
-    /// Takes a reading into `snapshot`, whose memory is used again.
-    pub fn read(&mut self, snapshot: &mut CpuSnapshot) -> io::Result<()> {
+    /// Takes a sample.
+    pub fn read(&mut self) -> io::Result<CpuSnapshot> {
+        let mut snapshot = CpuSnapshot::default();
         loop {
             let length = self.file.read_at(&mut self.buffer, 0)?;
             let text = &self.buffer[..length];
             // The CPU lines come first; the `intr` line behind them can be very long and is of no use here. So a full
             // buffer is enough as soon as it reaches past the CPU lines.
-            if parse(text, snapshot) || length < self.buffer.len() {
+            if parse(text, &mut snapshot) || length < self.buffer.len() {
                 return if snapshot.cpus.is_empty() {
                     Err(io::Error::new(io::ErrorKind::InvalidData, "/proc/stat names no CPU"))
                 } else {
-                    Ok(())
+                    Ok(snapshot)
                 };
             }
             self.buffer.resize(self.buffer.len() * 2, 0);
@@ -179,16 +146,7 @@ fn parse(text: &[u8], snapshot: &mut CpuSnapshot) -> bool {
         let Ok(id) = u32::try_from(id) else { continue };
         // Kernels older than a field leave it out; later fields (guest, guest_nice) are contained in earlier ones.
         let mut next = || words.find(|w| !w.is_empty()).and_then(number).unwrap_or(0);
-        let ticks = Ticks {
-            user: next(),
-            nice: next(),
-            system: next(),
-            idle: next(),
-            iowait: next(),
-            irq: next(),
-            softirq: next(),
-            steal: next(),
-        };
+        let ticks = Ticks(std::array::from_fn(|_| next()));
         snapshot.cpus.push((id, ticks));
     }
     false
@@ -299,14 +257,13 @@ mod tests {
                 }
             });
             let mut reader = CpuReader::open().unwrap();
-            let (mut before, mut after) = (CpuSnapshot::default(), CpuSnapshot::default());
             std::thread::sleep(Duration::from_millis(50));
-            reader.read(&mut before).unwrap();
+            let before = reader.read().unwrap();
             let start = Instant::now();
             while start.elapsed() < Duration::from_millis(500) {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            reader.read(&mut after).unwrap();
+            let after = reader.read().unwrap();
             stop.store(true, Ordering::Relaxed);
             spinner.join().unwrap();
             after.since(&before, true).unwrap()

@@ -3,9 +3,11 @@
 //! Everything is read from the kernel's files at the moment of asking. What cannot be read (a container without sysfs, no
 //! permission, a machine without that property) is absent; nothing is guessed.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs};
 
 use serde::{Deserialize, Serialize};
+
+use super::files::{line, text};
 
 /// Settings of the kernel that change what a network measurement finds, by their names below `/proc/sys`.
 const SYSCTLS: &[&str] = &[
@@ -108,17 +110,17 @@ impl HostFacts {
     #[must_use]
     pub fn collect() -> Self {
         let uname = nix::sys::utsname::uname().ok();
-        let text = |value: &std::ffi::OsStr| value.to_str().map(str::to_owned);
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let name = |value: &std::ffi::OsStr| value.to_str().map(str::to_owned);
+        let cpuinfo = text("/proc/cpuinfo");
         let online = line("/sys/devices/system/cpu/online");
         let sysctls = sysctls();
         Self {
-            hostname: uname.as_ref().and_then(|u| text(u.nodename())),
+            hostname: uname.as_ref().and_then(|u| name(u.nodename())),
             boot_id: line("/proc/sys/kernel/random/boot_id"),
             os: os_name(),
-            kernel_release: uname.as_ref().and_then(|u| text(u.release())),
-            kernel_version: uname.as_ref().and_then(|u| text(u.version())),
-            arch: uname.as_ref().and_then(|u| text(u.machine())),
+            kernel_release: uname.as_ref().and_then(|u| name(u.release())),
+            kernel_version: uname.as_ref().and_then(|u| name(u.version())),
+            arch: uname.as_ref().and_then(|u| name(u.machine())),
             system_model: system_model(),
             hypervisor: hypervisor(&cpuinfo),
             cpu_model: cpuinfo_value(&cpuinfo, &["model name", "Model", "cpu model", "cpu"]),
@@ -143,13 +145,6 @@ impl HostFacts {
             sysctls,
         }
     }
-}
-
-/// The first line of a file, trimmed; `None` where it cannot be read or says nothing.
-pub(super) fn line(path: impl AsRef<Path>) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let first = text.lines().next()?.trim();
-    (!first.is_empty()).then(|| first.to_owned())
 }
 
 /// Every readable file of a folder with its first line.

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use super::counter_log::Reading;
+use super::{files::text, kernel_sample::KernelSample};
 
 /// Reads `/proc/interrupts` (keys `38.virtio2-input.0.cpu1`, `LOC.cpu0`), `/proc/softirqs` (`NET_RX.cpu0`) and
 /// `softnet_stat` (`cpu0.processed`).
-pub(super) fn read(into: &mut Reading) {
+pub(super) fn read(into: &mut KernelSample) {
     for line in lines(&text("/proc/interrupts")) {
         // Only numbered interrupts say after their counts what they belong to in words of their own.
         let prefix = match (line.id.bytes().all(|b| b.is_ascii_digit()), line.action) {
@@ -22,13 +22,13 @@ pub(super) fn read(into: &mut Reading) {
 }
 
 /// The network's soft interrupts, per CPU.
-pub(super) fn read_network_softirqs(into: &mut Reading) {
+pub(super) fn read_network_softirqs(into: &mut KernelSample) {
     softirqs(into, |name| name.starts_with("NET_"));
 }
 
 /// Interrupts of an interface per CPU: those of the PCI device behind it, however many queues it has. Nothing for an
 /// interface without hardware.
-pub(super) fn read_of_interface(interface: &str, bus: &str, into: &mut Reading) {
+pub(super) fn read_of_interface(interface: &str, bus: &str, into: &mut KernelSample) {
     let Ok(entries) = fs::read_dir(format!("/sys/bus/pci/devices/{bus}/msi_irqs")) else { return };
     let irqs: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
     let source = format!("nic_interrupts:{interface}");
@@ -39,11 +39,7 @@ pub(super) fn read_of_interface(interface: &str, bus: &str, into: &mut Reading) 
     }
 }
 
-fn text(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
-}
-
-fn softirqs(into: &mut Reading, wanted: impl Fn(&str) -> bool) {
+fn softirqs(into: &mut KernelSample, wanted: impl Fn(&str) -> bool) {
     for line in lines(&text("/proc/softirqs")).filter(|l| wanted(l.id)) {
         for (cpu, count) in &line.counts {
             into.put("softirqs", format!("{}.cpu{cpu}", line.id), *count);
@@ -78,7 +74,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 }
 
 /// `softnet_stat`: a line per online CPU, hexadecimal; the thirteenth column is the CPU's number where the kernel gives it.
-fn softnet(text: &str, into: &mut Reading) {
+fn softnet(text: &str, into: &mut KernelSample) {
     for (row, line) in text.lines().enumerate() {
         let columns: Vec<u64> = line.split_whitespace().map_while(|w| u64::from_str_radix(w, 16).ok()).collect();
         let cpu = columns.get(12).copied().unwrap_or(row as u64);
@@ -111,22 +107,22 @@ ERR:          0
 
     #[test]
     fn softnet_lines_carry_their_cpu_where_the_kernel_says_it() {
-        let mut reading = Reading::default();
-        softnet("0000000a 1 2 0 0 0 0 0 0 0 0 0 00000003 0 0\n", &mut reading);
-        assert_eq!(reading.get("softnet", "cpu3.processed"), Some(10));
-        assert_eq!(reading.get("softnet", "cpu3.dropped"), Some(1));
-        softnet("ff 0 0 0 0 0 0 0 0 0\n", &mut reading);
-        assert_eq!(reading.get("softnet", "cpu0.processed"), Some(255));
+        let mut sample = KernelSample::default();
+        softnet("0000000a 1 2 0 0 0 0 0 0 0 0 0 00000003 0 0\n", &mut sample);
+        assert_eq!(sample.get("softnet", "cpu3.processed"), Some(10));
+        assert_eq!(sample.get("softnet", "cpu3.dropped"), Some(1));
+        softnet("ff 0 0 0 0 0 0 0 0 0\n", &mut sample);
+        assert_eq!(sample.get("softnet", "cpu0.processed"), Some(255));
     }
 
     #[test]
     fn this_machine_has_timers_and_network_softirqs() {
-        let mut reading = Reading::default();
-        read(&mut reading);
-        assert!(reading.get("softirqs", "NET_RX.cpu0").is_some());
-        assert!(reading.get("softirqs", "TIMER.cpu0").is_some_and(|n| n > 0));
-        assert!(reading.sources().any(|s| s == "interrupts"));
-        let mut network = Reading::default();
+        let mut sample = KernelSample::default();
+        read(&mut sample);
+        assert!(sample.get("softirqs", "NET_RX.cpu0").is_some());
+        assert!(sample.get("softirqs", "TIMER.cpu0").is_some_and(|n| n > 0));
+        assert!(sample.sources().any(|s| s == "interrupts"));
+        let mut network = KernelSample::default();
         read_network_softirqs(&mut network);
         assert!(network.get("softirqs", "NET_TX.cpu0").is_some());
         assert_eq!(network.get("softirqs", "TIMER.cpu0"), None);

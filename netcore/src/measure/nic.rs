@@ -9,7 +9,7 @@ use std::{
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use super::{host::line, netlink};
+use super::{files::line, netlink};
 use crate::report::NicFacts;
 
 /// Commands of `linux/ethtool.h`.

@@ -67,10 +67,7 @@ impl Sample {
         let dropped = flows.iter().map(|flow| flow.cell.dropped()).collect();
         then(&counts);
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd())).collect();
-        let cpu = cpu.as_mut().and_then(|reader| {
-            let mut snapshot = CpuSnapshot::default();
-            reader.read(&mut snapshot).is_ok().then_some(snapshot)
-        });
+        let cpu = cpu.as_mut().and_then(|reader| reader.read().ok());
         Self { at_ns, wall_ns, counts, dropped, tcp, cpu }
     }
 

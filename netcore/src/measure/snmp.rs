@@ -3,23 +3,31 @@
 //! They are read below `/proc/thread-self/net`: `/proc/net` shows the namespace of the process's first thread, which is
 //! another one where a plan gives a host a namespace of its own.
 
-use std::fs;
-
-use super::counter_log::Reading;
+use super::{files::text, kernel_sample::KernelSample};
 
 /// Reads `snmp`, `netstat`, `snmp6` and `sockstat`. What is not there (IPv6 switched off) is left out.
-pub(super) fn read(into: &mut Reading) {
-    let text = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
-    pairs(&text("snmp"), "snmp", into);
-    pairs(&text("netstat"), "netstat", into);
-    list(&text("snmp6"), "snmp6", into);
-    sockets(&text("sockstat"), into);
-    sockets(&text("sockstat6"), into);
+pub(super) fn read(into: &mut KernelSample) {
+    pairs(&net("snmp"), "snmp", into);
+    pairs(&net("netstat"), "netstat", into);
+    list(&net("snmp6"), "snmp6", into);
+    sockets(&net("sockstat"), into);
+    sockets(&net("sockstat6"), into);
+}
+
+/// Connections in TIME_WAIT.
+pub(super) fn time_wait() -> Option<u64> {
+    let mut sample = KernelSample::default();
+    sockets(&net("sockstat"), &mut sample);
+    sample.get("sockstat", "TCP.tw")
+}
+
+fn net(name: &str) -> String {
+    text(format!("/proc/thread-self/net/{name}"))
 }
 
 /// Pairs of lines, names above values: `Tcp: RtoMin …` and `Tcp: 200 …`. Negative values (`MaxConn` -1: no limit) are
 /// settings and no counters.
-fn pairs(text: &str, source: &str, into: &mut Reading) {
+fn pairs(text: &str, source: &str, into: &mut KernelSample) {
     let mut lines = text.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
         let (Some((group, names)), Some((same, values))) = (names.split_once(':'), values.split_once(':')) else {
@@ -37,17 +45,17 @@ fn pairs(text: &str, source: &str, into: &mut Reading) {
 }
 
 /// One name and value per line.
-fn list(text: &str, source: &str, into: &mut Reading) {
+fn list(text: &str, source: &str, into: &mut KernelSample) {
     for line in text.lines() {
         let mut words = line.split_whitespace();
         if let (Some(name), Some(Ok(value))) = (words.next(), words.next().map(str::parse)) {
-            into.put(source, name.to_owned(), value);
+            into.put(source, name, value);
         }
     }
 }
 
 /// Sockets in use by kind: `TCP: inuse 1 orphan 0 tw 3 …`. These are gauges.
-fn sockets(text: &str, into: &mut Reading) {
+fn sockets(text: &str, into: &mut KernelSample) {
     for line in text.lines() {
         let Some((kind, rest)) = line.split_once(':') else { continue };
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -67,30 +75,30 @@ mod tests {
 
     #[test]
     fn names_above_values_become_keys() {
-        let mut reading = Reading::default();
-        pairs("Ip: Forwarding TTL\nIp: 1 64\nTcp: MaxConn InSegs\nTcp: -1 7\n", "snmp", &mut reading);
-        assert_eq!(reading.get("snmp", "Ip.TTL"), Some(64));
-        assert_eq!(reading.get("snmp", "Tcp.InSegs"), Some(7));
-        assert_eq!(reading.get("snmp", "Tcp.MaxConn"), None);
+        let mut sample = KernelSample::default();
+        pairs("Ip: Forwarding TTL\nIp: 1 64\nTcp: MaxConn InSegs\nTcp: -1 7\n", "snmp", &mut sample);
+        assert_eq!(sample.get("snmp", "Ip.TTL"), Some(64));
+        assert_eq!(sample.get("snmp", "Tcp.InSegs"), Some(7));
+        assert_eq!(sample.get("snmp", "Tcp.MaxConn"), None);
         // A text that is cut off, or is not of this form, gives what can be trusted and no more.
-        pairs("Ip: A B\nUdp: 1 2\n", "other", &mut reading);
-        pairs("Ip: A B\n", "other", &mut reading);
-        assert_eq!(reading.get("other", "Ip.A"), None);
+        pairs("Ip: A B\nUdp: 1 2\n", "other", &mut sample);
+        pairs("Ip: A B\n", "other", &mut sample);
+        assert_eq!(sample.get("other", "Ip.A"), None);
     }
 
     #[test]
     fn sockets_are_counted_by_kind() {
-        let mut reading = Reading::default();
-        sockets("sockets: used 16\nTCP: inuse 1 orphan 0 tw 3 alloc 1 mem 0\n", &mut reading);
-        assert_eq!(reading.get("sockstat", "TCP.tw"), Some(3));
-        assert_eq!(reading.get("sockstat", "sockets.used"), Some(16));
+        let mut sample = KernelSample::default();
+        sockets("sockets: used 16\nTCP: inuse 1 orphan 0 tw 3 alloc 1 mem 0\nUDP: inuse 3 mem 1\n", &mut sample);
+        assert_eq!(sample.get("sockstat", "TCP.tw"), Some(3));
+        assert_eq!(sample.get("sockstat", "sockets.used"), Some(16));
     }
 
     #[test]
     fn datagrams_that_were_sent_are_counted() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let (mut before, mut after) = (Reading::default(), Reading::default());
+        let (mut before, mut after) = (KernelSample::default(), KernelSample::default());
         read(&mut before);
         for _ in 0..100 {
             sender.send_to(b"x", receiver.local_addr().unwrap()).unwrap();

@@ -1,12 +1,12 @@
 //! The system log: what the whole machine did beside the test (what hpcbench writes with `-c`). CPU states per core,
 //! memory, interrupts, context switches, paging, swapping, and per interface its traffic and its interrupts per CPU.
 
-use std::fs;
-
 use super::{
-    counter_log::Reading,
-    cpu::{CpuReader, CpuSnapshot},
-    interrupts, netlink, nic,
+    cpu::{CpuReader, STATES},
+    files::text,
+    interrupts,
+    kernel_sample::KernelSample,
+    netlink, nic,
 };
 
 /// More interfaces than this are not followed: a host with thousands of them (one per container) would spend the
@@ -30,11 +30,11 @@ impl Interfaces {
 }
 
 /// Reads everything of the log once.
-pub(super) fn read(interfaces: &Interfaces, into: &mut Reading) {
+pub(super) fn read(interfaces: &Interfaces, into: &mut KernelSample) {
     read_cpus(into);
-    totals(&text("/proc/stat"), into);
-    memory(&text("/proc/meminfo"), into);
-    paging(&text("/proc/vmstat"), into);
+    for of in [TOTALS, MEMORY, PAGING] {
+        table(&text(of.1), of, into);
+    }
     interrupts::read_network_softirqs(into);
     for link in netlink::links(None).unwrap_or_default().iter().filter(|l| interfaces.contains(&l.name)) {
         link_counters(link, into);
@@ -47,7 +47,7 @@ pub(super) fn read(interfaces: &Interfaces, into: &mut Reading) {
 }
 
 /// Counters of one interface: the kernel's, and its driver's own.
-pub(super) fn read_interface(name: &str, into: &mut Reading) {
+pub(super) fn read_interface(name: &str, into: &mut KernelSample) {
     if let Some(link) = netlink::links(None).unwrap_or_default().iter().find(|l| l.name == name) {
         link_counters(link, into);
     }
@@ -56,91 +56,68 @@ pub(super) fn read_interface(name: &str, into: &mut Reading) {
     }
 }
 
-fn link_counters(link: &netlink::Link, into: &mut Reading) {
+fn link_counters(link: &netlink::Link, into: &mut KernelSample) {
     let source = format!("nic:{}", link.name);
     for (key, value) in netlink::LINK_COUNTERS.iter().zip(&link.counters) {
-        into.put(&source, (*key).to_owned(), *value);
+        into.put(&source, *key, *value);
     }
-}
-
-fn text(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// Time by state of each CPU, in ticks (hundredths of a second).
-pub(super) fn read_cpus(into: &mut Reading) {
-    let mut snapshot = CpuSnapshot::default();
-    let read = CpuReader::open().and_then(|mut r| r.read(&mut snapshot));
-    if read.is_err() {
-        return;
-    }
-    for (id, t) in &snapshot.cpus {
-        let states = [
-            ("user", t.user),
-            ("nice", t.nice),
-            ("system", t.system),
-            ("idle", t.idle),
-            ("iowait", t.iowait),
-            ("irq", t.irq),
-            ("softirq", t.softirq),
-            ("steal", t.steal),
-        ];
-        for (state, ticks) in states {
+pub(super) fn read_cpus(into: &mut KernelSample) {
+    let Ok(snapshot) = CpuReader::open().and_then(|mut reader| reader.read()) else { return };
+    for (id, ticks) in &snapshot.cpus {
+        for (state, ticks) in STATES.iter().zip(ticks.0) {
             into.put("cpu", format!("cpu{id}.{state}_ticks"), ticks);
         }
     }
 }
 
-/// Sums over all CPUs: interrupts, context switches, processes begun.
-fn totals(stat: &str, into: &mut Reading) {
-    for line in stat.lines() {
+/// Files with a name and a value on each line, and the lines of interest: name, key, and factor to the key's unit.
+type Table = (&'static str, &'static str, &'static [(&'static str, &'static str, u64)]);
+
+/// Sums over all CPUs.
+const TOTALS: Table = (
+    "system",
+    "/proc/stat",
+    &[("intr", "interrupts", 1), ("ctxt", "context_switches", 1), ("processes", "processes", 1)],
+);
+
+/// KiB in the file. `available` is what the kernel could still give to programs; what it keeps as cache is part of it.
+const MEMORY: Table = (
+    "memory",
+    "/proc/meminfo",
+    &[
+        ("MemTotal:", "total_bytes", 1024),
+        ("MemFree:", "free_bytes", 1024),
+        ("MemAvailable:", "available_bytes", 1024),
+        ("Buffers:", "buffers_bytes", 1024),
+        ("Cached:", "cached_bytes", 1024),
+        ("SwapFree:", "swap_free_bytes", 1024),
+    ],
+);
+
+/// Paging in KiB, swapping in pages, and faults.
+const PAGING: Table = (
+    "paging",
+    "/proc/vmstat",
+    &[
+        ("pgpgin", "paged_in_kib", 1),
+        ("pgpgout", "paged_out_kib", 1),
+        ("pswpin", "swapped_in_pages", 1),
+        ("pswpout", "swapped_out_pages", 1),
+        ("pgfault", "faults", 1),
+        ("pgmajfault", "major_faults", 1),
+    ],
+);
+
+fn table(text: &str, (source, _, names): Table, into: &mut KernelSample) {
+    for line in text.lines() {
         let mut words = line.split_whitespace();
-        let key = match words.next() {
-            Some("intr") => "interrupts",
-            Some("ctxt") => "context_switches",
-            Some("processes") => "processes",
-            _ => continue,
-        };
-        if let Some(Ok(value)) = words.next().map(str::parse) {
-            into.put("system", key.to_owned(), value);
-        }
-    }
-}
-
-/// Memory, bytes. `available` is what the kernel could still give to programs; what it keeps as cache is part of it.
-fn memory(meminfo: &str, into: &mut Reading) {
-    for line in meminfo.lines() {
-        let Some((name, value)) = line.split_once(':') else { continue };
-        let key = match name {
-            "MemTotal" => "total_bytes",
-            "MemFree" => "free_bytes",
-            "MemAvailable" => "available_bytes",
-            "Buffers" => "buffers_bytes",
-            "Cached" => "cached_bytes",
-            "SwapFree" => "swap_free_bytes",
-            _ => continue,
-        };
-        if let Some(Ok(kib)) = value.trim().strip_suffix("kB").map(|v| v.trim().parse::<u64>()) {
-            into.put("memory", key.to_owned(), kib.saturating_mul(1024));
-        }
-    }
-}
-
-/// Paging (`pgpgin` and `pgpgout` in KiB), swapping (in pages) and faults.
-fn paging(vmstat: &str, into: &mut Reading) {
-    for line in vmstat.lines() {
-        let Some((name, value)) = line.split_once(' ') else { continue };
-        let key = match name {
-            "pgpgin" => "paged_in_kib",
-            "pgpgout" => "paged_out_kib",
-            "pswpin" => "swapped_in_pages",
-            "pswpout" => "swapped_out_pages",
-            "pgfault" => "faults",
-            "pgmajfault" => "major_faults",
-            _ => continue,
-        };
-        if let Ok(value) = value.trim().parse() {
-            into.put("paging", key.to_owned(), value);
+        let name = words.next().unwrap_or_default();
+        let Some((_, key, factor)) = names.iter().find(|(wanted, ..)| *wanted == name) else { continue };
+        if let Some(Ok(value)) = words.next().map(str::parse::<u64>) {
+            into.put(source, *key, value.saturating_mul(*factor));
         }
     }
 }
@@ -151,8 +128,8 @@ mod tests {
 
     #[test]
     fn the_whole_machine_is_read() {
-        let mut reading = Reading::default();
-        read(&Interfaces::up(), &mut reading);
+        let mut sample = KernelSample::default();
+        read(&Interfaces::up(), &mut sample);
         for (source, key) in [
             ("cpu", "cpu0.idle_ticks"),
             ("system", "interrupts"),
@@ -163,21 +140,21 @@ mod tests {
             ("nic:lo", "rx_bytes"),
             ("softirqs", "NET_RX.cpu0"),
         ] {
-            assert!(reading.get(source, key).is_some(), "{source} {key} is missing");
+            assert!(sample.get(source, key).is_some(), "{source} {key} is missing");
         }
-        assert!(reading.get("memory", "available_bytes") < reading.get("memory", "total_bytes"));
+        assert!(sample.get("memory", "available_bytes") < sample.get("memory", "total_bytes"));
     }
 
     #[test]
     fn texts_become_counters_with_units() {
-        let mut reading = Reading::default();
-        totals("cpu  1 2\nintr 55 1 2 3\nctxt 66\nbtime 1\nprocesses 77\n", &mut reading);
-        memory("MemTotal:       2 kB\nCached:   x kB\nHugePages_Total:       0\n", &mut reading);
-        paging("pgpgin 5\npgpgout 6\nnr_free_pages 9\n", &mut reading);
-        assert_eq!(reading.get("system", "interrupts"), Some(55));
-        assert_eq!(reading.get("system", "processes"), Some(77));
-        assert_eq!(reading.get("memory", "total_bytes"), Some(2048));
-        assert_eq!(reading.get("memory", "cached_bytes"), None);
-        assert_eq!(reading.get("paging", "paged_out_kib"), Some(6));
+        let mut sample = KernelSample::default();
+        table("cpu  1 2\nintr 55 1 2 3\nctxt 66\nbtime 1\nprocesses 77\n", TOTALS, &mut sample);
+        table("MemTotal:       2 kB\nCached:   x kB\nHugePages_Total:       0\n", MEMORY, &mut sample);
+        table("pgpgin 5\npgpgout 6\nnr_free_pages 9\n", PAGING, &mut sample);
+        assert_eq!(sample.get("system", "interrupts"), Some(55));
+        assert_eq!(sample.get("system", "processes"), Some(77));
+        assert_eq!(sample.get("memory", "total_bytes"), Some(2048));
+        assert_eq!(sample.get("memory", "cached_bytes"), None);
+        assert_eq!(sample.get("paging", "paged_out_kib"), Some(6));
     }
 }

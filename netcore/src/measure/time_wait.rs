@@ -1,8 +1,7 @@
 //! Connections in TIME_WAIT, which is what slows connect tests down: each keeps its pair of addresses and ports for a
 //! minute, and the kernel's search for a free port gets longer with their number, long before it fails.
 
-use std::fs;
-
+use super::{files::text, snmp};
 use crate::{report::TimeWait, spec::TestSpec};
 
 /// Share of the ports in TIME_WAIT from which on the search for a free one is felt.
@@ -11,20 +10,12 @@ const FELT: f64 = 0.3;
 /// How many there are in the calling thread's network namespace.
 #[must_use]
 pub fn count() -> Option<u64> {
-    parse(&fs::read_to_string("/proc/thread-self/net/sockstat").ok()?)
-}
-
-/// The number after `tw` in the line of TCP.
-fn parse(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("TCP:"))?;
-    let mut words = line.split_whitespace();
-    words.find(|word| *word == "tw")?;
-    words.next()?.parse().ok()
+    snmp::time_wait()
 }
 
 /// Ports from which the kernel chooses local ones.
 fn ephemeral_ports() -> u64 {
-    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let range = text("/proc/sys/net/ipv4/ip_local_port_range");
     let mut bounds = range.split_whitespace().map(str::parse::<u64>);
     match (bounds.next(), bounds.next()) {
         (Some(Ok(low)), Some(Ok(high))) if low <= high => high - low + 1,
@@ -67,10 +58,7 @@ mod tests {
     use crate::spec::{Pattern, Transport};
 
     #[test]
-    fn the_number_is_found_by_its_name() {
-        let text = "sockets: used 173\nTCP: inuse 5 orphan 1 tw 421 alloc 8 mem 2\nUDP: inuse 3 mem 1\n";
-        assert_eq!(parse(text), Some(421));
-        assert_eq!(parse("UDP: inuse 3"), None);
+    fn connections_and_ports_are_counted() {
         assert!(count().is_some());
         assert!(ephemeral_ports() > 0);
     }

@@ -89,7 +89,5 @@ pub fn measure(
 }
 
 fn cpu_now() -> Option<CpuSnapshot> {
-    let mut snapshot = CpuSnapshot::default();
-    CpuReader::open().ok()?.read(&mut snapshot).ok()?;
-    Some(snapshot)
+    CpuReader::open().ok()?.read().ok()
 }

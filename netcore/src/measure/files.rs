@@ -1,0 +1,15 @@
+//! Text files of the kernel.
+
+use std::{fs, path::Path};
+
+/// A file's text; empty where it cannot be read.
+pub(super) fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The first line of a file, trimmed; `None` where it cannot be read or says nothing.
+pub(super) fn line(path: impl AsRef<Path>) -> Option<String> {
+    let text = text(path);
+    let first = text.lines().next()?.trim();
+    (!first.is_empty()).then(|| first.to_owned())
+}
