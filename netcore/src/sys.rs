@@ -1,11 +1,14 @@
-//! System calls that neither `std` nor `nix` offers in the form the engines need. With [`crate::io::batch`], the
+//! System calls that neither `std` nor `nix` nor `socket2` offers in the form the engines need. With [`crate::io::batch`], the
 //! only `unsafe` of the data path.
 
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
 };
+
+use nix::sys::prctl::set_timerslack;
+use socket2::{SockRef, Socket};
 
 /// Here and in [`crate::io::batch`] structures of the kernel are laid out by hand as they are where a `long` has 64 bits.
 const _: () = assert!(size_of::<libc::c_long>() == 8, "the engines know the kernel's structures of 64-bit Linux only");
@@ -15,36 +18,16 @@ fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// A socket of any family, kind and protocol, by number, so that protocols which `nix` has no name for can be asked for.
+/// A socket of any family, kind and protocol, by number, so that protocols without a name in `nix` can be asked for.
 /// It is closed on exec.
 pub fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: socket(2) takes three integers; a descriptor that it returns is new and nobody else's.
-    unsafe { check(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol)).map(|fd| OwnedFd::from_raw_fd(fd)) }
+    Socket::new(family.into(), kind.into(), Some(protocol.into())).map(Into::into)
 }
 
-/// Accepts a connection; the peer's address is not asked for. `flags`: `SOCK_NONBLOCK` or 0.
-pub fn accept(listener: &impl AsFd, flags: libc::c_int) -> io::Result<OwnedFd> {
-    let listener = listener.as_fd().as_raw_fd();
-    // SAFETY: null pointers say that the address is not wanted; a descriptor that it returns is new and nobody else's.
-    unsafe {
-        let fd = libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags | libc::SOCK_CLOEXEC);
-        check(fd).map(|fd| OwnedFd::from_raw_fd(fd))
-    }
-}
-
-/// Accepts a connection and says from which IP address it came; `None` for other families.
-pub fn accept_from(listener: &impl AsFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
-    let listener = listener.as_fd().as_raw_fd();
-    // An IPv6 address is the longest of those that are of interest; a longer one is cut off by the kernel.
-    let mut address = [0u8; 28];
-    let mut length: libc::socklen_t = 28;
-    // SAFETY: the pointers are those of live variables, and the kernel writes at most `length` bytes; a descriptor that it
-    // returns is new and nobody else's.
-    let socket = unsafe {
-        let fd = libc::accept4(listener, address.as_mut_ptr().cast(), &raw mut length, libc::SOCK_CLOEXEC);
-        check(fd).map(|fd| OwnedFd::from_raw_fd(fd))?
-    };
-    Ok((socket, ip_address(&address)))
+/// Accepts a connection; the peer's address is `None` for families other than IP.
+pub fn accept(listener: &impl AsFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let (socket, from) = SockRef::from(listener).accept()?;
+    Ok((socket.into(), from.as_socket()))
 }
 
 /// Receives a datagram and says from which IP address it came; `None` for other families.
@@ -106,24 +89,6 @@ pub fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// Bounds how long a call that receives (or accepts) waits; 0: for ever.
-pub fn set_receive_timeout(socket: &impl AsFd, microseconds: i64) -> io::Result<()> {
-    set_timeout(socket, libc::SO_RCVTIMEO, microseconds)
-}
-
-/// Bounds how long a call that sends waits; 0: for ever.
-pub fn set_send_timeout(socket: &impl AsFd, microseconds: i64) -> io::Result<()> {
-    set_timeout(socket, libc::SO_SNDTIMEO, microseconds)
-}
-
-fn set_timeout(socket: &impl AsFd, name: libc::c_int, microseconds: i64) -> io::Result<()> {
-    // `struct timeval`: two longs.
-    let mut value = [0; 16];
-    value[..8].copy_from_slice(&(microseconds / 1_000_000).to_ne_bytes());
-    value[8..].copy_from_slice(&(microseconds % 1_000_000).to_ne_bytes());
-    set_bytes(socket, libc::SOL_SOCKET, name, &value)
-}
-
 /// Sets an option whose value is some bytes.
 pub fn set_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
@@ -171,7 +136,8 @@ pub fn bind_link(socket: &impl AsFd, interface: u32, ethertype: u16) -> io::Resu
     unsafe { check(libc::bind(socket.as_fd().as_raw_fd(), (&raw const address).cast(), length)).map(|_| ()) }
 }
 
-/// The hardware address of the interface that a packet socket is bound to.
+/// The hardware address of the interface that a packet socket is bound to. `nix` refuses the answer, which the kernel cuts
+/// off behind the address.
 pub fn link_address(socket: &impl AsFd) -> io::Result<[u8; 6]> {
     // SAFETY: all-zero bytes are a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -185,22 +151,6 @@ pub fn link_address(socket: &impl AsFd) -> io::Result<[u8; 6]> {
         return Err(io::Error::other("its addresses are not Ethernet's"));
     }
     Ok([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]])
-}
-
-/// Lets only what a classic BPF program accepts into a socket.
-pub fn attach_filter(socket: &impl AsFd, program: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog {
-        len: libc::c_ushort::try_from(program.len()).map_err(io::Error::other)?,
-        filter: program.as_ptr().cast_mut(),
-    };
-    let length = libc::socklen_t::try_from(size_of::<libc::sock_fprog>()).map_err(io::Error::other)?;
-    // SAFETY: the structure lives for the length of the call and points to a live slice of `len` steps; the kernel copies
-    // both and writes to neither.
-    unsafe {
-        let value = (&raw const program).cast();
-        let fd = socket.as_fd().as_raw_fd();
-        check(libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, length)).map(|_| ())
-    }
 }
 
 /// Makes a descriptor refer to `/dev/null`: what it referred to is closed, and the number stays taken.
@@ -226,10 +176,8 @@ pub fn vsock_cid() -> io::Result<u32> {
 /// Wakes the calling thread from sleeps as near to its due time as the hardware's timer allows; by default the kernel
 /// may be 50 µs late to save wake-ups.
 pub fn precise_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes one integer and concerns the calling thread only.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
-    }
+    // It cannot fail, and a thread that is woken late is told of by its own numbers.
+    let _ = set_timerslack(1);
 }
 
 #[cfg(test)]
@@ -247,7 +195,7 @@ mod tests {
         assert!(name.starts_with(b"reno\0"));
         assert!(set_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"no such").is_err());
         assert!(self::socket(libc::AF_INET, 99, 0).is_err());
-        assert_eq!(accept(&socket, 0).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(accept(&socket).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 
     #[test]
@@ -274,7 +222,6 @@ mod tests {
     #[test]
     fn timers_can_be_made_precise() {
         precise_timers();
-        // SAFETY: PR_GET_TIMERSLACK takes no argument.
-        assert_eq!(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }, 1);
+        assert_eq!(nix::sys::prctl::get_timerslack(), Ok(1));
     }
 }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use nix::sys::socket::{MsgFlags, recv};
+use socket2::SockRef;
 
 use super::{Worker, WorkerError, between, offered::Offer};
 use crate::{
@@ -27,7 +28,6 @@ use crate::{
         Transport,
         shape::{ICMP_HEADER_BYTES, NUMBERED_BYTES},
     },
-    sys,
     transport::{
         datagram::{forget_greetings, receive_from, send_to},
         icmp, link,
@@ -169,8 +169,8 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
     let slot = worker.latency_slot.clone().unwrap_or_default();
     let recorder = Recorder::new(&slot, worker.cell.epoch());
     forget_greetings(&worker.link);
-    let look_up_us = i64::try_from(look_up_ns(worker) / 1000).unwrap_or(i64::MAX);
-    sys::set_receive_timeout(&*worker.link.receive, look_up_us)
+    SockRef::from(&worker.link.receive)
+        .set_read_timeout(Some(Duration::from_nanos(look_up_ns(worker))))
         .map_err(worker.error("bound the wait for responses"))?;
     let gaps = worker.gaps.clone().unwrap_or_default();
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));

@@ -227,8 +227,8 @@ pub fn accept_flows(
                 Err(error) => return Err(system("cannot wait for data connections")(error)),
             }
         }
-        match sys::accept(listener, 0) {
-            Ok(socket) => {
+        match sys::accept(listener) {
+            Ok((socket, _)) => {
                 if candidates.len() == CANDIDATES {
                     candidates.pop_front();
                 }

@@ -18,6 +18,7 @@ use nix::{
     poll::PollFlags,
     sys::socket::{MsgFlags, SockaddrStorage, recv, send, sendto},
 };
+use socket2::SockRef;
 
 use super::{
     Deadline, Link,
@@ -31,8 +32,8 @@ use crate::{
     sys,
 };
 
-/// How long a blocked call waits before its thread looks whether the test is over, microseconds.
-const LOOK_UP_US: i64 = 100_000;
+/// How long a blocked call waits before its thread looks whether the test is over.
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// How often the near end knocks until it is answered.
 const KNOCK: Duration = Duration::from_millis(50);
@@ -86,8 +87,10 @@ pub fn socket(spec: &TestSpec, asked: &SocketOptions, address: &Address, bind: b
 
 /// Bounds every blocking call on the socket.
 pub fn look_up(socket: &OwnedFd) -> Result<(), EndError> {
-    sys::set_receive_timeout(socket, LOOK_UP_US)
-        .and_then(|()| sys::set_send_timeout(socket, LOOK_UP_US))
+    let socket = SockRef::from(socket);
+    socket
+        .set_read_timeout(Some(LOOK_UP))
+        .and_then(|()| socket.set_write_timeout(Some(LOOK_UP)))
         .map_err(|source| EndError::System { what: "cannot bound the wait of a datagram socket".into(), source })
 }
 

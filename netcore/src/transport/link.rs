@@ -15,6 +15,7 @@ use nix::{
     poll::PollFlags,
     sys::socket::{MsgFlags, recv, send},
 };
+use socket2::{SockFilter, SockRef};
 
 use super::{
     Deadline, Link,
@@ -69,7 +70,8 @@ pub fn open(
     // Of protocol 0, so that nothing arrives before the filter is there.
     let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
         .map_err(failed("no packet socket: it needs CAP_NET_RAW (setcap cap_net_raw+ep, or root)".to_owned()))?;
-    sys::attach_filter(&socket, &filter(token, mark(flow, side, false)))
+    SockRef::from(&socket)
+        .attach_filter(&filter(token, mark(flow, side, false)))
         .map_err(failed("cannot filter frames".to_owned()))?;
     sys::bind_link(&socket, index, ETHERTYPE)
         .map_err(failed(format!("cannot use the interface `{device}` (is it up?)")))?;
@@ -98,19 +100,18 @@ fn mark(flow: u32, side: Side, sends: bool) -> u32 {
 }
 
 /// Classic BPF: frames of this session and flow, whole; nothing of any other.
-fn filter(token: &Token, flow: u32) -> [libc::sock_filter; 6] {
+fn filter(token: &Token, flow: u32) -> [SockFilter; 6] {
     /// BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ | BPF_K, BPF_RET | BPF_K.
     const LOAD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     [
-        step(LOAD, 0, 0, 14),
-        step(JUMP_IF_EQUAL, 0, 3, u32::from_be_bytes(session(token))),
-        step(LOAD, 0, 0, 18),
-        step(JUMP_IF_EQUAL, 0, 1, flow),
-        step(RETURN, 0, 0, u32::MAX),
-        step(RETURN, 0, 0, 0),
+        SockFilter::new(LOAD, 0, 0, 14),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 3, u32::from_be_bytes(session(token))),
+        SockFilter::new(LOAD, 0, 0, 18),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, flow),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(RETURN, 0, 0, 0),
     ]
 }
 

@@ -12,6 +12,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::socket::{Shutdown, shutdown},
 };
+use socket2::SockRef;
 
 use super::{
     Deadline, Link, Protocol,
@@ -26,8 +27,8 @@ use crate::{
     sys,
 };
 
-/// How long the far end waits for the next connection before it looks whether the test is over, microseconds.
-const LOOK_UP_US: i64 = 50_000;
+/// How long the far end waits for the next connection before it looks whether the test is over.
+const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// What a call on a connection waits for. Whoever waits for room hears of input too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,7 +111,8 @@ impl Listener {
         // MPTCP accepts by its first subflow, which knows nothing of the socket's time limit.
         let polled = spec.transport == Transport::Mptcp && waits;
         connection::set_blocking(&socket, waits && !polled)?;
-        sys::set_receive_timeout(&*socket, LOOK_UP_US)
+        SockRef::from(&socket)
+            .set_read_timeout(Some(LOOK_UP))
             .map_err(|source| EndError::System { what: "cannot bound the wait for connections".into(), source })?;
         let v6 = local_ip(&socket).is_ok_and(|address| address.is_ipv6());
         let accepted = Prepared::accepted(&spec.far.socket, spec.transport, v6);
@@ -148,11 +150,10 @@ impl Listener {
     }
 
     fn next(&self) -> std::io::Result<(OwnedFd, Option<SocketAddr>)> {
-        match sys::accept_from(&self.socket) {
+        match sys::accept(&self.socket) {
             Err(error) if self.polled && error.kind() == std::io::ErrorKind::WouldBlock => {
-                let at_most = Duration::from_micros(LOOK_UP_US.unsigned_abs());
-                connection::wait(&self.socket, PollFlags::POLLIN, at_most).map_err(std::io::Error::other)?;
-                sys::accept_from(&self.socket)
+                connection::wait(&self.socket, PollFlags::POLLIN, LOOK_UP).map_err(std::io::Error::other)?;
+                sys::accept(&self.socket)
             }
             other => other,
         }
