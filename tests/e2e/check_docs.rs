@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use runner::plan::{Format, LoadOptions, load_str, schema::plan_schema};
+use netcore::spec::{Pattern, Transport, socket::SOCKET_OPTIONS};
+use runner::plan::{Format, LoadOptions, load_str, schema::plan_schema, workload::names_over};
 
 fn page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/plan.md");
@@ -61,6 +62,47 @@ fn the_reference_names_no_key_that_is_none() {
         }
     }
     assert!(named > 90, "the tables of keys were read: {named}");
+}
+
+/// The lines of the table that follows a heading.
+fn table(page: &str, heading: &str) -> Vec<String> {
+    let (_, section) = page.split_once(&format!("\n{heading}\n")).expect("the heading");
+    let lines = section.lines().skip_while(|line| !line.starts_with('|'));
+    lines.skip(2).take_while(|line| line.starts_with('|')).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_table_of_workloads_is_that_of_the_engines() {
+    let quoted = |words: Vec<&str>| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" ");
+    let methods =
+        |transport: Transport, pattern| quoted(transport.methods(pattern).iter().map(|io| io.name()).collect());
+    let mut lines = Vec::new();
+    for transport in Transport::ALL.into_iter().filter(|transport| *transport != Transport::Icmp) {
+        let names = names_over(transport);
+        let patterns = names.iter().filter_map(|name| name.strip_prefix(transport.name())?.strip_prefix('_'));
+        lines.push(format!(
+            "| `{}` | {} | {} | {} | {} |",
+            transport.name(),
+            quoted(patterns.collect()),
+            methods(transport, Pattern::Stream),
+            methods(transport, Pattern::RequestResponse),
+            methods(transport, Pattern::Connect),
+        ));
+    }
+    // An empty list leaves one space in the page.
+    let lines: Vec<String> = lines.into_iter().map(|line| line.replace("|  |", "| |")).collect();
+    assert_eq!(table(&page(), "### Workloads"), lines);
+}
+
+#[test]
+fn the_table_of_socket_options_names_each_of_them() {
+    let named: BTreeSet<String> = table(&page(), "### Socket options")
+        .iter()
+        .flat_map(|line| line.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2))
+        .map(str::to_owned)
+        .collect();
+    let options = SOCKET_OPTIONS.iter().map(|row| row.name.to_owned());
+    assert_eq!(named, options.chain(["ipv6".to_owned()]).collect());
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Cells that only some workloads fill.
 
+use std::collections::BTreeSet;
+
 use netcore::spec::Transport;
+use runner::plan::workload::names_over;
 
 use crate::netns::Namespace;
 use crate::program::{Folder, number, of, parse, plumb, rows};
@@ -19,6 +22,35 @@ fn connect_tests_show_what_is_in_time_wait_at_both_ends() {
         assert!(grown > 0.0, "{end}: {grown}");
     }
     assert!(ran.stdout.contains("connections in TIME_WAIT at the end that connects: "), "{}", ran.stdout);
+}
+
+/// Every name that is published runs on this machine, unless its kernel lacks the transport.
+#[test]
+fn every_published_workload_runs() {
+    let folder = Folder::new();
+    let has = netcore::control::capabilities::transports();
+    // A kernel may have vsock and not its loopback.
+    let here = Transport::ALL.into_iter().filter(|t| has.contains(t) && *t != Transport::Vsock);
+    let names: Vec<String> = here.flat_map(names_over).collect();
+    assert!(names.contains(&"unix_crr".to_owned()));
+    let lo = ", socket: {device: lo}, remote_socket: {device: lo}";
+    let tests: Vec<String> = names
+        .iter()
+        .map(|name| {
+            format!("  {name}: {{workload: {name}, duration: 20ms{}}}", if name.starts_with("link") { lo } else { "" })
+        })
+        .collect();
+    let plan = folder.plan("", &tests.join("\n"));
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = rows(&folder.path("r.csv"));
+    // A duplex test has a row for each direction too.
+    let iterations = of(&rows, "iteration");
+    let ran: BTreeSet<&str> = iterations.iter().map(|row| row["test"].as_str()).collect();
+    assert_eq!(ran, names.iter().map(String::as_str).collect());
+    for row in iterations {
+        assert_eq!(row["status"], "ok", "{}: {}", row["test"], row["error"]);
+    }
 }
 
 #[test]

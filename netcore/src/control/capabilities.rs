@@ -6,22 +6,7 @@ use crate::spec::Transport;
 
 /// Every transport for which the kernel gives a socket. Asking loads modules that the kernel loads on demand.
 pub fn transports() -> Vec<Transport> {
-    const ALL: [Transport; 13] = [
-        Transport::Tcp,
-        Transport::Mptcp,
-        Transport::Udp,
-        Transport::UdpLite,
-        Transport::Sctp,
-        Transport::Dccp,
-        Transport::UnixStream,
-        Transport::UnixSeqpacket,
-        Transport::UnixDatagram,
-        Transport::Vsock,
-        Transport::Link,
-        Transport::Icmp,
-        Transport::Pipe,
-    ];
-    ALL.into_iter().filter(|transport| has(*transport)).collect()
+    Transport::ALL.into_iter().filter(|transport| has(*transport)).collect()
 }
 
 fn has(transport: Transport) -> bool {

@@ -41,10 +41,13 @@ quantities! {
     Milliseconds(u32), in plans a "Time";
     /// Seconds.
     Seconds(u32), in plans a "Time";
+    /// Seconds for which a close waits for what is unsent.
+    Linger(u32), in plans a "Time";
 }
 
 /// The quantities that are lengths of time: name and nanoseconds of 1.
-pub const TIMES: [(&str, u32); 3] = [("Microseconds", 1_000), ("Milliseconds", 1_000_000), ("Seconds", 1_000_000_000)];
+pub const TIMES: [(&str, u32); 4] =
+    [("Microseconds", 1_000), ("Milliseconds", 1_000_000), ("Seconds", 1_000_000_000), ("Linger", 1_000_000_000)];
 
 /// Reads a number of bytes; null is 0.
 pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::{
     Transport,
-    quantity::{Bytes, Bytes32, Microseconds, Milliseconds, Seconds},
+    quantity::{Bytes, Bytes32, Linger, Microseconds, Milliseconds, Seconds},
 };
 
 /// Where the kernel has an option of a socket.
@@ -57,21 +57,8 @@ const UDPLITE_SEND_CSCOV: libc::c_int = 10;
 const SCTP_NODELAY: libc::c_int = 3;
 const SCTP_MAXSEG: libc::c_int = 13;
 
-/// How a plan writes a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueKind {
-    /// `64KiB`.
-    Size,
-    /// `50us`.
-    Time,
-    Count,
-    Word,
-}
-
 /// The value of an option, between plan and kernel.
 pub trait OptionValue {
-    const KIND: ValueKind;
-
     /// Size of the kernel's form, bytes.
     const SIZE: usize = 4;
 
@@ -97,10 +84,8 @@ fn int(kernel: &[u8]) -> i32 {
 }
 
 macro_rules! plain_numbers {
-    ($($name:ty: $kind:ident),*) => {$(
+    ($($name:ty),*) => {$(
         impl OptionValue for $name {
-            const KIND: ValueKind = ValueKind::$kind;
-
             fn to_kernel(&self) -> Vec<u8> {
                 to_int((*self).into())
             }
@@ -112,11 +97,9 @@ macro_rules! plain_numbers {
     )*};
 }
 
-plain_numbers!(u8: Count, u32: Count, Bytes: Size, Bytes32: Size, Microseconds: Time, Milliseconds: Time, Seconds: Time);
+plain_numbers!(u8, u32, Bytes, Bytes32, Microseconds, Milliseconds, Seconds);
 
 impl OptionValue for bool {
-    const KIND: ValueKind = ValueKind::Word;
-
     fn to_kernel(&self) -> Vec<u8> {
         to_int((*self).into())
     }
@@ -131,7 +114,6 @@ impl OptionValue for bool {
 }
 
 impl OptionValue for String {
-    const KIND: ValueKind = ValueKind::Word;
     /// Longer than any name of an interface or of a congestion control.
     const SIZE: usize = 32;
 
@@ -149,27 +131,20 @@ impl OptionValue for String {
     }
 }
 
-/// How long a close waits for what is unsent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(transparent)]
-pub struct Linger(pub Seconds);
-
 impl OptionValue for Linger {
-    const KIND: ValueKind = ValueKind::Time;
     /// `struct linger`: two integers, a switch and the seconds.
     const SIZE: usize = 8;
 
     fn to_kernel(&self) -> Vec<u8> {
-        [to_int(1), self.0.to_kernel()].concat()
+        [to_int(1), to_int(self.0.into())].concat()
     }
 
     fn shown(&self) -> String {
-        self.0.shown()
+        self.0.to_string()
     }
 
     fn read(kernel: &[u8]) -> String {
-        Seconds::read(kernel.get(4..).unwrap_or_default())
+        int(kernel.get(4..).unwrap_or_default()).to_string()
     }
 }
 
@@ -189,8 +164,6 @@ pub enum MtuDiscover {
 }
 
 impl OptionValue for MtuDiscover {
-    const KIND: ValueKind = ValueKind::Word;
-
     /// IP_PMTUDISC_*, the same numbers for both versions.
     fn to_kernel(&self) -> Vec<u8> {
         to_int(*self as u64)
@@ -212,8 +185,6 @@ impl OptionValue for MtuDiscover {
 pub struct Dscp(pub u8);
 
 impl OptionValue for Dscp {
-    const KIND: ValueKind = ValueKind::Count;
-
     /// The upper six bits of the byte; the lower two belong to congestion notification.
     fn to_kernel(&self) -> Vec<u8> {
         to_int(u64::from(self.0) << 2)
@@ -310,7 +281,6 @@ impl Asked {
 pub struct SocketOption {
     /// Its name in plans and reports.
     pub name: &'static str,
-    pub kind: ValueKind,
     /// Where the kernel has it, by transport and whether the socket is of IPv6.
     pub place: fn(Transport, bool) -> Place,
     /// What a test asks for.
@@ -338,7 +308,6 @@ macro_rules! socket_options {
         /// Every option, in the order in which they are set.
         pub const SOCKET_OPTIONS: &[SocketOption] = &[$(SocketOption {
             name: stringify!($name),
-            kind: <$value as OptionValue>::KIND,
             place: $place,
             asked: |options| options.$name.as_ref().map(Asked::of),
             size: <$value as OptionValue>::SIZE,

@@ -8,8 +8,8 @@ use crate::{
     report::Granted,
     spec::{
         SocketOptions, Transport,
-        quantity::Seconds,
-        socket::{Asked, Linger, OptionValue, Place, SOCKET_OPTIONS, SocketOption},
+        quantity::Linger,
+        socket::{Asked, OptionValue, Place, SOCKET_OPTIONS, SocketOption},
     },
     sys,
 };
@@ -84,7 +84,7 @@ pub fn apply(socket: &OwnedFd, options: &SocketOptions, transport: Transport, v6
 
 /// Makes a close of the socket a reset: SO_LINGER with 0 seconds.
 pub fn reset_on_close(socket: &OwnedFd) -> io::Result<()> {
-    sys::set_bytes(socket, libc::SOL_SOCKET, libc::SO_LINGER, &Linger(Seconds(0)).to_kernel())
+    sys::set_bytes(socket, libc::SOL_SOCKET, libc::SO_LINGER, &Linger(0).to_kernel())
 }
 
 fn refused(name: &str, value: &str, source: io::Error) -> EndError {
@@ -183,7 +183,7 @@ mod tests {
             ttl: Some(9),
             dont_route: Some(true),
             mtu_discover: Some(MtuDiscover::Do),
-            linger: Some(Linger(Seconds(3))),
+            linger: Some(Linger(3)),
             device: Some("lo".into()),
             ..SocketOptions::default()
         };
