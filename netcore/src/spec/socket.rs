@@ -353,6 +353,8 @@ socket_options! {
     defer_accept: Seconds, |t, _| Place::Opening.on(t.is_tcp());
     /// `TCP_NOTSENT_LOWAT`.
     notsent_lowat: Bytes32, |t, _| asked(TCP, libc::TCP_NOTSENT_LOWAT).on(t.is_tcp());
+    /// `TCP_USER_TIMEOUT`, for example 5s: how long sent data may stay unacknowledged before the connection is given up.
+    user_timeout: Milliseconds, |t, _| asked(TCP, libc::TCP_USER_TIMEOUT).on(t.is_tcp());
     /// `IP_TTL`, or the IPv6 hop limit (netperf -I).
     ttl: u8, |t, v6| ip(v6, libc::IP_TTL, libc::IPV6_UNICAST_HOPS, false).on(t.uses_ip());
     /// `SO_DONTROUTE` (netperf -R).

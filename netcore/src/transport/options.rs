@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::spec::{
         Dscp,
-        quantity::{Bytes, Bytes32, Microseconds},
+        quantity::{Bytes, Bytes32, Microseconds, Milliseconds},
         socket::MtuDiscover,
     };
 
@@ -180,6 +180,7 @@ mod tests {
             keepalive: Some(true),
             busy_poll: Some(Microseconds(50)),
             notsent_lowat: Some(Bytes32(1 << 17)),
+            user_timeout: Some(Milliseconds(5000)),
             ttl: Some(9),
             dont_route: Some(true),
             mtu_discover: Some(MtuDiscover::Do),
@@ -200,7 +201,7 @@ mod tests {
             }
             assert_eq!(granted.at_end, granted.at_start);
         }
-        assert_eq!(list.len(), 16);
+        assert_eq!(list.len(), 17);
     }
 
     #[test]
