@@ -20,10 +20,12 @@ pub mod samples;
 pub mod self_test;
 pub mod verdicts;
 
-pub use row::{Origin, Severity, VERDICT_COLUMNS, VerdictRow};
+pub use row::{Origin, compared, of_assertion};
+pub use schemas::{columns::VerdictRow, words::Severity};
 
 use schemas::assertion::{Assertion, Operator};
 use schemas::metrics::Kind;
+use schemas::words::Verdict;
 
 use crate::stats::confidence::{self, Interval};
 use crate::stats::histogram::column_quantile;
@@ -42,34 +44,11 @@ pub enum Judge {
     Point,
 }
 
-/// What became of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It holds.
-    Pass,
-    /// It does not.
-    Fail,
-    /// The measurement cannot tell.
-    Inconclusive,
-}
-
-impl Outcome {
-    /// `pass`, `fail` or `inconclusive`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Inconclusive => "inconclusive",
-        }
-    }
-}
-
 /// A judgement and what it rests on. Values are in the unit of the metric's column.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// The verdict.
-    pub outcome: Outcome,
+    pub verdict: Verdict,
     /// The mean over the iterations, or for counts the worst of them; `None` without a sample.
     pub observed: Option<f64>,
     /// The confidence interval, where there is one.
@@ -91,7 +70,7 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
     let moments: Moments = samples.iter().copied().collect();
     let Some(mean) = moments.mean() else {
         return Judgement {
-            outcome: Outcome::Fail,
+            verdict: Verdict::Fail,
             observed: None,
             interval: None,
             n: 0,
@@ -104,10 +83,10 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
         return judge_each(assertion, &samples);
     }
     let holds = |value: f64| assertion.operator.holds(value, assertion.limit);
-    let verdict = |holds: bool| if holds { Outcome::Pass } else { Outcome::Fail };
+    let verdict = |holds: bool| if holds { Verdict::Pass } else { Verdict::Fail };
     let interval = confidence::t_interval_of(&moments, level).filter(|i| i.half_width() > 0.0);
     let mut judgement = Judgement {
-        outcome: verdict(holds(mean)),
+        verdict: verdict(holds(mean)),
         observed: Some(mean),
         interval,
         n: samples.len(),
@@ -119,9 +98,9 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
         && let Some(i) = interval
     {
         if holds(i.low) == holds(i.high) {
-            judgement.outcome = verdict(holds(i.low));
+            judgement.verdict = verdict(holds(i.low));
         } else {
-            judgement.outcome = Outcome::Inconclusive;
+            judgement.verdict = Verdict::Inconclusive;
             let distance = (mean - assertion.limit).abs();
             judgement.needed = moments.stddev().and_then(|s| confidence::needed_for_half_width(s, level, distance));
             judgement.reason = Some(match judgement.needed {
@@ -131,9 +110,9 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
         }
     }
     if let Some((needed, observed)) = too_few_observations(assertion, observations)
-        && judgement.outcome == Outcome::Pass
+        && judgement.verdict == Verdict::Pass
     {
-        judgement.outcome = Outcome::Inconclusive;
+        judgement.verdict = Verdict::Inconclusive;
         judgement.reason = Some(format!(
             "{} takes at least {needed} observations, there are {observed}: measure longer",
             assertion.metric.name
@@ -150,7 +129,7 @@ fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
     let count = broken.count();
     let of = samples.len();
     Judgement {
-        outcome: if count == 0 { Outcome::Pass } else { Outcome::Fail },
+        verdict: if count == 0 { Verdict::Pass } else { Verdict::Fail },
         observed: worst.or_else(|| samples.iter().copied().max_by(f64::total_cmp)),
         interval: None,
         n: of,
@@ -179,11 +158,11 @@ mod tests {
     #[test]
     fn the_interval_is_judged_from_three_iterations_on() {
         let fine = judged("throughput >= 9Gbit/s", &[9.4e9, 9.5e9, 9.45e9]);
-        assert_eq!(fine.outcome, Outcome::Pass);
+        assert_eq!(fine.verdict, Verdict::Pass);
         let bad = judged("throughput >= 9Gbit/s", &[8.4e9, 8.5e9, 8.45e9]);
-        assert_eq!(bad.outcome, Outcome::Fail);
+        assert_eq!(bad.verdict, Verdict::Fail);
         let unclear = judged("throughput >= 9Gbit/s", &[8.8e9, 9.5e9, 9.0e9]);
-        assert_eq!(unclear.outcome, Outcome::Inconclusive);
+        assert_eq!(unclear.verdict, Verdict::Inconclusive);
         let needed = unclear.needed.unwrap();
         assert!((20..200).contains(&needed), "{needed}");
         assert_eq!(unclear.reason.unwrap(), format!("needs about {needed} iterations"));
@@ -191,49 +170,51 @@ mod tests {
 
     #[test]
     fn two_iterations_are_judged_by_their_mean() {
-        assert_eq!(judged("throughput >= 9Gbit/s", &[8.8e9, 9.5e9]).outcome, Outcome::Pass);
+        assert_eq!(judged("throughput >= 9Gbit/s", &[8.8e9, 9.5e9]).verdict, Verdict::Pass);
         let all = [8.8e9, 9.5e9, 9.0e9];
         let point = judge(&parse("throughput >= 9Gbit/s").unwrap(), &all, None, 0.95, Judge::Point);
-        assert_eq!(point.outcome, Outcome::Pass);
+        assert_eq!(point.verdict, Verdict::Pass);
     }
 
     #[test]
     fn nothing_measured_fails() {
         let none = judged("latency.p99 < 80us", &[]);
-        assert_eq!((none.outcome, none.observed, none.n), (Outcome::Fail, None, 0));
+        assert_eq!((none.verdict, none.observed, none.n), (Verdict::Fail, None, 0));
         assert!(none.reason.unwrap().contains("no sample of latency.p99"));
     }
 
     #[test]
     fn one_retransmission_is_one_too_many() {
-        assert_eq!(judged("retransmits == 0", &[0.0, 0.0, 0.0]).outcome, Outcome::Pass);
+        assert_eq!(judged("retransmits == 0", &[0.0, 0.0, 0.0]).verdict, Verdict::Pass);
         let one = judged("retransmits == 0", &[0.0, 3.0, 0.0, 0.0]);
-        assert_eq!((one.outcome, one.observed), (Outcome::Fail, Some(3.0)));
+        assert_eq!((one.verdict, one.observed), (Verdict::Fail, Some(3.0)));
         assert_eq!(one.reason.unwrap(), "in 1 of 4 iterations");
-        assert_eq!(judged("retransmits <= 0", &[0.0, 1.0, 0.0]).outcome, Outcome::Fail);
-        assert_eq!(judged("errors < 10", &[1.0, 2.0, 3.0]).outcome, Outcome::Pass);
+        assert_eq!(judged("retransmits <= 0", &[0.0, 1.0, 0.0]).verdict, Verdict::Fail);
+        assert_eq!(judged("errors < 10", &[1.0, 2.0, 3.0]).verdict, Verdict::Pass);
     }
 
     #[test]
     fn values_without_spread_are_certain() {
-        assert_eq!(judged("latency.p99 < 80us", &[70.0, 70.0, 70.0]).outcome, Outcome::Pass);
-        assert_eq!(judged("latency.p99 < 80us", &[80.0, 80.0, 80.0]).outcome, Outcome::Fail);
+        assert_eq!(judged("latency.p99 < 80us", &[70.0, 70.0, 70.0]).verdict, Verdict::Pass);
+        assert_eq!(judged("latency.p99 < 80us", &[80.0, 80.0, 80.0]).verdict, Verdict::Fail);
     }
 
     #[test]
     fn a_percentile_takes_observations() {
         let assertion = parse("latency.p999 < 80us").unwrap();
         let judged = |n| judge(&assertion, &[70.0, 71.0, 69.0], Some(n), 0.95, Judge::Ci);
-        assert_eq!(judged(9_999).outcome, Outcome::Inconclusive);
+        assert_eq!(judged(9_999).verdict, Verdict::Inconclusive);
         assert!(judged(9_999).reason.unwrap().contains("at least 10000 observations, there are 9999"));
-        assert_eq!(judged(10_000).outcome, Outcome::Pass);
+        assert_eq!(judged(10_000).verdict, Verdict::Pass);
     }
 
     #[test]
     fn rows_have_a_cell_per_column() {
         let assertion = parse("throughput >= 9Gbit/s").unwrap();
         let judgement = judged("throughput >= 9Gbit/s", &[9.4e9, 9.5e9, 9.45e9]);
-        let row = VerdictRow::of(&assertion, &judgement, Severity::Error);
-        assert_eq!(row.cells().len(), VERDICT_COLUMNS.len());
+        let row = of_assertion(&assertion, &judgement, Severity::Error);
+        let mut cells = 0;
+        row.for_each_cell(|_| cells += 1);
+        assert_eq!(cells, schemas::columns::verdicts::VERDICT_COLUMNS.len());
     }
 }

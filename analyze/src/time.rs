@@ -13,10 +13,10 @@ pub(crate) fn epoch_seconds(moment: Timestamp) -> f64 {
 }
 
 /// RFC 3339 of so many seconds since 1970, with milliseconds. `None` beyond the calendar's years.
-pub(crate) fn utc(seconds: f64) -> Option<String> {
+pub(crate) fn utc(seconds: f64) -> Option<schemas::columns::Timestamp> {
     #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and what is that far away is no moment")]
     let millis = seconds.is_finite().then(|| (seconds * 1e3).round() as i64)?;
-    Timestamp::from_millisecond(millis).ok().map(|moment| format!("{moment:.3}"))
+    Timestamp::from_millisecond(millis).ok().map(|moment| schemas::columns::Timestamp(format!("{moment:.3}")))
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 //! `FULL=1 cargo test --release -p analyze --test rates -- --nocapture` prints the tables of docs/methodology.md; without
 //! FULL, fewer trials check the same bounds in seconds.
 
-use analyze::judge::comparison::{Comparison, Finding, Rule, Test, decide};
+use analyze::judge::comparison::{Comparison, Rule, Test, decide};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use schemas::metrics::Better;
+use schemas::words::Verdict;
 
 /// What a plan's baseline uses unless told otherwise.
 const RULE: Rule = Rule {
@@ -85,7 +86,7 @@ fn shares(rule: Rule, noise: Noise, n: usize, variation: f64, worse: f64, trials
         let new = sample(&mut rng, n, 100.0 * (1.0 - worse), variation, noise);
         let mut comparison = Comparison::of(&base, &new, rule);
         decide([&mut comparison], true);
-        if comparison.finding == Finding::Regression {
+        if comparison.verdict == Verdict::Regression {
             found += 1;
             noted += u32::from(comparison.notes.iter().any(|n| n.contains("correlated") || n.contains("drifts")));
         }
@@ -174,7 +175,7 @@ fn many_comparisons_together_cry_wolf_no_more_often_than_one() {
         for (corrected, alarms) in [true, false].into_iter().zip(&mut alarms) {
             let mut comparisons = plain.clone();
             decide(&mut comparisons, corrected);
-            *alarms += u32::from(comparisons.iter().any(|c| c.finding == Finding::Regression));
+            *alarms += u32::from(comparisons.iter().any(|c| c.verdict == Verdict::Regression));
         }
     }
     let [with, without] = alarms.map(|n| f64::from(n) / f64::from(trials));

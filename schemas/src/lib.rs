@@ -25,3 +25,4 @@ pub mod columns;
 pub mod metrics;
 pub mod publish;
 pub mod units;
+pub mod words;

@@ -5,13 +5,11 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::columns::{COLUMNS, ColumnType};
-use crate::metrics::METRICS;
 
 /// The version of the results contract. Additive columns do not change it.
 pub const RESULTS_VERSION: u64 = 1;
 
 /// `schemas/results.schema.json`: a Frictionless Table Schema with the units and directions of the metrics.
-#[must_use]
 pub fn results_schema() -> Value {
     let fields: Vec<Value> = COLUMNS
         .iter()
@@ -29,9 +27,9 @@ pub fn results_schema() -> Value {
                 }
                 .into(),
             );
-            field.insert("description".into(), column.description.into());
+            field.insert("description".into(), column.description().into());
             field.insert("group".into(), column.group.into());
-            if let Some(metric) = METRICS.iter().find(|m| m.column == column.name) {
+            if let Some(metric) = &column.metric {
                 field.insert("metric".into(), metric.name.into());
                 field.insert("unit".into(), metric.unit.name().into());
                 field.insert("better".into(), metric.better.name().into());
@@ -51,7 +49,6 @@ pub fn results_schema() -> Value {
 }
 
 /// The data dictionary of `docs/results.md`: one Markdown table per group of columns.
-#[must_use]
 pub fn dictionary() -> String {
     let mut text = String::new();
     let mut group = "";
@@ -70,11 +67,11 @@ pub fn dictionary() -> String {
             ColumnType::Boolean => "boolean",
             ColumnType::Time => "time",
         };
-        let metric = METRICS.iter().find(|m| m.column == column.name);
+        let metric = column.metric;
         let name = metric.map(|m| format!("`{}`", m.name)).unwrap_or_default();
         let better = metric.map_or("", |m| m.better.name());
         // A `|` inside code would end the cell.
-        let description = column.description.replace('|', "\\|");
+        let description = column.description().replace('|', "\\|");
         let _ = writeln!(text, "| `{}` | {ty} | {name} | {better} | {description} |", column.name);
     }
     text

@@ -11,6 +11,7 @@ pub mod rrd;
 #[cfg(test)]
 mod tests;
 
+use schemas::columns;
 use schemas::metrics::{self, Metric};
 
 use crate::error::Error;
@@ -19,6 +20,9 @@ use crate::table::{Rows, Selection, Table};
 /// Columns that tell one measurement from another, in the order in which they are shown as labels.
 const LABELS: &[&str] =
     &["run_id", "plan", "test", "case", "member", "tag", "from", "to", "direction", "iteration", "stream", "start_s"];
+
+/// Groups of columns that say how something was measured.
+const DESCRIBING: [&str; 2] = ["place and time", "what ran"];
 
 /// The rows that count, with their labels and the metrics that were asked for.
 struct Measurements {
@@ -32,7 +36,11 @@ impl Measurements {
     /// Reads them. Without names, every registered metric that the table has a column for.
     fn read(table: &mut Table, selection: &Selection, names: &[String]) -> Result<Self, Error> {
         let wanted: Vec<&'static Metric> = if names.is_empty() {
-            metrics::METRICS.iter().filter(|m| table.header().find(m.column).is_some()).collect()
+            let mut all: Vec<_> = metrics::METRICS.iter().filter(|m| table.header().find(m.column).is_some()).collect();
+            // What was measured stands before what describes the run.
+            let describes = |m: &Metric| columns::find(m.column).is_some_and(|c| DESCRIBING.contains(&c.group));
+            all.sort_by_key(|m| describes(m));
+            all
         } else {
             let find = |name: &String| {
                 metrics::find(name).ok_or_else(|| Error::Usage(format!("-m {name}: there is no metric of that name")))

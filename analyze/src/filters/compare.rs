@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 use schemas::metrics::{self, Better, Metric};
 use schemas::units;
+use schemas::words::{
+    self,
+    Verdict::{Improvement, Inconclusive, Missing, Regression},
+};
 
 use super::aggregate::parse_level;
 use crate::error::{Error, Place, Verdict, even_unread};
 use crate::judge::Origin;
-use crate::judge::comparison::{
-    self, Comparison,
-    Finding::{self, Improvement, Inconclusive, Missing, Regression},
-    Rule, Test,
-};
+use crate::judge::comparison::{self, Comparison, Rule, Test};
 use crate::judge::environment::{self, Environment};
 use crate::judge::samples::{self, Case, Index, Samples};
 use crate::judge::self_test::{self, Worse};
@@ -146,7 +146,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         crate::warn(&facts);
     }
     // A test that was renamed must not pass for one that did not change.
-    let missing = comparisons.iter().all(|c| c.found.finding == Missing);
+    let missing = comparisons.iter().all(|c| c.found.verdict == Missing);
     if let Some(file) = new.first().filter(|_| missing && args.self_test.is_none() && args.fail_on != FailOn::Nothing) {
         return Err(Error::Data {
             place: Place { file: file.display().to_string(), line: 0, column: None },
@@ -178,7 +178,7 @@ fn say_least(args: &Args, sides: &Sides, comparisons: &mut [Compared]) {
             let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, compared.metric, by)).collect();
             let mut found = Comparison::of(values, &worsened, rule(args, compared.metric));
             found.decide_among(tested);
-            found.finding == Regression
+            found.verdict == Regression
         });
         compared.found.notes.insert(
             0,
@@ -191,9 +191,9 @@ fn say_least(args: &Args, sides: &Sides, comparisons: &mut [Compared]) {
 }
 
 fn verdict(args: &Args, comparisons: &[Compared]) -> Verdict {
-    let any = |wanted: &[Finding]| comparisons.iter().any(|c| wanted.contains(&c.found.finding));
+    let any = |wanted: &[words::Verdict]| comparisons.iter().any(|c| wanted.contains(&c.found.verdict));
     let failed = if args.self_test.is_some() {
-        comparisons.is_empty() || comparisons.iter().any(|c| c.found.finding != Regression)
+        comparisons.is_empty() || comparisons.iter().any(|c| c.found.verdict != Regression)
     } else {
         match args.fail_on {
             FailOn::Nothing => false,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use schemas::{
     assertion::{self, Operator},
     metrics,
+    words::{self, Way},
 };
 
 use super::aggregate::parse_level;
@@ -15,7 +16,7 @@ use crate::judge::environment::{self, Environment};
 use crate::judge::samples::{Case, Index, Samples};
 use crate::judge::self_test::{self, Worse};
 use crate::judge::verdicts::{self, Format};
-use crate::judge::{self, Judge, Outcome, Severity, VerdictRow};
+use crate::judge::{self, Judge, Severity, VerdictRow};
 use crate::table::{InputArgs, OutputArgs, Selection, Table};
 
 /// Whether assertions hold in a results file: pass, fail or inconclusive, case by case.
@@ -153,16 +154,20 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     };
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     even_unread(args.output.write(output, |w| verdicts::write(&rows, format, w)))?;
-    let count = |name: &str| rows.iter().filter(|r| r.verdict == name && r.severity == "error").count();
+    let count = |of: words::Verdict| rows.iter().filter(|r| r.verdict == of && r.severity == Severity::Error).count();
     if args.self_test.is_some() {
         // A gate of which everything only warns does not fail either.
-        return Ok(if count("unnoticed") > 0 || count("noticed") == 0 { Verdict::Failed } else { Verdict::Ok });
+        return Ok(if count(words::Verdict::Unnoticed) > 0 || count(words::Verdict::Noticed) == 0 {
+            Verdict::Failed
+        } else {
+            Verdict::Ok
+        });
     }
     Ok(if rows.iter().any(VerdictRow::fails) {
         Verdict::Failed
-    } else if count("error") > 0 {
+    } else if count(words::Verdict::Error) > 0 {
         Verdict::Exit(3)
-    } else if count("inconclusive") > 0 && args.inconclusive == Some(OnInconclusive::Fail) {
+    } else if count(words::Verdict::Inconclusive) > 0 && args.inconclusive == Some(OnInconclusive::Fail) {
         Verdict::Inconclusive
     } else {
         Verdict::Ok
@@ -343,7 +348,7 @@ impl<'a> Indices<'a> {
 /// Whether a statement about its case is about it.
 fn concerns(statement: &Statement, case: &Case, all: &Index<'_>) -> bool {
     let key = &case.key;
-    if statement.scope == Scope::Direction && key.direction == "both" {
+    if statement.scope == Scope::Direction && key.direction == Way::Both.as_str() {
         return false;
     }
     match &statement.member {
@@ -354,12 +359,12 @@ fn concerns(statement: &Statement, case: &Case, all: &Index<'_>) -> bool {
 
 fn row(statement: &Statement, case: &Case, among: &Index<'_>, values: &[f64]) -> VerdictRow {
     let judgement = judge::judge(&statement.assertion, values, case.transactions, statement.level, statement.judge);
-    debug_assert!(judgement.outcome != Outcome::Pass || judgement.n > 0);
-    let mut row = VerdictRow::of(&statement.assertion, &judgement, statement.severity);
+    debug_assert!(judgement.verdict != words::Verdict::Pass || judgement.n > 0);
+    let mut row = judge::of_assertion(&statement.assertion, &judgement, statement.severity);
     row.case_id.clone_from(&case.key.id);
     row.case = among.label(case);
     row.member.clone_from(&case.key.member);
-    row.origin.clone_from(&case.origin);
+    case.origin.mark(&mut row);
     row.file.clone_from(&statement.file);
     (row.line, row.column) = (statement.line, statement.column);
     row
@@ -392,7 +397,7 @@ mod tests {
         let mut table = Table::from_text("t", TABLE).unwrap();
         let data = Data::read(&mut table, &Selection::default(), &statements, None).unwrap();
         let rows = data.judge(&statements, None, &Environment::default());
-        rows.into_iter().map(|r| (r.case, r.verdict, r.note)).collect()
+        rows.into_iter().map(|r| (r.case, r.verdict.to_string(), r.note)).collect()
     }
 
     #[test]

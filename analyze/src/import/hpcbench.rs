@@ -1,6 +1,7 @@
 //! hpcbench: console lines, result files (fixed size, exponential), round-trip tests, system logs.
 
 use schemas::columns::Row;
+use schemas::words::{LatencyKind, Phase, Way};
 
 use super::{Fault, Sheet, count, measured, number, whole};
 
@@ -80,7 +81,7 @@ impl Header {
         };
         let mut row = measured(&format!("{protocol}_{kind}"));
         if kind == "duplex" {
-            row.direction = Some("both".to_owned());
+            row.direction = Some(Way::Both);
         }
         (row.from, row.to) = self.hosts.clone().unzip();
         row.io = self.blocking.map(|b| if b { "blocking" } else { "nonblocking" }.to_owned());
@@ -179,7 +180,7 @@ fn round_trip(line: &str, line_number: usize, header: &Header) -> Result<Row, Fa
     let mut row = measured(&format!("{protocol}_pingpong"));
     (row.from, row.to) = header.hosts.clone().unzip();
     row.latency_mean_us = Some(microseconds);
-    row.latency_kind = Some("round_trip".to_owned());
+    row.latency_kind = Some(LatencyKind::RoundTrip);
     row.transactions_per_s = (microseconds > 0.0).then(|| 1e6 / microseconds);
     Ok(row)
 }
@@ -216,7 +217,7 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
         if let (Some(elapsed), Some(iterations)) = (elapsed.filter(|e| *e > 0.0), iterations.filter(|i| *i > 0)) {
             row.transactions_per_s = Some(iterations as f64 / elapsed);
             row.latency_mean_us = Some(elapsed / iterations as f64 * 1e6);
-            row.latency_kind = Some("round_trip".to_owned());
+            row.latency_kind = Some(LatencyKind::RoundTrip);
         }
     } else if header.ping_pong {
         sheet.note("hpcbench's non-blocking bidirectional test sends both ways at once: its Mbps are the sum of both");
@@ -260,11 +261,11 @@ fn system_log(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
                 row.direction = None;
                 row.from.clone_from(&host);
                 let phase = match record {
-                    0 => "warmup",
-                    r if r + 1 == records => "cooldown",
-                    _ => "measure",
+                    0 => Phase::Warmup,
+                    r if r + 1 == records => Phase::Cooldown,
+                    _ => Phase::Measure,
                 };
-                row.phase = Some(phase.to_owned());
+                row.phase = Some(phase);
                 row.iteration = Some(record.max(1).min(records.saturating_sub(2).max(1)));
                 // Only to find the record again; taken out at the end, since the log has no times.
                 row.start_s = Some(record as f64);

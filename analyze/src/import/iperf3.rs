@@ -1,6 +1,7 @@
 //! iperf3: the JSON of `-J`, and the stream of events of `--json-stream`.
 
 use schemas::columns::Row;
+use schemas::words::{OfferedUnit, Phase, Record, Status, Way};
 use serde_json::Value;
 
 use super::{Fault, Sheet, count, measured};
@@ -107,7 +108,7 @@ fn outcome(document: &Value, line: usize, sheet: &mut Sheet) -> Result<(), Fault
     let run = run_of(document);
     if let Some(error) = text(document, "/error") {
         let mut row = run.base.clone();
-        row.status = Some("failed".to_owned());
+        row.status = Some(Status::Failed);
         row.error = Some(error);
         sheet.add(row);
         return Ok(());
@@ -131,11 +132,11 @@ fn run_of(document: &Value) -> Run {
         || document.pointer("/end/sum_sent_bidir_reverse").is_some();
     let mut base = measured(&format!("{protocol}_stream"));
     base.direction = Some(if bidirectional {
-        "both".to_owned()
+        Way::Both
     } else if reverse {
-        "reverse".to_owned()
+        Way::Reverse
     } else {
-        "forward".to_owned()
+        Way::Forward
     });
     base.streams = num(start, "/test_start/num_streams").and_then(count);
     base.message_bytes = num(start, "/test_start/blksize").and_then(count);
@@ -145,7 +146,7 @@ fn run_of(document: &Value) -> Run {
     base.congestion_control = text(document, "/end/sender_tcp_congestion");
     let offered = num(start, "/test_start/target_bitrate").filter(|v| *v > 0.0);
     base.offered_per_s = offered;
-    base.offered_unit = offered.map(|_| "bits".to_owned());
+    base.offered_unit = offered.map(|_| OfferedUnit::Bits);
     // Newer ones say milliseconds too.
     let started =
         num(start, "/timestamp/timemillisecs").map(|ms| ms / 1000.0).or_else(|| num(start, "/timestamp/timesecs"));
@@ -158,19 +159,19 @@ fn intervals(interval: &Value, run: &Run, sheet: &mut Sheet) {
     let streams = interval.get("streams").and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
     for (index, stream) in streams.iter().enumerate() {
         let mut row = run.base.clone();
-        row.record = Some("interval".to_owned());
+        row.record = Some(Record::Interval);
         row.stream = Some(index as u64);
         row.streams = None;
         row.message_bytes = run.base.message_bytes;
         let sender = stream.get("sender").and_then(Value::as_bool).unwrap_or(true);
         if run.bidirectional {
-            row.direction = Some(if sender { "forward" } else { "reverse" }.to_owned());
+            row.direction = Some(if sender { Way::Forward } else { Way::Reverse });
         }
         if stream.get("omitted").and_then(Value::as_bool).unwrap_or(false) {
-            row.phase = Some("warmup".to_owned());
+            row.phase = Some(Phase::Warmup);
         }
         // iperf3 counts omitted seconds from zero, and the others from zero again.
-        let shift = if row.phase.as_deref() == Some("warmup") { -run.omit } else { 0.0 };
+        let shift = if row.phase == Some(Phase::Warmup) { -run.omit } else { 0.0 };
         row.start_s = num(stream, "/start").map(|s| s + shift);
         row.elapsed_s = num(stream, "/seconds");
         row.time = match (run.started, num(stream, "/end")) {
@@ -199,11 +200,11 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
     let Some(end) = document.get("end") else { return };
     for (index, stream) in end.get("streams").and_then(Value::as_array).into_iter().flatten().enumerate() {
         let mut row = run.base.clone();
-        row.record = Some("stream".to_owned());
+        row.record = Some(Record::Stream);
         row.stream = Some(index as u64);
         if run.bidirectional {
             let forward = stream.pointer("/sender/sender").and_then(Value::as_bool).unwrap_or(true);
-            row.direction = Some(if forward { "forward" } else { "reverse" }.to_owned());
+            row.direction = Some(if forward { Way::Forward } else { Way::Reverse });
         }
         let (sent, received) = match stream.get("udp") {
             Some(udp) => (udp, udp),
@@ -221,7 +222,7 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
     };
     sums(&mut row, sent, received, run.udp);
     if let (Some(sent), Some(received)) = (end.get("sum_sent_bidir_reverse"), end.get("sum_received_bidir_reverse")) {
-        let mut back = Row { direction: Some("reverse".to_owned()), ..Row::default() };
+        let mut back = Row { direction: Some(Way::Reverse), ..Row::default() };
         sums(&mut back, sent, received, run.udp);
         let add = |a: &mut Option<f64>, b: Option<f64>| *a = a.zip(b).map(|(a, b)| a + b);
         add(&mut row.throughput_bits_per_s, back.throughput_bits_per_s);
@@ -242,7 +243,7 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
 /// Retransmissions are the sender's, and the sender of a reverse test is the far end.
 fn set_retransmits(row: &mut Row, sent: &Value) {
     let retransmits = num(sent, "/retransmits").and_then(count);
-    if row.direction.as_deref() == Some("reverse") {
+    if row.direction == Some(Way::Reverse) {
         row.remote_retransmits = retransmits;
     } else {
         row.retransmits = retransmits;

@@ -1,6 +1,7 @@
 //! lmbench: the one-line results of `bw_*` and `lat_*`.
 
 use schemas::columns::Row;
+use schemas::words::{LatencyKind, Way};
 
 use super::{Fault, Sheet, measured, number};
 
@@ -47,7 +48,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             let mut row = measured("tcp_stream");
             row.message_bytes = super::count(megabytes * 1e6);
             // bw_tcp's client reads what its server writes.
-            row.direction = Some("reverse".to_owned());
+            row.direction = Some(Way::Reverse);
             row.throughput_bits_per_s = Some(rate * 8e6);
             sheet.note("lmbench's MB are 10^6 bytes; it reports the median of its repetitions");
             row
@@ -85,7 +86,7 @@ fn one(
         }
         (Kind::RoundTrip | Kind::Connect, "microseconds") => {
             row.latency_mean_us = Some(value);
-            row.latency_kind = Some(if kind == Kind::Connect { "connect" } else { "round_trip" }.to_owned());
+            row.latency_kind = Some(if kind == Kind::Connect { LatencyKind::Connect } else { LatencyKind::RoundTrip });
             row.transactions_per_s = (value > 0.0).then(|| 1e6 / value);
             sheet.note("lmbench's latencies are round trips, the median of its repetitions of their mean");
         }

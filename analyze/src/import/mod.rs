@@ -17,7 +17,8 @@ mod sockperf;
 #[cfg(test)]
 mod tests;
 
-use schemas::columns::{AXIS_PREFIX, ColumnType as T, Row};
+use schemas::columns::{AXIS_PREFIX, CellError, ColumnType as T, Row};
+use schemas::words::{Phase, Record, Status, Way};
 
 use crate::error::{Error, Place};
 
@@ -213,17 +214,17 @@ impl Sheet {
 impl Sheet {
     /// Intervals are printed before the result that says what ran: they take it over from the only result of their run.
     fn name_intervals(&mut self) {
-        let is = |row: &Row, record: &str| row.record.as_deref() == Some(record);
+        let is = |row: &Row, record| row.record == Some(record);
         let mut results: std::collections::HashMap<u64, Vec<Row>> = std::collections::HashMap::new();
-        for (run, row) in self.rows.iter().filter(|(_, row)| is(row, "iteration")) {
+        for (run, row) in self.rows.iter().filter(|(_, row)| is(row, Record::Iteration)) {
             results.entry(*run).or_default().push(row.clone());
         }
-        for (run, row) in self.rows.iter_mut().filter(|(_, row)| is(row, "interval")) {
+        for (run, row) in self.rows.iter_mut().filter(|(_, row)| is(row, Record::Interval)) {
             let Some([result]) = results.get(run).map(Vec::as_slice) else { continue };
             row.workload.clone_from(&result.workload);
             row.transport.clone_from(&result.transport);
             if row.stream.is_none() {
-                row.direction.clone_from(&result.direction);
+                row.direction = result.direction;
             }
             (row.message_bytes, row.streams) = (result.message_bytes, result.streams);
             (row.request_bytes, row.response_bytes) = (result.request_bytes, result.response_bytes);
@@ -266,10 +267,10 @@ fn fnv1a(text: &str) -> u64 {
 fn measured(workload: &str) -> Row {
     let transport = workload.split('_').next().unwrap_or(workload);
     Row {
-        record: Some("iteration".to_owned()),
-        phase: Some("measure".to_owned()),
-        status: Some("ok".to_owned()),
-        direction: Some("forward".to_owned()),
+        record: Some(Record::Iteration),
+        phase: Some(Phase::Measure),
+        status: Some(Status::Ok),
+        direction: Some(Way::Forward),
         workload: Some(workload.to_owned()),
         transport: Some(if transport == "ping" { "icmp" } else { transport }.to_owned()),
         ..Row::default()
@@ -292,51 +293,32 @@ fn count(value: f64) -> Option<u64> {
     (value.is_finite() && value >= 0.0).then(|| value.round() as u64)
 }
 
+/// Columns that say what was measured, or how it went.
+const MEASURED: [&str; 12] = [
+    "record",
+    "status",
+    "error",
+    "settled",
+    "control",
+    "offered_unit",
+    "latency_kind",
+    "latency_histogram",
+    "receive_call_histogram",
+    "service_demand_unit",
+    "confident",
+    "search",
+];
+
 /// Sets a column by its name, as `--set column=value` does. Axes (`axis_…`) are collected by the caller.
 pub fn set(row: &mut Row, column: &str, value: &str) -> Result<(), String> {
     if column.starts_with(AXIS_PREFIX) {
         return Ok(());
     }
-    let Some(known) = schemas::columns::find(column) else {
-        return Err(format!("there is no column `{column}`; a column of your own is called {AXIS_PREFIX}NAME"));
-    };
-    match known.ty {
-        T::Integer if value.parse::<u64>().is_err() => Err(format!("`{value}` is not a whole number")),
-        T::Number if number(value).is_none() => Err(format!("`{value}` is not a number")),
-        T::Integer | T::Number => {
-            row.set_number(column, number(value));
-            Ok(())
-        }
-        T::Boolean | T::Time | T::Text => set_text(row, column, value),
+    if MEASURED.contains(&column) {
+        return Err(format!("the column `{column}` says what was measured and cannot be set"));
     }
-}
-
-fn set_text(row: &mut Row, column: &str, value: &str) -> Result<(), String> {
-    let text = Some(value.to_owned());
-    match column {
-        "run_id" => row.run_id = text,
-        "plan" => row.plan = text,
-        "test" => row.test = text,
-        "case_id" => row.case_id = text,
-        "case" => row.case = text,
-        "member" => row.member = text,
-        "tag" => row.tag = text,
-        "from" => row.from = text,
-        "to" => row.to = text,
-        "direction" => row.direction = text,
-        "workload" => row.workload = text,
-        "transport" => row.transport = text,
-        "io" => row.io = text,
-        "congestion_control" => row.congestion_control = text,
-        "local_cpu" => row.local_cpu = text,
-        "remote_cpu" => row.remote_cpu = text,
-        "phase" => row.phase = text,
-        "time" => row.time = text,
-        "no_delay" | "coalesce" => {
-            let flag: bool = value.parse().map_err(|_| format!("`{value}` is neither true nor false"))?;
-            *(if column == "no_delay" { &mut row.no_delay } else { &mut row.coalesce }) = Some(flag);
-        }
-        _ => return Err(format!("the column `{column}` says what was measured and cannot be set")),
-    }
-    Ok(())
+    row.set(column, value).map_err(|e| match e {
+        CellError::NoColumn(_) => format!("{e}; a column of your own is called {AXIS_PREFIX}NAME"),
+        CellError::Value(_) => e.to_string(),
+    })
 }

@@ -1,6 +1,7 @@
 //! netperf: which of its forms a text is in; key=value, CSV and interim results.
 
 use schemas::columns::Row;
+use schemas::words::{DemandUnit, LatencyKind, Record, Way};
 
 use super::{Fault, Sheet, measured, netperf_classic, number};
 use crate::time::utc;
@@ -184,7 +185,7 @@ impl<'t> Collected<'t> {
         let direction = self.get("DIRECTION").unwrap_or("Send");
         let is_rr = self.is_request_response();
         if direction == "Receive" {
-            row.direction = Some("reverse".to_owned());
+            row.direction = Some(Way::Reverse);
         }
         for column in COLUMNS.iter().filter(|c| !c.target.is_empty()) {
             let Some(text) = self.get(column.selector) else { continue };
@@ -207,7 +208,7 @@ impl<'t> Collected<'t> {
         }
         if row.local_service_demand.is_some() || row.remote_service_demand.is_some() {
             let per_kib = self.get("SD_UNITS").is_none_or(|u| u.contains("KB"));
-            row.service_demand_unit = Some(if per_kib { "us_per_kib" } else { "us_per_transaction" }.to_owned());
+            row.service_demand_unit = Some(if per_kib { DemandUnit::PerKib } else { DemandUnit::PerTransaction });
         }
         row.tag = self.get("RESULT_BRAND").map(|t| t.trim_matches('"').to_owned());
         row.from = self.get("SOURCE_ADDR").map(str::to_owned);
@@ -225,9 +226,9 @@ impl<'t> Collected<'t> {
             if row.latency_mean_us.is_none() {
                 row.latency_mean_us = self.get("RT_LATENCY").and_then(number).filter(|v| *v >= 0.0);
             }
-            row.latency_kind = row.latency_mean_us.map(|_| "round_trip".to_owned());
+            row.latency_kind = row.latency_mean_us.map(|_| LatencyKind::RoundTrip);
         } else if row.latency_mean_us.is_some() {
-            row.latency_kind = Some(if direction == "Receive" { "receive" } else { "send" }.to_owned());
+            row.latency_kind = Some(if direction == "Receive" { LatencyKind::Receive } else { LatencyKind::Send });
         }
         Ok(row)
     }
@@ -400,7 +401,7 @@ pub fn interim(
     };
     let unit = Unit::parse(units.trim_end_matches("/s")).ok_or_else(fault)?;
     let mut row = measured(workload);
-    row.record = Some("interval".to_owned());
+    row.record = Some(Record::Interval);
     row.elapsed_s = Some(seconds);
     row.time = utc(ending);
     row.start_s = Some(sheet.since_first(ending - seconds));

@@ -1,6 +1,7 @@
 //! netperf's tables for people.
 
 use schemas::columns::Row;
+use schemas::words::{DemandUnit, Way};
 
 use super::netperf::{Unit, interim};
 use super::{Fault, Sheet, count, measured, number, whole};
@@ -180,7 +181,7 @@ fn result(
             row.elapsed_s = Some(cell(3));
             row.message_bytes = size(2);
             if heading.maerts {
-                row.direction = Some("reverse".to_owned());
+                row.direction = Some(Way::Reverse);
                 row.local_receive_buffer_bytes = size(0);
                 row.remote_send_buffer_bytes = size(1);
             } else {
@@ -189,7 +190,7 @@ fn result(
             }
             row.throughput_bits_per_s = unit.bits(cell(4), sheet);
             if heading.cpu {
-                cpu(&mut row, (cell(5), cell(6)), (cell(7), cell(8)), "us_per_kib");
+                cpu(&mut row, (cell(5), cell(6)), (cell(7), cell(8)), DemandUnit::PerKib);
             }
         }
         Shape::RequestResponse => {
@@ -207,7 +208,7 @@ fn result(
                 row.transactions_per_s = Some(bits / 8.0 / (sizes.0 + sizes.1) as f64);
             }
             if heading.cpu {
-                cpu(&mut row, (cell(6), cell(7)), (cell(8), cell(9)), "us_per_transaction");
+                cpu(&mut row, (cell(6), cell(7)), (cell(8), cell(9)), DemandUnit::PerTransaction);
             }
             if let [send, receive] = second {
                 (row.remote_send_buffer_bytes, row.remote_receive_buffer_bytes) = (whole(send), whole(receive));
@@ -228,7 +229,7 @@ fn result(
             row.messages_received = count(found[2]);
             row.throughput_bits_per_s = unit.bits(found[3], sheet);
             if heading.cpu && found.len() >= 6 {
-                cpu(&mut row, (cell(6), found[4]), (cell(7), found[5]), "us_per_kib");
+                cpu(&mut row, (cell(6), found[4]), (cell(7), found[5]), DemandUnit::PerKib);
             }
             if let (Some(sent), Some(received)) = (row.messages_sent, row.messages_received) {
                 row.lost = Some(sent.saturating_sub(received));
@@ -240,11 +241,11 @@ fn result(
 }
 
 /// Utilisation in per cent (local, remote) and service demand; netperf writes −1 for what it did not measure.
-fn cpu(row: &mut Row, busy: (f64, f64), demand: (f64, f64), unit: &str) {
+fn cpu(row: &mut Row, busy: (f64, f64), demand: (f64, f64), unit: DemandUnit) {
     let known = |v: f64| (v >= 0.0).then_some(v);
     row.local_cpu_ratio = known(busy.0).map(|v| v / 100.0);
     row.remote_cpu_ratio = known(busy.1).map(|v| v / 100.0);
     row.local_service_demand = known(demand.0);
     row.remote_service_demand = known(demand.1);
-    row.service_demand_unit = Some(unit.to_owned());
+    row.service_demand_unit = Some(unit);
 }

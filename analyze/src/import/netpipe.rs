@@ -1,5 +1,7 @@
 //! NetPIPE: the console of versions 2 and 3, and the `np.out` file of version 3.
 
+use schemas::words::LatencyKind;
+
 use super::{Fault, Sheet, measured, number, whole};
 
 /// Whether NetPIPE wrote it.
@@ -50,7 +52,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
         row.throughput_bits_per_s = Some(rate * MEBIBIT);
         // Millionths of a microsecond: the file's digits give no more, and binary halves would print seventeen.
         row.latency_mean_us = Some((one_way * 2e12).round() / 1e6);
-        row.latency_kind = Some("round_trip".to_owned());
+        row.latency_kind = Some(LatencyKind::RoundTrip);
         row.transactions_per_s = (one_way > 0.0).then(|| 1.0 / (2.0 * one_way));
         row.transactions = transactions;
         sheet.add(row);

@@ -1,6 +1,7 @@
 //! nuttcp: its summary lines, its intervals (`-i`), and `-fparse`.
 
 use schemas::columns::Row;
+use schemas::words::Record;
 
 use super::{Fault, Sheet, count, measured, number};
 
@@ -28,7 +29,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
         // An interval has no CPU shares.
         let interval = !line.contains(" %TX") && !line.starts_with("megabytes=");
         if interval {
-            row.record = Some("interval".to_owned());
+            row.record = Some(Record::Interval);
             row.start_s = Some(start);
             start += row.elapsed_s.unwrap_or_default();
             sheet.add(row);

@@ -1,5 +1,7 @@
 //! ping: a row per reply, and the summary.
 
+use schemas::words::{LatencyKind, Status};
+
 use super::{Fault, Sheet, count, measured, number, whole};
 
 /// Whether ping wrote it.
@@ -54,7 +56,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             row.loss_ratio = (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64);
             row.elapsed_s = after(line, ", time ").and_then(|t| number(t.trim_end_matches("ms"))).map(|ms| ms / 1e3);
             if received == 0 {
-                row.status = Some("failed".to_owned());
+                row.status = Some(Status::Failed);
                 row.error = Some("no reply".to_owned());
             }
         } else if line.contains(" min/avg/max") {
@@ -84,7 +86,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
 fn finished(mut row: schemas::columns::Row, replies: &mut Vec<f64>, duplicates: &mut u64) -> schemas::columns::Row {
     let mut times = std::mem::take(replies);
     row.duplicated = Some(std::mem::take(duplicates)).filter(|_| !times.is_empty());
-    row.latency_kind = Some("round_trip".to_owned());
+    row.latency_kind = Some(LatencyKind::RoundTrip);
     if times.is_empty() {
         return row;
     }

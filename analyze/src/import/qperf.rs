@@ -1,5 +1,7 @@
 //! qperf: a test's name, then its figures with units.
 
+use schemas::words::LatencyKind;
+
 use super::{Fault, Sheet, count, measured, number};
 
 /// Whether qperf wrote it.
@@ -55,7 +57,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
                     };
                 sheet.note("qperf's latency is half a round trip: doubled");
                 row.latency_mean_us = Some(microseconds * 2.0);
-                row.latency_kind = Some("round_trip".to_owned());
+                row.latency_kind = Some(LatencyKind::RoundTrip);
                 row.transactions_per_s = (microseconds > 0.0).then(|| 0.5e6 / microseconds);
             }
             "msg_size" => {

@@ -1,5 +1,7 @@
 //! sockperf: ping-pong, under-load and throughput.
 
+use schemas::words::LatencyKind;
+
 use super::{Fault, Sheet, count, measured, number};
 
 /// Whether sockperf wrote it.
@@ -86,7 +88,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
     let transport = row.transport.clone().unwrap_or_else(|| "udp".to_owned());
     if latency {
         row.workload = Some(format!("{transport}_rr"));
-        row.latency_kind = Some("round_trip".to_owned());
+        row.latency_kind = Some(LatencyKind::RoundTrip);
         if half {
             sheet.note("sockperf's latencies are half a round trip: doubled");
             for slot in [

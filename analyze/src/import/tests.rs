@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use schemas::columns::Row;
+use schemas::words::{DemandUnit, LatencyKind, Phase, Record, Status, Way};
 
 use super::{Program, Sheet};
 
@@ -24,7 +25,7 @@ fn rows(text: &str, program: Program) -> Vec<Row> {
 }
 
 fn results(rows: &[Row]) -> Vec<&Row> {
-    rows.iter().filter(|r| r.record.as_deref() == Some("iteration")).collect()
+    rows.iter().filter(|r| r.record == Some(Record::Iteration)).collect()
 }
 
 #[track_caller]
@@ -106,7 +107,7 @@ fn hpcbench_system_logs() {
         [(fixture!("hpcbench-syslog-client.txt"), "mk1", 0.702), (fixture!("hpcbench-syslog-server.txt"), "mk4", 0.688)]
     {
         let rows = rows(text, Program::Hpcbench);
-        let phases: Vec<_> = rows.iter().filter_map(|r| r.phase.as_deref()).collect();
+        let phases: Vec<_> = rows.iter().filter_map(|r| r.phase.map(Phase::as_str)).collect();
         assert_eq!(phases, ["warmup", "measure", "measure", "measure", "measure", "measure", "cooldown"]);
         assert!(rows.iter().all(|r| r.from.as_deref() == Some(host)));
         assert_eq!(rows[1].local_cpu_peak_id, Some(0));
@@ -130,7 +131,7 @@ fn netperf_tables() {
     assert_eq!((all[1].remote_cpu_ratio, all[1].remote_service_demand), (None, None));
     assert_eq!(all[1].iteration, Some(2));
     near(all[2].throughput_bits_per_s, 1000.0 * 1024.0 * 8.0);
-    assert_eq!(all[2].direction.as_deref(), Some("reverse"));
+    assert_eq!(all[2].direction, Some(Way::Reverse));
     assert_eq!(all[4].lost, Some(14_245 - 11_442));
     near(all[4].sent_bits_per_s, 7459.12e6);
     near(all[4].throughput_bits_per_s, 5991.38e6);
@@ -140,7 +141,7 @@ fn netperf_tables() {
     assert_eq!((udp.len(), udp[0].lost), (1, Some(828)));
     let cpu = rows(fixture!("netperf-udp-rr-cpu.txt"), Program::Netperf);
     assert_eq!(
-        (cpu[0].workload.as_deref(), cpu[0].service_demand_unit.as_deref()),
+        (cpu[0].workload.as_deref(), cpu[0].service_demand_unit.map(DemandUnit::as_str)),
         (Some("udp_rr"), Some("us_per_transaction"))
     );
     near(cpu[0].remote_service_demand, 21.116);
@@ -176,7 +177,10 @@ fn netperf_selectors() {
     near(result.local_cpu_ratio, 0.2431);
     // What netperf did not measure it prints as −1 or −2.
     assert_eq!((result.remote_cpu_ratio, result.retransmits), (None, None));
-    assert_eq!((result.latency_p50_us, result.latency_kind.as_deref()), (Some(118.0), Some("round_trip")));
+    assert_eq!(
+        (result.latency_p50_us, result.latency_kind.map(LatencyKind::as_str)),
+        (Some(118.0), Some("round_trip"))
+    );
     assert_eq!(result.tag.as_deref(), Some("one, two"));
 }
 
@@ -185,7 +189,7 @@ fn iperf3_documents_and_streams() {
     let document = rows(fixture!("iperf3-tcp.json"), Program::Iperf3);
     // Of iperf3 3.21, which has the option: the same kinds of rows.
     let streamed = rows(fixture!("iperf3-stream.jsonl"), Program::Iperf3);
-    let kinds: Vec<_> = streamed.iter().map(|r| r.record.as_deref().unwrap_or_default()).collect();
+    let kinds: Vec<_> = streamed.iter().map(|r| r.record.map_or("", Record::as_str)).collect();
     assert_eq!(kinds, ["interval", "interval", "stream", "iteration"]);
     let result = results(&streamed)[0];
     near(result.throughput_bits_per_s, 37_778_801_365.141_3);
@@ -203,8 +207,8 @@ fn iperf3_documents_and_streams() {
     assert_eq!(document[0].time.as_deref(), Some("2026-11-21T00:40:01.000Z"));
 
     let reverse = rows(fixture!("iperf3-tcp-reverse-p2.json"), Program::Iperf3);
-    assert!(reverse.iter().all(|r| r.direction.as_deref() == Some("reverse") && r.retransmits.is_none()));
-    assert_eq!(reverse.iter().filter(|r| r.record.as_deref() == Some("stream")).count(), 2);
+    assert!(reverse.iter().all(|r| r.direction == Some(Way::Reverse) && r.retransmits.is_none()));
+    assert_eq!(reverse.iter().filter(|r| r.record == Some(Record::Stream)).count(), 2);
 
     let both = rows(fixture!("iperf3-bidir.json"), Program::Iperf3);
     near(results(&both)[0].throughput_bits_per_s, 22_075_714_515.912_987 + 15_721_648_640.813_772);
@@ -215,7 +219,7 @@ fn iperf3_documents_and_streams() {
     near(result.jitter_us, 13.191_345_876_453_176);
 
     let refused = rows(fixture!("iperf3-refused.json"), Program::Iperf3);
-    assert_eq!(refused[0].status.as_deref(), Some("failed"));
+    assert_eq!(refused[0].status, Some(Status::Failed));
     assert!(refused[0].error.as_deref().is_some_and(|e| e.contains("Connection refused")));
 }
 

@@ -8,11 +8,12 @@ use std::{
 use schemas::{
     columns,
     metrics::{Better, Metric},
+    words::Verdict,
 };
 
 use super::{
-    Severity, VerdictRow,
-    comparison::{self, Comparison, Finding, Rule},
+    Severity, VerdictRow, compared,
+    comparison::{self, Comparison, Rule},
     environment::{self, Difference, Environment},
     self_test::{self, Worse},
 };
@@ -253,17 +254,16 @@ impl Baseline {
             assertion: format!("{} not {} {worse} {source}", promise.metric.name, percent(promise.rule.min_ratio)),
             metric: promise.metric.column.to_owned(),
             limit: Some(promise.rule.min_ratio),
-            severity: Severity::Error.name().to_owned(),
             file: promise.file.clone(),
             line: promise.line,
             column: promise.column,
-            origin: case.origin.clone(),
             ..VerdictRow::default()
         };
+        case.origin.mark(&mut row);
         let values = &case.values[m];
         row.n = values.len() as u64;
         if values.is_empty() {
-            "fail".clone_into(&mut row.verdict);
+            row.verdict = Verdict::Fail;
             row.note = format!("there is no sample of {}", promise.metric.name);
             return (row, None);
         }
@@ -274,18 +274,16 @@ impl Baseline {
                 format!("{source} does not have this case: promote a run that has it")
             };
             row.note = why;
-            let (verdict, severity) = match self.terms.on_missing {
-                OnMissing::Warn => ("inconclusive", Severity::Warn),
-                OnMissing::Fail => ("fail", Severity::Error),
-                OnMissing::Pass => (Finding::Missing.name(), Severity::Warn),
+            (row.verdict, row.severity) = match self.terms.on_missing {
+                OnMissing::Warn => (Verdict::Inconclusive, Severity::Warn),
+                OnMissing::Fail => (Verdict::Fail, Severity::Error),
+                OnMissing::Pass => (Verdict::Missing, Severity::Warn),
             };
-            verdict.clone_into(&mut row.verdict);
-            severity.name().clone_into(&mut row.severity);
             return (row, None);
         };
         row.baseline_run_id.clone_from(&base.origin.run_id);
         if let Place::Refused(why) = place {
-            "error".clone_into(&mut row.verdict);
+            row.verdict = Verdict::Error;
             row.note.clone_from(why);
             return (row, None);
         }
@@ -296,11 +294,11 @@ impl Baseline {
 /// The row of a comparison that is decided, with what its place of measurement makes of it.
 fn concluded(mut row: VerdictRow, comparison: Option<Comparison>, place: &Place) -> VerdictRow {
     let Some(comparison) = comparison else { return row };
-    row.compared(&comparison);
+    compared(&mut row, &comparison);
     match place {
         Place::Doubtful(why) => {
-            "inconclusive".clone_into(&mut row.verdict);
-            row.needed = None;
+            row.verdict = Verdict::Inconclusive;
+            row.needed_iterations = None;
             row.say_first(why);
         }
         Place::Judged(Some(what)) => row.say(what),

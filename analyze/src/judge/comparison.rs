@@ -1,6 +1,6 @@
 //! Did it get worse? One metric of one case on two sides: how large the change is, how sure, and what follows.
 
-use schemas::{metrics::Better, units};
+use schemas::{metrics::Better, units, words::Verdict};
 
 use crate::stats::{bootstrap, compare as ranks, confidence, moments, quantiles, series};
 
@@ -14,38 +14,6 @@ pub enum Test {
     Welch,
     /// BCa bootstrap interval of the ratio of medians, from eight iterations a side on
     Bootstrap,
-}
-
-/// What a comparison found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finding {
-    /// Large, significant, and for the worse.
-    Regression,
-    /// Large, significant, and for the better.
-    Improvement,
-    /// Large and significant in a metric that is neither better nor worse.
-    Changed,
-    /// What change there is does not count.
-    Same,
-    /// It cannot be told.
-    Inconclusive,
-    /// Only one side has it.
-    Missing,
-}
-
-impl Finding {
-    /// As the `verdicts` table has it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Regression => "regression",
-            Self::Improvement => "improvement",
-            Self::Changed => "changed",
-            Self::Same => "same",
-            Self::Inconclusive => "inconclusive",
-            Self::Missing => "missing",
-        }
-    }
 }
 
 /// What counts as a change.
@@ -83,7 +51,7 @@ pub struct Comparison {
     /// As tested; after [`decide`] as corrected.
     pub p: Option<f64>,
     /// What follows; inconclusive until [`decide`].
-    pub finding: Finding,
+    pub verdict: Verdict,
     /// Reasons and doubts.
     pub notes: Vec<String>,
     /// Iterations a side that would decide.
@@ -102,7 +70,7 @@ impl Comparison {
             change: None,
             interval: None,
             p: None,
-            finding: Finding::Missing,
+            verdict: Verdict::Missing,
             notes: vec![note.into()],
             needed: None,
         }
@@ -121,7 +89,7 @@ impl Comparison {
         let mut comparison = Self {
             base: ca,
             new: cb,
-            finding: Finding::Inconclusive,
+            verdict: Verdict::Inconclusive,
             notes: [doubts(a, "baseline"), doubts(b, "new")].concat(),
             ..Self::missing(rule, (a.len(), b.len()), "")
         };
@@ -186,11 +154,11 @@ impl Comparison {
             None => (new - base, min_difference > 0.0 && (new - base).abs() >= min_difference),
         };
         if significant && large {
-            self.finding = match better {
-                Better::Higher if difference < 0.0 => Finding::Regression,
-                Better::Lower if difference > 0.0 => Finding::Regression,
-                Better::Neither => Finding::Changed,
-                Better::Higher | Better::Lower => Finding::Improvement,
+            self.verdict = match better {
+                Better::Higher if difference < 0.0 => Verdict::Regression,
+                Better::Lower if difference > 0.0 => Verdict::Regression,
+                Better::Neither => Verdict::Changed,
+                Better::Higher | Better::Lower => Verdict::Improvement,
             };
             return;
         }
@@ -199,10 +167,10 @@ impl Comparison {
         let within = self.interval.is_some_and(|(low, high)| low > -bound && high < bound);
         let measurable = self.change.is_some() || min_difference > 0.0;
         if within || significant && measurable {
-            self.finding = Finding::Same;
+            self.verdict = Verdict::Same;
             return;
         }
-        self.finding = Finding::Inconclusive;
+        self.verdict = Verdict::Inconclusive;
         let shortest = self.n.0.min(self.n.1);
         let needed = match self.rule.test {
             // Could this many values a side ever have been significant, with so many comparisons?
@@ -245,7 +213,7 @@ pub fn change_text(change: Option<f64>, interval: Option<(f64, f64)>) -> String 
 /// a regression or an improvement only where the effect is large enough **and** significant.
 pub fn decide<'a>(comparisons: impl IntoIterator<Item = &'a mut Comparison>, corrected: bool) {
     let mut comparisons: Vec<&mut Comparison> =
-        comparisons.into_iter().filter(|c| c.finding != Finding::Missing).collect();
+        comparisons.into_iter().filter(|c| c.verdict != Verdict::Missing).collect();
     let p: Vec<Option<f64>> = comparisons.iter().map(|c| c.p).collect();
     let tested = if corrected { p.iter().flatten().count() } else { 1 };
     let adjusted = if corrected { ranks::holm(&p) } else { p };
@@ -303,30 +271,30 @@ mod tests {
     fn every_finding() {
         for test in [Test::MannWhitney, Test::Welch, Test::Bootstrap] {
             let rule = Rule { test, ..RULE };
-            let finding = |new: f64| compared(&around(100.0), &around(new), rule).finding;
-            assert_eq!(finding(95.0), Finding::Regression, "{test:?}");
-            assert_eq!(finding(105.0), Finding::Improvement, "{test:?}");
-            assert_eq!(finding(98.5), Finding::Same, "{test:?}");
-            assert_eq!(finding(100.1), Finding::Same, "{test:?}");
+            let finding = |new: f64| compared(&around(100.0), &around(new), rule).verdict;
+            assert_eq!(finding(95.0), Verdict::Regression, "{test:?}");
+            assert_eq!(finding(105.0), Verdict::Improvement, "{test:?}");
+            assert_eq!(finding(98.5), Verdict::Same, "{test:?}");
+            assert_eq!(finding(100.1), Verdict::Same, "{test:?}");
             let lower = Rule { better: Better::Lower, ..rule };
-            assert_eq!(compared(&around(100.0), &around(105.0), lower).finding, Finding::Regression, "{test:?}");
+            assert_eq!(compared(&around(100.0), &around(105.0), lower).verdict, Verdict::Regression, "{test:?}");
         }
     }
 
     #[test]
     fn a_change_must_pass_both_bounds() {
         let rule = Rule { min_difference: 10.0, ..RULE };
-        assert_eq!(compared(&around(100.0), &around(95.0), rule).finding, Finding::Same);
-        assert_eq!(compared(&around(1000.0), &around(950.0), rule).finding, Finding::Regression);
+        assert_eq!(compared(&around(100.0), &around(95.0), rule).verdict, Verdict::Same);
+        assert_eq!(compared(&around(1000.0), &around(950.0), rule).verdict, Verdict::Regression);
     }
 
     #[test]
     fn few_iterations_are_inconclusive_and_say_what_it_takes() {
         let c = compared(&[100.0, 101.0, 102.0], &[80.0, 81.0, 82.0], RULE);
-        assert_eq!((c.finding, c.needed), (Finding::Inconclusive, Some(5)));
+        assert_eq!((c.verdict, c.needed), (Verdict::Inconclusive, Some(5)));
         assert_eq!(c.notes[0], "need 5 iterations per side for α = 0.01");
         let c = compared(&around(100.0)[..6], &around(80.0)[..6], Rule { test: Test::Bootstrap, ..RULE });
-        assert_eq!((c.finding, c.needed), (Finding::Inconclusive, Some(8)));
+        assert_eq!((c.verdict, c.needed), (Verdict::Inconclusive, Some(8)));
     }
 
     #[test]
@@ -334,17 +302,17 @@ mod tests {
         let lower = Rule { better: Better::Lower, ..RULE };
         let some = [3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
         let c = compared(&[0.0; 6], &some, lower);
-        assert_eq!((c.finding, c.change), (Finding::Inconclusive, None));
+        assert_eq!((c.verdict, c.change), (Verdict::Inconclusive, None));
         assert!(c.notes[0].contains("the baseline is 0"), "{:?}", c.notes);
         let counted = Rule { min_difference: 2.0, ..lower };
-        assert_eq!(compared(&[0.0; 6], &some, counted).finding, Finding::Regression);
-        assert_eq!(compared(&[0.0; 5], &[0.0; 5], lower).finding, Finding::Same);
+        assert_eq!(compared(&[0.0; 6], &some, counted).verdict, Verdict::Regression);
+        assert_eq!(compared(&[0.0; 5], &[0.0; 5], lower).verdict, Verdict::Same);
     }
 
     #[test]
     fn a_side_without_values() {
         let c = compared(&[], &around(1.0), RULE);
-        assert_eq!((c.finding, c.change), (Finding::Inconclusive, None));
+        assert_eq!((c.verdict, c.change), (Verdict::Inconclusive, None));
         assert_eq!(c.notes[0], "the baseline has no sample");
     }
 
@@ -354,9 +322,9 @@ mod tests {
         let pair = || Comparison::of(&around(100.0)[..5], &around(90.0)[..5], RULE);
         let mut two = [pair(), pair()];
         decide(&mut two, true);
-        assert!(two.iter().all(|c| c.finding == Finding::Inconclusive && c.needed == Some(6)), "{two:?}");
+        assert!(two.iter().all(|c| c.verdict == Verdict::Inconclusive && c.needed == Some(6)), "{two:?}");
         let mut alone = [pair(), pair()];
         decide(&mut alone, false);
-        assert!(alone.iter().all(|c| c.finding == Finding::Regression));
+        assert!(alone.iter().all(|c| c.verdict == Verdict::Regression));
     }
 }

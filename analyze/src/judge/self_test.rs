@@ -5,7 +5,7 @@ use schemas::{
     units::{self, Unit},
 };
 
-use super::VerdictRow;
+use schemas::{columns::VerdictRow, words::Verdict};
 
 /// Which way a metric is made worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +69,12 @@ pub fn row(worse: Worse, by: f64, judged: impl Fn(f64) -> VerdictRow) -> Verdict
     let mut row = judged(by);
     if row.n == 0 {
         // It fails, but not because anything got worse.
-        "unnoticed".clone_into(&mut row.verdict);
+        row.verdict = Verdict::Unnoticed;
         return row;
     }
     // Also what only warns is asked whether it would.
-    let fails = |row: &VerdictRow| matches!(row.verdict.as_str(), "fail" | "regression");
-    let least = least_noticed(worse, |by| fails(&judged(by)));
-    let noticed = fails(&row);
+    let least = least_noticed(worse, |by| judged(by).verdict.is_bad());
+    let noticed = row.verdict.is_bad();
     let mut notes = vec![match least {
         Some(0.0) => "fails as it is".to_owned(),
         Some(least) if least <= LEAST => "noticed from the least on".to_owned(),
@@ -87,8 +86,8 @@ pub fn row(worse: Worse, by: f64, judged: impl Fn(f64) -> VerdictRow) -> Verdict
         notes.extend(Some(row.note).filter(|n| !n.is_empty()));
     }
     row.note = notes.join("; ");
-    row.needed = None;
-    (if noticed { "noticed" } else { "unnoticed" }).clone_into(&mut row.verdict);
+    row.needed_iterations = None;
+    row.verdict = if noticed { Verdict::Noticed } else { Verdict::Unnoticed };
     row
 }
 

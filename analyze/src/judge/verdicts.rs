@@ -2,9 +2,13 @@
 
 use std::io::Write;
 
-use schemas::{metrics, units};
+use schemas::{
+    columns::{VerdictRow, names, verdicts::VERDICT_COLUMNS},
+    metrics, units,
+    words::{Severity, Verdict},
+};
 
-use super::{VERDICT_COLUMNS, VerdictRow, comparison::change_text};
+use super::comparison::change_text;
 use crate::error::Error;
 use crate::table::layout::{self, Column};
 
@@ -38,9 +42,11 @@ pub fn write(rows: &[VerdictRow], format: Format, output: &mut dyn Write) -> Res
 /// The `verdicts` table.
 pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
     let mut writer = csv::Writer::from_writer(output);
-    writer.write_record(VERDICT_COLUMNS)?;
+    writer.write_record(names(VERDICT_COLUMNS))?;
     for row in rows {
-        writer.write_record(row.cells())?;
+        let mut record = csv::StringRecord::new();
+        row.for_each_cell(|cell| record.push_field(cell));
+        writer.write_record(&record)?;
     }
     writer.flush()?;
     Ok(())
@@ -48,21 +54,23 @@ pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
 
 /// `1 failed, 1 inconclusive, 1 passed`
 fn summary(rows: &[VerdictRow]) -> String {
-    let count = |verdicts: &[&str]| rows.iter().filter(|r| verdicts.contains(&r.verdict.as_str())).count();
-    let parts: Vec<String> = [
-        (&["fail", "regression"][..], "failed"),
-        (&["error"], "not comparable"),
-        (&["inconclusive"], "inconclusive"),
-        (&["missing"], "without a baseline"),
-        (&["unnoticed"], "unnoticed"),
-        (&["noticed"], "noticed"),
-        (&["pass", "same", "improvement", "changed"], "passed"),
-    ]
-    .iter()
-    .map(|(verdicts, word)| (count(verdicts), word))
-    .filter(|(n, _)| *n > 0)
-    .map(|(n, word)| format!("{n} {word}"))
-    .collect();
+    type Is = fn(Verdict) -> bool;
+    let count = |is: Is| rows.iter().filter(|r| is(r.verdict)).count();
+    let groups: [(Is, &str); 7] = [
+        (Verdict::is_bad, "failed"),
+        (|v| v == Verdict::Error, "not comparable"),
+        (|v| v == Verdict::Inconclusive, "inconclusive"),
+        (|v| v == Verdict::Missing, "without a baseline"),
+        (|v| v == Verdict::Unnoticed, "unnoticed"),
+        (|v| v == Verdict::Noticed, "noticed"),
+        (Verdict::is_well, "passed"),
+    ];
+    let parts: Vec<String> = groups
+        .iter()
+        .map(|(is, word)| (count(*is), word))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, word)| format!("{n} {word}"))
+        .collect();
     parts.join(", ")
 }
 
@@ -79,8 +87,11 @@ fn columns(rows: &[VerdictRow]) -> Vec<Column> {
     };
     let mut columns = vec![
         column("verdict", &|r| {
-            let warned = r.severity == "warn" && matches!(r.verdict.as_str(), "fail" | "regression");
-            if warned { "warn".to_owned() } else { r.verdict.clone() }
+            if r.severity == Severity::Warn && r.verdict.is_bad() {
+                r.severity.to_string()
+            } else {
+                r.verdict.to_string()
+            }
         }),
         column("case", &|r| r.case.clone()),
         column("assertion", &|r| r.assertion.clone()),
@@ -99,11 +110,11 @@ pub fn observed(row: &VerdictRow) -> String {
     let Some(unit) = metrics::find(&row.metric).map(|m| m.unit) else { return String::new() };
     let human = |v: f64| units::human(unit, v);
     if let (Some(observed), Some(baseline)) = (row.observed, row.baseline) {
-        let change = change_text(row.change_ratio, row.low.zip(row.high));
+        let change = change_text(row.change_ratio, row.ci_low.zip(row.ci_high));
         let change = if change.is_empty() { change } else { format!(", {change}") };
         return format!("{}{change} from {}", human(observed), human(baseline));
     }
-    match (row.observed, row.low, row.high) {
+    match (row.observed, row.ci_low, row.ci_high) {
         // What could not be compared may have been measured well enough.
         (None, ..) => {
             if row.n > 0 {
@@ -135,10 +146,9 @@ mod tests {
             assertion: "throughput >= 90Gbit/s".into(),
             metric: "throughput_bits_per_s".into(),
             observed: Some(94.1e9),
-            low: Some(93.8e9),
-            high: Some(94.4e9),
-            verdict: "pass".into(),
-            severity: "error".into(),
+            ci_low: Some(93.8e9),
+            ci_high: Some(94.4e9),
+            verdict: Verdict::Pass,
             ..VerdictRow::default()
         };
         let mut out = Vec::new();

@@ -32,7 +32,7 @@ fn run(folder: &Path) -> String {
     std::fs::write(folder.join("lab.run.json"), facts.to_string()).unwrap();
     let verdicts = format!(
         "{}\nc1,size,,throughput >= 1Gbit/s,throughput_bits_per_s,3,2e9,1.9e9,2.1e9,0.95,1e9,,,,pass,error,,,,,,,,,,\n",
-        analyze::judge::VERDICT_COLUMNS.join(",")
+        schemas::columns::names(schemas::columns::verdicts::VERDICT_COLUMNS).collect::<Vec<_>>().join(",")
     );
     std::fs::write(folder.join("lab.verdicts.csv"), verdicts).unwrap();
     results.display().to_string()

@@ -1,7 +1,8 @@
 //! Results tables to draw: rows as the runner writes them, with numbers from a fixed sequence, so that the same picture
 //! comes out every time.
 
-use schemas::columns::{Row, header};
+use schemas::columns::{Row, Timestamp, header};
+use schemas::words::{LatencyKind, Phase, Status, Way};
 
 /// Numbers that look random and are always the same (Knuth's MMIX generator).
 pub struct Noise(u64);
@@ -40,14 +41,14 @@ pub fn row(test: &str, record: &str, iteration: u64) -> Row {
         plan: Some("message-size".into()),
         test: Some(test.into()),
         case: Some(test.into()),
-        record: Some(record.into()),
+        record: Some(record.parse().unwrap()),
         iteration: Some(iteration),
-        phase: Some("measure".into()),
-        status: Some("ok".into()),
+        phase: Some(Phase::Measure),
+        status: Some(Status::Ok),
         from: Some("a".into()),
         to: Some("b".into()),
-        direction: Some("forward".into()),
-        time: Some("2026-11-21T01:02:03.456Z".into()),
+        direction: Some(Way::Forward),
+        time: Some(Timestamp("2026-11-21T01:02:03.456Z".into())),
         ..Row::default()
     }
 }
@@ -93,7 +94,7 @@ pub fn intervals(series: &[&str], iterations: u64) -> Vec<Row> {
                 };
                 let level = 20e9 / (1.0 + index as f64 * 0.3) * (1.0 - (-(start + 1.0) * 3.0).exp());
                 rows.push(Row {
-                    phase: Some(phase.into()),
+                    phase: Some(phase.parse().unwrap()),
                     start_s: Some(start),
                     elapsed_s: Some(0.1),
                     throughput_bits_per_s: Some(noise.around(level, 0.15)),
@@ -118,7 +119,7 @@ pub fn round_trips(series: &[&str], iterations: u64) -> Vec<Row> {
             }
             rows.push(Row {
                 workload: Some("tcp_rr".into()),
-                latency_kind: Some("round_trip".into()),
+                latency_kind: Some(LatencyKind::RoundTrip),
                 latency_histogram: Some(encoded(&histogram)),
                 transactions_per_s: Some(noise.around(20_000.0, 0.05)),
                 ..row(name, "iteration", iteration)
@@ -141,7 +142,7 @@ pub fn latency_intervals() -> Vec<Row> {
         Row {
             start_s: Some(f64::from(step) * 0.1),
             elapsed_s: Some(0.1),
-            phase: Some(if step < 0 { "warmup" } else { "measure" }.into()),
+            phase: Some(if step < 0 { Phase::Warmup } else { Phase::Measure }),
             latency_histogram: Some(encoded(&histogram)),
             ..row("rtt", "interval", 1)
         }
@@ -174,7 +175,7 @@ pub fn cpu(over_time: bool) -> Vec<Row> {
             message_bytes: Some(64 << if over_time { 6 } else { step }),
             start_s: over_time.then(|| f64::from(step) * 0.5 - 2.0),
             elapsed_s: Some(0.5),
-            phase: Some(if over_time && step < 4 { "warmup" } else { "measure" }.into()),
+            phase: Some(if over_time && step < 4 { Phase::Warmup } else { Phase::Measure }),
             throughput_bits_per_s: Some(noise.around(load * 8e10, 0.1)),
             local_cpu_ratio: Some(load),
             local_cpu_user_ratio: Some(load * 0.2),
@@ -217,7 +218,7 @@ pub fn grid() -> Vec<Row> {
 
 /// What `compare` writes.
 pub fn verdicts() -> String {
-    let columns = analyze::judge::VERDICT_COLUMNS.join(",");
+    let columns = schemas::columns::names(schemas::columns::verdicts::VERDICT_COLUMNS).collect::<Vec<_>>().join(",");
     let mut table = format!("{columns}\n");
     let verdicts = ["regression", "improvement", "same", "inconclusive"];
     for (i, name) in TWELVE.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use schemas::columns::Row;
+use schemas::{columns::Row, words::Record};
 
 use super::Options;
 use crate::{
@@ -70,7 +70,7 @@ impl RowSink for Sinks {
     fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
         let apart = self.intervals.is_some();
         let (intervals, rest): (Vec<Row>, Vec<Row>) =
-            rows.iter().cloned().partition(|r| apart && r.record.as_deref() == Some("interval"));
+            rows.iter().cloned().partition(|r| apart && r.record == Some(Record::Interval));
         if let Some(table) = &mut self.intervals {
             table.rows(&intervals)?;
         }

@@ -8,7 +8,7 @@ use analyze::{
     },
     stats::bootstrap,
 };
-use schemas::{metrics::METRICS, units};
+use schemas::{metrics::METRICS, units, words::Way};
 
 use crate::{
     plan::{
@@ -18,7 +18,7 @@ use crate::{
         model::{self, RegressionTest},
     },
     schedule::{
-        rows::{self, window::Way},
+        rows,
         run::{Finished, Values},
         step::Step,
     },
@@ -84,7 +84,7 @@ pub fn samples(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<sa
             key: samples::Key {
                 id: step.id.clone(),
                 member: name.to_owned(),
-                direction: way.name().to_owned(),
+                direction: way.to_string(),
                 ..samples::Key::default()
             },
             name: step.name.clone(),

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use analyze::judge::{VerdictRow, environment::Environment, verdicts::observed};
 use netcore::control::stop::{StopFlag, Urgency};
-use schemas::columns::Row;
+use schemas::{
+    columns::Row,
+    words::{Record, Status, Verdict},
+};
 
 use crate::{
     error::Error,
@@ -17,7 +20,7 @@ use crate::{
     progress::Progress,
     schedule::{
         bench::{Bench, Measured, RowSink},
-        history::{CONFIRM, Done, History, confirmation},
+        history::{Done, History, confirmation},
         run::{self, Finished, Settings},
         step::Step,
     },
@@ -112,7 +115,7 @@ fn settle(verdicts: &mut [VerdictRow], finished: &Finished, judged: &[VerdictRow
                 observed(again),
                 again.verdict
             ));
-            "inconclusive".clone_into(&mut verdict.verdict);
+            verdict.verdict = Verdict::Inconclusive;
         }
     }
 }
@@ -133,12 +136,12 @@ struct Marked<'a> {
 
 impl RowSink for Marked<'_> {
     fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
-        let marked = rows.iter().filter(|row| row.record.as_deref() != Some("summary")).map(|row| {
+        let marked = rows.iter().filter(|row| row.record != Some(Record::Summary)).map(|row| {
             let mut row = row.clone();
             if let Some(mark) = row.case_id.as_ref().and_then(|id| self.marks.get(id)) {
                 row.iteration = row.iteration.map(|i| i + u64::from(mark.after));
-                if row.status.as_deref() == Some("ok") {
-                    row.status = Some(CONFIRM.to_owned());
+                if row.status == Some(Status::Ok) {
+                    row.status = Some(Status::Confirm);
                     row.error = Some(mark.said.clone());
                 }
             }
@@ -236,7 +239,7 @@ mod tests {
     #[test]
     fn two_measurements_that_disagree_decide_nothing() {
         let (row, written) = verdict(&[500, 500, 500, 500, 2000, 2000]);
-        assert_eq!(row.verdict, "inconclusive");
+        assert_eq!(row.verdict, Verdict::Inconclusive);
         assert!(
             row.note.starts_with("not confirmed: 4.00 kbit/s at first, 16.0 kbit/s when measured again (pass)"),
             "{}",

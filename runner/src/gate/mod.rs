@@ -13,7 +13,10 @@ use analyze::judge::{
     verdicts::{self, Format},
 };
 use netcore::spec::Direction;
-use schemas::metrics::{METRICS, Metric};
+use schemas::{
+    metrics::{METRICS, Metric},
+    words::{Severity, Verdict, Way},
+};
 
 use crate::{
     error::{Error, Exit},
@@ -23,7 +26,7 @@ use crate::{
     },
     replace::replace,
     schedule::{
-        rows::{self, window::Way},
+        rows,
         run::{Finished, Values},
         step::Step,
     },
@@ -118,7 +121,7 @@ fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -
         Scope::Direction => all
             .iter()
             .filter(|w| all.len() == 1 || one.is_none() || **w != Way::Both)
-            .map(|w| (format!(" ({})", w.name()), *w, of_way(*w)))
+            .map(|w| (format!(" ({w})"), *w, of_way(*w)))
             .collect(),
         Scope::Stream => {
             let streams = finished.streams.iter().filter(|((m, _), _)| *m == member);
@@ -143,7 +146,9 @@ fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -
                 judgement.reason = finished.answer.clone().or(judgement.reason);
             }
             let origin = origin(step, finished, (member, way));
-            VerdictRow { origin, ..verdict(step, member, &what, assertion, &judgement) }
+            let mut row = verdict(step, member, &what, assertion, &judgement);
+            origin.mark(&mut row);
+            row
         })
         .collect()
 }
@@ -161,8 +166,8 @@ fn origin(step: &Step, finished: &Finished, of: (usize, Way)) -> Origin {
 
 fn verdict(step: &Step, member: usize, what: &str, assertion: &case::Assertion, judgement: &Judgement) -> VerdictRow {
     let severity = match assertion.severity {
-        Level::Error => judge::Severity::Error,
-        Level::Warn => judge::Severity::Warn,
+        Level::Error => Severity::Error,
+        Level::Warn => Severity::Warn,
     };
     let place = &assertion.place;
     VerdictRow {
@@ -172,7 +177,7 @@ fn verdict(step: &Step, member: usize, what: &str, assertion: &case::Assertion, 
         file: place.file.clone(),
         line: Some(place.line as u64),
         column: Some(place.column as u64),
-        ..VerdictRow::of(&assertion.detail.that.0, judgement, severity)
+        ..judge::of_assertion(&assertion.detail.that.0, judgement, severity)
     }
 }
 
@@ -188,17 +193,17 @@ impl Verdicts {
         &self.rows
     }
 
-    fn has(&self, verdict: &str) -> bool {
-        self.rows.iter().any(|r| r.verdict == verdict && r.severity == "error")
+    fn has(&self, verdict: Verdict) -> bool {
+        self.rows.iter().any(|r| r.verdict == verdict && r.severity == Severity::Error)
     }
 
     /// What they mean for the exit code.
     pub fn exit(&self) -> Exit {
         if self.rows.iter().any(VerdictRow::fails) {
             Exit::Failed
-        } else if self.has("error") {
+        } else if self.has(Verdict::Error) {
             Exit::Measurement
-        } else if self.inconclusive_fails && self.has("inconclusive") {
+        } else if self.inconclusive_fails && self.has(Verdict::Inconclusive) {
             Exit::Inconclusive
         } else {
             Exit::Success

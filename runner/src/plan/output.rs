@@ -5,9 +5,10 @@ use analyze::import::{Program, Sheet};
 use clap::ValueEnum;
 use regex::Regex;
 use schemas::{
-    columns::{self, ColumnType, Row},
+    columns::{self, Row},
     metrics::{self, Metric},
     units::{self, Unit},
+    words::{Phase, Record, Status},
 };
 
 use super::{diagnostics::suggest, model::Command};
@@ -143,9 +144,9 @@ impl OutputParser {
                 let mut rows = Vec::new();
                 for found in regex.captures_iter(text) {
                     let mut row = Row {
-                        record: Some("iteration".into()),
-                        phase: Some("measure".into()),
-                        status: Some("ok".into()),
+                        record: Some(Record::Iteration),
+                        phase: Some(Phase::Measure),
+                        status: Some(Status::Ok),
                         ..Row::default()
                     };
                     for group in groups {
@@ -167,11 +168,8 @@ impl OutputParser {
 fn group(name: &str, printed: Option<&String>) -> Result<Group, Wrong> {
     let metric = metrics::find(name).or_else(|| metrics::METRICS.iter().find(|m| m.column == name));
     let column = metric.map_or(name, |m| m.column);
-    let known = columns::find(column).filter(|c| {
-        GROUPS.contains(&c.group)
-            && matches!(c.ty, ColumnType::Integer | ColumnType::Number)
-            && !["start_s", "start_skew_us"].contains(&c.name)
-    });
+    let known = columns::find(column)
+        .filter(|c| GROUPS.contains(&c.group) && c.ty.is_number() && !["start_s", "start_skew_us"].contains(&c.name));
     let Some(known) = known else {
         let names: Vec<&str> = metrics::METRICS.iter().map(|m| m.name).collect();
         let help = if columns::find(name).is_some() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use netcore::client::Outcome;
-use schemas::columns::Row;
+use schemas::{columns::Row, words::Status};
 use serde::Serialize;
 
 use super::step::Step;
@@ -68,6 +68,10 @@ impl MeasureError {
     /// A failure that is no timeout.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { timeout: false, message: message.into() }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        if self.timeout { Status::Timeout } else { Status::Failed }
     }
 }
 

@@ -212,9 +212,9 @@ impl Rows {
             .iter()
             .filter(|r| r.case.as_deref() == Some(case))
             .map(|r| {
-                let text = |t: &Option<String>| t.clone().unwrap_or_default();
                 let n = r.iteration.map(|n| n.to_string()).unwrap_or_default();
-                format!("{} {} {n}", text(&r.record), text(&r.status)).trim_end().to_owned()
+                let (record, status) = (r.record.as_deref().unwrap_or(""), r.status.as_deref().unwrap_or(""));
+                format!("{record} {status} {n}").trim_end().to_owned()
             })
             .collect()
     }

@@ -11,10 +11,13 @@ use std::{
 };
 
 use csv::{Reader, StringRecord};
-use schemas::columns::{COLUMNS, ColumnType, Row};
+use schemas::{
+    columns::{COLUMNS, Row},
+    words::{Phase, Record, Status, Way},
+};
 
 use super::{
-    rows::{printed, ways, window::Way},
+    rows::{printed, ways},
     step::Step,
 };
 use crate::{error::Error, replace::replace};
@@ -33,9 +36,6 @@ pub type History = Vec<Vec<Done>>;
 
 /// Finished iterations by `case_id` and `iteration`, as they stand in the tables.
 pub type FinishedKeys = HashSet<(String, String)>;
-
-/// The status of an iteration that was measured to confirm a failing verdict: measured well, and no sample of its case.
-pub const CONFIRM: &str = "confirm";
 
 /// What an interrupted run left.
 #[derive(Debug, Default)]
@@ -89,14 +89,16 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
         columns.get(column).and_then(|i| record.get(*i)).unwrap_or_default().to_owned()
     };
     let key = |record: &StringRecord| (cell(record, "case_id"), cell(record, "iteration"));
-    let is_good = |record: &StringRecord| ["ok", CONFIRM].contains(&cell(record, "status").as_str());
+    let is_good = |record: &StringRecord| cell(record, "status").parse().is_ok_and(Status::is_good);
+    let is_record = |record: &StringRecord, kind: Record| cell(record, "record") == kind.as_str();
+    let is_measure = |record: &StringRecord| cell(record, "phase") == Phase::Measure.as_str();
     let by_id: HashMap<&str, usize> = steps.iter().enumerate().map(|(i, s)| (s.id.as_str(), i)).collect();
     // What a search measures are probes; the rows of its answer are made of them when it ends.
     let searches =
         |record: &StringRecord| by_id.get(cell(record, "case_id").as_str()).is_some_and(|i| steps[*i].find.is_some());
     let is_measured = |record: &StringRecord| {
-        let kind = if searches(record) { "probe" } else { "iteration" };
-        cell(record, "record") == kind && cell(record, "phase") == "measure" && is_good(record)
+        let kind = if searches(record) { Record::Probe } else { Record::Iteration };
+        is_record(record, kind) && is_measure(record) && is_good(record)
     };
     let mut seen: HashMap<(String, String), HashSet<(String, Way)>> = HashMap::new();
     for record in records.iter().filter(|r| is_measured(r)) {
@@ -113,10 +115,10 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     };
     let kept: Vec<&StringRecord> = records
         .iter()
-        .filter(|r| cell(r, "record") != "summary")
-        .filter(|r| match cell(r, "status").as_str() {
-            "discarded" => true,
-            _ => is_good(r) && finished(r) && !(searches(r) && cell(r, "record") == "iteration"),
+        .filter(|r| !is_record(r, Record::Summary))
+        .filter(|r| match cell(r, "status").parse() {
+            Ok(Status::Discarded) => true,
+            _ => is_good(r) && finished(r) && !(searches(r) && is_record(r, Record::Iteration)),
         })
         .collect();
     let mut out = csv::Writer::from_writer(Vec::new());
@@ -130,7 +132,7 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     let keys: FinishedKeys = kept.iter().filter(|r| is_good(r)).map(|r| key(r)).collect();
     // The attempt of a confirmation, 0 of what counts.
     let mut iterations: Vec<BTreeMap<u64, (u32, Done)>> = steps.iter().map(|_| BTreeMap::new()).collect();
-    for record in kept.into_iter().filter(|r| is_good(r) && cell(r, "phase") == "measure") {
+    for record in kept.into_iter().filter(|r| is_good(r) && is_measure(r)) {
         let (case, iteration) = key(record);
         let (Some(i), Ok(iteration)) = (by_id.get(case.as_str()), iteration.parse()) else { continue };
         let step = &steps[*i];
@@ -138,16 +140,16 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
         let member = step.members.iter().position(|m| m.name == name).unwrap_or(step.members.len());
         let mut row = step.identity(member);
         fill(&mut row, &columns, record);
-        let confirms = (cell(record, "status") == CONFIRM).then(|| attempt(&cell(record, "error"))).flatten();
+        let confirms = (row.status == Some(Status::Confirm)).then(|| attempt(&cell(record, "error"))).flatten();
         let (_, done) = iterations[*i].entry(iteration).or_insert_with(|| (confirms.unwrap_or(0), Done::default()));
         let prints = step.members.iter().all(|m| m.spec().is_none());
-        match (cell(record, "record").as_str(), cell(record, "stream").parse()) {
-            ("iteration", _) if prints => {
+        match (row.record, row.stream) {
+            (Some(Record::Iteration), _) if prints => {
                 let way = printed::way(&row);
                 done.measured.push((printed::line_of(&done.measured, way), way, row));
             }
-            ("iteration" | "probe", _) => done.measured.push((member, way(&cell(record, "direction")), row)),
-            ("stream", Ok(stream)) => done.streams.push((member, stream, row)),
+            (Some(Record::Iteration | Record::Probe), _) => done.measured.push((member, printed::way(&row), row)),
+            (Some(Record::Stream), Some(stream)) => done.streams.push((member, stream, row)),
             _ => {}
         }
     }
@@ -189,42 +191,27 @@ pub fn cut(path: &Path, finished: &FinishedKeys) -> Result<(), Error> {
     replace(path, &bytes)
 }
 
-/// The cells of a record; what the plan decides is there already.
+/// Takes over the filled cells of a record, as far as their text is a value of the column; what the plan alone decides is
+/// there already.
 fn fill(row: &mut Row, columns: &HashMap<String, usize>, record: &StringRecord) {
-    let cell = |name: &str| columns.get(name).and_then(|i| record.get(*i)).filter(|c| !c.is_empty());
     for column in COLUMNS {
-        if matches!(column.ty, ColumnType::Integer | ColumnType::Number) {
-            row.set_number(column.name, cell(column.name).and_then(|c| c.parse().ok()));
+        let cell = columns.get(column.name).and_then(|i| record.get(*i)).unwrap_or_default();
+        if !cell.is_empty() || column.ty.is_number() {
+            // A cell that cannot be read keeps what the plan says.
+            let _ = row.set(column.name, cell);
         }
     }
-    let text = |name: &str| cell(name).map(str::to_owned);
-    row.record = text("record");
-    row.phase = text("phase");
-    row.status = text("status");
-    row.direction = text("direction");
-    row.time = text("time");
-    row.io = text("io");
-    row.transport = text("transport");
-    row.member = text("member");
-    row.congestion_control = text("congestion_control");
-    row.settled = cell("settled").and_then(|c| c.parse().ok());
-    row.no_delay = cell("no_delay").and_then(|c| c.parse().ok());
-    row.latency_kind = text("latency_kind");
-    row.latency_histogram = text("latency_histogram");
-    row.receive_call_histogram = text("receive_call_histogram");
-    row.service_demand_unit = text("service_demand_unit");
+    row.error = None;
 }
 
 fn way(direction: &str) -> Way {
-    match direction {
-        "reverse" => Way::Reverse,
-        "both" => Way::Both,
-        _ => Way::Forward,
-    }
+    direction.parse().unwrap_or(Way::Forward)
 }
 
 #[cfg(test)]
 mod tests {
+    use schemas::words::LatencyKind;
+
     use super::*;
     use crate::{
         schedule::{
@@ -300,11 +287,11 @@ mod tests {
         one.identities[0].case_id = Some("c1".into());
         let written = Row {
             iteration: Some(1),
-            record: Some("iteration".into()),
-            phase: Some("measure".into()),
-            status: Some("ok".into()),
-            direction: Some("forward".into()),
-            latency_kind: Some("send".into()),
+            record: Some(Record::Iteration),
+            phase: Some(Phase::Measure),
+            status: Some(Status::Ok),
+            direction: Some(Way::Forward),
+            latency_kind: Some(LatencyKind::Send),
             latency_histogram: Some(encoded(&[1000])),
             receive_call_histogram: Some(encoded(&[7000])),
             ..one.identity(0)

@@ -16,14 +16,14 @@ mod together;
 use std::collections::BTreeMap;
 
 use netcore::control::stop::{StopFlag, Urgency};
-use schemas::columns::Row;
+use schemas::{columns::Row, words::Way};
 
 use super::{
     bench::{Bench, MeasureError, RowSink},
     confidence::Samples,
     history::History,
     order,
-    rows::{summary::Summary, window::Way},
+    rows::summary::Summary,
     search::{Outcome, Search},
     step::Step,
 };

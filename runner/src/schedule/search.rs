@@ -12,14 +12,10 @@ use netcore::spec::TestSpec;
 use schemas::{
     columns::Row,
     units::{Unit, human},
+    words::{self, OfferedUnit, Way},
 };
 
-use super::{
-    confidence::Samples,
-    history::Done,
-    rows::{identity, window::Way},
-    step::Step,
-};
+use super::{confidence::Samples, history::Done, rows::identity, step::Step};
 use crate::plan::{
     case::{Find, Job, Policy},
     model::FindBy,
@@ -43,13 +39,11 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As the `search` column says it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn word(self) -> words::Search {
         match self {
-            Self::Held => "held",
-            Self::Exceeded => "exceeded",
-            Self::Unreached => "unreached",
+            Self::Held => words::Search::Held,
+            Self::Exceeded => words::Search::Exceeded,
+            Self::Unreached => words::Search::Unreached,
         }
     }
 }
@@ -70,15 +64,13 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// As the `search` column says it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn word(self) -> words::Search {
         match self {
-            Self::Found => "found",
-            Self::AtLeast => "at_least",
-            Self::Unreached => "unreached",
-            Self::Nothing => "nothing",
-            Self::Open => "open",
+            Self::Found => words::Search::Found,
+            Self::AtLeast => words::Search::AtLeast,
+            Self::Unreached => words::Search::Unreached,
+            Self::Nothing => words::Search::Nothing,
+            Self::Open => words::Search::Open,
         }
     }
 }
@@ -372,10 +364,10 @@ fn same(a: f64, b: f64) -> bool {
 fn offered_share(row: &Row) -> f64 {
     let share = || {
         let (offered, elapsed) = (row.offered_per_s?, row.elapsed_s?);
-        let (per_s, one) = match row.offered_unit.as_deref()? {
-            "messages" => (row.messages_sent? as f64 / elapsed, 1.0),
-            "transactions" => (row.transactions_per_s?, 1.0),
-            _ => (row.sent_bits_per_s?, row.message_bytes? as f64 * 8.0),
+        let (per_s, one) = match row.offered_unit? {
+            OfferedUnit::Messages => (row.messages_sent? as f64 / elapsed, 1.0),
+            OfferedUnit::Transactions => (row.transactions_per_s?, 1.0),
+            OfferedUnit::Bits => (row.sent_bits_per_s?, row.message_bytes? as f64 * 8.0),
         };
         Some((per_s + EDGE * one / elapsed) / offered)
     };

@@ -6,11 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use analyze::judge::{
-    VerdictRow,
-    verdicts::{self, Format},
-};
+use analyze::judge::verdicts::{self, Format};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use schemas::{columns::VerdictRow, words::Verdict};
 
 use crate::{
     error::Error,
@@ -74,20 +72,20 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
     }
     let of = |v: &VerdictRow| {
         let place = || format!("{}:{}", v.file, v.line.unwrap_or(0));
-        let status = match v.verdict.as_str() {
+        let status = match v.verdict {
             _ if v.fails() => {
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
                 status.set_message(sentence(v));
                 status.set_description(place());
                 status
             }
-            "error" => {
+            Verdict::Error => {
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
                 status.set_message(&*v.note);
                 status.set_description(place());
                 status
             }
-            "inconclusive" | "missing" => {
+            Verdict::Inconclusive | Verdict::Missing => {
                 let mut status = TestCaseStatus::skipped();
                 status.set_message(format!("{}: {}", v.verdict, v.note));
                 status
@@ -139,16 +137,16 @@ pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
 pub fn annotations(cases: &[CaseResult]) -> String {
     let mut all: Vec<(&str, Option<Place>, String)> = Vec::new();
     for case in cases {
-        for v in case.verdicts.iter().filter(|v| !v.is_well() && v.verdict != "missing") {
-            let kind = if v.fails() || v.verdict == "error" { "error" } else { "warning" };
+        for v in case.verdicts.iter().filter(|v| !v.verdict.is_well() && v.verdict != Verdict::Missing) {
+            let kind = if v.fails() || v.verdict == Verdict::Error { "error" } else { "warning" };
             let place = |v: &u64| usize::try_from(*v).unwrap_or(1);
             let place = Place {
                 file: v.file.clone(),
                 line: v.line.as_ref().map_or(1, place),
                 column: v.column.as_ref().map_or(1, place),
             };
-            let text = match v.verdict.as_str() {
-                "fail" | "regression" => sentence(v),
+            let text = match v.verdict {
+                Verdict::Fail | Verdict::Regression => sentence(v),
                 _ => format!("{}: {}: {}", v.case, v.assertion, v.note),
             };
             all.push((kind, Some(place), text));
@@ -168,9 +166,11 @@ pub fn annotations(cases: &[CaseResult]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use schemas::words::Severity;
+
     use super::*;
 
-    fn case(verdict: &str, severity: &str) -> CaseResult {
+    fn case(verdict: Verdict, severity: Severity) -> CaseResult {
         CaseResult {
             test: "bulk".into(),
             case: "bulk[streams=4]".into(),
@@ -181,8 +181,8 @@ mod tests {
                 assertion: "throughput >= 9Gbit/s".into(),
                 metric: "throughput_bits_per_s".into(),
                 observed: Some(8.1e9),
-                verdict: verdict.into(),
-                severity: severity.into(),
+                verdict,
+                severity,
                 file: "lab.yaml".into(),
                 line: Some(23),
                 column: Some(9),
@@ -193,7 +193,11 @@ mod tests {
 
     #[test]
     fn annotations_stand_at_the_plans_line_errors_first() {
-        let text = annotations(&[case("inconclusive", "error"), case("pass", "error"), case("fail", "error")]);
+        let text = annotations(&[
+            case(Verdict::Inconclusive, Severity::Error),
+            case(Verdict::Pass, Severity::Error),
+            case(Verdict::Fail, Severity::Error),
+        ]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
@@ -207,9 +211,14 @@ mod tests {
     fn junit_tells_failures_errors_and_skips_apart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j.xml");
-        let broken = CaseResult { failed: Some("no route".into()), ..case("fail", "error") };
-        let skipped = CaseResult { skipped: Some("needs IPv6".into()), ..case("pass", "error") };
-        junit(&path, "lab", &[case("fail", "error"), case("fail", "warn"), broken, skipped]).unwrap();
+        let broken = CaseResult { failed: Some("no route".into()), ..case(Verdict::Fail, Severity::Error) };
+        let skipped = CaseResult { skipped: Some("needs IPv6".into()), ..case(Verdict::Pass, Severity::Error) };
+        junit(
+            &path,
+            "lab",
+            &[case(Verdict::Fail, Severity::Error), case(Verdict::Fail, Severity::Warn), broken, skipped],
+        )
+        .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains(r#"tests="4""#) && text.contains(r#"failures="1""#) && text.contains(r#"errors="1""#));
         assert!(text.contains("no route") && text.contains("needs IPv6") && text.contains("lab.yaml:23"), "{text}");

@@ -7,32 +7,19 @@ use std::{
 };
 
 use netcore::report::{CounterWindow, SideReport, Span};
-use schemas::columns::number;
+use schemas::{
+    columns::{CounterRow, counters::COUNTER_COLUMNS, names},
+    words,
+};
 
-use super::appended::Appended;
+use super::{
+    appended::Appended,
+    csv::{LineWriter, header},
+};
 use crate::{
     error::Error,
     schedule::{bench::Measured, step::Step},
 };
-
-const HEADER: [&str; 16] = [
-    "run_id",
-    "case_id",
-    "case",
-    "member",
-    "iteration",
-    "host",
-    "span",
-    "start_s",
-    "source",
-    "key",
-    "before",
-    "after",
-    "delta",
-    "elapsed_s",
-    "rate_per_s",
-    "note",
-];
 
 /// Created with the first counter, so that a run without any leaves no empty file.
 #[derive(Debug)]
@@ -51,46 +38,44 @@ impl CounterSink {
 
     /// Writes the counters of an iteration.
     pub fn keep(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
-        let mut text = csv::Writer::from_writer(Vec::new());
+        let mut text = LineWriter::new();
         let fault = || Error::output(self.path.display());
-        let mut any = false;
         for ((member, row), reports) in step.members_with_identity().zip(&measured.members) {
             let far = reports.far.as_ref().map(|far| (member.to.name(), far));
             let ends: Vec<(&str, &SideReport)> =
                 std::iter::once((member.from.name(), &reports.near)).chain(far).collect();
             for (host, window) in ends.iter().flat_map(|(host, r)| r.counters.iter().map(move |w| (host, w))) {
                 for change in &window.values {
-                    any = true;
-                    let cell = |c: &Option<String>| c.clone().unwrap_or_default();
                     let seconds = window.elapsed_ns as f64 / 1e9;
                     // Counters only grow: one that fell is a gauge, or began again.
                     let delta = change.after.checked_sub(change.before);
-                    let record = [
-                        cell(&row.run_id),
-                        cell(&row.case_id),
-                        cell(&row.case),
-                        cell(&row.member),
-                        iteration.to_string(),
-                        (*host).to_owned(),
-                        span(window).to_owned(),
-                        number(window.start_ns as f64 / 1e9),
-                        change.source.clone(),
-                        change.key.clone(),
-                        change.before.to_string(),
-                        change.after.to_string(),
-                        delta.map(|d| d.to_string()).unwrap_or_default(),
-                        number(seconds),
-                        delta.map(|d| number(d as f64 / seconds)).unwrap_or_default(),
-                        if delta.is_none() { "smaller than before: a gauge, or a reset".into() } else { String::new() },
-                    ];
-                    text.write_record(&record).map_err(|e| fault()(e.into()))?;
+                    let row = CounterRow {
+                        run_id: row.run_id.clone(),
+                        case_id: row.case_id.clone(),
+                        case: row.case.clone(),
+                        member: row.member.clone(),
+                        iteration: Some(iteration.into()),
+                        host: Some((*host).to_owned()),
+                        span: Some(span(window)),
+                        start_s: Some(window.start_ns as f64 / 1e9),
+                        source: Some(change.source.clone()),
+                        key: Some(change.key.clone()),
+                        before: Some(change.before),
+                        after: Some(change.after),
+                        delta,
+                        elapsed_s: Some(seconds),
+                        rate_per_s: delta.map(|d| d as f64 / seconds),
+                        note: delta.is_none().then(|| "smaller than before: a gauge, or a reset".into()),
+                    };
+                    row.for_each_cell(|cell| text.cell(cell));
+                    text.end();
                 }
             }
         }
-        if !any {
+        let bytes = text.finish();
+        if bytes.is_empty() {
             return Ok(());
         }
-        let bytes = text.into_inner().map_err(|e| fault()(e.into_error()))?;
         if self.file.is_none() {
             // A resumed run goes on where the table ends.
             let new = !self.resume || !self.path.exists();
@@ -98,7 +83,7 @@ impl CounterSink {
             options.create(true).write(true).truncate(new).append(!new);
             let mut file = options.open(&self.path).and_then(Appended::at_end_of).map_err(fault())?;
             if new {
-                file.write_all(format!("{}\n", HEADER.join(",")).as_bytes()).map_err(fault())?;
+                file.write_all(&header(names(COUNTER_COLUMNS))).map_err(fault())?;
             }
             self.file = Some(file);
         }
@@ -109,11 +94,11 @@ impl CounterSink {
     }
 }
 
-fn span(window: &CounterWindow) -> &'static str {
+fn span(window: &CounterWindow) -> words::Span {
     match window.span {
-        Span::Before => "before",
-        Span::Interval => "interval",
-        Span::Measure => "measure",
-        Span::After => "after",
+        Span::Before => words::Span::Before,
+        Span::Interval => words::Span::Interval,
+        Span::Measure => words::Span::Measure,
+        Span::After => words::Span::After,
     }
 }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use schemas::columns::{Row, header};
+use schemas::columns::{self, Row};
 
 use super::appended::Appended;
 use crate::error::Error;
@@ -42,12 +42,7 @@ impl CsvSink {
 
     fn new(out: Box<dyn Write>, to: String, axis_paths: &[String]) -> Result<Self, Error> {
         let mut sink = Self { out, to, axes: axis_paths.len(), closed: false };
-        let mut line = LineWriter::new();
-        for name in header(axis_paths) {
-            line.cell(&name);
-        }
-        line.end();
-        sink.write(&line.finish())?;
+        sink.write(&header(columns::header(axis_paths)))?;
         Ok(sink)
     }
 
@@ -82,24 +77,32 @@ impl CsvSink {
     }
 }
 
+/// The line of a table's header.
+pub(super) fn header(names: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<u8> {
+    let mut line = LineWriter::new();
+    names.into_iter().for_each(|name| line.cell(name.as_ref()));
+    line.end();
+    line.finish()
+}
+
 /// Lines of RFC 4180, built in memory so that they can be written at once.
-struct LineWriter(csv::Writer<Vec<u8>>);
+pub(super) struct LineWriter(csv::Writer<Vec<u8>>);
 
 impl LineWriter {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(csv::Writer::from_writer(Vec::with_capacity(1024)))
     }
 
-    fn cell(&mut self, text: &str) {
+    pub(super) fn cell(&mut self, text: &str) {
         // Writing to memory cannot fail.
         let _ = self.0.write_field(text);
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         let _ = self.0.write_record(None::<&[u8]>);
     }
 
-    fn finish(self) -> Vec<u8> {
+    pub(super) fn finish(self) -> Vec<u8> {
         self.0.into_inner().unwrap_or_default()
     }
 }

@@ -7,6 +7,7 @@ use netcore::spec::Pattern;
 use schemas::{
     columns::Row,
     units::{Unit, human, three_digits},
+    words::{Control, Search, Status},
 };
 use unicode_width::UnicodeWidthStr;
 
@@ -121,8 +122,8 @@ pub fn summary(rows: &[(Option<Pattern>, Row)]) -> Table {
 /// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or why there is none.
 #[must_use]
 pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
-    if row.status.as_deref().is_some_and(|s| s != "ok") && row.iterations.unwrap_or(0) == 0 {
-        return row.status.clone().unwrap_or_default();
+    if row.status.is_some_and(|s| s != Status::Ok) && row.iterations.unwrap_or(0) == 0 {
+        return row.status.map_or_else(String::new, |s| s.to_string());
     }
     let mut parts = Vec::new();
     let metric = |value: Option<f64>, unit| value.map(|v| human(unit, v));
@@ -139,7 +140,7 @@ pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
         }
         Some(Pattern::Stream) => {
             parts.extend(metric(row.throughput_bits_per_s, Unit::BitsPerSecond));
-            if row.control.as_deref() == Some("none") && row.throughput_bits_per_s.is_none() {
+            if row.control == Some(Control::None) && row.throughput_bits_per_s.is_none() {
                 // What arrived, nobody has counted.
                 parts.extend(metric(row.sent_bits_per_s, Unit::BitsPerSecond).map(|sent| format!("{sent} sent")));
             }
@@ -154,24 +155,24 @@ pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
         parts.extend(metric(row.latency_p50_us, Unit::Microseconds).map(|v| format!("p50 {v}")));
         parts.extend(metric(row.latency_p99_us, Unit::Microseconds).map(|v| format!("p99 {v}")));
     }
-    if row.control.as_deref() == Some("none") {
+    if row.control == Some(Control::None) {
         parts.push("(near end alone)".into());
     }
-    parts.extend(row.search.as_deref().map(|outcome| searched(outcome, row)));
-    if row.status.as_deref().is_some_and(|s| s != "ok") {
-        parts.extend(row.status.clone());
+    parts.extend(row.search.map(|outcome| searched(outcome, row)));
+    if row.status.is_some_and(|s| s != Status::Ok) {
+        parts.extend(row.status.map(|s| s.to_string()));
     }
     parts.join("  ")
 }
 
 /// How a search ended: `highest that held`, with the load where the other numbers do not say it.
-fn searched(outcome: &str, row: &Row) -> String {
+fn searched(outcome: Search, row: &Row) -> String {
     let words = match outcome {
-        "found" => "the highest that held",
-        "at_least" => "at least (the search ends here)",
-        "unreached" => "at least (no more could be offered)",
-        "nothing" => "nothing held",
-        _ => "so far (ended early)",
+        Search::Found => "the highest that held",
+        Search::AtLeast => "at least (the search ends here)",
+        Search::Unreached => "at least (no more could be offered)",
+        Search::Nothing => "nothing held",
+        Search::Open | Search::Held | Search::Exceeded => "so far (ended early)",
     };
     match row.inflight.filter(|_| row.offered_per_s.is_none()) {
         Some(n) => format!("{n} in flight: {words}"),
@@ -189,15 +190,17 @@ fn cpu(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
+    use schemas::words::Way;
+
     use super::*;
 
     #[test]
     fn columns_line_up_whatever_the_letters() {
         let row = |case: &str, bits: f64, n| Row {
             case: Some(case.into()),
-            status: Some("ok".into()),
+            status: Some(Status::Ok),
             workload: Some("tcp_stream".into()),
-            direction: Some("forward".into()),
+            direction: Some(Way::Forward),
             throughput_bits_per_s: Some(bits),
             margin_ratio: Some(0.019),
             confidence_level: Some(0.95),
@@ -219,16 +222,16 @@ mod tests {
 
     #[test]
     fn a_failure_is_named_where_the_number_would_be() {
-        let failed = Row { status: Some("failed".into()), ..Row::default() };
+        let failed = Row { status: Some(Status::Failed), ..Row::default() };
         assert_eq!(result(Some(Pattern::Stream), &failed), "failed");
         let partly = Row {
-            status: Some("failed".into()),
+            status: Some(Status::Failed),
             iterations: Some(2),
             throughput_bits_per_s: Some(1e9),
             ..Row::default()
         };
         assert_eq!(result(Some(Pattern::Stream), &partly), "1.00 Gbit/s  failed");
-        let alone = Row { control: Some("none".into()), sent_bits_per_s: Some(1e9), ..Row::default() };
+        let alone = Row { control: Some(Control::None), sent_bits_per_s: Some(1e9), ..Row::default() };
         assert_eq!(result(Some(Pattern::Stream), &alone), "1.00 Gbit/s sent  (near end alone)");
         let rr = Row { transactions_per_s: Some(19_700.0), latency_p50_us: Some(49.0), ..Row::default() };
         assert_eq!(result(Some(Pattern::RequestResponse), &rr), "19.7 k/s  p50 49.0 µs");

@@ -2,16 +2,15 @@
 
 use std::{collections::HashMap, io::Write};
 
-use schemas::units;
+use schemas::{units, words::Verdict};
 
 use super::Compared;
 use crate::error::Error;
-use crate::judge::VerdictRow;
 use crate::judge::baseline::said;
-use crate::judge::comparison::Finding;
 use crate::judge::environment::Environment;
 use crate::judge::samples::Samples;
 use crate::judge::verdicts::Format;
+use crate::judge::{self, VerdictRow};
 use crate::table::layout::{self, Column};
 
 /// The row of the `verdicts` table.
@@ -22,12 +21,11 @@ pub fn row(c: &Compared) -> VerdictRow {
         member: c.case.key.member.clone(),
         assertion: "baseline".to_owned(),
         metric: c.column.clone(),
-        severity: "error".to_owned(),
-        origin: c.origin.clone(),
         baseline_run_id: c.baseline_run_id.clone(),
         ..VerdictRow::default()
     };
-    row.compared(&c.found);
+    c.origin.mark(&mut row);
+    judge::compared(&mut row, &c.found);
     row
 }
 
@@ -62,7 +60,7 @@ pub fn people(comparisons: &[Compared], facts: &str, format: Format, output: &mu
         column("change", false, &|c| c.found.change_text()),
         column("p", false, &|c| c.found.p.map(p_text).unwrap_or_default()),
         column("verdict", false, &|c| {
-            if c.found.finding == Finding::Same { "~".to_owned() } else { c.found.finding.name().to_owned() }
+            if c.found.verdict == Verdict::Same { "~".to_owned() } else { c.found.verdict.to_string() }
         }),
         column("", false, &|c| c.found.notes.join("; ")),
     ];
@@ -87,7 +85,7 @@ pub fn facts(base: &Samples, new: &Samples, comparisons: &[Compared], places: &[
         let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
         if low == high { low.to_string() } else { format!("{low}–{high}") }
     };
-    let tested = || comparisons.iter().filter(|c| c.found.finding != Finding::Missing);
+    let tested = || comparisons.iter().filter(|c| c.found.verdict != Verdict::Missing);
     let mut facts = vec![format!(
         "{} and {} iterations",
         range(tested().map(|c| c.found.n.0).collect()),

@@ -47,7 +47,10 @@ fn judged(require_same: Option<&[&str]>, here: &Environment, new: f64) -> Verdic
 #[test]
 fn a_regression_is_one_in_the_bad_direction() {
     let verdict = |new| judged(None, &here("A", "6.1"), new).verdict;
-    assert_eq!([verdict(90.0), verdict(110.0), verdict(100.5)], ["regression", "improvement", "same"]);
+    assert_eq!(
+        [verdict(90.0), verdict(110.0), verdict(100.5)],
+        [Verdict::Regression, Verdict::Improvement, Verdict::Same]
+    );
     let row = judged(None, &here("A", "6.1"), 90.0);
     assert_eq!((row.assertion.as_str(), row.line, row.fails()), ("throughput not 3 % below b.csv", Some(7), true));
 }
@@ -55,10 +58,10 @@ fn a_regression_is_one_in_the_bad_direction() {
 #[test]
 fn another_machine_is_not_judged_unless_the_plan_says_so() {
     let row = judged(None, &here("B", "6.12"), 90.0);
-    assert_eq!(row.verdict, "inconclusive");
+    assert_eq!(row.verdict, Verdict::Inconclusive);
     assert!(row.note.starts_with("the baseline is of another machine: host.cpu_model was A, is B"), "{}", row.note);
     let row = judged(Some(&[]), &here("B", "6.12"), 90.0);
-    assert_eq!(row.verdict, "regression");
+    assert_eq!(row.verdict, Verdict::Regression);
     assert!(row.note.contains("host.cpu_model was A, is B"), "{}", row.note);
 }
 
@@ -67,7 +70,7 @@ fn another_setting_is_said_and_judged_unless_it_must_be_the_same() {
     let row = judged(None, &here("A", "6.12"), 90.0);
     assert_eq!((row.verdict.as_str(), row.note.as_str()), ("regression", "host.kernel was 6.1, is 6.12"));
     let row = judged(Some(&["host.kernel"]), &here("A", "6.12"), 90.0);
-    assert_eq!(row.verdict, "error");
+    assert_eq!(row.verdict, Verdict::Error);
     assert_eq!(row.note, "the baseline b.csv is of another environment: host.kernel was 6.1, is 6.12");
     let row = judged(Some(&["host.nic_speed"]), &here("A", "6.1"), 90.0);
     assert!(row.note.contains("host.nic_speed is not known of it"), "{}", row.note);
@@ -89,7 +92,7 @@ fn nothing_to_compare_with_is_what_the_plan_says() {
 #[test]
 fn a_case_without_a_sample_fails() {
     let row = judged(None, &here("A", "6.1"), 100.0);
-    assert_eq!(row.verdict, "same");
+    assert_eq!(row.verdict, Verdict::Same);
     let terms =
         Terms { source: "/b.csv".into(), on_missing: OnMissing::Pass, require_same: None, promises: vec![promise()] };
     let row = Baseline::read(terms).unwrap().judge(&[case(&[])], &here("A", "6.1")).remove(0);

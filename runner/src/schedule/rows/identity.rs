@@ -4,15 +4,16 @@ use netcore::{
     report::{Granted, SideReport},
     spec::{Pattern, Role, TestSpec},
 };
-use schemas::columns::Row;
-
-use super::window::Way;
+use schemas::{
+    columns::Row,
+    words::{Control, OfferedUnit, Way},
+};
 
 /// The cells that a test's spec decides. What the plan knows (names, ids, hosts) is the caller's.
 pub fn requested(row: &mut Row, spec: &TestSpec) {
-    row.control = Some(if spec.alone { "none" } else { "session" }.into());
+    row.control = Some(if spec.alone { Control::None } else { Control::Session });
     row.transport = Some(spec.transport.name().into());
-    row.direction = Some(spec.direction.name().into());
+    row.direction = super::ways(spec.direction).last().copied();
     row.streams = Some(spec.streams.into());
     match spec.pattern {
         Pattern::Stream => {
@@ -33,7 +34,7 @@ pub fn requested(row: &mut Row, spec: &TestSpec) {
     }
     if let Some((offered, unit)) = offered(spec) {
         row.offered_per_s = Some(offered);
-        row.offered_unit = Some(unit.into());
+        row.offered_unit = Some(unit);
     }
     row.local_cpu = spec.near.cpus.as_ref().map(ToString::to_string);
     row.remote_cpu = spec.far.cpus.as_ref().map(ToString::to_string);
@@ -41,12 +42,12 @@ pub fn requested(row: &mut Row, spec: &TestSpec) {
 
 /// The load that all streams of one direction offer together, and its unit.
 #[must_use]
-pub fn offered(spec: &TestSpec) -> Option<(f64, &'static str)> {
+pub fn offered(spec: &TestSpec) -> Option<(f64, OfferedUnit)> {
     let events = spec.pace.as_ref()?.events_per_s * f64::from(spec.streams);
     Some(match spec.pattern {
-        Pattern::Stream if spec.transport.is_datagram() => (events, "messages"),
-        Pattern::Stream => (events * spec.sizes.message_bytes as f64 * 8.0, "bits"),
-        _ => (events, "transactions"),
+        Pattern::Stream if spec.transport.is_datagram() => (events, OfferedUnit::Messages),
+        Pattern::Stream => (events * spec.sizes.message_bytes as f64 * 8.0, OfferedUnit::Bits),
+        _ => (events, OfferedUnit::Transactions),
     })
 }
 

@@ -4,59 +4,53 @@ use netcore::{
     measure::histogram::{self, Histogram},
     report::Latencies,
 };
-use schemas::columns::Row;
+use schemas::{columns::Row, words::LatencyKind};
 
 /// Histograms of one kind, merged.
 #[derive(Clone, Debug)]
 pub struct Merged {
-    kind: String,
+    kind: LatencyKind,
     histogram: Histogram<u64>,
 }
 
-/// Which kind of latency stands in a row where flows timed several: the one that a person means by "latency".
-const PREFERENCE: [&str; 5] = ["response", "round_trip", "connect", "send", RECEIVE];
-
-/// The kind that has columns of its own where a stream timed its send calls too.
-pub(super) const RECEIVE: &str = "receive";
-
-/// These latencies, all of one kind; none where nothing was timed.
+/// These latencies, all of one kind: the first of [`LatencyKind::ALL`] that was timed. None where nothing was timed.
 #[must_use]
 pub fn merged(timed: &[&Latencies]) -> Option<Merged> {
-    PREFERENCE.into_iter().find_map(|kind| of_kind(kind, timed))
+    LatencyKind::ALL.iter().find_map(|kind| of_kind(*kind, timed))
 }
 
 /// The receive calls where send calls were timed too: they are told beside them and not mixed with them.
 #[must_use]
 pub fn receive_calls(timed: &[&Latencies]) -> Option<Merged> {
-    merged(timed).filter(|first| first.kind != RECEIVE).and_then(|_| of_kind(RECEIVE, timed))
+    merged(timed).filter(|first| first.kind != LatencyKind::Receive).and_then(|_| of_kind(LatencyKind::Receive, timed))
 }
 
 /// The latencies of that kind.
-fn of_kind(kind: &str, timed: &[&Latencies]) -> Option<Merged> {
-    let all = timed.iter().filter(|l| l.kind == kind);
+fn of_kind(kind: LatencyKind, timed: &[&Latencies]) -> Option<Merged> {
+    let all = timed.iter().filter(|l| l.kind == kind.as_str());
     all.filter_map(|l| Merged::decode(kind, &l.histogram)).reduce(|a, b| a.with(&b))
 }
 
 impl Merged {
     /// Reads a histogram back. `None` for a text that is none.
     #[must_use]
-    pub fn decode(kind: &str, text: &str) -> Option<Self> {
+    pub fn decode(kind: LatencyKind, text: &str) -> Option<Self> {
         let mut histogram = histogram::decode(text)?;
         // A histogram of a fixed range would refuse larger values of another when they are merged.
         histogram.auto(true);
-        Some(Self { kind: kind.to_owned(), histogram })
+        Some(Self { kind, histogram })
     }
 
     /// The histogram of a row.
     #[must_use]
     pub fn of_row(row: &Row) -> Option<Self> {
-        Self::decode(row.latency_kind.as_deref()?, row.latency_histogram.as_deref()?)
+        Self::decode(row.latency_kind?, row.latency_histogram.as_deref()?)
     }
 
     /// The receive calls of a row that has them beside its latencies.
     #[must_use]
     pub fn receive_calls_of_row(row: &Row) -> Option<Self> {
-        Self::decode(RECEIVE, row.receive_call_histogram.as_deref()?)
+        Self::decode(LatencyKind::Receive, row.receive_call_histogram.as_deref()?)
     }
 
     /// Both together.
@@ -74,7 +68,7 @@ impl Merged {
             return;
         }
         let quantile = |q: f64| Some(self.quantile_us(q));
-        row.latency_kind = Some(self.kind.clone());
+        row.latency_kind = Some(self.kind);
         row.latency_min_us = Some(us(h.min()));
         row.latency_mean_us = Some(h.mean() / 1000.0);
         row.latency_p50_us = quantile(0.5);
@@ -127,9 +121,9 @@ mod tests {
 
     #[test]
     fn merging_counts_every_value_once() {
-        let all = Merged::decode("round_trip", &encoded(&[1000, 2000]))
+        let all = Merged::decode(LatencyKind::RoundTrip, &encoded(&[1000, 2000]))
             .unwrap()
-            .with(&Merged::decode("round_trip", &encoded(&[3000, 9_000_000])).unwrap());
+            .with(&Merged::decode(LatencyKind::RoundTrip, &encoded(&[3000, 9_000_000])).unwrap());
         let mut row = Row::default();
         all.fill(&mut row);
         assert_eq!(all.histogram.len(), 4);
@@ -143,18 +137,18 @@ mod tests {
     fn receive_calls_stand_beside_send_calls_and_alone_in_their_place() {
         let of = |kind: &str, value| Latencies { kind: kind.into(), histogram: encoded(&[value]) };
         let (send, receive) = (of("send", 1000), of("receive", 7000));
-        assert_eq!(merged(&[&receive, &send]).unwrap().kind, "send");
+        assert_eq!(merged(&[&receive, &send]).unwrap().kind, LatencyKind::Send);
         let mut row = Row::default();
         receive_calls(&[&send, &receive]).unwrap().fill_receive_calls(&mut row);
         assert!((row.receive_call_p99_us.unwrap() - 7.0).abs() < 0.01 && row.latency_p99_us.is_none());
         assert_eq!(Merged::receive_calls_of_row(&row).unwrap().histogram.len(), 1);
-        assert_eq!(merged(&[&receive]).unwrap().kind, "receive");
+        assert_eq!(merged(&[&receive]).unwrap().kind, LatencyKind::Receive);
         assert!(receive_calls(&[&receive]).is_none());
     }
 
     #[test]
     fn what_is_no_histogram_is_none() {
-        assert!(Merged::decode("send", "bm8gaGlzdG9ncmFt").is_none());
-        assert!(Merged::decode("send", "%").is_none());
+        assert!(Merged::decode(LatencyKind::Send, "bm8gaGlzdG9ncmFt").is_none());
+        assert!(Merged::decode(LatencyKind::Send, "%").is_none());
     }
 }

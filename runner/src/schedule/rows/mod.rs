@@ -18,9 +18,12 @@ use netcore::{
     report::{Phase, SideReport, TimeWait, Window},
     spec::{Direction, TestSpec},
 };
-use schemas::columns::Row;
+use schemas::{
+    columns::Row,
+    words::{Record, Way},
+};
 
-use self::window::{Pair, Way};
+use self::window::Pair;
 
 /// The rows of one iteration, in the order in which they are written.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +59,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
     for pair in pairs(&near.intervals, intervals(far), spec.phases.interval_ns) {
         for way in ways(spec.direction) {
             let mut row = window::row(&identities[*way as usize], spec, pair, *way, None);
-            row.record = Some("interval".into());
+            row.record = Some(Record::Interval);
             made.rows.push(row);
         }
     }
@@ -65,7 +68,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
         for stream in 0..spec.flows() {
             if let Some(way) = window::way_of(spec.direction, measure, stream) {
                 let mut row = window::row(&identities[way as usize], spec, measure, way, Some(stream));
-                row.record = Some("stream".into());
+                row.record = Some(Record::Stream);
                 made.rows.push(row);
             }
         }
@@ -77,7 +80,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
         }
         for way in ways(spec.direction) {
             let mut row = window::row(&identities[*way as usize], spec, pair, *way, None);
-            row.record = Some("iteration".into());
+            row.record = Some(Record::Iteration);
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
                 made.measured.push((*way, row.clone()));

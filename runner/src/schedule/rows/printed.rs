@@ -1,8 +1,9 @@
 //! The rows of what a program printed, as those of any other case: its identity, its iteration, its place in statistics.
 
-use schemas::columns::Row;
-
-use super::window::Way;
+use schemas::{
+    columns::Row,
+    words::{Phase, Record, Status, Way},
+};
 
 /// The rows of one iteration.
 #[derive(Clone, Debug, Default)]
@@ -46,18 +47,13 @@ pub fn of_iteration(identity: &Row, lines: &[Row]) -> PrintedRows {
 /// Whether a line of output is a result, not an interval or a stream of one.
 #[must_use]
 pub fn is_measured(row: &Row) -> bool {
-    let is = |cell: &Option<String>, word| cell.as_deref() == Some(word);
-    is(&row.record, "iteration") && is(&row.phase, "measure") && is(&row.status, "ok")
+    (row.record, row.phase, row.status) == (Some(Record::Iteration), Some(Phase::Measure), Some(Status::Ok))
 }
 
 /// Which way a line of output counts.
 #[must_use]
 pub fn way(row: &Row) -> Way {
-    match row.direction.as_deref() {
-        Some("reverse") => Way::Reverse,
-        Some("both") => Way::Both,
-        _ => Way::Forward,
-    }
+    row.direction.unwrap_or(Way::Forward)
 }
 
 /// The number of the next line of that way.
@@ -72,11 +68,11 @@ mod tests {
 
     #[test]
     fn a_table_has_a_line_for_each_result_and_the_plans_names() {
-        let line = |record: &str, direction: &str, size| Row {
-            record: Some(record.into()),
-            phase: Some("measure".into()),
-            status: Some("ok".into()),
-            direction: Some(direction.into()),
+        let line = |record, direction, size| Row {
+            record: Some(record),
+            phase: Some(Phase::Measure),
+            status: Some(Status::Ok),
+            direction: Some(direction),
             message_bytes: Some(size),
             plan: Some("netpipe".into()),
             ..Row::default()
@@ -85,10 +81,10 @@ mod tests {
         let made = of_iteration(
             &identity,
             &[
-                line("interval", "forward", 1),
-                line("iteration", "forward", 1),
-                line("iteration", "reverse", 1),
-                line("iteration", "forward", 64),
+                line(Record::Interval, Way::Forward, 1),
+                line(Record::Iteration, Way::Forward, 1),
+                line(Record::Iteration, Way::Reverse, 1),
+                line(Record::Iteration, Way::Forward, 64),
             ],
         );
         let places: Vec<_> = made.measured.iter().map(|(n, way, row)| (*n, *way, row.message_bytes)).collect();

@@ -5,7 +5,8 @@
 
 use schemas::{
     columns::{COLUMNS, ColumnType, Row},
-    metrics::{self, Kind},
+    metrics::Kind,
+    words::Record,
 };
 
 use super::latency::Merged;
@@ -52,19 +53,19 @@ impl Summary {
     #[must_use]
     pub fn row(&self) -> Option<Row> {
         let mut row = self.last.clone()?;
-        row.record = Some("summary".into());
+        row.record = Some(Record::Summary);
         row.iteration = None;
         row.start_s = None;
         row.iterations = Some(self.count);
         row.settled = self.settled;
         for (column, sum) in COLUMNS.iter().zip(&self.sums) {
             if !["place and time", "volume", "datagrams", "pacing", "latency", "cpu", "tcp"].contains(&column.group)
-                || !matches!(column.ty, ColumnType::Integer | ColumnType::Number)
+                || !column.ty.is_number()
             {
                 continue;
             }
             let mean = sum.map(|s| s / self.count as f64);
-            let value = match metrics::find(column.name).map(|m| m.kind) {
+            let value = match column.metric.map(|m| m.kind) {
                 _ if column.name == "elapsed_s" => *sum,
                 Some(Kind::Count) => *sum,
                 Some(Kind::Rate | Kind::Gauge) => mean,
@@ -103,6 +104,7 @@ fn add(all: &mut Option<Merged>, one: Option<Merged>) {
 mod tests {
     use super::*;
     use crate::schedule::rows::latency;
+    use schemas::words::LatencyKind;
 
     fn iteration(throughput: f64, bytes: u64, latencies: &[u64]) -> Row {
         Row {
@@ -112,7 +114,7 @@ mod tests {
             elapsed_s: Some(1.0),
             local_cpu_user_ratio: Some(0.5),
             local_cpu_peak_id: Some(7),
-            latency_kind: Some("round_trip".into()),
+            latency_kind: Some(LatencyKind::RoundTrip),
             latency_p99_us: Some(1e9),
             latency_histogram: Some(latency::encoded(latencies)),
             receive_call_p50_us: Some(1e9),

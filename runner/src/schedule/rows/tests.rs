@@ -57,7 +57,7 @@ fn both_directions_have_rows_of_their_own_and_one_together() {
     assert_eq!(measured(&made, Way::Both).bytes_sent, Some(1400));
     assert!(measured(&made, Way::Forward).local_service_demand.is_none());
     assert!(measured(&made, Way::Both).local_service_demand.is_some());
-    let streams: Vec<_> = made.rows.iter().filter(|r| r.record.as_deref() == Some("stream")).collect();
+    let streams: Vec<_> = made.rows.iter().filter(|r| r.record == Some(Record::Stream)).collect();
     assert_eq!(streams.len(), 2);
     assert_eq!((streams[1].stream, streams[1].direction.as_deref()), (Some(1), Some("reverse")));
 }

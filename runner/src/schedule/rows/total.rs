@@ -9,7 +9,10 @@ use netcore::{
     report::{Phase, Window},
     spec::{Direction, Pattern, TestSpec},
 };
-use schemas::columns::Row;
+use schemas::{
+    columns::Row,
+    words::{self, Record, Status},
+};
 
 use super::{pairs, window};
 
@@ -48,9 +51,9 @@ pub fn row(identity: &Row, parts: &[Part<'_>], own: bool) -> Result<Row, NoTotal
         return Err(NoTotal::Apart);
     }
     let mut total = identity.clone();
-    total.record = Some("iteration".into());
-    total.phase = Some("measure".into());
-    total.status = Some("ok".into());
+    total.record = Some(Record::Iteration);
+    total.phase = Some(words::Phase::Measure);
+    total.status = Some(Status::Ok);
     total.elapsed_s = Some(high - low);
     total.time = parts.iter().filter_map(|p| p.row.time.clone()).min();
     let mut sums = [Sum::default(), Sum::default(), Sum::default()];
@@ -132,10 +135,11 @@ fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<Row> {
 #[cfg(test)]
 mod tests {
     use netcore::spec::{Role, Side};
+    use schemas::words::Way;
 
     use super::*;
     use crate::schedule::fake::{flow, outcome, report, spec};
-    use crate::schedule::rows::{of_iteration, window::Way};
+    use crate::schedule::rows::of_iteration;
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -5,50 +5,30 @@
 
 use netcore::{
     measure::cpu::service_demand_us,
-    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, TcpInfo, Window},
+    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window},
     spec::{Direction, Pattern, Role, TestSpec},
 };
-use schemas::columns::Row;
+use schemas::{
+    columns::{Row, Timestamp},
+    words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
+};
 
 use super::{identity, latency};
 
-/// Which way the payload that a row counts went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
-    /// From → to.
-    Forward,
-    /// To → from.
-    Reverse,
-    /// Both.
-    Both,
+/// Whether the near end's flow of that role carries payload that way.
+fn takes_near(way: Way, role: Role) -> bool {
+    match way {
+        Way::Both => true,
+        Way::Forward => !matches!(role, Role::Receiver),
+        Way::Reverse => matches!(role, Role::Receiver | Role::Duplex),
+    }
 }
 
-impl Way {
-    /// The word in the `direction` column.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Reverse => "reverse",
-            Self::Both => "both",
-        }
-    }
-
-    /// Whether the near end's flow of that role carries payload this way.
-    fn takes_near(self, role: Role) -> bool {
-        match self {
-            Self::Both => true,
-            Self::Forward => !matches!(role, Role::Receiver),
-            Self::Reverse => matches!(role, Role::Receiver | Role::Duplex),
-        }
-    }
-
-    fn takes_far(self, role: Role) -> bool {
-        match self {
-            Self::Both => true,
-            Self::Forward => !matches!(role, Role::Sender),
-            Self::Reverse => matches!(role, Role::Sender | Role::Duplex),
-        }
+fn takes_far(way: Way, role: Role) -> bool {
+    match way {
+        Way::Both => true,
+        Way::Forward => !matches!(role, Role::Sender),
+        Way::Reverse => matches!(role, Role::Sender | Role::Duplex),
     }
 }
 
@@ -108,9 +88,9 @@ impl End<'_> {
 
     /// What was timed of what the row is about: a duplex flow's send calls go the one way, its receive calls the other.
     fn latencies(&self) -> impl Iterator<Item = &Latencies> {
-        let counts = |l: &&Latencies| match l.kind.as_str() {
-            "send" => self.sends,
-            latency::RECEIVE => self.receives,
+        let counts = |l: &&Latencies| match l.kind.parse() {
+            Ok(LatencyKind::Send) => self.sends,
+            Ok(LatencyKind::Receive) => self.receives,
             _ => true,
         };
         self.flows.iter().flat_map(|f| &f.latencies).filter(counts)
@@ -124,12 +104,12 @@ impl End<'_> {
 fn ends(pair: Pair<'_>, way: Way, stream: Option<u32>) -> (Option<End<'_>>, Option<End<'_>>) {
     let wanted = |f: &&FlowWindow| stream.is_none_or(|s| s == f.flow);
     let near = pair.near.map(|window| {
-        let flows = window.flows.iter().filter(wanted).filter(|f| way.takes_near(f.role)).collect();
+        let flows = window.flows.iter().filter(wanted).filter(|f| takes_near(way, f.role)).collect();
         let duplex = window.flows.iter().any(|f| f.role == Role::Duplex);
         End { window, flows, sends: !duplex || way != Way::Reverse, receives: !duplex || way != Way::Forward }
     });
     let far = pair.far.map(|window| {
-        let flows = window.flows.iter().filter(wanted).filter(|f| way.takes_far(f.role)).collect();
+        let flows = window.flows.iter().filter(wanted).filter(|f| takes_far(way, f.role)).collect();
         let duplex = window.flows.iter().any(|f| f.role == Role::Duplex);
         End { window, flows, sends: !duplex || way != Way::Forward, receives: !duplex || way != Way::Reverse }
     });
@@ -140,8 +120,8 @@ fn ends(pair: Pair<'_>, way: Way, stream: Option<u32>) -> (Option<End<'_>>, Opti
 #[must_use]
 pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Option<u32>) -> Row {
     let mut row = identity.clone();
-    row.status = Some("ok".into());
-    row.direction = Some(way.name().into());
+    row.status = Some(Status::Ok);
+    row.direction = Some(way);
     row.stream = stream.map(u64::from);
     let (near, far) = ends(pair, way, stream);
 
@@ -151,7 +131,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
         _ => near.as_ref().or(far.as_ref()),
     };
     if let Some(head) = head {
-        row.phase = Some(head.window.phase.name().into());
+        row.phase = Some(phase(head.window.phase));
         row.time = timestamp(head.window.wall_end_ns);
         row.start_s = Some(head.window.start_ns as f64 / 1e9);
         row.elapsed_s = Some(head.seconds());
@@ -175,11 +155,19 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     row
 }
 
+fn phase(phase: Phase) -> words::Phase {
+    match phase {
+        Phase::Warmup => words::Phase::Warmup,
+        Phase::Measure => words::Phase::Measure,
+        Phase::Cooldown => words::Phase::Cooldown,
+    }
+}
+
 /// Unix nanoseconds as the contract writes time.
 #[must_use]
-pub fn timestamp(unix_ns: i64) -> Option<String> {
+pub fn timestamp(unix_ns: i64) -> Option<Timestamp> {
     let time = jiff::Timestamp::from_nanosecond(unix_ns.into()).ok()?;
-    Some(format!("{time:.6}"))
+    Some(Timestamp(format!("{time:.6}")))
 }
 
 fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
@@ -187,7 +175,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     let bits = |bytes: u64, end: &End<'_>| bytes as f64 * 8.0 / end.seconds();
     let both = near.is_some() && far.is_some();
     // Where both ends send or receive, half of a sum would be a wrong number: it needs both of them.
-    let two_way = spec.pattern != Pattern::Stream || row.direction.as_deref() == Some("both");
+    let two_way = spec.pattern != Pattern::Stream || row.direction == Some(Way::Both);
     if ends().any(End::is_sender) && (both || !two_way) {
         row.bytes_sent = Some(ends().filter(|e| e.is_sender()).map(|e| e.sum(|f| f.counts.bytes_sent)).sum());
         row.sends = Some(ends().filter(|e| e.is_sender()).map(|e| e.sum(|f| f.counts.sends)).sum());
@@ -213,15 +201,15 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
         && let Some((offered, unit)) = identity::offered(spec)
     {
         let sent = match unit {
-            "bits" => row.sent_bits_per_s,
-            "messages" => ends()
+            OfferedUnit::Bits => row.sent_bits_per_s,
+            OfferedUnit::Messages => ends()
                 .filter(|e| e.is_sender())
                 .map(|e| e.sum(|f| f.counts.messages_sent) as f64 / e.seconds())
                 .reduce(|a, b| a + b),
-            _ => row.transactions_per_s,
+            OfferedUnit::Transactions => row.transactions_per_s,
         };
         // The load is that of each direction.
-        let ways = if row.direction.as_deref() == Some("both") { 2.0 } else { 1.0 };
+        let ways = if row.direction == Some(Way::Both) { 2.0 } else { 1.0 };
         let offered = offered * ways;
         row.rate_error_ratio = sent.map(|sent| (sent - offered) / offered);
     }
@@ -322,8 +310,8 @@ pub fn local_cpu(row: &mut Row, cpu: &CpuUse) {
 
 fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>, whole: bool) {
     let (units, unit) = match spec.pattern {
-        Pattern::Stream => (row.bytes_received.map(|b| b as f64 / 1024.0), "us_per_kib"),
-        _ => (row.transactions.map(|t| t as f64), "us_per_transaction"),
+        Pattern::Stream => (row.bytes_received.map(|b| b as f64 / 1024.0), DemandUnit::PerKib),
+        _ => (row.transactions.map(|t| t as f64), DemandUnit::PerTransaction),
     };
     let units = units.filter(|_| whole);
     let demand =
@@ -345,6 +333,6 @@ fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
         row.remote_service_demand = demand(end, cpu);
     }
     if row.local_service_demand.is_some() || row.remote_service_demand.is_some() {
-        row.service_demand_unit = Some(unit.into());
+        row.service_demand_unit = Some(unit);
     }
 }

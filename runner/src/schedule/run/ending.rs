@@ -1,16 +1,16 @@
 //! The end of a case: its summary, what to doubt about it, and the rows of what never ran.
 
-use schemas::{columns::Row, units};
+use schemas::{
+    columns::Row,
+    units,
+    words::{Record, Status, Way},
+};
 
 use super::Run;
 use crate::{
     error::Error,
     plan::case::Member,
-    schedule::{
-        confidence::Samples,
-        rows::{self, window::Way},
-        search::Search,
-    },
+    schedule::{confidence::Samples, rows, search::Search},
 };
 
 impl Run<'_> {
@@ -24,7 +24,7 @@ impl Run<'_> {
             let Some(mut row) = summary.row() else { continue };
             confidence_cells(&mut row, state.own.get(&(*m, *way)).unwrap_or(&state.samples));
             if let Some(fault) = &state.failed {
-                row.status = Some(if fault.timeout { "timeout" } else { "failed" }.into());
+                row.status = Some(fault.status());
                 row.error = Some(fault.message.clone());
             }
             rows.push((*m, *way, row));
@@ -32,18 +32,17 @@ impl Run<'_> {
         if let (Some(_), true) = (&state.answer, rows.is_empty()) {
             // Nothing held: a result too, and no number.
             for (m, (member, identity)) in step.members_with_identity().enumerate() {
-                let row = Row { error: None, iterations: Some(0), ..blank(identity, "summary", "ok", "") };
+                let row = Row { error: None, iterations: Some(0), ..blank(identity, Record::Summary, Status::Ok, "") };
                 rows.push((m, last_way(member), row));
             }
         }
         for (_, _, row) in &mut rows {
             let Some((outcome, above, _)) = &state.answer else { break };
-            (row.search, row.search_above) = (Some(outcome.name().into()), *above);
+            (row.search, row.search_above) = (Some(outcome.word()), *above);
         }
         if let Some(fault) = state.failed.as_ref().filter(|_| rows.is_empty()) {
-            let status = if fault.timeout { "timeout" } else { "failed" };
             for (m, (member, identity)) in step.members_with_identity().enumerate() {
-                let mut row = blank(identity, "summary", status, &fault.message);
+                let mut row = blank(identity, Record::Summary, fault.status(), &fault.message);
                 row.iterations = Some(0);
                 rows.push((m, last_way(member), row));
             }
@@ -110,7 +109,7 @@ impl Run<'_> {
 
     pub(super) fn skip(&mut self, i: usize, reason: &str) -> Result<(), Error> {
         let rows: Vec<Row> =
-            self.steps[i].identities.iter().map(|row| blank(row, "summary", "skipped", reason)).collect();
+            self.steps[i].identities.iter().map(|row| blank(row, Record::Summary, Status::Skipped, reason)).collect();
         self.sink.rows(&rows)?;
         self.states[i].open = false;
         self.states[i].skipped = Some(reason.to_owned());
@@ -144,10 +143,10 @@ fn last_way(member: &Member) -> Way {
 }
 
 /// A row that says that there is none.
-pub(super) fn blank(identity: &Row, record: &str, status: &str, error: &str) -> Row {
+pub(super) fn blank(identity: &Row, record: Record, status: Status, error: &str) -> Row {
     let mut row = identity.clone();
-    row.record = Some(record.into());
-    row.status = Some(status.into());
+    row.record = Some(record);
+    row.status = Some(status);
     row.error = Some(error.into());
     row.time = rows::window::timestamp(jiff::Timestamp::now().as_nanosecond().try_into().unwrap_or(i64::MAX));
     row

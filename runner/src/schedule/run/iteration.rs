@@ -14,6 +14,7 @@ use schemas::{
     columns::Row,
     metrics::METRICS,
     units::{Unit, human},
+    words::{Phase, Record, Status, Way},
 };
 
 use super::{
@@ -31,7 +32,6 @@ use crate::{
         rows::{
             self,
             total::{self, NoTotal, Part},
-            window::Way,
         },
         step::Step,
     },
@@ -113,13 +113,13 @@ impl Run<'_> {
                 format!("{retries} of {}", self.settings.retries)
             } else {
                 let fault = spoiled.fault.clone();
-                self.fault_row(step, iteration, if fault.timeout { "timeout" } else { "failed" }, &spoiled)?;
+                self.fault_row(step, iteration, fault.status(), &spoiled)?;
                 self.fail(i, iteration, fault)?;
                 return Ok(None);
             };
             let what = &spoiled.fault.message;
             self.progress.warn(&format!("case {}, iteration {iteration}: {what}; trying again ({which})", step.name));
-            self.fault_row(step, iteration, "discarded", &spoiled)?;
+            self.fault_row(step, iteration, Status::Discarded, &spoiled)?;
         }
     }
 
@@ -171,7 +171,7 @@ impl Run<'_> {
                 if let Some(stream) = row.stream {
                     done.streams.push((m, stream, row.clone()));
                 }
-                if intervals || row.record.as_deref() != Some("interval") {
+                if intervals || row.record != Some(Record::Interval) {
                     written.push(row);
                 }
             }
@@ -239,13 +239,13 @@ impl Run<'_> {
         }
     }
 
-    fn fault_row(&mut self, step: &Step, iteration: u32, status: &str, spoiled: &Spoiled) -> Result<(), Error> {
+    fn fault_row(&mut self, step: &Step, iteration: u32, status: Status, spoiled: &Spoiled) -> Result<(), Error> {
         let mut faults = Vec::new();
         for identity in &step.identities {
-            let mut row = blank(identity, "iteration", status, &spoiled.fault.message);
+            let mut row = blank(identity, Record::Iteration, status, &spoiled.fault.message);
             row.start_skew_us = spoiled.skew.map(|s| s.as_secs_f64() * 1e6);
             row.iteration = Some(iteration.into());
-            row.phase = Some("measure".into());
+            row.phase = Some(Phase::Measure);
             faults.push(row);
         }
         self.sink.rows(&faults)
@@ -277,7 +277,7 @@ fn values(row: &Row) -> Values {
 fn group_identity(step: &Step, measured: &Measured) -> Row {
     let mut row = step.identity(0);
     row.member = None;
-    row.direction = Some(Way::Both.name().into());
+    row.direction = Some(Way::Both);
     row.start_skew_us = measured.start_skew.map(|s| s.as_secs_f64() * 1e6);
     let same = |cell: fn(&Row) -> &Option<String>| step.identities.iter().all(|other| cell(other) == cell(&row));
     let (from, to, workload, transport) =

@@ -1,6 +1,9 @@
 //! A search: its iterations are probes, and its answer is the case's result.
 
-use schemas::columns::Row;
+use schemas::{
+    columns::Row,
+    words::{self, Phase, Record},
+};
 
 use super::Run;
 use crate::{
@@ -31,23 +34,23 @@ impl Run<'_> {
 
     fn take_probe(&mut self, i: usize, at_load: &Step, number: u32, measured: &Measured) -> Result<(), Error> {
         let (mut rows, mut done) = self.rows_of(at_load, number, measured);
-        let of_probe = |row: &&mut Row| row.record.as_deref() == Some("iteration");
+        let of_probe = |row: &&mut Row| row.record == Some(Record::Iteration);
         for row in rows.iter_mut().chain(done.measured.iter_mut().map(|(_, _, row)| row)).filter(of_probe) {
-            row.record = Some("probe".into());
+            row.record = Some(Record::Probe);
         }
         let showed = self.absorb_probe(i, done);
-        for row in rows.iter_mut().filter(|r| r.phase.as_deref() == Some("measure")) {
-            row.search = showed.map(str::to_owned);
+        for row in rows.iter_mut().filter(|r| r.phase == Some(Phase::Measure)) {
+            row.search = showed;
         }
         self.sink.reports(at_load, number, measured)?;
         self.sink.rows(&rows)
     }
 
     /// Lets a probe count, measured just now or before an interruption; says what it showed.
-    pub(super) fn absorb_probe(&mut self, i: usize, done: Done) -> Option<&'static str> {
+    pub(super) fn absorb_probe(&mut self, i: usize, done: Done) -> Option<words::Search> {
         let state = &mut self.states[i];
         state.done += 1;
-        Some(state.search.as_mut()?.take(done)?.name())
+        Some(state.search.as_mut()?.take(done)?.word())
     }
 
     /// Ends a search that needs no more probes.
@@ -69,7 +72,7 @@ impl Run<'_> {
         for mut done in answer.held.map(|load| search.release(load)).unwrap_or_default() {
             let number = self.states[i].done + 1;
             for (_, _, row) in &mut done.measured {
-                row.record = Some("iteration".into());
+                row.record = Some(Record::Iteration);
                 row.iteration = Some(number.into());
                 row.search = None;
                 rows.push(row.clone());

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use netcore::report::Ending;
+use schemas::words::Status;
 
 use super::*;
 use crate::{
@@ -61,7 +62,7 @@ fn a_failed_case_is_a_row_and_the_run_goes_on() {
     assert_eq!(rows.of("a"), ["iteration ok 1", "iteration ok 2", "summary ok"]);
     assert_eq!(rows.of("b"), ["iteration failed 1", "summary failed"]);
     assert_eq!(finished[1].failed.as_ref().unwrap().message, "no route");
-    assert!(rows.0.iter().filter(|r| r.status.as_deref() == Some("failed")).all(|r| r.error.is_some()));
+    assert!(rows.0.iter().filter(|r| r.status == Some(Status::Failed)).all(|r| r.error.is_some()));
 }
 
 #[test]

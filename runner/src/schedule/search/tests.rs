@@ -3,7 +3,7 @@ use netcore::{
     spec::{Arrival, Pace, PaceMode, Pattern, TestSpec, Transport},
 };
 use proptest::prelude::*;
-use schemas::metrics;
+use schemas::{metrics, words::Record};
 
 use super::*;
 use crate::{
@@ -94,7 +94,7 @@ fn the_limit_is_found_between_two_loads_that_are_close() {
     // The ends first, then the geometric middle, in a few digits.
     assert_eq!(link.asked[..4], [125.0, 1_250_000.0, 12_500.0, 125_000.0]);
     // Each probe is in the data with its number, its load and what it showed; the answer is an iteration.
-    let probes: Vec<&Row> = rows.0.iter().filter(|r| r.record.as_deref() == Some("probe")).collect();
+    let probes: Vec<&Row> = rows.0.iter().filter(|r| r.record == Some(Record::Probe)).collect();
     assert_eq!(probes.len(), link.asked.len());
     for (probe, (i, asked)) in probes.iter().zip(link.asked.iter().enumerate()) {
         assert_eq!((probe.iteration, probe.offered_per_s), (Some(i as u64 + 1), Some(*asked)));
@@ -135,7 +135,7 @@ fn what_the_sender_cannot_offer_proves_nothing_of_the_path() {
     // Within a hundredth of what was asked for the load counts as offered.
     assert!(held <= 300e6 / 0.99 && held > 290e6, "{held}");
     assert!(rows.1[0].contains("the sender: the limit is at least"), "{:?}", rows.1);
-    assert!(rows.0.iter().any(|r| r.search.as_deref() == Some("unreached") && r.record.as_deref() == Some("probe")));
+    assert!(rows.0.iter().any(|r| r.search == Some(words::Search::Unreached) && r.record == Some(Record::Probe)));
     let (summary, rows, _) = found(&by_rate(1e9, Some(10e9), 0.01, 40), PLENTY, 300e6);
     assert_eq!((summary.search.as_deref(), summary.throughput_bits_per_s), (Some("unreached"), None));
     assert!(rows.1[0].contains("not even the lowest load"), "{:?}", rows.1);
@@ -239,7 +239,7 @@ fn a_probe_that_cannot_be_measured_fails_the_case() {
 /// The probes of a run as `--resume` reads them back.
 fn probes(rows: &Rows) -> Vec<Done> {
     let of = |row: &Row| Done { measured: vec![(0, Way::Forward, row.clone())], streams: Vec::new() };
-    rows.0.iter().filter(|r| r.record.as_deref() == Some("probe")).map(of).collect()
+    rows.0.iter().filter(|r| r.record == Some(Record::Probe)).map(of).collect()
 }
 
 proptest! {
@@ -275,7 +275,7 @@ proptest! {
         let mut again = FakeLink::new(whole(capacity), PLENTY);
         let (_, resumed) = go(&step, &vec![kept], &mut again);
         prop_assert_eq!(&again.asked[..], &link.asked[skipped..]);
-        let answer = |row: &Row| (row.search.clone(), row.offered_per_s, row.search_above);
+        let answer = |row: &Row| (row.search, row.offered_per_s, row.search_above);
         prop_assert_eq!(answer(resumed.0.last().unwrap()), answer(&summary));
     }
 }

@@ -1,0 +1,212 @@
+//! The wide results table.
+
+use super::{
+    columns,
+    may_be_empty::{Boolean, Integer, Number, Text, Time},
+};
+use crate::words::{Control, DemandUnit, LatencyKind, OfferedUnit, Phase, Record, Search, Status, Way};
+
+columns! {
+    /// One row, a field per column. What is `None` is written as an empty cell. `axes` holds the cells of the
+    /// `axis_<path>` columns, in the order of [`super::header`]'s axes.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    Row, COLUMNS, METRICS, axes: Vec<String>;
+
+    "identity" {
+        run_id: Text = "UUIDv7 of the run that wrote the row.";
+        plan: Text = "Name of the plan.";
+        test: Text = "Name of the test within the plan.";
+        case_id: Text = "`c` and a hash of everything that affects the workload; stable across renames of files and hosts.";
+        case: Text = "The test and its swept values, readable: `bulk[message_size=65536]`.";
+        member: Text = "Name of the member of a concurrent group.";
+        tag: Text = "The test's tags, separated by spaces.";
+    }
+    "kind" {
+        record: Option<Record> = "What the row is: {words}.";
+        iteration: Integer = "Number of the iteration, from 1.";
+        phase: Option<Phase> = "{words}.";
+        stream: Integer = "Number of the stream (flow), from 0, where the row is about one.";
+        status: Option<Status> = "{words}.";
+        error: Text = "Why, where the status is not `ok`.";
+    }
+    "place and time" {
+        from: Text = "Name of the host that opens the connections.";
+        to: Text = "Name of the host that accepts them.";
+        direction: Option<Way> = "{words}.";
+        time: Time = "Wall-clock end of what the row counts.";
+        start_s: Number = "Start of what the row counts, seconds after the measure phase's start; warm-up is negative.";
+        elapsed_s: Number = "Actual length of what the row counts, seconds."
+            => ("elapsed", Seconds, Neither, Gauge, "elapsed time");
+        start_skew_us: Number = "Largest difference between the instants at which the ends, or members, were measured under their whole load (the last of their threads had begun), microseconds."
+            => ("start_skew", Microseconds, Lower, Gauge, "start skew");
+        settled: Boolean = "Whether the load was flat when a warm-up ended that ends by itself (`warmup: auto`); empty where it was to last a given time. How long it lasted is the `elapsed_s` of its row.";
+    }
+    "what ran" {
+        workload: Text = "Workload name.";
+        transport: Text = "Transport protocol.";
+        control: Option<Control> = "{words}.";
+        io: Text = "How bytes crossed the socket, as granted.";
+        streams: Integer = "Parallel streams in each direction.";
+        threads: Integer = "Threads that moved data at each end.";
+        message_bytes: Integer = "Bytes per send call of a stream."
+            => ("message_size", Bytes, Neither, Gauge, "message size");
+        receive_bytes: Integer = "Bytes asked for per receive call of a stream.";
+        request_bytes: Integer = "Bytes of a request."
+            => ("request_size", Bytes, Neither, Gauge, "request size");
+        response_bytes: Integer = "Bytes of a response."
+            => ("response_size", Bytes, Neither, Gauge, "response size");
+        inflight: Integer = "Outstanding transactions per stream.";
+        coalesce: Boolean = "Whether all replies at hand are drained by one read and refilled by one send: other semantics than one call per request.";
+        offered_per_s: Number = "Offered load asked for, of each direction, in `offered_unit` per second.";
+        offered_unit: Option<OfferedUnit> = "{words}.";
+        congestion_control: Text = "Congestion control in use at the sender; empty for both directions together where the two senders differ.";
+        no_delay: Boolean = "Whether TCP_NODELAY was set.";
+        local_send_buffer_bytes: Integer = "SO_SNDBUF at the end of the run at `from`, as the kernel reports it.";
+        local_receive_buffer_bytes: Integer = "SO_RCVBUF at the end of the run at `from`, as the kernel reports it.";
+        remote_send_buffer_bytes: Integer = "SO_SNDBUF at the end of the run at `to`, as the kernel reports it.";
+        remote_receive_buffer_bytes: Integer = "SO_RCVBUF at the end of the run at `to`, as the kernel reports it.";
+        mss_bytes: Integer = "Maximum segment size in use at the end.";
+        local_cpu: Text = "CPU affinity of the data threads at `from`; empty: not pinned.";
+        remote_cpu: Text = "CPU affinity of the data threads at `to`; empty: not pinned.";
+    }
+    "volume" {
+        throughput_bits_per_s: Number = "What arrived, as the receiver counted it: payload bits over the receiver's own elapsed time."
+            => ("throughput", BitsPerSecond, Higher, Rate, "throughput");
+        sent_bits_per_s: Number = "What was handed to the kernel, as the sender counted it: payload bits over the sender's own elapsed time."
+            => ("sent", BitsPerSecond, Higher, Rate, "sent");
+        transactions_per_s: Number = "Completed transactions per second, as the requester counted them."
+            => ("transaction_rate", PerSecond, Higher, Rate, "transaction rate");
+        bytes_sent: Integer = "Payload bytes the senders handed to the kernel."
+            => ("bytes_sent", Bytes, Higher, Count, "bytes sent");
+        bytes_received: Integer = "Payload bytes the receivers got."
+            => ("bytes_received", Bytes, Higher, Count, "bytes received");
+        sends: Integer = "Send calls that moved data.";
+        receives: Integer = "Receive calls that moved data.";
+        transactions: Integer = "Completed transactions."
+            => ("transactions", Count, Higher, Count, "transactions");
+        connections: Integer = "Connections opened for the data."
+            => ("connections", Count, Higher, Count, "connections");
+        errors: Integer = "Operations that failed without ending the measurement (timeouts of requests, refused connections, …)."
+            => ("errors", Count, Lower, Count, "errors");
+    }
+    "datagrams" {
+        messages_sent: Integer = "Messages sent."
+            => ("messages_sent", Count, Higher, Count, "messages sent");
+        messages_received: Integer = "Messages received, duplicates not counted."
+            => ("messages_received", Count, Higher, Count, "messages received");
+        lost: Integer = "Messages sent in the window that never arrived; empty where they are shorter than a number (8 bytes)."
+            => ("lost", Count, Lower, Count, "messages lost");
+        loss_ratio: Number = "`lost` over `messages_sent`, 0 … 1."
+            => ("loss_ratio", Ratio, Lower, Gauge, "loss");
+        reordered: Integer = "Messages that arrived after one with a higher sequence number."
+            => ("reordered", Count, Lower, Count, "messages reordered");
+        duplicated: Integer = "Messages that arrived more than once, beyond the first."
+            => ("duplicated", Count, Lower, Count, "messages duplicated");
+        jitter_us: Number = "Interarrival jitter by RFC 3550, microseconds."
+            => ("jitter", Microseconds, Lower, Gauge, "jitter");
+    }
+    "pacing" {
+        rate_error_ratio: Number = "(sent rate − offered rate) over the offered rate."
+            => ("rate_error", Ratio, Neither, Gauge, "rate error");
+        gap_p50_us: Number = "Median gap between sends, microseconds."
+            => ("gap.p50", Microseconds, Neither, Distribution, "gap between sends, median");
+        gap_p99_us: Number = "99th percentile of the gap between sends, microseconds."
+            => ("gap.p99", Microseconds, Lower, Distribution, "gap between sends, 99th percentile");
+        gap_max_us: Number = "Largest gap between sends, microseconds."
+            => ("gap.max", Microseconds, Lower, Distribution, "gap between sends, largest");
+        gap_within_tenth_ratio: Number = "Share of the gaps within a tenth of the scheduled gap, 0 … 1.";
+    }
+    "latency" {
+        latency_min_us: Number = "Smallest, microseconds."
+            => ("latency.min", Microseconds, Lower, Distribution, "latency, smallest");
+        latency_mean_us: Number = "Mean, microseconds."
+            => ("latency.mean", Microseconds, Lower, Distribution, "latency, mean");
+        latency_p50_us: Number = "Median, microseconds."
+            => ("latency.p50", Microseconds, Lower, Distribution, "latency, median");
+        latency_p90_us: Number = "90th percentile, microseconds."
+            => ("latency.p90", Microseconds, Lower, Distribution, "latency, 90th percentile");
+        latency_p95_us: Number = "95th percentile, microseconds."
+            => ("latency.p95", Microseconds, Lower, Distribution, "latency, 95th percentile");
+        latency_p99_us: Number = "99th percentile, microseconds."
+            => ("latency.p99", Microseconds, Lower, Distribution, "latency, 99th percentile");
+        latency_p999_us: Number = "99.9th percentile, microseconds."
+            => ("latency.p999", Microseconds, Lower, Distribution, "latency, 99.9th percentile");
+        latency_max_us: Number = "Largest, microseconds."
+            => ("latency.max", Microseconds, Lower, Distribution, "latency, largest");
+        latency_stddev_us: Number = "Standard deviation, microseconds."
+            => ("latency.stddev", Microseconds, Lower, Distribution, "latency, standard deviation");
+        latency_kind: Option<LatencyKind> = "What was timed: {words}.";
+        latency_histogram: Text = "HdrHistogram V2, base64; values in nanoseconds; histograms of several rows can be merged.";
+        receive_call_mean_us: Number = "Receive calls of a stream whose send calls are in the latency columns: mean, waiting included, microseconds."
+            => ("receive_call.mean", Microseconds, Lower, Distribution, "receive call, mean");
+        receive_call_p50_us: Number = "The same, median, microseconds."
+            => ("receive_call.p50", Microseconds, Lower, Distribution, "receive call, median");
+        receive_call_p90_us: Number = "The same, 90th percentile, microseconds."
+            => ("receive_call.p90", Microseconds, Lower, Distribution, "receive call, 90th percentile");
+        receive_call_p99_us: Number = "The same, 99th percentile, microseconds."
+            => ("receive_call.p99", Microseconds, Lower, Distribution, "receive call, 99th percentile");
+        receive_call_max_us: Number = "The same, largest, microseconds."
+            => ("receive_call.max", Microseconds, Lower, Distribution, "receive call, largest");
+        receive_call_histogram: Text = "The same, as in `latency_histogram`.";
+    }
+    "cpu" {
+        local_cpu_ratio: Number = "Busy share of all CPUs of `from`, 0 … 1 (everything but idle and iowait)."
+            => ("cpu.local", Ratio, Lower, Gauge, "CPU here");
+        local_cpu_user_ratio: Number = "User (and nice) share at `from`.";
+        local_cpu_system_ratio: Number = "System share at `from`.";
+        local_cpu_iowait_ratio: Number = "Iowait share at `from`.";
+        local_cpu_irq_ratio: Number = "Hard-interrupt share at `from`.";
+        local_cpu_softirq_ratio: Number = "Soft-interrupt share at `from`.";
+        local_cpu_steal_ratio: Number = "Share stolen by the hypervisor at `from`.";
+        local_cpu_peak_ratio: Number = "Busy share of the busiest CPU at `from`."
+            => ("cpu.local_peak", Ratio, Lower, Gauge, "busiest CPU here");
+        local_cpu_peak_id: Integer = "The busiest CPU at `from`.";
+        local_service_demand: Number = "CPU time of `from` per unit of work, in `service_demand_unit`."
+            => ("service_demand.local", ServiceDemand, Lower, Gauge, "service demand here");
+        remote_cpu_ratio: Number = "Busy share of all CPUs of `to`, 0 … 1 (everything but idle and iowait)."
+            => ("cpu.remote", Ratio, Lower, Gauge, "CPU there");
+        remote_cpu_user_ratio: Number = "User (and nice) share at `to`.";
+        remote_cpu_system_ratio: Number = "System share at `to`.";
+        remote_cpu_iowait_ratio: Number = "Iowait share at `to`.";
+        remote_cpu_irq_ratio: Number = "Hard-interrupt share at `to`.";
+        remote_cpu_softirq_ratio: Number = "Soft-interrupt share at `to`.";
+        remote_cpu_steal_ratio: Number = "Share stolen by the hypervisor at `to`.";
+        remote_cpu_peak_ratio: Number = "Busy share of the busiest CPU at `to`."
+            => ("cpu.remote_peak", Ratio, Lower, Gauge, "busiest CPU there");
+        remote_cpu_peak_id: Integer = "The busiest CPU at `to`.";
+        remote_service_demand: Number = "CPU time of `to` per unit of work, in `service_demand_unit`."
+            => ("service_demand.remote", ServiceDemand, Lower, Gauge, "service demand there");
+        service_demand_unit: Option<DemandUnit> = "{words}.";
+    }
+    "tcp" {
+        retransmits: Integer = "Segments retransmitted by `from` in what the row counts."
+            => ("retransmits", Count, Lower, Count, "retransmits");
+        remote_retransmits: Integer = "Segments retransmitted by `to` in what the row counts."
+            => ("remote_retransmits", Count, Lower, Count, "retransmits there");
+        rtt_us: Number = "Smoothed round-trip time of the sender's kernel at the end, microseconds; mean over streams."
+            => ("rtt", Microseconds, Lower, Gauge, "TCP round-trip time");
+        rtt_var_us: Number = "Round-trip time variation of the sender's kernel at the end, microseconds; mean over streams."
+            => ("rtt_var", Microseconds, Lower, Gauge, "TCP round-trip time variation");
+        cwnd_bytes: Integer = "Congestion window at the sender at the end, bytes; sum over streams."
+            => ("cwnd", Bytes, Neither, Gauge, "congestion window");
+        delivery_rate_bits_per_s: Number = "Delivery rate as the sender's kernel estimates it at the end; sum over streams."
+            => ("delivery_rate", BitsPerSecond, Neither, Gauge, "TCP delivery rate");
+        local_time_wait_before: Integer = "Connections in TIME_WAIT at `from` (in its network namespace) before the load of a connect workload.";
+        local_time_wait_after: Integer = "The same after it.";
+        remote_time_wait_before: Integer = "Connections in TIME_WAIT at `to` (in its network namespace) before the load of a connect workload.";
+        remote_time_wait_after: Integer = "The same after it.";
+    }
+    "confidence" {
+        iterations: Integer = "Iterations that a summary row condenses.";
+        confidence_level: Number = "Confidence level, 0 … 1.";
+        margin_ratio: Number = "Half-width of the confidence interval over the mean, as reached (the worst of the plan's metrics).";
+        margin_goal_ratio: Number = "The margin that was asked for.";
+        confident: Boolean = "Whether every metric reached its margin.";
+        stddev: Number = "Sample standard deviation of the headline metric over the iterations, in its own unit.";
+        drift_ratio: Number = "Change of the headline metric from the first to the last iteration along the fitted line, over its mean.";
+    }
+    "search" {
+        search: Option<Search> = "What a probe showed, or in a summary how the search ended: {words}.";
+        search_above: Number = "In a summary, the lowest load that did not hold, in the unit of `offered_per_s`, or of `inflight` where that was searched.";
+    }
+}

@@ -1,0 +1,58 @@
+//! The `verdicts` table: one row per assertion and case, or per comparison and case.
+
+use super::{
+    columns,
+    may_be_empty::{Integer, Number},
+};
+use crate::words::{Severity, Verdict};
+
+columns! {
+    #[derive(Clone, Debug, Default, PartialEq)]
+    VerdictRow, VERDICT_COLUMNS, _;
+
+    "verdicts" {
+        case_id: String = "Identifies the case.";
+        case: String = "The case, readable.";
+        member: String = "Member of a concurrent group.";
+        assertion: String = "The statement as it was written; for a comparison what was compared with what.";
+        metric: String = "The column that was judged; its name has the unit of the values.";
+        n: u64 = "Iterations judged.";
+        observed: Number = "What was observed.";
+        ci_low: Number = "Lower end of its confidence interval; for comparisons of the interval of `change_ratio`.";
+        ci_high: Number = "Upper end.";
+        confidence_level: Number = "Confidence level of the interval, 0 … 1.";
+        limit: Number = "The limit; for comparisons the smallest change that counts, as a ratio.";
+        baseline: Number = "For comparisons, the centre of the other side.";
+        change_ratio: Number = "For comparisons, (observed − baseline) ÷ baseline.";
+        p_value: Number = "For comparisons, after the correction for their number.";
+        verdict: Verdict = "{words}.";
+        severity: Severity = "{words}.";
+        needed_iterations: Integer = "About how many iterations would decide.";
+        note: String = "Reasons and warnings.";
+        file: String = "File of the statement.";
+        line: Integer = "Its line there, from 1.";
+        column: Integer = "Its column there, from 1.";
+        run_id: String = "Run that is judged.";
+        from: String = "Its near host.";
+        to: String = "Its far host.";
+        time: String = "Time of its last iteration.";
+        baseline_run_id: String = "For comparisons, the run that it was compared with.";
+    }
+}
+
+impl VerdictRow {
+    /// Whether it fails the run: a statement that does not hold, or a regression, and not only to be warned of.
+    pub fn fails(&self) -> bool {
+        self.severity == Severity::Error && self.verdict.is_bad()
+    }
+
+    /// Adds a reason behind the others.
+    pub fn say(&mut self, reason: &str) {
+        self.note = if self.note.is_empty() { reason.to_owned() } else { format!("{}; {reason}", self.note) };
+    }
+
+    /// Adds a reason before the others.
+    pub fn say_first(&mut self, reason: &str) {
+        self.note = if self.note.is_empty() { reason.to_owned() } else { format!("{reason}; {}", self.note) };
+    }
+}

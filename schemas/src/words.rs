@@ -1,0 +1,239 @@
+//! The words of columns that hold one of a fixed set, each listed once: type, text and documentation come from here.
+//!
+//! Readers of tables compare text with [`Record::as_str`] and its like, so an unknown word of a newer version stays
+//! readable. A typed row refuses it.
+
+use std::{fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A word as the documentation shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    pub text: &'static str,
+    /// What it means, where the word alone does not say it; else empty.
+    pub note: &'static str,
+}
+
+/// `` `ok`, `failed` or `confirm` (measured again) ``
+pub fn listed(words: &[Word]) -> String {
+    let mut text = String::new();
+    for (i, word) in words.iter().enumerate() {
+        text.push_str(match i {
+            0 => "",
+            _ if i + 1 == words.len() => " or ",
+            _ => ", ",
+        });
+        text.push('`');
+        text.push_str(word.text);
+        text.push('`');
+        if !word.note.is_empty() {
+            text.push_str(" (");
+            text.push_str(word.note);
+            text.push(')');
+        }
+    }
+    text
+}
+
+/// A text that is none of a column's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not one of {}", listed(.words))]
+pub struct UnknownWord {
+    pub found: String,
+    pub words: &'static [Word],
+}
+
+macro_rules! words {
+    ($(
+        $(#[$meta:meta])*
+        $name:ident { $( $(#[$of_word:meta])* $variant:ident = $text:literal $(($note:literal))?, )* }
+    )*) => { $(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $( $(#[$of_word])* $variant, )* }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            pub const WORDS: &[Word] = &[$(Word { text: $text, note: concat!($($note)?) }),*];
+
+            /// As it stands in a cell.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        /// A word reads as its text.
+        impl std::ops::Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                self.as_str()
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, UnknownWord> {
+                match text {
+                    $($text => Ok(Self::$variant),)*
+                    _ => Err(UnknownWord { found: text.to_owned(), words: Self::WORDS }),
+                }
+            }
+        }
+
+        crate::columns::word_cell!($name);
+    )* };
+}
+
+words! {
+    /// What a row of the results table is, from the kind that filters prefer to the last resort.
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[schemars(rename = "PlotRecord")]
+    Record {
+        /// One iteration of a case: the independent observation. Rows without a `record` count as these.
+        Iteration = "iteration",
+        /// A case's iterations condensed.
+        Summary = "summary",
+        /// One stream of an iteration.
+        Stream = "stream",
+        /// One interval of an iteration.
+        Interval = "interval",
+        /// One probe of a search: counted only where it is asked for, or where there is nothing else.
+        Probe = "probe",
+    }
+
+    Phase {
+        Warmup = "warmup",
+        Measure = "measure",
+        Cooldown = "cooldown",
+    }
+
+    Status {
+        Ok = "ok",
+        Failed = "failed",
+        Timeout = "timeout",
+        Skipped = "skipped",
+        Discarded = "discarded",
+        Confirm = "confirm" ("measured again because a verdict failed"),
+    }
+
+    /// Which way the payload that a row counts went.
+    Way {
+        Forward = "forward" ("from → to"),
+        Reverse = "reverse",
+        Both = "both",
+    }
+
+    /// Who reports on the far end.
+    Control {
+        Session = "session" ("both ends report"),
+        None = "none" ("the far end is a service that takes no part; what only it could count is empty"),
+    }
+
+    OfferedUnit {
+        Bits = "bits",
+        Messages = "messages",
+        Transactions = "transactions",
+    }
+
+    /// What was timed, from the kind that a person means by "latency" to the last resort.
+    LatencyKind {
+        Response = "response" ("from the intended send"),
+        RoundTrip = "round_trip",
+        Connect = "connect",
+        Send = "send",
+        Receive = "receive",
+    }
+
+    DemandUnit {
+        PerKib = "us_per_kib",
+        PerTransaction = "us_per_transaction",
+    }
+
+    /// What a probe of a search showed, or how the search ended.
+    Search {
+        Held = "held" ("the bound holds at the load of this probe"),
+        Exceeded = "exceeded" ("it does not"),
+        Unreached = "unreached" ("the load was not really offered; of a search: above what held, it could not be"),
+        Found = "found" ("the limit lies between two loads that are close enough"),
+        AtLeast = "at_least" ("even the highest load held"),
+        Nothing = "nothing" ("not even the lowest load held"),
+        Open = "open" ("the search ended before the limit was known closely enough"),
+    }
+
+    /// What became of an assertion or a comparison.
+    #[derive(Default)]
+    Verdict {
+        Pass = "pass",
+        Fail = "fail",
+        #[default]
+        Inconclusive = "inconclusive" ("the measurement cannot tell"),
+        Regression = "regression" ("large, significant and for the worse"),
+        Improvement = "improvement" ("large, significant and for the better"),
+        Changed = "changed" ("large and significant, in a metric that is neither better nor worse"),
+        Same = "same" ("no change that counts"),
+        Missing = "missing" ("nothing to compare with"),
+        Error = "error" ("the comparison may not be made: the environments differ"),
+        Noticed = "noticed" ("of `--self-test`: the worsened data fail"),
+        Unnoticed = "unnoticed" ("they do not"),
+    }
+
+    /// How much a failing verdict weighs.
+    #[derive(Default)]
+    Severity {
+        #[default]
+        Error = "error" ("a failure fails the run"),
+        Warn = "warn" ("a failure is only reported"),
+    }
+
+    /// The stretch of time that counters cover.
+    Span {
+        Before = "before" ("the machine at rest before the load"),
+        Interval = "interval",
+        Measure = "measure" ("the measure phase"),
+        After = "after" ("the machine at rest after the load"),
+    }
+}
+
+impl Status {
+    /// Measured well: `ok`, or `confirm`, which counts for its verdict only.
+    pub fn is_good(self) -> bool {
+        matches!(self, Self::Ok | Self::Confirm)
+    }
+}
+
+impl Verdict {
+    /// A statement that does not hold, or a change for the worse.
+    pub fn is_bad(self) -> bool {
+        matches!(self, Self::Fail | Self::Regression)
+    }
+
+    /// A statement that holds, or a change that nobody needs to look at.
+    pub fn is_well(self) -> bool {
+        matches!(self, Self::Pass | Self::Same | Self::Improvement | Self::Changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_back_and_others_refused_with_the_list() {
+        for status in Status::ALL {
+            assert_eq!(status.as_str().parse(), Ok(*status));
+        }
+        let error = "up".parse::<Way>().unwrap_err();
+        assert_eq!(error.to_string(), "`up` is not one of `forward` (from → to), `reverse` or `both`");
+    }
+}
