@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs, io,
+    fs,
     path::Path,
 };
 
@@ -84,16 +84,6 @@ pub fn take_up(
     run_id: &str,
     axis_paths: &[String],
 ) -> Result<Taken, Error> {
-    let unusable = |e: io::Error| Error::Usage(format!("--resume: cannot read {}: {e}", results.display()));
-    match fs::read(results) {
-        Ok(bytes) if bytes.contains(&b'\n') => {}
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unusable(e)),
-        // It ended before the header was written.
-        _ => {
-            let _ = fs::remove_file(results);
-            return Ok(Taken::default());
-        }
-    }
     let taken = history::take_up(results, &step::steps(plan, run_id, axis_paths))?;
     for table in [&files.intervals, &files.counters].into_iter().flatten() {
         history::cut(table, &taken.finished)?;

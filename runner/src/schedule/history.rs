@@ -1,8 +1,8 @@
-//! What an interrupted run has finished, read back from its own table.
+//! Finished iterations of an interrupted run, read back from its own table.
 //!
-//! An iteration is finished when the measure rows of all its members are there: its rows are written together, so a crash
-//! leaves either all of them or a torn end that is cut off here. Summaries are written anew when the run ends, and what
-//! had failed is tried again; everything else stays as it stood, byte for byte.
+//! An iteration is finished when the measure rows of all its members are there. Its rows are written together, so a crash
+//! leaves all of them or a torn end, which is cut off here. Summaries are written anew at the end of the run, and failed
+//! cases are tried again; everything else stays as it is, byte for byte.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -10,9 +10,9 @@ use std::{
     path::Path,
 };
 
-use csv::{Reader, StringRecord};
+use analyze::table::{Rows, Table, rows::OwnedRow};
 use schemas::{
-    columns::{COLUMNS, Row},
+    columns::Row,
     words::{Phase, Record, Status, Way},
 };
 
@@ -25,7 +25,7 @@ use crate::{error::Error, replace::replace};
 /// One finished iteration of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
-    /// Measured rows by member and way; the total of a group stands behind its last member.
+    /// Measured rows by member and way; the total of a group follows its last member.
     pub measured: Vec<(usize, Way, Row)>,
     /// Measured rows by member and stream.
     pub streams: Vec<(usize, u64, Row)>,
@@ -34,32 +34,31 @@ pub struct Done {
 /// The finished iterations of every step, in their order.
 pub type History = Vec<Vec<Done>>;
 
-/// Finished iterations by `case_id` and `iteration`, as they stand in the tables.
-pub type FinishedKeys = HashSet<(String, String)>;
+/// Finished iterations by `case_id` and `iteration`.
+pub type FinishedKeys = HashSet<(String, u64)>;
 
 /// What an interrupted run left.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// What counts.
     pub history: History,
-    /// Per step, what was measured to confirm a verdict: the attempt (from 1) and its iteration, in order.
+    /// Iterations that confirmed a verdict, per step and in order, with their attempt (from 1).
     pub confirmed: Vec<Vec<(u32, Done)>>,
-    /// All of them as other tables name them.
+    /// All of them.
     pub finished: FinishedKeys,
 }
 
-/// What an iteration of a confirmation says in place of an error: which attempt it belongs to, and why it was made.
+/// The `error` cell of a confirmation: its attempt, and why it was made.
 pub fn confirmation(attempt: u32, of: u32, why: &str) -> String {
     format!("confirmation {attempt} of {of}: {why}")
 }
 
-/// The attempt in what [`confirmation`] said.
+/// The attempt in a text of [`confirmation`].
 fn attempt(said: &str) -> Option<u32> {
     said.strip_prefix("confirmation ")?.split(' ').next()?.parse().ok()
 }
 
-/// A table without the torn end that a crash in the middle of a write leaves. Only bytes can be told apart there: it may be
-/// torn within a letter, or within a cell that has lines of its own.
+/// A table without the torn end that a crash in the middle of a write leaves. Works on bytes: the end may be inside a
+/// character, or inside a cell with several lines.
 fn whole(table: &[u8]) -> &[u8] {
     let (mut quoted, mut end) = (false, 0);
     for (at, byte) in table.iter().enumerate() {
@@ -72,88 +71,107 @@ fn whole(table: &[u8]) -> &[u8] {
     &table[..end]
 }
 
-/// Reads a table back and leaves only finished iterations (and discarded tries) in it.
-pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
-    let bytes = fs::read(path).map_err(|e| {
-        Error::Usage(format!("--resume: cannot read {}: {e}; is this the folder of a run?", path.display()))
-    })?;
-    let mut reader = Reader::from_reader(whole(&bytes));
-    let broken = |e: csv::Error| Error::Usage(format!("--resume: {} is no results table: {e}", path.display()));
-    let header = reader.headers().map_err(broken)?.clone();
-    let columns: HashMap<String, usize> = header.iter().enumerate().map(|(i, n)| (n.to_owned(), i)).collect();
-    if !["case_id", "iteration", "record", "phase", "status"].iter().all(|c| columns.contains_key(*c)) {
-        return Err(Error::Usage(format!("--resume: {} is no results table", path.display())));
-    }
-    let records: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().map_err(broken)?;
-    let cell = |record: &StringRecord, column: &str| -> String {
-        columns.get(column).and_then(|i| record.get(*i)).unwrap_or_default().to_owned()
+/// The complete rows of a table; `None`: there is no file, or not even its header, which is then removed.
+fn read(path: &Path) -> Result<Option<Rows>, Error> {
+    let bytes = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.map_err(|e| Error::Usage(format!("--resume: cannot read {}: {e}", path.display())))?,
     };
-    let key = |record: &StringRecord| (cell(record, "case_id"), cell(record, "iteration"));
-    let is_good = |record: &StringRecord| cell(record, "status").parse().is_ok_and(Status::is_good);
-    let is_record = |record: &StringRecord, kind: Record| cell(record, "record") == kind.as_str();
-    let is_measure = |record: &StringRecord| cell(record, "phase") == Phase::Measure.as_str();
-    let by_id: HashMap<&str, usize> = steps.iter().enumerate().map(|(i, s)| (s.id.as_str(), i)).collect();
-    // What a search measures are probes; the rows of its answer are made of them when it ends.
-    let searches =
-        |record: &StringRecord| by_id.get(cell(record, "case_id").as_str()).is_some_and(|i| steps[*i].find.is_some());
-    let is_measured = |record: &StringRecord| {
-        let kind = if searches(record) { Record::Probe } else { Record::Iteration };
-        is_record(record, kind) && is_measure(record) && is_good(record)
-    };
-    let mut seen: HashMap<(String, String), HashSet<(String, Way)>> = HashMap::new();
-    for record in records.iter().filter(|r| is_measured(r)) {
-        seen.entry(key(record)).or_default().insert((cell(record, "member"), way(&cell(record, "direction"))));
+    let whole = whole(&bytes);
+    if whole.is_empty() {
+        return fs::remove_file(path).map(|()| None).map_err(Error::output(path.display()));
     }
-    let finished = |record: &StringRecord| {
-        let (case, iteration) = key(record);
-        let step = by_id.get(case.as_str()).map(|i| &steps[*i]);
-        let Some((step, rows)) = step.zip(seen.get(&(case, iteration))) else { return false };
-        step.members.iter().all(|m| match m.spec() {
-            Some(spec) => ways(spec.direction).iter().all(|way| rows.contains(&(m.name.clone(), *way))),
-            None => rows.iter().any(|(member, _)| *member == m.name),
-        })
-    };
-    let kept: Vec<&StringRecord> = records
-        .iter()
-        .filter(|r| !is_record(r, Record::Summary))
-        .filter(|r| match cell(r, "status").parse() {
-            Ok(Status::Discarded) => true,
-            _ => is_good(r) && finished(r) && !(searches(r) && is_record(r, Record::Iteration)),
-        })
-        .collect();
-    let mut out = csv::Writer::from_writer(Vec::new());
-    out.write_record(&header).map_err(broken)?;
-    for record in &kept {
-        out.write_record(*record).map_err(broken)?;
-    }
-    let bytes = out.into_inner().map_err(|e| Error::output(path.display())(e.into_error()))?;
-    replace(path, &bytes)?;
+    let table = Table::from_text(&path.display().to_string(), whole).and_then(|mut table| Rows::read_all(&mut table));
+    table.map(Some).map_err(|e| Error::Usage(format!("--resume: {e}")))
+}
 
-    let keys: FinishedKeys = kept.iter().filter(|r| is_good(r)).map(|r| key(r)).collect();
-    // The attempt of a confirmation, 0 of what counts.
+/// Replaces a table by some of its rows.
+fn write<'a>(path: &Path, table: &Rows, rows: impl IntoIterator<Item = &'a OwnedRow>) -> Result<(), Error> {
+    let mut bytes = Vec::new();
+    table.write(rows, &mut bytes)?;
+    replace(path, &bytes)
+}
+
+/// A row with typed cells. Cells that no version of this program writes stay empty.
+fn typed(table: &Rows, cells: &OwnedRow) -> Row {
+    let mut row = Row::default();
+    for (column, cell) in table.columns.iter().zip(cells.cells()) {
+        let _ = row.set(column, cell);
+    }
+    row
+}
+
+/// Reads a table back and removes everything but finished iterations and discarded tries from it.
+pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
+    let Some(table) = read(path)? else { return Ok(Taken::default()) };
+    if ["case_id", "iteration", "record", "phase", "status"].iter().any(|name| table.column(name).is_none()) {
+        return Err(Error::Usage(format!("--resume: {} is not a results table", path.display())));
+    }
+    let by_id: HashMap<&str, usize> = steps.iter().enumerate().map(|(i, s)| (s.id.as_str(), i)).collect();
+    let place = |row: &Row| {
+        let id = row.case_id.clone()?;
+        Some((*by_id.get(id.as_str())?, (id, row.iteration?)))
+    };
+    let is_good = |row: &Row| row.status.is_some_and(Status::is_good);
+    let is_measured = |row: &Row| is_good(row) && row.phase == Some(Phase::Measure);
+    // The rows of a search are its probes. Those of its answer are written anew when it ends.
+    let own_record = |step: &Step| if step.find.is_some() { Record::Probe } else { Record::Iteration };
+    let mut seen: HashMap<(String, u64), HashSet<(String, Way)>> = HashMap::new();
+    for row in table.rows.iter().map(|cells| typed(&table, cells)).filter(is_measured) {
+        if let Some((i, key)) = place(&row)
+            && row.record == Some(own_record(&steps[i]))
+        {
+            let way = printed::way(&row);
+            seen.entry(key).or_default().insert((row.member.unwrap_or_default(), way));
+        }
+    }
+    let is_finished = |step: &Step, seen: &HashSet<(String, Way)>| {
+        step.members.iter().all(|m| match m.spec() {
+            Some(spec) => ways(spec.direction).iter().all(|way| seen.contains(&(m.name.clone(), *way))),
+            None => seen.iter().any(|(member, _)| *member == m.name),
+        })
+    };
+    let (mut kept, mut finished) = (Vec::new(), FinishedKeys::new());
+    // With the attempt of a confirmation, or 0.
     let mut iterations: Vec<BTreeMap<u64, (u32, Done)>> = steps.iter().map(|_| BTreeMap::new()).collect();
-    for record in kept.into_iter().filter(|r| is_good(r) && is_measure(r)) {
-        let (case, iteration) = key(record);
-        let (Some(i), Ok(iteration)) = (by_id.get(case.as_str()), iteration.parse()) else { continue };
-        let step = &steps[*i];
-        let name = cell(record, "member");
+    for cells in &table.rows {
+        let mut row = typed(&table, cells);
+        if row.record == Some(Record::Summary) {
+            continue;
+        }
+        if row.status == Some(Status::Discarded) {
+            kept.push(cells);
+            continue;
+        }
+        let Some((i, key)) = place(&row).filter(|_| is_good(&row)) else { continue };
+        let (step, number) = (&steps[i], key.1);
+        let of_answer = step.find.is_some() && row.record == Some(Record::Iteration);
+        if of_answer || !seen.get(&key).is_some_and(|seen| is_finished(step, seen)) {
+            continue;
+        }
+        kept.push(cells);
+        finished.insert(key);
+        if !is_measured(&row) {
+            continue;
+        }
+        let name = row.member.as_deref().unwrap_or_default();
         let member = step.members.iter().position(|m| m.name == name).unwrap_or(step.members.len());
-        let mut row = step.identity(member);
-        fill(&mut row, &columns, record);
-        let confirms = (row.status == Some(Status::Confirm)).then(|| attempt(&cell(record, "error"))).flatten();
-        let (_, done) = iterations[*i].entry(iteration).or_insert_with(|| (confirms.unwrap_or(0), Done::default()));
-        let prints = step.members.iter().all(|m| m.spec().is_none());
+        row.axes = step.identity(member).axes;
+        let confirms = row.error.take().filter(|_| row.status == Some(Status::Confirm));
+        let attempt = confirms.as_deref().and_then(attempt).unwrap_or(0);
+        let (_, done) = iterations[i].entry(number).or_insert_with(|| (attempt, Done::default()));
+        let way = printed::way(&row);
         match (row.record, row.stream) {
-            (Some(Record::Iteration), _) if prints => {
-                let way = printed::way(&row);
+            (Some(Record::Iteration), _) if step.members.iter().all(|m| m.spec().is_none()) => {
                 done.measured.push((printed::line_of(&done.measured, way), way, row));
             }
-            (Some(Record::Iteration | Record::Probe), _) => done.measured.push((member, printed::way(&row), row)),
+            (Some(Record::Iteration | Record::Probe), _) => done.measured.push((member, way, row)),
             (Some(Record::Stream), Some(stream)) => done.streams.push((member, stream, row)),
             _ => {}
         }
     }
-    let mut taken = Taken { finished: keys, ..Taken::default() };
+    write(path, &table, kept)?;
+    let mut taken = Taken { finished, ..Taken::default() };
     for iterations in iterations {
         let (again, first): (Vec<_>, Vec<_>) = iterations.into_values().partition(|(attempt, _)| *attempt > 0);
         taken.history.push(first.into_iter().map(|(_, done)| done).collect());
@@ -162,50 +180,15 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     Ok(taken)
 }
 
-/// Leaves only rows of finished iterations in a table beside the results; one that is not there is left alone.
+/// Removes rows of unfinished iterations from another table of the run, if there is one.
 pub fn cut(path: &Path, finished: &FinishedKeys) -> Result<(), Error> {
-    let bytes = match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        bytes => bytes.map_err(|e| Error::Usage(format!("--resume: cannot read {}: {e}", path.display())))?,
+    let Some(table) = read(path)? else { return Ok(()) };
+    let (case, iteration) = (table.column("case_id"), table.column("iteration"));
+    let is_finished = |row: &&OwnedRow| {
+        let cell = |at: Option<usize>| at.map_or("", |i| row.get(i));
+        cell(iteration).parse().is_ok_and(|n| finished.contains(&(cell(case).to_owned(), n)))
     };
-    let whole = whole(&bytes);
-    if whole.is_empty() {
-        // Not even its header: it is made anew.
-        return fs::remove_file(path).map_err(Error::output(path.display()));
-    }
-    let broken = |e: csv::Error| Error::Usage(format!("--resume: {} is no table: {e}", path.display()));
-    let mut reader = Reader::from_reader(whole);
-    let header = reader.headers().map_err(broken)?.clone();
-    let at = |name: &str| header.iter().position(|n| n == name);
-    let (case, iteration) = (at("case_id"), at("iteration"));
-    let mut out = csv::Writer::from_writer(Vec::new());
-    out.write_record(&header).map_err(broken)?;
-    for record in reader.records() {
-        let record = record.map_err(broken)?;
-        let cell = |i: Option<usize>| i.and_then(|i| record.get(i)).unwrap_or_default().to_owned();
-        if finished.contains(&(cell(case), cell(iteration))) {
-            out.write_record(&record).map_err(broken)?;
-        }
-    }
-    let bytes = out.into_inner().map_err(|e| Error::output(path.display())(e.into_error()))?;
-    replace(path, &bytes)
-}
-
-/// Takes over the filled cells of a record, as far as their text is a value of the column; what the plan alone decides is
-/// there already.
-fn fill(row: &mut Row, columns: &HashMap<String, usize>, record: &StringRecord) {
-    for column in COLUMNS {
-        let cell = columns.get(column.name).and_then(|i| record.get(*i)).unwrap_or_default();
-        if !cell.is_empty() || column.ty.is_number() {
-            // A cell that cannot be read keeps what the plan says.
-            let _ = row.set(column.name, cell);
-        }
-    }
-    row.error = None;
-}
-
-fn way(direction: &str) -> Way {
-    direction.parse().unwrap_or(Way::Forward)
+    write(path, &table, table.rows.iter().filter(is_finished))
 }
 
 #[cfg(test)]
@@ -333,7 +316,7 @@ mod tests {
         let rates: Vec<_> =
             taken.confirmed[0].iter().map(|(k, d)| (*k, d.measured[0].2.throughput_bits_per_s.unwrap())).collect();
         assert_eq!(rates, [(1, 7.0), (2, 6.0)]);
-        assert!(taken.finished.contains(&("c1".into(), "3".into())));
+        assert!(taken.finished.contains(&("c1".into(), 3)));
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 4, "only the torn end is gone");
     }
 }
