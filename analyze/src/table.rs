@@ -1,17 +1,16 @@
-//! The reader of tables: streaming CSV by column name, from files or standard input, one row after the other.
+//! The reader of tables: streaming CSV by column name, from files or standard input, one row at a time.
 //!
-//! Every filter reads through it. `aggregate` and `window`, which are meant for gigabytes, open their tables here and let
+//! Every filter reads through it. `aggregate` and `window` are meant for gigabytes: they open their tables here and let
 //! [`crate::parallel`] read the rows.
 //!
-//! A [`Table`] is one or more inputs seen as one table. Its header is the union of theirs by name, in the order of first
-//! appearance: the same column may stand elsewhere in another file, and a column that a file lacks reads as empty there,
-//! unless the filter asked for it with [`Table::require`]. Rows keep the text of their cells; numbers are only parsed
-//! when asked for, so what passes through is copied byte for byte.
+//! A [`Table`] joins one or more inputs. Its header is the union of their columns, in the order of first appearance. A
+//! column that a file lacks reads as empty there, unless the filter asked for it with [`Table::require`]. Rows keep the
+//! text of their cells, so copied cells stay as they were; numbers are parsed when asked for.
 //!
-//! Nothing is skipped in silence: a ragged row, a second header in the middle, a cell that is no number, bytes that are
-//! not UTF-8 are errors that name file, line and column. (An empty line carries no cells and is passed over.)
+//! A ragged row, a second header, a cell that should be a number and bytes that are not UTF-8 are errors that name
+//! file, line and column. Empty lines are skipped.
 //!
-//! Which rows count is one decision, taken by [`select`] for every filter alike.
+//! [`select`] decides for every filter which rows count.
 
 mod blocks;
 pub mod layout;
@@ -37,7 +36,6 @@ pub use select::{Picker, RecordKind, Selection};
 
 use crate::error::{Error, Place};
 
-/// `FILE…`, shared by the filters.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct InputArgs {
     /// Results files (CSV); `-` or none: standard input
@@ -45,25 +43,24 @@ pub struct InputArgs {
     pub files: Vec<PathBuf>,
 }
 
-/// Column names of a table, and where each is.
+/// Column names of a table.
 #[derive(Debug, Clone, Default)]
 pub struct Header {
     names: Vec<String>,
 }
 
 impl Header {
-    /// The names in order.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The index of a column. A metric's name (`throughput`) stands for its column unless a column is called so itself.
+    /// The index of a column. A metric's name (`throughput`) finds its column, unless a column has that name itself.
     pub fn find(&self, name: &str) -> Option<usize> {
         let exact = |name: &str| self.names.iter().position(|n| n == name);
         exact(name).or_else(|| schemas::metrics::find(name).and_then(|m| exact(m.column)))
     }
 
-    /// A sentence about a column that is not there, with the nearest name if one is near.
+    /// A sentence about a missing column; names a similar column if there is one.
     pub fn missing(&self, name: &str) -> String {
         let near = self
             .names
@@ -107,18 +104,18 @@ pub(crate) struct Source {
     pub(crate) shape: Shape,
 }
 
-/// What rows have to know about the input they come from.
+/// What rows need to know about their input.
 pub(crate) struct Shape {
-    /// As given; `-` for standard input.
+    /// As given on the command line; `-` for standard input.
     pub(crate) name: Arc<str>,
     /// Its own columns.
     pub(crate) columns: Vec<String>,
-    /// For each column of the table, where it stands in this input.
+    /// The place in this input of each column of the table.
     pub(crate) map: Vec<Option<usize>>,
 }
 
 impl Shape {
-    /// Refuses a row that repeats the header or has another number of cells.
+    /// Rejects a repeated header and a row with the wrong number of cells.
     pub(crate) fn check(&self, line: u64, cells: usize, is_header: bool) -> Result<(), Error> {
         if is_header {
             let reason = "a second header: two tables in one stream. Give the files as arguments instead of joining them with cat";
@@ -132,14 +129,14 @@ impl Shape {
         Ok(())
     }
 
-    /// An error about this input: `line` 0 means the whole of it.
+    /// An error about this input; `line` 0 means all of it.
     pub(crate) fn error(&self, line: u64, column: Option<String>, reason: impl Into<String>) -> Error {
         Error::Data { place: Place { file: self.name.to_string(), line, column }, reason: reason.into() }
     }
 }
 
 impl Source {
-    /// Reads the header; where the table's columns stand (`map`) is filled in later.
+    /// Reads the header. `map` is filled in later.
     fn open(name: &str, input: Box<dyn Read + Send>) -> Result<Self, Error> {
         let mut blocks = Blocks::new(name.into(), input);
         let mut shape = Shape { name: name.into(), columns: Vec::new(), map: Vec::new() };
@@ -174,14 +171,14 @@ impl Source {
 pub struct Table {
     header: Header,
     sources: Vec<Source>,
-    /// The source that is read.
+    /// Index of the source being read.
     at: usize,
-    /// Some of its records, and which of them is the current row.
+    /// Some of its records, and the current one among them.
     block: Option<(Block, Records)>,
 }
 
 impl Table {
-    /// Opens the inputs and reads their headers. Every file is opened before any row is read.
+    /// Opens the inputs and reads their headers. Opens every file before it reads any row.
     pub fn open(inputs: &InputArgs) -> Result<Self, Error> {
         let standard_input = PathBuf::from("-");
         let files = if inputs.files.is_empty() { std::slice::from_ref(&standard_input) } else { &inputs.files };
@@ -211,7 +208,7 @@ impl Table {
         Self::from_readers(opened)
     }
 
-    /// One table from readers, each with the name that errors give it.
+    /// Joins readers into one table. Errors use the name given with each.
     pub fn from_readers(inputs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, Error> {
         let mut sources =
             inputs.into_iter().map(|(name, input)| Source::open(&name, input)).collect::<Result<Vec<_>, _>>()?;
@@ -228,12 +225,11 @@ impl Table {
         Ok(Self { header, sources, at: 0, block: None })
     }
 
-    /// One table from text that is already in memory.
+    /// A table from text in memory.
     pub fn from_text(name: &str, text: impl Into<Vec<u8>>) -> Result<Self, Error> {
         Self::from_readers(vec![(name.to_owned(), Box::new(std::io::Cursor::new(text.into())))])
     }
 
-    /// The columns.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -254,25 +250,25 @@ impl Table {
         }
     }
 
-    /// The index of the rate that is asked for, or of the one that the table has.
+    /// The index of the rate that is asked for; without a name, of the rate that the table has.
     pub fn require_rate(&self, name: Option<&str>) -> Result<usize, Error> {
         let usual =
             || ["throughput_bits_per_s", "transactions_per_s"].into_iter().find(|n| self.header.find(n).is_some());
         self.require(name.or_else(usual).unwrap_or("throughput_bits_per_s"))
     }
 
-    /// An error about the rows as a whole: that there are none of some kind.
+    /// An error about the table as a whole, for example that it has no rows of some kind.
     pub fn error(&self, reason: impl Into<String>) -> Error {
         let file = self.sources.iter().map(|s| s.shape.name.to_string()).collect::<Vec<_>>().join(", ");
         Error::Data { place: Place { file, line: 0, column: None }, reason: reason.into() }
     }
 
-    /// What the parallel reader takes over.
+    /// Header and sources, for the parallel reader.
     pub(crate) fn parts(&mut self) -> (&Header, &mut [Source]) {
         (&self.header, &mut self.sources)
     }
 
-    /// The next row, or `None` after the last one of the last input.
+    /// The next row; `None` after the last row of the last input.
     pub fn next_row(&mut self) -> Result<Option<Row<'_>>, Error> {
         while let Some(Source { blocks, shape }) = self.sources.get_mut(self.at) {
             if let Some((block, records)) = &mut self.block

@@ -1,4 +1,4 @@
-//! Sets of bits in a word: which of 64 bytes are commas.
+//! Words with a bit for each of 64 bytes: which of them are commas or quotes.
 #![expect(clippy::inline_always, reason = "to be compiled for the instructions of the caller's choice")]
 
 use fearless_simd::Simd;
@@ -10,7 +10,7 @@ pub(super) const fn offset(at: usize) -> u32 {
     at as u32
 }
 
-/// For every set of bits in a byte, where they are, from the lowest on.
+/// For every byte, the places of its set bits, lowest first.
 const PLACES: [[u8; EIGHT]; 256] = {
     let mut places = [[0; EIGHT]; 256];
     let mut set: usize = 0;
@@ -30,7 +30,7 @@ const PLACES: [[u8; EIGHT]; 256] = {
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// How many bits are set in each byte and all those below it.
+/// For each byte, the number of set bits in it and in all lower bytes.
 #[inline(always)]
 fn counts(set: u64) -> u64 {
     let pairs = set - (set >> 1 & 0x5555_5555_5555_5555);
@@ -38,8 +38,8 @@ fn counts(set: u64) -> u64 {
     ((fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(ONES)
 }
 
-/// Writes what follows each comma of the set. How many there are in eight bytes is hard to predict for the processor, so
-/// there is no branch on it: eight are written in any case, and those too many are overwritten by the next.
+/// Writes the offset after each comma of the set. The number of commas in eight bytes is hard to predict, so there is
+/// no branch on it: always writes eight, and the next eight overwrite those that are too many.
 #[inline(always)]
 pub(super) fn write_all(slots: &mut [u32], set: u64, base: usize) {
     let before = counts(set) << 8;
@@ -53,7 +53,7 @@ pub(super) fn write_all(slots: &mut [u32], set: u64, base: usize) {
     }
 }
 
-/// Where the n-th set bit is, from 0. There must be that many.
+/// The place of the n-th set bit, from 0. `set` must have that many.
 #[inline(always)]
 pub(super) fn nth<S: Simd>(simd: S, set: u64, n: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -65,26 +65,27 @@ pub(super) fn nth<S: Simd>(simd: S, set: u64, n: u32) -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 fearless_simd::kernel!(
-    /// With one instruction. AVX2 machines have it too, but the first two generations of Zen take hundreds of cycles.
+    /// Uses one instruction. AVX2 machines have it too, but the first two generations of Zen take hundreds of cycles
+    /// for it.
     #[inline]
     fn nth_by_deposit(avx512: Avx512, set: u64, n: u32) -> u32 {
         core::arch::x86_64::_pdep_u64(1 << n, set).trailing_zeros()
     }
 );
 
-/// By the number of bits in each byte (Vigna, Broadword implementation of rank/select queries, 2008).
+/// Uses the number of bits in each byte (Vigna, Broadword implementation of rank/select queries, 2008).
 #[inline(always)]
 fn nth_by_counts(set: u64, n: u32) -> u32 {
     const TOPS: u64 = 0x80 * ONES;
     let counts = counts(set);
-    // A byte's top bit stays set exactly where it and those below hold no more than n.
+    // A byte's top bit stays set exactly where it and the lower bytes hold at most n bits.
     let bytes = ((((u64::from(n) * ONES) | TOPS) - counts) & TOPS).count_ones();
     let before = (counts << 8) >> (8 * bytes) & 0xff;
     let places = &PLACES[(set >> (8 * bytes) & 0xff) as usize];
     8 * bytes + u32::from(places[((u64::from(n) - before) & 7) as usize])
 }
 
-/// A bit for every byte between a quote and the next one, the first of them included; `open` is carried from step to step.
+/// Sets a bit for every byte from an opening quote up to its closing quote; `open` is carried from step to step.
 #[inline]
 pub(super) fn within_quotes(quotes: u64, open: &mut u64) -> u64 {
     // Each bit becomes the number of quotes up to it, modulo two.

@@ -7,23 +7,24 @@ use memchr::{memchr_iter, memchr2};
 
 use super::bits::{EIGHT, nth, offset, within_quotes, write_all};
 
-/// Bytes that are looked at together.
+/// Bytes per step.
 const STEP: usize = 64;
 
-/// Lines that are looked at in one go: choosing the processor's best instructions then costs nothing per line, and where
-/// their cells are stays in the nearest cache.
+/// Lines that are searched in one go. Then choosing the processor's best instructions costs nothing per line, and the
+/// results stay in the nearest cache.
 const LINES: usize = 32;
 
-/// What [`Starts`] is to find in each line. Separator 0 stands before the first cell, the last one after the last cell.
+/// The separators that [`Starts`] looks for in each line. Separator 0 is before the first cell, the last one after the
+/// last cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
-    /// The separators to find, ascending, the first and the last always among them.
+    /// The separators to find, ascending; always includes the first and the last.
     separators: Vec<u32>,
-    /// For each separator its place in that list, or [`ELSEWHERE`].
+    /// For each separator its index in that list, or [`ELSEWHERE`].
     slots: Vec<u32>,
 }
 
-/// Not among what was wanted.
+/// The slot of a separator that is not wanted.
 pub(super) const ELSEWHERE: u32 = u32::MAX;
 
 impl Wanted {
@@ -37,7 +38,7 @@ impl Wanted {
         let some = Self::separators(width, |s| {
             s == 0 || s == width || runs.iter().any(|(first, last)| *first == s || *last + 1 == s)
         });
-        // One by one costs more than all together where most are wanted.
+        // Where most are wanted, one by one costs more than all together.
         if some.separators.len() * 2 > width { Self::all(width) } else { some }
     }
 
@@ -52,7 +53,7 @@ impl Wanted {
         new
     }
 
-    /// Where a separator is in [`Starts::slots`], or [`ELSEWHERE`].
+    /// The index of a separator in [`Starts::slots`], or [`ELSEWHERE`].
     pub(super) fn slot(&self, separator: usize) -> u32 {
         self.slots[separator]
     }
@@ -62,8 +63,8 @@ impl Wanted {
     }
 }
 
-/// Whether quotes are so simple that one bit for each tells which commas are text: every one begins or ends a cell, none is
-/// doubled, and no line ends between them. What a plan's axes make of a case's name is (`"bulk[streams=4,message_size=64]"`).
+/// Whether one bit per quote tells which commas are text: every quote begins or ends a cell, none is doubled, and no
+/// quoted cell has a line end. A case's name with two axes is quoted like that (`"bulk[streams=4,message_size=64]"`).
 pub(super) fn simply_quoted(text: &[u8]) -> bool {
     let mut quotes = memchr_iter(b'"', text);
     while let Some(open) = quotes.next() {
@@ -77,27 +78,25 @@ pub(super) fn simply_quoted(text: &[u8]) -> bool {
     true
 }
 
-/// Where the wanted cells of some consecutive lines are, whose quotes are simple ([`simply_quoted`]) or none.
+/// Where the wanted cells of consecutive lines begin. Quotes in the lines are simple ([`simply_quoted`]).
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     /// Whether there are quotes.
     quoted: bool,
-    /// For each line and wanted separator the offset in the text of what follows it; then room that is written into
-    /// without looking.
+    /// For each line and wanted separator, the offset in the text of what follows it. The space behind is scratch.
     at: Vec<u32>,
-    /// How many cells each line has, wanted or not.
+    /// The number of cells of each line.
     cells: Vec<u32>,
     /// Wanted separators per line.
     stride: usize,
-    /// Which line is looked at, of how many.
+    /// The current line, and the number of lines found.
     line: usize,
     lines: usize,
-    /// Where the line behind them begins.
+    /// The start of the line after them.
     end: usize,
 }
 
 impl Starts {
-    /// For lines with quotes, or without.
     pub(super) fn new(quoted: bool) -> Self {
         Self { quoted, ..Self::default() }
     }
@@ -115,7 +114,7 @@ impl Starts {
         true
     }
 
-    /// For each wanted separator of the line the offset in the text of what follows it.
+    /// For each wanted separator of the line, the offset in the text of what follows it.
     #[inline]
     pub(super) fn slots(&self) -> &[u32] {
         &self.at[self.line * self.stride..][..self.stride]
@@ -128,7 +127,7 @@ impl Starts {
         slots[0] as usize..slots[self.stride - 1] as usize - 1
     }
 
-    /// How many cells the line has; where that is not the width that was [`Wanted`], no cell is to be asked for.
+    /// The number of cells of the line. If it differs from the width of [`Wanted`], the slots mean nothing.
     #[inline]
     pub(super) fn width(&self) -> usize {
         self.cells[self.line] as usize
@@ -136,15 +135,16 @@ impl Starts {
 
     /// Finds the wanted cells of the next [`LINES`] lines.
     ///
-    /// Most of the contract's hundred columns are empty or short, so commas are too dense for a search that starts anew
-    /// after each. 64 bytes become one word with a bit for each comma. Cells that nobody looks at are only counted.
+    /// Most of the contract's hundred columns are empty or short. So commas are too dense for a search that starts anew
+    /// after each one. Here 64 bytes become one word with a bit for each comma. Cells that nobody asked for are only
+    /// counted.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "to be compiled for the instructions of the caller's choice")]
     fn find<S: Simd>(&mut self, simd: S, text: &[u8], wanted: &Wanted) {
         let stride = wanted.separators.len();
         let inner = &wanted.separators[..stride - 1];
         let all = wanted.is_all();
-        // A step's worth of commas more than were wanted, and eight at a time.
+        // Space for one more step of commas, which are written eight at a time.
         self.at.resize(LINES * stride + STEP + EIGHT, 0);
         self.cells.resize(LINES, 0);
         self.stride = stride;
@@ -156,10 +156,10 @@ impl Starts {
         while self.lines < LINES && self.end < text.len() {
             let slots = &mut self.at[self.lines * stride..];
             slots[0] = offset(self.end);
-            // How many commas there were, and the next wanted separator.
+            // Commas so far, and the next wanted separator.
             let (mut commas, mut next) = (0, 1);
             let mut base = self.end;
-            // All bits, while a quote is open where a step ends.
+            // All ones while a quote is open at the end of a step.
             let mut open = 0;
             let end = loop {
                 let bytes: u8x64<S> = match text[base..].first_chunk::<STEP>() {
@@ -167,7 +167,7 @@ impl Starts {
                     None => padded(&text[base..]).simd_into(simd),
                 };
                 let ends = bytes.simd_eq(newline).to_bitmask();
-                // All bits below the lowest, or all.
+                // All bits below the lowest line end; all bits if there is none.
                 let within = ends.wrapping_sub(1) & !ends;
                 let mut set = bytes.simd_eq(comma).to_bitmask() & within;
                 if quoted {

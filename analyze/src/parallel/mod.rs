@@ -1,13 +1,13 @@
-//! All rows of a table on all cores, with the same outcome on any number of them: the reader of `aggregate` and
-//! `window`, whose tables may have gigabytes. Everything else reads rows in turn with [`crate::table`].
+//! The parallel reader: all rows of a table on all cores, with the same result for any number of them. `aggregate` and
+//! `window` use it, because their tables may have gigabytes. Everything else reads row by row with [`crate::table`].
 //!
-//! The whole interface is [`fold`] and [`Row`]. The table's header and its blocks of whole records come from
-//! [`crate::table`]; what is made here is only speed:
+//! The interface is [`fold`] and [`Row`]. Headers and blocks of whole records come from [`crate::table`]. This module
+//! only adds speed:
 //!
-//! - this file: blocks for threads, their parts merged in the order of the input
-//! - `row`: the rows of a block
-//! - `lines`: where the wanted cells of lines begin, 64 bytes at a time
-//! - `bits`: the words in which they are found
+//! - this file hands blocks to threads and merges their parts in the order of the input
+//! - `row` reads the rows of a block
+//! - `lines` finds the wanted cells of lines, 64 bytes at a time
+//! - `bits` has the operations on words of 64 bits
 
 mod bits;
 mod lines;
@@ -22,24 +22,24 @@ use crate::error::Error;
 use crate::table::{Blocks, Source, Table, Unchecked};
 use row::Layout;
 
-/// Bytes per block. The cuts depend on it, and with them the last digits of merged sums: it is a constant.
+/// Bytes per block. A constant, because the last digits of merged sums depend on the cuts.
 const BLOCK: usize = 4 << 20;
 
-/// Bytes that are dealt with at a time: they stay in a core's own cache while they are checked, searched and read.
+/// Bytes that are checked, searched and read at a time: they stay in a core's own cache.
 const PIECE: usize = 256 << 10;
 
-/// How many parts per thread may wait for an earlier one to be merged: memory stays bounded when a thread is held up.
+/// Parts per thread that may wait for an earlier one: bounds the memory if a thread is held up.
 const WAITING: u64 = 4;
 
-/// Gives every row to `add`, which puts it into the part of its block, and every part to `merge`, in the order of the
-/// input. Each core reads a block, makes its part and merges those whose turn it is; since blocks are cut by their bytes
-/// alone and merged in order, the outcome does not depend on the number of threads. The first error in the input's order
+/// Gives every row to `add`, which adds it to the part of its block, and every part to `merge`, in the order of the
+/// input.
+///
+/// Each core reads a block, makes its part, and merges the parts whose turn it is. The cuts between blocks depend on
+/// the bytes alone, so the result does not depend on the number of threads. The first error in the order of the input
 /// wins.
 ///
-/// Only the columns in `runs` can be looked at: runs of neighbouring columns, each given by its first and last. Finding
-/// each of a hundred mostly empty cells would be half of the work of reading a row.
-///
-/// The place of an error is set right; [`Row::line`] counts from the row's own piece in here.
+/// Rows have only the columns in `runs`: runs of neighbouring columns, each given by its first and last. Finding every
+/// one of a hundred mostly empty cells would be half of the work of reading a row.
 pub fn fold<P: Send>(
     table: &mut Table,
     runs: &[(usize, usize)],
@@ -86,14 +86,14 @@ fn read(blocks: &mut Blocks) -> Result<Option<Vec<Unchecked>>, Error> {
         let (size, after) = if left < 2 * PIECE { (left, 0) } else { (PIECE, left - PIECE) };
         let behind = |error: Error| error.after_lines(pieces.iter().map(Unchecked::lines).sum());
         let Some(piece) = blocks.read(size).map_err(behind)? else { break };
-        // What did not fit is in the next one.
+        // The rest of an oversized piece belongs to the next block.
         left = if after == 0 { 0 } else { left.saturating_sub(piece.len()) };
         pieces.push(piece);
     }
     Ok(Some(pieces).filter(|pieces| !pieces.is_empty()))
 }
 
-/// What came of a block.
+/// A block's part.
 struct Made<P> {
     part: P,
     lines: u64,
@@ -125,36 +125,36 @@ fn made<P>(
 struct Work<'a, P, M> {
     input: Mutex<Input<'a>>,
     output: Mutex<Output<'a, P, M>>,
-    /// A part has been merged, or something has failed.
+    /// Signals that a part was merged, or that something failed.
     advanced: Condvar,
 }
 
 struct Input<'a> {
     blocks: &'a mut Blocks,
     first: Option<Vec<Unchecked>>,
-    /// Blocks handed out.
+    /// Number of blocks handed out.
     taken: u64,
     ended: bool,
 }
 
 struct Output<'a, P, M> {
     merge: &'a mut M,
-    /// Parts by their place in the input, and how many lines their blocks have.
+    /// Parts by their place in the input, with the number of lines of their blocks.
     waiting: BTreeMap<u64, Result<(P, u64), Error>>,
     merged: u64,
     lines: u64,
-    /// The first error, after which nothing is merged any more.
+    /// The first error; nothing is merged after it.
     failed: Option<Error>,
     stopped: bool,
 }
 
 impl<P, M: FnMut(P) -> Result<(), Error>> Work<'_, P, M> {
-    /// Deals with blocks until there are no more. Nobody gets further ahead of what has been merged than `lead` blocks.
+    /// Works on blocks until there are no more, at most `lead` blocks ahead of what has been merged.
     fn run(&self, lead: u64, make: impl Fn(Vec<Unchecked>) -> Result<Made<P>, Error>) {
         let _stop = StopOnPanic(self);
         let mut spare = Vec::new();
         loop {
-            // A `while let` would hold the lock until the block has been dealt with.
+            // A `while let` would hold the lock while the block is worked on.
             let next = lock(&self.input).take(std::mem::take(&mut spare));
             let Some((place, pieces)) = next else { break };
             let made = pieces.and_then(&make).map(|made| {
@@ -174,7 +174,7 @@ impl<P, M: FnMut(P) -> Result<(), Error>> Work<'_, P, M> {
     }
 }
 
-/// Nobody is to wait for the part of a thread that panics.
+/// Keeps other threads from waiting for the part of a thread that panics.
 struct StopOnPanic<'a, 'b, P, M>(&'a Work<'b, P, M>);
 
 impl<P, M> Drop for StopOnPanic<'_, '_, P, M> {
@@ -189,7 +189,7 @@ impl<P, M> Drop for StopOnPanic<'_, '_, P, M> {
 }
 
 impl Input<'_> {
-    /// The next block and its place; an error is the last of them.
+    /// The next block and its place. An error is the last one.
     fn take(&mut self, spare: Vec<String>) -> Option<(u64, Result<Vec<Unchecked>, Error>)> {
         self.blocks.recycle(spare);
         if self.ended {
@@ -204,14 +204,14 @@ impl Input<'_> {
 }
 
 impl<P, M: FnMut(P) -> Result<(), Error>> Output<'_, P, M> {
-    /// Takes a part, and merges it and those that waited for it if it is its turn.
+    /// Takes a part; merges it and the parts that waited for it if it is its turn.
     fn add(&mut self, place: u64, made: Result<(P, u64), Error>) {
         self.waiting.insert(place, made);
         while !self.stopped
             && let Some(made) = self.waiting.remove(&self.merged)
         {
             self.merged += 1;
-            // Lines have been counted from the first block on, not from each one's place.
+            // Line numbers in the error count from the start of the block.
             let merged = made.map_err(|error| error.after_lines(self.lines)).and_then(|(part, lines)| {
                 self.lines += lines;
                 (self.merge)(part)
@@ -238,7 +238,7 @@ mod tests {
         Table::from_text("t", format!("a\nfirst\n{}", ("9".repeat(999) + "\n").repeat(60_000))).unwrap()
     }
 
-    /// The others would wait for the part that never comes.
+    /// Other threads would wait for the part that never comes.
     #[test]
     #[should_panic(expected = "on purpose")]
     fn a_panic_is_not_waited_for() {

@@ -1,4 +1,4 @@
-//! Rows of a block, and the cells of one.
+//! Rows of a block and their cells.
 
 use csv::StringRecord;
 
@@ -10,11 +10,11 @@ use crate::table::{Block, Cells, Header, Records, Shape};
 pub(super) struct Layout<'a> {
     shape: &'a Shape,
     header: &'a Header,
-    /// Which cells are located.
+    /// The cells that are located.
     wanted: Wanted,
-    /// For each column of the table the slots of its beginning and of its end; beyond all slots where it was not wanted.
+    /// For each column of the table the slots of its start and its end; out of range if the column is not wanted.
     places: Vec<(u32, u32)>,
-    /// Whether the input's columns are the table's, in the same order.
+    /// Whether the input has the table's columns in the same order.
     identical: bool,
     /// The header as a line without quotes.
     header_line: String,
@@ -26,7 +26,7 @@ impl<'a> Layout<'a> {
         let wanted = if identical {
             Wanted::runs(shape.columns.len(), runs)
         } else {
-            // In another order they are no neighbours.
+            // In another order they are not neighbours.
             let columns = runs.iter().flat_map(|(first, last)| *first..=*last);
             let own: Vec<_> = columns.filter_map(|column| shape.map[column]).map(|own| (own, own)).collect();
             Wanted::runs(shape.columns.len(), &own)
@@ -41,7 +41,7 @@ impl<'a> Layout<'a> {
         &self.shape.name
     }
 
-    /// Gives every row of a block to `add`. Returns how many lines the block has.
+    /// Gives every row of a block to `add`. Returns the number of lines.
     pub(super) fn each_row(
         &self,
         block: &Block,
@@ -75,21 +75,21 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// One row. Columns that [`super::fold`] was not told of read as empty.
+/// One row. Columns that [`super::fold`] was not asked for read as empty.
 pub struct Row<'a> {
     layout: &'a Layout<'a>,
     text: &'a str,
-    /// Where the wanted cells are.
+    /// Where the wanted cells are; empty if `record` has them.
     slots: &'a [u32],
-    /// All cells instead, in a block whose quotes are not simple.
+    /// All cells, in a block whose quotes are not simple.
     record: Option<&'a StringRecord>,
     line: u64,
 }
 
 impl<'a> Row<'a> {
-    /// The text of consecutive columns as it stands in the line, separators and quotes included: where it is the same, so
-    /// are the cells. `None` where the input has other columns than the table, where quotes are not simple, or where this
-    /// is no run that [`super::fold`] was told of.
+    /// The text of neighbouring columns as it stands in the line, with separators and quotes: equal text means equal
+    /// cells. `None` if the input has other columns than the table, if its quotes are not simple, or if [`super::fold`]
+    /// was not asked for this run.
     #[inline]
     pub fn run(&self, first: usize, last: usize) -> Option<&'a str> {
         if self.layout.identical { self.located(first, last) } else { None }
@@ -136,7 +136,7 @@ mod tests {
     use crate::table::{Cells, Table};
 
     proptest! {
-        /// Simple and other quotes, wherever they stand in a step of 64 bytes and whichever cells are looked at.
+        /// Simple and other quotes at any place in a step of 64 bytes, whichever cells are wanted.
         #[test]
         fn quotes_are_read_as_the_csv_crate_reads_them(
             rows in prop::collection::vec(prop::collection::vec("[a-c]{0,9}|\"[a-c,]{0,70}\"|\"[a,\n]{0,3}(\"\")?[b,]{0,3}\"", 9), 1..9),

@@ -1,7 +1,7 @@
-//! Bytes in, blocks of whole records out: where a record ends is decided here and nowhere else.
+//! Cuts input into blocks of whole records. Only this file decides where a record ends.
 //!
-//! A block never cuts a record, so blocks can be parsed in any order and on any thread. Given a size, the cuts depend
-//! on the bytes alone and not on how a pipe happened to deliver them: that keeps parallel results the same on every run.
+//! A block never cuts a record, so blocks can be parsed in any order and on any thread. For a given size the cuts
+//! depend on the bytes alone, not on how a pipe delivers them. That keeps parallel results the same on every run.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -10,34 +10,33 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::error::{Error, Place};
 
-/// The longest record that is read, in bytes. A row of the contract with its histogram is a few kilobytes; what is longer
-/// than this is no table, and reading on would only fill the memory.
+/// The longest record that is read, in bytes. A results row with its histogram has a few kilobytes. Anything longer
+/// than this is not a table and would only fill the memory.
 pub const RECORD_LIMIT: usize = 16 << 20;
 
-/// Bytes that are searched for record ends right after they were read, while they are in the processor's cache.
+/// Bytes that are searched for record ends at a time, while they are still in the processor's cache.
 const STEP: usize = if cfg!(test) { 7 } else { 256 << 10 };
 
-/// Some whole records of one input, as they were read.
+/// Whole records of one input, not yet checked for UTF-8.
 pub(crate) struct Unchecked {
     bytes: Vec<u8>,
-    /// As [`Block::line`], as far as lines have been counted.
+    /// As [`Block::line`], if lines have been counted so far.
     line: u64,
     /// As [`Block::quoted`].
     quoted: bool,
 }
 
 impl Unchecked {
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many line ends are among them.
+    /// The number of line ends.
     pub(crate) fn lines(&self) -> u64 {
         lines(&self.bytes)
     }
 
-    /// Checks that they are text; `file` is for the error.
+    /// Checks for UTF-8; `file` is for the error.
     pub(crate) fn check(self, file: &str) -> Result<Block, Error> {
         let Self { bytes, line, quoted } = self;
         let text = String::from_utf8(bytes).map_err(|e| {
@@ -51,35 +50,35 @@ impl Unchecked {
     }
 }
 
-/// Some whole records of one input.
+/// Whole records of one input.
 pub(crate) struct Block {
-    /// The records with their line ends; the last one of an input may lack its own.
+    /// The records with their line ends. The last line end of an input may be missing.
     pub text: String,
-    /// The line number of the first of them, from 1.
+    /// The line number of the first record, from 1.
     pub line: u64,
-    /// Whether a `"` occurs, that is whether lines and records may differ.
+    /// Whether there is a `"`: only then may a record have several lines.
     pub quoted: bool,
 }
 
 impl Block {
-    /// How many line ends it has.
+    /// The number of line ends.
     pub(crate) fn lines(&self) -> u64 {
         lines(self.text.as_bytes())
     }
 }
 
-/// How compressed files begin, none of which is UTF-8, and what unpacks them.
+/// First bytes of compressed files (never UTF-8), and the program that unpacks them.
 const COMPRESSED: [(&[u8], &str); 3] = [(b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ", "xz")];
 
 /// Cuts one input into blocks.
 pub(crate) struct Blocks {
     input: Box<dyn Read + Send>,
     name: Arc<str>,
-    /// Read and not yet handed out, up to `filled`: starts at a record's start. What is behind that has only been made
-    /// ready to be read into.
+    /// Bytes read and not handed out yet, up to `filled`; they start with a record. The rest is space for the next
+    /// read.
     pending: Vec<u8>,
     filled: usize,
-    /// Buffers of blocks that have been dealt with: fresh memory costs a page fault every four kilobytes.
+    /// Buffers to reuse: fresh memory costs a page fault every four kilobytes.
     spare: Vec<Vec<u8>>,
     line: u64,
     ended: bool,
@@ -90,7 +89,7 @@ impl Blocks {
         Self { input, name, pending: Vec::new(), filled: 0, spare: Vec::new(), line: 1, ended: false }
     }
 
-    /// The next block of about `size` bytes, or `None` at the end. With `size` 0 it is whatever one read brings.
+    /// The next block of about `size` bytes, or `None` at the end. Size 0 takes whatever one read brings.
     pub(crate) fn next(&mut self, size: usize) -> Result<Option<Block>, Error> {
         let Some(bytes) = self.read(size)? else { return Ok(None) };
         let block = bytes.check(&self.name)?;
@@ -98,11 +97,11 @@ impl Blocks {
         Ok(Some(block))
     }
 
-    /// The same unchecked and with its lines not counted, which others can do while the next one is read: lines are
-    /// counted from what the last call of [`Self::next`] left on.
+    /// Like [`Self::next`], without checking and counting lines: other threads can do that while the next block is
+    /// read. Line numbers continue from the last call of [`Self::next`].
     pub(crate) fn read(&mut self, size: usize) -> Result<Option<Unchecked>, Error> {
         let mut wanted = size;
-        // How far `pending` has been searched for record ends.
+        // How far `pending` was searched for record ends.
         let mut scan = Scan::default();
         loop {
             if !self.ended {
@@ -142,7 +141,7 @@ impl Blocks {
         }
     }
 
-    /// The first record alone, and nothing but what one read needs to bring it: the header.
+    /// The first record alone, with no more reads than it needs: the header.
     pub(crate) fn first_record(&mut self) -> Result<Option<Block>, Error> {
         let Some(mut block) = self.next(0)? else { return Ok(None) };
         let mut scan = Scan::default();
@@ -156,12 +155,12 @@ impl Blocks {
         Ok(Some(block))
     }
 
-    /// Whether everything has been handed out.
+    /// Whether all input has been handed out.
     pub(crate) fn is_at_end(&self) -> bool {
         self.ended && self.filled == 0
     }
 
-    /// Takes back the buffers of blocks that have been dealt with.
+    /// Takes buffers back for reuse.
     pub(crate) fn recycle(&mut self, texts: Vec<String>) {
         self.spare.extend(texts.into_iter().map(String::into_bytes));
     }
@@ -179,7 +178,7 @@ impl Blocks {
         Unchecked { bytes, line: self.line, quoted }
     }
 
-    /// Reads until so many bytes are pending and no more, or the input ends. 0 is one read of whatever is there.
+    /// Reads until `wanted` bytes are pending or the input ends. 0 means one read of whatever is there.
     fn fill(&mut self, wanted: usize) -> Result<(), Error> {
         let once = wanted == 0;
         let target = if once { self.filled + (64 << 10) } else { wanted };
@@ -212,15 +211,15 @@ pub(crate) fn lines(bytes: &[u8]) -> u64 {
     memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// Finds record ends by RFC 4180: a line end counts unless it stands inside a quoted cell, and a quote opens a cell only
-/// at the cell's start.
+/// Finds record ends by RFC 4180: a line end inside a quoted cell does not count, and a quote opens a cell only at the
+/// cell's start.
 #[derive(Default)]
 struct Scan {
-    /// Everything before this has been looked at.
+    /// Bytes before this one have been searched.
     at: usize,
-    /// Where the last whole record found so far ends.
+    /// The end of the last whole record found so far.
     record_end: usize,
-    /// Where the quoted cell that is still open starts.
+    /// The start of the quoted cell that is still open.
     open_quote: Option<usize>,
     quoted: bool,
 }
@@ -232,7 +231,7 @@ impl Scan {
             if self.open_quote.is_some() {
                 match bytes.get(quote + 1) {
                     Some(b'"') => self.at = quote + 2,
-                    // The byte that decides between `""` and the end is not here yet.
+                    // The byte after the quote has not been read yet: it decides between `""` and the cell's end.
                     None => {
                         self.at = quote;
                         return;
@@ -256,7 +255,7 @@ impl Scan {
         self.at = bytes.len();
     }
 
-    /// No more bytes come: a quote that was the last one ends its cell.
+    /// At the end of the input a quote that was the last byte ends its cell.
     fn end(&mut self, bytes: &[u8]) {
         if self.at < bytes.len() {
             self.open_quote = None;
@@ -269,7 +268,7 @@ impl Scan {
         }
     }
 
-    /// Where the first record of `bytes`, which end with a whole record, ends.
+    /// The end of the first record of `bytes`, which end with a whole record.
     fn first(&mut self, bytes: &[u8]) -> usize {
         for newline in memchr_iter(b'\n', bytes) {
             self.run(&bytes[..=newline]);
@@ -286,7 +285,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Gives out the bytes in pieces of a chosen size, as a pipe may.
+    /// Returns the bytes in pieces of a chosen size, as a pipe may.
     struct Pieces(Vec<u8>, usize, usize);
 
     impl Read for Pieces {

@@ -1,13 +1,12 @@
-//! Cells into lines.
+//! Prints tables for people: aligned columns, or Markdown.
 
 use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
-/// One printed column.
 pub struct Column {
     pub title: String,
-    /// Numbers stand right, words left.
+    /// Numbers are aligned right, words left.
     pub right: bool,
     pub cells: Vec<String>,
 }
@@ -26,7 +25,7 @@ fn padded(text: &str, to: usize, right: bool, last: bool) -> String {
     let space = " ".repeat(to.saturating_sub(width(text)));
     match (right, last) {
         (true, _) => format!("{space}{text}"),
-        // No blanks at the end of a line.
+        // No trailing blanks.
         (false, true) => text.to_owned(),
         (false, false) => format!("{text}{space}"),
     }
@@ -36,7 +35,7 @@ fn rows(columns: &[Column]) -> usize {
     columns.first().map_or(0, |c| c.cells.len())
 }
 
-/// Columns two blanks apart, the titles above them.
+/// Prints columns two blanks apart under their titles.
 pub fn aligned(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
     let widths: Vec<usize> = columns.iter().map(Column::width).collect();
     let mut line = |cell: &dyn Fn(&Column) -> String| -> io::Result<()> {
@@ -56,7 +55,7 @@ pub fn aligned(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A Markdown table that is readable as text, too.
+/// Prints a Markdown table that is also readable as text.
 pub fn markdown(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
     let escape = |text: &str| text.replace('|', "\\|");
     let widths: Vec<usize> = columns

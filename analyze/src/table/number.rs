@@ -1,6 +1,6 @@
 //! Numbers in cells.
 
-/// The number in a cell's text: `Ok(None)` for an empty one, a reason for what is no finite number.
+/// The number in a cell's text: `Ok(None)` for an empty cell, an error for text that is not a finite number.
 #[inline]
 pub fn parse_number(text: &str) -> Result<Option<f64>, String> {
     match short_decimal(text.as_bytes()) {
@@ -23,9 +23,9 @@ fn parse_any(text: &str) -> Result<Option<f64>, String> {
     }
 }
 
-/// Up to fifteen digits, and a point among them or not: what most cells are. Digits and power of ten are exact as doubles,
-/// so the quotient is rounded once (Clinger 1990) and the same as the standard library's, which takes longer because it
-/// has to be ready for everything.
+/// Parses up to fifteen digits, with or without a point: most cells are like that. Digits and power of ten are exact
+/// doubles, so the quotient is rounded once (Clinger 1990) and equals the standard library's. That one takes longer
+/// because it handles every case.
 #[inline]
 fn short_decimal(text: &[u8]) -> Option<f64> {
     const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
@@ -50,14 +50,14 @@ fn short_decimal(text: &[u8]) -> Option<f64> {
     (1..16).contains(&figures).then(|| digits as f64 / POWERS[decimals.unwrap_or(0)])
 }
 
-/// Eight digits at once, or `None` where one of them is something else: pairs, fours and all are added up side by side in
-/// one word (Lemire, Number parsing at a gigabyte per second, 2021).
+/// Parses eight digits at once; `None` if one of them is something else. Pairs, fours and eights are added up side by
+/// side in one word (Lemire, Number parsing at a gigabyte per second, 2021).
 #[inline]
 fn eight_digits(text: [u8; 8]) -> Option<u64> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const ZEROS: u64 = 0x3030_3030_3030_3030;
     let digits = u64::from_le_bytes(text).wrapping_sub(ZEROS);
-    // Adding 118 brings 10 and more to a byte's top bit, where what was below '0' has it already.
+    // Adding 118 sets the top bit of a byte that is 10 or more; a byte below '0' has it set already.
     if (digits.wrapping_add(ONES * 118) | digits) & (ONES * 0x80) != 0 {
         return None;
     }

@@ -1,11 +1,10 @@
-//! Where results go: standard output, or a file that appears only when it is whole.
+//! Output of filters: standard output, or a file that is replaced when the result is complete.
 
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// `-o FILE`, shared by the filters.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OutputArgs {
     /// Write to FILE instead of standard output (`-`); it is replaced only when the result is complete
@@ -14,17 +13,17 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Whether somebody reads along: the output goes to a terminal.
+    /// Whether the output goes to a terminal.
     pub fn is_for_people(&self) -> bool {
         self.file().is_none() && std::io::stdout().is_terminal()
     }
 
-    /// The file that was named.
+    /// The output file; `None` for standard output.
     pub fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
-    /// Runs `write` on FILE if one was named, else on `stdout`, and flushes.
+    /// Runs `write` on the output file or on `stdout`, and flushes.
     pub fn write<T>(
         &self,
         stdout: &mut dyn Write,
@@ -40,8 +39,8 @@ impl OutputArgs {
     }
 }
 
-/// Writes a file through a temporary one in the same folder, renamed when complete: nobody ever sees half of it. What is
-/// no regular file (`/dev/null`, a FIFO) is written directly.
+/// Writes a file through a temporary one in the same folder and renames it when complete: nobody sees half of it. A
+/// path that is not a regular file (`/dev/null`, a FIFO) is written directly.
 pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
     let file_error = |source| Error::File { path: path.to_owned(), source };
     if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
@@ -54,11 +53,11 @@ pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     {
-        // Like any file a program creates: the umask decides, not the caution that suits secrets.
+        // The umask decides, as for any file a program creates; a temporary file would be private otherwise.
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    // The temporary file's own name, which its error tells, is nobody's business.
+    // The error must name the folder, not the temporary file.
     std::fs::metadata(folder).map_err(file_error)?;
     let mut temporary = BufWriter::new(builder.tempfile_in(folder).map_err(|e| file_error(e.kind().into()))?);
     let value = write(&mut temporary).map_err(|e| match e {

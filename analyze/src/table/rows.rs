@@ -1,4 +1,4 @@
-//! Rows in memory: for readers that need all of them at once, or look at them more than once.
+//! Rows in memory: for filters that need all of them at once or look at them more than once.
 
 use std::{io::Write, sync::Arc};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::error::{Error, Place};
 
-/// A row that outlives its table, holding the chosen columns.
+/// The chosen columns of a row.
 #[derive(Debug, Clone)]
 pub struct OwnedRow {
     file: Arc<str>,
@@ -27,24 +27,22 @@ impl OwnedRow {
         &self.cells[i]
     }
 
-    /// The text of all chosen columns.
     pub fn cells(&self) -> impl Iterator<Item = &str> {
         self.cells.iter()
     }
 }
 
-/// Rows in memory, with the columns that were chosen.
+/// Rows in memory, with the chosen columns.
 #[derive(Debug, Clone)]
 pub struct Rows {
-    /// What the rows are.
     pub kind: RecordKind,
     /// Names of the chosen columns.
     pub columns: Vec<String>,
     /// In the order of the input.
     pub rows: Vec<OwnedRow>,
-    /// A sentence for the user about rows that were left out because of their status.
+    /// A sentence for the user about rows left out because of their status.
     pub note: Option<String>,
-    /// How many rows were passed over because of their kind, their phase or a condition.
+    /// Number of rows left out because of their kind, phase or a condition.
     pub passed_over: u64,
 }
 
@@ -54,12 +52,12 @@ impl Rows {
         Self::read_with(table, Picker::new(selection, table)?, columns)
     }
 
-    /// The same with rows of any status: for showing, not for counting.
+    /// Like [`Self::read`], with rows of any status: for showing, not for counting.
     pub fn read_any_status(table: &mut Table, selection: &Selection, columns: &[usize]) -> Result<Self, Error> {
         Self::read_with(table, Picker::of_any_status(selection, table)?, columns)
     }
 
-    /// Reads every row with every column, whether it counts or not.
+    /// Reads every row and every column.
     pub fn read_all(table: &mut Table) -> Result<Self, Error> {
         let columns: Vec<usize> = (0..table.header().names().len()).collect();
         let mut rows = Vec::new();
@@ -75,7 +73,7 @@ impl Rows {
         self.columns.iter().position(|column| column == name)
     }
 
-    /// Writes a header and some of the rows as CSV.
+    /// Writes the header and the given rows as CSV.
     pub fn write<'a>(&self, rows: impl IntoIterator<Item = &'a OwnedRow>, output: &mut dyn Write) -> Result<(), Error> {
         let mut writer = csv::Writer::from_writer(output);
         writer.write_record(&self.columns)?;
@@ -99,7 +97,6 @@ impl Rows {
         Ok(Self { kind, columns: names, rows, note: picker.note(), passed_over })
     }
 
-    /// The number in the i-th chosen column of a row.
     pub fn number(&self, row: &OwnedRow, i: usize) -> Result<Option<f64>, Error> {
         parse_number(row.get(i)).map_err(|reason| self.error(row, i, reason))
     }
@@ -113,19 +110,18 @@ impl Rows {
     }
 }
 
-/// The rows of a table that judges look at, by what they are about; of any status but `skipped`.
+/// The rows of a table that judges look at, of any status.
 #[derive(Debug, Clone)]
 pub struct Parts {
-    /// Those of the preferred kind.
+    /// Rows of the preferred kind.
     pub whole: Rows,
-    /// Those of streams, where they were asked for and something else is preferred.
+    /// Rows of streams, if they were asked for.
     pub streams: Rows,
-    /// Those that say that there is nothing, of any kind.
+    /// Rows of any kind with status `skipped`.
     pub skipped: Rows,
 }
 
 impl Parts {
-    /// Reads a table to its end.
     pub fn read(table: &mut Table, selection: &Selection, columns: &[usize], streams: bool) -> Result<Self, Error> {
         let mut picker = Picker::of_any_status(selection, table)?;
         let status = table.header().find("status");

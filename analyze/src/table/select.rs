@@ -1,14 +1,13 @@
-//! Which rows of a results table count. One table holds the same traffic several times over: an iteration's row, one row
-//! per stream and one per interval, the summary of its iterations, and warm-up beside measurement. Counting all of them
-//! would count everything twice and more, so every filter counts
+//! Which rows of a results table count. A table holds the same traffic several times: as iterations, streams,
+//! intervals, summaries, and in the phases around the measurement. Counting all of them would count traffic several
+//! times. So every filter counts
 //!
 //! - only `phase=measure` (or rows without a phase), unless `--phase` says otherwise;
-//! - only one kind of record: `--record`, or by itself the first of these that occurs in the input:
-//!   `iteration`, `summary`, `stream`, `interval`, `probe`. Rows without a `record` (other people's tables, and what filters
-//!   write) count like iterations;
-//! - only rows that were measured and are their case's own: what has a status other than `ok` (`failed`, `timeout`,
-//!   `skipped`, `discarded`, `confirm`) is left out and said so;
-//! - of those, what `--where` lets through.
+//! - only one kind of record: `--record`, or the first of these that the input has: `iteration`, `summary`, `stream`,
+//!   `interval`, `probe`. Rows without a `record` (other programs' tables, and what filters write) count as iterations;
+//! - only rows whose status is `ok` or empty. Rows that are `failed`, `timeout`, `skipped`, `discarded` or `confirm`
+//!   are left out, with a note;
+//! - of those, the rows that match every `--where`.
 
 use schemars::JsonSchema;
 use schemas::units;
@@ -157,7 +156,7 @@ impl Condition {
     }
 }
 
-/// A [`Selection`] made ready for one table.
+/// A [`Selection`] resolved for one table.
 #[derive(Debug, Clone)]
 pub struct Picker {
     phase: Option<(usize, String)>,
@@ -165,12 +164,12 @@ pub struct Picker {
     wanted: Option<RecordKind>,
     status: Option<usize>,
     conditions: Vec<Condition>,
-    /// How many rows were left out because of each status.
+    /// Number of rows left out because of each status.
     left_out: Vec<(String, u64)>,
 }
 
 impl Picker {
-    /// Checks the selection's words and finds its columns.
+    /// Checks the selection and finds its columns.
     pub fn new(selection: &Selection, table: &Table) -> Result<Self, Error> {
         if !["warmup", "measure", "cooldown", "all"].contains(&selection.phase.as_str()) {
             return Err(Error::Usage(format!(
@@ -200,18 +199,18 @@ impl Picker {
         })
     }
 
-    /// One for which rows of any status count: for showing, and for judges, who have their own word on it.
+    /// A picker that accepts any status: for showing, and for judges, which decide about the status themselves.
     pub(super) fn of_any_status(selection: &Selection, table: &Table) -> Result<Self, Error> {
         Ok(Self { status: None, ..Self::new(selection, table)? })
     }
 
-    /// The columns it looks at.
+    /// The columns that it reads.
     pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
         let conditions = self.conditions.iter().map(|c| c.column);
         self.phase.iter().map(|(column, _)| *column).chain(self.record).chain(self.status).chain(conditions)
     }
 
-    /// Whether the row counts, and as what; `None` where it does not.
+    /// The kind of a row that counts; `None` for other rows.
     pub fn pick(&mut self, row: &impl Cells) -> Result<Option<RecordKind>, Error> {
         let kind = match self.record {
             None => RecordKind::Iteration,
@@ -230,7 +229,7 @@ impl Picker {
         }
         if let Some((column, wanted)) = &self.phase {
             let phase = row.get(*column);
-            // A row without a phase is about the measurement (a summary, another program's table).
+            // A row without a phase belongs to the measurement (a summary, another program's table).
             if phase != wanted && !(phase.is_empty() && wanted == "measure") {
                 return Ok(None);
             }
@@ -257,25 +256,25 @@ impl Picker {
         }
     }
 
-    /// Adds the rows that another picker, for another part of the same input, left out.
+    /// Adds the counts of a picker for another part of the same input.
     pub fn merge(&mut self, other: &Self) {
         for (status, rows) in &other.left_out {
             self.leave_out(status, *rows);
         }
     }
 
-    /// How many rows were left out because of their status.
+    /// Number of rows left out because of their status.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.iter().map(|(_, n)| n).sum()
     }
 
-    /// A sentence about rows that were left out because of their status, if there were any.
+    /// A sentence about rows left out because of their status, if there were any.
     pub fn note(&self) -> Option<String> {
         left_out_note(&self.left_out)
     }
 }
 
-/// A sentence about rows that were left out, by their status and number.
+/// A sentence about rows left out, from their status and number.
 pub(crate) fn left_out_note(left_out: &[(String, u64)]) -> Option<String> {
     let total: u64 = left_out.iter().map(|(_, n)| n).sum();
     let list: Vec<String> = left_out.iter().map(|(status, n)| format!("{n} {status}")).collect();
@@ -283,7 +282,7 @@ pub(crate) fn left_out_note(left_out: &[(String, u64)]) -> Option<String> {
     (total > 0).then(|| format!("{total} {rows} {are} not counted because of {its} status ({})", list.join(", ")))
 }
 
-/// Something per kind of record, of which only the preferred kind is kept.
+/// Collects something per kind of record and keeps only the preferred kind.
 #[derive(Debug, Clone)]
 pub struct Preferred<T> {
     kept: Option<(RecordKind, T)>,
@@ -296,8 +295,8 @@ impl<T> Default for Preferred<T> {
 }
 
 impl<T: Default> Preferred<T> {
-    /// Where rows of this kind go: `None` if a better kind has been seen. A better kind throws away what a worse one
-    /// had gathered.
+    /// The place for rows of this kind; `None` after a better kind has been seen. A better kind discards what was
+    /// collected for a worse one.
     pub fn slot(&mut self, kind: RecordKind) -> Option<&mut T> {
         if self.kept.as_ref().is_none_or(|(k, _)| kind < *k) {
             self.kept = Some((kind, T::default()));
@@ -305,7 +304,7 @@ impl<T: Default> Preferred<T> {
         self.kept.as_mut().filter(|(k, _)| *k == kind).map(|(_, t)| t)
     }
 
-    /// What was gathered, and of which kind.
+    /// The kept kind and what was collected for it.
     pub fn into_kept(self) -> Option<(RecordKind, T)> {
         self.kept
     }
