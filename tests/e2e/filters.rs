@@ -203,7 +203,7 @@ fn bad_input_is_named_and_ends_with_3() {
         ("gzipped", b"\x1f\x8b\x08\x00\n,\"", ": is compressed: unpack it into a pipe (gzip -dc FILE | plumb …)"),
         ("zstd", b"\x28\xb5\x2f\xfd\x04", ": is compressed"),
         ("quote", b"case,throughput_bits_per_s\n\"a,1\n", ":2: a quoted cell starts here and never ends"),
-        ("kind", b"case,record,throughput_bits_per_s\na,row,1\n", ":2, column `record`: `row` is no kind of record"),
+        ("kind", b"case,record,throughput_bits_per_s\na,row,1\n", ":2, column `record`: `row` is not a kind of record"),
     ];
     for (name, text, expected) in cases {
         let path = file(name, text);
@@ -215,7 +215,7 @@ fn bad_input_is_named_and_ends_with_3() {
     let histogram = file("histogram", b"case,latency_histogram\na,????\n");
     let ran = plumb(&["percentiles", &histogram]);
     assert_eq!(ran.code, Some(3));
-    assert!(ran.stderr.contains(":2, column `latency_histogram`: the histogram is no base64"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(":2, column `latency_histogram`: the histogram is not base64"), "{}", ran.stderr);
     for filter in [&["table"][..], &["compare", &histogram], &["gate", "--assert", "throughput > 1bit/s"]] {
         let ran = plumb(&[filter, &["/"]].concat());
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);

@@ -1,4 +1,4 @@
-//! Intervals by resampling: no assumption about the distribution, the same result for the same seed.
+//! Bootstrap intervals: no assumption about the distribution, and the same result for the same seed.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -7,27 +7,27 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::confidence::Interval;
 use super::quantiles;
 
-/// Resamples per interval: the ends' own noise is then well below a tenth of the interval.
+/// Resamples per interval. The noise of the interval's ends is then well below a tenth of its length.
 pub const RESAMPLES: usize = 10_000;
 
-/// Fewer values (a side) than this are better not resampled: their resamples repeat the same few medians and means, and the
+/// The fewest values per side worth resampling. Resamples of fewer repeat the same few medians and means, and the
 /// interval is too narrow.
 pub const FEWEST: usize = 8;
 
-/// The seed unless the user gives one.
+/// The default seed.
 pub const SEED: u64 = 1;
 
-/// The BCa interval (bias-corrected and accelerated; Efron, Journal of the American Statistical Association 82, 1987) of
-/// `statistic` of one sample. The bias z₀ is the normal quantile of the share of resamples below the estimate (ties
-/// counting half), the acceleration comes from the jackknife. `None` for fewer than two values, a level outside (0, 1), a
-/// statistic that is not defined, or where z₀ is infinite.
+/// The BCa interval (bias-corrected and accelerated; Efron, Journal of the American Statistical Association 82, 1987)
+/// of `statistic` of one sample. The bias z₀ is the normal quantile of the share of resamples below the estimate, ties
+/// counting half. The acceleration comes from the jackknife. `None` for fewer than two values, a level outside (0, 1),
+/// an undefined statistic or an infinite z₀.
 pub fn bca(values: &[f64], level: f64, seed: u64, statistic: impl Fn(&[f64]) -> Option<f64>) -> Option<Interval> {
     Resampled::of(&[values], seed, |samples: &[&[f64]]| statistic(samples[0]))?.interval(level)
 }
 
-/// The BCa interval of a statistic of two independent samples, such as the ratio of their medians, and the two-sided p of
-/// that statistic being 0: the smallest α for which the interval of level 1 − α leaves 0 out. It cannot be smaller than
-/// what the number of resamples can tell, about 2 ÷ [`RESAMPLES`].
+/// The BCa interval of a statistic of two independent samples, such as the ratio of their medians, and the two-sided p
+/// of that statistic being 0. p is the smallest α for which the interval of level 1 − α excludes 0, and at least about
+/// 2 ÷ [`RESAMPLES`].
 pub fn bca_two(
     a: &[f64],
     b: &[f64],
@@ -39,10 +39,10 @@ pub fn bca_two(
     Some((resampled.interval(level)?, resampled.p()))
 }
 
-/// The distribution of a statistic over resamples, and what BCa corrects it by.
+/// The distribution of a statistic over resamples, with BCa's corrections.
 struct Resampled {
     estimate: f64,
-    /// In order.
+    /// Sorted.
     replicates: Vec<f64>,
     z0: f64,
     acceleration: f64,
@@ -88,7 +88,7 @@ impl Resampled {
         Some(Interval { centre: self.estimate, low: end(tail)?, high: end(1.0 - tail)?, level, n: self.n })
     }
 
-    /// The equation of the interval's end, solved for the tail at which that end is 0.
+    /// Solves the equation of the interval's end for the tail at which that end is 0.
     fn p(&self) -> f64 {
         let normal = Normal::standard();
         let least = 1.0 / (self.replicates.len() as f64 + 1.0);
@@ -98,14 +98,14 @@ impl Resampled {
     }
 }
 
-/// The share of sorted values below one, ties counting half.
+/// The share of sorted values below `value`, ties counting half.
 fn share_below(sorted: &[f64], value: f64) -> f64 {
     let below = sorted.partition_point(|r| *r < value);
     let not_above = sorted.partition_point(|r| *r <= value);
     f64::midpoint(below as f64, not_above as f64) / sorted.len() as f64
 }
 
-/// â = Σ_s Σ u³/n_s³ ÷ (6 · (Σ_s Σ u²/n_s²)^{3/2}) with u = (n_s − 1)(θ̄ − θ₋ᵢ), the jackknife influence values of each
+/// â = Σ_s Σ u³/n_s³ ÷ (6 · (Σ_s Σ u²/n_s²)^{3/2}) with u = (n_s − 1)(θ̄ − θ₋ᵢ): the jackknife influence values of each
 /// sample s.
 fn acceleration(samples: &[&[f64]], statistic: &impl Fn(&[&[f64]]) -> Option<f64>) -> Option<f64> {
     let (mut cubes, mut squares) = (0.0, 0.0);

@@ -1,11 +1,10 @@
-//! Are two samples different? Rank test, t test, and what several tests at once do to their p values.
+//! Tests whether two samples differ: rank test, t test, and the correction of p for several tests.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::confidence::Interval;
 use super::moments::Moments;
 
-/// How a p value of [`mann_whitney`] was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PValue {
     /// From the exact distribution of U.
@@ -14,25 +13,22 @@ pub enum PValue {
     Normal,
 }
 
-/// Result of [`mann_whitney`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MannWhitney {
     /// U of the first sample: the number of pairs in which its value is the larger one, ties counting half.
     pub u: f64,
     /// Two-sided.
     pub p: f64,
-    /// How `p` was found.
     pub how: PValue,
 }
 
-/// Both samples at most this long, and without ties: the exact distribution is used.
+/// The exact distribution is used for samples up to this size without ties.
 const EXACT_UP_TO: usize = 50;
 
-/// Mann and Whitney's rank test, two-sided (Annals of Mathematical Statistics 18, 1947). Without ties and up to 50 values
-/// a side, p comes from the exact distribution of U; else from the normal approximation with
-/// σ² = n₁n₂/12 · ((N + 1) − Σ(t³ − t)/(N(N − 1))) and a continuity correction of ½; it is no smaller than [`smallest_p`],
-/// below which the approximation falls with few values a side. `None` if a side is empty. Samples that are all one value
-/// cannot be told apart: p is 1.
+/// Mann and Whitney's rank test, two-sided (Annals of Mathematical Statistics 18, 1947). Without ties and up to 50
+/// values a side, p comes from the exact distribution of U. Otherwise it comes from the normal approximation with σ² =
+/// n₁n₂/12 · ((N + 1) − Σ(t³ − t)/(N(N − 1))) and a continuity correction of ½. It is at least [`smallest_p`]: with few
+/// values a side the approximation falls below that. `None` if a side is empty. If all values are equal, p is 1.
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -76,8 +72,8 @@ fn exact_tail(n: usize, m: usize, u: usize) -> f64 {
     exact_distribution(n, m)[u..].iter().sum()
 }
 
-/// P(U = u) for u = 0 … n·m, samples of n and m without ties, by the recurrence f(n, m, u) = f(n − 1, m, u − m) +
-/// f(n, m − 1, u) for the number of orders.
+/// P(U = u) for u = 0 … n·m, samples of n and m without ties, by the recurrence f(n, m, u) = f(n − 1, m, u − m) + f(n,
+/// m − 1, u) for the number of orders.
 fn exact_distribution(n: usize, m: usize) -> Vec<f64> {
     // counts[j][v]: number of orders of i values against j with U = v; built up in i. They stay below C(100, 50) < 2^97,
     // and doubles keep their ratios to the last bit that matters.
@@ -101,10 +97,10 @@ fn exact_distribution(n: usize, m: usize) -> Vec<f64> {
     counts[m].iter().map(|c| c / orders).collect()
 }
 
-/// The shift between two samples: Hodges and Lehmann's estimate, the median of all differences bⱼ − aᵢ, and the interval of
-/// those shifts that [`mann_whitney`] would not reject at 1 − `level` (Annals of Mathematical Statistics 34, 1963). It runs
-/// between two of the ordered differences: exactly counted for up to 50 values a side, by the normal approximation beyond.
-/// `None` where a side is empty or so short that no shift could be rejected.
+/// The shift between two samples: Hodges and Lehmann's estimate, which is the median of all differences bⱼ − aᵢ. The
+/// interval holds the shifts that [`mann_whitney`] would not reject at 1 − `level` (Annals of Mathematical Statistics
+/// 34, 1963). It runs between two of the ordered differences: counted exactly for up to 50 values a side, by the normal
+/// approximation beyond. `None` if a side is empty or too short to reject any shift.
 pub fn shift(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     let differences = Differences::new(a, b);
     let (n, m) = (a.len(), b.len());
@@ -143,8 +139,8 @@ pub fn shift(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     })
 }
 
-/// All differences b − a between the values of two samples, in their order and without making them: ten thousand values a
-/// side have a hundred million.
+/// All differences b − a between the values of two samples, in order, without storing them: ten thousand values a side
+/// have a hundred million.
 struct Differences {
     /// Ascending.
     a: Vec<f64>,
@@ -159,7 +155,8 @@ impl Differences {
         Self { a, b }
     }
 
-    /// How many are at most `bound`. Rounding keeps the order of differences, so that one pass over both samples counts them.
+    /// The number of differences up to `bound`. Rounding keeps the order of differences, so one pass over both samples
+    /// counts them.
     fn up_to(&self, bound: f64) -> usize {
         let mut first = 0;
         let mut count = 0;
@@ -172,8 +169,7 @@ impl Differences {
         count
     }
 
-    /// The one with so many before it, from 0; there must be that many. Bisects the numbers between the smallest and the
-    /// largest, of which there are 2^64 at most.
+    /// The n-th difference, from 0. Bisects the numbers between the smallest and the largest; there are at most 2^64.
     fn nth(&self, n: usize) -> f64 {
         let ends = self.a.first().zip(self.a.last()).zip(self.b.first().zip(self.b.last()));
         let Some(((a_first, a_last), (b_first, b_last))) = ends else { return f64::NAN };
@@ -191,7 +187,7 @@ impl Differences {
     }
 }
 
-/// A number's place among all of them: in the order of their values, by their bits.
+/// The place of a number among all doubles, by value.
 fn rank(number: f64) -> u64 {
     let bits = number.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -202,19 +198,18 @@ fn number(rank: u64) -> f64 {
     f64::from_bits(if rank >> 63 == 1 { rank & !(1 << 63) } else { !rank })
 }
 
-/// The smallest two-sided p that [`mann_whitney`] can give for samples of these sizes: 2 ÷ C(n + m, n). Below three and
-/// three nothing is ever significant.
+/// The smallest two-sided p that [`mann_whitney`] can give for samples of these sizes: 2 ÷ C(n + m, n). With three a
+/// side it is 0.1.
 pub fn smallest_p(n: usize, m: usize) -> f64 {
     let choices: f64 = (1..=n).map(|i| (m + i) as f64 / i as f64).product();
     (2.0 / choices).min(1.0)
 }
 
-/// The smallest number of values per side for which [`smallest_p`] is at most `alpha`.
+/// The smallest number of values per side with a [`smallest_p`] of at most `alpha`.
 pub fn needed_per_side(alpha: f64) -> Option<usize> {
     (1..=64).find(|n| smallest_p(*n, *n) <= alpha)
 }
 
-/// Result of [`welch`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Welch {
     /// Mean of the second minus mean of the first, over its standard error.
@@ -229,8 +224,8 @@ pub struct Welch {
     pub standard_error: f64,
 }
 
-/// Welch's t test for two means with unequal variances, two-sided (Biometrika 34, 1947). `None` for fewer than two values
-/// on a side, or where neither side varies.
+/// Welch's t test for two means with unequal variances, two-sided (Biometrika 34, 1947). `None` for fewer than two
+/// values on a side, or if neither side varies.
 pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
     let (a, b): (Moments, Moments) = (a.iter().copied().collect(), b.iter().copied().collect());
     let (va, vb) = (a.variance()? / a.count() as f64, b.variance()? / b.count() as f64);
@@ -245,8 +240,8 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
     Some(Welch { t, df, p: p.clamp(0.0, 1.0), difference, standard_error })
 }
 
-/// Holm's step-down adjustment (Scandinavian Journal of Statistics 6, 1979): p values, in the order given, that may be
-/// compared with α although there are several of them. `None`s (no test was possible) stay and do not count.
+/// Holm's step-down adjustment (Scandinavian Journal of Statistics 6, 1979): returns p values, in the order given, that
+/// can be compared with α although there are several. `None` (no test was possible) stays and does not count.
 pub fn holm(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = p.iter().enumerate().filter_map(|(i, p)| p.map(|p| (i, p))).collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -307,7 +302,7 @@ mod tests {
             prop_assert!((exact_tail(n, m, u) - f64::from(at_least[u]) / f64::from(ways)).abs() < 1e-12);
         }
 
-        /// The interval of the shift and the test say the same thing.
+        /// The interval of the shift and the test agree.
         #[test]
         fn rejected_shifts_lie_outside(
             a in prop::collection::hash_set(0i32..10_000, 5..12), b in prop::collection::hash_set(0i32..10_000, 5..12),
@@ -324,7 +319,7 @@ mod tests {
             }
         }
 
-        /// What is found by counting is what sorting gives.
+        /// Counting finds what sorting finds.
         #[test]
         fn differences_in_their_order(
             a in prop::collection::vec(prop_oneof![-3i32..3, any::<i32>()], 1..9),

@@ -1,4 +1,4 @@
-//! Confidence intervals, and how many observations one would need.
+//! Confidence intervals, and the number of observations that a given precision needs.
 
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
@@ -9,30 +9,26 @@ use super::moments::Moments;
 pub struct Interval {
     /// The estimate in the middle: the mean for [`t_interval`], the median for [`median_interval`].
     pub centre: f64,
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
-    /// Confidence level, 0 … 1: what was asked for, or for order statistics what was reached.
+    /// Confidence level, 0 … 1: as asked for; with order statistics the level reached.
     pub level: f64,
-    /// Observations.
     pub n: u64,
 }
 
 impl Interval {
-    /// Half the interval's length.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 
-    /// Half-width over the centre's magnitude; `None` around 0.
+    /// Half-width over the centre's magnitude; `None` if the centre is 0.
     pub fn margin_ratio(&self) -> Option<f64> {
         let ratio = self.half_width() / self.centre.abs();
         ratio.is_finite().then_some(ratio)
     }
 }
 
-/// The quantile of Student's t with `df` degrees of freedom; `None` where `df` is not positive or `p` not in (0, 1).
+/// The quantile of Student's t with `df` degrees of freedom. `None` unless `df` is positive and `p` in (0, 1).
 pub fn t_quantile(p: f64, df: f64) -> Option<f64> {
     if !(p > 0.0 && p < 1.0) {
         return None;
@@ -40,13 +36,13 @@ pub fn t_quantile(p: f64, df: f64) -> Option<f64> {
     StudentsT::new(0.0, 1.0, df).ok().map(|t| t.inverse_cdf(p))
 }
 
-/// Student's interval for the mean: x̄ ± t(1 − α/2, n − 1) · s / √n (Student 1908). It supposes independent observations.
+/// Student's interval of the mean: x̄ ± t(1 − α/2, n − 1) · s / √n (Student 1908). It assumes independent observations.
 /// `None` for fewer than two values or a level outside (0, 1).
 pub fn t_interval(values: &[f64], level: f64) -> Option<Interval> {
     t_interval_of(&values.iter().copied().collect(), level)
 }
 
-/// [`t_interval`] from moments that are already there.
+/// [`t_interval`] from moments.
 pub fn t_interval_of(moments: &Moments, level: f64) -> Option<Interval> {
     if !(level > 0.0 && level < 1.0) {
         return None;
@@ -59,9 +55,9 @@ pub fn t_interval_of(moments: &Moments, level: f64) -> Option<Interval> {
     Some(Interval { centre: mean, low: mean - half, high: mean + half, level, n })
 }
 
-/// How many observations with the standard deviation seen so far would bring the half-width of the interval of the mean
-/// down to `margin` × the mean: the smallest n with t(1 − α/2, n − 1) · s / √n ≤ margin · |x̄|. `None` if that cannot be
-/// told (fewer than two values, a mean of 0) or takes more than a million.
+/// The number of observations, with the standard deviation seen so far, at which the half-width of the mean's interval
+/// is `margin` × the mean: the smallest n with t(1 − α/2, n − 1) · s / √n ≤ margin · |x̄|. `None` for fewer than two
+/// values, a mean of 0, or more than a million.
 pub fn needed_for_margin(moments: &Moments, level: f64, margin: f64) -> Option<u64> {
     needed_for_half_width(moments.stddev()?, level, margin * moments.mean()?.abs())
 }
@@ -85,9 +81,10 @@ pub fn needed_for_half_width(stddev: f64, level: f64, half_width: f64) -> Option
     Some(high)
 }
 
-/// The distribution-free interval of the median between two order statistics x₍ₖ₎ and x₍ₙ₊₁₋ₖ₎, with the largest k whose
-/// coverage 1 − 2·P(B ≤ k − 1), B ~ Binomial(n, ½), is at least `level` (David & Nagaraja, Order Statistics, 7.1).
-/// Its `level` is that coverage. `None` where even the extremes do not reach `level`: 95 % takes six values, 99 % eight.
+/// The distribution-free interval of the median, between the order statistics x₍ₖ₎ and x₍ₙ₊₁₋ₖ₎. k is the largest with
+/// a coverage 1 − 2·P(B ≤ k − 1), B ~ Binomial(n, ½), of at least `level` (David & Nagaraja, Order Statistics, 7.1).
+/// The interval's `level` is that coverage. `None` if even the extremes do not reach `level`: 95 % takes six values, 99
+/// % eight.
 pub fn median_interval(sorted: &[f64], level: f64) -> Option<Interval> {
     let n = sorted.len();
     let binomial = Binomial::new(0.5, n as u64).ok()?;

@@ -1,12 +1,12 @@
-//! HdrHistograms as the results table holds them: V2, base64, nanoseconds. Merging adds buckets, so percentiles of many
-//! rows are those of all their observations, which no averaging of percentiles would give.
+//! HdrHistograms as cells of the results table: V2, base64, nanoseconds. Merging adds buckets, so percentiles of many
+//! rows are those of all their observations. Averaging the rows' percentiles would not give them.
 
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
-/// Writers differ in whether they pad.
+/// Some writers pad and some do not.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -27,9 +27,9 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// From a cell of `latency_histogram`. The error is a reason without a place.
+    /// Decodes a cell of `latency_histogram`. The error is a reason without a place.
     pub fn decode(cell: &str) -> Result<Self, String> {
-        let bytes = BASE64.decode(cell).map_err(|e| format!("the histogram is no base64: {e}"))?;
+        let bytes = BASE64.decode(cell).map_err(|e| format!("the histogram is not base64: {e}"))?;
         let mut histogram: Histogram<u64> = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
             .map_err(|e| format!("the histogram is corrupt, or not HdrHistogram V2: {e}"))?;
@@ -37,12 +37,11 @@ impl Latencies {
         Ok(Self { histogram })
     }
 
-    /// Adds all observations of another one. The error is a reason without a place.
+    /// Adds all observations of another histogram. The error is a reason without a place.
     pub fn merge(&mut self, other: &Self) -> Result<(), String> {
         self.histogram.add(&other.histogram).map_err(|e| format!("the histogram cannot be merged: {e:?}"))
     }
 
-    /// How many observations.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
@@ -53,27 +52,27 @@ impl Latencies {
         (self.count() > 0).then(|| self.histogram.value_at_quantile(q) as f64 / 1e3)
     }
 
-    /// The smallest observation, in microseconds.
+    /// In microseconds.
     pub fn min_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.min() as f64 / 1e3)
     }
 
-    /// The largest observation, in microseconds.
+    /// In microseconds.
     pub fn max_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.max() as f64 / 1e3)
     }
 
-    /// The mean of the observations, in microseconds.
+    /// In microseconds.
     pub fn mean_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.mean() / 1e3)
     }
 
-    /// The standard deviation of the observations, in microseconds.
+    /// In microseconds.
     pub fn stddev_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.stdev() / 1e3)
     }
 
-    /// What a latency column of the results table would hold for these observations; `None` for other columns too.
+    /// The value of a latency column of the results table for these observations; `None` for other columns.
     pub fn column(&self, name: &str) -> Option<f64> {
         match name {
             "latency_min_us" => self.min_us(),
@@ -84,7 +83,7 @@ impl Latencies {
         }
     }
 
-    /// The recorded buckets in rising order: upper value in microseconds and observations.
+    /// The recorded buckets in rising order: upper value in microseconds, and count.
     pub fn buckets_us(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         self.histogram.iter_recorded().map(|b| (b.value_iterated_to() as f64 / 1e3, b.count_since_last_iteration()))
     }
@@ -108,7 +107,7 @@ pub fn column_name(quantile: f64) -> String {
     format!("latency_{}_us", quantile_name(quantile))
 }
 
-/// The quantile that `p50`, `p99`, `p999` or `p99.9` names: digits after the second are decimals.
+/// The quantile named by `p50`, `p99`, `p999` or `p99.9`: digits after the second are decimals.
 pub fn percentile_name(name: &str) -> Option<f64> {
     let digits = name.strip_prefix('p')?;
     let (whole, decimals) = match digits.split_once('.') {
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        assert!(Latencies::decode("???").unwrap_err().contains("no base64"));
+        assert!(Latencies::decode("???").unwrap_err().contains("not base64"));
         assert!(Latencies::decode("AAAA").unwrap_err().contains("corrupt"));
     }
 

@@ -1,26 +1,25 @@
 //! Hockney's model of a message's time: t = t₀ + n/r.
 
-/// A fitted model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hockney {
-    /// Start-up time, seconds; may come out negative where the model does not hold.
+    /// Start-up time, seconds. Negative if the model does not fit.
     pub latency_s: f64,
     /// Asymptotic bandwidth, bytes per second.
     pub bandwidth: f64,
-    /// Share of the relative variation of t that the model explains, at most 1.
+    /// Share of the relative variation of t explained by the model, at most 1.
     pub r2: f64,
 }
 
 impl Hockney {
-    /// The size at which half the asymptotic bandwidth is reached: n½ = t₀ · r (Hockney, Parallel Computing 17, 1991).
+    /// The size that reaches half the asymptotic bandwidth: n½ = t₀ · r (Hockney, Parallel Computing 17, 1991).
     pub fn half_bandwidth_bytes(&self) -> f64 {
         self.latency_s * self.bandwidth
     }
 }
 
-/// Least squares of t = t₀ + n/r over (bytes, seconds), each point weighted by 1/t²: errors of measured times are
-/// proportional to them, and unweighted the largest messages would decide the latency. `None` for fewer than three points,
-/// a time that is not positive, sizes that are all alike, or a time that does not grow with the size.
+/// Least squares of t = t₀ + n/r over (bytes, seconds). Each point is weighted by 1/t², because errors of measured
+/// times are proportional to the times; unweighted, the largest messages would decide the latency. `None` for fewer
+/// than three points, a time that is not positive, equal sizes, or a time that does not grow with the size.
 pub fn fit(points: &[(f64, f64)]) -> Option<Hockney> {
     if points.len() < 3 || points.iter().any(|(_, t)| *t <= 0.0) {
         return None;
@@ -40,8 +39,8 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Hockney> {
     })
 }
 
-/// Where more size brings no more: the smallest size from which on the throughput stays at 95 % of its largest value or
-/// above. `curve` is (bytes, throughput) in rising order of bytes.
+/// The saturation size: the smallest size from which on the throughput stays at 95 % of its largest value or above.
+/// `curve` is (bytes, throughput) in rising order of bytes.
 pub fn saturation(curve: &[(f64, f64)]) -> Option<f64> {
     let largest = curve.iter().map(|(_, r)| *r).max_by(f64::total_cmp)?;
     let below = curve.iter().rposition(|(_, r)| *r < 0.95 * largest);

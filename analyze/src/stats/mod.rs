@@ -1,7 +1,7 @@
-//! Statistics as pure functions on slices, each with its source. The runner decides with the same code when a case is
-//! known well enough, so its numbers and the filters' are the same numbers.
+//! Statistics as pure functions on slices, each with its source. The runner uses the same code to decide whether a case
+//! is measured well enough, so its numbers equal the filters'.
 //!
-//! Checked against SciPy and R in the tests; `docs/statistics.md` says why these and not others.
+//! The tests check against SciPy and R; `docs/statistics.md` gives the reasons for the choice of methods.
 
 pub mod bootstrap;
 pub mod compare;

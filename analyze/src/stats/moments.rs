@@ -1,7 +1,7 @@
-//! Count, mean, variance, minimum and maximum in one pass, and mergeable.
+//! Count, mean, variance, minimum and maximum in one pass; mergeable.
 
-/// Running moments by Welford's recurrence (Technometrics 4, 1962); merged by the pairwise formula of Chan, Golub and
-/// LeVeque (1979). Both keep their precision where Σx² − (Σx)²/n loses it.
+/// Running moments by Welford's recurrence (Technometrics 4, 1962), merged by the pairwise formula of Chan, Golub and
+/// LeVeque (1979). Both stay precise where Σx² − (Σx)²/n does not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     count: u64,
@@ -19,7 +19,6 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// Adds one value.
     #[inline]
     pub fn push(&mut self, value: f64) {
         self.count += 1;
@@ -30,7 +29,7 @@ impl Moments {
         self.max = self.max.max(value);
     }
 
-    /// Adds the values that another one has seen.
+    /// Adds the values seen by `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -48,17 +47,16 @@ impl Moments {
         self.max = self.max.max(other.max);
     }
 
-    /// How many values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their arithmetic mean; `None` without values.
+    /// `None` without values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.mean)
     }
 
-    /// Their sum; `None` without values.
+    /// `None` without values.
     pub fn sum(&self) -> Option<f64> {
         (self.count > 0).then_some(self.mean * self.count as f64)
     }
@@ -68,30 +66,27 @@ impl Moments {
         (self.count > 1).then(|| self.squares / (self.count - 1) as f64)
     }
 
-    /// The square root of [`Self::variance`].
     pub fn stddev(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
     }
 
-    /// Standard deviation over the mean's magnitude; `None` around 0.
+    /// Standard deviation over the mean's magnitude; `None` if the mean is 0.
     pub fn variation(&self) -> Option<f64> {
         let ratio = self.stddev()? / self.mean.abs();
         ratio.is_finite().then_some(ratio)
     }
 
-    /// Jain's fairness index (Σx)² ÷ (n · Σx²): 1 where all get the same, 1/n where one gets everything (Jain, Chiu and Hawe,
-    /// DEC-TR-301, 1984). `None` without values, where one is negative, or where all are 0.
+    /// Jain's fairness index (Σx)² ÷ (n · Σx²): 1 if all values are equal, 1/n if one has everything (Jain, Chiu and
+    /// Hawe, DEC-TR-301, 1984). `None` without values, for a negative value, or if all are 0.
     pub fn fairness(&self) -> Option<f64> {
         let even = self.count as f64 * self.mean * self.mean;
         (self.min()? >= 0.0 && even > 0.0).then(|| even / (even + self.squares))
     }
 
-    /// The smallest value.
     pub fn min(&self) -> Option<f64> {
         (self.count > 0).then_some(self.min)
     }
 
-    /// The largest value.
     pub fn max(&self) -> Option<f64> {
         (self.count > 0).then_some(self.max)
     }

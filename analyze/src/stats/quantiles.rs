@@ -1,6 +1,6 @@
-//! Order statistics of values that are in memory and sorted.
+//! Order statistics of sorted values.
 
-/// Sorts numbers; there are no NaNs behind the table reader, and if there were they would stand last.
+/// Sorts numbers. NaNs would come last; the table reader lets none through.
 pub fn sort(values: &mut [f64]) {
     values.sort_unstable_by(f64::total_cmp);
 }
@@ -22,7 +22,7 @@ pub fn median(sorted: &[f64]) -> Option<f64> {
     quantile(sorted, 0.5)
 }
 
-/// [`median`] of values in any order, which it moves about: cheaper than sorting them.
+/// The [`median`] of unsorted values, which it reorders: cheaper than sorting.
 pub fn select_median(values: &mut [f64]) -> Option<f64> {
     let half = values.len() / 2;
     let odd = values.len() % 2 == 1;
@@ -35,15 +35,15 @@ pub fn select_median(values: &mut [f64]) -> Option<f64> {
     Some(a + (b - a) * 0.5)
 }
 
-/// The mean of what is left when the share `cut` (0 … 0.5) of the values is taken off at each end, rounded down to whole
-/// values. `None` where nothing is left.
+/// The mean without the share `cut` (0 … 0.5) of the values at each end, rounded down to whole values. `None` if
+/// nothing is left.
 pub fn trimmed_mean(sorted: &[f64], cut: f64) -> Option<f64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
     let off = (sorted.len() as f64 * cut.clamp(0.0, 0.5)).floor() as usize;
     super::moments::mean(sorted.get(off..sorted.len() - off)?)
 }
 
-/// How far from the bulk a value lies, by Tukey's fences.
+/// Distance from the bulk of the values, by Tukey's fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlier {
     /// Within 1.5 interquartile ranges of the quartiles.
@@ -62,13 +62,13 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// From at least four sorted values; fewer have no quartiles worth the name.
+    /// Takes at least four sorted values; fewer have no useful quartiles.
     pub fn new(sorted: &[f64]) -> Option<Self> {
         (sorted.len() >= 4).then_some(())?;
         Some(Self { q1: quantile(sorted, 0.25)?, q3: quantile(sorted, 0.75)? })
     }
 
-    /// The label of a value. Outliers are labelled, never removed.
+    /// Labels a value. Outliers are never removed.
     pub fn label(&self, value: f64) -> Outlier {
         let range = self.q3 - self.q1;
         let beyond = |k: f64| value < self.q1 - k * range || value > self.q3 + k * range;

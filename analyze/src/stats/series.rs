@@ -1,9 +1,9 @@
-//! Values in the order of time: are they independent, do they drift, when does the warm-up end?
+//! Values in the order of time: independence, drift and the end of the warm-up.
 
 use super::moments::Moments;
 
-/// The lag-1 autocorrelation Σ(xᵢ − x̄)(xᵢ₊₁ − x̄) ÷ Σ(xᵢ − x̄)² (Box and Jenkins). `None` for fewer than three values or
-/// where nothing varies.
+/// The lag-1 autocorrelation Σ(xᵢ − x̄)(xᵢ₊₁ − x̄) ÷ Σ(xᵢ − x̄)² (Box and Jenkins). `None` for fewer than three values
+/// or if nothing varies.
 pub fn lag1(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;
@@ -14,13 +14,13 @@ pub fn lag1(values: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| products / squares)
 }
 
-/// Iterations are called serially correlated from this lag-1 autocorrelation on, given [`CORRELATED_FROM`] of them: an
+/// Values are called serially correlated above this lag-1 autocorrelation, if there are [`CORRELATED_FROM`] of them. An
 /// interval of nominally 95 % then covers less than about 80 %.
 pub const CORRELATED: f64 = 0.4;
-/// Fewer values say nothing about autocorrelation.
+/// The fewest values for a statement about autocorrelation.
 pub const CORRELATED_FROM: usize = 8;
 
-/// Whether values that ought to be independent are not; `false` for fewer than eight.
+/// Whether values that should be independent are not; `false` for fewer than [`CORRELATED_FROM`].
 pub fn correlated(values: &[f64]) -> bool {
     values.len() >= CORRELATED_FROM && lag1(values).is_some_and(|r| r > CORRELATED)
 }
@@ -45,12 +45,12 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
     ratio.is_finite().then_some(Drift { slope: fit.slope, ratio, p: fit.p? })
 }
 
-/// A drift is spoken of from so many values on …
+/// The fewest values for a statement about drift.
 pub const DRIFTING_FROM: usize = 5;
-/// … and where chance would make one as large less often than this.
+/// A drift counts if chance produces one as large less often than this.
 const DRIFTING_P: f64 = 0.01;
 
-/// The drift of values that ought to have none; `None` where chance explains it or they are fewer than five.
+/// The drift of values that should have none; `None` for fewer than [`DRIFTING_FROM`] values or if chance explains it.
 pub fn drifting(values: &[f64]) -> Option<Drift> {
     drift(values).filter(|d| values.len() >= DRIFTING_FROM && d.p < DRIFTING_P)
 }
@@ -68,7 +68,7 @@ pub struct Line {
     pub p: Option<f64>,
 }
 
-/// Ordinary least squares. `None` for fewer than two points or where x does not vary.
+/// Ordinary least squares. `None` for fewer than two points or if x does not vary.
 pub fn line(x: &[f64], y: &[f64]) -> Option<Line> {
     use statrs::distribution::{ContinuousCDF, StudentsT};
     let n = x.len().min(y.len());
@@ -98,31 +98,30 @@ pub fn line(x: &[f64], y: &[f64]) -> Option<Line> {
     Some(Line { intercept: mean_y - slope * mean_x, slope, r2: (syy > 0.0).then(|| 1.0 - left / syy), p })
 }
 
-/// What [`warm_up`] found.
+/// Result of [`warm_up`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
     /// Too few values to tell: MSER-5 needs ten batches of five.
     TooShort,
     /// The start is like the rest.
     None,
-    /// The first so many values are the warm-up.
+    /// The warm-up is this many values.
     Until(usize),
-    /// It is not over by half of the values: measure longer.
+    /// Half of the values are not enough: measure longer.
     NotOver,
 }
 
 /// Values per batch of MSER-5.
 pub const BATCH: usize = 5;
-/// Fewer batches have no variance worth comparing.
+/// The fewest batches with a useful variance.
 const BATCHES: usize = 10;
-/// The guard: a cut is kept if the cut-off part's mean is further than this many standard errors from the rest's.
+/// A cut counts if the mean before it differs from the mean after it by more than this many standard errors.
 const GUARD: f64 = 3.0;
 
-/// Where the warm-up ends, by MSER-5 (White, Cobb and Spratt, Winter Simulation Conference 2000) with a guard. Of all
-/// cuts d up to half of the batches of five, MSER takes the one that minimises Σ_{i ≥ d}(xᵢ − x̄_d)² ÷ (k − d)². Alone it
-/// cuts stationary noise in four runs of ten; so a cut counts only if the mean of what it removes differs from the mean
-/// of the rest by more than three standard errors, taking each part's own serial correlation into account:
-/// n_eff = n(1 − ρ)/(1 + ρ).
+/// The end of the warm-up, by MSER-5 (White, Cobb and Spratt, Winter Simulation Conference 2000) with a guard. Of all
+/// cuts d up to half of the batches of five, MSER takes the one that minimises Σ_{i ≥ d}(xᵢ − x̄_d)² ÷ (k − d)². Alone
+/// it cuts stationary noise in four runs of ten. So a cut counts only if the mean before it differs from the mean after
+/// it by more than three standard errors, given the serial correlation of each part: n_eff = n(1 − ρ)/(1 + ρ).
 pub fn warm_up(values: &[f64]) -> WarmUp {
     let batches: Vec<f64> = values.chunks_exact(BATCH).map(|b| b.iter().sum::<f64>() / BATCH as f64).collect();
     let k = batches.len();
@@ -150,14 +149,14 @@ pub fn warm_up(values: &[f64]) -> WarmUp {
     if best.1 >= last { WarmUp::NotOver } else { WarmUp::Until(cut) }
 }
 
-/// The fewest values that [`settled`] says anything about.
+/// The fewest values for which [`settled`] can be true.
 pub const SETTLED_FROM: usize = BATCH * BATCHES;
-/// A drift of the flat part that is no larger than this, over its mean, does not keep a warm-up going.
+/// The largest drift of a settled load, over its mean.
 pub const SETTLED_DRIFT: f64 = 0.05;
 
-/// Whether a load that is still on has settled, judged by equally long intervals since its start: [`warm_up`] finds the
-/// end of the transient in the first half of them, and what follows it has no drift ([`drifting`]) of more than
-/// [`SETTLED_DRIFT`]. Where nothing happens in half of the intervals or more, they are too short to say so.
+/// Whether a running load has settled, judged by equally long intervals since its start. [`warm_up`] must find the end
+/// of the transient in the first half of them, and the rest must not drift ([`drifting`]) by more than
+/// [`SETTLED_DRIFT`]. If nothing happens in half of the intervals or more, they are too short to tell.
 pub fn settled(values: &[f64]) -> bool {
     let flat = match warm_up(values) {
         WarmUp::None => values,

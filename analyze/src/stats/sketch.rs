@@ -1,26 +1,25 @@
-//! Quantiles in bounded memory: exact for as many values as fit, then counts in narrow buckets.
+//! Quantiles in bounded memory: exact for as many values as fit, then from counts in narrow buckets.
 //!
-//! Up to [`EXACT_LIMIT`] values are kept and every quantile is exact (interpolated, see [`super::quantiles`]). Past that
-//! they are counted in buckets of which there are 1024 per factor of two (the leading ten bits of a double's fraction),
-//! so a quantile is off by at most 0.05 % of itself. What a sketch answers depends only on which values it has seen, not
-//! on their order nor on how it was put together: merged parts and a single pass give the same numbers.
+//! Up to [`EXACT_LIMIT`] values are kept, and every quantile is exact (interpolated, see [`super::quantiles`]). Beyond
+//! that, values are counted in buckets, 1024 per factor of two (the leading ten bits of a double's fraction), so a
+//! quantile is within 0.05 % of the true one. The result depends only on the set of values: merged parts and a single
+//! pass give the same numbers.
 
 use super::quantiles;
 
-/// Values kept exactly per sketch.
+/// Values kept exactly.
 pub const EXACT_LIMIT: usize = 4096;
 
-/// Bits of a double that are dropped to make a bucket's number: 52 − 10.
+/// Bits of a double that are dropped to number its bucket: 52 − 10.
 const SHIFT: u32 = 42;
 
-/// Any number of values, of which quantiles can be asked.
 #[derive(Clone, Debug, Default)]
 pub struct Sketch {
     exact: Vec<f64>,
     buckets: Option<Buckets>,
 }
 
-/// A stretch of consecutive buckets and their counts.
+/// Consecutive buckets and their counts.
 #[derive(Clone, Debug, Default)]
 struct Buckets {
     first: i64,
@@ -28,7 +27,7 @@ struct Buckets {
     total: u64,
 }
 
-/// The number of a value's bucket; order is kept across zero.
+/// The number of a value's bucket; keeps the order across zero.
 fn bucket(value: f64) -> i64 {
     let magnitude = ((value.abs().to_bits()) >> SHIFT).cast_signed();
     if value < 0.0 { -magnitude - 1 } else { magnitude }
@@ -56,7 +55,7 @@ impl Buckets {
         self.total += count;
     }
 
-    /// The index of a bucket, making room for it.
+    /// The index of a bucket; makes room for it.
     fn reach(&mut self, bucket: i64) -> usize {
         if self.counts.is_empty() {
             self.first = bucket;
@@ -76,7 +75,6 @@ impl Buckets {
 }
 
 impl Sketch {
-    /// Adds one value.
     #[inline]
     pub fn push(&mut self, value: f64) {
         if let Some(buckets) = &mut self.buckets {
@@ -96,7 +94,7 @@ impl Sketch {
         }
     }
 
-    /// Adds what another sketch has seen.
+    /// Adds the values seen by `other`.
     pub fn merge(&mut self, other: &Self) {
         for value in &other.exact {
             self.push(*value);
@@ -110,17 +108,17 @@ impl Sketch {
         }
     }
 
-    /// The values, while they are all known.
+    /// All values, if they are still known.
     pub fn exact(&self) -> Option<&[f64]> {
         self.buckets.is_none().then_some(&self.exact)
     }
 
-    /// Makes quantiles of exact values cheap to ask for; call it once when everything has been pushed.
+    /// Sorts exact values. Call it once after the last `push`, before asking for quantiles.
     pub fn sort(&mut self) {
         quantiles::sort(&mut self.exact);
     }
 
-    /// The quantile q, 0 … 1: interpolated while exact, else by nearest rank. Sort first.
+    /// The quantile q, 0 … 1: interpolated between exact values, else by nearest rank. Needs [`Self::sort`].
     pub fn quantile(&self, q: f64) -> Option<f64> {
         match &self.buckets {
             None => quantiles::quantile(&self.exact, q),

@@ -15,7 +15,7 @@ fn parse_any(text: &str) -> Result<Option<f64>, String> {
     }
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(Some(value)),
-        Ok(_) => Err(format!("`{text}` is no finite number; undefined values are empty cells")),
+        Ok(_) => Err(format!("`{text}` is not a finite number; undefined values are empty cells")),
         Err(_) => {
             let shown: String = text.chars().take(40).collect();
             Err(format!("`{shown}` is not a number"))

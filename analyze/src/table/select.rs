@@ -111,7 +111,7 @@ impl Condition {
             .find_map(|(at, _)| TESTS.iter().find(|t| text[at..].starts_with(t.0)).map(|t| (at, t.0, t.1)))
             .ok_or_else(|| {
                 Error::Usage(format!(
-                    "--where `{text}` is no condition: write COLUMN=VALUE, for example streams=4 or message_bytes>=64KiB"
+                    "--where `{text}`: a condition is COLUMN=VALUE, for example streams=4 or message_bytes>=64KiB"
                 ))
             })?;
         let name = text[..at].trim();
@@ -219,7 +219,7 @@ impl Picker {
                 RecordKind::parse(word).ok_or_else(|| {
                     row.error(
                         Some(column),
-                        format!("`{word}` is no kind of record: iteration, summary, stream, interval or probe"),
+                        format!("`{word}` is not a kind of record: iteration, summary, stream, interval or probe"),
                     )
                 })?
             }
@@ -364,7 +364,7 @@ mod tests {
         let message = |s: &Selection| Picker::new(s, &table).unwrap_err().to_string();
         assert!(message(&with(None, "main", &[])).contains("--phase `main` does not exist"));
         assert!(message(&with(Some("row"), "all", &[])).contains("--record `row` does not exist"));
-        assert!(message(&with(None, "all", &["streams"])).contains("is no condition"));
+        assert!(message(&with(None, "all", &["streams"])).contains("a condition is COLUMN=VALUE"));
         assert!(message(&with(None, "all", &["throughput>fast"])).contains("is not a number"));
     }
 }

@@ -61,7 +61,7 @@ fn numbers_are_checked_where_they_are_used() {
     assert_eq!(row.number(1).unwrap_err().to_string(), "t.csv:2, column `b`: `x` is not a number");
     let row = table.next_row().unwrap().unwrap();
     assert_eq!(row.number(0).unwrap(), None);
-    assert!(row.number(1).unwrap_err().to_string().contains("no finite number"));
+    assert!(row.number(1).unwrap_err().to_string().contains("not a finite number"));
 }
 
 #[test]

@@ -183,7 +183,7 @@ impl Columns {
             Some(c) if !row.get(c).is_empty() => {
                 let end = time::parse(row.get(c)).map(time::epoch_seconds);
                 Some(end.ok_or_else(|| {
-                    row.error(Some(c), "is no RFC 3339 time in UTC, such as 2026-01-31T12:00:00.5Z".to_owned())
+                    row.error(Some(c), "is not an RFC 3339 time in UTC, such as 2026-01-31T12:00:00.5Z".to_owned())
                 })?)
             }
             _ => None,
