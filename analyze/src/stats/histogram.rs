@@ -52,22 +52,18 @@ impl Latencies {
         (self.count() > 0).then(|| self.histogram.value_at_quantile(q) as f64 / 1e3)
     }
 
-    /// In microseconds.
     pub fn min_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.min() as f64 / 1e3)
     }
 
-    /// In microseconds.
     pub fn max_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.max() as f64 / 1e3)
     }
 
-    /// In microseconds.
     pub fn mean_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.mean() / 1e3)
     }
 
-    /// In microseconds.
     pub fn stddev_us(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram.stdev() / 1e3)
     }
