@@ -4,7 +4,10 @@ use std::{
     hint::black_box,
     net::{TcpListener, TcpStream},
     os::fd::AsFd,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -20,8 +23,9 @@ fn per_operation(criterion: &mut Criterion) {
     group.bench_function("clock", |b| b.iter(|| black_box(monotonic_ns())));
     // A transaction's share: one look at the epoch, one clock read, one latency, and its counters stored.
     group.bench_function("timed transaction", |b| {
-        let (slot, epoch, counters) = (HistogramSlot::default(), AtomicU64::new(0), [const { AtomicU64::new(0) }; 4]);
-        let mut recorder = Recorder::new(&slot, 0);
+        let (slot, epoch, counters) =
+            (Arc::<HistogramSlot>::default(), AtomicU64::new(0), [const { AtomicU64::new(0) }; 4]);
+        let mut recorder = Recorder::new(slot, 0);
         let (mut last, mut count) = (monotonic_ns(), 0);
         b.iter(|| {
             let now = monotonic_ns();

@@ -4,7 +4,7 @@
 //! [`HistogramSlot`], with the epoch that it belongs to, and goes on with the empty one that lay there: one lock per window, and
 //! no allocation. A thread that is blocked in a call hands over late; the sampler sorts by epoch, not by time.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 pub use hdrhistogram::Histogram;
@@ -68,16 +68,16 @@ impl HistogramSlot {
 }
 
 /// A thread's own histogram.
-pub struct Recorder<'a> {
-    slot: &'a HistogramSlot,
+pub struct Recorder {
+    slot: Arc<HistogramSlot>,
     epoch: u64,
     histogram: Histogram<u64>,
 }
 
-impl<'a> Recorder<'a> {
+impl Recorder {
     /// Records into a slot, from this epoch on.
     #[must_use]
-    pub fn new(slot: &'a HistogramSlot, epoch: u64) -> Self {
+    pub fn new(slot: Arc<HistogramSlot>, epoch: u64) -> Self {
         let histogram = slot.contents().spare.pop().unwrap_or_else(empty);
         Self { slot, epoch, histogram }
     }
@@ -95,7 +95,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-impl Drop for Recorder<'_> {
+impl Drop for Recorder {
     fn drop(&mut self) {
         self.slot.exchange(self.epoch, &mut self.histogram);
     }
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn histograms_are_cut_where_the_epoch_changes() {
-        let slot = HistogramSlot::default();
+        let slot = Arc::new(HistogramSlot::default());
         {
-            let mut recorder = Recorder::new(&slot, 1);
+            let mut recorder = Recorder::new(slot.clone(), 1);
             recorder.record(1, 100);
             recorder.record(1, 200);
             recorder.record(2, 300);
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_the_longest_is_kept_at_the_end() {
-        let slot = HistogramSlot::default();
-        Recorder::new(&slot, 0).record(0, u64::MAX);
+        let slot = Arc::new(HistogramSlot::default());
+        Recorder::new(slot.clone(), 0).record(0, u64::MAX);
         slot.collect(|_, histogram| assert!(histogram.max() >= LONGEST_NS));
     }
 

@@ -14,7 +14,7 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 use super::{Worker, WorkerError, between, offered::Offer};
 use crate::{
     io::{expected::Expected, wait::Wait},
-    measure::{clock::monotonic_ns, histogram::Recorder},
+    measure::clock::monotonic_ns,
     spec::{Close, Pattern},
     transport::{
         Link,
@@ -115,10 +115,8 @@ pub fn open<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
 fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let Some(connector) = &link.connector else { return Ok(()) };
-    let slot = worker.latency_slot.clone().unwrap_or_default();
-    let mut recorder = Recorder::new(&slot, worker.cell.epoch());
-    let gaps = worker.gaps.clone().unwrap_or_default();
-    let mut offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
+    let mut recorder = worker.latencies();
+    let mut offer = worker.spec.pace.map(|pace| Offer::new(&pace, worker.gaps()));
     let mut tally = Tally::default();
     let mut number = 0;
     let mut taken = 0;

@@ -12,7 +12,7 @@ use std::{
 use super::{Worker, WorkerError, between, sequence};
 use crate::{
     io::{batch::Batch, expected::Expected, wait::Wait},
-    measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
+    measure::{clock::monotonic_ns, counters::phase_of},
     pace::{Ahead, Pacer, Schedule, Unpaced},
     spec::{PaceMode, Transport, shape::stamped},
     transport::{datagram::forget_greetings, link},
@@ -54,8 +54,8 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
     let (fd, flags) = (worker.link.send.as_raw_fd(), W::FLAGS.bits());
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
-    let mut gaps = worker.gaps.as_ref().map(|slot| Recorder::new(slot, worker.cell.epoch()));
-    let mut times = worker.latency_slot.as_ref().map(|slot| Recorder::new(slot, worker.cell.epoch()));
+    let mut gaps = worker.gaps.as_ref().map(|_| worker.gaps());
+    let mut times = worker.latency_slot.as_ref().map(|_| worker.latencies());
     let mut before_ns = None;
     // Messages of the present burst that are still to go: it may take several calls.
     let mut left = 0;
@@ -156,7 +156,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
     let connects = worker.spec.transport == Transport::Dccp;
     let mut ledger = sequence::Ledger::new();
     let (mut bytes, mut calls, mut taken) = (0u64, 0u64, 0u64);
-    let mut times = worker.latency_slot.as_ref().map(|slot| Recorder::new(slot, worker.cell.epoch()));
+    let mut times = worker.latency_slot.as_ref().map(|_| worker.latencies());
     let mut over_since: Option<Instant> = None;
     loop {
         wait.turn();
@@ -180,11 +180,10 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                     let message = if framed { link::message(message) } else { message };
                     bytes += message.len() as u64;
                     ledger.arrive(message, now_ns);
-                    if let Some(expected) = expected {
+                    if expected.is_some() {
                         let at = stamped(message.len());
-                        expected
-                            .check_rest(sequence::number(message), at, &message[at..])
-                            .map_err(|wrong| worker.corrupt("a message", wrong as u64))?;
+                        let number = sequence::number(message);
+                        worker.check_message(expected, "a message", number, (at, &message[at..]))?;
                     }
                 }
                 if touched {

@@ -19,10 +19,7 @@ use socket2::SockRef;
 
 use super::{Worker, WorkerError, between, offered::Offer};
 use crate::{
-    io::{
-        expected::Expected,
-        wait::{Spin, Wait},
-    },
+    io::wait::{Spin, Wait},
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     spec::{
         Transport,
@@ -66,7 +63,7 @@ fn attempt<W: Wait>(worker: &mut Worker, wait: &W, look_up_ns: u64) -> io::Resul
     }
 }
 
-/// The fault of an attempt that failed.
+/// The error of an attempt that failed.
 fn failure(worker: &Worker, what: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
     let flow = worker.link.flow;
     move |source| match source.kind() {
@@ -166,14 +163,12 @@ impl Framing for icmp::Form {
 
 /// The requesting loop.
 pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
-    let slot = worker.latency_slot.clone().unwrap_or_default();
-    let recorder = Recorder::new(&slot, worker.cell.epoch());
+    let recorder = worker.latencies();
     forget_greetings(&worker.link);
     SockRef::from(&worker.link.receive)
         .set_read_timeout(Some(Duration::from_nanos(look_up_ns(worker))))
         .map_err(worker.error("bound the wait for responses"))?;
-    let gaps = worker.gaps.clone().unwrap_or_default();
-    let offer = worker.spec.pace.map(|pace| Offer::new(&pace, Recorder::new(&gaps, worker.cell.epoch())));
+    let offer = worker.spec.pace.map(|pace| Offer::new(&pace, worker.gaps()));
     let result = match worker.link.icmp {
         Some(form) => request_loop(worker, wait, &form, recorder, offer),
         None if worker.spec.numbers_requests() => request_loop(worker, wait, &Numbered, recorder, offer),
@@ -186,8 +181,8 @@ fn request_loop<W: Wait, F: Framing>(
     worker: &mut Worker,
     wait: &W,
     framing: &F,
-    mut recorder: Recorder<'_>,
-    mut offer: Option<Offer<'_>>,
+    mut recorder: Recorder,
+    mut offer: Option<Offer>,
 ) -> Result<(), WorkerError> {
     let inflight = worker.spec.inflight as usize;
     let timeout = Duration::from_nanos(worker.spec.reply_timeout_ns);
@@ -272,8 +267,7 @@ fn request_loop<W: Wait, F: Framing>(
             worker.cell.received.0.duplicated.store(stray, Relaxed);
             continue;
         };
-        let (at, fixed) = framing.fixed(body(worker, n));
-        check(expected.as_ref(), flight.number, at, fixed).map_err(|at| worker.corrupt("a response", at))?;
+        worker.check_message(expected.as_ref(), "a response", flight.number, framing.fixed(body(worker, n)))?;
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
         transactions += 1;
@@ -301,7 +295,7 @@ fn look_up_ns(worker: &Worker) -> u64 {
 fn next_answer<W: Wait>(
     worker: &mut Worker,
     wait: &W,
-    offer: Option<&Offer<'_>>,
+    offer: Option<&Offer>,
     is_full: bool,
 ) -> Result<Option<usize>, WorkerError> {
     // Where nothing may be sent before an answer comes, or the test is over, there is nothing but it to wait for.
@@ -324,14 +318,6 @@ fn next_answer<W: Wait>(
 fn body(worker: &Worker, n: usize) -> &[u8] {
     let received = &worker.receive_buffers.present()[..n];
     if worker.link.header.is_empty() { received } else { link::message(received) }
-}
-
-/// Checks the rest of message `number` from a place on, where the test asks for that. The error is the first wrong byte's
-/// place in the message.
-#[inline]
-fn check(expected: Option<&Expected>, number: u64, at: usize, rest: &[u8]) -> Result<(), u64> {
-    let Some(expected) = expected else { return Ok(()) };
-    expected.check_rest(number, at, rest).map_err(|wrong| wrong as u64)
 }
 
 /// The answering loop.
@@ -368,7 +354,7 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
         // An answer leaves from its request's place in the ring, so that the requester knows what it must contain; where
         // requests say no number, from the next one's.
         let number = if numbered { Numbered.read(message).unwrap_or(0) } else { transactions };
-        check(expected.as_ref(), number, at, &message[at..]).map_err(|at| worker.corrupt("a request", at))?;
+        worker.check_message(expected.as_ref(), "a request", number, (at, &message[at..]))?;
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
         worker.send_buffers.go_to(number);

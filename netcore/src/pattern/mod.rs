@@ -27,7 +27,12 @@ use crate::{
         sendfile::Sendfile,
         wait::{Block, Poll, Spin, Wait},
     },
-    measure::{clock::monotonic_ns, counters::FlowCell, histogram::HistogramSlot, watch::Watch},
+    measure::{
+        clock::monotonic_ns,
+        counters::FlowCell,
+        histogram::{HistogramSlot, Recorder},
+        watch::Watch,
+    },
     spec::{Io, Role, Side, TestSpec, Transport},
     transport::{Link, link},
 };
@@ -133,6 +138,16 @@ impl Worker {
         move |source| WorkerError::Io { flow, what, source: explain(source, transport) }
     }
 
+    /// Records this worker's latencies; they go nowhere where nobody asks for them.
+    fn latencies(&self) -> Recorder {
+        Recorder::new(self.latency_slot.clone().unwrap_or_default(), self.cell.epoch())
+    }
+
+    /// Records the gaps between a paced worker's sends.
+    fn gaps(&self) -> Recorder {
+        Recorder::new(self.gaps.clone().unwrap_or_default(), self.cell.epoch())
+    }
+
     /// The error for a wrong byte.
     fn corrupt(&self, what: &'static str, at: u64) -> WorkerError {
         WorkerError::Corrupt { flow: self.link.flow, at, what }
@@ -162,6 +177,19 @@ impl Worker {
         let Some(expected) = expected else { return Ok(()) };
         let wrong = expected.check(&self.receive_buffers.present()[came]);
         wrong.map_err(|at| self.corrupt("the stream", before + at as u64))
+    }
+
+    /// Checks message `number` of `what` from byte `at` on, where the test asks for that.
+    #[inline]
+    fn check_message(
+        &self,
+        expected: Option<&Expected>,
+        what: &'static str,
+        number: u64,
+        (at, rest): (usize, &[u8]),
+    ) -> Result<(), WorkerError> {
+        let Some(expected) = expected else { return Ok(()) };
+        expected.check_rest(number, at, rest).map_err(|wrong| self.corrupt(what, wrong as u64))
     }
 
     /// Puts the link layer's header before every message that is sent, where there is one.
@@ -196,6 +224,21 @@ impl Worker {
     fn is_over(&self) -> bool {
         self.cell.is_over()
     }
+}
+
+/// The end of a requester's connection: says that no more comes, and reads to the peer's end.
+fn end_of_requests(
+    worker: &Worker,
+    channel: &mut impl Channel,
+    result: Result<(), WorkerError>,
+) -> Result<(), WorkerError> {
+    let broken = result.is_err();
+    let result = worker.end_of_loop(result);
+    worker.link.end_of_stream();
+    if !broken {
+        drain(channel);
+    }
+    result
 }
 
 /// Reads what still comes, to the end of the stream, so that the peer's last bytes do not meet a closed socket, which

@@ -11,7 +11,7 @@ use nix::{
     unistd::{read, write},
 };
 
-use super::{Worker, WorkerError, drain};
+use super::{Worker, WorkerError, end_of_requests, request_response::Tally};
 use crate::{
     io::{Channel, wait::Wait},
     measure::{clock::monotonic_ns, histogram::Recorder},
@@ -20,17 +20,17 @@ use crate::{
 };
 
 /// The clock of one thread's offered load.
-pub struct Offer<'a> {
+pub struct Offer {
     schedule: Schedule,
     from_due: bool,
-    gaps: Recorder<'a>,
+    gaps: Recorder,
     before_ns: Option<u64>,
 }
 
-impl<'a> Offer<'a> {
+impl Offer {
     /// Beginning now.
     #[must_use]
-    pub fn new(pace: &Pace, gaps: Recorder<'a>) -> Self {
+    pub fn new(pace: &Pace, gaps: Recorder) -> Self {
         crate::sys::precise_timers();
         let from_due = pace.arrival != Arrival::Closed;
         Self { schedule: Schedule::new(pace), from_due, gaps, before_ns: None }
@@ -67,38 +67,29 @@ impl<'a> Offer<'a> {
 
 /// The requesting loop and its orderly end.
 pub fn request<C: Channel>(worker: &mut Worker, mut channel: C, pace: &Pace) -> Result<(), WorkerError> {
-    let (slot, gaps) = (worker.latency_slot.clone().unwrap_or_default(), worker.gaps.clone().unwrap_or_default());
-    let recorder = Recorder::new(&slot, worker.cell.epoch());
-    let offer = Offer::new(pace, Recorder::new(&gaps, worker.cell.epoch()));
+    let (recorder, offer) = (worker.latencies(), Offer::new(pace, worker.gaps()));
     let result = request_loop(worker, channel.wait(), recorder, offer);
-    let broken = result.is_err();
-    let result = worker.end_of_loop(result);
-    worker.link.end_of_stream();
-    if !broken {
-        drain(&mut channel);
-    }
-    result
+    end_of_requests(worker, &mut channel, result)
 }
 
 fn request_loop<W: Wait>(
     worker: &mut Worker,
     wait: &W,
-    mut recorder: Recorder<'_>,
-    mut offer: Offer<'_>,
+    mut recorder: Recorder,
+    mut offer: Offer,
 ) -> Result<(), WorkerError> {
     let inflight = worker.spec.inflight as usize;
-    let (request_bytes, response_bytes) = (worker.send_buffers.size() as u64, worker.spec.sizes.response_bytes);
+    let (request_bytes, response_bytes) = (worker.send_buffers.size(), worker.spec.sizes.response_bytes);
     let mut expected = worker.expected(response_bytes)?;
     let mut starts: VecDeque<u64> = VecDeque::with_capacity(inflight);
-    let (mut begun, mut transactions, mut calls, mut got_bytes, mut reads) = (0u64, 0u64, 0u64, 0u64, 0u64);
+    let (mut begun, mut tally) = (0u64, Tally::default());
     loop {
         while starts.len() < inflight && begun < worker.cell.limit() {
             let Some(start_ns) = offer.take(worker) else { break };
-            calls += send_whole(worker, wait).map_err(worker.error("send a request"))?;
+            let calls = send_whole(worker, wait).map_err(worker.error("send a request"))?;
             starts.push_back(start_ns);
             begun += 1;
-            worker.cell.sent.0.bytes.store(begun * request_bytes, Relaxed);
-            worker.cell.sent.0.calls.store(calls, Relaxed);
+            tally.sent(worker, request_bytes, calls);
         }
         if starts.is_empty() {
             if begun >= worker.cell.limit() || !offer.wait(worker, wait) {
@@ -119,23 +110,19 @@ fn request_loop<W: Wait>(
             Err(error) => return Err(worker.error("receive a response")(error.into())),
         };
         let now_ns = monotonic_ns();
-        worker.check(&mut expected, 0..n, got_bytes)?;
+        worker.check(&mut expected, 0..n, tally.bytes_received)?;
         worker.receive_buffers.touch();
         worker.receive_buffers.advance();
-        got_bytes += n as u64;
-        reads += 1;
-        let completed = got_bytes / response_bytes;
+        tally.received(worker, n);
+        let completed = tally.bytes_received / response_bytes;
         if completed > begun {
             return Err(WorkerError::Surplus { flow: worker.link.flow });
         }
         let epoch = worker.cell.epoch();
-        for start_ns in (transactions..completed).filter_map(|_| starts.pop_front()) {
+        for start_ns in (tally.transactions..completed).filter_map(|_| starts.pop_front()) {
             recorder.record(epoch, now_ns.saturating_sub(start_ns));
         }
-        transactions = completed;
-        worker.cell.received.0.bytes.store(got_bytes, Relaxed);
-        worker.cell.received.0.calls.store(reads, Relaxed);
-        worker.cell.operations.0.transactions.store(transactions, Relaxed);
+        tally.completed(worker, completed - tally.transactions);
     }
 }
 

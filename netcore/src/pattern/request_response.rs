@@ -11,7 +11,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
-use super::{Worker, WorkerError, between, drain};
+use super::{Worker, WorkerError, between, end_of_requests};
 use crate::{io::Channel, measure::histogram::Recorder};
 
 /// When each request in flight was sent, oldest first: a ring as large as there may be.
@@ -42,19 +42,19 @@ impl Stamps {
     }
 }
 
-/// A requester's counters, in registers, stored after each operation.
+/// A requester's or responder's counters, in registers, stored after each operation.
 #[derive(Default)]
-struct Tally {
+pub struct Tally {
     bytes_sent: u64,
     sends: u64,
-    bytes_received: u64,
+    pub bytes_received: u64,
     receives: u64,
-    transactions: u64,
+    pub transactions: u64,
 }
 
 impl Tally {
     #[inline]
-    fn sent(&mut self, worker: &Worker, bytes: usize, calls: u64) {
+    pub fn sent(&mut self, worker: &Worker, bytes: usize, calls: u64) {
         self.bytes_sent += bytes as u64;
         self.sends += calls;
         worker.cell.sent.0.bytes.store(self.bytes_sent, Relaxed);
@@ -62,7 +62,7 @@ impl Tally {
     }
 
     #[inline]
-    fn received(&mut self, worker: &Worker, bytes: usize) {
+    pub fn received(&mut self, worker: &Worker, bytes: usize) {
         self.bytes_received += bytes as u64;
         self.receives += 1;
         worker.cell.received.0.bytes.store(self.bytes_received, Relaxed);
@@ -70,35 +70,24 @@ impl Tally {
     }
 
     #[inline]
-    fn completed(&mut self, worker: &Worker, transactions: usize) {
-        self.transactions += transactions as u64;
+    pub fn completed(&mut self, worker: &Worker, transactions: u64) {
+        self.transactions += transactions;
         worker.cell.operations.0.transactions.store(self.transactions, Relaxed);
     }
 }
 
 /// The requesting loop and its orderly end.
 pub fn request<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), WorkerError> {
-    let slot = worker.latency_slot.clone().unwrap_or_default();
-    let recorder = Recorder::new(&slot, worker.cell.epoch());
+    let recorder = worker.latencies();
     let result = if worker.spec.inflight == 1 {
         one_at_a_time(worker, &mut channel, recorder)
     } else {
         several(worker, &mut channel, recorder)
     };
-    let broken = result.is_err();
-    let result = worker.end_of_loop(result);
-    worker.link.end_of_stream();
-    if !broken {
-        drain(&mut channel);
-    }
-    result
+    end_of_requests(worker, &mut channel, result)
 }
 
-fn one_at_a_time<C: Channel>(
-    worker: &mut Worker,
-    channel: &mut C,
-    mut recorder: Recorder<'_>,
-) -> Result<(), WorkerError> {
+fn one_at_a_time<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder) -> Result<(), WorkerError> {
     let response_bytes = worker.receive_buffers.size();
     let mut expected = worker.expected(worker.spec.sizes.response_bytes)?;
     let mut tally = Tally::default();
@@ -132,7 +121,7 @@ fn one_at_a_time<C: Channel>(
     Ok(())
 }
 
-fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder<'_>) -> Result<(), WorkerError> {
+fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recorder) -> Result<(), WorkerError> {
     let inflight = worker.spec.inflight as usize;
     let (request_bytes, response_bytes) = (worker.send_buffers.size(), size(worker.spec.sizes.response_bytes));
     let coalesce = worker.spec.coalesce;
@@ -194,7 +183,7 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
         }
         let epoch = worker.cell.epoch();
         (0..completed).for_each(|_| recorder.record(epoch, between(stamps.pop(), now)));
-        tally.completed(worker, completed);
+        tally.completed(worker, completed as u64);
         owed += completed;
     }
 }
@@ -239,7 +228,7 @@ fn respond_loop<C: Channel>(worker: &mut Worker, channel: &mut C) -> Result<(), 
             };
             let calls = channel.send_all(responses).map_err(worker.error("send a response"))?;
             tally.sent(worker, responses.len(), calls);
-            tally.completed(worker, requests);
+            tally.completed(worker, requests as u64);
             continue;
         }
         for _ in 0..requests {

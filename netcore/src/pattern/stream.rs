@@ -30,12 +30,18 @@ impl Timing for Untimed {
 }
 
 /// Two readings per call, since a stream's thread may do other things between calls.
-struct Timed<'a> {
-    recorder: Recorder<'a>,
+struct Timed {
+    recorder: Recorder,
     start: Instant,
 }
 
-impl Timing for Timed<'_> {
+impl Timed {
+    fn of(worker: &Worker) -> Option<Self> {
+        worker.latency_slot.as_ref().map(|_| Self { recorder: worker.latencies(), start: Instant::now() })
+    }
+}
+
+impl Timing for Timed {
     #[inline]
     fn begin(&mut self) {
         self.start = Instant::now();
@@ -64,9 +70,9 @@ impl Due for Unpaced {
 }
 
 /// Messages at due times, some of them back to back.
-struct Paced<'a> {
+struct Paced {
     schedule: Schedule,
-    gaps: Recorder<'a>,
+    gaps: Recorder,
     /// When the last burst began.
     before: Option<Instant>,
     /// Messages of the present burst that are still to go.
@@ -74,7 +80,7 @@ struct Paced<'a> {
     burst: u32,
 }
 
-impl Due for Paced<'_> {
+impl Due for Paced {
     fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool {
         if self.left > 0 {
             self.left -= 1;
@@ -97,13 +103,8 @@ impl Due for Paced<'_> {
 pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), WorkerError> {
     match worker.spec.pace {
         Some(pace) if pace.mode == PaceMode::User => {
-            let gaps = worker.gaps.clone().unwrap_or_default();
-            let gaps = Recorder::new(&gaps, worker.cell.epoch());
-            send_timed(
-                worker,
-                &mut channel,
-                Paced { schedule: Schedule::new(&pace), gaps, before: None, left: 0, burst: pace.burst },
-            )?;
+            let (schedule, gaps) = (Schedule::new(&pace), worker.gaps());
+            send_timed(worker, &mut channel, Paced { schedule, gaps, before: None, left: 0, burst: pace.burst })?;
         }
         _ => send_timed(worker, &mut channel, Unpaced)?,
     }
@@ -116,11 +117,8 @@ pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Worke
 }
 
 fn send_timed<C: Channel, P: Due>(worker: &mut Worker, channel: &mut C, due: P) -> Result<(), WorkerError> {
-    match worker.latency_slot.clone() {
-        Some(slot) => {
-            let recorder = Recorder::new(&slot, worker.cell.epoch());
-            send_loop(worker, channel, Timed { recorder, start: Instant::now() }, due)
-        }
+    match Timed::of(worker) {
+        Some(timed) => send_loop(worker, channel, timed, due),
         None => send_loop(worker, channel, Untimed, due),
     }
 }
@@ -174,11 +172,8 @@ fn send_loop<C: Channel, T: Timing, P: Due>(
 /// The receiving loop and its orderly end.
 pub fn receive<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), WorkerError> {
     let mut expected = worker.expected(worker.spec.sizes.message_bytes)?;
-    match worker.latency_slot.clone() {
-        Some(slot) => {
-            let recorder = Recorder::new(&slot, worker.cell.epoch());
-            receive_loop(worker, &mut channel, Timed { recorder, start: Instant::now() }, &mut expected)?;
-        }
+    match Timed::of(worker) {
+        Some(timed) => receive_loop(worker, &mut channel, timed, &mut expected)?,
         None => receive_loop(worker, &mut channel, Untimed, &mut expected)?,
     }
     worker.load_over();
