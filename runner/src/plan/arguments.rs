@@ -95,7 +95,6 @@ pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut
 }
 
 /// `*` is any text, `?` any character; everything else is itself.
-#[must_use]
 pub(super) fn matches(glob: &str, text: &str) -> bool {
     let (glob, text): (Vec<char>, Vec<char>) = (glob.chars().collect(), text.chars().collect());
     let (mut g, mut t, mut star) = (0, 0, None);

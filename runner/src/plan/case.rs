@@ -102,8 +102,10 @@ pub struct Case {
     pub pause: Duration,
     /// The longest an iteration may take beyond what it should.
     pub grace: Duration,
-    /// Where the test is written.
-    pub span: Span,
+    /// Where its `command` is written, or else the test.
+    pub command_span: Span,
+    /// Where its `hooks` are written, or else the test.
+    pub hooks_span: Span,
 }
 
 /// One of the things that run at the same time in a case.
@@ -134,7 +136,6 @@ pub enum Job {
 
 impl Job {
     /// The test, where it is traffic.
-    #[must_use]
     pub fn spec(&self) -> Option<&TestSpec> {
         match self {
             Self::Traffic(spec) => Some(spec),
@@ -169,7 +170,6 @@ pub enum Endpoint {
 
 impl Endpoint {
     /// Its name in results.
-    #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::Local => "local",
@@ -180,7 +180,6 @@ impl Endpoint {
 }
 
 /// Whether programs for that host run on this machine: it is this process's own, or a network namespace here.
-#[must_use]
 pub fn is_here(host: Option<&Host>) -> bool {
     host.is_none_or(|host| host.netns.is_some() || host.address.as_deref() == Some("local"))
 }
@@ -254,7 +253,6 @@ pub struct Find {
 
 impl Find {
     /// A test with this load. `base` is the test as the plan has it, which is that of the lowest one.
-    #[must_use]
     pub fn at(&self, base: &TestSpec, load: f64) -> TestSpec {
         let mut spec = base.clone();
         match (self.by, &mut spec.pace) {
@@ -277,7 +275,6 @@ impl Find {
     }
 
     /// What must hold, as a plan would say it: `loss_ratio <= 0 %`.
-    #[must_use]
     pub fn bound(&self) -> String {
         let side = |operator: &str, limit: Option<f64>| {
             limit.map(|limit| {
@@ -291,7 +288,6 @@ impl Find {
 
 impl Plan {
     /// The host of that end, where it is in the inventory.
-    #[must_use]
     pub fn host(&self, end: &Endpoint) -> Option<&Host> {
         match end {
             Endpoint::Host(name) => self.hosts.get(name),
@@ -302,7 +298,6 @@ impl Plan {
 
 /// `c` and a hash of what affects the workload. What is at its default does not enter, so that a later version with more
 /// keys, or a plan that spells a default out, gives the same id. Names, hosts and output do not enter either.
-#[must_use]
 pub fn case_id(members: &[Member], salt: &str) -> String {
     let mut hash = Sha256::new();
     for member in members {

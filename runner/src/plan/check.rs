@@ -144,7 +144,7 @@ fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
     let Some(baseline) = root.get("baseline").filter(|n| n.entries().is_some()) else { return };
     let items = baseline.get("compare").and_then(Node::items).unwrap_or_default();
     if items.is_empty() {
-        let span = root.entry("baseline").map(|e| e.key_span).unwrap_or_default();
+        let span = root.key_span("baseline").unwrap_or_default();
         out.error(
             span,
             "a baseline that nothing is compared with",
@@ -234,7 +234,6 @@ fn plots(root: &Node, out: &mut Diagnostics) {
 }
 
 /// The results column that a plan means by a column's, a metric's or a swept key's name.
-#[must_use]
 pub fn column(name: &str) -> Option<String> {
     if columns::find(name).is_some() || name.starts_with(columns::AXIS_PREFIX) {
         return Some(name.to_owned());

@@ -28,13 +28,11 @@ pub enum KeyKind {
 
 impl KeyKind {
     /// Whether its values can be counted through.
-    #[must_use]
     pub fn is_number(self) -> bool {
         self != Self::Word
     }
 
     /// Whether its values are whole.
-    #[must_use]
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Size | Self::Count)
     }
@@ -57,7 +55,6 @@ impl KeyKind {
     }
 
     /// A value of its base unit as a plan would write it.
-    #[must_use]
     pub fn text(self, number: f64) -> String {
         match self {
             Self::Rate => {
@@ -76,7 +73,6 @@ impl KeyKind {
 }
 
 /// The value as case names and axis columns show it: sizes in bytes, everything else as written.
-#[must_use]
 pub fn normal(path: &str, value: &Node) -> String {
     match &value.value {
         Value::Scalar(scalar) => match keys::kind(path) {
@@ -131,7 +127,6 @@ impl Condition {
     }
 
     /// Whether it holds for a value.
-    #[must_use]
     pub fn holds(&self, value: &Node) -> bool {
         let text = value.text().unwrap_or("");
         if let (Some(limit), Ok(number)) = (self.number, self.kind.number(text)) {

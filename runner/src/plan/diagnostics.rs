@@ -58,7 +58,6 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// An error at a place.
-    #[must_use]
     pub fn error(span: Span, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -70,26 +69,22 @@ impl Diagnostic {
     }
 
     /// An error that is not inside a text.
-    #[must_use]
     pub fn bare(message: impl Into<String>) -> Self {
         Self { span: None, ..Self::error(Span::default(), message) }
     }
 
     /// A warning at a place.
-    #[must_use]
     pub fn warning(span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(span, message) }
     }
 
     /// Says what to do.
-    #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
         self
     }
 
     /// Points at another place.
-    #[must_use]
     pub fn see(mut self, span: Span, word: impl Into<String>) -> Self {
         self.related.push((span, word.into()));
         self
@@ -106,7 +101,6 @@ pub struct Diagnostics {
 
 impl Diagnostics {
     /// None yet, for these texts.
-    #[must_use]
     pub fn new(sources: Sources) -> Self {
         Self { sources, list: Vec::new() }
     }
@@ -130,13 +124,11 @@ impl Diagnostics {
     }
 
     /// Whether there is an error among them.
-    #[must_use]
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|d| d.severity == Severity::Error)
     }
 
     /// All of them in the order of their places.
-    #[must_use]
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut all: Vec<&Diagnostic> = self.list.iter().collect();
         all.sort_by_key(|d| d.span.map(|s| (s.source, s.start)));
@@ -144,7 +136,6 @@ impl Diagnostics {
     }
 
     /// The text to print in that format, ending in a line end where it is not empty.
-    #[must_use]
     pub fn render(&self, format: Format) -> String {
         match format {
             Format::Human => self.human(),
@@ -241,7 +232,6 @@ fn join(message: &str, help: &str) -> String {
 }
 
 /// One GitHub workflow command: `::error file=plan.yaml,line=3,col=5::message`.
-#[must_use]
 pub fn github_annotation(kind: &str, place: Option<&Place>, message: &str) -> String {
     let escape = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     let property = |text: &str| escape(text).replace(':', "%3A").replace(',', "%2C");
@@ -272,7 +262,6 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// `did you mean …?`, or the list of what there is, for a word that is not among the candidates.
-#[must_use]
 pub fn suggest(word: &str, candidates: &[&str]) -> String {
     match nearest(word, candidates.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),

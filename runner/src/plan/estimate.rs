@@ -87,7 +87,6 @@ pub fn measure_length(spec: &TestSpec) -> Option<Duration> {
 
 impl Plan {
     /// How long it takes.
-    #[must_use]
     pub fn estimate(&self) -> Estimate {
         self.cases.iter().map(Case::estimate).fold(Estimate::default(), |a, b| Estimate {
             least: a.least + b.least,
@@ -98,7 +97,6 @@ impl Plan {
 }
 
 /// A length of time in the words of a clock: `7 s`, `3 min 20 s`, `2 h 5 min`.
-#[must_use]
 pub fn span(time: Duration) -> String {
     let s = u64::try_from(time.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
     match s {

@@ -3,17 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    case::{Assertion, Case, Find, GRACE, Group, Job, Member, PROGRAM_LIMIT},
-    condition::{Condition, normal},
+    case::{Case, Find, GRACE, Group, Job, PROGRAM_LIMIT},
+    condition::normal,
     decode::decode,
     diagnostics::{Diagnostics, suggest},
     keys::{self, Scope},
     matrix::{Combination, Matrix, case_name},
     merge,
     model::{self, Host, Skip, TestBody},
-    policy::{check_metric, find, iterations, stop_when},
+    policy::{asserts, find, iterations, stop_when},
     resolve::{self, Layers},
-    source::Span,
     tree::{Entry, Node},
 };
 
@@ -93,9 +92,9 @@ impl Expander<'_> {
         if is_command {
             of_command(entry, paths, out);
         }
-        let place = |key: &str| key_span(&tree, key).unwrap_or(entry.key_span);
+        let place = |key: &str| tree.key_span(key).unwrap_or(entry.key_span);
         let policy = iterations(&typed, &members, &place, out);
-        let asserts = self.asserts(&tree, &typed, &members, out);
+        let asserts = asserts(&tree, &typed, &members, out);
         let find = find(&typed, &members, &place, out);
         Some(Case {
             test: entry.key.clone(),
@@ -124,62 +123,10 @@ impl Expander<'_> {
             } else {
                 GRACE
             }),
-            span: entry.key_span,
+            command_span: place("command"),
+            hooks_span: place("hooks"),
             members,
         })
-    }
-
-    fn asserts(&self, tree: &Node, typed: &TestBody, members: &[Member], out: &mut Diagnostics) -> Vec<Assertion> {
-        let items = tree.get("assert").and_then(Node::items).unwrap_or_default();
-        let mut asserts = Vec::new();
-        for (node, model::Assert(detail)) in items.iter().zip(typed.assert.iter().flatten()) {
-            let span = node.get("that").map_or(node.span, |n| n.span);
-            if let Some(member) = &detail.member
-                && !members.iter().any(|m| m.name == *member)
-            {
-                let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
-                let span = node.get("member").map_or(node.span, |n| n.span);
-                out.error(
-                    span,
-                    format!("unknown member `{member}`"),
-                    if known.is_empty() {
-                        "this test is no concurrent group".to_owned()
-                    } else {
-                        suggest(member, &known)
-                    },
-                );
-                continue;
-            }
-            let judged: Vec<&Member> =
-                members.iter().filter(|m| detail.member.as_ref().is_none_or(|name| m.name == *name)).collect();
-            check_metric(&judged, detail.that.0.metric, span, out);
-            if self.when(node, tree, out) {
-                asserts.push(Assertion {
-                    severity: detail.severity.unwrap_or_default(),
-                    place: out.sources.place(node.span),
-                    detail: detail.clone(),
-                });
-            }
-        }
-        asserts
-    }
-
-    /// Whether the assertion's `when` holds for this case.
-    #[expect(clippy::unused_self, reason = "reads as the other checks of a case")]
-    fn when(&self, assertion: &Node, tree: &Node, out: &mut Diagnostics) -> bool {
-        let mut holds = true;
-        for entry in assertion.get("when").and_then(Node::entries).unwrap_or_default() {
-            let mistakes = keys::mistakes(&entry.key, Node::null(entry.key_span), entry.key_span);
-            if let Some(mistake) = mistakes.into_iter().next() {
-                out.push(mistake);
-                continue;
-            }
-            match Condition::read(&entry.key, &entry.value) {
-                Ok(condition) => holds &= tree.at(&entry.key).is_some_and(|value| condition.holds(value)),
-                Err(diagnostic) => out.push(*diagnostic),
-            }
-        }
-        holds
     }
 
     fn hooks(&self, tree: &Node, typed: &TestBody, out: &mut Diagnostics) -> model::Hooks {
@@ -233,13 +180,6 @@ fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
         );
     } else if let Some(lowest) = lowest {
         tree.set(key, lowest);
-    }
-}
-
-pub(super) fn key_span(tree: &Node, key: &str) -> Option<Span> {
-    match key.rsplit_once('.') {
-        Some((parent, last)) => tree.at(parent)?.entry(last).map(|e| e.key_span),
-        None => tree.entry(key).map(|e| e.key_span),
     }
 }
 

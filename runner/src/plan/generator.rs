@@ -1,103 +1,75 @@
 //! Values that are counted out: `{from, to, factor | step, half_steps, perturb}`.
 
+use schemas::units::{self, Rate};
+
 use super::{
     condition::KeyKind,
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    decode::decode,
+    diagnostics::Diagnostics,
     keys,
     matrix::MAX_VALUES,
+    model::{MatrixValue, Word},
     tree::{Entry, Node, Scalar, Value},
 };
 
-#[derive(Default)]
-struct Generator {
-    from: Option<f64>,
-    to: Option<f64>,
-    factor: Option<f64>,
-    step: Option<f64>,
-    perturb: Option<f64>,
-    half_steps: bool,
-    /// Of a rate: whether it counts events, not bits.
-    events: bool,
+/// The key of the generator that is wrong (empty: all of it), the sentence, and what to do.
+type Wrong = (&'static str, String, &'static str);
+
+/// The values of an axis that is written as a generator.
+pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
+    let (node, kind) = (&entry.value, keys::kind(&entry.key));
+    if !kind.is_number() {
+        out.error(node.span, format!("`{}` is no number to count with", entry.key), "list the values: [a, b]");
+        return None;
+    }
+    let mut mistakes = Diagnostics::default();
+    let written: Option<MatrixValue> = decode(node, &mut mistakes);
+    if mistakes.has_errors() {
+        for mistake in mistakes.sorted() {
+            out.push(mistake.clone());
+        }
+        return None;
+    }
+    let written = written?;
+    match numbers(kind, &written) {
+        Ok(numbers) => {
+            let all = [Some(&written.from), Some(&written.to), written.step.as_ref(), written.perturb.as_ref()];
+            let is_events = |word: &Word| matches!(units::parse_rate(&word.0), Ok(Rate::Events(_)));
+            let events = kind == KeyKind::Rate && all.into_iter().flatten().any(is_events);
+            let text = |n: f64| if events { format!("{n}/s") } else { kind.text(n) };
+            let value = |n| Node { value: Value::Scalar(Scalar::plain(&text(n))), span: node.span };
+            Some(numbers.into_iter().map(value).collect())
+        }
+        Err((key, message, help)) => {
+            out.error(node.get(key).unwrap_or(node).span, message, help);
+            None
+        }
+    }
 }
 
-/// `{from, to, factor | step, half_steps, perturb}` spelled out.
-pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
-    const KEYS: [&str; 6] = ["from", "to", "factor", "step", "half_steps", "perturb"];
-    let kind = keys::kind(&entry.key);
-    if !kind.is_number() {
-        out.error(entry.value.span, format!("`{}` is no number to count with", entry.key), "list the values: [a, b]");
-        return None;
-    }
-    let before = out.sorted().len();
-    let mut g = Generator::default();
-    for item in entry.value.entries().unwrap_or_default() {
-        let text = item.value.text().unwrap_or("");
-        let slot = match &*item.key {
-            "half_steps" => {
-                match text {
-                    "true" => g.half_steps = true,
-                    "false" => {}
-                    _ => out.error(item.value.span, "expected true or false", ""),
-                }
-                continue;
-            }
-            "factor" => {
-                match text.parse::<f64>() {
-                    Ok(factor) if factor > 1.0 && factor.is_finite() => g.factor = Some(factor),
-                    _ => out.error(item.value.span, format!("`{text}` is no factor"), "a number above 1"),
-                }
-                continue;
-            }
-            "from" => &mut g.from,
-            "to" => &mut g.to,
-            "step" => &mut g.step,
-            "perturb" => &mut g.perturb,
-            other => {
-                out.error(item.key_span, format!("unknown key `{other}` of a generator"), suggest(other, &KEYS));
-                continue;
-            }
-        };
-        match kind.number(text) {
-            Ok(number) => {
-                *slot = Some(number);
-                g.events |= matches!(schemas::units::parse_rate(text), Ok(schemas::units::Rate::Events(_)));
-            }
-            Err(error) => out.error(item.value.span, error, ""),
-        }
-    }
-    if out.sorted().len() > before {
-        return None;
-    }
-    let fault = |message: &str, help: &str| Diagnostic::error(entry.value.span, message.to_owned()).help(help);
-    let (Some(from), Some(to)) = (g.from, g.to) else {
-        out.push(fault("a generator needs `from` and `to`", "{from: 1, to: 1MiB, factor: 2}"));
-        return None;
-    };
+fn numbers(kind: KeyKind, written: &MatrixValue) -> Result<Vec<f64>, Wrong> {
+    let wrong = |message: &str, help| Err(("", message.to_owned(), help));
+    let number = |key, word: &Word| kind.number(&word.0).map_err(|message| (key, message, ""));
+    let optional = |key, word: &Option<Word>| word.as_ref().map(|word| number(key, word)).transpose();
+    let (from, to) = (number("from", &written.from)?, number("to", &written.to)?);
+    let (step, perturb) = (optional("step", &written.step)?, optional("perturb", &written.perturb)?);
     if from > to {
-        out.push(fault("`from` is beyond `to`", "exchange them"));
-        return None;
+        return wrong("`from` is beyond `to`", "exchange them");
     }
-    let numbers = match (g.factor, g.step) {
-        (Some(factor), None) if from > 0.0 => geometric(from, to, factor, g.half_steps),
-        (Some(_), None) => {
-            out.push(fault("0 times a factor stays 0", "start above 0"));
-            return None;
+    let numbers = match (written.factor, step) {
+        (Some(factor), None) if !(factor > 1.0 && factor.is_finite()) => {
+            return Err(("factor", format!("`{factor}` is no factor"), "a number above 1"));
         }
+        (Some(factor), None) if from > 0.0 => geometric(from, to, factor, written.half_steps == Some(true)),
+        (Some(_), None) => return wrong("0 times a factor stays 0", "start above 0"),
         (None, Some(step)) if step > 0.0 => arithmetic(from, to, step),
-        (None, Some(_)) => {
-            out.push(fault("a step of 0 never ends", "a step above 0"));
-            return None;
-        }
-        _ => {
-            out.push(fault("a generator needs either `factor` or `step`", "factor: 2, or step: 1KiB"));
-            return None;
-        }
+        (None, Some(_)) => return wrong("a step of 0 never ends", "a step above 0"),
+        _ => return wrong("a generator needs either `factor` or `step`", "factor: 2, or step: 1KiB"),
     };
     if numbers.len() > MAX_VALUES {
-        out.push(fault(&format!("the generator makes over {MAX_VALUES} values"), "a larger factor or step"));
-        return None;
+        return wrong(&format!("the generator makes over {MAX_VALUES} values"), "a larger factor or step");
     }
-    let mut all: Vec<f64> = match g.perturb {
+    let mut all: Vec<f64> = match perturb {
         Some(by) => numbers.iter().flat_map(|n| [n - by, *n, n + by]).filter(|n| *n >= from.min(1.0)).collect(),
         None => numbers,
     };
@@ -108,12 +80,7 @@ pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>
     }
     all.sort_by(f64::total_cmp);
     all.dedup();
-    Some(
-        all.into_iter()
-            .map(|n| if g.events && kind == KeyKind::Rate { format!("{n}/s") } else { kind.text(n) })
-            .map(|text| Node { value: Value::Scalar(Scalar::plain(&text)), span: entry.value.span })
-            .collect(),
-    )
+    Ok(all)
 }
 
 /// A little beyond, so that rounding does not lose the last value.

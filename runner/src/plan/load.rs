@@ -200,7 +200,7 @@ fn build(
     let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
     if tests.is_empty() && root.get("tests").is_some_and(|n| n.is_null() || n.entries().is_some()) {
         out.error(
-            root.entry("tests").map(|e| e.key_span).unwrap_or_default(),
+            root.key_span("tests").unwrap_or_default(),
             "a plan without tests",
             "tests: {bulk: {workload: tcp_stream}}",
         );

@@ -71,7 +71,6 @@ impl Matrix {
     }
 
     /// The swept paths, in order.
-    #[must_use]
     pub fn paths(&self) -> Vec<Arc<str>> {
         let mut paths: Vec<Arc<str>> = self.axes.iter().flat_map(|a| a.paths.iter().cloned()).collect();
         for (path, _) in self.included.iter().flatten() {
@@ -281,7 +280,6 @@ fn check_path(entry: &Entry, values: &[Node], out: &mut Diagnostics) -> bool {
 }
 
 /// `bulk[message_size=65536,streams=4]`.
-#[must_use]
 pub fn case_name(test: &str, combination: &Combination) -> String {
     if combination.is_empty() {
         return test.to_owned();

@@ -12,7 +12,6 @@ use super::{
 };
 
 /// Why a job has no value for a metric, or `None` where it has one.
-#[must_use]
 pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     let spec = match job {
         Job::Traffic(spec) => spec,
@@ -78,7 +77,6 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
 }
 
 /// The metric that a test is about.
-#[must_use]
 pub fn headline(spec: &TestSpec) -> &'static Metric {
     let name = match spec.pattern {
         Pattern::Stream if spec.alone && spec.direction != Direction::Reverse => "sent",
@@ -90,7 +88,6 @@ pub fn headline(spec: &TestSpec) -> &'static Metric {
 }
 
 /// The same of any job; a program has none but the first that its expression finds.
-#[must_use]
 pub fn of_job(job: &Job) -> Option<&'static Metric> {
     match job {
         Job::Traffic(spec) => Some(headline(spec)),

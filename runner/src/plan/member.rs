@@ -4,7 +4,7 @@ use super::{
     case::{Endpoint, Job, Member, is_here},
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
-    expand::{Expander, key_span},
+    expand::Expander,
     keys, merge,
     model::{TestBody, Warmup},
     output::OutputParser,
@@ -27,7 +27,7 @@ impl Expander<'_> {
         };
         let Some(entries) = concurrent.get("members").and_then(Node::entries).filter(|e| !e.is_empty()) else {
             out.error(
-                key_span(tree, "concurrent").unwrap_or(entry.key_span),
+                tree.key_span("concurrent").unwrap_or(entry.key_span),
                 "a group without members",
                 "concurrent: {members: {up: {…}, down: {…}}}",
             );
@@ -51,7 +51,7 @@ impl Expander<'_> {
             body.remove("extends");
             let Some(typed) = decode::<TestBody>(&merge::with_far_end(&body), out) else { continue };
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
-                let span = key_span(&body, "workload").unwrap_or(member.key_span);
+                let span = body.key_span("workload").unwrap_or(member.key_span);
                 out.error(
                     span,
                     "a command cannot be a member of a group",
@@ -149,7 +149,7 @@ impl Expander<'_> {
 fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool, out: &mut Diagnostics) -> Option<Job> {
     let Some(command) = typed.command.clone() else {
         out.error(
-            key_span(tree, "workload").unwrap_or(at),
+            tree.key_span("workload").unwrap_or(at),
             "no `command` says what to run",
             "command: {run: [program, argument], import: iperf3}",
         );

@@ -26,7 +26,6 @@ collect: [cpu, tcp_info]
 const STOP_RULES: [&str; 3] = ["duration", "bytes", "transactions"];
 
 /// A test body over another: maps merge by key, scalars and lists replace, `assert+` appends, `~` removes.
-#[must_use]
 pub fn body(mut under: Node, over: &Node) -> Node {
     if STOP_RULES.iter().any(|rule| over.get(rule).is_some_and(|value| !value.is_null())) {
         for rule in STOP_RULES {
@@ -78,7 +77,6 @@ pub fn prune(node: &mut Node) {
 }
 
 /// The test with everything spelled out that its far end has from its near end.
-#[must_use]
 pub fn with_far_end(test: &Node) -> Node {
     let mut test = test.clone();
     for (near, far) in [("socket", "remote_socket"), ("buffers", "remote_buffers")] {
@@ -93,7 +91,6 @@ pub fn with_far_end(test: &Node) -> Node {
 }
 
 /// The part of a test that its members inherit.
-#[must_use]
 pub fn inherited_by_members(test: &Node) -> Node {
     let mut node = test.clone();
     for key in keys::of_whole_test() {

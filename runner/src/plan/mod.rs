@@ -9,7 +9,6 @@
 //! - [`keys`]: the keys of a test, a row for each
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
 //! - [`estimate`]: how long it takes
-//! - `places`: where the keys of a checked plan are written
 //! - [`output`]: how the output of a command is read
 //! - [`expand`], `member`, [`spec`], [`measures`], [`check`]: what it means
 //! - [`mod@explain`]: where a value comes from; [`schema`]: the published form of the language
@@ -33,7 +32,6 @@ mod member;
 pub mod merge;
 pub mod model;
 pub mod output;
-pub(crate) mod places;
 mod policy;
 pub mod quantity;
 pub mod resolve;

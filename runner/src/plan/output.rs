@@ -38,7 +38,6 @@ pub struct Group {
 
 impl Group {
     /// The metric that it gives, where it is one.
-    #[must_use]
     pub fn metric(&self) -> Option<&'static Metric> {
         metrics::METRICS.iter().find(|m| m.column == self.column)
     }
@@ -111,7 +110,6 @@ impl OutputParser {
     }
 
     /// The named groups; an importer has none.
-    #[must_use]
     pub fn groups(&self) -> &[Group] {
         match self {
             Self::Import(_) => &[],
@@ -120,7 +118,6 @@ impl OutputParser {
     }
 
     /// Why the output can never hold that metric; `None`: it may.
-    #[must_use]
     pub fn lacks(&self, metric: &Metric) -> Option<String> {
         // These are measured around the program, whatever it prints.
         let ours = metric.column == "elapsed_s" || metric.column.starts_with("local_cpu");

@@ -6,11 +6,13 @@ use netcore::spec::{Pattern, TestSpec};
 use schemas::units::{self, Rate};
 
 use super::{
-    case::{Find, Member, Policy, StopWhen},
+    case::{Assertion, Find, Member, Policy, StopWhen},
+    condition::Condition,
     diagnostics::{Diagnostics, suggest},
-    measures,
+    keys, measures,
     model::{self, FindBy, TestBody},
     source::Span,
+    tree::Node,
 };
 
 /// The confidence level where a plan names none.
@@ -89,6 +91,54 @@ pub(super) fn iterations(
         }
     };
     Policy { min, max, level: confidence, margin: Some(margin), metrics }
+}
+
+pub(super) fn asserts(tree: &Node, typed: &TestBody, members: &[Member], out: &mut Diagnostics) -> Vec<Assertion> {
+    let items = tree.get("assert").and_then(Node::items).unwrap_or_default();
+    let mut asserts = Vec::new();
+    for (node, model::Assert(detail)) in items.iter().zip(typed.assert.iter().flatten()) {
+        let span = node.get("that").map_or(node.span, |n| n.span);
+        if let Some(member) = &detail.member
+            && !members.iter().any(|m| m.name == *member)
+        {
+            let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
+            let span = node.get("member").map_or(node.span, |n| n.span);
+            out.error(
+                span,
+                format!("unknown member `{member}`"),
+                if known.is_empty() { "this test is no concurrent group".to_owned() } else { suggest(member, &known) },
+            );
+            continue;
+        }
+        let judged: Vec<&Member> =
+            members.iter().filter(|m| detail.member.as_ref().is_none_or(|name| m.name == *name)).collect();
+        check_metric(&judged, detail.that.0.metric, span, out);
+        if when(node, tree, out) {
+            asserts.push(Assertion {
+                severity: detail.severity.unwrap_or_default(),
+                place: out.sources.place(node.span),
+                detail: detail.clone(),
+            });
+        }
+    }
+    asserts
+}
+
+/// Whether the assertion's `when` holds for this case.
+fn when(assertion: &Node, tree: &Node, out: &mut Diagnostics) -> bool {
+    let mut holds = true;
+    for entry in assertion.get("when").and_then(Node::entries).unwrap_or_default() {
+        let mistakes = keys::mistakes(&entry.key, Node::null(entry.key_span), entry.key_span);
+        if let Some(mistake) = mistakes.into_iter().next() {
+            out.push(mistake);
+            continue;
+        }
+        match Condition::read(&entry.key, &entry.value) {
+            Ok(condition) => holds &= tree.at(&entry.key).is_some_and(|value| condition.holds(value)),
+            Err(diagnostic) => out.push(*diagnostic),
+        }
+    }
+    holds
 }
 
 pub(super) fn stop_when(

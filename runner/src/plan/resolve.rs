@@ -162,7 +162,6 @@ impl Layers<'_> {
 }
 
 /// All layers in one body; what `~` removed is gone.
-#[must_use]
 pub fn fold(layers: &[Layer]) -> Node {
     let mut bodies = layers.iter().map(|l| &l.body);
     let Some(first) = bodies.next() else { return Node::empty_map(super::source::Span::default()) };

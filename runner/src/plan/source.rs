@@ -49,25 +49,21 @@ impl Sources {
     }
 
     /// The source of that index.
-    #[must_use]
     pub fn get(&self, index: u16) -> Option<&Source> {
         self.0.get(usize::from(index))
     }
 
     /// All of them, in the order in which they were added.
-    #[must_use]
     pub fn all(&self) -> &[Source] {
         &self.0
     }
 
     /// The text a span covers.
-    #[must_use]
     pub fn slice(&self, span: Span) -> &str {
         self.get(span.source).and_then(|s| s.text.get(span.start as usize..span.end as usize)).unwrap_or("")
     }
 
     /// File, line and column of a byte offset.
-    #[must_use]
     pub fn place_at(&self, source: u16, offset: u32) -> Place {
         let Some(Source { name, text }) = self.get(source) else {
             return Place { file: String::new(), line: 1, column: 1 };
@@ -86,7 +82,6 @@ impl Sources {
     }
 
     /// File, line and column where a span starts.
-    #[must_use]
     pub fn place(&self, span: Span) -> Place {
         self.place_at(span.source, span.start)
     }

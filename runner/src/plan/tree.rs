@@ -66,13 +66,11 @@ pub enum Typed<'a> {
 
 impl Scalar {
     /// An unquoted scalar.
-    #[must_use]
     pub fn plain(text: &str) -> Self {
         Self { text: text.into(), plain: true }
     }
 
     /// Its value by YAML 1.2's core schema. Numbers with leading zeros stay text: nobody agrees on their base.
-    #[must_use]
     pub fn typed(&self) -> Typed<'_> {
         let text: &str = &self.text;
         if !self.plain {
@@ -108,13 +106,11 @@ impl Node {
     }
 
     /// An empty map.
-    #[must_use]
     pub fn empty_map(span: Span) -> Self {
         Self { value: Value::Map(Vec::new()), span }
     }
 
     /// Its entries, where it is a map.
-    #[must_use]
     pub fn entries(&self) -> Option<&[Entry]> {
         match &self.value {
             Value::Map(entries) => Some(entries),
@@ -123,25 +119,26 @@ impl Node {
     }
 
     /// The entry of that key, where it is a map that has it.
-    #[must_use]
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries()?.iter().find(|e| &*e.key == key)
     }
 
     /// The value of that key, where it is a map that has it.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|e| &e.value)
     }
 
+    /// Where that key stands, where it is a map that has it.
+    pub fn key_span(&self, key: &str) -> Option<Span> {
+        self.entry(key).map(|e| e.key_span)
+    }
+
     /// The value at a dotted path.
-    #[must_use]
     pub fn at(&self, path: &str) -> Option<&Node> {
         path.split('.').try_fold(self, |node, key| node.get(key))
     }
 
     /// Its items, where it is a list.
-    #[must_use]
     pub fn items(&self) -> Option<&[Node]> {
         match &self.value {
             Value::List(items) => Some(items),
@@ -150,7 +147,6 @@ impl Node {
     }
 
     /// Its scalar, where it is one.
-    #[must_use]
     pub fn scalar(&self) -> Option<&Scalar> {
         match &self.value {
             Value::Scalar(scalar) => Some(scalar),
@@ -159,13 +155,11 @@ impl Node {
     }
 
     /// The text of its scalar, where it is one and not null.
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         self.scalar().filter(|s| s.typed() != Typed::Null).map(|s| &*s.text)
     }
 
     /// Whether it is null, which in a plan removes what was inherited.
-    #[must_use]
     pub fn is_null(&self) -> bool {
         self.scalar().is_some_and(|s| s.typed() == Typed::Null)
     }
@@ -196,7 +190,6 @@ impl Node {
     }
 
     /// How many nodes it is made of.
-    #[must_use]
     pub fn size(&self) -> usize {
         1 + match &self.value {
             Value::Scalar(_) => 0,
@@ -206,7 +199,6 @@ impl Node {
     }
 
     /// The same value as JSON, keys in order; numbers that JSON cannot hold become text.
-    #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Scalar(scalar) => match scalar.typed() {

@@ -14,7 +14,6 @@ pub struct Vars(BTreeMap<String, (Option<String>, Span)>);
 
 impl Vars {
     /// Takes them from the plan's `vars` section. A value in the environment wins over the default.
-    #[must_use]
     pub fn declared(root: &Node, environment: &dyn Fn(&str) -> Option<String>) -> Self {
         let entries = root.get("vars").and_then(Node::entries).unwrap_or_default();
         Self(
@@ -41,7 +40,6 @@ impl Vars {
     }
 
     /// The declared names.
-    #[must_use]
     pub fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
     }

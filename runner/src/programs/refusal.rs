@@ -1,11 +1,6 @@
 //! Refuses programs that the command line has not allowed, before anything runs.
 
-use crate::plan::{
-    Plan,
-    case::Job,
-    diagnostics::{Diagnostic, Diagnostics},
-    places::Places,
-};
+use crate::plan::{Plan, case::Job, diagnostics::Diagnostics};
 
 /// Which of a plan's programs may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +14,6 @@ pub struct Allowed {
 /// An error for each kind of program that is not allowed, once per test.
 pub fn check(plan: &Plan, allowed: Allowed) -> Diagnostics {
     let mut out = Diagnostics::new(plan.sources.clone());
-    let places = Places::of_plan(plan);
     let mut last = None;
     for case in plan.cases.iter().filter(|case| case.skip.is_none()) {
         // The cases of a test all have the same.
@@ -27,16 +21,15 @@ pub fn check(plan: &Plan, allowed: Allowed) -> Diagnostics {
             continue;
         }
         last = Some(&case.test);
-        let mut refuse = |key: &str, message: &str, flag: &str| {
-            let span = places.of(&case.test, key).unwrap_or(case.span);
+        let mut refuse = |span, message: &str, flag: &str| {
             let help = format!("look at what it runs; {flag} then allows it");
-            out.push(Diagnostic::error(span, message.to_owned()).help(help));
+            out.error(span, message, help);
         };
         if !allowed.commands && case.members.iter().any(|m| matches!(m.job, Job::Command(_))) {
-            refuse("command", "this plan runs a program of its author's choice", "--allow-commands");
+            refuse(case.command_span, "this plan runs a program of its author's choice", "--allow-commands");
         }
         if !allowed.hooks && !case.hooks.is_empty() {
-            refuse("hooks", "this plan runs programs around its measurements", "--allow-hooks");
+            refuse(case.hooks_span, "this plan runs programs around its measurements", "--allow-hooks");
         }
     }
     out

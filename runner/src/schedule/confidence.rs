@@ -29,7 +29,6 @@ pub struct Samples {
 
 impl Samples {
     /// None yet. The policy's first metric is the headline.
-    #[must_use]
     pub fn new(policy: Policy) -> Self {
         let moments = vec![Moments::default(); policy.metrics.len()];
         Self { policy, moments, headline: Vec::new() }
@@ -48,13 +47,11 @@ impl Samples {
     }
 
     /// The rule.
-    #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
     /// How far each metric is, in the policy's order.
-    #[must_use]
     pub fn reached(&self) -> Vec<Reached> {
         self.moments
             .iter()
@@ -66,44 +63,37 @@ impl Samples {
     }
 
     /// The worst margin of all metrics; `None` as soon as one has none.
-    #[must_use]
     pub fn worst_margin(&self) -> Option<f64> {
         self.reached().into_iter().map(|r| r.margin).reduce(|a, b| Some(a?.max(b?))).flatten()
     }
 
     /// Whether every metric is inside its margin; `None` where none was asked for.
-    #[must_use]
     pub fn confident(&self) -> Option<bool> {
         let goal = self.policy.margin?;
         Some(self.worst_margin().is_some_and(|m| m <= goal))
     }
 
     /// Whether this many finished iterations are enough.
-    #[must_use]
     pub fn enough(&self, finished: u32) -> bool {
         finished >= self.policy.max || (finished >= self.policy.min && self.confident() == Some(true))
     }
 
     /// Standard deviation of the headline.
-    #[must_use]
     pub fn stddev(&self) -> Option<f64> {
         self.moments.first()?.stddev()
     }
 
     /// Change of the headline along its fitted line, first iteration to last, over its mean; from three iterations on.
-    #[must_use]
     pub fn drift_ratio(&self) -> Option<f64> {
         series::drift(&self.headline).map(|drift| drift.ratio)
     }
 
     /// The drift of the headline, where there is one that chance does not explain.
-    #[must_use]
     pub fn drift(&self) -> Option<Drift> {
         series::drifting(&self.headline)
     }
 
     /// Lag-1 autocorrelation of the headline, where the iterations are not independent.
-    #[must_use]
     pub fn serial_correlation(&self) -> Option<f64> {
         series::correlated(&self.headline).then(|| series::lag1(&self.headline)).flatten()
     }

@@ -108,7 +108,8 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         stop_when: None,
         hooks: Hooks::default(),
         tags: Vec::new(),
-        span: Span::default(),
+        command_span: Span::default(),
+        hooks_span: Span::default(),
     };
     Step { identities: vec![Row { case: Some(name.into()), ..Row::default() }], case, line: None }
 }

@@ -9,7 +9,6 @@ use crate::plan::model::Order;
 /// more. A round is the first unfinished iteration: a run that was interrupted in the middle of one goes on there.
 ///
 /// The shuffle of a round depends on the seed and the round alone, so that a resumed run continues the same order.
-#[must_use]
 pub fn round(order: Order, seed: u64, done: &[Option<u32>]) -> Vec<usize> {
     let open = || done.iter().enumerate().filter_map(|(i, d)| d.map(|d| (i, d)));
     match order {

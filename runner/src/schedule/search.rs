@@ -119,7 +119,6 @@ pub struct Search {
 
 impl Search {
     /// Nothing is known yet. `None` for a case that searches nothing.
-    #[must_use]
     pub fn new(step: &Step) -> Option<Self> {
         let (find, member) = step.find.as_ref().zip(step.members.first())?;
         let base = find.at(member.spec()?, find.from);
@@ -127,7 +126,6 @@ impl Search {
     }
 
     /// The case with this load.
-    #[must_use]
     pub fn step(&self, step: &Step, load: f64) -> Step {
         let mut step = step.clone();
         for (member, identity) in step.case.members.iter_mut().zip(&mut step.identities) {
@@ -193,7 +191,6 @@ impl Search {
     }
 
     /// How many probes there were.
-    #[must_use]
     pub fn probes(&self) -> u32 {
         u32::try_from(self.known.iter().map(|k| k.values.len()).sum::<usize>()).unwrap_or(u32::MAX)
     }
@@ -205,7 +202,6 @@ impl Search {
     }
 
     /// What to do next.
-    #[must_use]
     pub fn next(&self) -> Next {
         match self.wanted() {
             Some(load) if self.probes() < self.find.max_probes => Next::Probe(load),
@@ -268,7 +264,6 @@ impl Search {
     }
 
     /// What is known if it ends here.
-    #[must_use]
     pub fn so_far(&self) -> Answer {
         match self.wanted() {
             Some(_) => Answer { outcome: Outcome::Open, ..self.answer() },
@@ -283,7 +278,6 @@ impl Search {
     }
 
     /// About how many probes are still to come, at most `max_probes` in all.
-    #[must_use]
     pub fn left(&self) -> u32 {
         let most = self.find.max_probes.saturating_sub(self.probes());
         let (Some(held), Some(above)) = self.bracket() else { return most };
@@ -296,7 +290,6 @@ impl Search {
     }
 
     /// A load in the unit of the rows' `offered_per_s`, or `inflight`.
-    #[must_use]
     pub fn in_rows(&self, load: f64) -> Option<f64> {
         match self.find.by {
             FindBy::Inflight => Some(load),
@@ -305,7 +298,6 @@ impl Search {
     }
 
     /// A load in words.
-    #[must_use]
     pub fn words(&self, load: f64) -> String {
         match self.find.by {
             FindBy::Inflight => format!("{load} in flight"),
@@ -314,7 +306,6 @@ impl Search {
     }
 
     /// What is known, for the display: `500 Mbit/s … 900 Mbit/s`.
-    #[must_use]
     pub fn range(&self) -> String {
         let (held, above) = self.bracket();
         let words = |known: Option<&Known>| known.map_or_else(|| "?".to_owned(), |k| self.words(k.load));
@@ -322,7 +313,6 @@ impl Search {
     }
 
     /// The answer as a sentence.
-    #[must_use]
     pub fn sentence(&self, name: &str, answer: &Answer) -> String {
         let bound = self.find.bound();
         let load = |load: Option<f64>| load.map(|l| self.words(l)).unwrap_or_default();

@@ -163,7 +163,7 @@ pub struct Start {
     pub max_skew: Option<Time>,
 }
 
-/// Swept keys. Read from the tree by `matrix`, which knows the places; this type is for the published schema.
+/// Swept keys. `plan::matrix` reads them from the tree, which knows their places; this type is for the published schema.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Matrix;
 
@@ -174,26 +174,25 @@ impl<'de> Deserialize<'de> for Matrix {
 }
 
 /// The values of an axis: a list, or a generator.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-#[expect(dead_code, reason = "its shape is the published schema of a generator")]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct MatrixValue {
     /// The first value.
-    from: Word,
+    pub from: Word,
     /// The last value, if the steps meet it.
-    to: Word,
+    pub to: Word,
     /// Each value is the one before times this.
     #[serde(default)]
-    factor: Option<f64>,
+    pub factor: Option<f64>,
     /// Each value is the one before plus this.
     #[serde(default)]
-    step: Option<Word>,
+    pub step: Option<Word>,
     /// With a factor: also the values half-way between (1, 1.5, 2, 3, 4, 6, …).
     #[serde(default)]
-    half_steps: Option<bool>,
+    pub half_steps: Option<bool>,
     /// Also each value minus and plus this (NetPIPE's perturbation).
     #[serde(default)]
-    perturb: Option<Word>,
+    pub perturb: Option<Word>,
 }
 
 impl JsonSchema for Matrix {
