@@ -1,4 +1,4 @@
-//! `plumb aggregate`: group rows, condense columns. The help text is [`Args`]'s.
+//! `plumb aggregate`: groups rows and condenses columns.
 
 mod group;
 mod statistic;
@@ -24,13 +24,13 @@ use crate::table::{Header, InputArgs, OutputArgs, Picker, RecordKind, Selection,
 ///
 /// plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
 ///
-/// Each metric M becomes columns M_count, M_mean, and so on. -a ci becomes M_ci_low, M_ci_high and M_margin_ratio (half
-/// the interval over its centre). Groups stand in the order of their first rows.
+/// Each metric M becomes columns M_count, M_mean and so on. -a ci becomes M_ci_low, M_ci_high and M_margin_ratio (half
+/// the interval over its centre). Groups are in the order of their first rows.
 ///
-/// Memory is bounded by the number of groups: up to 4096 values of a group are kept and give exact medians and
-/// percentiles (interpolated between neighbours, as R and NumPy do); past that they are counted in buckets, and a
-/// percentile is within 0.05 % of the true one. A latency percentile over several rows is only true when it comes from
-/// their merged histograms: that is -a pooled; -a mean is the mean of the rows' own percentiles, -a ci its interval.
+/// Memory depends on the number of groups. Up to 4096 values of a group are kept, and medians and percentiles are exact
+/// (interpolated between neighbours, as R and NumPy do). Beyond that values are counted in buckets, and a percentile is
+/// within 0.05 % of the true one. -a pooled gives latency percentiles from the rows' merged histograms: the true
+/// percentiles of all observations. -a mean is the mean of the rows' own percentiles, -a ci its interval.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Group rows by these columns [default: case, and member and direction where they are used]
@@ -41,14 +41,14 @@ pub struct Args {
     #[arg(short, long, value_name = "METRIC,…", value_delimiter = ',')]
     metrics: Vec<String>,
     /// Statistics: count, sum, mean, median, stddev, cv (stddev over mean), min, max, best (the metric's better end),
-    /// trimmed (mean without a tenth at each end), p99 and its like, ci, pooled (from merged histograms), fairness (Jain's
-    /// index, of --record stream with -g case,iteration: 1 where all streams get the same)
+    /// trimmed (mean without a tenth at each end), percentiles such as p99, ci, pooled (from merged histograms),
+    /// fairness (Jain's index, of --record stream with -g case,iteration: 1 if all streams get the same)
     #[arg(short = 'a', long, value_name = "STATISTIC,…", value_delimiter = ',', default_value = "count,mean,ci")]
     statistics: Vec<String>,
     /// Confidence level of ci
     #[arg(long, value_name = "LEVEL", default_value = "95%", value_parser = parse_level)]
     level: f64,
-    /// How ci is made
+    /// Method of ci
     #[arg(long, value_name = "METHOD", default_value = "t")]
     ci: Method,
     /// Seed of the bootstrap
@@ -71,7 +71,6 @@ pub(crate) fn parse_level(text: &str) -> Result<f64, String> {
     if level > 0.0 && level < 1.0 { Ok(level) } else { Err("it lies between 0 and 100 %".to_owned()) }
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.input)?;
     let plan = Plan::new(args, &table)?;
@@ -114,12 +113,12 @@ fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(RecordKind, Grou
     Ok(kept.into_kept().unwrap_or((RecordKind::Iteration, Groups::default())))
 }
 
-/// The arguments made ready for a table.
+/// The arguments, resolved for a table.
 struct Plan {
     columns: Columns,
     statistics: Vec<(String, Statistic)>,
     intervals: Intervals,
-    /// Whether columns that turn out empty are left out, because nobody asked for them by name.
+    /// Whether the user named the columns. Empty columns are left out only if not.
     chosen_group: bool,
     chosen_metrics: bool,
 }
@@ -177,7 +176,7 @@ impl Plan {
         self.intervals.method == Method::Bootstrap && self.uses(Statistic::Interval)
     }
 
-    /// What is resampled has to be known value by value, and those are kept up to a limit; of few values there is no interval.
+    /// The bootstrap needs single values, which are kept up to a limit, and enough of them.
     fn check_resampling(&self, header: &Header, groups: &Groups) -> Result<(), Error> {
         for (m, column) in self.columns.metrics.iter().enumerate() {
             let name = &header.names()[*column];
@@ -203,7 +202,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Intervals and streams are parts of an observation, not observations: what would treat them so is refused.
+    /// Rejects statistics that treat intervals and streams, which are parts of an observation, as observations.
     fn check_kind(&self, kind: RecordKind, header: &Header) -> Result<(), Error> {
         if !matches!(kind, RecordKind::Interval | RecordKind::Stream) {
             return Ok(());
@@ -285,9 +284,9 @@ impl Plan {
     }
 }
 
-/// The columns that describe what ran: rows that differ in one of them measure different things. What the kernel reports
-/// at the end (buffers, MSS) is a result although it stands among them; what a latency or a demand counts matters where
-/// one is condensed.
+/// The columns that describe what ran: rows that differ in one of them measure different things. Buffers and MSS as the
+/// kernel reports them at the end are results. The kind of a latency and the unit of a demand matter only if one of
+/// these is condensed.
 fn watched<'a>(header: &'a Header, metrics: &[usize]) -> impl Iterator<Item = usize> + 'a {
     let condensed = |part: &str| metrics.iter().any(|c| header.names()[*c].contains(part));
     let (latency, demand) = (condensed("latency"), condensed("service_demand"));

@@ -1,4 +1,4 @@
-//! `plumb fit`: latency and asymptotic bandwidth from a sweep of sizes. The help text is [`Args`]'s.
+//! `plumb fit`: latency and asymptotic bandwidth from a sweep of sizes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -14,10 +14,11 @@ use crate::table::{InputArgs, OutputArgs, Rows, Selection, Table};
 ///
 /// plumb run plans/message-size.yaml | plumb fit
 ///
-/// Fits t = t0 + n/r (weighted by 1/t²) to the time per message, averaged over iterations. Streams: n is message_bytes, t
-/// the size over the throughput. Round trips: n is the mean of request and response, t half a round trip. Half-bandwidth
-/// size is t0·r; saturation is the smallest size from which on the throughput stays within 5 % of the largest. With --link,
-/// the efficiency is the largest throughput over what the wire can carry at that MTU with those headers.
+/// Fits t = t0 + n/r (weighted by 1/t²) to the time per message, averaged over iterations. For streams, n is
+/// message_bytes and t the size over the throughput. For round trips, n is the mean of request and response and t half
+/// a round trip. The half-bandwidth size is t0·r. Saturation is the smallest size from which on the throughput stays
+/// within 5 % of the largest. With --link, the efficiency is the largest throughput over what the wire can carry at
+/// that MTU with those headers.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// One fit per value of these columns [default: test, member and direction]
@@ -29,7 +30,7 @@ pub struct Args {
     /// MTU of the link, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u32,
-    /// What the messages are wrapped in
+    /// Headers around each message
     #[arg(long, value_name = "PROTOCOL", default_value = "tcp4")]
     headers: Headers,
     /// csv or text [default: text on a terminal, else csv]
@@ -43,7 +44,6 @@ pub struct Args {
     input: InputArgs,
 }
 
-/// How a fit is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// One row per fit
@@ -104,7 +104,6 @@ struct Fit {
     largest: Option<f64>,
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let wire = match args.link {
         Some(link) => Some(wire_goodput(link, args.mtu, args.headers).ok_or_else(|| {
@@ -163,7 +162,7 @@ fn fits(table: &mut Table, selection: &Selection, group: &[String]) -> Result<Ve
         let [message, throughput, request, response, rate, inflight] =
             [value(0)?, value(1)?, value(2)?, value(3)?, value(4)?, value(5)?];
         let point = match (request.zip(response), rate, message.zip(throughput)) {
-            // Several in flight overlap: their rate says nothing about the time of one.
+            // Several in flight overlap: their rate does not give the time of one.
             (Some((request, response)), Some(rate), _) if rate > 0.0 && inflight.is_none_or(|n| n <= 1.0) => {
                 Some((request.midpoint(response) * 8.0, 0.5 / rate))
             }
@@ -196,7 +195,7 @@ fn fit(group: Vec<String>, times: &Times) -> Fit {
     }
 }
 
-/// A negative start-up time is no latency: the model does not hold there.
+/// The latency; `None` for a negative start-up time, where the model does not fit.
 fn latency_us(model: &hockney::Hockney) -> Option<f64> {
     (model.latency_s > 0.0).then_some(model.latency_s * 1e6)
 }

@@ -1,4 +1,4 @@
-//! `plumb percentiles`: latencies from merged histograms. The help text is [`Args`]'s.
+//! `plumb percentiles`: latency percentiles from merged histograms.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,8 +14,8 @@ use crate::table::{InputArgs, OutputArgs, Picker, Selection, Table};
 ///
 /// plumb run plans/quick.yaml | plumb percentiles --p 50,99,99.9 | plumb table
 ///
-/// Histograms are added bucket by bucket, so the percentiles are those of all observations; averaging the rows' own
-/// percentiles would not give them. A percentile with fewer than ten observations beyond it is left empty, unless
+/// Adds histograms bucket by bucket, so the percentiles are those of all observations. (Averaging the rows' own
+/// percentiles would not give them.) A percentile with fewer than ten observations beyond it is left empty unless
 /// --rare shows it. Values are full round trips, as in the results, unless --one-way halves them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
@@ -25,10 +25,10 @@ pub struct Args {
     /// Percentiles
     #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99,99.9")]
     p: Vec<String>,
-    /// Show percentiles that fewer than ten observations lie beyond
+    /// Show percentiles with fewer than ten observations beyond them
     #[arg(long)]
     rare: bool,
-    /// Halve round trips: what one way takes if both are alike
+    /// Halve round trips: the time of one way if both take the same
     #[arg(long)]
     one_way: bool,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct Args {
     input: InputArgs,
 }
 
-/// Observations that must lie beyond a percentile for it to mean something.
+/// The fewest observations beyond a meaningful percentile.
 const BEYOND: f64 = 10.0;
 
 #[derive(Default)]
@@ -49,7 +49,6 @@ struct Groups {
     kinds: Vec<String>,
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let percentiles = args
         .p
@@ -117,7 +116,7 @@ fn write(
     groups: &Groups,
     output: &mut dyn Write,
 ) -> Result<(), Error> {
-    // Columns nobody asked for are shown where they tell groups apart.
+    // Default columns are shown if they tell groups apart.
     let used: Vec<usize> = (0..group.len())
         .filter(|i| !args.group.is_empty() || *i == 0 || groups.list.iter().any(|g| g.0[*i] != groups.list[0].0[*i]))
         .collect();
@@ -135,7 +134,7 @@ fn write(
         cells.push(value(latencies.min_us()));
         cells.push(value(latencies.mean_us()));
         for (_, q) in percentiles {
-            // A little slack: 10 of 1000 observations lie beyond the 99th percentile, whatever 1 − 0.99 is in binary.
+            // 1 − 0.99 is not exact in binary: 10 of 1000 observations are beyond the 99th percentile.
             let enough = (1.0 - q) * latencies.count() as f64 >= BEYOND - 1e-6;
             cells.push(value(latencies.quantile_us(*q).filter(|_| enough || args.rare)));
         }

@@ -1,4 +1,4 @@
-//! `plumb report`: a page about a run. The help text is [`Args`]'s.
+//! `plumb report`: a page about a run.
 
 mod document;
 mod facts;
@@ -22,9 +22,9 @@ use document::{Block, Document};
 ///
 /// plumb run plans/message-size.yaml -o sizes.csv; plumb report sizes.csv -o sizes.html
 ///
-/// RESULTS is what `plumb run -o` wrote, or the folder it is in. What stands beside it is used where it is there:
-/// RESULTS.run.json (plan, machines, notes) and RESULTS.verdicts.csv. FILE.html is one page with everything inside; FILE.md
-/// has its pictures beside it (FILE.1.svg …). Without -o the page goes to standard output as Markdown, without pictures.
+/// RESULTS is what `plumb run -o` wrote, or the folder it is in. RESULTS.run.json (plan, machines, notes) and
+/// RESULTS.verdicts.csv are used if they exist. FILE.html is one page with everything inside. FILE.md has its pictures
+/// beside it (FILE.1.svg …). Without -o the page goes to standard output as Markdown, without pictures.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// A results file, or the folder it is in
@@ -38,7 +38,6 @@ pub struct Args {
     title: Option<String>,
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let html = match args.output.as_deref().map(|p| (p, p.extension().and_then(|e| e.to_str()))) {
         None | Some((_, Some("md"))) => false,
@@ -64,7 +63,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             let text = document.markdown(|number, svg| {
                 let name = format!("{stem}.{number}.svg");
                 pictures.push((path.with_file_name(&name), svg.to_owned()));
-                // A name in Markdown ends at a blank.
+                // A blank would end the name in Markdown.
                 Some(name.replace(' ', "%20"))
             });
             for (path, svg) in &pictures {
@@ -76,7 +75,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(Verdict::Ok)
 }
 
-/// The results file itself: the one given, or the only one in the folder given.
+/// The results file: the given one, or the only one in the given folder.
 fn results_file(path: &Path) -> Result<PathBuf, Error> {
     if !path.is_dir() {
         return Ok(path.to_owned());
@@ -89,7 +88,7 @@ fn results_file(path: &Path) -> Result<PathBuf, Error> {
     let mut found: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(path).map_err(file_error)? {
         let file = entry.map_err(file_error)?.path();
-        // A run's table is known by the file of facts beside it.
+        // A run's table has a file of facts beside it.
         if file.extension().is_some_and(|e| e == "csv") && file.with_extension("run.json").is_file() {
             found.push(file);
         }
@@ -155,7 +154,7 @@ fn assemble(results: &Path, title: Option<&str>) -> Result<Document, Error> {
     Ok(Document { title, blocks })
 }
 
-/// The `verdicts` table for people; `None` where the file is not there.
+/// The `verdicts` table for people; `None` if the file does not exist.
 fn verdicts(path: &Path) -> Result<Option<Vec<Column>>, Error> {
     if !path.exists() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `plumb steady`: where the warm-up ends. The help text is [`Args`]'s.
+//! `plumb steady`: the end of the warm-up.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,10 +14,11 @@ use crate::table::{InputArgs, OutputArgs, RecordKind, Table};
 ///
 /// plumb run plans/quick.yaml --set defaults.interval=10ms | plumb steady | plumb table
 ///
-/// MSER-5 with a guard: a cut counts only if what it removes differs from the rest by more than three standard errors,
-/// because MSER-5 alone cuts pure noise in four runs of ten. It takes 50 intervals of the measure phase or more. Without
-/// options: one row per series that says what was found. --mark writes the table again with phase=warmup on the intervals
-/// found, --trim without them; both read the whole input first. Iteration rows stay as they were measured.
+/// Uses MSER-5 with a guard: a cut counts only if the mean before it differs from the mean after it by more than three
+/// standard errors, because MSER-5 alone cuts pure noise in four runs of ten. Takes 50 intervals of the measure phase
+/// or more. Without options, writes one row per series with the result. --mark writes the table again with phase=warmup
+/// on the warm-up's intervals, --trim without them; both read the whole input first. Iteration rows stay as they were
+/// measured.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Rate to look at [default: throughput, or else transaction rate]
@@ -35,7 +36,7 @@ pub struct Args {
     input: InputArgs,
 }
 
-/// The columns that tell series apart, those of them that a table has; and its file does.
+/// The columns that tell series apart, besides the file.
 const SERIES: [&str; 7] = ["run_id", "case_id", "case", "iteration", "member", "direction", "stream"];
 
 struct Series {
@@ -50,7 +51,6 @@ impl Series {
     }
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.input)?;
     let metric = table.require_rate(args.metric.as_deref())?;
@@ -122,7 +122,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 }
 
 fn report(keys: &[&str], metric: &str, all: &[Series], found: &[WarmUp], output: &mut dyn Write) -> Result<(), Error> {
-    // Identifiers of runs and cases are for machines; they are shown where nothing else tells series apart.
+    // Identifiers of runs and cases are for machines: they are shown if nothing else tells series apart.
     let shown: Vec<usize> = (0..keys.len())
         .filter(|k| {
             let varies = all.iter().any(|s| s.key[*k] != all[0].key[*k]);

@@ -1,4 +1,4 @@
-//! `plumb table`: for people. The help text is [`Args`]'s.
+//! `plumb table`: tables for people.
 
 pub(crate) mod view;
 
@@ -11,9 +11,9 @@ use crate::table::{InputArgs, OutputArgs, Table, layout};
 ///
 /// plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
 ///
-/// Columns without any value are left out; numbers get the units of their columns' names (41.8 Gbit/s, 49 µs, 64 KiB).
-/// Of a raw results file the rows and columns that a person looks at first are shown: --all shows everything, --columns
-/// chooses. The table is read whole before it is printed, since widths depend on all rows.
+/// Leaves out columns without any value, and gives numbers the units of their columns' names (41.8 Gbit/s, 49 µs, 64
+/// KiB). Of a raw results file it shows the most important rows and columns: --all shows everything, --columns chooses.
+/// Reads the whole table before it prints, because widths depend on all rows.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Show these columns, in this order
@@ -34,7 +34,6 @@ pub struct Args {
     input: InputArgs,
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.input)?;
     let view = view::View::read(&mut table, &args.columns, args.all)?;

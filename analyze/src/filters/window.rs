@@ -1,4 +1,4 @@
-//! `plumb window`: intervals of many instances on one grid. The help text is [`Args`]'s.
+//! `plumb window`: intervals of many instances on one grid.
 
 mod grid;
 mod instances;
@@ -18,13 +18,14 @@ use instances::Group;
 ///
 /// plumb run plans/quick.yaml --set defaults.interval=0.5s | plumb window --step 0.5s | plumb table
 ///
-/// Reads interval rows. The rates of all instances (rows that differ in file, run, member, direction or stream) of a group
-/// are put on a common grid by the time that each interval covers of a cell, and summed; cells in which an instance has a
-/// gap are left out of mean, min and max, and said so. Instances of one run share the clock of start_s (0 is the measure
-/// phase's start), others the wall clock of time. --stairs gives every stretch with a constant number of instances, for
-/// loads that grow step by step, and marks the one with the highest mean; --cells gives the sums themselves as interval rows.
+/// Reads interval rows. An instance is the rows that agree in file, run, member, direction and stream. The rates of all
+/// instances of a group are put on a common grid, weighted by the part of each cell that an interval covers, and
+/// summed. Cells in which an instance has a gap are left out of mean, min and max, with a note. Instances of one run
+/// share the clock of start_s (0 is the measure phase's start), others the wall clock of time. --stairs gives every
+/// stretch with a constant number of instances, for loads that grow step by step, and marks the one with the highest
+/// mean. --cells gives the sums themselves as interval rows.
 ///
-/// Needs memory for the times and rates of the intervals that count, about 50 bytes each.
+/// Needs about 50 bytes of memory per interval.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// One window per value of these columns; none: all rows together [default: case and iteration]
@@ -39,16 +40,16 @@ pub struct Args {
     /// Leave out this much at both ends of a window
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_seconds)]
     trim: f64,
-    /// Which clock intervals are aligned by
+    /// Clock by which intervals are aligned
     #[arg(long, value_name = "CLOCK", default_value = "auto")]
     clock: instances::Clock,
     /// Count the rows of this phase: warmup, measure, cooldown or all
     #[arg(long, value_name = "PHASE", default_value = "measure")]
     phase: String,
-    /// Every stretch with a constant number of instances
+    /// Write every stretch with a constant number of instances
     #[arg(long, conflicts_with = "cells")]
     stairs: bool,
-    /// The sums cell by cell, as interval rows
+    /// Write the sums cell by cell, as interval rows
     #[arg(long)]
     cells: bool,
     #[command(flatten)]
@@ -61,7 +62,6 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     units::parse_duration(text).map(|d| d.as_secs_f64()).map_err(|e| e.to_string())
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if args.step <= 0.0 {
         return Err(Error::Usage("--step must be longer than 0s".to_owned()));
@@ -167,7 +167,7 @@ fn cells(
     Ok(())
 }
 
-/// Nanoseconds are enough: what is beyond them is the rounding of sums.
+/// Seconds to the nanosecond: anything beyond is the rounding of sums.
 fn rounded(seconds: f64) -> String {
     number((seconds * 1e9).round() / 1e9)
 }

@@ -1,4 +1,4 @@
-//! Rows put into groups, and what is kept of each.
+//! Groups of rows, and what is kept of each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,57 +8,55 @@ use crate::parallel::Row;
 use crate::stats::{histogram::Latencies, moments::Moments, sketch::Sketch};
 use crate::table::{Cells, Header};
 
-/// What is kept of one metric in one group.
+/// One metric in one group.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     pub moments: Moments,
     pub sketch: Sketch,
-    /// Merged histograms, where a pooled latency is asked for.
+    /// Merged histograms, for `-a pooled`.
     pub latencies: Option<Latencies>,
 }
 
-/// One group.
 #[derive(Debug)]
 pub struct Group {
-    /// The cells it was grouped by.
     pub key: Vec<Box<str>>,
-    /// The same in one piece, as the index has it.
+    /// The key in one piece, as in the index.
     joined: Arc<str>,
     /// Per metric.
     pub values: Vec<Values>,
     rows: u64,
-    /// The group that followed it when that was last looked up.
+    /// The group that followed when this one was last looked up.
     next: usize,
     /// The watched parameters of its first row.
     parameters: Vec<Box<str>>,
-    /// Its key and these by runs of neighbouring columns, as they stand in a line.
+    /// Key and parameters by runs of neighbouring columns, as they stand in a line.
     runs: Vec<Box<str>>,
 }
 
 impl Group {
-    /// Whether a row has the group's key and the watched parameters of its first row, as far as one look at each run tells.
+    /// Whether a row has the group's key and watched parameters, as far as one comparison per run tells.
     fn is_like(&self, row: &Row<'_>, columns: &Columns) -> bool {
         let mut runs = columns.runs.iter().zip(&self.runs);
         runs.all(|((first, last), ours)| row.run(*first, *last).is_some_and(|theirs| same(ours, theirs)))
     }
 }
 
-/// What to look at in each row.
+/// The columns to read in each row.
 #[derive(Debug, Clone)]
 pub struct Columns {
     pub group: Vec<usize>,
     pub metrics: Vec<usize>,
-    /// Where histograms are, and for which metrics they are wanted.
+    /// The column of histograms, and the metrics that want them.
     pub histogram: Option<(usize, Vec<bool>)>,
     /// Parameters that should not differ within a group.
     pub watched: Vec<usize>,
-    /// Both by what stands beside each other: first and last column. A look at each run tells whether a row is of a group
-    /// and like its first one.
+    /// Group columns and watched columns as runs of neighbours, first and last. One comparison per run tells whether a
+    /// row belongs to a group and is like its first row.
     pub runs: Vec<(usize, usize)>,
 }
 
 impl Columns {
-    /// All of them.
+    /// All of them, as runs.
     pub fn looked_at(&self) -> impl Iterator<Item = (usize, usize)> {
         let histogram = self.histogram.iter().map(|(column, _)| *column);
         let single = self.metrics.iter().copied().chain(histogram).map(|column| (column, column));
@@ -66,7 +64,7 @@ impl Columns {
     }
 }
 
-/// Consecutive numbers as first and last.
+/// Runs of consecutive numbers, first and last.
 pub fn runs(columns: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
     let mut columns: Vec<usize> = columns.collect();
     columns.sort_unstable();
@@ -81,8 +79,8 @@ pub fn runs(columns: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Whether two texts are equal. Most are empty or short: looking at them here costs less than to call memcmp, and glibc's on
-/// AVX-512 machines is very slow on the address that an empty box has.
+/// Whether two texts are equal. Most are empty or short: comparing them here costs less than calling memcmp, and
+/// glibc's memcmp on AVX-512 machines is very slow on the address of an empty box.
 #[inline]
 fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
@@ -105,7 +103,7 @@ fn same(a: &str, b: &str) -> bool {
 pub struct Groups {
     index: HashMap<Arc<str>, usize>,
     pub list: Vec<Group>,
-    /// Per watched parameter, the group in which it was first seen to differ.
+    /// For each watched parameter, the first group in which it differs.
     differs: Vec<Option<usize>>,
     key: String,
     /// The group of the last row.
@@ -142,8 +140,8 @@ impl Groups {
         Ok(())
     }
 
-    /// The group of a row, and whether the row is like the group's first in all that is watched. Cases follow each other as
-    /// they did in the last round, or stay: the guess is mostly right.
+    /// The group of a row, and whether the row is like the group's first one in all watched parameters. Guesses the
+    /// group that followed last time: cases mostly repeat their order, or stay the same.
     fn find(&mut self, row: &Row<'_>, columns: &Columns) -> (usize, bool) {
         let guess = self.list.get(self.last).map_or(0, |group| group.next);
         if let Some(group) = self.list.get(guess) {
@@ -156,7 +154,7 @@ impl Groups {
         self.key.clear();
         for column in &columns.group {
             self.key.push_str(row.get(*column));
-            // A unit separator cannot be confused with what people name things.
+            // A unit separator does not occur in names.
             self.key.push('\u{1f}');
         }
         let i = match self.index.get(self.key.as_str()) {
@@ -224,7 +222,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Warnings for the user: parameters that differ within a group, and metrics that some rows lack.
+    /// Warnings about parameters that differ within a group, and metrics that some rows lack.
     pub fn warnings(&self, header: &Header, columns: &Columns) -> Vec<String> {
         let names = header.names();
         let mut warnings = Vec::new();

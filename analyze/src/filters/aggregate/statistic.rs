@@ -1,4 +1,4 @@
-//! What `-a` can ask for: names, and the columns each becomes.
+//! Statistics for `-a`: their names, and the columns of each.
 
 use schemas::metrics::{Better, Metric};
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::stats::confidence::Interval;
 use crate::stats::{bootstrap, confidence, histogram, moments, quantiles};
 
-/// How `ci` is made.
+/// Method of `ci`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Method {
     /// Student's t, for the mean
@@ -19,7 +19,7 @@ pub enum Method {
     Bootstrap,
 }
 
-/// What a bootstrap interval is about.
+/// The centre of a bootstrap interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Centre {
     Mean,
@@ -27,7 +27,6 @@ pub enum Centre {
     Trimmed,
 }
 
-/// How `-a ci` is to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals {
     pub method: Method,
@@ -39,7 +38,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// The interval of sorted values; `None` where there is none, or where it takes values that were too many to keep.
+    /// The interval of sorted values; `None` if there is none, or if more values were seen than are kept.
     fn of(self, values: &Values) -> Option<Interval> {
         match self.method {
             Method::T => confidence::t_interval_of(&values.moments, self.level),
@@ -53,7 +52,7 @@ impl Intervals {
 }
 
 impl Centre {
-    /// The first that is asked for; the mean where none is.
+    /// The first centre among the statistics, else the mean.
     pub fn among(statistics: &[(String, Statistic)]) -> Self {
         let centre = |(name, statistic): &(String, Statistic)| match statistic {
             Statistic::Mean => Some(Self::Mean),
@@ -65,7 +64,7 @@ impl Centre {
         statistics.iter().find_map(centre).unwrap_or(Self::Mean)
     }
 
-    /// Of values in any order.
+    /// The centre of unsorted values.
     fn of(self, values: &[f64]) -> Option<f64> {
         match self {
             Self::Mean => moments::mean(values),
@@ -82,7 +81,6 @@ impl Centre {
 /// The share that `trimmed` leaves out at each end.
 const TRIM: f64 = 0.1;
 
-/// One statistic of one metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {
     Count,
@@ -129,7 +127,6 @@ impl Statistic {
         })
     }
 
-    /// The suffixes of the columns it becomes.
     pub(super) fn suffixes(self, name: &str) -> Vec<String> {
         match self {
             Self::Interval => ["ci_low", "ci_high", "margin_ratio"].map(str::to_owned).to_vec(),
@@ -141,7 +138,7 @@ impl Statistic {
         }
     }
 
-    /// The values of those columns.
+    /// The values of its columns.
     pub(super) fn values(
         self,
         of: &Values,

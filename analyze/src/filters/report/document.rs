@@ -1,44 +1,34 @@
-//! A document as blocks, and how they are written: Markdown with its pictures beside it, or one HTML page with everything
-//! inside.
+//! A document of blocks, written as Markdown with pictures beside it or as one HTML page.
 
 use crate::table::layout::{self, Column};
 use std::fmt::Write as _;
 
-/// A part of a document.
 pub enum Block {
     /// A heading of the second level.
     Heading(String),
-    /// Points.
     List(Vec<String>),
-    /// Columns.
     Table(Vec<Column>),
-    /// Text as it is, behind a line that says what it is.
+    /// Text shown as it is.
     Verbatim {
-        /// What it is.
+        /// Title of the text.
         about: String,
-        /// The text.
         text: String,
     },
-    /// A picture.
     Picture {
-        /// What it shows, for who cannot see it.
+        /// Description for readers who cannot see it.
         about: String,
-        /// The picture.
         svg: String,
     },
 }
 
-/// A document.
 pub struct Document {
-    /// Its title.
     pub title: String,
-    /// Its parts.
     pub blocks: Vec<Block>,
 }
 
 impl Document {
-    /// As Markdown. `picture` gets each picture's number (from 1) and says under which name the text finds it; where it has
-    /// none, the text says that the picture was left out.
+    /// Writes Markdown. `picture` gets each picture's number (from 1) and content, and returns its name in the text.
+    /// Without a name, the text says that the picture was left out.
     pub fn markdown(&self, mut picture: impl FnMut(usize, &str) -> Option<String>) -> String {
         let mut out = format!("# {}\n", self.title);
         let mut pictures = 0;
@@ -76,7 +66,7 @@ impl Document {
         out
     }
 
-    /// As one HTML page without references to anything else.
+    /// Writes one HTML page that refers to nothing else.
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
         let mut out = format!(

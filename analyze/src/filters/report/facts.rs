@@ -1,5 +1,5 @@
-//! What `results.run.json` says, as a report shows it. Unknown keys are passed over and missing ones left out: the file
-//! grows with the program, and reports are made of old ones too.
+//! Facts from `results.run.json`, for a report. Unknown keys are ignored and missing ones left out: the file grows with
+//! the program, and reports are made of old files too.
 
 use super::document::Block;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use serde_json::Value;
 use std::path::Path;
 
-/// Facts of a host that a reader asks for first, with what they are called.
+/// Facts of a host that a report shows, with their titles.
 const HOST: [(&str, &str); 13] = [
     ("system_model", "machine"),
     ("hypervisor", "hypervisor"),
@@ -66,7 +66,7 @@ pub fn run(facts: &Value) -> Vec<String> {
     items
 }
 
-/// A table with a row per fact and a column per host; `None` where no host is described.
+/// A table with a row per fact and a column per host; `None` without hosts.
 pub fn hosts(facts: &Value) -> Option<Block> {
     let hosts = facts["hosts"].as_object().filter(|h| !h.is_empty())?;
     let known: Vec<(&str, &str)> =
@@ -97,7 +97,7 @@ pub fn plans(facts: &Value) -> Vec<Block> {
         .collect()
 }
 
-/// What the ends wanted known about cases, each sentence once with the cases it is about.
+/// Notes about cases, each once with the cases it is about.
 pub fn notes(facts: &Value) -> Vec<String> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let cases = facts["cases"].as_object().into_iter().flatten();

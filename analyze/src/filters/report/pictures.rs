@@ -1,4 +1,4 @@
-//! Which pictures suit a results file, and drawing them.
+//! Chooses and draws the pictures for a results file.
 
 use super::document::Block;
 use crate::{
@@ -8,16 +8,16 @@ use crate::{
 };
 use std::{collections::BTreeSet, path::Path};
 
-/// Parameters along which a sweep is drawn, the most telling first.
+/// Parameters along which a sweep is drawn, in the order of preference.
 const AXES: [&str; 6] = ["message_bytes", "request_bytes", "streams", "inflight", "offered_per_s", "threads"];
 
 /// Headline metrics: each test has one.
 const METRICS: [&str; 2] = ["throughput_bits_per_s", "transactions_per_s"];
 
-/// From how many values a parameter counts as swept: a line through two points says no more than two bars.
+/// The fewest values of a swept parameter. A line through two points says no more than two bars.
 const SWEPT: usize = 3;
 
-/// What a results file holds, as far as pictures are concerned.
+/// The contents of a results file that matter for pictures.
 #[derive(Default)]
 struct Contents {
     tests: Vec<Test>,
@@ -66,7 +66,7 @@ pub fn of(results: &Path) -> Result<Vec<Block>, Error> {
             wanted.push((Kind::Bars, Options { y: Some((*metric).to_owned()), tests: plain, ..base() }));
         }
     }
-    // A curve per value of a sweep would be a thicket.
+    // A curve for each value of a sweep would be unreadable.
     let timed: Vec<String> =
         contents.tests.iter().filter(|t| t.histograms && !t.is_swept()).map(|t| t.name.clone()).collect();
     if !timed.is_empty() {

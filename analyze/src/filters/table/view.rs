@@ -1,4 +1,4 @@
-//! Which columns a person wants to see, under which titles and in which units.
+//! The columns to show to a person, with titles and units.
 
 use schemas::columns::{self, ColumnType};
 use schemas::metrics::{self, Kind, Metric};
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::table::layout::Column;
 use crate::table::{RecordKind, Rows, Selection, Table, parse_number};
 
-/// What is shown of a raw results file: what was measured, and what came out.
+/// The columns shown of a raw results file.
 const FIRST_SIGHT: &[&str] = &[
     "case",
     "member",
@@ -32,24 +32,22 @@ const FIRST_SIGHT: &[&str] = &[
     "error",
 ];
 
-/// Columns of words that say the same in every row of a raw file are left out, except these.
+/// Columns shown even if they say the same in every row.
 const ALWAYS: &[&str] = &["case", "throughput_bits_per_s", "transactions_per_s"];
 
-/// The rows and columns to be shown.
 pub struct View {
     names: Vec<String>,
     /// Row by row.
     cells: Vec<Vec<String>>,
     /// A sentence for the user.
     pub note: Option<String>,
-    /// Whether nothing may be left out or renamed because it says little.
+    /// Whether columns keep their names and are never left out as uninformative.
     verbatim: bool,
-    /// Whether the columns were chosen by name: then also those without any value are shown.
+    /// Whether the user named the columns: then empty columns are shown too.
     chosen: bool,
 }
 
 impl View {
-    /// Reads what is to be shown.
     pub fn read(table: &mut Table, chosen: &[String], all: bool) -> Result<Self, Error> {
         let header = table.header();
         let is_results = header.find("record").is_some() && header.find("run_id").is_some();
@@ -68,7 +66,7 @@ impl View {
         Ok(Self { names, cells, note: None, verbatim: all || !chosen.is_empty(), chosen: !chosen.is_empty() })
     }
 
-    /// Of a raw results file: its iterations (or whatever of that there is), failed ones too.
+    /// Reads the iterations of a raw results file (or the next best kind of row), failed ones too.
     fn read_results(table: &mut Table, chosen: &[String]) -> Result<Self, Error> {
         let header = table.header();
         let axes = |name: &String| name.starts_with(columns::AXIS_PREFIX);
@@ -121,7 +119,7 @@ impl View {
         }
     }
 
-    /// The columns as they are printed: those that have a value, with titles and units for people unless `raw`.
+    /// The printed columns: those with a value, with titles and units for people unless `raw`.
     pub fn columns(&self, raw: bool) -> Vec<Column> {
         let level = self.level();
         let hidden = self.hidden();
@@ -151,7 +149,7 @@ impl View {
             .collect()
     }
 
-    /// The confidence level as a title says it, if it is the same everywhere.
+    /// The confidence level for a title, if it is the same everywhere.
     fn level(&self) -> Option<String> {
         let i = self.names.iter().position(|n| n == "confidence_level")?;
         let first = &self.cells.first()?[i];
@@ -160,7 +158,7 @@ impl View {
         self.cells.iter().all(|r| &r[i] == first).then(|| format!("{} %", (level * 1e6).round() / 1e4))
     }
 
-    /// Columns whose content another one already says, better.
+    /// Columns whose content another column says better.
     fn hidden(&self) -> Vec<bool> {
         let mut hidden = vec![false; self.names.len()];
         if self.verbatim {
@@ -183,7 +181,7 @@ impl View {
         hidden
     }
 
-    /// The count column that can speak for all of them: where rows have values of several metrics, as many of each.
+    /// The one count column that can stand for all: if every row has the same count of each of its metrics.
     fn single_count(&self) -> Option<usize> {
         let counts: Vec<usize> = (0..self.names.len())
             .filter(|i| Meaning::of(&self.names[*i]).statistic.as_deref() == Some("count"))
@@ -195,23 +193,23 @@ impl View {
         counts.first().copied().filter(|_| agree)
     }
 
-    /// What the count column says in a row: where it has none of its own metric, the others' count.
+    /// A row's count: of another metric if it has none of its own.
     fn count(&self, row: &[String]) -> String {
         let counts = self.names.iter().zip(row).filter(|(n, _)| Meaning::of(n).statistic.as_deref() == Some("count"));
         counts.map(|(_, c)| c).find(|c| *c != "0").cloned().unwrap_or_else(|| "0".to_owned())
     }
 }
 
-/// What a column's name says about it.
+/// The meaning of a column, from its name.
 struct Meaning {
     metric: Option<&'static Metric>,
-    /// The statistic behind the metric's column, `mean` in `throughput_bits_per_s_mean`.
+    /// The statistic after the metric's column: `mean` in `throughput_bits_per_s_mean`.
     statistic: Option<String>,
     unit: Option<Unit>,
 }
 
-/// Whether a number without a unit has more digits than a person reads, as the `r2` of a fit has: four after the point will
-/// do, unless little would be left of it.
+/// Whether a number without a unit (such as a fit's `r2`) has too many digits for people. Four after the point are
+/// enough, unless little is left of it.
 fn is_long(cell: &str, value: f64) -> bool {
     value.abs() >= 0.01
         && !cell.contains(['e', 'E'])
@@ -252,7 +250,7 @@ impl Meaning {
         let Some(statistic) = &self.statistic else {
             return if self.unit == Some(Unit::Bytes) { name.to_owned() } else { label };
         };
-        // With a single metric its name need not be said again beside the interval and the count.
+        // With a single metric, interval and count need not repeat its name.
         let stems = |n: &String| Self::of(n).metric.filter(|_| Self::of(n).statistic.is_some()).map(|m| m.column);
         let alone = view.names.iter().filter_map(stems).all(|column| column == metric.column);
         match statistic.as_str() {

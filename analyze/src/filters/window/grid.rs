@@ -1,6 +1,6 @@
-//! Interim results of several instances, put on one clock and one grid.
+//! Interim results of several instances on one clock and one grid.
 
-/// One interval of one instance: an average rate over a stretch of time.
+/// One interval of one instance: an average rate over a time span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
     /// Seconds on the common clock.
@@ -11,17 +11,17 @@ pub struct Piece {
     pub rate: f64,
 }
 
-/// A stretch of time in which the same number of instances ran.
+/// A time span with a constant number of running instances.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
     /// Seconds on the common clock.
     pub start: f64,
     pub end: f64,
-    /// How many ran.
+    /// The number of running instances.
     pub instances: usize,
-    /// The sum of their rates in each whole grid cell; `None` where an instance has a gap.
+    /// The sum of their rates in each whole grid cell; `None` if an instance has a gap.
     pub cells: Vec<Option<f64>>,
-    /// The sum's average over the cells without gaps.
+    /// The mean over the cells without gaps.
     pub mean: Option<f64>,
 }
 
@@ -33,12 +33,12 @@ impl Stretch {
     }
 }
 
-/// Shares of a cell below this are rounding, not gaps.
+/// A cell covered by at least this share is whole: the rest is rounding.
 const WHOLE: f64 = 0.999;
 
-/// The stretches in which the number of running instances does not change, in the order of time, each shortened by `trim`
-/// seconds at both ends and cut into cells of `step` seconds. Stretches without one whole cell are left out. An instance
-/// runs from its first piece's start to its last one's end.
+/// The stretches with a constant number of running instances, in the order of time. Each is shortened by `trim` seconds
+/// at both ends and cut into cells of `step` seconds; stretches without one whole cell are left out. An instance runs
+/// from its first piece's start to its last one's end.
 pub fn stretches(instances: &[Vec<Piece>], step: f64, trim: f64) -> Vec<Stretch> {
     let spans: Vec<(f64, f64)> = instances.iter().filter_map(|i| Some((i.first()?.start, last_end(i)?))).collect();
     let mut edges: Vec<f64> = spans.iter().flat_map(|s| [s.0, s.1]).collect();

@@ -9,10 +9,10 @@ use crate::parallel::{self, Row};
 use crate::table::{Cells, Picker, Selection, Table};
 use crate::time;
 
-/// What intervals are aligned by.
+/// Clock by which intervals are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Clock {
-    /// start where a group's rows are of one run and case, else time
+    /// start if a group's rows are of one run and case, else time
     Auto,
     /// `start_s`: 0 is the start of the measure phase
     Start,
@@ -23,13 +23,12 @@ pub enum Clock {
 /// The instances of one window.
 #[derive(Debug)]
 pub struct Group {
-    /// The cells it was grouped by.
     pub key: Vec<String>,
     /// Their pieces in the order of time.
     pub instances: Vec<Vec<Piece>>,
 }
 
-/// What tells instances apart, and what a total over them has empty or `both`.
+/// What tells instances apart. A total over them has an empty cell or `both` there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Identity {
     file: String,
@@ -45,7 +44,7 @@ struct Raw {
     rate: f64,
     elapsed: f64,
     start: Option<f64>,
-    /// Wall-clock end.
+    /// By the wall clock, in seconds.
     end: Option<f64>,
 }
 
@@ -55,20 +54,19 @@ type Instances = Vec<(Identity, Vec<Raw>)>;
 /// One instance as it is read.
 #[derive(Debug)]
 struct Instance {
-    /// The cells of its group.
     key: Vec<String>,
     identity: Identity,
-    /// Everything that tells it from others, in one piece.
+    /// File and identifying cells in one piece.
     joined: Arc<str>,
     pieces: Vec<Raw>,
 }
 
-/// What a part of the input has, in the order of first rows.
+/// The instances of a part of the input, in the order of their first rows.
 #[derive(Debug, Default)]
 struct Part {
     instances: Vec<Instance>,
     index: HashMap<Arc<str>, usize>,
-    /// The instance of the last row: the next one is mostly its too.
+    /// The instance of the last row: the next row is mostly its too.
     last: usize,
     joined: String,
 }
@@ -79,7 +77,7 @@ impl Part {
         self.joined.clear();
         self.joined.push_str(row.file());
         for column in columns.told_apart_by() {
-            // A unit separator cannot be confused with what people name things.
+            // A unit separator does not occur in names.
             self.joined.push('\u{1f}');
             self.joined.push_str(row.get(column));
         }
@@ -126,7 +124,6 @@ impl Part {
 }
 
 struct Columns {
-    /// What the rows are grouped by.
     keys: Vec<usize>,
     measurement: [Option<usize>; 3],
     member: Option<usize>,
@@ -235,7 +232,7 @@ fn align(key: Vec<String>, mut instances: Instances, clock: Clock) -> Result<Gro
     let by_start = match clock {
         Clock::Start => true,
         Clock::Time => false,
-        // A single run's own clock is the better one; without times it is the only one.
+        // A single run's own clock is more precise; without times it is the only one.
         Clock::Auto => starts && (same_run || !times),
     };
     if by_start && !starts || !by_start && !times {
@@ -260,7 +257,7 @@ fn align(key: Vec<String>, mut instances: Instances, clock: Clock) -> Result<Gro
     Ok(Group { key, instances: aligned })
 }
 
-/// Leaves out rows that would count something twice: a group's total beside its members, both directions beside each, and
+/// Drops rows that would count something twice: a group's total beside its members, both directions beside each, and
 /// single streams beside all of them together.
 fn keep_parts(instances: &mut Instances) {
     if instances.iter().any(|(i, _)| !i.member.is_empty()) {
