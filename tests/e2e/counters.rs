@@ -98,7 +98,7 @@ fn what_cannot_be_subtracted_says_so() {
         (vec!["beforeafter", "--collect", "dev:nope0", "--", "true"], 2, "no interface `nope0`"),
         (vec!["beforeafter", "--collect", "snmp", "--", "/nonexistent"], 2, "cannot run `/nonexistent`"),
         (vec!["beforeafter", "--rate", &snmp, &snmp], 2, "--elapsed"),
-        (vec!["beforeafter", "--keys", "(", &snmp, &snmp], 2, "no regular expression"),
+        (vec!["beforeafter", "--keys", "(", &snmp, &snmp], 2, "not a regular expression"),
         (vec!["beforeafter", "-", &snmp], 3, "standard input: the snapshot is empty"),
     ] {
         let output = plumb(&args, "");

@@ -1,4 +1,4 @@
-//! Snapshots taken here: from `/proc`, or from the programs that print counters.
+//! Snapshots taken by `--collect`: from `/proc`, or from programs that print counters.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use crate::error::Error;
 
-/// Something that can be read before and after a command.
+/// A source of counters: a file or a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// As it was asked for; the name of the source in the output.
+    /// The item of `--collect`; the name of the source in the output.
     pub name: String,
     how: How,
 }
@@ -28,12 +28,12 @@ pub struct Sample {
     pub at: Instant,
 }
 
-/// Everything that `--collect` can read, for the help and for error messages.
+/// The items of `--collect`, for error messages.
 const KINDS: &str = "snmp, snmp6, netstat, tcpext, dev, softnet, nstat, ethtool:IF, ip, interrupts, softirqs, vmstat, \
                          dev:IF, ip:IF, file:PATH";
 
 impl Source {
-    /// Reads one item of `--collect`.
+    /// Parses an item of `--collect`.
     pub fn parse(item: &str) -> Result<Self, Error> {
         let item = item.trim();
         let file = |path: &str| Ok(How::File(PathBuf::from(path)));
@@ -55,7 +55,7 @@ impl Source {
                 "softirqs" => file("/proc/softirqs"),
                 "vmstat" => file("/proc/vmstat"),
                 "netstat" => program("netstat", &["-s"]),
-                // Zeros too, and without touching the history file that the person's own nstat goes by.
+                // With zeros, and without a change to the history file of the user's own nstat.
                 "nstat" => program("nstat", &["-asz", "--noupdate"]),
                 "ip" => program("ip", &["-s", "-j", "link"]),
                 _ => Err(()),
@@ -67,8 +67,7 @@ impl Source {
         }
     }
 
-    /// The interface that alone is wanted of a file that has them all.
-    #[must_use]
+    /// The interface of `dev:IF`, `ip:IF` and `ethtool:IF`.
     pub fn interface(&self) -> Option<&str> {
         self.name.split_once(':').filter(|(kind, _)| matches!(*kind, "dev" | "ip" | "ethtool")).map(|(_, i)| i)
     }
@@ -90,7 +89,7 @@ impl Source {
         Ok(Sample { text, at })
     }
 
-    /// `/proc/net/dev` with one interface.
+    /// Keeps one interface of `/proc/net/dev`.
     fn only(&self, text: &str, interface: &str) -> Result<String, Error> {
         let mut found = false;
         let kept = text
@@ -136,8 +135,6 @@ fn run(program: &str, args: &[String]) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// This machine's name.
-#[must_use]
 pub fn host() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }

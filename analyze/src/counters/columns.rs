@@ -1,4 +1,4 @@
-//! `/proc/net/snmp`, `/proc/net/netstat` and `/proc/net/dev`: values that stand under their names.
+//! `/proc/net/snmp`, `/proc/net/netstat` and `/proc/net/dev`: values under their names.
 
 use super::builder::Builder;
 use super::{Bits, Kind};

@@ -1,4 +1,4 @@
-//! CSV with a header: a row is known by its text columns, a number by its column.
+//! CSV with a header: text columns identify a row, the column name identifies a number in it.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::builder::{Builder, clip};
 use super::{Kind, Value};
 use crate::input::ParseError;
 
-/// One field with its place in the text.
+/// A field as it stands in the text.
 struct Cell<'a> {
     raw: &'a str,
 }
@@ -26,8 +26,8 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Reads the numeric columns. The `csv` crate gives no places of fields, and the differences go back to them; what is
-/// read here is the plain RFC 4180 that it writes.
+/// Reads the numeric columns. The text output needs the place of each field, which the `csv` crate does not give. This
+/// reader takes plain RFC 4180.
 pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), ParseError> {
     let source = b.source.clone();
     let mut rows = Rows { text: b.text, at: 0, line: 1 };
@@ -46,7 +46,7 @@ pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Parse
             let reason = format!("the row has {} fields, the header {}", cells.len(), header.len());
             return Err(ParseError::new(line, reason));
         }
-        // Its names would make texts of columns that are numbers, and nothing would be left to compare.
+        // Its names would turn numeric columns into text columns, and leave nothing to compare.
         if cells.iter().zip(&header).all(|(cell, name)| cell.text() == *name) {
             let reason =
                 "a second header: two snapshots in one file. Give the one before and the one after as two files";
@@ -59,7 +59,7 @@ pub fn read<'a>(b: &mut Builder<'a>, key_columns: &[String]) -> Result<(), Parse
         (0..header.len()).map(|i| !numeric(i)).collect()
     } else {
         if let Some(missing) = key_columns.iter().find(|k| !header.contains(k)) {
-            return Err(ParseError::new(1, format!("there is no column `{missing}` to be a key")));
+            return Err(ParseError::new(1, format!("there is no column `{missing}` for --key")));
         }
         header.iter().map(|name| key_columns.contains(name)).collect()
     };
@@ -125,7 +125,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Moves behind the quoted field that starts at `start`.
+    /// Moves past the quoted field that starts at `start`.
     fn quoted(&mut self, start: usize, line: usize) -> Result<(), ParseError> {
         let bytes = self.text.as_bytes();
         let mut at = start + 1;

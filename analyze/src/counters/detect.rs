@@ -1,11 +1,11 @@
-//! Which format a text is in, from its first lines.
+//! Detects the format of a text from its first lines.
 
 use super::{Format, Value, openmetrics};
 
-/// Enough to decide on; the rest of a large file need not be looked at twice.
+/// Number of lines that decide.
 const LOOK: usize = 64;
 
-/// The format of a text. What nothing else claims is [`Format::Text`].
+/// The format of a text; [`Format::Text`] where no other fits.
 pub fn detect(text: &str) -> Format {
     let start = text.trim_start();
     if start.starts_with(['{', '[']) {
@@ -73,7 +73,7 @@ fn is_key_value(lines: &[&str]) -> bool {
 
 fn is_csv(lines: &[&str]) -> bool {
     let [header, row, ..] = lines else { return false };
-    // Commas outside quotes: every second stretch between quotes is inside.
+    // Commas outside quotes: every second piece between quotes is inside.
     let commas = |l: &str| l.split('"').step_by(2).map(|part| part.matches(',').count()).sum::<usize>();
     commas(header) > 0
         && !header.contains(": ")
@@ -82,8 +82,8 @@ fn is_csv(lines: &[&str]) -> bool {
 }
 
 fn json(text: &str) -> Format {
-    // Only the first keys matter; looking at them as text also says JSON of a document that is broken further on,
-    // so that its reader can name the place.
+    // The first keys decide. They are compared as text, so that a document that is broken further on counts as JSON,
+    // too, and its reader names the place.
     let end = text.char_indices().nth(4096).map_or(text.len(), |(at, _)| at);
     let head: String = text[..end].chars().filter(|c| !c.is_whitespace()).collect();
     if head.starts_with("{\"kernel\":{") {

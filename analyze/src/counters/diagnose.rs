@@ -1,17 +1,17 @@
-//! What the differences mean, in words.
+//! The meaning of the differences, in sentences.
 
 use std::collections::HashMap;
 
 use super::diff::Change;
 
-/// The sum of the differences of some keys; `None` where none of them was looked at.
+/// Sums of differences by key; `None` where the snapshots have none of the keys.
 struct Look<'c, 'a> {
     changes: &'c [Change<'a>],
 }
 
 impl Look<'_, '_> {
-    /// Counters by `nstat`'s name, or by the words of `netstat -s`. The first that is there counts: different programs
-    /// print the same counter.
+    /// The sum of the first key that is there. Keys are `nstat`'s names and the words of `netstat -s`: different
+    /// programs print the same counter.
     fn of(&self, names: &[&str]) -> Option<i128> {
         names.iter().find_map(|name| {
             let mut found = self.changes.iter().filter(|c| c.key == *name).peekable();
@@ -20,7 +20,7 @@ impl Look<'_, '_> {
         })
     }
 
-    /// The same where what prints them leaves out zeros: absent is none, if their protocol was looked at at all.
+    /// The same for programs that leave out zeros: an absent key is 0 where its protocol is `present`.
     fn or_none(&self, names: &[&str], present: Option<i128>) -> Option<i128> {
         self.of(names).or(present.map(|_| 0))
     }
@@ -45,8 +45,7 @@ fn percent(part: i128, of: i128) -> String {
     if share >= 0.01 { format!("{share:.2} %") } else { format!("{share:.4} %") }
 }
 
-/// Sentences about what went wrong, then what could not be looked at. Never empty.
-#[must_use]
+/// Sentences about what went wrong, then one about the sources that are missing. Never empty.
 pub fn sentences(changes: &[Change<'_>]) -> Vec<String> {
     let look = Look { changes };
     let mut out = Vec::new();
@@ -57,10 +56,10 @@ pub fn sentences(changes: &[Change<'_>]) -> Vec<String> {
     softnet(&look, &mut out, &mut unseen);
     interfaces(&look, &mut out, &mut unseen);
     if out.is_empty() {
-        out.push("Nothing amiss in the counters that were looked at.".to_owned());
+        out.push("No trouble in the counters that were checked.".to_owned());
     }
     if !unseen.is_empty() {
-        out.push(format!("Not looked at: {}.", unseen.join("; ")));
+        out.push(format!("Not checked: {}.", unseen.join("; ")));
     }
     out
 }
@@ -138,7 +137,7 @@ fn udp(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'static str
             &["UdpSndbufErrors", "Udp: send buffer errors"],
             "datagrams could not be sent because a send buffer was full: raise SO_SNDBUF and net.core.wmem_max.",
         ),
-        (&["UdpNoPorts", "Udp: packets to unknown port received"], "datagrams came to a port where nobody listens."),
+        (&["UdpNoPorts", "Udp: packets to unknown port received"], "datagrams came to a port without a listener."),
     ] {
         if let Some(n) = look.of(names).filter(|n| *n > 0) {
             out.push(format!("{n} UDP {what}"));
@@ -185,11 +184,11 @@ fn softnet(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'static
     }
 }
 
-/// What interfaces call their troubles.
+/// Words in the names of error counters.
 const TROUBLE: &[&str] = &["drop", "discard", "err", "fifo", "miss", "crc", "no_buf", "nobuf", "overrun", "timeout"];
 
 fn interfaces(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'static str>) {
-    // In the order of their first mention: there may be many thousands.
+    // In the order of their first mention; the map finds them, since there may be thousands.
     let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     for change in look.changes {
@@ -201,7 +200,7 @@ fn interfaces(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'sta
             sources.len() - 1
         });
         let key = change.key.to_ascii_lowercase();
-        // What XDP programs drop, they drop on purpose.
+        // XDP programs drop on purpose.
         if TROUBLE.iter().any(|t| key.contains(t))
             && !change.key.contains("xdp")
             && let Some(super::diff::Delta::Whole(v)) = change.delta

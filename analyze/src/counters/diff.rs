@@ -1,4 +1,4 @@
-//! What the difference between two readings of a counter means.
+//! Pairs the counters of two snapshots, subtracts them, and judges what the difference means.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -10,31 +10,29 @@ use super::{Bits, Counter, Format, Kind, Snapshot, Value, line_at};
 use crate::error::Error;
 use crate::input::ParseError;
 
-/// What is known about a difference beyond its number.
+/// A remark on a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Note {
-    /// Nothing.
     #[default]
     None,
-    /// A level: told, not subtracted.
+    /// A level: shown, not subtracted.
     Gauge,
-    /// It fell, in a format that does not say whether it is a counter.
+    /// The number fell, in a format that does not tell counters from levels.
     Fell,
-    /// It came round at 2^32 once, which has been added.
+    /// The counter wrapped once at 2^32, which the difference includes.
     Wrapped,
-    /// Long enough went by for it to come round unseen.
+    /// The counter may have wrapped unseen in the time that passed.
     Ambiguous,
-    /// It was not there before.
+    /// Only AFTER has the counter.
     New,
-    /// It is no longer there.
+    /// Only BEFORE has the counter.
     Gone,
-    /// It was set back: nothing can be said about the time before.
+    /// The counter was reset, so the difference is unknown.
     Reset,
 }
 
 impl Note {
-    /// The word in the `note` column; empty for none.
-    #[must_use]
+    /// The cell of the `note` column.
     pub fn word(self) -> &'static str {
         match self {
             Self::None => "",
@@ -49,18 +47,14 @@ impl Note {
     }
 }
 
-/// A difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Delta {
-    /// Exact.
     Whole(i128),
-    /// With this many digits after the point.
+    /// A value with its digits after the decimal point.
     Real(f64, u8),
 }
 
 impl Delta {
-    /// Whether nothing changed.
-    #[must_use]
     pub fn is_zero(self) -> bool {
         match self {
             Self::Whole(v) => v == 0,
@@ -68,8 +62,6 @@ impl Delta {
         }
     }
 
-    /// As a double.
-    #[must_use]
     pub fn real(self) -> f64 {
         match self {
             Self::Whole(v) => v as f64,
@@ -77,7 +69,6 @@ impl Delta {
         }
     }
 
-    /// The sum.
     pub(super) fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::Whole(a), Self::Whole(b)) => Self::Whole(a + b),
@@ -100,66 +91,62 @@ impl std::fmt::Display for Delta {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Whole(v) => write!(f, "{v}"),
-            // Written without a point (`1e9`), a number has no digits to keep.
+            // A number without a decimal point (`1e9`) has no digits to keep.
             Self::Real(v, 0) => write!(f, "{v}"),
             Self::Real(v, digits) => write!(f, "{v:.*}", usize::from(*digits)),
         }
     }
 }
 
-/// One number before and after.
+/// A number before and after.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {
-    /// Where it comes from.
     pub source: &'a str,
-    /// Its name there.
     pub key: Cow<'a, str>,
-    /// The CPU whose part it is.
+    /// The CPU, where this is its part of the counter.
     pub cpu: Option<u32>,
-    /// What it was; for a sum over CPUs or queues, their sum.
+    /// The value in BEFORE, summed where CPUs or queues are.
     pub before: Option<Delta>,
-    /// What it is.
+    /// The value in AFTER.
     pub after: Option<Delta>,
-    /// The difference, where there is one.
+    /// `None` where the difference is unknown.
     pub delta: Option<Delta>,
-    /// What else is known.
     pub note: Note,
-    /// Place and length in the AFTER text.
+    /// Place and length in AFTER's text, in bytes.
     pub at: Option<(usize, usize)>,
 }
 
 impl<'a> Change<'a> {
-    /// The names of a counter, and nothing else yet.
+    /// A change with the names of a counter and without values.
     fn of(counter: &'a Counter) -> Self {
         let (source, key) = (&*counter.source, Cow::Borrowed(counter.key.as_str()));
         Self { source, key, cpu: counter.cpu, before: None, after: None, delta: None, note: Note::None, at: None }
     }
 }
 
-/// What to do with a counter that BEFORE does not have.
+/// How to treat a counter that only AFTER has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Missing {
-    /// It started at zero.
+    /// It started at zero
     Zero,
-    /// There is no difference; a warning says so.
+    /// It has no difference; a warning says so
     #[default]
     Skip,
-    /// That is an error.
+    /// It is an error
     Error,
 }
 
-/// How differences are judged.
+/// Facts about the snapshots that the judgement of a difference needs.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Seconds between the snapshots.
     pub elapsed: Option<f64>,
-    /// The most that a counter can grow in a second.
+    /// Largest growth of a counter per second.
     pub max_rate: Option<f64>,
-    /// Width of counters whose format does not say it.
+    /// Width of counters whose format does not tell it.
     pub bits: Option<Bits>,
-    /// Counters that BEFORE does not have.
     pub missing: Missing,
-    /// Keys that are levels although the format does not say so.
+    /// Keys of levels in formats that do not tell them from counters.
     pub gauges: Option<regex::Regex>,
 }
 
@@ -198,10 +185,10 @@ pub fn differences<'a>(
     Ok(changes)
 }
 
-/// For each counter of AFTER, the index of its partner in BEFORE: same source, CPU and key.
+/// For each counter of AFTER, the index of its partner in BEFORE: the one with the same source, CPU and key.
 ///
-/// Where several have that identity, the one after the last partner is taken, else the first that is left. Sentences are
-/// always counted from the top: they repeat under headings that come and go.
+/// Where several share that identity, the partner is the one right after the previous partner, else the first that is
+/// left. Sentences always take the first: they repeat under headings that come and go.
 fn partners(before: &Snapshot<'_>, after: &Snapshot<'_>) -> Vec<Option<usize>> {
     let prose = after.format.is_prose();
     let identity = |counter: &'_ Counter| {
@@ -238,7 +225,7 @@ fn judge(counter: &Counter, old: Option<Value>, format: Format, settings: &Setti
 
 const WRAP: i128 = 1 << 32;
 
-/// After minus before, by what the number is.
+/// Subtracts BEFORE's value from AFTER's, by the kind of the number.
 fn subtract(old: Value, new: Value, kind: Kind, settings: &Settings) -> (Option<Delta>, Note) {
     let (Some(before), Some(now)) = (old.whole(), new.whole()) else {
         let digits = |v| if let Value::Real(_, d) = v { d } else { 0 };
@@ -265,9 +252,9 @@ fn subtract(old: Value, new: Value, kind: Kind, settings: &Settings) -> (Option<
     let fits = (0..WRAP).contains(&before) && now >= 0 && possible.is_none_or(|most| round as f64 <= most);
     let wrapped = fits
         && match bits {
-            // Without a rate to hold it against, less than half the range is taken for a step forward.
+            // Without a largest rate, a step of less than half the range counts as a wrap.
             Bits::ThirtyTwo => possible.is_some() || round < WRAP / 2,
-            // Nobody said 32 bits: only from the top quarter, and not far.
+            // The width is a guess: only a small step from the top quarter counts as a wrap.
             Bits::Unknown => before >= WRAP / 4 * 3 && round <= WRAP / 4,
             Bits::SixtyFour => false,
         };
@@ -292,7 +279,7 @@ mod tests {
         assert_eq!(sub(10, 30, Bits::SixtyFour, &s), (Some(Delta::Whole(20)), Note::None));
         assert_eq!(sub(30, 10, Bits::SixtyFour, &s), (None, Note::Reset));
         assert_eq!(sub(u64::from(u32::MAX), 9, Bits::ThirtyTwo, &s), (Some(Delta::Whole(10)), Note::Wrapped));
-        // Most of the range in one go is a reset, not a lap.
+        // A step over most of the range is a reset.
         assert_eq!(sub(1_000, 10, Bits::ThirtyTwo, &s), (None, Note::Reset));
         assert_eq!(sub(4_294_967_000, 100, Bits::Unknown, &s), (Some(Delta::Whole(396)), Note::Wrapped));
         assert_eq!(sub(2_000_000_000, 100, Bits::Unknown, &s), (None, Note::Reset));
@@ -303,7 +290,7 @@ mod tests {
     fn the_line_rate_decides_where_it_is_known() {
         let slow = Settings { elapsed: Some(1.0), max_rate: Some(1e6), ..Settings::default() };
         let fast = Settings { elapsed: Some(10.0), max_rate: Some(12.5e9), ..Settings::default() };
-        // 294 million in a second at no more than a million a second: it was set back.
+        // A wrap would be 294 million in a second, and a million is the most: a reset.
         assert_eq!(sub(4_000_000_000, 0, Bits::ThirtyTwo, &slow), (None, Note::Reset));
         assert_eq!(sub(1_000, 10, Bits::ThirtyTwo, &fast).1, Note::Wrapped);
         assert_eq!(sub(10, 30, Bits::ThirtyTwo, &fast).1, Note::Ambiguous);

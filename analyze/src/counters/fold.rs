@@ -1,4 +1,4 @@
-//! The sums of counters that are kept in parts: by CPU, by queue.
+//! Sums of counters that are kept in parts: by CPU, by queue.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use super::diff::{Change, Delta};
 
 /// Adds up the parts of counters: CPUs (unless `per_cpu`) and, with `queues`, the queues of a device.
-#[must_use]
 pub fn folded<'c, 'a>(changes: &'c [Change<'a>], per_cpu: bool, queues: bool) -> Cow<'c, [Change<'a>]> {
     if !queues && (per_cpu || changes.iter().all(|c| c.cpu.is_none())) {
         return Cow::Borrowed(changes);
@@ -38,7 +37,7 @@ pub fn folded<'c, 'a>(changes: &'c [Change<'a>], per_cpu: bool, queues: bool) ->
     Cow::Owned(out)
 }
 
-/// A sum is known only where every part of it is.
+/// A sum is known where all its parts are.
 fn add(sum: &mut Change<'_>, part: &Change<'_>) {
     let both = |a: Option<Delta>, b: Option<Delta>| Some(a?.plus(b?));
     sum.before = both(sum.before, part.before);
@@ -48,8 +47,8 @@ fn add(sum: &mut Change<'_>, part: &Change<'_>) {
     sum.at = None;
 }
 
-/// The key of a queue's counter with a star for the queue's number: `rx_queue_3_bytes`, `rx3_bytes`, `tx-3.packets`,
-/// `queue_3_tx_cnt`, `[3]: rx_ucast_packets`.
+/// Replaces the number of a queue with a star. Drivers write `rx_queue_3_bytes`, `rx3_bytes`, `tx-3.packets`,
+/// `queue_3_tx_cnt` and `[3]: rx_ucast_packets`.
 fn without_queue(key: &str) -> Option<String> {
     let bytes = key.as_bytes();
     let mut at = 0;

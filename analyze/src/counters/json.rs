@@ -1,7 +1,7 @@
-//! JSON: every number by its path, objects in arrays by their `ifname`, `name` or `id`.
+//! JSON: every number by its path. Objects in arrays go by their `ifname`, `name` or `id`.
 //!
-//! `serde_json` judges the document; a small scanner then walks it again, because the place of each number is needed and
-//! a parsed value has lost it.
+//! `serde_json` checks the document. A small scanner then reads it again, because the place of each number is needed
+//! and a parsed value has lost it.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::builder::Builder;
 use super::{Bits, Format, Kind, columns};
 use crate::input::ParseError;
 
-/// Members that name the object they are in.
+/// Members that name their object.
 const NAMES: &[&str] = &["ifname", "name", "id"];
 
 /// Reads every number.
@@ -44,7 +44,7 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// The next value. The document has been judged: `None` only where the two readers disagree.
+    /// The next value. The document is checked already: `None` means that the two readers disagree.
     fn node(&mut self) -> Option<Node<'a>> {
         match self.peek()? {
             b'{' => {
@@ -92,7 +92,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A string as it is written, without its quotes.
+    /// A string as it is written, without quotes.
     fn string(&mut self) -> Option<&'a str> {
         (self.peek()? == b'"').then_some(())?;
         let start = self.at + 1;
@@ -124,7 +124,7 @@ impl<'a> Walk<'_, 'a> {
                 let nstat = self.format == Format::NstatJson;
                 for (key, member) in members {
                     let len = path.len();
-                    // `kernel` is what nstat calls where it read; its keys stand for themselves.
+                    // nstat's outer object (`kernel`) is no part of the keys.
                     if !(nstat && path.is_empty() && matches!(member, Node::Object(_))) {
                         push_step(path, &unescaped(key));
                     }
@@ -138,7 +138,7 @@ impl<'a> Walk<'_, 'a> {
                     let len = path.len();
                     let outer = self.source.clone();
                     match name_of(item) {
-                        // The interfaces of `ip` and `ethtool` are sources of their own.
+                        // Each interface of `ip` and `ethtool` is a source.
                         Some(name) if path.is_empty() && self.is_interfaces() => {
                             self.source = self.b.interface(&name);
                         }
@@ -160,7 +160,7 @@ impl<'a> Walk<'_, 'a> {
 
     fn number(&mut self, digits: &'a str, path: &str) -> Result<(), ParseError> {
         let kind = match self.format {
-            // nstat reads 64 bits and prints 32 of them as JSON; its text form has them all.
+            // nstat reads 64 bits and prints 32 of them as JSON. Its text form has all 64.
             Format::NstatJson => match columns::kind(path) {
                 Kind::Counter(_) => Kind::Counter(Bits::ThirtyTwo),
                 level => level,
@@ -193,7 +193,7 @@ fn name_of<'a>(node: &Node<'a>) -> Option<Cow<'a, str>> {
     })
 }
 
-/// A string's text; the raw form where it has no escapes, which is nearly always.
+/// The text of a string, without escapes.
 fn unescaped(raw: &str) -> Cow<'_, str> {
     if !raw.contains('\\') {
         return Cow::Borrowed(raw);

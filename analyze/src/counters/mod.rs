@@ -33,7 +33,7 @@ use crate::error::Error;
 use crate::input::ParseError;
 use builder::Builder;
 
-/// The formats that are told apart, by content or by `--format`.
+/// The formats of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// `netstat -s`
@@ -73,8 +73,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The name, as `--format` takes it.
-    #[must_use]
+    /// The name in `--format`.
     pub fn name(self) -> &'static str {
         match self {
             Self::NetstatS => "netstat-s",
@@ -97,42 +96,39 @@ impl Format {
         }
     }
 
-    /// Whether what prints this format leaves out counters that are zero, so that a new line started at zero.
-    #[must_use]
+    /// Whether programs leave out zeros in this format, so that a new counter started at zero.
     pub fn hides_zeros(self) -> bool {
         matches!(self, Self::NetstatS | Self::Nstat | Self::NstatJson | Self::Snmp)
     }
 
-    /// Whether keys are made of sentences, in which the plural changes with the number and lines may repeat.
+    /// Whether keys are sentences: plurals change with the number, and lines may repeat.
     fn is_prose(self) -> bool {
         matches!(self, Self::NetstatS | Self::Text)
     }
 
-    /// Whether the numbers stand in columns that must stay aligned whatever they become.
+    /// Whether the numbers stand in columns that stay aligned.
     fn is_table(self) -> bool {
         matches!(self, Self::Dev | Self::Softnet | Self::Interrupts | Self::Softirqs | Self::Nstat)
     }
 }
 
-/// How a counter comes round to zero.
+/// Width at which a counter wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
-    /// At 2^32.
     ThirtyTwo,
-    /// At 2^64, which does not happen: if it fell, it was set back.
+    /// A wrap at 2^64 does not happen: a counter that fell was reset.
     SixtyFour,
-    /// The format does not say.
+    /// The format does not tell.
     Unknown,
 }
 
-/// What a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows: a difference means something.
+    /// It only grows.
     Counter(Bits),
-    /// Any number of a format that does not say what it counts: the difference is plain arithmetic, and may be below zero.
+    /// A number of a format that does not tell counters from levels. The difference may be negative.
     Number,
-    /// A state or a setting: it is told, not subtracted.
+    /// A state or a setting: shown, not subtracted.
     Gauge,
 }
 
@@ -141,13 +137,13 @@ pub enum Kind {
 pub struct Counter {
     /// `snmp`, `dev:eth0`, `softirqs`, …
     pub source: Rc<str>,
-    /// The CPU whose part of the counter it is.
+    /// The CPU, where this is its part of the counter.
     pub cpu: Option<u32>,
-    /// Its name within the source.
+    /// Name within the source.
     pub key: String,
     pub value: Value,
     pub kind: Kind,
-    /// Place of its digits in the text: first byte, length.
+    /// First byte of its digits in the text.
     pub at: usize,
     pub len: usize,
 }
@@ -155,7 +151,7 @@ pub struct Counter {
 /// The counters of one text.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
-    /// The file, for messages; `-` for standard input.
+    /// For messages; `-` is standard input.
     pub file: &'a str,
     pub format: Format,
     pub text: &'a str,
@@ -163,19 +159,19 @@ pub struct Snapshot<'a> {
     pub counters: Vec<Counter>,
 }
 
-/// What a format's reader needs besides the text.
+/// Options of the readers.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `--format`.
     pub format: Option<Format>,
-    /// `--key`: the columns that identify a CSV row; empty: those that are not numeric.
+    /// `--key`: columns that identify a CSV row; empty: those that are not numeric.
     pub key_columns: Vec<String>,
-    /// The source's name where the text does not say it (`ethtool:eth0`); the format's name otherwise.
+    /// Name of the source where the text does not tell it (`ethtool:eth0`) [default: the format's name].
     pub source: Option<String>,
 }
 
 impl<'a> Snapshot<'a> {
-    /// Reads a text. `file` is for messages.
+    /// Parses a text. `file` is for messages.
     pub fn read(file: &'a str, text: &'a str, options: &Options) -> Result<Self, Error> {
         if text.trim().is_empty() {
             return Err(ParseError::new(0, "the snapshot is empty").of(file));
@@ -201,7 +197,7 @@ impl<'a> Snapshot<'a> {
         Ok(Self { file, format, text, counters: b.counters })
     }
 
-    /// Reads BEFORE and AFTER, each a file's name and its text. Both must have the same format.
+    /// Parses BEFORE and AFTER, each a file's name and its text. Both must have the same format.
     pub fn read_pair(
         before: (&'a str, &'a str),
         after: (&'a str, &'a str),

@@ -7,17 +7,16 @@ use super::builder::{Builder, clip};
 use super::{Bits, Kind, Value};
 use crate::input::ParseError;
 
-/// Whether the first lines are of this kind.
 pub fn looks_like(lines: &[&str]) -> bool {
     let comment = |l: &&str| ["# TYPE ", "# HELP ", "# UNIT ", "# EOF"].iter().any(|p| l.starts_with(p));
     lines.iter().any(comment)
         || lines.iter().all(|l| l.contains('{') && sample(l).is_some_and(|(_, v, _)| Value::parse(v).is_some()))
 }
 
-/// A sample line as series, value and what follows.
+/// Splits a sample line into series, value and rest.
 fn sample(line: &str) -> Option<(&str, &str, &str)> {
     let (mut quoted, mut escaped, mut open) = (false, false, false);
-    // Labels may hold blanks, braces and escaped quotes.
+    // Labels may contain blanks, braces and escaped quotes.
     let mut end = line.len();
     for (at, c) in line.bytes().enumerate() {
         match c {
@@ -38,7 +37,7 @@ fn sample(line: &str) -> Option<(&str, &str, &str)> {
     (!series.is_empty() && !rest.is_empty()).then(|| (series, &rest[..end], &rest[end..]))
 }
 
-/// Reads the samples. `# TYPE` says which are gauges; a summary's quantiles and `_created` are no counters either.
+/// Reads the samples. `# TYPE` names the gauges; a summary's quantiles and `_created` are gauges, too.
 pub fn read(b: &mut Builder<'_>) -> Result<(), ParseError> {
     let source = b.source.clone();
     let mut types: HashMap<&str, &str> = HashMap::new();
@@ -55,7 +54,7 @@ pub fn read(b: &mut Builder<'_>) -> Result<(), ParseError> {
         let Some((series, digits, _)) = sample(line) else {
             return Err(ParseError::new(number, format!("expected `name value`, found `{}`", clip(line))));
         };
-        // Not numbers in any sense that could be subtracted.
+        // These cannot be subtracted.
         if matches!(digits.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str(), "nan" | "inf") {
             continue;
         }
@@ -78,7 +77,7 @@ fn kind(name: &str, series: &str, types: &HashMap<&str, &str>) -> Kind {
     }
 }
 
-/// The series with its labels in one order: exporters do not promise theirs.
+/// The series with its labels sorted, because exporters do not promise an order.
 fn canonical(series: &str) -> Cow<'_, str> {
     let Some((name, labels)) = series.split_once('{') else { return Cow::Borrowed(series) };
     let Some(labels) = labels.trim_end().strip_suffix('}') else { return Cow::Borrowed(series) };

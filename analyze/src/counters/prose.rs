@@ -1,4 +1,4 @@
-//! `netstat -s` and any other text: a number is known by the words around it and by the headings above it.
+//! `netstat -s` and any other text: the words around a number and the headings above it are its key.
 
 use super::builder::Builder;
 use super::{Bits, Kind, Value};
@@ -16,11 +16,12 @@ const GAUGES: &[&str] = &[
     "Sctp: Current Associations",
 ];
 
-/// Reads every number that stands by itself. Its key is the path of headings by indentation, then its line's words.
+/// Reads every number that stands by itself. Its key is the path of headings (by indentation) and the words of its
+/// line.
 pub fn read(b: &mut Builder<'_>, netstat: bool) {
     let source = b.source.clone();
     let plain = if netstat { Kind::Counter(Bits::SixtyFour) } else { Kind::Number };
-    // Headings that are still open: how far they are indented, and how much of `path` they need.
+    // Open headings: indentation, and the length of `path` up to their end.
     let mut open: Vec<(usize, usize)> = Vec::new();
     let mut path = String::new();
     for line in b.text.lines() {
@@ -29,7 +30,8 @@ pub fn read(b: &mut Builder<'_>, netstat: bool) {
             continue;
         }
         let numbers = find_numbers(words);
-        // A line of nothing but numbers stands under its heading, however wide the numbers have become.
+        // A line of numbers alone belongs to the heading above it: its indentation shifts with the width of the
+        // numbers.
         let bare = words.bytes().all(|c| c.is_ascii_digit() || c == b' ' || c == b'.');
         let indent = match open.last() {
             Some((above, _)) if bare => above + 1,
@@ -64,9 +66,10 @@ struct Number<'a> {
     start: usize,
     digits: &'a str,
     value: Value,
-    /// It is a share, a setting, or another number made readable: nothing to subtract.
+    /// A share, a setting, or a repeated number in readable form: not subtracted.
     level: bool,
-    /// Bytes of the unit after it, which changes with its size (`3.1 KiB`, later `3.9 GiB`) and is not part of the key.
+    /// Length of the unit after it, in bytes. The unit changes with the value (`3.1 KiB`, later `3.9 GiB`), so it is no
+    /// part of the key.
     unit: usize,
 }
 
@@ -82,7 +85,7 @@ fn indent(line: &str) -> usize {
     columns
 }
 
-/// The line without its only number; its place is marked where words stand on both sides.
+/// The line without its only number. `{}` marks its place between words.
 fn around(line: &str, number: &Number<'_>) -> String {
     let (head, tail) = (line[..number.start].trim(), line[number.start + number.digits.len()..].trim());
     match (head, tail) {
@@ -104,7 +107,7 @@ fn skeleton(line: &str, numbers: &[Number<'_>]) -> String {
     out.trim().to_owned()
 }
 
-/// The text with one blank for each run of blanks: columns shift with their numbers.
+/// Replaces each run of blanks with one: columns shift with the width of numbers.
 fn one_blank(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -117,7 +120,7 @@ fn one_blank(text: &str) -> String {
     out
 }
 
-/// Finds the numbers that stand by themselves or after `name:`; never inside words, addresses, times, dates or `0x…`.
+/// Finds numbers that stand by themselves or after `name:`, outside words, addresses, times, dates and `0x…`.
 fn find_numbers(line: &str) -> Vec<Number<'_>> {
     let mut out = Vec::new();
     let bytes = line.as_bytes();
@@ -138,7 +141,7 @@ fn find_numbers(line: &str) -> Vec<Number<'_>> {
             end -= 1;
         }
         let mut from = start;
-        // `bytes:123` counts; `12:30:01`, `fe80::1` and `00:11:22` do not.
+        // `bytes:123` is a number; `12:30:01`, `fe80::1` and `00:11:22` are not.
         if let Some(colon) = memchr::memrchr(b':', &bytes[start..end]) {
             let name = &bytes[start..start + colon];
             let short_hex = name.len() <= 2 && name.iter().all(u8::is_ascii_hexdigit);
@@ -148,7 +151,7 @@ fn find_numbers(line: &str) -> Vec<Number<'_>> {
                 from = start + colon + 1;
             }
         }
-        // A prefix length (`10.0.0.0/24`) or a path is not a share of two numbers.
+        // `3/17` is two numbers; a prefix length (`10.0.0.0/24`) and a path are not.
         let after_slash = start > 0 && bytes[start - 1] == b'/' && !last_was_number;
         let candidate = &line[from..end];
         // `2: eth0` is a label.
@@ -166,21 +169,21 @@ fn find_numbers(line: &str) -> Vec<Number<'_>> {
     out
 }
 
-/// Length of ` KiB)` and its like, which says the number before it once more for people.
+/// Length of the unit in a number repeated for people: ` KiB)` and its like.
 fn readable_unit(rest: &str) -> usize {
     let unit = rest.split(')').next().unwrap_or_default();
     let prefix = unit.trim_start().strip_suffix("iB").or_else(|| unit.trim_start().strip_suffix('B'));
     if prefix.is_some_and(|p| matches!(p, "" | "K" | "k" | "M" | "G" | "T" | "P")) { unit.len() } else { 0 }
 }
 
-/// Whether what stands before a number calls it a setting of an interface.
+/// Whether the word before a number names a setting of an interface.
 fn is_setting(before: &str) -> bool {
     const SETTINGS: &[&str] = &["mtu", "qlen", "txqueuelen", "prefixlen", "scopeid", "metric", "flags"];
     let word = before.trim_end_matches([' ', '=', ':']).rsplit([' ', '\t', ',']).next().unwrap_or_default();
     SETTINGS.iter().any(|s| word.eq_ignore_ascii_case(s))
 }
 
-/// A key in the form in which keys are paired: one number's plural is another's singular.
+/// A key with its plurals as singulars: the plural changes with the number.
 pub fn without_plurals(key: &str) -> String {
     let mut out = String::with_capacity(key.len());
     for (index, word) in key.split(' ').enumerate() {

@@ -15,14 +15,12 @@ use crate::error::Error;
 /// The header of the `counters` table.
 pub const HEADER: [&str; 9] = ["host", "source", "key", "before", "after", "delta", "elapsed_s", "rate_per_s", "note"];
 
-/// Which differences are wanted.
+/// A filter of differences.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// Leave out what did not change.
+    /// Without what did not change.
     pub nonzero: bool,
-    /// Only these keys.
     pub keys: Option<regex::Regex>,
-    /// Not these keys.
     pub ignore: Option<regex::Regex>,
 }
 
@@ -31,8 +29,6 @@ impl Wanted {
         self.nonzero || self.keys.is_some() || self.ignore.is_some()
     }
 
-    /// Whether a difference is wanted.
-    #[must_use]
     pub fn wants(&self, change: &Change<'_>) -> bool {
         let matches = |r: &regex::Regex| r.is_match(&change.key) || r.is_match(change.source);
         self.keys.as_ref().is_none_or(matches)
@@ -41,7 +37,7 @@ impl Wanted {
     }
 }
 
-/// Whether a change tells nothing: no difference, or a level that stayed.
+/// Whether nothing changed: a difference of zero, or a level that stayed.
 fn is_quiet(change: &Change<'_>) -> bool {
     match (change.delta, change.note) {
         (Some(delta), _) => delta.is_zero(),
@@ -117,7 +113,7 @@ impl Page<'_> {
         self.text += rest;
     }
 
-    /// Whether the current line, which is complete, is blank.
+    /// Whether the current line is blank.
     fn is_blank(&self) -> bool {
         self.text[self.line..].rsplit('\n').next().is_none_or(|line| line.trim().is_empty())
     }
@@ -179,7 +175,7 @@ impl Page<'_> {
     }
 }
 
-/// What stands where there is no difference: never a number, and nothing that breaks the format.
+/// The placeholder of an unknown difference: not a number, and valid in the format.
 fn placeholder(format: Format, note: Note) -> &'static str {
     match format {
         Format::Json | Format::IpJson | Format::EthtoolJson | Format::NstatJson => "null",
@@ -193,9 +189,9 @@ fn cell(value: Option<Delta>) -> String {
     value.map(|v| v.to_string()).unwrap_or_default()
 }
 
-/// Names rows: each key once.
+/// Gives each row a key of its own.
 struct Keys {
-    /// How often each was there; only sentences repeat.
+    /// Times that each key occurred; only sentences repeat.
     seen: Option<HashMap<String, u32>>,
 }
 
@@ -216,7 +212,7 @@ impl Keys {
     }
 }
 
-/// Writes rows of the `counters` table, without its header.
+/// Writes rows of the `counters` table, without header.
 pub fn csv(
     out: &mut dyn Write,
     format: Format,
@@ -258,7 +254,6 @@ fn rate(change: &Change<'_>, elapsed: Option<f64>) -> Option<f64> {
 }
 
 /// The rows of the `counters` table as JSON objects.
-#[must_use]
 pub fn objects(format: Format, host: &str, changes: &[Change<'_>], wanted: &Wanted, elapsed: Option<f64>) -> Vec<Json> {
     let mut keys = Keys::of(format);
     let exact = |value: Option<Delta>| match value {

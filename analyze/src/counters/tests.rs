@@ -1,5 +1,5 @@
-//! Pairs of snapshots: captured on a machine (with a second of iperf3, pings and datagrams to a closed port in between), and
-//! written by the formats' documentation.
+//! Pairs of snapshots: captured on a machine (around a second of iperf3, pings and datagrams to a closed port), and
+//! written after the documentation of the formats.
 
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn one_truth_in_six_formats() {
     with(pair!("netstat-s", "txt"), |format, c| {
         assert_eq!(format, Format::NetstatS);
         assert_eq!(delta(c, "netstat-s", "Tcp: segments sent out"), SENT);
-        // Twice the same words, under two headings; and the plural.
+        // The same words under two headings, and a plural.
         assert_eq!(delta(c, "netstat-s", "Icmp: ICMP input histogram: destination unreachable"), Some(Delta::Whole(7)));
         let output = find(c, "netstat-s", "Icmp: ICMP output histogram: destination unreachable");
         assert_eq!((output.delta, output.note), (Some(Delta::Whole(7)), Note::New));
@@ -59,7 +59,7 @@ fn one_truth_in_six_formats() {
     with(pair!("snmp", "txt"), |format, c| {
         assert_eq!(format, Format::Snmp);
         assert_eq!(delta(c, "snmp", "TcpOutSegs"), SENT);
-        // The kernel itself leaves out ICMP types that were never seen.
+        // The kernel leaves out ICMP types that never occurred.
         assert_eq!(delta(c, "snmp", "IcmpMsgOutType3"), Some(Delta::Whole(7)));
         assert_eq!(find(c, "snmp", "TcpMaxConn").note, Note::Gauge);
     });
@@ -69,7 +69,7 @@ fn one_truth_in_six_formats() {
     });
     with(pair!("nstat-json", "json"), |format, c| {
         assert_eq!((format, delta(c, "nstat-json", "TcpOutSegs")), (Format::NstatJson, SENT));
-        // nstat printed 98689526 for 4393656822: no difference is better than a wrong one.
+        // nstat printed 98689526 for 4393656822: an unknown difference is better than a wrong one.
         let octets = find(c, "nstat-json", "IpExtInOctets");
         assert_eq!((octets.delta, octets.note), (None, Note::Reset));
     });
@@ -83,7 +83,7 @@ fn one_truth_in_six_formats() {
     });
     with(pair!("ip-text", "txt"), |format, c| {
         assert_eq!(format, Format::Text);
-        // The second line of bare numbers below `lo`, whose indentation changed with the width of its numbers.
+        // The second line of numbers below `lo`: its indentation changed with the width of its numbers.
         assert!(c.iter().any(|c| c.key.contains("lo: ") && c.key.contains("TX: bytes") && c.delta == bytes));
         assert!(c.iter().all(|c| c.delta.is_some() || c.note == Note::Gauge));
     });
@@ -172,7 +172,7 @@ fn interfaces_and_cpus_come_and_go() {
     let (before, after) = ("     CPU0 CPU1\nRES: 5 7\n", "     CPU0 CPU2\nRES: 6 1\n");
     with((before, after), |_, c| {
         assert_eq!(c[0].delta, Some(Delta::Whole(1)));
-        // The sum of parts that are not all known is not known.
+        // A sum is unknown where one of its parts is.
         let folded = diff::folded(c, false, false);
         assert_eq!((folded[0].delta, folded[0].note), (None, Note::Gone));
     });
@@ -258,7 +258,7 @@ fn json_by_path_and_name() {
 
 #[test]
 fn many_interfaces_are_found_by_name() {
-    // Were each looked for among all others, this would take minutes.
+    // A search through the list for each would take minutes.
     let nics = |add: u64| {
         let one = |i: u64| format!("{{\"ifname\":\"eth{i}\",\"stats64\":{{\"rx\":{{\"bytes\":{}}}}}}}", i * 9 + add);
         format!("[{}]", (0..40_000).map(one).collect::<Vec<_>>().join(","))

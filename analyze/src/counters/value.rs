@@ -1,19 +1,17 @@
-//! Decimal numbers, exactly as they are written.
+//! Decimal numbers as they are written.
 
-/// A number as it stands in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number from zero.
+    /// A whole number from 0 on.
     Whole(u64),
-    /// A whole number below zero.
+    /// A negative whole number.
     Below(i64),
-    /// A number with this many digits after its point.
+    /// A number with its digits after the decimal point.
     Real(f64, u8),
 }
 
 impl Value {
-    /// Reads a decimal number. `None` where it is none, is not finite, or does not fit 64 bits.
-    #[must_use]
+    /// Parses a decimal number. `None` where it is infinite, does not fit 64 bits, or is no number.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
         if !digits.first()?.is_ascii_digit() {
@@ -37,8 +35,6 @@ impl Value {
         u64::try_from(v).map_or(Self::Below(v), Self::Whole)
     }
 
-    /// As a whole number, where it is one.
-    #[must_use]
     pub fn whole(self) -> Option<i128> {
         match self {
             Self::Whole(v) => Some(v.into()),
@@ -47,8 +43,6 @@ impl Value {
         }
     }
 
-    /// As the nearest double.
-    #[must_use]
     pub fn real(self) -> f64 {
         match self {
             Self::Whole(v) => v as f64,

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::table::rows::OwnedRow;
 use crate::table::{Selection, Table};
 
-/// Metrics that stand in every line unless others are asked for.
+/// Default metrics.
 const USUAL: &[&str] =
     &["throughput", "transaction_rate", "latency.mean", "latency.p50", "latency.p99", "cpu.local", "cpu.remote"];
 
@@ -30,7 +30,7 @@ pub fn write(
     let found = Measurements::read(table, selection, names)?;
     let unit = |metric: &schemas::metrics::Metric| format!("{}-{}", metric.name, metric.unit.name());
     for (metric, _) in &found.metrics {
-        // benchstat takes less for better unless it is told.
+        // benchstat's default is that less is better.
         if metric.better != Better::Neither {
             writeln!(output, "Unit {} better={}", unit(metric), metric.better.name())?;
         }
@@ -49,8 +49,8 @@ pub fn write(
     Ok(())
 }
 
-/// `bulk[message_size=64,streams=2]` from a to b → `BenchmarkBulk/message_size=64/streams=2/direction=forward`. The
-/// iteration is no part of it: repeated lines of one name are benchstat's samples.
+/// `bulk[message_size=64,streams=2]` from a to b becomes `BenchmarkBulk/message_size=64/streams=2/direction=forward`.
+/// The iteration is left out: lines of one name are benchstat's samples.
 fn name(found: &Measurements, row: &OwnedRow) -> String {
     let cell = |column: &str| {
         found.labels.iter().find(|l| found.column(**l) == column).map(|l| row.get(*l)).filter(|c| !c.is_empty())
@@ -78,7 +78,7 @@ fn name(found: &Measurements, row: &OwnedRow) -> String {
     name
 }
 
-/// Without what would end the name or begin another part of it.
+/// Replaces blanks and slashes, which end a name or begin another part of it.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_whitespace() || c == '/' { '_' } else { c }).collect()
 }

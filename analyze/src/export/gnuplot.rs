@@ -1,4 +1,4 @@
-//! A gnuplot script and its data: what hpcbench's `-P` wrote, with the spread of repeated points.
+//! A gnuplot script and its data, like those of hpcbench's `-P`, with the spread of repeated points.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -9,26 +9,25 @@ use schemas::metrics;
 use crate::error::Error;
 use crate::table::{Rows, Selection, Table, write_whole};
 
-/// What is drawn.
 #[derive(Debug, Clone, Default)]
 pub struct Picture<'a> {
-    /// Column of the horizontal axis; `None`: message size where there is one, else the iteration.
+    /// Column of the horizontal axis [default: message size, else the iteration].
     pub x: Option<&'a str>,
-    /// Column of the vertical axis; `None`: throughput.
+    /// Column of the vertical axis [default: throughput].
     pub y: Option<&'a str>,
-    /// Column that makes a curve of each of its values.
+    /// Column that tells the curves apart.
     pub by: Option<&'a str>,
 }
 
-/// One x of a curve.
+/// The values at one x of a curve.
 #[derive(Debug, PartialEq)]
 struct Point {
     x: f64,
     ys: Vec<f64>,
 }
 
-/// Writes the script. With a file, the data goes beside it (`x.plot`, `x.dat`) and the script draws `x.ps` and `x.eps` when it
-/// is run; without, the data is in the script.
+/// Writes the script. With a file, the data goes beside it (`x.plot`, `x.dat`), and the script draws `x.ps` and
+/// `x.eps`. Without a file, the data is part of the script.
 pub fn write(
     table: &mut Table,
     selection: &Selection,
@@ -101,7 +100,7 @@ pub fn write(
     Ok(())
 }
 
-/// Points of each curve by rising x; rows without either value are no points.
+/// Points of each curve by rising x. Rows that lack a value are left out.
 fn curves(rows: &Rows) -> Result<Vec<(String, Vec<Point>)>, Error> {
     let mut curves: Vec<(String, Vec<Point>)> = Vec::new();
     for row in &rows.rows {
@@ -120,7 +119,7 @@ fn curves(rows: &Rows) -> Result<Vec<(String, Vec<Point>)>, Error> {
     Ok(curves)
 }
 
-/// Blocks that gnuplot calls indices: `x median smallest largest n`.
+/// Data blocks (gnuplot's indices) with lines of `x median smallest largest n`.
 fn data(curves: &[(String, Vec<Point>)]) -> String {
     let mut out = String::new();
     for (name, points) in curves {
@@ -137,7 +136,7 @@ fn data(curves: &[(String, Vec<Point>)]) -> String {
     out
 }
 
-/// The words on an axis: the quantity and its unit.
+/// The label of an axis: quantity and unit.
 fn axis(column: &str) -> String {
     match metrics::find(column) {
         Some(metric) => format!("{} ({})", metric.label, metric.unit.name()),
@@ -146,6 +145,6 @@ fn axis(column: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    // Single quotes: gnuplot reads nothing in them but doubled quotes.
+    // Within single quotes gnuplot interprets doubled quotes only.
     format!("'{}'", text.replace('\'', "''").replace('\n', " "))
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::table::Table;
 
-/// Writes every row as it is read. Numbers keep their digits.
+/// Streams every row. Numbers keep their digits.
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
     let names: Vec<(String, Option<ColumnType>)> =
         table.header().names().iter().map(|n| (n.clone(), columns::find(n).map(|c| c.ty))).collect();
@@ -25,7 +25,7 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// A registered column is what the registry says; any other is a number where it reads like one of JSON's.
+/// Registered columns have the registry's type. Other cells are numbers where JSON reads them as such.
 fn value(cell: &str, ty: Option<ColumnType>) -> Value {
     match ty {
         Some(ColumnType::Text | ColumnType::Time) => Value::String(cell.to_owned()),

@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::error::Error;
 use crate::table::Table;
 
-/// Writes the table; it is read whole, because only its end tells which columns are empty.
+/// Writes the table. The input is read whole, because only its end tells which columns are empty.
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
     let names = table.header().names().to_vec();
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -13,7 +13,7 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
         rows.push(row.cells().map(escaped).collect());
     }
     let used: Vec<usize> = (0..names.len()).filter(|i| rows.iter().any(|r| !r[*i].is_empty())).collect();
-    // A table without rows still has its header.
+    // A table without rows keeps its header.
     let used = if rows.is_empty() { (0..names.len()).collect() } else { used };
     let is_number = |i: &usize| rows.iter().all(|r| r[*i].is_empty() || r[*i].parse::<f64>().is_ok());
     let line = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));

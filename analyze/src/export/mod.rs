@@ -1,4 +1,4 @@
-//! The results table in other programs' formats. One file per format; each takes a table and writes text.
+//! Results in other programs' formats, one file per format. Each takes a table and writes text.
 
 pub mod benchfmt;
 pub mod gnuplot;
@@ -17,34 +17,33 @@ use schemas::metrics::{self, Metric};
 use crate::error::Error;
 use crate::table::{Rows, Selection, Table};
 
-/// Columns that tell one measurement from another, in the order in which they are shown as labels.
+/// Columns that tell measurements apart, in the order of the labels.
 const LABELS: &[&str] =
     &["run_id", "plan", "test", "case", "member", "tag", "from", "to", "direction", "iteration", "stream", "start_s"];
 
-/// Groups of columns that say how something was measured.
+/// Groups of columns that describe the measurement.
 const DESCRIBING: [&str; 2] = ["place and time", "what ran"];
 
-/// The rows that count, with their labels and the metrics that were asked for.
+/// The rows that count, with labels and metrics.
 struct Measurements {
     rows: Rows,
-    /// Indices into the rows' cells.
+    /// Indices into the cells of a row.
     labels: Vec<usize>,
     metrics: Vec<(&'static Metric, usize)>,
 }
 
 impl Measurements {
-    /// Reads them. Without names, every registered metric that the table has a column for.
+    /// Without names, reads every registered metric that the table has.
     fn read(table: &mut Table, selection: &Selection, names: &[String]) -> Result<Self, Error> {
         let wanted: Vec<&'static Metric> = if names.is_empty() {
             let mut all: Vec<_> = metrics::METRICS.iter().filter(|m| table.header().find(m.column).is_some()).collect();
-            // What was measured stands before what describes the run.
+            // Results come before descriptions of the run.
             let describes = |m: &Metric| columns::find(m.column).is_some_and(|c| DESCRIBING.contains(&c.group));
             all.sort_by_key(|m| describes(m));
             all
         } else {
-            let find = |name: &String| {
-                metrics::find(name).ok_or_else(|| Error::Usage(format!("-m {name}: there is no metric of that name")))
-            };
+            let find =
+                |name: &String| metrics::find(name).ok_or_else(|| Error::Usage(format!("-m {name}: unknown metric")));
             names.iter().map(find).collect::<Result<_, _>>()?
         };
         let mut columns: Vec<usize> = LABELS.iter().filter_map(|l| table.header().find(l)).collect();
@@ -60,13 +59,15 @@ impl Measurements {
         }
         let valued = |index: usize| rows.rows.iter().any(|row| !row.get(index).is_empty());
         if metrics.is_empty() {
-            return Err(table.error("no column is a metric: this is no results table (docs/results.md has the names)"));
+            return Err(
+                table.error("no column is a metric, so this is not a results table (docs/results.md has the names)")
+            );
         }
         if !metrics.iter().any(|(_, index)| valued(*index)) {
             let asked = if names.is_empty() { "a metric".to_owned() } else { names.join(" or ") };
-            crate::warn(&format!("no row that counts has a value of {asked}: there is nothing in the output"));
+            crate::warn(&format!("no row that counts has a value of {asked}: the output is empty"));
         }
-        // A run's identifier says something only where there are several runs.
+        // The run's identifier is a label where there are several runs.
         let differs = |label: &usize| {
             rows.columns[*label] != "run_id" || rows.rows.iter().any(|r| r.get(*label) != rows.rows[0].get(*label))
         };

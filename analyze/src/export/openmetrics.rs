@@ -1,4 +1,4 @@
-//! OpenMetrics text: a gauge per metric, a sample per row, labelled with what tells the rows apart.
+//! OpenMetrics text: a gauge per metric and a sample per row. Labels tell the rows apart.
 
 use std::io::Write;
 
@@ -38,7 +38,7 @@ pub fn write(
                               rows with --where";
                 return Err(found.rows.error(row, *index, reason));
             }
-            // The cell's own digits: they are a number, and nothing is gained by printing them anew.
+            // The cell is a number and keeps its digits.
             writeln!(output, "{name}{{{labels}}} {}", row.get(*index))?;
         }
     }

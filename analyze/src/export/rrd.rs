@@ -8,15 +8,14 @@ use crate::table::rows::OwnedRow;
 use crate::table::{Rows, Selection, Table};
 use crate::time;
 
-/// Columns that make a curve, and the name of its database.
+/// Columns that tell curves apart and name their databases.
 const CURVE: &[&str] = &["case", "member", "direction", "stream"];
 
-/// Writes `create` and `update` commands for one metric over time. Rows without a time are an error: a database of another
-/// time would be wrong.
+/// Writes `create` and `update` commands for one metric over time. A row without a time is an error.
 pub fn write(table: &mut Table, selection: &Selection, metric: &str, output: &mut dyn Write) -> Result<(), Error> {
     let mut columns = vec![table.require("time")?, table.require(metric)?];
     columns.extend(CURVE.iter().filter_map(|c| table.header().find(c)));
-    // Curves over time are made of intervals where there are any.
+    // Curves over time are made of interval rows.
     let selection = Selection {
         record: selection.record.clone().or_else(|| table.header().find("record").map(|_| "interval".to_owned())),
         ..selection.clone()
@@ -28,7 +27,7 @@ pub fn write(table: &mut Table, selection: &Selection, metric: &str, output: &mu
             continue;
         }
         let Some(millis) = time::parse(row.get(0)).map(jiff::Timestamp::as_millisecond) else {
-            return Err(rows.error(row, 0, format!("`{}` is no time such as 2026-01-31T12:00:00Z", row.get(0))));
+            return Err(rows.error(row, 0, format!("`{}` is not a time such as 2026-01-31T12:00:00Z", row.get(0))));
         };
         let name: Vec<&str> = (2..rows.columns.len()).map(|i| row.get(i)).filter(|c| !c.is_empty()).collect();
         curves.entry(file_name(&name.join("-"))).or_default().push((millis, row));
@@ -50,7 +49,7 @@ pub fn write(table: &mut Table, selection: &Selection, metric: &str, output: &mu
         )?;
         let mut previous = None;
         for (millis, row) in points {
-            // rrdtool refuses a second value for one moment.
+            // rrdtool rejects a second value for one time.
             if previous == Some(millis) {
                 return Err(rows.error(
                     row,
@@ -65,7 +64,7 @@ pub fn write(table: &mut Table, selection: &Selection, metric: &str, output: &mu
     Ok(())
 }
 
-/// A name that neither rrdtool's command line nor a file system takes apart.
+/// A name without characters that are special to rrdtool's command line or a file system.
 fn file_name(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = text.chars().map(plain).collect();

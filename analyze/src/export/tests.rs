@@ -1,4 +1,4 @@
-//! Each format against a small table, and against what reads it where that can be said in a line.
+//! Each format of a small table.
 
 use proptest::prelude::*;
 
@@ -50,18 +50,19 @@ fn openmetrics_families() {
     let text = written(|out| openmetrics::write(&mut table(RESULTS), &Selection::default(), &names, out));
     assert!(text.starts_with("# TYPE plumb_throughput_bits_per_s gauge\n# HELP "), "{text}");
     assert!(text.contains("case=\"bulk[message_size=64,\\\"x\\\"]\",iteration=\"2\"} 1010\n"), "{text}");
-    // One run needs no identifier; a metric without values has no family.
+    // A single run needs no identifier; a metric without values has no family.
     assert!(!text.contains("run_id") && !text.contains("latency") && text.ends_with("# EOF\n"), "{text}");
     let twice = "case,throughput_bits_per_s\na,1\na,2\n";
     let error = openmetrics::write(&mut table(twice), &Selection::default(), &names[..1], &mut Vec::new());
     assert!(error.unwrap_err().to_string().contains("same labels"));
-    // What failed leaves a collector's file without samples, rather than with those of yesterday; another table is a mistake.
+    // A run that failed gives a file without samples, which replaces those of yesterday. A table of another kind is an
+    // error.
     let failed = "case,status,throughput_bits_per_s\na,failed,\n";
     assert_eq!(written(|out| openmetrics::write(&mut table(failed), &Selection::default(), &[], out)), "# EOF\n");
     let error = openmetrics::write(&mut table("a,b\n1,2\n"), &Selection::default(), &[], &mut Vec::new());
     assert_eq!(
         error.unwrap_err().to_string(),
-        "t: no column is a metric: this is no results table (docs/results.md has the names)"
+        "t: no column is a metric, so this is not a results table (docs/results.md has the names)"
     );
 }
 
@@ -70,7 +71,7 @@ fn benchstat_lines() {
     let text = written(|out| benchfmt::write(&mut table(RESULTS), &Selection::default(), &[], out));
     assert!(text.contains("Unit throughput-bit/s better=higher\nUnit latency.p99-us better=lower\n"), "{text}");
     let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("Benchmark")).collect();
-    // The two iterations have one name, and each line an even number of words after it.
+    // Both iterations have one name, and each line has an even number of words after it.
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], "BenchmarkBulk/message_size=64/\"x\" 1 1e3 throughput-bit/s");
     assert_eq!(lines[0].split(' ').next(), lines[1].split(' ').next());
@@ -116,7 +117,7 @@ fn rrdtool_commands() {
     assert_eq!(lines.len(), 3);
     let bad = "time,throughput_bits_per_s\nyesterday,1\n";
     let error = rrd::write(&mut table(bad), &Selection::default(), "throughput", &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "t:2, column `time`: `yesterday` is no time such as 2026-01-31T12:00:00Z");
+    assert_eq!(error.to_string(), "t:2, column `time`: `yesterday` is not a time such as 2026-01-31T12:00:00Z");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `beforeafter`: what counters counted between two readings.
+//! `beforeafter`: the differences between two snapshots of counters.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -18,19 +18,20 @@ use crate::table::write_whole;
 
 /// Subtract the counters of one snapshot from another's.
 ///
-/// Reads `netstat -s`, /proc/net/{snmp,netstat,snmp6,dev,softnet_stat}, nstat (text, JSON), ethtool -S (text, JSON),
-/// ip -s -j, /proc/interrupts, /proc/softirqs, /proc/vmstat, JSON, OpenMetrics, CSV and any other text. Which one it is
-/// shows from the content. Counters are paired by their names, never by position: programs leave out zeros, interfaces come
+/// Reads `netstat -s`, /proc/net/{snmp,netstat,snmp6,dev,softnet_stat}, nstat (text, JSON), ethtool -S (text, JSON), ip
+/// -s -j, /proc/interrupts, /proc/softirqs, /proc/vmstat, JSON, OpenMetrics, CSV and any other text. The format is
+/// detected from the content. Counters are paired by name, never by position: programs leave out zeros, interfaces come
 /// and go, kernels add columns.
 ///
-/// The default output is AFTER's text with the differences where the numbers stood, so that it can be searched like the
-/// original. Where there is no difference stands a word (`new`, `reset`); levels and settings keep their value. `-f csv`
+/// The default output is AFTER's text with differences in place of its numbers, so that it can be searched like the
+/// original. A word (`new`, `reset`) stands for an unknown difference; levels and settings keep their value. `-f csv`
 /// writes the `counters` table, with before, after, delta, rate and note.
 ///
-/// With --collect, the snapshots are taken here, around a command. Its input and outputs are its own; the differences go to
-/// standard error, or where -o says (`-o -`: to standard output, after the command's own). Its exit code is returned.
+/// With --collect, plumb takes the snapshots itself, around a command. The command keeps its input and outputs; the
+/// differences go to standard error, or to -o (`-o -`: standard output, after the command's own). The exit code is the
+/// command's.
 ///
-/// Both snapshots and the output are held in memory, with some 600 bytes for each counter.
+/// Both snapshots and the output are held in memory: about 600 bytes for each counter.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -40,7 +41,7 @@ Examples:
   plumb beforeafter --collect snmp,tcpext,softnet,dev --diagnose -- plumb run plans/quick.yaml
 
 Exit codes: 0; 2 the command line is wrong; 3 a snapshot cannot be read, or --strict found something; with --collect, the \
-command's own (128 and the signal's number where one ended it).")]
+command's own (128 plus the signal's number where a signal ended it).")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Args {
     /// The first snapshot; `-` is standard input.
@@ -53,13 +54,13 @@ pub struct Args {
     /// softnet, nstat, ethtool:IF, ip[:IF], interrupts, softirqs, vmstat, file:PATH.
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "command")]
     collect: Vec<String>,
-    /// How to write the differences.
+    /// Form of the output.
     #[arg(short = 'f', long = "out", value_enum, default_value_t = Out::Text)]
     out: Out,
-    /// Where to write them; `-` is standard output.
+    /// Write the output to FILE; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The snapshots' format, where their content does not show it.
+    /// Format of the snapshots, where detection fails.
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Columns that identify a row of a CSV snapshot [default: those that are not numeric]
@@ -74,56 +75,55 @@ pub struct Args {
     /// Leave out what did not change. CSV and JSON always do, unless --zeros.
     #[arg(long, conflicts_with = "zeros")]
     nonzero: bool,
-    /// In CSV and JSON, write also what did not change.
+    /// In CSV and JSON, keep what did not change.
     #[arg(long)]
     zeros: bool,
     /// Only counters whose key or source matches this regular expression.
     #[arg(long, value_name = "REGEX")]
     keys: Option<String>,
-    /// Not counters whose key or source matches this regular expression.
+    /// Without counters whose key or source matches this regular expression.
     #[arg(long, value_name = "REGEX")]
     ignore: Option<String>,
-    /// Treat these as levels: told, not subtracted.
+    /// Treat these keys as levels: shown, not subtracted.
     #[arg(long, value_name = "REGEX")]
     gauge: Option<String>,
-    /// In CSV and JSON, keep the parts of each CPU instead of adding them up.
+    /// In CSV and JSON, keep the parts of each CPU instead of their sum.
     #[arg(long)]
     per_cpu: bool,
     /// In CSV and JSON, add up the queues of a device (rx_queue_0_bytes and rx_queue_1_bytes become rx_queue_*_bytes).
     #[arg(long)]
     sum_queues: bool,
-    /// What a counter that only AFTER has was before. Programs that leave out zeros are known.
+    /// How to treat a counter that only AFTER has. Formats that leave out zeros are known: theirs start at zero.
     #[arg(long, value_enum, default_value_t = Missing::Skip)]
     missing: Missing,
-    /// Width of counters whose format does not say it (ethtool, JSON, text, …): 32 or 64 bits.
+    /// Width of counters whose format does not tell it (ethtool, JSON, text, …): 32 or 64 bits.
     #[arg(long, value_name = "BITS", value_parser = ["32", "64"])]
     counter_bits: Option<String>,
-    /// The most that a counter can grow in a second: tells a 32-bit counter that came round from one that was set back.
+    /// Largest growth of a counter per second: tells a wrapped 32-bit counter from a reset one.
     #[arg(long, value_name = "PER_SECOND")]
     max_rate: Option<f64>,
     /// The `host` column [default: this machine's name with --collect, else empty]
     #[arg(long)]
     host: Option<String>,
-    /// Say in words what the differences mean: retransmissions, overflows, drops, checksum errors, time squeeze. As text it
-    /// replaces the differences; beside CSV and JSON it goes to standard error.
+    /// Explain the differences in sentences: retransmissions, overflows, drops, checksum errors, time squeeze. They
+    /// replace the text output; beside CSV and JSON they go to standard error.
     #[arg(long)]
     diagnose: bool,
     /// Resets, vanished and new counters are an error (exit code 3).
     #[arg(long)]
     strict: bool,
-    /// The command between the snapshots.
+    /// The command to run between the snapshots.
     #[arg(last = true, value_name = "COMMAND", requires = "collect")]
     command: Vec<OsString>,
 }
 
-/// The forms of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Out {
-    /// AFTER's text, with differences for numbers.
+    /// AFTER's text, with differences for numbers
     Text,
-    /// The `counters` table.
+    /// The `counters` table
     Csv,
-    /// The same as an array of objects.
+    /// The same as an array of objects
     Json,
 }
 
@@ -146,11 +146,11 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let gauges = regex("--gauge", args.gauge.as_deref())?;
     for (flag, value) in [("--elapsed", args.elapsed), ("--max-rate", args.max_rate)] {
         if value.is_some_and(|v| !(v.is_finite() && v > 0.0)) {
-            return Err(Error::Usage(format!("{flag} must be more than zero")));
+            return Err(Error::Usage(format!("{flag} must be greater than 0")));
         }
     }
     if args.rate && args.elapsed.is_none() && args.collect.is_empty() {
-        return Err(Error::Usage("--rate needs --elapsed SECONDS: two files do not say how far apart they are".into()));
+        return Err(Error::Usage("--rate needs --elapsed SECONDS: files do not tell the time between them".into()));
     }
     let (pairs, status) = if args.collect.is_empty() { (vec![files(args)?], None) } else { collected(args)? };
 
@@ -172,13 +172,15 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 
 fn regex(flag: &str, pattern: Option<&str>) -> Result<Option<regex::Regex>, Error> {
     pattern
-        .map(|p| regex::Regex::new(p).map_err(|e| Error::Usage(format!("{flag}: `{p}` is no regular expression: {e}"))))
+        .map(|p| {
+            regex::Regex::new(p).map_err(|e| Error::Usage(format!("{flag}: `{p}` is not a regular expression: {e}")))
+        })
         .transpose()
 }
 
 fn files(args: &Args) -> Result<Pair, Error> {
     let (Some(before), Some(after)) = (&args.before, &args.after) else {
-        return Err(Error::Usage("two snapshots are needed: beforeafter BEFORE AFTER".into()));
+        return Err(Error::Usage("give two snapshots: beforeafter BEFORE AFTER".into()));
     };
     let dash = Path::new("-");
     if before == dash && after == dash {
@@ -187,7 +189,8 @@ fn files(args: &Args) -> Result<Pair, Error> {
     Ok(Pair { source: None, before: read_text(before)?, after: read_text(after)?, elapsed: args.elapsed })
 }
 
-/// Takes snapshots around the command. An interrupt from the terminal is for the command: the differences still follow.
+/// Takes snapshots around the command. An interrupt from the terminal ends the command only; the differences still
+/// follow.
 fn collected(args: &Args) -> Result<(Vec<Pair>, Option<ExitStatus>), Error> {
     let sources: Vec<Source> = args.collect.iter().map(|item| Source::parse(item)).collect::<Result<_, _>>()?;
     let Some((program, arguments)) = args.command.split_first() else {
@@ -222,7 +225,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// The output, and the first counter without a difference.
+/// The output, and the error of the first counter without a difference.
 fn page(
     args: &Args,
     wanted: &Wanted,

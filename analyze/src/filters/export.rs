@@ -1,4 +1,4 @@
-//! `export`: the results table in other programs' formats.
+//! `export`: results in other programs' formats.
 
 use std::io::Write;
 
@@ -8,11 +8,11 @@ use crate::table::{InputArgs, OutputArgs, Selection, Table};
 
 /// Write results in another program's format.
 ///
-/// jsonl, md: every row as it is. openmetrics (for a textfile collector), benchfmt (for Go's benchstat), gnuplot (script and
-/// data, as hpcbench's -P wrote them), rrd (commands for `rrdtool -`): the rows that count. junit: a test case per assertion
-/// of a `verdicts` table, or per iteration of a results table.
+/// jsonl and md write every row as it is. openmetrics (for a textfile collector), benchfmt (for Go's benchstat),
+/// gnuplot (script and data, as hpcbench's -P wrote them) and rrd (commands for `rrdtool -`) write the rows that count.
+/// junit writes a test case per assertion of a `verdicts` table, or per iteration of a results table.
 ///
-/// jsonl streams; the others are written when the input has been read.
+/// jsonl streams; the other formats read the whole input first.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
 
 Exit codes: 0; 2 the command line is wrong; 3 the table could not be read (which file, which line, why).")]
 pub struct Args {
-    /// The format.
+    /// Format of the output.
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: To,
     /// Metrics to write (openmetrics, benchfmt, rrd) [default: those that have values; for rrd, throughput]
@@ -48,7 +48,6 @@ pub struct Args {
     input: InputArgs,
 }
 
-/// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum To {
     /// JSON lines
@@ -78,7 +77,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.input)?;
     if args.to == To::Gnuplot {
         let picture = gnuplot::Picture { x: args.x.as_deref(), y: args.y.as_deref(), by: args.by.as_deref() };
-        // Two files, written together: it sees to them itself.
+        // Writes two files together, so it handles the output itself.
         gnuplot::write(&mut table, &args.selection, &picture, args.output.file(), output)?;
         return Ok(Verdict::Ok);
     }

@@ -1,9 +1,9 @@
-//! Axes: where values are along them, and where their ticks are.
+//! Axes: positions of values and ticks.
 
 use super::{notation::Notation, quantity::Quantity, spacing::Spacing};
 use schemas::units::{Unit, human, three_digits};
 
-/// A tick: where, and what stands beside it (nothing at minor ticks).
+/// A tick of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     /// In the unit of the data.
@@ -15,25 +15,20 @@ pub struct Tick {
 /// An axis with its range, in the unit of the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it shows.
     pub quantity: Quantity,
-    /// How values are laid out.
     pub spacing: Spacing,
-    /// The value at its start.
     pub min: f64,
-    /// The value at its end.
     pub max: f64,
-    /// The names along an axis of [`Spacing::Names`].
+    /// Names along an axis of [`Spacing::Names`].
     pub names: Vec<String>,
-    /// Whether zero would belong on it and was left out, which the figure then says.
+    /// Whether zero is left out of a linear axis. The figure then says so.
     pub truncated: bool,
     notation: Notation,
 }
 
 impl Axis {
-    /// An axis for values between `low` and `high` (in any order of magnitude; equal values get room around them). A linear
-    /// axis starts at zero unless `zoom`.
-    #[must_use]
+    /// An axis for values between `low` and `high`; equal values get room around them. A linear axis starts at zero
+    /// unless `zoom`.
     pub fn new(quantity: Quantity, spacing: Spacing, low: f64, high: f64, zoom: bool) -> Self {
         let (low, high) = if low.is_finite() && high.is_finite() { (low.min(high), high.max(low)) } else { (0.0, 1.0) };
         let mut truncated = false;
@@ -42,21 +37,21 @@ impl Axis {
             Spacing::Linear => {
                 let (mut min, mut max) = if zoom { (low, high) } else { (low.min(0.0), high.max(0.0)) };
                 if (min, max) == (0.0, 0.0) {
-                    // Nothing but zeros: most quantities have nothing below it.
+                    // All values are zero. Most quantities have no negative values.
                     max = 1.0;
                 } else if max - min <= 0.0 {
                     let around = min.abs() * 0.5;
                     (min, max) = (min - around, max + around);
                 }
                 let margin = (max - min) * 0.06;
-                // A margin below zero would show values that cannot be.
+                // A margin below zero would show impossible values.
                 min = if min == 0.0 || (min > 0.0 && min < margin) { 0.0 } else { min - margin };
                 max = if max == 0.0 { 0.0 } else { max + margin };
                 truncated = min > 0.0;
                 (min, max)
             }
             Spacing::Log10 | Spacing::Log2 | Spacing::Nines => {
-                // Without a positive value there is nothing to show; the axis still has to be one.
+                // Without a positive value there is nothing to show, but the axis must be valid.
                 let high = if high > 0.0 { high } else { 10.0 };
                 let low = if low > 0.0 { low } else { high / 1000.0 };
                 if spacing == Spacing::Nines {
@@ -73,8 +68,6 @@ impl Axis {
         Self { quantity, spacing, min, max, names: Vec::new(), truncated, notation }
     }
 
-    /// An axis of names.
-    #[must_use]
     pub fn of_names(label: impl Into<String>, names: Vec<String>) -> Self {
         let last = names.len().saturating_sub(1) as f64;
         let mut axis = Self::new(Quantity::new(label, None), Spacing::Names, 0.0, last, true);
@@ -83,8 +76,7 @@ impl Axis {
         axis
     }
 
-    /// An axis that begins and ends exactly at these values: time, where the ends are those of the measurement.
-    #[must_use]
+    /// An axis that begins and ends exactly at these values: for time, the ends of the measurement.
     pub fn exact(quantity: Quantity, spacing: Spacing, min: f64, max: f64) -> Self {
         let mut axis = Self::new(quantity, spacing, min, max, true);
         if min < max {
@@ -95,8 +87,7 @@ impl Axis {
         axis
     }
 
-    /// The title: what and in which unit.
-    #[must_use]
+    /// The title: quantity and unit.
     pub fn title(&self) -> String {
         let label = &self.quantity.label;
         let unit = match &self.notation {
@@ -106,9 +97,8 @@ impl Axis {
         if unit.is_empty() { label.clone() } else { format!("{label} ({unit})") }
     }
 
-    /// Where a value is along the axis: 0 at its start, 1 at its end. `None` where it has no place (zero on a logarithmic
-    /// axis, not a number).
-    #[must_use]
+    /// The position of a value: 0 at the start of the axis, 1 at its end. `None` where it has no place (zero on a
+    /// logarithmic axis, not a number).
     pub fn position(&self, value: f64) -> Option<f64> {
         let share = if self.spacing.is_logarithmic() {
             if value <= 0.0 {
@@ -121,8 +111,7 @@ impl Axis {
         share.is_finite().then_some(share)
     }
 
-    /// A value in the unit of the axis' title, with three digits.
-    #[must_use]
+    /// A value in the unit of the title, with three digits.
     pub fn number(&self, value: f64) -> String {
         match &self.notation {
             Notation::Scaled { factor, .. } => three_digits(value / factor),
@@ -130,14 +119,12 @@ impl Axis {
         }
     }
 
-    /// A value in words, with its unit.
-    #[must_use]
+    /// A value with its unit.
     pub fn words(&self, value: f64) -> String {
         self.quantity.unit.map_or_else(|| three_digits(value), |unit| human(unit, value))
     }
 
     /// The densest ticks that fit; `fits` sees the labelled ones.
-    #[must_use]
     pub fn ticks(&self, fits: impl Fn(&[Tick]) -> bool) -> Vec<Tick> {
         let candidates = match self.spacing {
             Spacing::Names => {
@@ -167,7 +154,7 @@ impl Axis {
         last
     }
 
-    /// Minor ticks make a logarithmic axis recognisable: 2 … 9 between decades, where not too many.
+    /// Adds minor ticks, 2 … 9 between decades, which mark a logarithmic axis. Beyond eight decades they are too many.
     fn with_minor(&self, mut ticks: Vec<Tick>) -> Vec<Tick> {
         let decades = (self.max / self.min).log10();
         if self.spacing == Spacing::Log10 && decades <= 8.0 {
@@ -186,7 +173,7 @@ impl Axis {
         ticks
     }
 
-    /// Steps of 1, 2 or 5 times a power of ten (of two, for bytes), densest first.
+    /// Sets of ticks in steps of 1, 2 or 5 times a power of ten, densest first.
     fn linear(&self) -> Vec<Vec<f64>> {
         let factor = match &self.notation {
             Notation::Scaled { factor, .. } => *factor,
@@ -205,7 +192,7 @@ impl Axis {
             let values: Vec<f64> = (0..=40)
                 .map(|i| (first + f64::from(i)) * step)
                 .take_while(|v| *v <= max + step * 1e-9)
-                // Through text and back: 3 × 0.1 is not 0.3.
+                // Rounds through text: 3 × 0.1 is not 0.3.
                 .map(|v| format!("{v:.12}").parse::<f64>().unwrap_or(v))
                 .map(|v| if v == 0.0 { 0.0 } else { v * factor })
                 .collect();
@@ -229,7 +216,7 @@ impl Axis {
             (first..=last).filter(|e| e.rem_euclid(every) == 0).map(|e| 10_f64.powi(e)).collect()
         };
         if high - low < 1.2 {
-            // Within about a decade the powers of ten say too little.
+            // Within about a decade powers of ten are too few.
             sets.extend(self.linear().into_iter().map(|set| set.into_iter().filter(|v| *v > 0.0).collect()));
         }
         if high - low < 4.0 {

@@ -16,10 +16,9 @@ use super::{
 };
 use crate::error::Error;
 
-/// How much of a series' colour fills its bars.
+/// Share of a series' colour in the fill of its bars.
 const TINT: f64 = 0.85;
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if options.zoom || options.log_x() || options.log_y() {
         return Err(Error::Usage(

@@ -15,10 +15,9 @@ use super::{
 };
 use crate::{error::Error, stats::quantiles};
 
-/// How much of a series' colour fills its boxes.
+/// Share of a series' colour in the fill of its boxes.
 const TINT: f64 = 0.3;
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().unwrap_or("throughput_bits_per_s");
     let (own, others) = groups::read(options, column)?;
@@ -41,7 +40,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
 fn figure(options: &Options, records: &Records, column: &str, own: &Groups, values: &[f64]) -> Figure {
     let spacing = if options.log_x() || options.log_y() { Spacing::Log10 } else { Spacing::Linear };
     let (low, high) = series::extent(values.iter().copied().filter(|v| spacing.shows(*v)));
-    // What a box shows is how values differ; from zero they would be lines. The figure marks the axis.
+    // Boxes show how values differ; on an axis from zero they would be lines. The figure marks the axis as truncated.
     let x = Axis::new(records.quantity(column), spacing, low, high, true);
     let y = Axis::of_names(Groups::title(records, options), own.names.clone());
     let mut layers = Vec::new();
@@ -66,7 +65,7 @@ fn one(all: &Groups, group: &Group) -> Vec<Layer> {
     let mut sorted = group.values.clone();
     quantiles::sort(&mut sorted);
     let mut layers = Vec::new();
-    // Fewer than four values have no quartiles worth a box; they are all shown anyway.
+    // Fewer than four values have no useful quartiles. The dots show them all.
     if sorted.len() >= 4
         && let Some([q1, median, q3]) = quartiles(&sorted)
     {
@@ -87,7 +86,7 @@ fn one(all: &Groups, group: &Group) -> Vec<Layer> {
             dash: None,
         });
     }
-    // Dots are spread over the height, in the order of measurement: a drift shows as a slant.
+    // Dots are spread over the height in the order of measurement: a drift shows as a slant.
     let step = half * 1.4 / group.values.len().max(2) as f64;
     let first = middle - step * (group.values.len() as f64 - 1.0) / 2.0;
     let points = group.values.iter().enumerate().map(|(i, v)| (*v, first + step * i as f64)).collect();

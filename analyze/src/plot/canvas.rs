@@ -1,8 +1,7 @@
-//! A picture as a list of shapes in logical pixels: what every kind of figure draws on, and what PNG, SVG and the
-//! terminal are painted from.
+//! A picture as a list of shapes in logical pixels. Figures draw on it; PNG, SVG and the terminal are painted from it.
 //!
-//! Nothing here knows about files or backends, so a figure can be looked at in a test: which texts stand where, and
-//! whether any of them leaves the picture.
+//! It is independent of files and backends, so that tests can check where texts stand and whether one leaves the
+//! picture.
 
 use super::font::Metrics;
 
@@ -11,19 +10,15 @@ use super::font::Metrics;
 pub struct Colour(pub u8, pub u8, pub u8);
 
 impl Colour {
-    /// Black as ink is.
     pub const INK: Self = Self(0x22, 0x22, 0x22);
-    /// For notes and footers: dark enough to be read in print.
+    /// For notes and footers: dark enough for print.
     pub const MUTED: Self = Self(0x5f, 0x5f, 0x5f);
-    /// Axes.
     pub const AXIS: Self = Self(0x44, 0x44, 0x44);
-    /// Grid lines.
     pub const GRID: Self = Self(0xe3, 0xe3, 0xe3);
-    /// Paper.
     pub const PAPER: Self = Self(0xff, 0xff, 0xff);
 
-    /// Mixed with paper: 1 is the colour itself, 0 is white. Used instead of transparency, so that what overlaps never
-    /// makes a third colour that no legend explains.
+    /// Mixes the colour with white: 1 is the colour itself, 0 is white. Unlike transparency, overlapping tints make no
+    /// third colour that the legend lacks.
     #[must_use]
     pub fn tint(self, share: f64) -> Self {
         #[expect(
@@ -39,117 +34,90 @@ impl Colour {
 /// A position in logical pixels from the upper left corner.
 pub type Point = (f64, f64);
 
-/// Which end of a text its position names.
+/// The point of a text that its position gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// The text begins there.
     Start,
-    /// The text is centred there.
     Middle,
-    /// The text ends there.
     End,
 }
 
 /// A text on one line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Text {
-    /// Where, on the base line.
+    /// On the base line.
     pub at: Point,
-    /// Which end of the text `at` is.
     pub anchor: Anchor,
     /// Font size: pixels per em.
     pub em: f64,
-    /// Bold.
     pub bold: bool,
-    /// Colour.
     pub colour: Colour,
-    /// The text.
     pub text: String,
 }
 
-/// The sign of a data point; the shapes are told apart without their colours.
+/// The sign of a data point. Shapes differ even without colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// A filled circle.
     Circle,
-    /// A filled square.
     Square,
     /// A filled triangle, point up.
     Up,
-    /// A filled diamond.
     Diamond,
     /// A filled triangle, point down.
     Down,
-    /// An X.
     Cross,
-    /// A plus.
     Plus,
-    /// An open circle.
     Ring,
 }
 
-/// One thing drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// A line through points.
     Line {
-        /// The points.
         points: Vec<Point>,
-        /// Width in pixels.
+        /// In pixels.
         width: f64,
-        /// Colour.
         colour: Colour,
     },
-    /// A filled polygon.
     Area {
-        /// Its corners.
+        /// The corners.
         points: Vec<Point>,
-        /// Colour.
         colour: Colour,
     },
-    /// A data point.
     Mark {
-        /// Its centre.
+        /// The centre.
         at: Point,
         /// Half its extent in pixels.
         radius: f64,
-        /// Its shape.
         sign: Sign,
-        /// Colour.
         colour: Colour,
     },
-    /// A text.
     Text(Text),
 }
 
-/// A picture: shapes in the order in which they are painted.
+/// A picture: shapes in the order of painting.
 #[derive(Clone, Debug)]
 pub struct Canvas {
-    /// Width in logical pixels.
+    /// In logical pixels.
     pub width: f64,
-    /// Height in logical pixels.
+    /// In logical pixels.
     pub height: f64,
-    /// How texts are measured.
     pub metrics: Metrics,
-    /// What is drawn.
     pub shapes: Vec<Shape>,
 }
 
 impl Canvas {
-    /// An empty picture.
-    #[must_use]
     pub fn new(width: f64, height: f64, metrics: Metrics) -> Self {
         Self { width, height, metrics, shapes: Vec::new() }
     }
 
-    /// A line through points; fewer than two draw nothing.
+    /// Draws a line; fewer than two points draw nothing.
     pub fn line(&mut self, points: Vec<Point>, width: f64, colour: Colour) {
         if points.len() > 1 {
             self.shapes.push(Shape::Line { points, width, colour });
         }
     }
 
-    /// A dashed line through points: `on` pixels drawn, `off` pixels left out.
+    /// Draws a dashed line: `on` pixels drawn, `off` pixels left out.
     pub fn dashed(&mut self, points: &[Point], width: f64, colour: Colour, (on, off): (f64, f64)) {
         let mut left = on;
         let mut drawing = true;
@@ -179,31 +147,26 @@ impl Canvas {
         }
     }
 
-    /// A filled rectangle between two corners.
     pub fn rectangle(&mut self, (x0, y0): Point, (x1, y1): Point, colour: Colour) {
         self.area(vec![(x0, y0), (x1, y0), (x1, y1), (x0, y1)], colour);
     }
 
-    /// A filled polygon.
     pub fn area(&mut self, points: Vec<Point>, colour: Colour) {
         if points.len() > 2 {
             self.shapes.push(Shape::Area { points, colour });
         }
     }
 
-    /// A data point.
     pub fn mark(&mut self, at: Point, radius: f64, sign: Sign, colour: Colour) {
         self.shapes.push(Shape::Mark { at, radius, sign, colour });
     }
 
-    /// A text in the normal weight.
     pub fn text(&mut self, at: Point, anchor: Anchor, em: f64, colour: Colour, text: impl Into<String>) {
         self.shapes.push(Shape::Text(Text { at, anchor, em, bold: false, colour, text: text.into() }));
     }
 
-    /// How much of what was drawn lies in a box (left, top, right, bottom): lines by their length, data points and texts by
-    /// their width. The grid does not count; it may be written over.
-    #[must_use]
+    /// Measures how crowded a box (left, top, right, bottom) is: lines count by their length in it, data points and
+    /// texts by their width. The grid does not count, since text may cover it.
     pub fn crowd(&self, within: [f64; 4]) -> f64 {
         let [left, top, right, bottom] = within;
         let drawn = self.shapes.iter().map(|shape| match shape {
@@ -222,8 +185,7 @@ impl Canvas {
         drawn.chain(written).sum()
     }
 
-    /// Every text with its box (left, top, right, bottom): what must neither leave the picture nor overlap.
-    #[must_use]
+    /// Every text with its box (left, top, right, bottom). Texts must stay inside the picture and must not overlap.
     pub fn text_boxes(&self) -> Vec<(&str, [f64; 4])> {
         let texts = self.shapes.iter().filter_map(|shape| match shape {
             Shape::Text(text) => Some(text),

@@ -1,4 +1,4 @@
-//! `cdf`: which share of the values is at or below a value.
+//! `cdf`: the share of values at or below a value.
 
 use super::{
     axis::Axis,
@@ -16,7 +16,6 @@ use super::{
 use crate::error::Error;
 use schemas::units::Unit;
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.x.as_deref().or(options.y.as_deref()).unwrap_or("latency");
     let all = Distributions::read(options, column)?;
@@ -31,7 +30,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
 }
 
 fn figure(options: &Options, column: &str, Distributions { records, own, scale }: &Distributions) -> Figure {
-    // Latencies have long tails: on an even axis the bulk would be a vertical line.
+    // Latencies have long tails: on a linear axis most values would form a vertical line.
     let logarithmic = options.log_x() || (options.log.is_none() && distribution::is_latency(column));
     let spacing = if logarithmic { Spacing::Log10 } else { Spacing::Linear };
     let ends = scale.iter().flat_map(|d| d.values.first().into_iter().chain(d.values.last())).map(|v| v.0);
@@ -44,7 +43,7 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
     let mut legend = Vec::new();
     for (index, one) in own.iter().enumerate() {
         let Look { colour, sign, dash } = palette::look(index);
-        // Steps: the share jumps where a value occurred, and stays until the next.
+        // Steps: the share jumps at each value and stays until the next.
         let mut points = Vec::new();
         let mut before = 0.0;
         for (value, share) in one.cumulated() {
@@ -54,7 +53,7 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
         }
         let quartiles = marks(one);
         layers.push(Layer::Line { points, colour, weight: 1.0, dash });
-        // A line without signs is told apart by its colour only.
+        // Without signs, colour alone would tell the lines apart.
         if own.len() > 1 {
             layers.push(Layer::Marks { points: quartiles, sign, colour, weight: 0.9 });
         }
@@ -66,7 +65,7 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
     Figure { notes, legend, ..Figure::new(options, records, &what, x, y, layers) }
 }
 
-/// The points at which every tenth of the values is passed.
+/// The points where each tenth of the values is passed.
 fn marks(one: &Distribution) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let mut next = 0.1;

@@ -1,4 +1,5 @@
-//! `compare`: what `plumb compare` found, a line per case: the change with its interval, and the verdict in its colour.
+//! `compare`: the result of `plumb compare`, a line per case: the change with its interval, in the colour of its
+//! verdict.
 
 use super::{
     axis::Axis,
@@ -16,7 +17,7 @@ use super::{
 use crate::error::{Error, Place};
 use schemas::units::Unit;
 
-/// Verdicts with their looks, in the order of the legend. Grey is what decides nothing.
+/// Verdicts with their looks, in the order of the legend. Grey verdicts decide nothing.
 const VERDICTS: [(&str, Colour, Sign); 6] = [
     ("regression", Colour(0xd5, 0x5e, 0x00), Sign::Down),
     ("improvement", Colour(0x00, 0x72, 0xb2), Sign::Up),
@@ -37,14 +38,13 @@ struct Change {
     n: Option<f64>,
 }
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let columns = Columns {
         numbers: &["change_ratio"],
         optional: &["ci_low", "ci_high", "p_value", "confidence_level", "limit", "n"],
         required_texts: &["case", "verdict"],
         texts: &["metric", "case_id"],
-        // Each row is a comparison of its own.
+        // Each row is a comparison.
         along: &["case", "case_id", "metric", "member"],
         by_case: false,
     };
@@ -108,13 +108,13 @@ fn changes(records: &Records) -> Vec<Change> {
 }
 
 fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Change]) -> Figure {
-    // The smallest change that counts: what lies within it is noise by the caller's own word.
+    // The smallest change that counts, as the user set it. Smaller ones are noise.
     let smallest = records.list.iter().find_map(|r| records.number(r, "limit"));
     let ends = changes.iter().chain(others).flat_map(|c| {
         let (low, high) = c.interval.unwrap_or((c.ratio, c.ratio));
         [low, high, c.ratio]
     });
-    // What counts as no change is there to be compared with, on both sides of zero.
+    // The axis has room for this range on both sides of zero, for comparison.
     let (low, high) = series::extent(ends.chain(smallest.into_iter().flat_map(|limit| [-limit, limit])));
     let metric = match records.distinct("metric")[..] {
         [metric] => format!("change of {}", Quantity::of_column(metric).label),
@@ -142,7 +142,7 @@ fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Ch
     }
     let mut notes = Vec::new();
     if let [one] = &legend[..] {
-        // A legend of one is not drawn.
+        // A legend with one entry is not drawn.
         notes.push(format!("all {}", one.label));
     }
     if changes.iter().all(|c| c.interval.is_none()) {

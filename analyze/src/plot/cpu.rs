@@ -1,5 +1,4 @@
-//! `cpu`: what the processors of both ends did, stacked by kind, under the work that was done: hpcbench's picture of its
-//! system log.
+//! `cpu`: CPU time of both ends, stacked by kind, under the work done. hpcbench draws its system log like this.
 
 use super::{
     axis::Axis,
@@ -22,7 +21,7 @@ use crate::{
 };
 use schemas::units::Unit;
 
-/// The kinds of CPU time from the bottom up, and their colours. Idle time and waiting for disks are not work.
+/// Kinds of CPU time from the bottom up, with their colours. Idle time and waiting for disks are left out.
 const STACK: [(&str, Colour); 5] = [
     ("user", Colour(0x00, 0x72, 0xb2)),
     ("system", Colour(0xe6, 0x9f, 0x00)),
@@ -33,30 +32,29 @@ const STACK: [(&str, Colour); 5] = [
 
 const PEAK: Colour = Colour(0x00, 0x00, 0x00);
 
-/// The shares at one end and one place.
+/// CPU shares of one end at one place along x.
 struct Load {
     x: f64,
     stack: [f64; 5],
     peak: Option<f64>,
 }
 
-/// What is drawn along which column, of which rows.
+/// The columns to draw and the rows that count.
 struct Question<'a> {
     x: &'a str,
     work: &'a str,
     selection: Selection,
 }
 
-/// What one input has to be drawn.
+/// The values of one input.
 struct Answer {
     records: Records,
-    /// Where, and the work done there.
+    /// Place along x, and the work done there.
     done: Vec<(f64, f64)>,
-    /// This end and the other.
+    /// `from` and `to`.
     ends: [(&'static str, Vec<Load>); 2],
 }
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let x = match options.x.as_deref() {
         Some(x) => x,
@@ -104,7 +102,7 @@ impl Question<'_> {
         if timed {
             records.keep_first("iteration");
         }
-        // By place along x: the rows there.
+        // Rows by place along x.
         let mut places: Vec<(f64, Vec<&Record>)> = Vec::new();
         let mut rows: Vec<(f64, &Record)> =
             records.list.iter().filter_map(|r| Some((records.number(r, x)?, r))).collect();
@@ -161,7 +159,7 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
     let mut notes =
         vec!["stacked: share of all CPUs, 100 % is all of them busy; dashed: the busiest CPU alone".to_owned()];
     notes.extend(phases::note(&shades));
-    // The names of the phases stand at the top: no curve there.
+    // Room above the curve for the names of the phases.
     let high = if shades.is_empty() { high } else { high * 1.25 };
     let ink = Colour(0x00, 0x72, 0xb2);
     let work = Axis::new(records.quantity(question.work), Spacing::Linear, low, high, options.zoom);
@@ -174,7 +172,7 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
     let mut figure = Figure { notes, ..Figure::new(options, records, &what, axis, work, layers) };
     let mut peaks = false;
     for (index, (end, loads)) in own.ends.iter().enumerate().filter(|(_, e)| !e.1.is_empty()) {
-        // The panel above says which phases these are.
+        // The panel above names the phases.
         let mut layers = phases::shades(records, x);
         phases::without_names(&mut layers);
         let mut below = vec![0.0; loads.len()];
@@ -186,7 +184,7 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
                 *below = top;
             }
             if let [(x, low, high)] = points[..] {
-                // One place has no width: a bar stands for it.
+                // A single place has no width, so a bar shows it.
                 points = vec![(x * 0.9, low, high), (x * 1.1, low, high)];
             }
             layers.push(Layer::Area { points, colour: colour.tint(0.8) });
@@ -217,7 +215,7 @@ fn peak_of(loads: &[Load]) -> f64 {
     series::extent(loads.iter().map(highest)).1
 }
 
-/// Message size if it was swept, else time if there are intervals.
+/// The default: message size if it was swept, else time if there are interval rows.
 fn default_axis(options: &Options) -> Result<&'static str, Error> {
     let columns = Columns { numbers: &["local_cpu_ratio"], texts: &["message_bytes"], ..Columns::default() };
     let sizes = Records::new(options, &options.input, &options.selection, &columns)?.distinct("message_bytes").len();
@@ -229,7 +227,7 @@ fn default_axis(options: &Options) -> Result<&'static str, Error> {
     Ok(if timed { "start_s" } else { "message_bytes" })
 }
 
-/// At most some thirty points: signs that touch say nothing.
+/// At most 32 points, so that signs do not touch.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().step_by(points.len().div_ceil(32).max(1)).copied().collect()
 }

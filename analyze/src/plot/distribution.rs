@@ -1,4 +1,4 @@
-//! Distributions of values by series, for the pictures that show them: from merged histograms, or from a column.
+//! Distributions of values by series, from merged histograms or from a column.
 
 use super::{
     options::Options,
@@ -12,29 +12,25 @@ use schemas::units::Unit;
 /// The column of histograms.
 pub const HISTOGRAM: &str = "latency_histogram";
 
-/// Whether a column's name means the latencies behind the histograms rather than a column of numbers.
-#[must_use]
+/// Whether a name means the latencies in the histograms instead of a column of numbers.
 pub fn is_latency(column: &str) -> bool {
     matches!(column, "latency" | HISTOGRAM)
 }
 
-/// Values with how often each occurred, by rising value.
+/// The values of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// Name of the series.
     pub name: String,
-    /// The values and their counts.
+    /// Values and their counts, by rising value.
     pub values: Vec<(f64, u64)>,
 }
 
 impl Distribution {
-    /// How many values there are.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.values.iter().map(|v| v.1).sum()
     }
 
-    /// Each value with the share of all values that are not above it.
+    /// Each value with the share of values at or below it.
     pub fn cumulated(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let total = self.count() as f64;
         let mut seen = 0;
@@ -45,13 +41,12 @@ impl Distribution {
     }
 }
 
-/// What a picture of distributions shows, and what its axes must have room for.
+/// The distributions of a picture.
 pub struct Distributions {
-    /// The rows of the picture.
     pub records: Records,
-    /// The distribution of each series.
+    /// A distribution for each series.
     pub own: Vec<Distribution>,
-    /// The same, and those of `--same-scale`.
+    /// These and those of `--same-scale`: the axes have room for all.
     pub scale: Vec<Distribution>,
 }
 
@@ -73,7 +68,7 @@ impl Distributions {
     }
 }
 
-/// The distribution of each series; histograms are merged, never their percentiles averaged.
+/// The distribution of each series. Histograms are merged; an average of percentiles would be wrong.
 fn gather(records: &Records, options: &Options, column: &str) -> Result<Vec<Distribution>, Error> {
     let mut merged: Vec<(String, Latencies)> = Vec::new();
     let mut listed: Vec<Distribution> = Vec::new();
@@ -104,8 +99,7 @@ fn gather(records: &Records, options: &Options, column: &str) -> Result<Vec<Dist
     Ok(listed)
 }
 
-/// What is distributed, as an axis says it.
-#[must_use]
+/// The quantity of the values.
 pub fn quantity(records: &Records, column: &str) -> Quantity {
     if !is_latency(column) {
         return records.quantity(column);
@@ -121,8 +115,7 @@ pub fn quantity(records: &Records, column: &str) -> Quantity {
     Quantity::new(label, Some(Unit::Microseconds))
 }
 
-/// How many values are behind a picture, in words.
-#[must_use]
+/// The note with the number of values.
 pub fn explain(distributions: &[Distribution], column: &str) -> String {
     let n = series::numbers(distributions.iter().map(|d| d.count() as f64));
     if is_latency(column) { format!("histograms of all iterations merged, {n} latencies") } else { format!("{n} rows") }

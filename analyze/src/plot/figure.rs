@@ -1,5 +1,5 @@
-//! A figure: title, axes, legend, footer around panels of layers, laid out so that no text leaves the picture or covers
-//! another.
+//! A figure: title, axes, legend and footer around panels of layers. The layout keeps texts inside the picture and
+//! apart.
 
 use super::{
     axis::{Axis, Tick},
@@ -13,33 +13,29 @@ use super::{
     spacing::Spacing,
 };
 
-/// A pair of axes with what is inside; panels of one figure share the x axis.
+/// A vertical axis and layers. Panels of one figure share the x axis.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, in this order.
+    /// In the order of painting.
     pub layers: Vec<Layer>,
-    /// How many things stand beside each other at a name of the vertical axis.
+    /// Number of boxes or bars at each name of the vertical axis.
     pub rows_per_name: usize,
 }
 
-/// Everything that is on the paper.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// The title.
     pub title: String,
-    /// What the reader must know to read it: what intervals are, what was left out.
+    /// Facts for the reader: the meaning of intervals, what was left out.
     pub notes: Vec<String>,
-    /// The horizontal axis of every panel.
+    /// The horizontal axis of all panels.
     pub x: Axis,
-    /// From the top down.
     pub panels: Vec<Panel>,
-    /// One entry says nothing that the title does not, and is not drawn.
+    /// Drawn from two entries on: one alone repeats the title.
     pub legend: Vec<Entry>,
-    /// The scale of a heat map's colours.
+    /// The colour scale of a heat map.
     pub colours: Option<Axis>,
-    /// Where the numbers come from.
+    /// Run, hosts, date, iterations.
     pub footer: Vec<String>,
 }
 
@@ -64,8 +60,7 @@ impl Figure {
         }
     }
 
-    /// The size that suits the figure: names along the vertical axis get a row each, whatever their number.
-    #[must_use]
+    /// The default size. Each name along the vertical axis gets a row.
     pub fn natural_size(&self) -> Size {
         let rows = self.panels.iter().map(|p| p.y.names.len() * p.rows_per_name.max(1)).max().unwrap_or(0);
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
@@ -74,8 +69,7 @@ impl Figure {
         Size { width: 1200, height }
     }
 
-    /// Lays the figure out on a picture of that size.
-    #[must_use]
+    /// Lays the figure out.
     pub fn draw(&self, width: f64, height: f64, metrics: Metrics) -> Canvas {
         let mut canvas = Canvas::new(width, height, metrics);
         let margin = if metrics.cells { 0.0 } else { metrics.em * 0.9 };
@@ -87,10 +81,10 @@ impl Figure {
         }
         let tick = metrics.size(0.86);
         let tick_length = if metrics.cells { 0.0 } else { metrics.em * 0.35 };
-        // In a terminal the axis has the lowest dots of the row above its labels.
+        // In a terminal the axis is the lowest row of dots in the row above its labels.
         bottom -= 2.0 * metrics.line(tick) + tick_length + if metrics.cells { 1.0 } else { metrics.em * 0.45 };
 
-        // Each panel has its title above it.
+        // The title of a panel stands above it.
         let above = metrics.line(metrics.size(0.92));
         let first = top + above + if metrics.cells { 0.0 } else { metrics.em * 0.25 };
         let mut right = width - margin;
@@ -121,7 +115,7 @@ impl Figure {
         let mut x_ticks = horizontal_ticks(&self.x, right - left, &metrics, tick);
         let last = x_ticks.iter().filter(|t| !t.label.is_empty()).max_by(|a, b| a.value.total_cmp(&b.value));
         if let Some(last) = last {
-            // The last label may reach beyond the axis; the axis gives way.
+            // The last label may reach beyond the axis; then the axis gets shorter.
             let half = metrics.width(&last.label, tick) / 2.0;
             let share = self.x.position(last.value).unwrap_or(0.0);
             let reach = left + (right - left) * share + half;
@@ -163,7 +157,7 @@ impl Figure {
         let mut top = margin;
         let size = metrics.size(1.15);
         if !self.title.is_empty() {
-            // Bold letters are about a tenth wider than those that were measured.
+            // Bold letters are about a tenth wider than the measured ones.
             let text = metrics.shorten(&self.title, size, room * if metrics.cells { 1.0 } else { 0.88 });
             top += metrics.line(size);
             let at = (margin, top - metrics.line(size) * 0.3);
@@ -229,7 +223,7 @@ fn horizontal_ticks(axis: &Axis, length: f64, metrics: &Metrics, em: f64) -> Vec
     match axis.spacing {
         Spacing::Names => thinned(axis, fits),
         Spacing::Nines => {
-            // Fixed ticks: leave out labels that would touch the one before.
+            // The ticks are fixed: labels that would touch the previous one are left out.
             let mut kept: Vec<Tick> = Vec::new();
             for tick in axis.ticks(|_| true) {
                 if kept.last().is_none_or(|last| fits(&[last.clone(), tick.clone()])) {
@@ -242,7 +236,7 @@ fn horizontal_ticks(axis: &Axis, length: f64, metrics: &Metrics, em: f64) -> Vec
     }
 }
 
-/// Every name, or every second, third …, so that they fit.
+/// Every name, or every second, third …, until they fit.
 fn thinned(axis: &Axis, fits: impl Fn(&[Tick]) -> bool) -> Vec<Tick> {
     let all = axis.ticks(|_| true);
     (1..=all.len().max(1))
@@ -275,7 +269,7 @@ struct TickStyle {
     names_room: f64,
 }
 
-/// The axes themselves with their ticks and labels.
+/// Draws the axes with ticks and labels.
 fn edges(
     canvas: &mut Canvas,
     frame: &Frame<'_>,
@@ -319,7 +313,7 @@ fn edges(
     }
 }
 
-/// The sign of an axis that does not start at zero: two strokes through it.
+/// Marks an axis that does not start at zero with two strokes.
 fn broken(canvas: &mut Canvas, (x, y): (f64, f64), sideways: bool) {
     if canvas.metrics.cells {
         return;
@@ -333,7 +327,7 @@ fn broken(canvas: &mut Canvas, (x, y): (f64, f64), sideways: bool) {
     }
 }
 
-/// The scale of colours at the right; returns the width it took.
+/// Draws the colour scale at the right and returns its width.
 fn colour_bar(canvas: &mut Canvas, axis: &Axis, right: f64, top: f64, bottom: f64) -> f64 {
     let metrics = canvas.metrics;
     let em = metrics.size(0.86);
@@ -346,7 +340,7 @@ fn colour_bar(canvas: &mut Canvas, axis: &Axis, right: f64, top: f64, bottom: f6
     let steps = 64;
     for step in 0..steps {
         let share = |s: i32| bottom - height * f64::from(s) / f64::from(steps);
-        // A hair of overlap: no seams where the steps meet.
+        // A slight overlap avoids seams between the steps.
         let colour = palette::scale((f64::from(step) + 0.5) / f64::from(steps));
         canvas.rectangle((left, share(step) + 0.3), (left + bar, share(step + 1)), colour);
     }

@@ -1,61 +1,57 @@
-//! How wide a text is, and its outlines: DejaVu Sans from the `dejavu` crate, so that no picture depends on which fonts
-//! a machine has. SVG readers may put another font in its place; DejaVu is wide, so what fits in it fits in theirs.
+//! Widths and outlines of texts. The font is DejaVu Sans from the `dejavu` crate, so that pictures do not depend on the
+//! machine's fonts. SVG readers may use another font; DejaVu is wide, so texts that fit in it fit in theirs.
 
 use ab_glyph::{Font, FontRef, PxScale, ScaleFont};
 use std::sync::OnceLock;
 use unicode_width::UnicodeWidthStr;
 
-/// The families an SVG asks for, the one it was measured with first.
+/// Font families of an SVG, the measured one first.
 pub const FAMILIES: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
 
 fn face(bold: bool) -> &'static FontRef<'static> {
     static FACES: OnceLock<[FontRef<'static>; 2]> = OnceLock::new();
     let faces = FACES.get_or_init(|| {
-        // Both fonts are compiled in: a failure would be a broken build, which every test would show.
+        // The font is compiled in: a failure means a broken build, which every test shows.
         [dejavu::sans::regular(), dejavu::sans::bold()]
             .map(|bytes| FontRef::try_from_slice(bytes).expect("the built-in font is a font"))
     });
     &faces[usize::from(bold)]
 }
 
-/// The scale at which the font's em is `em` pixels (ab_glyph counts ascent to descent instead).
+/// The scale at which the font's em is `em` pixels (ab_glyph measures from ascent to descent).
 fn scale(face: &FontRef<'_>, em: f64) -> PxScale {
     let units = face.units_per_em().unwrap_or(2048.0);
     #[expect(clippy::cast_possible_truncation, reason = "font sizes are small")]
     PxScale::from(em as f32 * face.height_unscaled() / units)
 }
 
-/// How texts are measured: in the built-in font's pixels, or in a terminal's cells.
+/// Text sizes: in pixels of the built-in font, or in cells of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metrics {
-    /// The size of normal text: pixels per em.
+    /// Size of normal text: pixels per em.
     pub em: f64,
-    /// Whether the picture is for a terminal: a cell is two logical pixels wide and four high (the dots of a braille
-    /// character), and every text has the same size.
+    /// Whether the picture is for a terminal. Then a cell is two logical pixels wide and four high (the dots of a
+    /// braille character), and all texts have one size.
     pub cells: bool,
 }
 
 impl Metrics {
     /// For PNG and SVG.
-    #[must_use]
     pub fn font(em: f64) -> Self {
         Self { em, cells: false }
     }
 
     /// For a terminal.
-    #[must_use]
     pub fn terminal() -> Self {
         Self { em: 4.0, cells: true }
     }
 
-    /// A font size of that share of the normal one.
-    #[must_use]
+    /// A font size, as a share of the normal one.
     pub fn size(&self, share: f64) -> f64 {
         if self.cells { self.em } else { self.em * share }
     }
 
     /// The width of a text at `em` pixels per em.
-    #[must_use]
     pub fn width(&self, text: &str, em: f64) -> f64 {
         if self.cells {
             return 2.0 * text.width() as f64;
@@ -66,19 +62,16 @@ impl Metrics {
     }
 
     /// The distance between the base lines of two lines of text.
-    #[must_use]
     pub fn line(&self, em: f64) -> f64 {
         if self.cells { 4.0 } else { em * 1.38 }
     }
 
     /// A small gap: between a tick and its label, between a key and its name.
-    #[must_use]
     pub fn gap(&self) -> f64 {
         if self.cells { 2.0 } else { self.em * 0.45 }
     }
 
-    /// `text`, shortened in its middle so that it is at most `room` wide: both ends of a name tell names apart.
-    #[must_use]
+    /// Shortens `text` in its middle to at most `room`: names differ at both ends.
     pub fn shorten(&self, text: &str, em: f64, room: f64) -> String {
         if self.width(text, em) <= room {
             return text.to_owned();
@@ -95,9 +88,8 @@ impl Metrics {
         "…".to_owned()
     }
 
-    /// Names shortened so that those which differ still do: where [`Metrics::shorten`] would make them alike, what all of them
-    /// begin and end with gives way instead.
-    #[must_use]
+    /// Shortens names so that different ones stay different. Where [`Metrics::shorten`] would make them equal, their
+    /// common start and end are shortened instead.
     pub fn shorten_all(&self, names: &[&str], em: f64, room: f64) -> Vec<String> {
         let short: Vec<String> = names.iter().map(|name| self.shorten(name, em, room)).collect();
         let distinct = |names: &mut Vec<&str>| {
@@ -116,7 +108,7 @@ impl Metrics {
         };
         let head = alike(&|c, i| c[i], least);
         let tail = alike(&|c, i| c[c.len() - 1 - i], least - head);
-        // As much of both ends as there is room for beside the part that differs.
+        // The part that differs, with as much of both ends as fits.
         let cut = |name: &str, keep: usize| -> String {
             let chars: Vec<char> = name.chars().collect();
             let middle = &chars[head..chars.len() - tail];
@@ -131,8 +123,7 @@ impl Metrics {
         names.iter().map(|name| self.shorten(&cut(name, keep), em, room)).collect()
     }
 
-    /// `text` on as many lines as `room` asks for, broken between words, but not between a number and its unit.
-    #[must_use]
+    /// Breaks `text` into lines of at most `room`, between words, but never between a number and its unit.
     pub fn wrap(&self, text: &str, em: f64, room: f64) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         for word in text.split(' ') {
@@ -159,7 +150,7 @@ impl Metrics {
     }
 }
 
-/// Calls `pixel(x, y, coverage)` for every pixel a text covers, `y` counted from the base line down.
+/// Calls `pixel(x, y, coverage)` for every pixel of a text; `y` counts down from the base line.
 pub fn rasterise(text: &str, em: f64, bold: bool, mut pixel: impl FnMut(i32, i32, f64)) {
     let face = face(bold);
     let scale = scale(face, em);
@@ -228,7 +219,7 @@ mod tests {
         assert_eq!(m.shorten_all(&names, 12.0, 1e4), names);
         assert_eq!(m.shorten_all(&names, 12.0, 1.0), ["…"; 4]);
         assert_eq!(m.shorten_all(&["same", "same"], 12.0, 1e4), ["same"; 2]);
-        // One is the beginning of the other.
+        // One name begins the other.
         let short = m.shorten_all(&["a very long name of a case", "a very long name of a case, too"], 12.0, 60.0);
         assert_ne!(short[0], short[1]);
     }

@@ -1,5 +1,5 @@
-//! Values by name and series: what pictures with names along an axis show. The names stand on the vertical axis, where
-//! long ones can be read.
+//! Values by name and series, for pictures with names along an axis. Names stand on the vertical axis, which has room
+//! for long ones.
 
 use super::{
     legend::{Entry, Key},
@@ -12,23 +12,17 @@ use crate::error::Error;
 /// The values of one series at one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Index of the name.
     pub name: usize,
-    /// Index of the series.
     pub series: usize,
-    /// The values.
     pub values: Vec<f64>,
 }
 
-/// All groups of an input.
 #[derive(Debug, Default)]
 pub struct Groups {
     pub records: Records,
-    /// Along the axis, from the top down.
+    /// From the top down.
     pub names: Vec<String>,
-    /// In the legend.
     pub series: Vec<String>,
-    /// The values.
     pub all: Vec<Group>,
 }
 
@@ -52,7 +46,7 @@ pub fn read(options: &Options, column: &str) -> Result<(Groups, Option<Groups>),
 }
 
 impl Groups {
-    /// By the names in the column `-x` and the series, or without `-x` by the series alone.
+    /// Groups by the names in the column `-x` and by series; without `-x` by series alone.
     fn of(records: Records, options: &Options, column: &str) -> Self {
         let mut found = Self::default();
         for record in &records.list {
@@ -73,7 +67,7 @@ impl Groups {
         Self { records, ..found }
     }
 
-    /// Names that are numbers (sizes, streams) stand in their order.
+    /// Sorts names that are numbers (sizes, streams).
     fn sort_numbers(&mut self, records: &Records, options: &Options) {
         let Some(x) = &options.x else { return };
         let mut values: Vec<f64> = Vec::new();
@@ -95,16 +89,14 @@ impl Groups {
         self.names = order.iter().map(|old| self.names[*old].clone()).collect();
     }
 
-    /// The middle of a group along the axis of names, and half its room.
-    #[must_use]
+    /// The middle of a group along the axis of names, and half its width.
     pub fn place(&self, group: &Group) -> (f64, f64) {
         let room = 0.8 / self.series.len().max(1) as f64;
         let first = group.name as f64 - 0.4 + room / 2.0;
         (first + room * group.series as f64, room * 0.42)
     }
 
-    /// The legend, where there is more than one series; `key` is the look of the series with that index.
-    #[must_use]
+    /// The legend, from two series on. `key` gives the look of a series by its index.
     pub fn legend(&self, key: impl Fn(usize) -> Key) -> Vec<Entry> {
         if self.series.len() < 2 {
             return Vec::new();
@@ -112,8 +104,6 @@ impl Groups {
         self.series.iter().enumerate().map(|(index, label)| Entry { label: label.clone(), key: key(index) }).collect()
     }
 
-    /// The title of the axis of names.
-    #[must_use]
     pub fn title(records: &Records, options: &Options) -> String {
         match &options.x {
             Some(x) => Quantity::of_column(x).label,

@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, HashMap};
 /// Latency buckets per factor of ten in a heat map over time.
 const PER_DECADE: f64 = 12.0;
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if options.y.as_deref().is_some_and(is_latency) { over_time(options) } else { over_parameters(options) }
 }
@@ -95,7 +94,7 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
     Ok(Drawing::new(figure, table, &records))
 }
 
-/// Numbers by size, names as they came.
+/// Sorts numbers; names keep their order.
 fn in_order(mut texts: Vec<&str>) -> Vec<&str> {
     if texts.iter().all(|t| t.parse::<f64>().is_ok()) {
         texts.sort_by(|a, b| a.parse::<f64>().unwrap_or(0.0).total_cmp(&b.parse().unwrap_or(0.0)));
@@ -103,10 +102,10 @@ fn in_order(mut texts: Vec<&str>) -> Vec<&str> {
     texts
 }
 
-/// A share of an interval's latencies: from and to second, bucket, share.
+/// A share of an interval's latencies: start and end in seconds, bucket, share.
 type Stretch = (f64, f64, i32, f64);
 
-/// Where a bucket of latencies begins, microseconds.
+/// Lower edge of a latency bucket, microseconds.
 fn edge(bucket: i32) -> f64 {
     10_f64.powf(f64::from(bucket) / PER_DECADE)
 }
@@ -140,7 +139,7 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
     let mut layers = phases::shades(&records, "start_s");
     let mut notes = vec!["colour: share of an interval's latencies in each range".to_owned()];
     notes.extend(phases::note(&layers));
-    // The colours would cover their names.
+    // The colours would cover the names.
     phases::without_names(&mut layers);
     for (from, to, bucket, share) in &own {
         let colour = palette::scale(colours.position(*share).unwrap_or(0.0));
@@ -157,7 +156,8 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
     Ok(Drawing::new(figure, table, &records))
 }
 
-/// The shares of each interval's latencies by bucket, so that slow intervals (with fewer transactions) can be compared.
+/// The latencies of each interval by bucket, as shares, so that slow intervals (with fewer transactions) compare with
+/// fast ones.
 fn stretches(records: &Records) -> Result<Vec<Stretch>, Error> {
     let mut found = Vec::new();
     for record in &records.list {

@@ -1,116 +1,88 @@
-//! What stands inside the axes, in the unit of the data, and how it gets onto a canvas.
+//! The contents of a panel in the unit of the data, and how they are painted.
 
 use super::{
     axis::Axis,
     canvas::{Anchor, Canvas, Colour, Point, Sign},
 };
 
-/// One thing inside a panel. Layers are painted in their order.
+/// One element of a panel. Layers are painted in order.
 #[derive(Clone, Debug)]
 pub enum Layer {
-    /// A line through points; a point without a place on the axes interrupts it.
+    /// A line; a point without a place on the axes interrupts it.
     Line {
-        /// x and y.
         points: Vec<Point>,
-        /// Colour.
         colour: Colour,
-        /// Width, as a share of the normal one.
+        /// Share of the normal width.
         weight: f64,
-        /// Dash: drawn and left out, in line widths.
+        /// Drawn and left out, in line widths.
         dash: Option<(f64, f64)>,
     },
-    /// Data points.
     Marks {
-        /// x and y.
         points: Vec<Point>,
-        /// Their sign.
         sign: Sign,
-        /// Colour.
         colour: Colour,
-        /// Size, as a share of the normal one.
+        /// Share of the normal size.
         weight: f64,
     },
     /// Intervals with caps: along y at an x, or along x at a y.
     Intervals {
-        /// Position, low end, high end.
+        /// Position, low, high.
         ranges: Vec<(f64, f64, f64)>,
         /// Whether the interval lies along x.
         sideways: bool,
-        /// Colour.
         colour: Colour,
     },
-    /// A rectangle between two corners; with `outline`, in that colour.
     Box {
-        /// One corner.
+        /// A corner.
         from: Point,
-        /// The other.
+        /// The opposite corner.
         to: Point,
-        /// Colour.
         colour: Colour,
-        /// Colour of its outline.
         outline: Option<Colour>,
     },
-    /// The area between two curves: x, low, high.
+    /// The area between two curves.
     Area {
-        /// x, low and high.
+        /// x, low, high.
         points: Vec<(f64, f64, f64)>,
-        /// Colour.
         colour: Colour,
     },
-    /// A stretch of x over the whole height, with its name at the top.
+    /// A range of x over the whole height, with its name at the top.
     Shade {
-        /// From x.
         from: f64,
-        /// To x.
         to: f64,
-        /// What it is; empty where the name stands elsewhere already.
+        /// Empty where the name stands elsewhere.
         label: String,
     },
-    /// A line across the panel at one x (`upright`) or one y, with its name.
-    Rule {
-        /// Where.
-        at: f64,
-        /// Whether it stands at an x.
-        upright: bool,
-        /// What it is.
-        label: String,
-    },
-    /// A number in the middle of each cell of two axes of names, with its colour: all of them, or where one does not fit
-    /// into its cell none, since some without the others would mislead.
+    /// A line across the panel, at an x (`upright`) or a y, with its name.
+    Rule { at: f64, upright: bool, label: String },
+    /// A number in the middle of each cell of two axes of names, with its colour. Where one does not fit into its cell,
+    /// all are left out, since a part of them would mislead.
     Numbers(Vec<(Point, Colour, String)>),
 }
 
 impl Layer {
-    /// The colour behind a shaded stretch.
+    /// The colour of a shaded range.
     pub const SHADE: Colour = Colour(0xf0, 0xf0, 0xf0);
 }
 
-/// The inside of the axes on a canvas.
+/// The place of a panel on a canvas: edges in pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// The horizontal axis.
     pub x: &'a Axis,
-    /// The vertical axis.
     pub y: &'a Axis,
-    /// Left edge, pixels.
     pub left: f64,
-    /// Upper edge.
     pub top: f64,
-    /// Right edge.
     pub right: f64,
-    /// Lower edge.
     pub bottom: f64,
 }
 
 impl Frame<'_> {
-    /// Where an x is; `None` where the axis has no place for it.
-    #[must_use]
+    /// Pixel of an x; `None` where the axis has no place for it.
     pub fn at_x(&self, x: f64) -> Option<f64> {
         self.x.position(x).map(|share| self.left + (self.right - self.left) * share)
     }
 
-    /// Where a y is. Names run from the top down, as one reads them.
-    #[must_use]
+    /// Pixel of a y. Names run from the top down.
     pub fn at_y(&self, y: f64) -> Option<f64> {
         let share = self.y.position(y)?;
         let height = self.bottom - self.top;
@@ -119,7 +91,7 @@ impl Frame<'_> {
 
     fn at(&self, (x, y): Point) -> Option<Point> {
         let point = (self.at_x(x)?, self.at_y(y)?);
-        // Half a pixel outside is rounding.
+        // Half a pixel allows for rounding.
         let inside = point.0 >= self.left - 0.5
             && point.0 <= self.right + 0.5
             && point.1 >= self.top - 0.5
@@ -127,8 +99,8 @@ impl Frame<'_> {
         inside.then_some(point)
     }
 
-    /// Where an end is, and whether that is inside: what lies beyond the axis ends at its edge (an interval may reach below
-    /// zero where the axis is logarithmic).
+    /// Pixel of an end, and whether it is inside. An end beyond the axis (an interval below zero on a logarithmic axis)
+    /// is moved to the edge.
     fn edge_y(&self, y: f64) -> (f64, bool) {
         let at = self.at_y(y).unwrap_or(self.bottom);
         (at.clamp(self.top, self.bottom), self.at_y(y).is_some() && at >= self.top - 0.5 && at <= self.bottom + 0.5)
@@ -139,7 +111,7 @@ impl Frame<'_> {
         (at.clamp(self.left, self.right), self.at_x(x).is_some() && at >= self.left - 0.5 && at <= self.right + 0.5)
     }
 
-    /// Paints what lies under the grid.
+    /// Paints the part under the grid.
     pub fn paint_background(&self, canvas: &mut Canvas, layer: &Layer) {
         if let Layer::Shade { from, to, .. } = layer {
             let (from, to) = (self.edge_x(*from).0, self.edge_x(*to).0);
@@ -147,7 +119,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Paints what lies over the grid.
+    /// Paints the part over the grid.
     pub fn paint(&self, canvas: &mut Canvas, layer: &Layer) {
         let metrics = canvas.metrics;
         let thin = if metrics.cells { 1.0 } else { (metrics.em * 0.075).max(1.0) };
@@ -175,7 +147,7 @@ impl Frame<'_> {
                     let ends = [*low, *high].map(|end| if *sideways { self.edge_x(end) } else { self.edge_y(end) });
                     let turned = |(across, along): Point| if *sideways { (along, across) } else { (across, along) };
                     canvas.line(ends.map(|(end, _)| turned((place, end))).to_vec(), thin * 1.2, *colour);
-                    // An interval that goes on beyond the axis has no end there to be marked.
+                    // Only ends inside the axis get a cap.
                     for (end, _) in ends.into_iter().filter(|(_, inside)| *inside) {
                         let bar = [(place - cap, end), (place + cap, end)].map(turned);
                         canvas.line(bar.to_vec(), thin * 1.2, *colour);
@@ -234,7 +206,7 @@ impl Frame<'_> {
             ((self.left, y), (self.right, y))
         };
         canvas.dashed(&[from, to], thin, Colour::MUTED, (thin * 4.0, thin * 3.0));
-        // Beside the line at either end, wherever it lies on the least of what is drawn; whatever else there is comes first.
+        // The label goes beside the line at either end, where it covers the least; so rules come after other layers.
         let (gap, line, width) = (metrics.gap() * 0.7, metrics.line(small), metrics.width(label, small));
         let places = if upright {
             let (x, top, bottom) = (from.0, self.top + line * 0.85, self.bottom - gap);
@@ -256,7 +228,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The stretches of a line that have a place on the axes.
+    /// The pieces of a line that have a place on the axes.
     fn pieces(&self, points: &[Point]) -> Vec<Vec<Point>> {
         points
             .split(|p| self.at(*p).is_none())
@@ -266,7 +238,7 @@ impl Frame<'_> {
     }
 }
 
-/// Points that differ by less than the eye sees are one: histograms have thousands.
+/// Drops points closer than the eye can tell: histograms have thousands.
 fn sparse(points: impl Iterator<Item = Point>) -> Vec<Point> {
     let mut kept: Vec<Point> = Vec::new();
     let mut last = None;
@@ -276,7 +248,7 @@ fn sparse(points: impl Iterator<Item = Point>) -> Vec<Point> {
         }
         last = Some(point);
     }
-    // The end stays where it is.
+    // The last point stays.
     if let Some(last) = last.filter(|l| kept.last() != Some(l)) {
         kept.push(last);
     }

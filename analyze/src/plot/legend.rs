@@ -1,44 +1,38 @@
-//! Legends: the names of series, each beside what it looks like.
+//! Legends: the names of series and their looks.
 
 use super::{
     canvas::{Anchor, Canvas, Colour, Sign},
     font::Metrics,
 };
 
-/// How a legend shows a series.
+/// The look of a series in a legend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Key {
     /// A line with a sign on it.
     Series {
-        /// Colour.
         colour: Colour,
-        /// Sign, where points are marked.
+        /// `None` where points have no sign.
         sign: Option<Sign>,
-        /// Dash.
         dash: Option<(f64, f64)>,
     },
-    /// A patch of colour.
     Patch(Colour),
 }
 
-/// One line of a legend.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The name.
     pub label: String,
-    /// How it looks.
     pub key: Key,
 }
 
-/// From how many series on the legend stands beside the panels rather than above them.
+/// Number of series from which on the legend stands beside the panels instead of above them.
 pub(super) const BESIDE: usize = 6;
 
-/// The names in the legend, as far as there is room for them.
+/// The names, shortened to the room.
 fn labels(legend: &[Entry], metrics: &Metrics, size: f64, room: f64) -> Vec<String> {
     metrics.shorten_all(&legend.iter().map(|e| e.label.as_str()).collect::<Vec<_>>(), size, room)
 }
 
-/// A legend in rows above the panels; returns where it ends.
+/// Draws a legend in rows above the panels and returns where it ends.
 pub(super) fn above(legend: &[Entry], canvas: &mut Canvas, margin: f64, top: f64) -> f64 {
     if legend.len() < 2 {
         return top;
@@ -61,7 +55,7 @@ pub(super) fn above(legend: &[Entry], canvas: &mut Canvas, margin: f64, top: f64
     y + if metrics.cells { 0.0 } else { metrics.em * 0.35 }
 }
 
-/// A legend at the right; returns the width it took.
+/// Draws a legend at the right and returns its width.
 pub(super) fn beside(legend: &[Entry], canvas: &mut Canvas, right: f64, top: f64, bottom: f64) -> f64 {
     let metrics = canvas.metrics;
     let size = metrics.size(0.86);
@@ -99,7 +93,7 @@ fn draw_entry(canvas: &mut Canvas, key: Key, label: String, (x, base): (f64, f64
         Key::Series { colour, sign, dash } => {
             let line = [(x, middle), (x + width, middle)];
             match dash {
-                // Half as long as in the panels: a key is short, and its sign would cover the only gap.
+                // Half as long as in the panels: the sign would cover the only gap of a short key.
                 Some((on, off)) => canvas.dashed(&line, thin * 1.8, colour, (on * thin * 0.75, off * thin * 0.75)),
                 None => canvas.line(line.to_vec(), thin * 1.8, colour),
             }

@@ -51,7 +51,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{io::Write, path::Path};
 
-/// The kinds of pictures, a row each: help; name; what draws it; options that it has no use for.
+/// The kinds of pictures, one row each: help, name, function that draws it, options that it does not use.
 macro_rules! kinds {
     ($($(#[doc = $help:literal])+ $name:ident = $draw:path, without $unused:expr;)+) => {
         /// What kind of picture. Plans name them by the same words as the command line.
@@ -102,13 +102,12 @@ kinds! {
     Cpu = cpu::draw, without ["--value", "--by", "--mark"];
 }
 
-/// The size of normal text in a picture of that size: readable in half a column, not shouting on a slide.
-#[must_use]
+/// Size of normal text: readable in half a column of print, moderate on a slide.
 pub fn text_size(width: f64, height: f64) -> f64 {
     (width.min(height * 2.6) / 68.0).clamp(11.0, 30.0)
 }
 
-/// The figure laid out at the size asked for, or at the one that suits it.
+/// Lays the figure out at the size of the options, or at its natural size.
 fn laid_out(figure: &Figure, options: &Options) -> canvas::Canvas {
     let size = options.size.unwrap_or_else(|| figure.natural_size());
     let (width, height) = (f64::from(size.width), f64::from(size.height));
@@ -140,11 +139,10 @@ fn refuse_unused(kind: Kind, options: &Options) -> Result<(), Error> {
         return Ok(());
     };
     let name = kind.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
-    Err(Error::Usage(format!("`{name}` has no use for {option}; leave it out, or choose another kind of picture")))
+    Err(Error::Usage(format!("`{name}` does not use {option}: leave it out, or choose another kind of picture")))
 }
 
-/// Draws the picture that the options ask for: into its file, and into `stdout` where it is for the terminal. Returns
-/// sentences for the user. Nothing is written unless everything could be drawn.
+/// Draws the picture into its file, and into `stdout` for `--term`. Returns warnings. An error leaves no file.
 pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec<String>, Error> {
     if options.output.is_none() && !options.term && options.data.is_none() {
         return Err(Error::Usage(

@@ -1,28 +1,27 @@
-//! How an axis says its values: in one unit for all, or each with its own prefix.
+//! Notation of the values of an axis: one unit for all, or a prefix each.
 
 use super::{quantity::Quantity, spacing::Spacing};
 use schemas::units::Unit;
 
-/// How the axis writes its values: one scale for all of them, or each tick with its own prefix.
+/// Notation of the values of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notation {
-    /// Divided by the factor; the unit stands in the axis' title.
+    /// Divided by a factor; the title of the axis has the unit.
     Scaled {
-        /// What values are divided by.
         factor: f64,
-        /// What the title says.
+        /// In the title.
         unit: String,
     },
-    /// Each with its prefix; the title names the plain unit.
+    /// Each with its prefix; the title has the plain unit.
     Prefixed {
-        /// What the title says.
+        /// In the title.
         unit: String,
     },
-    /// Times from nanoseconds to seconds: each tick has its unit.
+    /// Times from nanoseconds to seconds, each with its unit.
     Times {
-        /// How many of the data's unit are a second.
+        /// Number of the data's units in a second.
         per_second: f64,
-        /// What the title says: the units that occur.
+        /// In the title: the units that occur.
         range: String,
     },
 }
@@ -57,17 +56,16 @@ fn prefixed(value: f64, step: f64, prefixes: &[&str]) -> String {
     format!("{}{}", plain(scaled), prefixes[index])
 }
 
-/// The unit in which a time is said, and its length in seconds.
+/// The unit for a time, and its length in seconds.
 fn time_unit(seconds: f64) -> (f64, &'static str) {
     const UNITS: [(f64, &str); 3] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")];
     UNITS.into_iter().find(|(length, _)| seconds.abs() >= length * 0.9995).unwrap_or((1e-9, "ns"))
 }
 
 impl Notation {
-    /// A value as a tick says it; `all` are the values of the axis' ticks.
-    #[must_use]
+    /// The label of a tick; `all` are the values of the axis' ticks.
     pub fn label(&self, unit: Option<Unit>, logarithmic: bool, value: f64, all: &[f64]) -> String {
-        // The sign of a number is as wide as its digits, not as a hyphen.
+        // A minus sign is as wide as a digit, a hyphen is not.
         self.plain_label(unit, logarithmic, value, all).replace('-', "−")
     }
 
@@ -78,11 +76,11 @@ impl Notation {
                 if logarithmic || !step.is_finite() {
                     plain(value / factor)
                 } else {
-                    // Ticks of one axis have the same number of decimals: 0.5, 1.0, 1.5.
+                    // Ticks of one axis have equal decimals: 0.5, 1.0, 1.5.
                     let decimals = (0..=9).find(|d| is_whole(step * 10_f64.powi(*d))).unwrap_or(9);
                     #[expect(clippy::cast_sign_loss, reason = "0 to 9")]
                     let decimals = decimals as usize;
-                    // Beyond the prefixes nobody counts the zeros.
+                    // Beyond the prefixes zeros are hard to count.
                     if value.abs() / factor >= 1e7 {
                         plain(value / factor)
                     } else {
@@ -109,10 +107,9 @@ impl Notation {
     }
 
     /// The notation for an axis between two values.
-    #[must_use]
     pub fn choose(quantity: &Quantity, spacing: Spacing, min: f64, max: f64) -> Self {
         let largest = min.abs().max(max.abs());
-        // On a logarithmic axis the middle decides, and more than three decades do not fit under one unit.
+        // On a logarithmic axis the middle decides, and four decades do not fit under one unit.
         let wide = spacing.is_logarithmic() && max / min > 1e4;
         let typical = if spacing.is_logarithmic() { (min * max).sqrt() } else { largest };
         let scaled = |factor: f64, unit: String| Self::Scaled { factor, unit };
@@ -150,7 +147,7 @@ impl Notation {
                 let (factor, unit) = units.into_iter().find(|(f, _)| typical >= *f).unwrap_or((1.0, "bytes"));
                 scaled(factor, unit.to_owned())
             }
-            // Time along an axis is said in seconds as long as there are some: 0.5 s, not 500 ms, beside 10 s.
+            // The largest value decides the unit: 0.5 s beside 10 s, instead of 500 ms.
             Some(Unit::Seconds) => time(1.0),
             Some(Unit::Microseconds) => time(1e6),
             Some(Unit::Ratio) => scaled(0.01, "%".to_owned()),

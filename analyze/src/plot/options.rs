@@ -1,4 +1,4 @@
-//! What can be asked of every kind of picture, and the answers they share.
+//! Options of all kinds of pictures.
 
 use super::{quantity::Quantity, spacing::Spacing};
 use crate::{
@@ -38,12 +38,10 @@ pub enum Spread {
     None,
 }
 
-/// Width and height in pixels.
+/// In pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Width.
     pub width: u32,
-    /// Height.
     pub height: u32,
 }
 
@@ -51,12 +49,12 @@ impl std::str::FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no size: write WIDTHxHEIGHT in pixels, for example 1200x700");
+        let wrong = || format!("`{text}` is not a size: write WIDTHxHEIGHT in pixels, for example 1200x700");
         let (width, height) = text.split_once(['x', '×']).ok_or_else(wrong)?;
         let side = |t: &str| t.trim().parse::<u32>().ok();
         let (width, height) = side(width).zip(side(height)).ok_or_else(wrong)?;
         if !(200..=8000).contains(&width) || !(120..=8000).contains(&height) {
-            return Err(format!("`{text}` is no size for a picture: it may be 200x120 to 8000x8000"));
+            return Err(format!("`{text}` is out of range: pictures are 200x120 to 8000x8000"));
         }
         Ok(Self { width, height })
     }
@@ -67,7 +65,7 @@ fn level(text: &str) -> Result<f64, String> {
     if level > 0.0 && level < 1.0 {
         Ok(level)
     } else {
-        Err(format!("`{text}` is no confidence level: write 95% or 99%"))
+        Err(format!("`{text}` is not a confidence level: write 95% or 99%"))
     }
 }
 
@@ -75,10 +73,9 @@ fn density(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|d| (0.5..=4.0).contains(d)).ok_or_else(|| format!("`{text}` is not between 0.5 and 4"))
 }
 
-/// The options of `plumb plot`, whatever the kind.
+/// Options of `plumb plot`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Which files.
     #[command(flatten)]
     pub input: InputArgs,
     /// The picture: FILE.png or FILE.svg
@@ -93,7 +90,7 @@ pub struct Options {
     /// Column (or metric) that a heat map's colours show [default: throughput]
     #[arg(long, value_name = "COLUMN")]
     pub value: Option<String>,
-    /// Draw this test only; may be repeated
+    /// Draw only this test; may be repeated
     #[arg(long = "test", value_name = "NAME", help_heading = "Which rows count")]
     pub tests: Vec<String>,
     /// One series per value of these columns (`file` is one) [default: what the rows differ in]
@@ -108,13 +105,13 @@ pub struct Options {
     /// Confidence level of intervals
     #[arg(long, value_name = "LEVEL", value_parser = level, default_value = "95%")]
     pub confidence: f64,
-    /// Let the value axis cover the data only, not zero; the picture says so
+    /// Let the value axis cover the data without zero; the picture says so
     #[arg(long)]
     pub zoom: bool,
     /// Draw a reference line on x: VALUE or VALUE=NAME (9000=MTU, 64KiB=L2). May be repeated
     #[arg(long = "mark", value_name = "VALUE[=NAME]")]
     pub marks: Vec<String>,
-    /// Axes that also have room for this file's values, so that two pictures can be compared. May be repeated
+    /// Give the axes room for this file's values, too, so that two pictures compare. May be repeated
     #[arg(long, value_name = "FILE")]
     pub same_scale: Vec<PathBuf>,
     /// The title [default: what is drawn]
@@ -135,7 +132,6 @@ pub struct Options {
     /// Draw in the terminal
     #[arg(long)]
     pub term: bool,
-    /// Which rows count.
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -168,7 +164,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads the input, and then the files of `--same-scale` where there are some.
+    /// Reads the input, then the files of `--same-scale` where they are given.
     pub fn with_same_scale<T>(&self, read: impl Fn(&InputArgs) -> Result<T, Error>) -> Result<(T, Option<T>), Error> {
         let own = read(&self.input)?;
         let others = InputArgs { files: self.same_scale.clone() };
@@ -179,34 +175,29 @@ impl Options {
     /// The selection for pictures over time: interval rows of all phases.
     pub fn intervals(&self) -> Selection {
         let record = self.selection.record.clone().or_else(|| Some("interval".to_owned()));
-        // Warm-up and cool-down are shown, shaded: leaving them out would hide what they are for.
+        // Warm-up and cool-down are part of the picture, shaded.
         Selection { phase: "all".to_owned(), record, ..self.selection.clone() }
     }
 
-    /// Whether the vertical axis is logarithmic.
-    #[must_use]
     pub fn log_y(&self) -> bool {
         matches!(self.log, Some(Log::Y | Log::Xy))
     }
 
-    /// Whether the horizontal axis was asked to be logarithmic.
-    #[must_use]
     pub fn log_x(&self) -> bool {
         matches!(self.log, Some(Log::X | Log::Xy))
     }
 
-    /// The spacing of an axis of values that is linear unless asked otherwise.
+    /// Spacing of a value axis: linear by default.
     pub fn spacing_y(&self) -> Spacing {
         if self.log_y() { Spacing::Log10 } else { Spacing::Linear }
     }
 
-    /// How x is laid out: sizes by powers of two unless told otherwise.
-    #[must_use]
+    /// Spacing of x: sizes by powers of two by default.
     pub fn spacing_x(&self, quantity: &Quantity) -> Spacing {
         let size = quantity.unit == Some(Unit::Bytes);
         match self.log {
             None | Some(Log::X | Log::Xy) if size => Spacing::Log2,
-            // Counts of parallel things are powers of two as a rule.
+            // Counts of parallel things usually are powers of two.
             Some(Log::X | Log::Xy) if matches!(quantity.label.as_str(), "streams" | "threads" | "inflight") => {
                 Spacing::Log2
             }
@@ -215,13 +206,15 @@ impl Options {
         }
     }
 
-    /// The reference lines of `--mark`.
+    /// Reference lines of `--mark`: value and name.
     pub fn rules(&self) -> Result<Vec<(f64, String)>, Error> {
         let rule = |text: &String| {
             let (value, name) = text.split_once('=').map_or((text.as_str(), text.as_str()), |(v, n)| (v, n));
             let parsed = value.trim().parse().ok().or_else(|| units::parse_size(value).ok().map(|v| v as f64));
             parsed.filter(|v: &f64| v.is_finite()).map(|v| (v, name.trim().to_owned())).ok_or_else(|| {
-                Error::Usage(format!("--mark `{text}`: `{value}` is no number and no size; write 1500=MTU or 64KiB"))
+                Error::Usage(format!(
+                    "--mark `{text}`: `{value}` is neither a number nor a size; write 1500=MTU or 64KiB"
+                ))
             })
         };
         self.marks.iter().map(rule).collect()
@@ -240,7 +233,7 @@ mod tests {
         let options = Options { marks: vec!["64KiB=L2".into(), "1500".into()], ..Options::default() };
         assert_eq!(options.rules().unwrap(), [(65_536.0, "L2".to_owned()), (1500.0, "1500".to_owned())]);
         let options = Options { marks: vec!["L2".into()], ..Options::default() };
-        assert!(options.rules().unwrap_err().to_string().contains("`L2` is no number"));
+        assert!(options.rules().unwrap_err().to_string().contains("`L2` is neither a number"));
     }
 
     #[test]

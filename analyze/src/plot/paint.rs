@@ -1,7 +1,7 @@
-//! A canvas becomes PNG or SVG: the same walk over the same shapes, through plotters' bitmap and SVG backends.
+//! Paints a canvas as PNG or SVG: one walk over the shapes, through plotters' bitmap and SVG backends.
 //!
-//! Both backends count in whole pixels, so the picture is painted larger than it will be and then averaged down (PNG:
-//! smooth edges everywhere) or scaled by the view box (SVG: positions to a quarter of a pixel).
+//! Both backends count in whole pixels. So the picture is painted larger, and then averaged down (PNG: smooth edges) or
+//! scaled by the view box (SVG: positions to a quarter of a pixel).
 
 use super::{
     canvas::{Anchor, Canvas, Colour, Point, Shape, Sign, Text},
@@ -16,20 +16,20 @@ use plotters_bitmap::BitMapBackend;
 use plotters_svg::SVGBackend;
 use std::convert::Infallible;
 
-/// How many painted pixels make one of an SVG's, in each direction.
+/// Painted pixels per pixel of an SVG, in each direction.
 const FINE: u32 = 4;
 
-/// Largest picture, so that a slip of the finger does not ask for gigabytes.
+/// Largest picture in pixels, which keeps a typing error from taking gigabytes.
 const MAX_PIXELS: u64 = 16_000_000;
 
-/// A PNG of `density` pixels per logical pixel. The bytes depend on the canvas alone.
+/// A PNG with `density` pixels per logical pixel. Its bytes depend on the canvas alone.
 pub fn png(canvas: &Canvas, density: f64) -> Result<Vec<u8>, String> {
     let (width, height) = (pixels(canvas.width * density), pixels(canvas.height * density));
     let count = u64::from(width) * u64::from(height);
     if count > MAX_PIXELS {
         return Err(format!("a picture of {width} × {height} pixels is too large: the limit is 16 million pixels"));
     }
-    // Large pictures have smooth edges at two already, and four would cost a gigabyte.
+    // Two suffice for smooth edges in large pictures, and four would take a gigabyte.
     let side = if count > 2_000_000 { 2 } else { 4 };
     let fine = (width * side, height * side);
     let mut buffer = vec![0xff; fine.0 as usize * fine.1 as usize * 3];
@@ -52,7 +52,7 @@ pub fn png(canvas: &Canvas, density: f64) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Each square of `side` × `side` pixels becomes their mean.
+/// Averages squares of `side` × `side` pixels.
 fn average(fine: &[u8], fine_width: usize, side: u32, small: &mut Vec<u8>) {
     let count = side * side;
     let side = side as usize;
@@ -72,7 +72,7 @@ fn average(fine: &[u8], fine_width: usize, side: u32, small: &mut Vec<u8>) {
     }
 }
 
-/// An SVG document. The bytes depend on the canvas alone.
+/// An SVG document. Its bytes depend on the canvas alone.
 pub fn svg(canvas: &Canvas) -> Result<String, String> {
     let mut text = String::new();
     let fine = (pixels(canvas.width) * FINE, pixels(canvas.height) * FINE);
@@ -81,7 +81,7 @@ pub fn svg(canvas: &Canvas) -> Result<String, String> {
         paint(canvas, &mut backend, f64::from(FINE), false).map_err(|e| e.to_string())?;
         backend.present().map_err(|e| e.to_string())?;
     }
-    // The backend's own size is the fine one; the view box keeps it, and the document has the size asked for.
+    // The backend's size is the fine one: the view box keeps it, and the document gets the wanted size.
     let asked = format!(r#"width="{}" height="{}""#, fine.0 / FINE, fine.1 / FINE);
     Ok(text.replacen(&format!(r#"width="{}" height="{}""#, fine.0, fine.1), &asked, 1))
 }
@@ -114,8 +114,7 @@ fn ink(colour: Colour, width: f64) -> Ink {
     Ink { colour: BackendColor { alpha: 1.0, rgb: (colour.0, colour.1, colour.2) }, width: pixels(width) }
 }
 
-/// A text as the backends see it. The SVG backend writes it down and asks for family and size only; the bitmap backend
-/// asks for its pixels.
+/// A text for the backends. The SVG backend asks for family and size, the bitmap backend for pixels.
 struct Letters<'a> {
     text: &'a Text,
     em: f64,
@@ -166,7 +165,7 @@ impl BackendTextStyle for Letters<'_> {
     }
 }
 
-/// Where the base line is under the top, in em: the number with which the SVG backend moves a text down.
+/// Distance from the top to the base line, in em: the SVG backend moves texts down by it.
 const ASCENT: f64 = 0.76;
 
 fn whole(value: f64) -> i32 {
@@ -205,8 +204,8 @@ fn paint<B: DrawingBackend>(
     Ok(())
 }
 
-/// A line. The bitmap backend turns a whole path into one polygon, which has holes where the path crosses itself (as a
-/// noisy time series does), so there each piece is a rectangle and each joint a disc.
+/// Draws a line. The bitmap backend turns a path into one polygon, with holes where it crosses itself (as a noisy time
+/// series does). So each piece is a rectangle there, and each joint a disc.
 fn stroke<B: DrawingBackend>(
     backend: &mut B,
     points: Vec<BackendCoord>,

@@ -1,12 +1,11 @@
-//! Colours and signs by which series are told apart, also by people who do not see some colours and on a black and
-//! white printer.
+//! Colours and signs of series. They stay different for people with colour blindness and on a black and white printer.
 
 use super::{
     canvas::{Colour, Sign},
     legend::Key,
 };
 
-/// The palette of Okabe and Ito (2008) without its yellow, which is hardly seen on white; the black comes last.
+/// The palette of Okabe and Ito (2008) without yellow, which is hard to see on white. Black comes last.
 const COLOURS: [Colour; 7] = [
     Colour(0x00, 0x72, 0xb2),
     Colour(0xd5, 0x5e, 0x00),
@@ -17,31 +16,27 @@ const COLOURS: [Colour; 7] = [
     Colour(0x00, 0x00, 0x00),
 ];
 
-/// Eight signs for seven colours: the pair repeats only after 56 series.
+/// Eight signs for seven colours: pairs repeat after 56 series.
 const SIGNS: [Sign; 8] =
     [Sign::Circle, Sign::Square, Sign::Up, Sign::Diamond, Sign::Down, Sign::Cross, Sign::Plus, Sign::Ring];
 
-/// By what a series is told from the others.
+/// The look of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// Its colour.
     pub colour: Colour,
-    /// Its sign.
     pub sign: Sign,
-    /// Its dash: solid for the first seven series, then ever other dashes, since colours repeat.
+    /// Solid for the first seven series, then other dashes, since colours repeat.
     pub dash: Option<(f64, f64)>,
 }
 
 impl Look {
-    /// As the legend shows it.
-    #[must_use]
+    /// The look in the legend.
     pub fn key(self) -> Key {
         Key::Series { colour: self.colour, sign: Some(self.sign), dash: self.dash }
     }
 }
 
-/// The look of the series with that index.
-#[must_use]
+/// The look of a series by its index.
 pub fn look(index: usize) -> Look {
     let dash = match (index / COLOURS.len()) % 4 {
         0 => None,
@@ -52,17 +47,15 @@ pub fn look(index: usize) -> Look {
     Look { colour: COLOURS[index % COLOURS.len()], sign: SIGNS[index % SIGNS.len()], dash }
 }
 
-/// The colour that fills the shapes of the series with that index, `share` of its own colour: paler each time that colours
-/// repeat, since a filled shape has neither sign nor dash.
-#[must_use]
+/// Fill colour of a series by its index, with a `share` of its own colour. Fills get paler each time that colours
+/// repeat, since filled shapes have neither sign nor dash.
 pub fn fill(index: usize, share: f64) -> Colour {
     let again = i32::try_from(index / COLOURS.len()).unwrap_or(i32::MAX);
     look(index).colour.tint(share * 0.5_f64.powi(again))
 }
 
-/// A colour for a share from 0 to 1, from dark blue to yellow: lightness grows evenly, and the scale reads the same with
-/// any colour vision (the stops are near those of the "cividis" scale, Nuñez, Anderton and Renslow 2018).
-#[must_use]
+/// A colour for a share from 0 to 1, from dark blue to yellow. Lightness grows evenly, and the scale reads the same
+/// with any colour vision (the stops are close to those of "cividis", Nuñez, Anderton and Renslow 2018).
 pub fn scale(share: f64) -> Colour {
     const STOPS: [(u8, u8, u8); 9] = [
         (0, 32, 77),
@@ -85,8 +78,7 @@ pub fn scale(share: f64) -> Colour {
     Colour(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
 }
 
-/// Ink or paper: which of them can be read on that colour.
-#[must_use]
+/// Ink or paper, whichever is readable on the colour.
 pub fn readable_on(colour: Colour) -> Colour {
     let luminance = 0.299 * f64::from(colour.0) + 0.587 * f64::from(colour.1) + 0.114 * f64::from(colour.2);
     if luminance > 130.0 { Colour::INK } else { Colour::PAPER }

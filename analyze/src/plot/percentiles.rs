@@ -1,4 +1,4 @@
-//! `percentiles`: the values at 90 %, 99 %, 99.9 % …, equally far apart, so that the tail can be seen.
+//! `percentiles`: values at 90 %, 99 %, 99.9 % …, equally far apart, which shows the tail.
 
 use super::{
     axis::Axis,
@@ -15,13 +15,13 @@ use super::{
 };
 use crate::error::Error;
 
-/// A percentile with fewer values beyond it says nothing about the next run.
+/// Number of values that must lie beyond a percentile. With fewer it does not predict the next run.
 const BEYOND: f64 = 10.0;
 
-/// From which ratio of largest to smallest value on the axis is logarithmic by itself: what is fast would lie on it.
+/// Ratio of largest to smallest value from which on the axis is logarithmic by default: on a linear one small values
+/// would lie on the axis.
 const WIDE: f64 = 50.0;
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().or(options.x.as_deref()).unwrap_or("latency");
     let all = Distributions::read(options, column)?;
@@ -35,14 +35,14 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     Ok(Drawing::new(figure(options, column, &all), table, &all.records))
 }
 
-/// 1 ÷ (1 − share) and the value there, as far as enough values lie beyond.
+/// Points of 1 ÷ (1 − share) and the value there, as far as enough values lie beyond.
 fn spectrum(one: &Distribution) -> Vec<(f64, f64)> {
     let total = one.count() as f64;
     let last = (total / BEYOND).max(2.0);
     let mut points = Vec::new();
     let mut before = 0.0;
     for (value, share) in one.cumulated() {
-        // A bucket stretches over shares; the curve is at its value over all of them.
+        // A bucket covers a range of shares, and the curve has its value over all of them.
         for share in [before, share] {
             let nines = 1.0 / (1.0 - share).max(1.0 / total);
             if nines <= last && points.last() != Some(&(nines, value)) {
@@ -70,7 +70,8 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
     let values = all.iter().map(|p| p.1).filter(|v| spacing.shows(*v));
     let (low, high) = series::extent(values);
     let y = Axis::new(distribution::quantity(records, column), spacing, low, high, options.zoom);
-    // Of less than twice as many values not even the median has enough beyond it; without it there is no picture.
+    // With less than twice as many values the median has too few beyond it, but is drawn, since there would be no
+    // picture.
     let few = own.iter().any(|one| (one.count() as f64) < 2.0 * BEYOND);
     let reach = if few { ", and to the median in any case" } else { "" };
     let mut layers = Vec::new();

@@ -1,24 +1,22 @@
-//! What a column's values are called, and in which unit they are.
+//! The name and unit of a column's values.
 
 use schemas::{
     metrics,
     units::{Unit, human},
 };
 
-/// What an axis shows: the words and the unit of its column.
+/// The name and unit of what an axis shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// What a person calls it.
     pub label: String,
-    /// Its unit, where one is known.
+    /// `None` where it is unknown.
     pub unit: Option<Unit>,
-    /// What service demand is counted per (`KiB` or `transaction`), where that is the unit.
+    /// What service demand counts per: `KiB` or `transaction`.
     pub per: Option<String>,
 }
 
 impl Quantity {
-    /// The quantity that a column holds: from the registry, or from the unit at the end of the column's name.
-    #[must_use]
+    /// The quantity of a column: from the registry, or from the unit at the end of its name.
     pub fn of_column(name: &str) -> Self {
         if let Some(metric) = metrics::find(name) {
             return Self { label: metric.label.to_owned(), unit: Some(metric.unit), per: None };
@@ -28,16 +26,13 @@ impl Quantity {
         Self { label: stem.replace('_', " "), unit, per: None }
     }
 
-    /// A quantity with its own words.
-    #[must_use]
     pub fn new(label: impl Into<String>, unit: Option<Unit>) -> Self {
         Self { label: label.into(), unit, per: None }
     }
 }
 
 impl Quantity {
-    /// A cell's text in words: `65536` of a size is `64 KiB`; what is no number stays as it is.
-    #[must_use]
+    /// A cell for people: `65536` of a size becomes `64 KiB`. Text stays as it is.
     pub fn name(&self, text: &str) -> String {
         match (self.unit, text.parse::<f64>()) {
             (Some(unit), Ok(value)) => human(unit, value),

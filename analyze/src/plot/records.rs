@@ -1,4 +1,4 @@
-//! From results files to the rows of a picture: which columns, which rows count, and which series each belongs to.
+//! The rows of a picture: reads results files, picks rows that count, and assigns each to a series.
 
 use super::{options::Options, quantity::Quantity};
 use crate::{
@@ -14,65 +14,63 @@ use schemas::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// What distinguishes rows by name.
+/// Columns that name what ran.
 const NAMES: [&str; 6] = ["file", "plan", "case", "test", "member", "direction"];
 
-/// Parameters that make rows incomparable where they differ, beside the `axis_` columns. The columns that a kernel reports
-/// (buffers, MSS) are results.
+/// Parameters: rows that differ in one are not comparable. The `axis_` columns are parameters, too; columns that a
+/// kernel reports (buffers, MSS) are results.
 fn parameters<'a>() -> impl Iterator<Item = &'a str> {
     let reported = |name: &str| name.ends_with("_buffer_bytes") || name == "mss_bytes";
     COLUMNS.iter().filter(move |c| c.group == "what ran" && !reported(c.name)).map(|c| c.name)
 }
 
-/// Where rows come from, for footers.
+/// The origin of rows, for footers.
 const FACTS: [&str; 7] = ["run_id", "baseline_run_id", "from", "to", "time", "iteration", "record"];
 
-/// One row that counts.
+/// A row that counts.
 #[derive(Clone, Debug)]
 pub struct Record {
     cells: Vec<Box<str>>,
     numbers: Vec<Option<f64>>,
-    /// Its line in its file.
+    /// Line in its file.
     pub line: u64,
 }
 
 /// The rows of a picture.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// The rows that count, in the order of the input.
+    /// In the order of the input.
     pub list: Vec<Record>,
-    /// What they are.
     pub kind: Option<RecordKind>,
-    /// The columns by which series are told apart.
+    /// Columns that tell series apart.
     pub by: Vec<String>,
-    /// Sentences for the user.
     pub warnings: Vec<String>,
     texts: HashMap<String, usize>,
     numbers: HashMap<String, usize>,
-    /// Names of series by the values in `by`.
+    /// Names of series by their values in `by`.
     names: HashMap<Vec<Box<str>>, String>,
 }
 
-/// What a picture asks of its input.
+/// The columns of a picture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Columns<'a> {
-    /// Columns of numbers that every file must have.
+    /// Numbers that every file must have.
     pub numbers: &'a [&'a str],
-    /// Columns of numbers that are used where there are.
+    /// Numbers that a file may have.
     pub optional: &'a [&'a str],
-    /// Columns of text that are used where there are.
+    /// Texts that a file may have.
     pub texts: &'a [&'a str],
-    /// Columns of text that every file must have, and every row that counts.
+    /// Texts that every file must have, and every row that counts.
     pub required_texts: &'a [&'a str],
-    /// Columns along an axis: they do not make another series.
+    /// Columns along an axis, which do not tell series apart.
     pub along: &'a [&'a str],
-    /// Whether each case is drawn on its own; then its name tells rows apart, not its parameters.
+    /// Whether each case is drawn by itself: then its name tells rows apart instead of its parameters.
     pub by_case: bool,
 }
 
 impl Records {
-    /// Reads the files. Without `options.by`, the columns that tell series apart are found: the fewest columns by which rows
-    /// at the same place on the axes are alike in everything that was set. A row counts if it has all that is required.
+    /// Reads the files. A row counts if it has all required columns. Without `options.by`, series are told apart by the
+    /// fewest columns that make rows at one place on the axes equal in all parameters.
     pub fn new(
         options: &Options,
         input: &InputArgs,
@@ -91,7 +89,7 @@ impl Records {
     ) -> Result<Self, Error> {
         let by = &options.by[..];
         let mut records = Self::default();
-        // (column in the table, index here): `file` is no column, but rows are told apart by it like by one.
+        // `None` stands for `file`, which tells rows apart like a column.
         let mut text_columns: Vec<Option<usize>> = Vec::new();
         let mut number_columns = Vec::new();
         for name in columns.numbers {
@@ -175,8 +173,8 @@ impl Records {
         self.by.iter().map(|column| self.text(record, column).into()).collect()
     }
 
-    /// A name for each combination of values in `by`. A column's value is part of the name only where rows with the same
-    /// values before it differ in it: `stream`, `duplex · forward`, `duplex · reverse`.
+    /// A name for each combination of values in `by`. A value is part of the name where rows with equal values before
+    /// it differ in it: `stream`, `duplex · forward`, `duplex · reverse`.
     fn series_names(&self) -> HashMap<Vec<Box<str>>, String> {
         let keys: HashSet<Vec<Box<str>>> = self.list.iter().map(|record| self.key(record)).collect();
         let mut following: HashMap<&[Box<str>], HashSet<&str>> = HashMap::new();
@@ -195,7 +193,7 @@ impl Records {
         keys.iter().map(|key| (key.clone(), name(key))).collect()
     }
 
-    /// The fewest columns, beside those given, by which rows at the same place on the axes are alike.
+    /// The fewest columns, in addition to those given, that make rows at one place on the axes equal.
     fn distinguishing(&self, given: &[String], columns: &Columns<'_>, axes: &[String]) -> Vec<String> {
         let names = NAMES.into_iter().filter(|name| columns.by_case || *name != "case");
         let candidates = names.chain(parameters()).chain(axes.iter().map(String::as_str));
@@ -218,33 +216,28 @@ impl Records {
         found
     }
 
-    /// The text of a column; empty where it is undefined or no file has it.
-    #[must_use]
+    /// The text of a column; empty where it is missing.
     pub fn text<'a>(&self, record: &'a Record, column: &str) -> &'a str {
         self.texts.get(column).map_or("", |i| &record.cells[*i])
     }
 
-    /// Whether some file has that column of text.
-    #[must_use]
+    /// Whether a file has the column.
     pub fn has(&self, column: &str) -> bool {
         self.texts.contains_key(column)
     }
 
-    /// The number of a column; `None` where it is undefined or no file has it.
-    #[must_use]
+    /// The number of a column; `None` where it is missing.
     pub fn number(&self, record: &Record, column: &str) -> Option<f64> {
         self.numbers.get(column).and_then(|i| record.numbers[*i])
     }
 
-    /// An error about a cell of a row.
-    #[must_use]
     pub fn error(&self, record: &Record, column: &str, reason: impl Into<String>) -> Error {
         let file = self.text(record, "file").to_owned();
         Error::Data { place: Place { file, line: record.line, column: Some(column.to_owned()) }, reason: reason.into() }
     }
 
-    /// Keeps the rows that have the first of the values of a column, or where some have none these: what several would draw
-    /// over each other. It is said which.
+    /// Keeps the rows with the first value of a column, or those without a value where there are some. Rows of several
+    /// values would cover each other. A warning names the value.
     pub fn keep_first(&mut self, column: &str) {
         let all = self.distinct(column).len();
         let without = self.list.iter().any(|record| self.text(record, column).is_empty());
@@ -257,7 +250,7 @@ impl Records {
         }
     }
 
-    /// The quantity of a column; service demand takes its unit from the rows.
+    /// The quantity of a column. Service demand takes its unit from the rows.
     pub fn quantity(&self, column: &str) -> Quantity {
         let mut quantity = Quantity::of_column(column);
         if quantity.unit == Some(Unit::ServiceDemand)
@@ -295,13 +288,11 @@ impl Records {
     }
 
     /// The name of the series a row belongs to.
-    #[must_use]
     pub fn series(&self, record: &Record) -> String {
         self.names.get(&self.key(record)).cloned().unwrap_or_default()
     }
 
-    /// The distinct values of a column, in the order of their appearance.
-    #[must_use]
+    /// The distinct values of a column, in the order of the input.
     pub fn distinct(&self, column: &str) -> Vec<&str> {
         let mut seen = Vec::new();
         for record in &self.list {
@@ -313,8 +304,7 @@ impl Records {
         seen
     }
 
-    /// Where the numbers come from, for the footer: run, hosts, date, iterations.
-    #[must_use]
+    /// The footer: run, hosts, date, iterations.
     pub fn footer(&self) -> Vec<String> {
         let mut parts = Vec::new();
         for (column, word) in [("run_id", "run"), ("baseline_run_id", "baseline run")] {
@@ -351,8 +341,7 @@ impl Records {
         parts
     }
 
-    /// What the picture is about: the plan's name, or the test's where there is only one.
-    #[must_use]
+    /// The subject of the title: the name of the plan, and of the test where there is only one.
     pub fn subject(&self) -> Option<String> {
         let plans = self.distinct("plan");
         let tests = self.distinct("test");
@@ -366,7 +355,7 @@ impl Records {
     }
 }
 
-/// A value as a part of a series' name.
+/// A value as part of a series' name.
 fn part(column: &str, value: &str) -> Option<String> {
     match column {
         "member" if value.is_empty() => Some("total".to_owned()),
@@ -387,7 +376,7 @@ fn stem(path: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
-/// A parameter in words: `message_bytes`, `65536` → `message size 64 KiB`.
+/// A parameter for people: `message_bytes`, `65536` → `message size 64 KiB`.
 fn parameter(column: &str, value: &str) -> String {
     match (schemas::metrics::find(column), value.parse::<f64>()) {
         (Some(metric), Ok(number)) => format!("{} {}", metric.label, schemas::units::human(metric.unit, number)),

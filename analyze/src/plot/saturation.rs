@@ -1,5 +1,5 @@
 //! `saturation`: NetPIPE's saturation graph, message size against transfer time, both logarithmic. Beyond the knee the
-//! curve is a straight line: larger messages take longer in proportion, and nothing is gained by them.
+//! curve is a straight line: larger messages take longer in proportion and gain nothing.
 
 use super::{
     axis::Axis,
@@ -18,10 +18,9 @@ use super::{
 use crate::error::Error;
 use schemas::units::{Unit, human};
 
-/// The share of the largest throughput from which on a size counts as saturating.
+/// Share of the largest throughput from which on a size saturates.
 const SATURATED: f64 = 0.95;
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let all = Transfers::read(options)?;
     let mut table = Points::new(&["series", "transfer_time_us", "message_bytes", "n"]);
@@ -34,12 +33,12 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     Ok(Drawing::new(figure(options, &all), table, &all.records))
 }
 
-/// Time in microseconds and size in bytes of every point.
+/// Time (µs) and size (bytes) of every point.
 fn places(series: &Series) -> Vec<Place> {
     series.points.iter().map(|p| (transfer::time_us(p.x, p.y), p.x)).collect()
 }
 
-/// The smallest size at which throughput is within a twentieth of the largest measured.
+/// The smallest size that saturates.
 fn saturation(series: &Series) -> Option<Place> {
     let most = series.points.iter().map(|p| p.y).fold(f64::NEG_INFINITY, f64::max);
     let at = series.points.iter().position(|p| p.y >= SATURATED * most)?;

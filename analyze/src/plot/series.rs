@@ -1,4 +1,4 @@
-//! Series of points with intervals: what most kinds of picture draw.
+//! Series of points with intervals.
 
 use super::{
     layer::Layer,
@@ -13,24 +13,20 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// The values at one place of a series, condensed.
+/// The summary of the values at one x of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Where.
     pub x: f64,
-    /// The mean.
+    /// Mean.
     pub y: f64,
-    /// The interval's ends, where there is one: [`Spread`] says which.
+    /// Ends of the interval; its kind is [`Spread`].
     pub low: Option<f64>,
-    /// See `low`.
     pub high: Option<f64>,
-    /// How many values.
+    /// Number of values.
     pub n: u64,
 }
 
 impl Point {
-    /// Condenses values.
-    #[must_use]
     pub fn of(x: f64, values: &[f64], spread: Spread, level: f64) -> Option<Self> {
         let moments: Moments = values.iter().copied().collect();
         let y = moments.mean()?;
@@ -45,8 +41,7 @@ impl Point {
         Some(Self { x, y, low: ends.map(|e| e.0), high: ends.map(|e| e.1), n: moments.count() })
     }
 
-    /// The smallest and largest value that the picture must have room for.
-    #[must_use]
+    /// The smallest and largest value, interval included.
     pub fn extent(&self) -> (f64, f64) {
         (self.low.unwrap_or(self.y).min(self.y), self.high.unwrap_or(self.y).max(self.y))
     }
@@ -55,13 +50,12 @@ impl Point {
 /// Points under one name, by rising x.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// The name in the legend; empty where there is only one.
+    /// Empty where there is only one series.
     pub name: String,
-    /// The points.
     pub points: Vec<Point>,
 }
 
-/// Groups rows into series and places, and condenses each place.
+/// Groups rows by series and x, and summarises each group.
 pub fn gather(
     records: &Records,
     options: &Options,
@@ -93,15 +87,14 @@ pub fn gather(
         .collect()
 }
 
-/// Smallest and largest of some values; not finite where there are none.
-#[must_use]
+/// Smallest and largest value; infinite where there is none.
 pub fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
-/// The range of values that an axis must have room for. Where every value is at least zero the axis begins there even if
-/// an interval reaches below: such a quantity has no negative values, and the interval is cut at the axis. So is, on a
-/// logarithmic axis, one that comes near zero: its end would be decades away from everything else.
+/// The range of a value axis. Where all means are at least 0 the axis begins at 0 even if an interval reaches below:
+/// such a quantity has no negative values, and the interval is cut at the axis. On a logarithmic axis an interval that
+/// comes close to 0 is cut, too: its end would be decades away.
 pub fn span<'a>(points: impl Iterator<Item = &'a Point> + Clone, logarithmic: bool) -> (f64, f64) {
     let (lowest, _) = extent(points.clone().map(|p| p.y).filter(|y| *y > 0.0 || !logarithmic));
     let ends = points.flat_map(|p| {
@@ -158,7 +151,7 @@ fn sentence<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), spread: Spre
     }
 }
 
-/// A line with signs and intervals for each series, and its name; `across` is a point's place on the horizontal axis.
+/// A line with signs and intervals for each series, and a legend. `across` gives the x of a point.
 pub fn curves(series: &[Series], across: impl Fn(&Point) -> f64) -> (Vec<Layer>, Vec<Entry>) {
     let mut layers = Vec::new();
     let mut legend = Vec::new();

@@ -1,5 +1,5 @@
-//! `signature`: NetPIPE's network signature graph, throughput against transfer time. The curve starts at the latency and
-//! reaches up to the bandwidth.
+//! `signature`: NetPIPE's network signature graph, throughput against transfer time. The curve starts at the latency
+//! and rises to the bandwidth.
 
 use super::{
     axis::Axis,
@@ -14,7 +14,6 @@ use super::{
 use crate::error::Error;
 use schemas::units::{Unit, human};
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let all = Transfers::read(options)?;
     let mut table = Points::of(&all.own, "message_bytes", "throughput_bits_per_s");
@@ -37,7 +36,7 @@ fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfe
     x.truncated = false;
     let (low, high) = series::span(points(), options.log_y());
     let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), options.spacing_y(), low, high, options.zoom);
-    // The curve goes by size, as it was measured: where larger messages were faster it turns back, as it should.
+    // The curve goes by size: it rightly turns back where larger messages were faster.
     let (layers, legend) = series::curves(series, time);
     let mut notes = vec![series::explain(&series.iter().flat_map(|s| &s.points), options, records)];
     if let [one] = &series[..]

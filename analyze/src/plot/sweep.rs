@@ -12,7 +12,6 @@ use super::{
 };
 use crate::error::Error;
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let x = options.x.as_deref().unwrap_or("message_bytes");
     let y = options.y.as_deref().unwrap_or("throughput_bits_per_s");
@@ -40,7 +39,7 @@ fn figure(
     let y_spacing = options.spacing_y();
     let points = || scale.iter().flat_map(|s| &s.points);
     let (low, high) = series::extent(points().map(|p| p.x).filter(|x| x_spacing.shows(*x)));
-    // A parameter is not a length from zero: its axis shows the range that was swept.
+    // The axis of a parameter shows the swept range, without zero.
     let mut x_axis = Axis::new(x_quantity, x_spacing, low, high, true);
     x_axis.truncated = false;
     let (low, high) = series::span(points(), y_spacing.is_logarithmic());
@@ -64,7 +63,7 @@ fn figure(
     Ok(Figure { notes, legend, ..Figure::new(options, records, &what, x_axis, y_axis, layers) })
 }
 
-/// A note on points at or below zero, which a logarithmic axis has no place for.
+/// A note on points at or below zero, which logarithmic axes leave out.
 fn unplaced(series: &[Series], x: &Axis, y: &Axis) -> Option<String> {
     let points = series.iter().flat_map(|s| &s.points);
     let lost = points.filter(|p| x.position(p.x).is_none() || y.position(p.y).is_none()).count();
@@ -72,13 +71,14 @@ fn unplaced(series: &[Series], x: &Axis, y: &Axis) -> Option<String> {
     (lost > 0).then(|| format!("{lost} {points} at or below zero not shown: the axis is logarithmic"))
 }
 
-/// Whether a column is meant, by its own name or as a metric.
+/// Whether `name` is the column or its metric.
 fn names(name: &str, column: &str) -> bool {
     name == column || schemas::metrics::find(name).is_some_and(|metric| metric.column == column)
 }
 
-/// The size at which the measured curve first reaches half of its peak, interpolated between measured sizes on the
-/// logarithm of the size. Hockney's n½ is another number, that of the fitted line (`plumb fit`). `None` where already the smallest size reaches it.
+/// The size at which the measured curve first reaches half of its peak, interpolated on the logarithm of the size.
+/// Hockney's n½ is another number, that of the fitted line (`plumb fit`). `None` where the smallest size reaches it
+/// already.
 fn half_bandwidth(series: &Series) -> Option<f64> {
     let half = series.points.iter().map(|p| p.y).fold(f64::NEG_INFINITY, f64::max) / 2.0;
     let pair = series.points.windows(2).find(|w| w[0].y < half && w[1].y >= half)?;

@@ -1,5 +1,4 @@
-//! A picture in the terminal: lines as the dots of braille characters, texts as they are. The same figure, laid out in
-//! cells instead of pixels.
+//! A picture in the terminal: the same figure, laid out in cells. Lines are dots of braille characters, texts are text.
 
 use super::{
     canvas::{Anchor, Canvas, Colour, Point, Shape, Sign},
@@ -11,11 +10,10 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use unicode_width::UnicodeWidthChar;
 
-/// Columns and rows where the terminal does not say.
+/// Default columns and rows.
 const SIZE: (usize, usize) = (100, 30);
 
-/// The figure for standard output: in its size and colours if it is a terminal, else plain.
-#[must_use]
+/// Draws for standard output: with the size and colours of a terminal, else plain.
 pub fn draw(figure: &Figure) -> String {
     let side = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
     let (columns, rows) = (side("COLUMNS").unwrap_or(SIZE.0), side("LINES").map_or(SIZE.1, |l| l.saturating_sub(2)));
@@ -23,8 +21,6 @@ pub fn draw(figure: &Figure) -> String {
     characters(figure, columns.clamp(40, 300), rows.clamp(12, 100), coloured)
 }
 
-/// The figure in so many columns and rows.
-#[must_use]
 pub fn characters(figure: &Figure, columns: usize, rows: usize, coloured: bool) -> String {
     let canvas = figure.draw(columns as f64 * 2.0, rows as f64 * 4.0, Metrics::terminal());
     let mut screen = Screen { columns, rows, cells: vec![Cell::default(); columns * rows] };
@@ -34,13 +30,13 @@ pub fn characters(figure: &Figure, columns: usize, rows: usize, coloured: bool) 
 
 #[derive(Clone, Copy, Default)]
 struct Cell {
-    /// The braille dots that are set, in Unicode's order.
+    /// Braille dots, in Unicode's order.
     dots: u8,
-    /// What covers the dots.
+    /// Covers the dots.
     letter: Option<char>,
-    /// A filled area lies here, with that pattern where there are no colours.
+    /// The pattern of a filled area; used without colours.
     filled: Option<char>,
-    /// The right half of the wide letter before.
+    /// The right half of a wide letter.
     taken: bool,
     colour: Option<Colour>,
 }
@@ -61,14 +57,14 @@ impl Screen {
     }
 
     fn dot(&mut self, x: f64, y: f64, colour: Colour) {
-        // Unicode numbers a braille cell's dots down the left column, down the right, then the lowest two.
+        // Unicode numbers braille dots down the left column, down the right one, then the lowest two.
         const BITS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
         let (x, y) = (x.floor(), y.floor());
         if let Some(cell) = self.cell((x / 2.0).floor(), (y / 4.0).floor()) {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 … 1 and 0 … 3")]
             let bit = BITS[x.rem_euclid(2.0) as usize][y.rem_euclid(4.0) as usize];
             cell.dots |= bit;
-            // Data is drawn after the axes and keeps its colour.
+            // Data comes after the axes and keeps its colour.
             cell.colour = Some(colour);
         }
     }
@@ -102,7 +98,7 @@ impl Screen {
         }
     }
 
-    /// Cells whose middle is inside the polygon.
+    /// Fills the cells whose middle is inside the polygon.
     fn fill(&mut self, points: &[Point], colour: Colour, pattern: char) {
         for row in 0..self.rows {
             for column in 0..self.columns {
@@ -124,7 +120,7 @@ impl Screen {
     }
 
     fn paint(&mut self, canvas: &Canvas) {
-        // Letters over signs over lines over areas, whatever the order of painting: a cell holds one character.
+        // A cell holds one character: letters cover signs, signs lines, lines areas, in any order of painting.
         let areas = || {
             canvas.shapes.iter().filter_map(|shape| match shape {
                 Shape::Area { points, colour } if *colour != Layer::SHADE => Some((points, *colour)),
@@ -189,7 +185,7 @@ impl Screen {
                     Cell { dots: 0, .. } => ' ',
                     Cell { dots, .. } => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),
                 };
-                // Text and axes keep the terminal's own colour: it may be dark.
+                // Text and axes keep the terminal's colour, which may be dark.
                 let wanted =
                     cell.colour.filter(|c| coloured && ![Colour::INK, Colour::MUTED, Colour::AXIS].contains(c));
                 if wanted != current {
@@ -210,7 +206,7 @@ impl Screen {
     }
 }
 
-/// By which character a filled area is told from others without colours: a few by their own, many by how dark they are.
+/// The character of a filled area without colours: each its own for a few colours, by darkness for many.
 fn pattern(colours: &[Colour], colour: Colour) -> char {
     const OWN: [char; 6] = ['█', '▒', '░', '▓', '▚', '▤'];
     const DARKNESS: [char; 4] = ['█', '▓', '▒', '░'];

@@ -1,4 +1,4 @@
-//! `timeseries`: interval results over time, with warm-up and cool-down shaded.
+//! `timeseries`: interval rows over time, with warm-up and cool-down shaded.
 
 use super::{
     axis::Axis,
@@ -27,14 +27,13 @@ struct Track {
     points: Vec<Point>,
 }
 
-/// Everything drawn of one input.
+/// The tracks of one input.
 struct Tracks {
     lines: Vec<Track>,
-    /// Start and end of the whole.
+    /// Start and end of all.
     range: (f64, f64),
 }
 
-/// Reads the files and draws.
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let x = options.x.as_deref().unwrap_or("start_s");
     let y = options.y.as_deref().unwrap_or("throughput_bits_per_s");
@@ -116,7 +115,7 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     let values = all().flat_map(|t| &t.lines).flat_map(|t| t.points.iter().map(|p| p.1));
     let (low, high) = series::extent(values.filter(|v| spacing.shows(*v)));
     let mut layers = phases::shades(records, x);
-    // The names of the phases stand at the top: no curve there.
+    // Room above the curves for the names of the phases.
     let high = if layers.is_empty() || spacing.is_logarithmic() { high } else { high * 1.08 };
     let y_axis = Axis::new(records.quantity(y), spacing, low, high, options.zoom);
 
@@ -129,7 +128,7 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     let mut legend = Vec::new();
     let most = own.lines.iter().map(|t| t.points.len()).max().unwrap_or(0);
     let iterations = records.distinct("iteration").len();
-    // Single streams lie under the totals.
+    // Totals cover single streams.
     let mut totals = Vec::new();
     for (index, name) in names.iter().enumerate() {
         let look = palette::look(index);
@@ -146,7 +145,7 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
                 continue;
             }
             totals.push(line);
-            // Signs tell series apart; where points are dense they would hide the line, so every so many has one.
+            // Signs tell series apart. Dense ones would hide the line, so only every n-th point has one.
             let every = track.points.len().div_ceil(if names.len() > 1 { 24 } else { 60 });
             let marked = most <= 60 || names.len() > 1;
             if marked {

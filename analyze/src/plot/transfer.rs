@@ -1,4 +1,4 @@
-//! How long a message takes and how fast that is, for the two pictures NetPIPE made known.
+//! Transfer times and rates of messages, for NetPIPE's two pictures.
 
 use super::{
     options::Options,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::error::Error;
 
-/// The round trip's column: the mean, or what `-y` says (`latency.min`, `latency.p50`: less disturbed by a busy machine).
+/// The latency column: the mean, or `-y` (`latency.min` and `latency.p50` suffer less from a busy machine).
 fn latency_column(options: &Options) -> Result<&str, Error> {
     match options.y.as_deref() {
         None => Ok("latency_mean_us"),
@@ -18,18 +18,16 @@ fn latency_column(options: &Options) -> Result<&str, Error> {
     }
 }
 
-/// What a picture of transfer times shows, and what its axes must have room for.
+/// The rates of a picture.
 pub struct Transfers {
-    /// The rows of the picture.
     pub records: Records,
-    /// Payload rate against message size (bit/s against bytes), by series.
+    /// Payload rate (bit/s) against message size (bytes), by series.
     pub own: Vec<Series>,
-    /// The same, and those of `--same-scale`.
+    /// These and those of `--same-scale`: the axes have room for all.
     pub scale: Vec<Series>,
 }
 
 impl Transfers {
-    /// Reads the rows from which transfer times can be told.
     pub fn read(options: &Options) -> Result<Self, Error> {
         let along = ["message_bytes", "request_bytes", "response_bytes", "receive_bytes"];
         let latency = latency_column(options)?;
@@ -46,11 +44,11 @@ impl Transfers {
     }
 }
 
-/// Payload rate against message size (bit/s against bytes), by series.
+/// Payload rate (bit/s) against message size (bytes), by series.
 ///
-/// A round trip with equal request and response carries the message once each way: the transfer takes half of it
-/// (Snell, Mikler and Gustafson, "NetPIPE: A Network Protocol Independent Performance Evaluator", 1996). A stream's
-/// message takes its bits over the throughput.
+/// A round trip with equal request and response carries the message once each way, so a transfer takes half of it
+/// (Snell, Mikler and Gustafson, "NetPIPE: A Network Protocol Independent Performance Evaluator", 1996). The message of
+/// a stream takes its bits over the throughput.
 fn rates(records: &Records, options: &Options) -> Vec<Series> {
     let latency = latency_column(options).unwrap_or("latency_mean_us");
     series::gather(records, options, |r| size(records, r, latency), |r| rate(records, r, latency))
@@ -77,14 +75,12 @@ fn rate(records: &Records, record: &Record, latency: &str) -> Option<f64> {
     records.number(record, "throughput_bits_per_s").filter(|rate| *rate > 0.0)
 }
 
-/// The time a message of that size takes at that rate, microseconds.
-#[must_use]
+/// Time of a message at a rate, microseconds.
 pub fn time_us(bytes: f64, bits_per_s: f64) -> f64 {
     bytes * 8.0 / bits_per_s * 1e6
 }
 
-/// The sentence about what a transfer time is.
-#[must_use]
+/// The note on what a transfer time is.
 pub fn explain(records: &Records, options: &Options) -> &'static str {
     let latency = latency_column(options).unwrap_or("latency_mean_us");
     let drawn = || records.list.iter().filter(|r| rate(records, r, latency).is_some());

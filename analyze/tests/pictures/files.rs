@@ -48,9 +48,9 @@ fn what_cannot_be_drawn_leaves_no_file() {
     assert!(error.to_string().contains("sets `interval`"), "{error}");
     assert_eq!(error.exit_code(), 3);
     let error = fails(Kind::Signature, &Options { marks: vec!["1500".into()], ..options(folder.path(), "x.png") });
-    assert!(error.contains("`signature` has no use for --mark"), "{error}");
+    assert!(error.contains("`signature` does not use --mark"), "{error}");
     let error = fails(Kind::Sweep, &Options { value: Some("loss".into()), ..options(folder.path(), "x.png") });
-    assert!(error.contains("`sweep` has no use for --value"), "{error}");
+    assert!(error.contains("`sweep` does not use --value"), "{error}");
     let error = fails(Kind::Cdf, &options(folder.path(), "x.png"));
     assert!(error.contains("nothing to draw"), "{error}");
     let error = fails(Kind::Sweep, &options(folder.path(), "x.pdf"));
