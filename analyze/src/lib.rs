@@ -24,7 +24,6 @@ pub mod parallel;
 pub mod plot;
 pub mod stats;
 pub mod table;
-mod time;
 
 pub(crate) use error::warn;
 pub use error::{Error, Verdict};

@@ -4,8 +4,8 @@
 //! FULL, fewer trials check the same bounds in seconds.
 
 use analyze::judge::comparison::{Comparison, Rule, Test, decide};
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use schemas::metrics::Better;
 use schemas::words::Verdict;
 

@@ -6,8 +6,8 @@
 //! After a stall at most `catch_up` due times are made up for, back to back; the others are dropped and counted, since a
 //! burst of a second's worth of messages is not the load that was asked for.
 
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use crate::{
     io::wait::Wait,

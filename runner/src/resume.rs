@@ -93,7 +93,7 @@ pub fn take_up(
 
 /// The current time as `run.json` has it: RFC 3339 in UTC.
 pub fn now() -> String {
-    format!("{:.6}", jiff::Timestamp::now())
+    schemas::time::now().0
 }
 
 /// The lines that differ between two texts, for people; `None`: the texts are equal.

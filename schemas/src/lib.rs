@@ -24,5 +24,6 @@ pub mod assertion;
 pub mod columns;
 pub mod metrics;
 pub mod publish;
+pub mod time;
 pub mod units;
 pub mod words;

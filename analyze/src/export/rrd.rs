@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::error::Error;
 use crate::table::rows::OwnedRow;
 use crate::table::{Rows, Selection, Table};
-use crate::time;
+use schemas::time;
 
 /// Columns that tell curves apart and name their databases.
 const CURVE: &[&str] = &["case", "member", "direction", "stream"];
@@ -26,7 +26,7 @@ pub fn write(table: &mut Table, selection: &Selection, metric: &str, output: &mu
         if rows.number(row, 1)?.is_none() {
             continue;
         }
-        let Some(millis) = time::parse(row.get(0)).map(jiff::Timestamp::as_millisecond) else {
+        let Some(millis) = time::parse(row.get(0)).map(|moment| moment.timestamp_millis()) else {
             return Err(rows.error(row, 0, format!("`{}` is not a time such as 2026-01-31T12:00:00Z", row.get(0))));
         };
         let name: Vec<&str> = (2..rows.columns.len()).map(|i| row.get(i)).filter(|c| !c.is_empty()).collect();

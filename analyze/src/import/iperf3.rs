@@ -5,7 +5,7 @@ use schemas::words::{OfferedUnit, Phase, Record, Status, Way};
 use serde_json::Value;
 
 use super::{Fault, Sheet, count, measured};
-use crate::time::utc;
+use schemas::time::from_unix_seconds;
 
 /// Whether iperf3 wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -150,7 +150,7 @@ fn run_of(document: &Value) -> Run {
     // Newer ones say milliseconds too.
     let started =
         num(start, "/timestamp/timemillisecs").map(|ms| ms / 1000.0).or_else(|| num(start, "/timestamp/timesecs"));
-    base.time = started.and_then(utc);
+    base.time = started.and_then(from_unix_seconds);
     let omit = num(start, "/test_start/omit").unwrap_or_default();
     Run { base, udp: protocol == "udp", bidirectional, started, omit }
 }
@@ -175,7 +175,7 @@ fn intervals(interval: &Value, run: &Run, sheet: &mut Sheet) {
         row.start_s = num(stream, "/start").map(|s| s + shift);
         row.elapsed_s = num(stream, "/seconds");
         row.time = match (run.started, num(stream, "/end")) {
-            (Some(started), Some(end)) => utc(started + run.omit + shift + end),
+            (Some(started), Some(end)) => from_unix_seconds(started + run.omit + shift + end),
             _ => None,
         };
         let (bits, bytes) = (num(stream, "/bits_per_second"), num(stream, "/bytes").and_then(count));

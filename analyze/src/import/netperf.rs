@@ -4,7 +4,7 @@ use schemas::columns::Row;
 use schemas::words::{DemandUnit, LatencyKind, Record, Way};
 
 use super::{Fault, Sheet, measured, netperf_classic, number};
-use crate::time::utc;
+use schemas::time::from_unix_seconds;
 
 /// A unit word of netperf's `-f`, without its `/s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -403,7 +403,7 @@ pub fn interim(
     let mut row = measured(workload);
     row.record = Some(Record::Interval);
     row.elapsed_s = Some(seconds);
-    row.time = utc(ending);
+    row.time = from_unix_seconds(ending);
     row.start_s = Some(sheet.since_first(ending - seconds));
     match unit {
         Unit::Transactions => row.transactions_per_s = Some(rate),

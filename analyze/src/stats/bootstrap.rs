@@ -1,7 +1,7 @@
 //! Bootstrap intervals: no assumption about the distribution, and the same result for the same seed.
 
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::confidence::Interval;

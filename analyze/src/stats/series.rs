@@ -183,8 +183,8 @@ fn differs(head: &[f64], tail: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chacha20::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
-    use rand_chacha::ChaCha8Rng;
 
     /// 100 values of autocorrelated noise around 100, as intervals of 100 ms are.
     fn noise(seed: u64, ramp: Option<f64>) -> Vec<f64> {

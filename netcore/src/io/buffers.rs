@@ -5,8 +5,8 @@
 
 use std::{fs::File, hint::black_box, io::Read, ops::Range, path::Path};
 
+use chacha20::ChaCha8Rng;
 use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use crate::{
     error::EndError,

@@ -175,7 +175,7 @@ impl Run {
         let table = table.into_inner().map_err(|e| fault()(e.into_error()))?;
         let mut record = self.record.clone();
         record["promoted"] = json!({
-            "at": format!("{:.0}", jiff::Timestamp::now()),
+            "at": schemas::time::now().0,
             "from": self.results.display().to_string(),
             "tool_version": env!("CARGO_PKG_VERSION"),
         });

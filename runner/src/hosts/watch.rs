@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use analyze::stats::series;
+use chrono::DateTime;
 use netcore::{
     client::Observer,
     report::{FlowWindow, Phase, Window},
@@ -105,9 +106,7 @@ fn rate(spec: &TestSpec, window: &Window) -> Option<(f64, Unit)> {
 
 /// `upload  measure  42.1 Gbit/s  over 1.000 s, ending 12:34:56.789Z`
 fn interim_line(name: &str, window: &Window, value: f64, unit: Unit) -> String {
-    let ending = jiff::Timestamp::from_nanosecond(window.wall_end_ns.into())
-        .map(|t| t.strftime("%H:%M:%S%.3fZ").to_string())
-        .unwrap_or_default();
+    let ending = DateTime::from_timestamp_nanos(window.wall_end_ns).format("%H:%M:%S%.3fZ");
     let seconds = window.elapsed_ns as f64 / 1e9;
     format!("{name}  {}  {}  over {seconds:.3} s, ending {ending}", window.phase.name(), human(unit, value))
 }

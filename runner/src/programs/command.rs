@@ -13,10 +13,7 @@ use crate::{
     plan::{case::Endpoint, model::Command, output::OutputParser},
     schedule::{
         bench::{MeasureError, Measured, Printed, ProgramFacts},
-        rows::{
-            printed,
-            window::{local_cpu, timestamp},
-        },
+        rows::{printed, window::local_cpu},
         step::Step,
     },
 };
@@ -66,9 +63,9 @@ pub fn measure(
             )));
         }
     }
-    let now = timestamp(jiff::Timestamp::now().as_nanosecond().try_into().unwrap_or(i64::MAX));
+    let now = schemas::time::now();
     for row in &mut lines {
-        row.time = row.time.take().or_else(|| now.clone());
+        row.time = row.time.take().or_else(|| Some(now.clone()));
         if printed::is_measured(row) {
             row.elapsed_s = row.elapsed_s.or(Some(ran.elapsed.as_secs_f64()));
             if let Some(cpu) = cpu.as_ref().filter(|_| row.local_cpu_ratio.is_none()) {

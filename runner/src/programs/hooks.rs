@@ -155,8 +155,8 @@ impl<'a> Programs<'a> {
         let Some(path) = &self.log else { return Ok(()) };
         let when = iteration.map_or_else(String::new, |n| format!(", iteration {n}"));
         let place = hook.on.as_ref().map_or_else(String::new, |host| format!(", on {host}"));
-        let now = jiff::Timestamp::now();
-        let mut text = format!("{now:.6} {name} of {}{when}{place}: {}\n", step.name, shown(&hook.run));
+        let now = schemas::time::now().0;
+        let mut text = format!("{now} {name} of {}{when}{place}: {}\n", step.name, shown(&hook.run));
         match ran {
             Ok(ran) => {
                 for output in [&ran.stdout, &ran.stderr] {

@@ -1,7 +1,7 @@
 //! Which case comes next.
 
+use chacha20::ChaCha8Rng;
 use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
 
 use crate::plan::model::Order;
 

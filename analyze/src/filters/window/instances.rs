@@ -7,7 +7,7 @@ use super::grid::Piece;
 use crate::error::Error;
 use crate::parallel::{self, Row};
 use crate::table::{Cells, Picker, Selection, Table};
-use crate::time;
+use schemas::time;
 
 /// Clock by which intervals are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -9,7 +9,7 @@ use netcore::{
     spec::{Direction, Pattern, Role, TestSpec},
 };
 use schemas::{
-    columns::{Row, Timestamp},
+    columns::Row,
     words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
@@ -132,7 +132,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     };
     if let Some(head) = head {
         row.phase = Some(phase(head.window.phase));
-        row.time = timestamp(head.window.wall_end_ns);
+        row.time = Some(schemas::time::from_unix_ns(head.window.wall_end_ns));
         row.start_s = Some(head.window.start_ns as f64 / 1e9);
         row.elapsed_s = Some(head.seconds());
     }
@@ -161,13 +161,6 @@ fn phase(phase: Phase) -> words::Phase {
         Phase::Measure => words::Phase::Measure,
         Phase::Cooldown => words::Phase::Cooldown,
     }
-}
-
-/// Unix nanoseconds as the contract writes time.
-#[must_use]
-pub fn timestamp(unix_ns: i64) -> Option<Timestamp> {
-    let time = jiff::Timestamp::from_nanosecond(unix_ns.into()).ok()?;
-    Some(Timestamp(format!("{time:.6}")))
 }
 
 fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {

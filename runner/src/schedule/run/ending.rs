@@ -148,7 +148,7 @@ pub(super) fn blank(identity: &Row, record: Record, status: Status, error: &str)
     row.record = Some(record);
     row.status = Some(status);
     row.error = Some(error.into());
-    row.time = rows::window::timestamp(jiff::Timestamp::now().as_nanosecond().try_into().unwrap_or(i64::MAX));
+    row.time = Some(schemas::time::now());
     row
 }
 
