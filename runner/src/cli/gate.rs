@@ -35,7 +35,7 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
                     Some(model::Scope::Direction) => Scope::Direction,
                     Some(model::Scope::Stream) => Scope::Stream,
                 },
-                severity: if assertion.severity == Level::Warn { Severity::Warn } else { Severity::Error },
+                severity: assertion.severity.into(),
                 judge: if detail.judge == Some(model::Judge::Point) { Judge::Point } else { Judge::Ci },
                 // The same as in the run.
                 level: args.level.unwrap_or(case.policy.level),

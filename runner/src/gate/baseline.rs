@@ -1,4 +1,4 @@
-//! A plan's `baseline`, made ready to be judged: which metric of which case must not get worse, and by which rule.
+//! A plan's `baseline`, prepared for judging: which metrics of which cases must not get worse, and by which rule.
 
 use analyze::{
     judge::{
@@ -8,7 +8,7 @@ use analyze::{
     },
     stats::bootstrap,
 };
-use schemas::{metrics::METRICS, units, words::Way};
+use schemas::{units, words::Way};
 
 use crate::{
     plan::{
@@ -18,16 +18,15 @@ use crate::{
         model::{self, RegressionTest},
     },
     schedule::{
-        rows,
-        run::{Finished, Values},
+        run::{Finished, Values, value_of},
         step::Step,
     },
 };
 
-/// The largest p that is significant unless the plan says otherwise.
+/// Default significance level.
 const ALPHA: f64 = 0.01;
 
-/// What the plan says; `None` where it names no baseline.
+/// The terms of the plan's baseline, if it names one.
 pub fn terms(plan: &Plan) -> Option<Terms> {
     let (baseline, spans) = plan.baseline.as_ref()?;
     let promises = baseline.compare.iter().zip(spans).map(|(comparison, span)| {
@@ -71,15 +70,12 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
     })
 }
 
-/// What was measured of a case, as comparisons want it: per member and for a group's total, one list of values per promise.
+/// Samples of a case for comparisons: per member and for a group's total, a list of values per promise.
 pub fn samples(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<samples::Case> {
     let none = Vec::new();
     let of = |member: usize, name: &str, way: Way| {
         let iterations: &Vec<Values> = finished.values.get(&(member, way)).unwrap_or(&none);
-        let values = |promise: &Promise| {
-            let at = METRICS.iter().position(|m| m.name == promise.metric.name);
-            iterations.iter().filter_map(|v| at.and_then(|at| v[at])).collect()
-        };
+        let values = |promise: &Promise| iterations.iter().filter_map(|v| value_of(promise.metric, v)).collect();
         samples::Case {
             key: samples::Key {
                 id: step.id.clone(),
@@ -93,11 +89,7 @@ pub fn samples(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<sa
             ..samples::Case::default()
         }
     };
-    let members = step.members.iter().enumerate().map(|(m, member)| {
-        let ways = member.spec().map_or(&[Way::Forward][..], |spec| rows::ways(spec.direction));
-        let way = ways.last().copied().unwrap_or(Way::Forward);
-        of(m, &member.name, way)
-    });
+    let members = step.members.iter().enumerate().map(|(m, member)| of(m, &member.name, step.headline_way(m)));
     let total = step.group.as_ref().map(|_| of(step.members.len(), "", Way::Both));
     members.chain(total).collect()
 }

@@ -1,9 +1,9 @@
-//! `gate.confirm`: measure again before crying wolf.
+//! `gate.confirm`: measures failing cases again before the run fails.
 //!
-//! A case with a failing verdict is measured again as the plan says, from its first iteration on, up to so many times. Each
-//! attempt is judged by itself. A verdict fails only if it failed at first and in every attempt; the first attempt in which
-//! it does not fail ends it as inconclusive, since two measurements that disagree decide nothing. What was measured is in
-//! the table with the status `confirm`, behind the case's own iterations, and no filter counts it by itself.
+//! A case with a failing verdict is measured again from its first iteration on, up to `confirm` times. Each attempt is judged
+//! by itself. A verdict fails only if it failed at first and in every attempt. The first attempt in which it does not fail
+//! makes it inconclusive: two measurements that disagree decide nothing. The rows of attempts follow the case's own
+//! iterations with the status `confirm`, and filters leave them out by default.
 
 use std::collections::BTreeMap;
 
@@ -26,26 +26,21 @@ use crate::{
     },
 };
 
-/// What it takes to measure cases of a plan again.
+/// Cases of a plan, with what is needed to measure them again.
 pub struct Confirm<'a> {
-    /// How often.
     pub attempts: u32,
-    /// What is expected.
     pub expectations: &'a Expectations<'a>,
-    /// The cases of the plan and what became of them.
+    /// All cases of the plan.
     pub cases: &'a [(&'a Step, &'a Finished)],
-    /// How they are run.
     pub settings: Settings,
-    /// Per case, what an interrupted run had measured again: the attempt and its iteration.
+    /// Per case, attempts and their iterations of an interrupted run.
     pub earlier: &'a [Vec<(u32, Done)>],
-    /// Where it is measured.
     pub here: &'a Environment,
-    /// Ends it.
     pub stop: &'a StopFlag,
 }
 
 impl Confirm<'_> {
-    /// Measures again what failed, and takes back the verdicts that are not confirmed. `verdicts` has a list per case.
+    /// Measures failing cases again and withdraws verdicts that are not confirmed. `verdicts` has a list per case.
     pub fn run(
         &self,
         verdicts: &mut [Vec<VerdictRow>],
@@ -53,10 +48,10 @@ impl Confirm<'_> {
         sink: &mut dyn RowSink,
         progress: &mut Progress,
     ) -> Result<(), Error> {
-        // The numbers that each case has used in the table already.
+        // The last iteration number of each case in the table.
         let mut behind: Vec<u32> = self.cases.iter().map(|(_, finished)| finished.numbers).collect();
         for attempt in 1..=self.attempts {
-            // What could not be measured has nothing to be confirmed; `run.retries` is for that.
+            // A case that could not be measured has nothing to confirm; `run.retries` is for that.
             let failing: Vec<usize> = (0..self.cases.len())
                 .filter(|i| self.cases[*i].1.failed.is_none() && verdicts[*i].iter().any(VerdictRow::fails))
                 .collect();
@@ -90,7 +85,7 @@ impl Confirm<'_> {
     }
 }
 
-/// What an attempt says about the verdicts of a case that failed.
+/// Applies an attempt to the failing verdicts of a case.
 fn settle(verdicts: &mut [VerdictRow], finished: &Finished, judged: &[VerdictRow], attempt: u32) {
     for verdict in verdicts.iter_mut().filter(|v| v.fails()) {
         if let Some(fault) = &finished.failed {
@@ -120,15 +115,15 @@ fn settle(verdicts: &mut [VerdictRow], finished: &Finished, judged: &[VerdictRow
     }
 }
 
-/// What is written into the rows of a case that is measured again.
+/// Marks for the rows of a case that is measured again.
 struct Mark {
-    /// Iterations that stand in the table before them.
+    /// Last iteration number before them.
     after: u32,
-    /// What stands in place of an error.
+    /// Text of the `error` cell.
     said: String,
 }
 
-/// A sink that tells confirmations from what counts.
+/// A sink that marks rows as confirmations.
 struct Marked<'a> {
     marks: BTreeMap<String, Mark>,
     sink: &'a mut dyn RowSink,
@@ -185,7 +180,7 @@ mod tests {
         load_str("p.yaml", text, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e:?}"))
     }
 
-    /// What becomes of the verdict when these many bytes are moved in the iterations, and what was written.
+    /// The verdict if the iterations move these bytes, and the rows written.
     fn verdict(bytes: &[u64]) -> (VerdictRow, Vec<String>) {
         let plan = plan();
         let steps = step::steps(&plan, "r", &[]);

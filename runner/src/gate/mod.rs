@@ -1,4 +1,4 @@
-//! Expectations → verdicts → exit code: what a plan asserts, what it compares with, and what is done before it fails.
+//! Expectations → verdicts → exit code: assertions, comparisons with a baseline, and confirmation of failures.
 
 pub mod baseline;
 pub mod confirm;
@@ -13,10 +13,7 @@ use analyze::judge::{
     verdicts::{self, Format},
 };
 use netcore::spec::Direction;
-use schemas::{
-    metrics::{METRICS, Metric},
-    words::{Severity, Verdict, Way},
-};
+use schemas::words::{Severity, Verdict, Way};
 
 use crate::{
     error::{Error, Exit},
@@ -27,7 +24,7 @@ use crate::{
     replace::replace,
     schedule::{
         rows,
-        run::{Finished, Values},
+        run::{Finished, Values, value_of},
         step::Step,
     },
 };
@@ -39,20 +36,20 @@ pub struct Verdicts {
     inconclusive_fails: bool,
 }
 
-/// What a plan expects of its cases.
+/// The assertions and comparisons of a plan.
 pub struct Expectations<'a> {
     plan: &'a Plan,
     baseline: Option<Baseline>,
 }
 
 impl<'a> Expectations<'a> {
-    /// Reads the plan's baseline, if it names one, so that one that cannot be read is known before anything is measured.
+    /// Reads the plan's baseline, if any: an unreadable one is reported before anything is measured.
     pub fn of(plan: &'a Plan) -> Result<Self, Error> {
         let baseline = baseline::terms(plan).map(Baseline::read).transpose()?;
         Ok(Self { plan, baseline })
     }
 
-    /// Whether the baseline may be compared with what these hosts will measure, as far as that can be told beforehand.
+    /// Fails if the baseline must not be compared with results of these hosts, as far as that is known beforehand.
     pub fn check(&self, here: &Environment) -> Result<(), Error> {
         let Some(baseline) = &self.baseline else { return Ok(()) };
         baseline.refuses(here, true).map_err(|why| {
@@ -65,9 +62,9 @@ impl<'a> Expectations<'a> {
         })
     }
 
-    /// Judges cases of the plan: first what is asserted of each, then what is compared. One list of verdicts per case.
+    /// Judges cases of the plan. One list of verdicts per case: its assertions, then its comparisons.
     pub fn judge(&self, cases: &[(&Step, &Finished)], here: &Environment) -> Vec<Vec<VerdictRow>> {
-        // What was skipped on purpose promised nothing.
+        // Assertions of cases that were skipped on purpose do not count.
         let ran = || cases.iter().filter(|(_, finished)| !finished.left_out);
         let compared = self.baseline.as_ref().map(|baseline| {
             let samples: Vec<_> = ran().flat_map(|(s, f)| baseline::samples(s, f, baseline.promises())).collect();
@@ -110,10 +107,10 @@ fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -
     let no_values = Vec::new();
     let of_way = |way: Way| finished.values.get(&(member, way)).unwrap_or(&no_values);
     let all = rows::ways(direction);
-    let total = all.last().copied().unwrap_or(Way::Forward);
+    let total = step.headline_way(member);
     let lines: Vec<_> = finished.values.iter().filter(|((_, way), _)| *way == total).collect();
     let subjects: Vec<(String, Way, &Vec<Values>)> = match detail.scope.unwrap_or(Scope::Total) {
-        // A program may print a table: what is said of its results is said of each line.
+        // A program may print a table: an assertion about its results is judged for each line.
         _ if one.is_some_and(|m| m.spec().is_none()) && lines.len() > 1 => {
             lines.into_iter().map(|((line, _), values)| (format!(" (line {})", line + 1), total, values)).collect()
         }
@@ -153,22 +150,13 @@ fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -
         .collect()
 }
 
-/// The value of a metric in one iteration.
-fn value_of(metric: &Metric, values: &Values) -> Option<f64> {
-    METRICS.iter().position(|m| m.name == metric.name).and_then(|i| values[i])
-}
-
-/// Where and when a member was measured, or the group where it is none of them.
+/// Place and time of a member's measurement, or of the group's.
 fn origin(step: &Step, finished: &Finished, of: (usize, Way)) -> Origin {
     let summary = finished.summaries.iter().find(|(member, way, _)| (*member, *way) == of).map(|(.., row)| row);
     summary.map_or_else(|| Origin::from(&step.identity(of.0)), Origin::from)
 }
 
 fn verdict(step: &Step, member: usize, what: &str, assertion: &case::Assertion, judgement: &Judgement) -> VerdictRow {
-    let severity = match assertion.severity {
-        Level::Error => Severity::Error,
-        Level::Warn => Severity::Warn,
-    };
     let place = &assertion.place;
     VerdictRow {
         case_id: step.id.clone(),
@@ -177,18 +165,27 @@ fn verdict(step: &Step, member: usize, what: &str, assertion: &case::Assertion, 
         file: place.file.clone(),
         line: Some(place.line as u64),
         column: Some(place.column as u64),
-        ..judge::of_assertion(&assertion.detail.that.0, judgement, severity)
+        ..judge::of_assertion(&assertion.detail.that.0, judgement, assertion.severity.into())
+    }
+}
+
+impl From<Level> for Severity {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Error => Self::Error,
+            Level::Warn => Self::Warn,
+        }
     }
 }
 
 impl Verdicts {
-    /// Adds those of a case of a plan.
+    /// Adds the verdicts of a case.
     pub fn add(&mut self, plan: &Plan, rows: &[VerdictRow]) {
         self.rows.extend_from_slice(rows);
         self.inconclusive_fails |= plan.gate.on_inconclusive == Some(OnUncertain::Fail);
     }
 
-    /// Their rows, in the order of the cases.
+    /// In the order of the cases.
     pub fn rows(&self) -> &[VerdictRow] {
         &self.rows
     }
@@ -197,7 +194,6 @@ impl Verdicts {
         self.rows.iter().any(|r| r.verdict == verdict && r.severity == Severity::Error)
     }
 
-    /// What they mean for the exit code.
     pub fn exit(&self) -> Exit {
         if self.rows.iter().any(VerdictRow::fails) {
             Exit::Failed
@@ -210,7 +206,7 @@ impl Verdicts {
         }
     }
 
-    /// The table for people, and one line that counts; nothing where nothing was judged.
+    /// Writes the table for people and a line with counts; nothing if nothing was judged.
     pub fn write_table(&self, out: &mut dyn Write) -> Result<(), Error> {
         if self.rows.is_empty() {
             return Ok(());

@@ -1,11 +1,12 @@
-//! The loop: next case, next iteration, rows out, enough?
+//! The loop: measures the next iteration of the next case, writes its rows, and decides whether that is enough.
 //!
 //! The loop knows no socket: what measures is behind [`Bench`], so that every rule here is tested without a network.
 //!
-//! - `iteration`: one iteration, tried again where it may be
-//! - `ending`: what is said of a case when it has ended
+//! - `iteration`: one iteration, with its retries
+//! - `ending`: summaries, warnings and skipped cases
 //! - `probing`: the iterations of a search
-//! - `line`: the cases of an axis that is left once something holds
+//! - `line`: `stop_when`, which skips the rest of an axis
+//! - `together`: whether the ends measured at the same time
 
 mod ending;
 mod iteration;
@@ -16,7 +17,11 @@ mod together;
 use std::collections::BTreeMap;
 
 use netcore::control::stop::{StopFlag, Urgency};
-use schemas::{columns::Row, words::Way};
+use schemas::{
+    columns::Row,
+    metrics::{METRICS, Metric},
+    words::Way,
+};
 
 use super::{
     bench::{Bench, MeasureError, RowSink},
@@ -33,67 +38,62 @@ use crate::{
     progress::{Position, Progress},
 };
 
-/// How the cases are run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The order of iterations.
     pub order: Order,
     /// Seed of the random order.
     pub seed: u64,
-    /// Stop at the first case that fails.
+    /// Whether to stop at the first case that fails.
     pub fail_fast: bool,
-    /// How often a failed iteration is tried again.
+    /// Retries of a failed iteration.
     pub retries: u32,
 }
 
-/// The values of every metric in one iteration's row, in the registry's order.
+/// The values of every metric in one iteration's row, in the order of [`METRICS`].
 pub type Values = Vec<Option<f64>>;
 
+pub fn value_of(metric: &Metric, values: &Values) -> Option<f64> {
+    METRICS.iter().position(|m| m.name == metric.name).and_then(|i| values[i])
+}
+
 /// A case after the run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Finished {
     /// Iterations with a result.
     pub done: u32,
-    /// The highest number that one of its iterations has in the results, or one of its probes.
+    /// Number of its last iteration or probe in the results.
     pub numbers: u32,
     /// Why it failed.
     pub failed: Option<MeasureError>,
     /// Why it did not run, or not to its end.
     pub skipped: Option<String>,
-    /// Whether it did not run because the plan says so (`skip`, `stop_when`): nothing was promised of it then.
+    /// Whether the plan left it out (`skip`, `stop_when`): its assertions do not count then.
     pub left_out: bool,
-    /// What a search found, as a sentence.
+    /// The answer of a search, as a sentence.
     pub answer: Option<String>,
-    /// Summary rows, member by member and way by way; the total of a group stands behind its last member.
+    /// Summary rows, member by member and way by way; the total of a group follows its last member.
     pub summaries: Vec<(usize, Way, Row)>,
-    /// Values by member and way, iteration by iteration: what is judged.
+    /// Values to judge by member and way, iteration by iteration.
     pub values: BTreeMap<(usize, Way), Vec<Values>>,
     /// The same by member and stream.
     pub streams: BTreeMap<(usize, u64), Vec<Values>>,
 }
 
+/// A case during the run.
 struct State {
-    samples: Samples,
-    /// What is searched, until there is an answer.
-    search: Option<Search>,
-    /// How a search ended, the lowest load that did not hold, and the sentence.
-    answer: Option<(Outcome, Option<f64>, String)>,
-    /// The headline of each member and way by itself, for its own summary row.
-    own: BTreeMap<(usize, Way), Samples>,
-    done: u32,
-    /// Of a search that has ended, how many probes there were.
-    probes: u32,
+    result: Finished,
     open: bool,
-    failed: Option<MeasureError>,
-    skipped: Option<String>,
-    left_out: bool,
+    samples: Samples,
+    /// The headline of each member and way, for its own summary row.
+    own: BTreeMap<(usize, Way), Samples>,
     summaries: BTreeMap<(usize, Way), Summary>,
-    values: BTreeMap<(usize, Way), Vec<Values>>,
-    streams: BTreeMap<(usize, u64), Vec<Values>>,
-    written: Vec<(usize, Way, Row)>,
+    /// `None` when it has an answer.
+    search: Option<Search>,
+    /// How a search ended, and the lowest load that did not hold.
+    answer: Option<(Outcome, Option<f64>)>,
 }
 
-/// Runs the steps to their ends, from where `history` (empty: the beginning) left them, and says what became of each. Only output that cannot be written ends it early.
+/// Runs the steps to their ends, starting after `history`. Ends early only if output cannot be written.
 pub fn run(
     steps: &[Step],
     settings: Settings,
@@ -122,19 +122,20 @@ pub fn run(
             run.absorb(i, iteration);
         }
         let state = &run.states[i];
-        if state.open && state.samples.enough(state.done) {
+        if state.open && state.samples.enough(state.result.done) {
             run.conclude(i)?;
         }
     }
     loop {
-        let done: Vec<Option<u32>> =
-            (0..steps.len()).map(|i| (run.states[i].open && !run.waits(i)).then_some(run.states[i].done)).collect();
+        let done: Vec<Option<u32>> = (0..steps.len())
+            .map(|i| (run.states[i].open && !run.waits(i)).then_some(run.states[i].result.done))
+            .collect();
         let round = order::round(settings.order, settings.seed, &done);
         if round.is_empty() || run.over() {
             break;
         }
         for i in round {
-            // One that ended may have left others out.
+            // A case that ended may have skipped others (`stop_when`).
             if !run.over() && run.states[i].open {
                 run.iterate(i, bench)?;
                 if !run.states[i].open {
@@ -154,42 +155,26 @@ struct Run<'a> {
     progress: &'a mut Progress,
     stop: &'a StopFlag,
     states: Vec<State>,
-    /// Why nothing more is run.
+    /// Why nothing more runs.
     give_up: Option<String>,
 }
 
 impl State {
     fn new(step: &Step) -> Self {
         Self {
+            result: Finished::default(),
+            open: true,
             samples: Samples::new(step.policy.clone()),
+            own: BTreeMap::new(),
+            summaries: BTreeMap::new(),
             search: Search::new(step),
             answer: None,
-            own: BTreeMap::new(),
-            done: 0,
-            probes: 0,
-            open: true,
-            failed: None,
-            skipped: None,
-            left_out: false,
-            summaries: BTreeMap::new(),
-            values: BTreeMap::new(),
-            streams: BTreeMap::new(),
-            written: Vec::new(),
         }
     }
 
     fn finish(self) -> Finished {
-        Finished {
-            done: self.done,
-            numbers: self.probes.max(self.done),
-            failed: self.failed,
-            skipped: self.skipped,
-            left_out: self.left_out,
-            answer: self.answer.map(|(_, _, sentence)| sentence),
-            summaries: self.written,
-            values: self.values,
-            streams: self.streams,
-        }
+        let numbers = self.result.numbers.max(self.result.done);
+        Finished { numbers, ..self.result }
     }
 }
 
@@ -202,13 +187,13 @@ impl Run<'_> {
         let (step, state) = (&self.steps[i], &self.states[i]);
         let left = self.steps.iter().zip(&self.states).filter(|(_, s)| s.open);
         let to_do = |step: &Step, s: &State| {
-            s.search.as_ref().map_or_else(|| step.policy.min.saturating_sub(s.done).max(1), Search::left)
+            s.search.as_ref().map_or_else(|| step.policy.min.saturating_sub(s.result.done).max(1), Search::left)
         };
         Position {
             case: i + 1,
             cases: self.steps.len(),
             name: step.name.clone(),
-            iteration: state.done + 1,
+            iteration: state.result.done + 1,
             min: step.policy.min,
             max: step.policy.max,
             range: state.search.as_ref().map(Search::range),

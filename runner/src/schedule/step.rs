@@ -2,9 +2,9 @@
 
 use std::{ops::Deref, time::Duration};
 
-use schemas::columns::Row;
+use schemas::{columns::Row, words::Way};
 
-use super::rows::identity;
+use super::rows::{identity, ways};
 use crate::plan::{
     case::{Case, Endpoint, Job, Member, Plan},
     model::FindBy,
@@ -39,6 +39,12 @@ impl Step {
     /// The shared cells of a member; for the total of a group, which stands behind the last member, those of the first.
     pub fn identity(&self, member: usize) -> Row {
         self.identities.get(member).or(self.identities.first()).cloned().unwrap_or_default()
+    }
+
+    /// The way of a member's headline: both together if it has two, as a group's total has.
+    pub fn headline_way(&self, member: usize) -> Way {
+        let Some(member) = self.members.get(member) else { return Way::Both };
+        member.spec().and_then(|spec| ways(spec.direction).last().copied()).unwrap_or(Way::Forward)
     }
 
     /// The estimated time of one iteration.

@@ -1,63 +1,56 @@
-//! The end of a case: its summary, what to doubt about it, and the rows of what never ran.
+//! The end of a case: its summary, warnings about its numbers, and the rows of skipped cases.
 
 use schemas::{
     columns::Row,
     units,
-    words::{Record, Status, Way},
+    words::{Record, Status},
 };
 
 use super::Run;
 use crate::{
     error::Error,
-    plan::case::Member,
     schedule::{confidence::Samples, rows, search::Search},
 };
 
 impl Run<'_> {
-    /// Writes what the iterations of a case say together.
+    /// Writes the summary of a case.
     pub(super) fn conclude(&mut self, i: usize) -> Result<(), Error> {
         let step = &self.steps[i];
         self.states[i].open = false;
         let state = &self.states[i];
+        let failed = state.result.failed.as_ref().map(|fault| (fault.status(), fault.message.clone()));
         let mut rows = Vec::new();
         for ((m, way), summary) in &state.summaries {
             let Some(mut row) = summary.row() else { continue };
             confidence_cells(&mut row, state.own.get(&(*m, *way)).unwrap_or(&state.samples));
-            if let Some(fault) = &state.failed {
-                row.status = Some(fault.status());
-                row.error = Some(fault.message.clone());
+            if let Some((status, message)) = &failed {
+                (row.status, row.error) = (Some(*status), Some(message.clone()));
             }
             rows.push((*m, *way, row));
         }
-        if let (Some(_), true) = (&state.answer, rows.is_empty()) {
-            // Nothing held: a result too, and no number.
-            for (m, (member, identity)) in step.members_with_identity().enumerate() {
-                let row = Row { error: None, iterations: Some(0), ..blank(identity, Record::Summary, Status::Ok, "") };
-                rows.push((m, last_way(member), row));
+        // A search in which nothing held has a result too, but no number.
+        if rows.is_empty() && (state.answer.is_some() || failed.is_some()) {
+            for (m, identity) in step.identities.iter().enumerate() {
+                let (status, message) = failed.clone().map_or((Status::Ok, None), |(status, why)| (status, Some(why)));
+                let row = blank(identity, Record::Summary, status, "");
+                rows.push((m, step.headline_way(m), Row { error: message, iterations: Some(0), ..row }));
             }
         }
-        for (_, _, row) in &mut rows {
-            let Some((outcome, above, _)) = &state.answer else { break };
-            (row.search, row.search_above) = (Some(outcome.word()), *above);
-        }
-        if let Some(fault) = state.failed.as_ref().filter(|_| rows.is_empty()) {
-            for (m, (member, identity)) in step.members_with_identity().enumerate() {
-                let mut row = blank(identity, Record::Summary, fault.status(), &fault.message);
-                row.iterations = Some(0);
-                rows.push((m, last_way(member), row));
+        if let Some((outcome, above)) = &state.answer {
+            for (_, _, row) in &mut rows {
+                (row.search, row.search_above) = (Some(outcome.word()), *above);
             }
         }
         let written: Vec<Row> = rows.iter().map(|(_, _, row)| row.clone()).collect();
         self.sink.rows(&written)?;
-        self.states[i].written = rows;
+        self.states[i].result.summaries = rows;
         for doubt in self.doubts(i) {
-            self.progress.warn(&doubt);
-            self.sink.note(doubt);
+            self.doubt(doubt);
         }
         self.leave_line(i)
     }
 
-    /// What a person should know before relying on the numbers.
+    /// Warnings for readers of the numbers.
     fn doubts(&self, i: usize) -> Vec<String> {
         let (step, state) = (&self.steps[i], &self.states[i]);
         let policy = state.samples.policy();
@@ -78,7 +71,7 @@ impl Run<'_> {
                     "case {}: {} {what} after {} iterations, not the ±{:.1} % asked for; its variation would need {needed}",
                     step.name,
                     metric.name,
-                    state.done,
+                    state.result.done,
                     goal * 100.0,
                 ));
             }
@@ -91,7 +84,7 @@ impl Run<'_> {
         }
         if let Some(drift) = state.samples.drift() {
             doubts.push(format!(
-                "case {}: it drifts: {} from the first iteration to the last (p {:.4}): a mean of that is no state of the \
+                "case {}: it drifts: {} from the first iteration to the last (p {:.4}): its mean describes no state of the \
                  machine",
                 step.name,
                 signed(drift.ratio),
@@ -101,9 +94,9 @@ impl Run<'_> {
         doubts
     }
 
-    /// What the plan itself leaves out.
+    /// Skips a case because the plan says so.
     pub(super) fn leave_out(&mut self, i: usize, reason: &str) -> Result<(), Error> {
-        self.states[i].left_out = true;
+        self.states[i].result.left_out = true;
         self.skip(i, reason)
     }
 
@@ -112,23 +105,23 @@ impl Run<'_> {
             self.steps[i].identities.iter().map(|row| blank(row, Record::Summary, Status::Skipped, reason)).collect();
         self.sink.rows(&rows)?;
         self.states[i].open = false;
-        self.states[i].skipped = Some(reason.to_owned());
+        self.states[i].result.skipped = Some(reason.to_owned());
         Ok(())
     }
 
-    /// What was open when the run ended: its summary as far as it got, or a row that says why there is none.
+    /// Ends the cases that are still open: with a summary of their iterations, or with a row that says why there is none.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         let reason = self.give_up.clone().unwrap_or_else(|| "interrupted before it ran".to_owned());
         for i in 0..self.steps.len() {
             if !self.states[i].open {
                 continue;
             }
-            if self.states[i].done > 0 {
+            if self.states[i].result.done > 0 {
                 match self.states[i].search.as_ref().map(Search::so_far) {
                     Some(answer) => self.answer(i, answer)?,
                     None => self.conclude(i)?,
                 }
-                self.states[i].skipped = Some(reason.clone());
+                self.states[i].result.skipped = Some(reason.clone());
             } else {
                 self.skip(i, &reason)?;
             }
@@ -137,12 +130,7 @@ impl Run<'_> {
     }
 }
 
-/// The way that a member's headline is about.
-fn last_way(member: &Member) -> Way {
-    member.spec().and_then(|spec| rows::ways(spec.direction).last().copied()).unwrap_or(Way::Forward)
-}
-
-/// A row that says that there is none.
+/// A row without a result.
 pub(super) fn blank(identity: &Row, record: Record, status: Status, error: &str) -> Row {
     let mut row = identity.clone();
     row.record = Some(record);

@@ -1,4 +1,4 @@
-//! One iteration of a case: measured, tried again where it may be, and its rows handed on.
+//! One iteration of a case: measured, retried, and its rows written.
 
 use std::{
     thread,
@@ -37,13 +37,13 @@ use crate::{
     },
 };
 
-/// How often an iteration is started at most before a start that is not together counts as a failure.
+/// Starts of an iteration until one whose ends are not together counts as a failure.
 const STARTS: u32 = 3;
 
-/// Why an iteration has no result that could be used.
+/// Why an iteration has no usable result.
 struct Spoiled {
     fault: MeasureError,
-    /// By how much the start was not together, where that is why.
+    /// The start skew, if that is the reason.
     skew: Option<Duration>,
 }
 
@@ -59,18 +59,18 @@ impl Run<'_> {
         if self.states[i].search.is_some() {
             return self.probe(i, bench);
         }
-        let (step, iteration) = (&self.steps[i], self.states[i].done + 1);
+        let (step, iteration) = (&self.steps[i], self.states[i].result.done + 1);
         let Some(measured) = self.attempt(i, step, iteration, bench)? else { return Ok(()) };
         let (rows, done) = self.rows_of(step, iteration, &measured);
-        // The rows come last: with them the iteration is finished, whatever happens then.
+        // Rows last: with them the iteration is finished, even if the program crashes then.
         self.sink.reports(step, iteration, &measured)?;
         self.sink.rows(&rows)?;
         self.absorb(i, &done);
         let state = &self.states[i];
-        if state.samples.enough(state.done) { self.conclude(i) } else { Ok(()) }
+        if state.samples.enough(state.result.done) { self.conclude(i) } else { Ok(()) }
     }
 
-    /// Measures once, with its retries. `None`: there is nothing to count, and that has been said.
+    /// Measures once, with retries. `None`: there is no result, which has been reported.
     pub(super) fn attempt(
         &mut self,
         i: usize,
@@ -100,11 +100,11 @@ impl Run<'_> {
                 }
                 Err(spoiled) => spoiled,
             };
-            // A signal that ended it before there was anything to count is no fault of the case.
+            // A signal that ends an iteration early does not fail its case.
             if self.stop.urgency() != Urgency::None {
                 return Ok(None);
             }
-            // A start that was not together is repeated by itself: it says nothing about the case.
+            // A start whose ends were not together says nothing about the case: it has retries of its own.
             let which = if spoiled.skew.is_some() && starts < STARTS {
                 starts += 1;
                 format!("start {starts} of {STARTS}")
@@ -123,7 +123,7 @@ impl Run<'_> {
         }
     }
 
-    /// Says that a warm-up ended at its bound.
+    /// Warns that a warm-up ended at its bound.
     fn unsettled(&mut self, step: &Step, iteration: u32) {
         let longest = step.members.iter().filter_map(|m| m.spec()).map(|spec| spec.phases.warmup_ns).max().unwrap_or(0);
         let sentence = format!(
@@ -135,13 +135,13 @@ impl Run<'_> {
         self.doubt(sentence);
     }
 
-    /// Says what whoever relies on the numbers should know, at once and below the results.
-    fn doubt(&mut self, sentence: String) {
+    /// Warns readers of the numbers, at once and below the results.
+    pub(super) fn doubt(&mut self, sentence: String) {
         self.progress.warn(&sentence);
         self.sink.note(sentence);
     }
 
-    /// Waits, unless the run is to end; says whether it goes on.
+    /// Waits. `false`: the run is to end.
     fn idle(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         while !self.over() {
@@ -154,7 +154,7 @@ impl Run<'_> {
         false
     }
 
-    /// The rows of an iteration as they are to be written, and what of them counts.
+    /// The rows of an iteration to write, and those of them that count.
     pub(super) fn rows_of(&self, step: &Step, iteration: u32, measured: &Measured) -> (Vec<Row>, Done) {
         let mut done = Done::default();
         let mut written: Vec<Row> = Vec::new();
@@ -190,24 +190,24 @@ impl Run<'_> {
         (written, done)
     }
 
-    /// Lets an iteration count, measured just now or before an interruption.
+    /// Counts an iteration, measured now or before an interruption.
     pub(super) fn absorb(&mut self, i: usize, done: &Done) {
         let step = &self.steps[i];
         let state = &mut self.states[i];
-        // The headline: the total of a group, or both directions together where there are two.
+        // The headline: the total of a group, or of both directions.
         if let Some((_, _, row)) = done.measured.iter().max_by_key(|(m, way, _)| (*m, *way)) {
             state.samples.push(row);
         }
         for (m, way, row) in &done.measured {
             let own = || Samples::new(own_policy(step, *m));
             state.own.entry((*m, *way)).or_insert_with(own).push(row);
-            state.values.entry((*m, *way)).or_default().push(values(row));
+            state.result.values.entry((*m, *way)).or_default().push(values(row));
             state.summaries.entry((*m, *way)).or_default().push(row);
         }
         for (m, stream, row) in &done.streams {
-            state.streams.entry((*m, *stream)).or_default().push(values(row));
+            state.result.streams.entry((*m, *stream)).or_default().push(values(row));
         }
-        state.done += 1;
+        state.result.done += 1;
     }
 
     /// The row of a group as a whole.
@@ -264,7 +264,7 @@ impl Run<'_> {
         if self.settings.fail_fast {
             self.give_up = Some(format!("run.fail_fast: {name} failed"));
         }
-        self.states[i].failed = Some(fault);
+        self.states[i].result.failed = Some(fault);
         self.conclude(i)
     }
 }
@@ -273,7 +273,7 @@ fn values(row: &Row) -> Values {
     METRICS.iter().map(|m| row.number(m.column)).collect()
 }
 
-/// What all members have in common.
+/// The cells that are equal in all members.
 fn group_identity(step: &Step, measured: &Measured) -> Row {
     let mut row = step.identity(0);
     row.member = None;
@@ -292,7 +292,7 @@ fn group_identity(step: &Step, measured: &Measured) -> Row {
     row
 }
 
-/// Why a member failed. Where both ends did, both say so: the one that lost its peer does not know why.
+/// Why a member failed. Both ends' reasons, if both failed: the one that lost its peer does not know why.
 fn failure(reports: &Outcome) -> Option<String> {
     let said = |report: &SideReport| match &report.ending {
         Ending::Failed(message) => Some(message.clone()),
@@ -304,7 +304,7 @@ fn failure(reports: &Outcome) -> Option<String> {
     }
 }
 
-/// Takes out of a result what spoils it: an end that failed, a start that was not together.
+/// Refuses a result if an end failed, or if its ends did not start together.
 fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
     if let Some(message) = measured.members.iter().find_map(failure) {
         return Err(MeasureError::failed(message).into());
@@ -317,7 +317,7 @@ fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
     }
 }
 
-/// What a member's own summary row is about: the case's metrics, or in a group its own headline, which promised nothing.
+/// The policy of a member's own summary row: the case's metrics, or in a group its own headline without a margin.
 fn own_policy(step: &Step, member: usize) -> Policy {
     match step.members.get(member) {
         Some(one) if step.group.is_some() => {

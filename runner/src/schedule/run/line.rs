@@ -1,4 +1,4 @@
-//! `stop_when`: the cases of a line run one after the other, and the rest of them not at all once something holds.
+//! `stop_when`: the cases of a line run one after the other, and the rest is skipped once the condition holds.
 
 use schemas::{metrics::METRICS, units::human};
 
@@ -6,19 +6,19 @@ use super::Run;
 use crate::error::Error;
 
 impl Run<'_> {
-    /// Whether a case of its line that comes before it has not ended.
+    /// Whether an earlier case of its line has not ended.
     pub(super) fn waits(&self, i: usize) -> bool {
         let Some(first) = self.steps[i].line else { return false };
         (first..i).any(|j| self.steps[j].line == Some(first) && self.states[j].open)
     }
 
-    /// Leaves the rest of a case's line out if the case says so, by the mean over its iterations.
+    /// Skips the rest of a case's line if the condition holds for the mean of its iterations.
     pub(super) fn leave_line(&mut self, i: usize) -> Result<(), Error> {
         let steps = self.steps;
         let Some((first, stop)) = steps[i].line.zip(steps[i].stop_when.as_ref()) else { return Ok(()) };
         let metric = METRICS.iter().position(|m| m.name == stop.that.metric.name);
         // The total of a group, or both directions together where there are two.
-        let Some((values, at)) = self.states[i].values.values().next_back().zip(metric) else { return Ok(()) };
+        let Some((values, at)) = self.states[i].result.values.values().next_back().zip(metric) else { return Ok(()) };
         let values: Vec<f64> = values.iter().filter_map(|v| v[at]).collect();
         let Some(mean) = analyze::stats::moments::mean(&values) else { return Ok(()) };
         if !stop.that.operator.holds(mean, stop.that.limit) {

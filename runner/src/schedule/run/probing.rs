@@ -1,4 +1,4 @@
-//! A search: its iterations are probes, and its answer is the case's result.
+//! A search: its iterations are probes, and its answer is the result of the case.
 
 use schemas::{
     columns::Row,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// The next probe of a search, or its answer where none is needed.
+    /// Runs the next probe of a search, or ends it if none is needed.
     pub(super) fn probe(&mut self, i: usize, bench: &mut dyn Bench) -> Result<(), Error> {
         let step = &self.steps[i];
         let Some(search) = &self.states[i].search else { return Ok(()) };
@@ -26,7 +26,7 @@ impl Run<'_> {
             Next::Done(answer) => return self.answer(i, answer),
         };
         let at_load = search.step(step, load);
-        let number = self.states[i].done + 1;
+        let number = self.states[i].result.done + 1;
         let Some(measured) = self.attempt(i, &at_load, number, bench)? else { return Ok(()) };
         self.take_probe(i, &at_load, number, &measured)?;
         self.answer_if_known(i)
@@ -46,14 +46,14 @@ impl Run<'_> {
         self.sink.rows(&rows)
     }
 
-    /// Lets a probe count, measured just now or before an interruption; says what it showed.
+    /// Counts a probe, measured now or before an interruption. Returns its finding.
     pub(super) fn absorb_probe(&mut self, i: usize, done: Done) -> Option<words::Search> {
         let state = &mut self.states[i];
-        state.done += 1;
+        state.result.done += 1;
         Some(state.search.as_mut()?.take(done)?.word())
     }
 
-    /// Ends a search that needs no more probes.
+    /// Ends a search if it needs no more probes.
     pub(super) fn answer_if_known(&mut self, i: usize) -> Result<(), Error> {
         match self.states[i].search.as_ref().map(crate::schedule::search::Search::next) {
             Some(Next::Done(answer)) => self.answer(i, answer),
@@ -61,16 +61,16 @@ impl Run<'_> {
         }
     }
 
-    /// Ends a search with what it knows: the probes of the answer's load are the case's iterations.
+    /// Ends a search. The probes of the answer's load become the iterations of the case.
     pub(super) fn answer(&mut self, i: usize, answer: Answer) -> Result<(), Error> {
         let step = &self.steps[i];
         let Some(mut search) = self.states[i].search.take() else { return Ok(()) };
         let sentence = search.sentence(&step.name, &answer);
         let state = &mut self.states[i];
-        (state.probes, state.done) = (state.done, 0);
+        (state.result.numbers, state.result.done) = (state.result.done, 0);
         let mut rows = Vec::new();
         for mut done in answer.held.map(|load| search.release(load)).unwrap_or_default() {
-            let number = self.states[i].done + 1;
+            let number = self.states[i].result.done + 1;
             for (_, _, row) in &mut done.measured {
                 row.record = Some(Record::Iteration);
                 row.iteration = Some(number.into());
@@ -84,7 +84,8 @@ impl Run<'_> {
         }
         self.sink.rows(&rows)?;
         let above = answer.above.and_then(|load| search.in_rows(load));
-        self.states[i].answer = Some((answer.outcome, above, sentence.clone()));
+        self.states[i].answer = Some((answer.outcome, above));
+        self.states[i].result.answer = Some(sentence.clone());
         match answer.outcome {
             Outcome::Found | Outcome::AtLeast => self.progress.note(&sentence),
             Outcome::Unreached | Outcome::Nothing | Outcome::Open => self.progress.warn(&sentence),

@@ -1,4 +1,4 @@
-//! Whether what an iteration's ends measured is one thing: whether they measured at the same time.
+//! Whether the ends of an iteration measured at the same time.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::{
     schedule::{bench::Measured, step::Step},
 };
 
-/// From which skew on a host was paused. A busy machine is late by some tens of milliseconds, again and again: an iteration as
-/// short as that is only warned of.
+/// Smallest skew that means that a host was paused. A busy machine is often late by some tens of milliseconds: an iteration
+/// as short as that gets a warning only.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is wrong with an iteration: the sentence, and by how much its starts lie apart.
+/// An iteration whose ends or members did not measure together.
 pub(super) struct Apart {
     pub(super) sentence: String,
     pub(super) skew: Duration,
@@ -26,15 +26,15 @@ pub(super) struct Apart {
 
 /// The measure phases of a member's two ends.
 struct Phases {
-    /// Their lengths, near and far, nanoseconds.
+    /// Lengths of near and far, nanoseconds.
     lengths: [u64; 2],
-    /// For how long both measured, nanoseconds.
+    /// Time during which both measured, nanoseconds.
     shared: u64,
     skew: Duration,
 }
 
 impl Phases {
-    /// `None`: one end alone, or a test that stops by a count, whose ends have done their share when they have done it.
+    /// `None`: one end alone, or a test that stops by a count, whose ends need not be simultaneous.
     fn of(member: &Member, reports: &Outcome) -> Option<Self> {
         let length =
             |report: &SideReport| report.phases.iter().find(|w| w.phase == Phase::Measure).map(|w| w.elapsed_ns);
@@ -64,7 +64,7 @@ impl Phases {
     }
 }
 
-/// Why an iteration says nothing: two ends never measured at the same time, or the members of a group started too far apart.
+/// Why an iteration is useless: its ends never measured at the same time, or members of a group started too far apart.
 pub(super) fn apart(step: &Step, measured: &Measured) -> Option<Apart> {
     for (member, reports) in step.members.iter().zip(&measured.members) {
         if let Some(phases) = Phases::of(member, reports).filter(|phases| phases.shared == 0 && phases.skew >= PAUSE) {
@@ -82,7 +82,7 @@ pub(super) fn apart(step: &Step, measured: &Measured) -> Option<Apart> {
     })
 }
 
-/// What to know of an iteration whose ends measured together for less than half of the time.
+/// A warning if the ends measured together for less than half of the time.
 pub(super) fn doubt(step: &Step, measured: &Measured) -> Option<String> {
     step.members.iter().zip(&measured.members).find_map(|(member, reports)| {
         let phases = Phases::of(member, reports)?;
