@@ -2,7 +2,7 @@
 
 use analyze::{
     filters::gate::{Args, OnInconclusive, Scope, Statement},
-    judge::{Judge, Severity},
+    judge::Judge,
 };
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     gate::baseline,
     plan::{
         self, Format, LoadOptions,
-        model::{self, Level, OnUncertain},
+        model::{self, OnUncertain},
     },
 };
 

@@ -1,4 +1,4 @@
-//! A finished run becomes the baseline that later runs are compared with.
+//! `plumb baseline promote`: makes a finished run the baseline of later runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -13,50 +13,52 @@ use analyze::{
         samples::{self, Index, Key, Samples},
     },
     stats::quantiles,
-    table::{InputArgs, Selection, Table},
+    table::{InputArgs, Rows, Selection, Table},
 };
-use csv::StringRecord;
-use schemas::{metrics, units};
+use schemas::{
+    metrics, units,
+    words::{Phase, Record, Status},
+};
 use serde_json::{Value, json};
 
 use crate::{
     error::Error,
     plan::{self, Format, LoadOptions},
     replace::replace,
+    schedule::history,
     sinks::run_json::beside,
 };
 
-/// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// A run's folder, or its results file.
     pub run: PathBuf,
-    /// Where the baseline is kept; `None`: where the run's plan looks for it.
+    /// File of the baseline; `None`: `baseline.source` of the run's plan.
     pub to: Option<PathBuf>,
-    /// Iterations that every case must have.
+    /// Fewest iterations per case.
     pub min_iterations: u64,
-    /// Whether verdicts that failed are no obstacle.
+    /// Whether to promote although verdicts failed.
     pub accept_failures: bool,
     /// `--set PATH=VALUE`, after those of the run.
     pub sets: Vec<String>,
 }
 
-/// A run as its files have it.
+/// A run as read from its files.
 struct Run {
     results: PathBuf,
     record: Value,
-    header: StringRecord,
-    /// The iterations that count.
-    rows: Vec<StringRecord>,
+    /// Its iterations that count, no other rows.
+    table: Rows,
     /// Per case: its name, and the numbers of its iterations that count.
-    cases: BTreeMap<String, (String, BTreeSet<String>)>,
-    /// Cases that the plan skips, with its reason.
+    cases: BTreeMap<String, (String, BTreeSet<u64>)>,
+    /// Cases that the plan skips, with the reason.
     skipped: BTreeMap<String, String>,
-    /// Why it is no baseline.
+    /// Why it cannot be a baseline.
     faults: Vec<String>,
 }
 
-/// Writes the baseline and says what it is and what it replaced. A run that is not whole is refused with every reason.
+/// Writes the baseline. Returns a description for people, with what it replaced. An incomplete run is refused with every
+/// reason.
 pub fn promote(request: &Request) -> Result<String, Error> {
     let run = Run::read(&request.run)?;
     let to = match &request.to {
@@ -86,7 +88,7 @@ pub fn promote(request: &Request) -> Result<String, Error> {
     }
     if !faults.is_empty() {
         return Err(Error::Usage(format!(
-            "{} is no baseline:\n       - {}",
+            "{} cannot be a baseline:\n       - {}",
             run.results.display(),
             faults.join("\n       - ")
         )));
@@ -96,7 +98,7 @@ pub fn promote(request: &Request) -> Result<String, Error> {
     Ok(run.said(&to, &replaced))
 }
 
-/// Where the run's plan looks for its baseline: the plan as the run loaded it, with `--set` of that run and then `sets`.
+/// `baseline.source` of the run's plan, loaded with the `--set` of that run and then `sets`.
 fn source(record: &Value, sets: &[String]) -> Result<PathBuf, Error> {
     let plan = &record["plans"][0];
     let overrides = plan["overrides"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -115,71 +117,58 @@ impl Run {
         let wrong = |what: String| Error::Usage(format!("{}: {what}", results.display()));
         let text = fs::read_to_string(&results).map_err(|e| wrong(format!("{e}; is this a run?")))?;
         let record = environment::read(&results)?.ok_or_else(|| {
-            wrong(format!("{} is missing: what is not known to have ended is no baseline", beside(&results).display()))
+            wrong(format!(
+                "{} is missing: only a run that is known to have ended can be a baseline",
+                beside(&results).display()
+            ))
         })?;
-        let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let broken = |e: csv::Error| wrong(format!("this is no results table: {e}"));
-        let header = reader.headers().map_err(broken)?.clone();
-        let at = |name: &str| header.iter().position(|h| h == name);
-        let (Some(id), Some(case), Some(kind), Some(iteration)) =
-            (at("case_id"), at("case"), at("record"), at("iteration"))
-        else {
-            return Err(wrong("this is no results table".into()));
-        };
-        let (phase, status, error) = (at("phase"), at("status"), at("error"));
-        let mut run = Self {
-            faults: faults_of(&record),
-            results: results.clone(),
-            record,
-            rows: Vec::new(),
-            cases: BTreeMap::new(),
-            skipped: BTreeMap::new(),
-            header: header.clone(),
-        };
-        for row in reader.records() {
-            let row = row.map_err(broken)?;
-            let cell = |column: Option<usize>| column.and_then(|c| row.get(c)).unwrap_or_default().to_owned();
-            let (id, name) = (cell(Some(id)), cell(Some(case)));
-            match (cell(Some(kind)).as_str(), cell(phase).as_str(), cell(status).as_str()) {
-                ("iteration", "measure", "ok") => {
-                    let entry = run.cases.entry(id).or_insert_with(|| (name, BTreeSet::new()));
-                    entry.1.insert(cell(Some(iteration)));
-                    run.rows.push(row);
+        let broken = |e: analyze::Error| wrong(format!("this is not a results table: {e}"));
+        let mut table = Table::from_text(&results.display().to_string(), text).map_err(broken)?;
+        for column in ["case_id", "case", "record", "iteration"] {
+            table.require(column).map_err(broken)?;
+        }
+        let mut table = Rows::read_all(&mut table).map_err(broken)?;
+        let mut faults = faults_of(&record);
+        let (mut cases, mut skipped) = (BTreeMap::new(), BTreeMap::new());
+        for cells in std::mem::take(&mut table.rows) {
+            let row = history::typed(&table, &cells);
+            let (name, why) = (row.case.unwrap_or_default(), row.error.unwrap_or_default());
+            match (row.record, row.phase, row.status) {
+                (Some(Record::Iteration), Some(Phase::Measure), Some(Status::Ok)) => {
+                    let case = cases.entry(row.case_id.unwrap_or_default());
+                    case.or_insert_with(|| (name, BTreeSet::new())).1.extend(row.iteration);
+                    table.rows.push(cells);
                 }
-                (_, _, "failed" | "timeout") => {
-                    let fault = format!("case {name} failed: {}", cell(error));
-                    if !run.faults.contains(&fault) {
-                        run.faults.push(fault);
+                (_, _, Some(Status::Failed | Status::Timeout)) => {
+                    let fault = format!("case {name} failed: {why}");
+                    if !faults.contains(&fault) {
+                        faults.push(fault);
                     }
                 }
-                (_, _, "skipped") => {
-                    run.skipped.insert(name, cell(error));
+                (_, _, Some(Status::Skipped)) => {
+                    skipped.insert(name, why);
                 }
                 _ => {}
             }
         }
-        Ok(run)
+        Ok(Self { results, record, table, cases, skipped, faults })
     }
 
-    /// The table with nothing but what comparisons count, and what is known about the run beside it. That goes first: a
-    /// crash in between leaves a pair that tells two runs, which whoever reads it notices.
+    /// Writes the table of iterations that count, and `run.json` beside it. The latter goes first: a crash in between leaves
+    /// a pair with two run ids, which readers notice.
     fn write(&self, to: &Path) -> Result<(), Error> {
         if let Some(folder) = to.parent().filter(|p| !p.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(Error::output(folder.display()))?;
         }
-        let mut table = csv::Writer::from_writer(Vec::new());
-        let fault = || Error::output(to.display());
-        for row in std::iter::once(&self.header).chain(&self.rows) {
-            table.write_record(row).map_err(|e| fault()(std::io::Error::other(e)))?;
-        }
-        let table = table.into_inner().map_err(|e| fault()(e.into_error()))?;
+        let mut table = Vec::new();
+        self.table.write(&self.table.rows, &mut table)?;
         let mut record = self.record.clone();
         record["promoted"] = json!({
             "at": schemas::time::now().0,
             "from": self.results.display().to_string(),
             "tool_version": env!("CARGO_PKG_VERSION"),
         });
-        let mut text = serde_json::to_vec_pretty(&record).map_err(|e| fault()(e.into()))?;
+        let mut text = serde_json::to_vec_pretty(&record).map_err(|e| Error::output(to.display())(e.into()))?;
         text.push(b'\n');
         let facts = beside(to);
         replace(&facts, &text)?;
@@ -208,7 +197,7 @@ fn word<'a>(record: &'a Value, key: &str) -> &'a str {
     record[key].as_str().unwrap_or("unknown")
 }
 
-/// What `run.json` says against the run.
+/// Objections to the run from its `run.json`.
 fn faults_of(record: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     if record["ended"].is_null() {
@@ -224,7 +213,7 @@ fn faults_of(record: &Value) -> Vec<String> {
     faults
 }
 
-/// The verdicts that failed, as sentences, from the table beside the results.
+/// Failed verdicts as sentences, from the table beside the results.
 fn failed_verdicts(results: &Path) -> Result<Vec<String>, Error> {
     let folder =
         results.file_name().is_some_and(|n| n == "results.csv").then(|| results.with_file_name("verdicts.csv"));
@@ -245,7 +234,7 @@ fn failed_verdicts(results: &Path) -> Result<Vec<String>, Error> {
     Ok(failed)
 }
 
-/// What stood there before, and what is different now: lines for a person.
+/// The baseline that is replaced and what changes, as lines for people.
 fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
     if !to.exists() {
         return Ok(vec!["it replaces nothing".to_owned()]);
@@ -278,7 +267,7 @@ fn by_key(medians: &[Median]) -> HashMap<&Key, &Median> {
     medians.iter().map(|m| (&m.key, m)).collect()
 }
 
-/// What a case came to in the column that it is about.
+/// Median of a case's headline column.
 struct Median {
     key: Key,
     name: String,
@@ -297,10 +286,10 @@ fn change(before: &Median, now: &Median) -> String {
     format!("  {}: {} → {}{ratio}", now.name, human(before.value), human(now.value))
 }
 
-/// The median of every case that has one.
+/// The medians of all cases with values.
 fn medians(path: &Path) -> Result<Vec<Median>, Error> {
     let mut table = Table::open(&InputArgs { files: vec![path.to_owned()] })?;
-    // What a case is about: its transactions where it has any.
+    // Transactions are the headline of a case that has any.
     let mut columns = samples::headline(table.header());
     columns.sort_by_key(|c| table.header().names()[*c] != "transactions_per_s");
     let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();

@@ -93,7 +93,7 @@ fn write<'a>(path: &Path, table: &Rows, rows: impl IntoIterator<Item = &'a Owned
 }
 
 /// A row with typed cells. Cells that no version of this program writes stay empty.
-fn typed(table: &Rows, cells: &OwnedRow) -> Row {
+pub fn typed(table: &Rows, cells: &OwnedRow) -> Row {
     let mut row = Row::default();
     for (column, cell) in table.columns.iter().zip(cells.cells()) {
         let _ = row.set(column, cell);

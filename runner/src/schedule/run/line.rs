@@ -1,8 +1,8 @@
 //! `stop_when`: the cases of a line run one after the other, and the rest is skipped once the condition holds.
 
-use schemas::{metrics::METRICS, units::human};
+use schemas::units::human;
 
-use super::Run;
+use super::{Run, value_of};
 use crate::error::Error;
 
 impl Run<'_> {
@@ -16,10 +16,9 @@ impl Run<'_> {
     pub(super) fn leave_line(&mut self, i: usize) -> Result<(), Error> {
         let steps = self.steps;
         let Some((first, stop)) = steps[i].line.zip(steps[i].stop_when.as_ref()) else { return Ok(()) };
-        let metric = METRICS.iter().position(|m| m.name == stop.that.metric.name);
-        // The total of a group, or both directions together where there are two.
-        let Some((values, at)) = self.states[i].result.values.values().next_back().zip(metric) else { return Ok(()) };
-        let values: Vec<f64> = values.iter().filter_map(|v| v[at]).collect();
+        // The total of a group, or of both directions.
+        let Some(values) = self.states[i].result.values.values().next_back() else { return Ok(()) };
+        let values: Vec<f64> = values.iter().filter_map(|v| value_of(stop.that.metric, v)).collect();
         let Some(mean) = analyze::stats::moments::mean(&values) else { return Ok(()) };
         if !stop.that.operator.holds(mean, stop.that.limit) {
             return Ok(());
