@@ -1,4 +1,4 @@
-//! What may be run here: every number that a test names is bounded before anything is allocated or opened for it.
+//! Admission of clients, tests and programs. Every number in a test is bounded before anything is allocated or opened for it.
 
 use std::net::IpAddr;
 
@@ -8,14 +8,14 @@ use crate::{
     spec::{Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory, support},
 };
 
-/// Who asks, and where.
+/// Addresses of the control connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Addresses {
     pub(super) peer: IpAddr,
     pub(super) local: IpAddr,
 }
 
-/// Whether the client's address may have a session.
+/// Admits a client by its address.
 pub(super) fn client(config: &Config, peer: std::net::SocketAddr) -> Result<(), ReplyError> {
     let address = plain(peer);
     if config.allow.is_empty() || config.allow.iter().any(|network| network.contains(address)) {
@@ -24,17 +24,17 @@ pub(super) fn client(config: &Config, peer: std::net::SocketAddr) -> Result<(), 
     Err(ReplyError::new(
         ErrorCode::NotAllowed,
         format!(
-            "clients from {address} are not allowed here; its `plumb serve` names the networks that are with --allow"
+            "clients from {address} are not allowed here; the option --allow of its `plumb serve` names the allowed networks"
         ),
     ))
 }
 
-/// Whether a program may be run: only for clients that have proven a key, since whoever runs one is as good as whoever
-/// started the daemon. On loopback that is every user of the machine, so it is no exception.
+/// Admits a program, only for clients that have proven a key: it runs with all rights of the daemon. Loopback is no
+/// exception, since every user of the machine can connect to it.
 pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError> {
     if !config.allow_hooks || config.key.is_none() {
         return refuse(
-            "this daemon runs no programs for its clients, and the plan has a hook on it: look at what the hook runs, and \
+            "this daemon runs no programs for its clients, and the plan has a hook on it: check the program of the hook, and \
              start its `plumb serve` with --allow-hooks and --key-file",
         );
     }
@@ -46,7 +46,7 @@ pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError
     };
     if let Some(name) = asked.environment.keys().find(|name| !is_ours(name)) {
         return refuse(format!(
-            "the variable {name:?} is none of those that hooks are told: their names begin with PLUMB_"
+            "the variable {name:?} cannot be set for a hook: the names of its variables begin with PLUMB_"
         ));
     }
     if asked.limit_ns > config.limits.duration_ns {
@@ -59,7 +59,7 @@ pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError
     Ok(())
 }
 
-/// Whether this end of the test may be made ready.
+/// Admits one end of a test.
 pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), ReplyError> {
     let Prepare { spec, side, .. } = prepare;
     let limits = &config.limits;
@@ -97,8 +97,8 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), ReplyError>
     Ok(())
 }
 
-/// The longest that a test may take which stops by a count, nanoseconds: as long as the daemon grants, and as it keeps readings
-/// of all intervals.
+/// The longest time for a test that stops by a count, nanoseconds: the time that the daemon grants, and the time for which it
+/// keeps readings of all intervals.
 pub(super) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
     let intervals = limits.interval_readings / u64::from(spec.flows()).max(1);
     let kept_ns = intervals.checked_mul(spec.phases.interval_ns).filter(|ns| *ns > 0);
@@ -107,7 +107,7 @@ pub(super) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
 
 fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(), ReplyError> {
     let Phases { interval_ns, settle_ns, warmup_ns, .. } = spec.phases;
-    // A test that stops by a count ends when it has used up what is granted: [`longest_counted`].
+    // A test that stops by a count ends at its granted time: [`longest_counted`].
     let known_ns = if matches!(spec.phases.stop, Stop::AfterNs(_)) { interval_ns } else { 0 };
     let count = |length_ns: u64, each_ns: u64| length_ns.checked_div(each_ns).map_or(0, |n| n.saturating_add(1));
     let intervals = count(length_ns, known_ns).saturating_add(count(warmup_ns, settle_ns));
@@ -116,8 +116,8 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(
     let shortest_ns = [interval_ns, settle_ns].into_iter().filter(|ns| *ns > 0).min().unwrap_or(u64::MAX);
     if shortest_ns < 1_000_000 || readings > granted {
         return refuse(format!(
-            "intervals of {} s would make up to {readings} readings of {} flows; this daemon keeps {granted}, and none \
-             shorter than a millisecond: lengthen `interval`, or shorten the test",
+            "intervals of {} s would make up to {readings} readings of {} flows; this daemon keeps {granted}, of intervals of \
+             at least a millisecond: lengthen `interval`, or shorten the test",
             seconds(shortest_ns),
             spec.flows()
         ));
@@ -125,7 +125,7 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(
     Ok(())
 }
 
-/// What the engines may allocate.
+/// Bounds the memory that the engines allocate.
 fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), ReplyError> {
     let buffers = &spec.end(side).buffers;
     let alignment = buffers.alignment.unwrap_or(1);
@@ -133,7 +133,7 @@ fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Rep
         return refuse("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");
     }
     if buffers.ring == 0 {
-        return refuse("a ring of buffers has at least one");
+        return refuse("a ring must have at least one buffer");
     }
     let bytes = memory::buffer_bytes(spec, side);
     if bytes > config.limits.buffer_bytes {
@@ -146,9 +146,9 @@ fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Rep
     Ok(())
 }
 
-/// netserver sends any file that a client names: here that has to be allowed by whoever starts the daemon.
+/// Files need --allow-files, unlike with netserver, which sends any file that a client names.
 fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), ReplyError> {
-    // An end that only receives reads none, unless it is to know what arrives.
+    // An end that only receives reads no file, unless it checks the arriving data.
     let receives = match spec.direction {
         Direction::Forward => side == Side::Far,
         Direction::Reverse => side == Side::Near,
@@ -169,13 +169,13 @@ fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Reply
     }
 }
 
-/// Whether a near end here may connect there.
+/// Admits a peer that a near end here is to connect to.
 pub(super) fn connect(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(), ReplyError> {
     for address in [Some(peer.address), peer.endpoints.address].into_iter().flatten() {
         if !reaches(config, addresses, address) {
             return refuse(format!(
                 "this daemon connects only to its client {} and to itself, not to {address}: start it with \
-                 --allow-connect {address} if it is to be the near end of tests with that host",
+                 --allow-connect {address} to make it the near end of tests with that host",
                 addresses.peer
             ));
         }
@@ -183,21 +183,21 @@ pub(super) fn connect(config: &Config, addresses: Addresses, peer: &Peer) -> Res
     let local = !peer.endpoints.paths.is_empty() || peer.endpoints.cid.is_some() || peer.endpoints.mac.is_some();
     if local && !addresses.peer.is_loopback() && config.allow_connect.is_empty() {
         return refuse(
-            "this daemon opens sockets that are no IP sockets only for clients on its own machine: start it with \
-             --allow-connect if it is to be the near end of such tests",
+            "this daemon opens sockets other than IP sockets only for clients on its own machine: start it with \
+             --allow-connect to make it the near end of such tests",
         );
     }
     Ok(())
 }
 
-/// Whether a far end here may send datagrams there. A connection proves that its other end wants it; the source of a
-/// datagram proves nothing, and a client that forges it could turn the load on somebody else.
+/// Admits the peers that a far end here sends datagrams to. A connection proves that its other end wants it; the source of a
+/// datagram proves nothing, and a client that forges it could direct the load at another host.
 pub(super) fn datagrams(config: &Config, addresses: Addresses, peers: &[IpAddr]) -> Result<(), ReplyError> {
     match peers.iter().find(|address| !reaches(config, addresses, **address)) {
         None => Ok(()),
         Some(address) => refuse(format!(
             "this daemon sends datagrams only to its client {} and to itself, and the near end's come from {address}: \
-             start it with --allow-connect {address} if they may be answered",
+             start it with --allow-connect {address} to allow that",
             addresses.peer
         )),
     }

@@ -1,19 +1,18 @@
-//! Where to listen, and what to say about it.
+//! Addresses to listen on, and advice about them.
 
 use std::net::SocketAddr;
 
 use crate::control::DEFAULT_PORT;
 
-/// Addresses to listen on, and a sentence for whoever starts the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// For [`super::Config::listen`].
     pub addresses: Vec<SocketAddr>,
-    /// What the choice means, where it is not what one might expect.
+    /// Sentence for the user about the consequences, where they may surprise.
     pub advice: Option<String>,
 }
 
-/// With a key, every address; without one, loopback only, unless an address was `named`: that opens it on purpose.
+/// With a key, every address; without one, loopback only, unless the user `named` an address.
 pub fn listen(named: Option<SocketAddr>, has_key: bool) -> Listen {
     let everywhere: [u16; 8] = [0; 8];
     match named {
@@ -21,14 +20,14 @@ pub fn listen(named: Option<SocketAddr>, has_key: bool) -> Listen {
             let open = !has_key && !address.ip().is_loopback();
             let advice = open.then(|| {
                 format!(
-                    "no key: whoever reaches {address} may run tests here and read the conversation; make a key with \
-                     `plumb key` and give it with --key-file, or name the networks that may come with --allow"
+                    "no key: everybody who reaches {address} may run tests here and read the conversation; make a key with \
+                     `plumb key` and give it with --key-file, or name the allowed networks with --allow"
                 )
             });
             Listen { addresses: vec![address], advice }
         }
-        // One socket serves both versions of IP; where there is no IPv6, the second one serves IPv4 alone. Where the first
-        // one is bound, the second fails, as it should.
+        // The first socket serves both versions of IP, and the second one then fails to bind. Without IPv6 the second one
+        // serves IPv4.
         None if has_key => Listen {
             addresses: vec![(everywhere, DEFAULT_PORT).into(), ([0, 0, 0, 0], DEFAULT_PORT).into()],
             advice: None,

@@ -1,9 +1,8 @@
-//! The far end as a service: accepts control connections, decides what may be run, and runs it.
+//! The far end as a service: accepts control connections, admits tests, and runs them.
 //!
-//! One thread per session, which sleeps in `poll` whenever nothing happens: an idle daemon uses no CPU. What strangers can
-//! cost is bounded before they have proven anything (connections, time, bytes of a greeting), and what a session can cost
-//! is bounded by [`Limits`]. [`Daemon::spawn_embedded`] is the same code on a loopback port with a key made for the
-//! purpose.
+//! Each session has a thread, which sleeps in `poll` while nothing happens: an idle daemon uses no CPU. The cost of
+//! strangers is bounded before they have proven anything (connections, time, bytes of a greeting), and the cost of a session
+//! by [`Limits`]. [`Daemon::spawn_embedded`] is the same code on a loopback port with a key made for the purpose.
 
 mod admission;
 mod embedded;
@@ -39,16 +38,15 @@ use crate::control::{
     stop::{StopFlag, Urgency},
 };
 
-/// Connections that have not finished their greeting, at the same time.
+/// Connections that may be in their greeting at the same time.
 const PENDING: u32 = 64;
 
-/// Hears one line about each thing that happens.
+/// Receives one line about each event.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How a daemon serves.
 #[derive(Clone)]
 pub struct Config {
-    /// Where to listen: one or two addresses ([`listen`] gives the right ones).
+    /// One or two addresses to listen on ([`listen`] gives the right ones).
     pub listen: Vec<SocketAddr>,
     /// The key that clients must have; `None`: none.
     pub key: Option<Key>,
@@ -58,16 +56,12 @@ pub struct Config {
     pub allow_connect: Vec<Network>,
     /// Whether a test may name files of this host to be read and sent.
     pub allow_files: bool,
-    /// Whether clients may run programs of their choice here, with this process's rights: those that have proven the key.
-    /// Without a key nobody may.
+    /// Whether clients that have proven the key may run any program here, with this process's rights. Needs a key.
     pub allow_hooks: bool,
-    /// What a session is granted at most.
     pub limits: Limits,
-    /// How long to wait for what.
     pub timeouts: Timeouts,
     /// Network namespace of every socket; `None`: the process's own.
     pub netns: Option<String>,
-    /// Hears what happens.
     pub log: Option<Log>,
 }
 
@@ -94,18 +88,17 @@ impl fmt::Debug for Config {
     }
 }
 
-/// How long a daemon waits for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// For the whole greeting.
     pub greeting: Duration,
-    /// For the next request of a session that holds no test.
+    /// For the next request of a session without a test.
     pub idle: Duration,
     /// For the next request of a session whose test is prepared or connected.
     pub prepared: Duration,
-    /// For the rest of a message that has begun, and for the peer to read one.
+    /// For the rest of a message that has begun to arrive, and for the peer to read one.
     pub message: Duration,
-    /// For the end of a test after the instant that it should have ended at.
+    /// For the end of a test after the instant at which it should have ended.
     pub grace: Duration,
 }
 
@@ -121,58 +114,31 @@ impl Default for Timeouts {
     }
 }
 
-/// Why a daemon does not serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    /// It cannot listen.
     #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// What came back.
-        source: io::Error,
-    },
-    /// The namespace.
+    Listen { address: SocketAddr, source: io::Error },
     #[error("{0}")]
     Netns(#[from] NetnsError),
-    /// A key could not be made.
     #[error("{0}")]
     Key(#[from] crate::control::key::KeyError),
-    /// The system refused something while it was serving.
+    /// The system refused something while the daemon served.
     #[error("{what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What came back.
-        source: io::Error,
-    },
+    System { what: &'static str, source: io::Error },
 }
 
-impl DaemonError {
-    fn kind(&self) -> Option<io::ErrorKind> {
-        match self {
-            Self::Listen { source, .. } => Some(source.kind()),
-            _ => None,
-        }
-    }
-
-    fn is_absence(&self) -> bool {
-        // EAFNOSUPPORT has no stable kind of its own.
-        let family = matches!(self, Self::Listen { source, .. } if source.raw_os_error() == Some(libc::EAFNOSUPPORT));
-        family || self.kind() == Some(io::ErrorKind::AddrNotAvailable)
-    }
-
-    fn is_taken(&self) -> bool {
-        self.kind() == Some(io::ErrorKind::AddrInUse)
-    }
+/// Whether the machine lacks the address or its version of IP.
+fn is_absent(error: &io::Error) -> bool {
+    // EAFNOSUPPORT has no stable kind of its own.
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
 fn serves_both(bound: &[(TcpListener, SocketAddr)]) -> bool {
     bound.iter().any(|(_, address)| address.is_ipv6() && address.ip().is_unspecified())
 }
 
-/// A daemon that listens.
+/// A listening daemon.
 #[derive(Debug)]
 pub struct Daemon {
     listeners: Vec<TcpListener>,
@@ -180,7 +146,7 @@ pub struct Daemon {
     shared: Shared,
 }
 
-/// What every session of a daemon sees.
+/// State shared by the sessions of a daemon.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
@@ -215,26 +181,26 @@ impl Drop for Slot<'_> {
 }
 
 impl Daemon {
-    /// Listens on the addresses that the machine has, and on one of them at least.
+    /// Listens on those of the addresses that the machine has, at least one.
     pub fn bind(config: Config) -> Result<Self, DaemonError> {
-        let bind = |address: &SocketAddr| -> Result<(TcpListener, SocketAddr), DaemonError> {
-            let error = |source| DaemonError::Listen { address: *address, source };
-            let listener = TcpListener::bind(address).map_err(error)?;
-            listener.set_nonblocking(true).map_err(error)?;
-            let bound = listener.local_addr().map_err(error)?;
+        let bind = |address: &SocketAddr| -> io::Result<(TcpListener, SocketAddr)> {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let bound = listener.local_addr()?;
             Ok((listener, bound))
         };
+        let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         let bound = netns::within(config.netns.as_deref(), || {
             let mut bound = Vec::new();
             let mut absent = None;
             for address in config.listen.iter().take(2) {
                 match bind(address) {
                     Ok(pair) => bound.push(pair),
-                    // A version of IP that this machine does not have; or IPv4, which the socket of both serves already.
-                    Err(error) if error.is_absence() || (error.is_taken() && serves_both(&bound)) => {
-                        absent = Some(error);
+                    // This machine lacks that version of IP, or the socket for both versions serves IPv4 already.
+                    Err(error) if is_absent(&error) || (is_taken(&error) && serves_both(&bound)) => {
+                        absent = Some(DaemonError::Listen { address: *address, source: error });
                     }
-                    Err(error) => return Err(error),
+                    Err(source) => return Err(DaemonError::Listen { address: *address, source }),
                 }
             }
             match absent {
@@ -247,25 +213,24 @@ impl Daemon {
         Ok(Self { listeners, addresses, shared })
     }
 
-    /// The first address that it listens on; the port is the real one where 0 was asked for.
+    /// The first address that it listens on, with the port that the kernel chose where 0 was asked for.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.addresses.first().copied()
     }
 
-    /// Every address that it listens on.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Serves until `stop` is raised, then lets running tests finish; raised twice, it ends them. Returns when every
-    /// session has ended; a daemon serves once.
+    /// Serves until `stop` is raised, then lets running tests finish; raised twice, it ends them. Returns when every session
+    /// has ended. A daemon serves only once.
     pub fn run(&self, stop: &StopFlag) -> Result<(), DaemonError> {
         netns::within(self.shared.config.netns.as_deref(), || {
             thread::scope(|scope| {
                 let accepted = self.accept_all(scope, stop);
-                // While tests finish, newcomers are refused and not left waiting, and another daemon may take the port.
+                // While tests finish, new connections are refused and not left waiting, and another daemon may take the port.
                 for listener in &self.listeners {
-                    // There is nobody to tell if it fails, and no harm in it.
+                    // A failure does no harm.
                     let _ = shutdown(listener.as_raw_fd(), Shutdown::Both);
                 }
                 accepted
@@ -287,8 +252,8 @@ impl Daemon {
                         io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                         _ => {
                             self.shared.log(|| format!("a connection could not be accepted: {error}"));
-                            // Without descriptors or memory the connection stays in the queue and would wake us at
-                            // once again; a session that ends gives some back.
+                            // Without descriptors or memory the connection stays in the queue and would wake us again
+                            // at once. A session that ends frees some.
                             let pause = Instant::now() + Duration::from_millis(100);
                             wait([stop.beyond(Urgency::None)], Some(pause))
                                 .map_err(system("waiting for descriptors failed"))?;
@@ -303,7 +268,7 @@ impl Daemon {
     fn serve<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stream: TcpStream, peer: SocketAddr, stop: StopFlag) {
         let shared = &self.shared;
         let Some(pending) = Shared::take(&shared.pending, PENDING) else {
-            // Not even a sentence: that would need the greeting, and its time, that there are too many of already.
+            // An error message would need a greeting, of which there are too many already.
             shared.log(|| format!("{peer}: dropped, {PENDING} connections are in their greeting"));
             return;
         };
@@ -316,7 +281,7 @@ impl Daemon {
     }
 }
 
-/// The address as IPv4 where it is one in IPv6's clothes.
+/// The address, as IPv4 where it is an IPv4 address mapped into IPv6.
 fn plain(address: SocketAddr) -> IpAddr {
     address.ip().to_canonical()
 }

@@ -1,4 +1,4 @@
-//! A program that runs for a client: for as long as the client stays, and no longer than it was granted.
+//! A program that runs for a client: while the client stays, and within the granted time.
 
 use std::{io, os::fd::AsFd, thread, time::Duration};
 
@@ -10,22 +10,21 @@ use crate::control::{
     stop::{StopFlag, Urgency},
 };
 
-/// Why a program was asked to end before its time.
+/// The reason for ending a program early.
 pub(super) enum Cut {
-    /// The client asked for it.
     Aborted,
-    /// The daemon is being stopped at once.
+    /// The daemon stops at once.
     Stopping,
-    /// The client said something else.
+    /// The client sent another request than `abort`.
     Unexpected(Request),
-    /// The client is gone, or not understood.
+    /// The client is gone, or its message was not understood.
     Channel(ChannelError),
 }
 
-/// Runs it and listens to the client meanwhile. A daemon that is asked for an orderly end lets it finish, as it does tests.
+/// Runs it and handles requests of the client meanwhile. On an orderly end of the daemon it may finish, as tests may.
 pub(super) fn run(asked: &Execute, channel: &mut Channel, stop: &StopFlag) -> (Executed, Option<Cut>) {
     match watched(asked, channel, stop) {
-        Ok((ran, cut)) => (told(ran), cut),
+        Ok((ran, cut)) => (executed(ran), cut),
         Err(error) => {
             let message = format!("`{}` could not be started: {error}", child::shown(&asked.argv));
             (Executed::Failed { timed_out: false, message }, None)
@@ -39,7 +38,7 @@ fn watched(asked: &Execute, channel: &mut Channel, stop: &StopFlag) -> io::Resul
     let program = Program {
         argv: &asked.argv,
         environment: &environment,
-        // This thread's, in which the daemon serves.
+        // This thread's is the daemon's.
         netns: None,
         limit: Duration::from_nanos(asked.limit_ns),
         keep: Execute::OUTPUT_BOUND,
@@ -55,7 +54,7 @@ fn watched(asked: &Execute, channel: &mut Channel, stop: &StopFlag) -> io::Resul
         })?;
         let cut = listen(channel, &over, stop, &ends);
         if !matches!(cut, None | Some(Cut::Aborted)) {
-            // At once: nobody waits for what it may still have to say.
+            // At once: its output is not needed.
             ends.request();
             ends.request();
         }
@@ -66,18 +65,18 @@ fn watched(asked: &Execute, channel: &mut Channel, stop: &StopFlag) -> io::Resul
     })
 }
 
-/// Returns when the program is over, or is to be ended at once.
+/// Returns when the program is over or must end at once.
 fn listen(channel: &mut Channel, over: &Event, stop: &StopFlag, ends: &StopFlag) -> Option<Cut> {
     let mut aborted = false;
     loop {
         match channel.try_recv() {
             Ok(Some(Request::Abort)) => {
-                // The first asks it to end, a second one ends it.
+                // The first one asks it to end, a second one kills it.
                 ends.request();
                 aborted = true;
                 continue;
             }
-            // They crossed the report of the test before it on the way.
+            // They crossed the report of the previous test on their way.
             Ok(Some(Request::Stop { .. } | Request::Measure { .. })) => continue,
             Ok(Some(request)) => return Some(Cut::Unexpected(request)),
             Ok(None) => {}
@@ -100,7 +99,7 @@ fn listen(channel: &mut Channel, over: &Event, stop: &StopFlag, ends: &StopFlag)
     }
 }
 
-fn told(ran: Result<Ran, Failure>) -> Executed {
+fn executed(ran: Result<Ran, Failure>) -> Executed {
     match ran {
         Ok(ran) => Executed::Done {
             stdout: String::from_utf8_lossy(&ran.stdout).into_owned(),

@@ -1,11 +1,11 @@
-//! One session as the daemon lives through it.
+//! The daemon's side of one session.
 //!
 //! ```text
 //! greeting ─▶ idle ─Prepare▶ prepared ─Connect▶ connected ─Start▶ running ─▶ idle …
 //!              ▲                 └──────────Abort──────┴───────────┘
 //! ```
-//! A request that does not fit the state ends the session; a test that is refused or fails leaves it idle. Whatever the
-//! state, a client that goes away takes its test with it.
+//! A request that does not fit the state ends the session; a test that is refused or fails leaves it idle. In any state, a
+//! client that goes away takes its test with it.
 
 use std::{
     net::{SocketAddr, TcpStream},
@@ -38,12 +38,12 @@ use crate::{
     spec::{Side, Stop, TestSpec},
 };
 
-/// The longest time that flows may take to come together.
+/// The longest time for the flows to connect.
 const LONGEST_CONNECT: Duration = Duration::from_mins(1);
-/// How far ahead a start may lie.
+/// The longest time from a request to start to the start.
 const LONGEST_LEAD: Duration = Duration::from_mins(10);
 
-/// Serves one accepted connection to its end.
+/// Serves one accepted connection until it closes.
 pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, pending: Slot<'_>, stop: &StopFlag) {
     let greeted = greet(shared, stream, peer, stop);
     drop(pending);
@@ -77,7 +77,7 @@ fn greet<'s>(
             ReplyError::new(
                 ErrorCode::Busy,
                 format!(
-                    "all {sessions} sessions are taken: wait for one to end, or start it with more (--max-sessions)"
+                    "all {sessions} sessions are in use: wait for one to end, or start the daemon with more (--max-sessions)"
                 ),
             )
         };
@@ -103,7 +103,7 @@ fn greet<'s>(
     Ok((Session { shared, channel, addresses, stop: stop.clone(), state: State::Idle }, slot))
 }
 
-/// Why a session ended.
+/// The end of a session.
 #[derive(Debug, thiserror::Error)]
 enum Over {
     #[error("{0}")]
@@ -127,14 +127,14 @@ struct Session<'s> {
 }
 
 impl Session<'_> {
-    /// Answers requests until there are no more; says why there are none.
+    /// Answers requests until the session ends.
     fn converse(&mut self) -> Over {
         loop {
             let step = self.next_request().and_then(|request| self.answer(request));
             match step {
                 Ok(()) => {}
                 Err(Over::Refused(error)) => {
-                    // The last word, for a client that still listens.
+                    // The client may be gone already.
                     let _ = self.reply(&Reply::Error(error.clone()));
                     return Over::Refused(error);
                 }
@@ -170,7 +170,7 @@ impl Session<'_> {
                 let seconds = if begun { timeouts.message } else { patience }.as_secs_f64();
                 return Err(Over::Refused(ReplyError::new(
                     ErrorCode::TimedOut,
-                    format!("no whole request came for {seconds:.1} s: the session is closed"),
+                    format!("no complete request came for {seconds:.1} s: the session is closed"),
                 )));
             }
         }
@@ -193,7 +193,7 @@ impl Session<'_> {
                 drop(state);
                 Ok(self.reply(&Reply::Idle)?)
             }
-            // It crossed our report on the way.
+            // It crossed our report on its way.
             (Request::Stop { .. } | Request::Measure { .. }, state) => {
                 self.state = state;
                 Ok(())
@@ -201,7 +201,7 @@ impl Session<'_> {
             (Request::Look(look), State::Idle) => Ok(self.reply(&Reply::Seen(Box::new(look.around())))?),
             (Request::Execute(asked), State::Idle) => match admission::program(&self.shared.config, &asked) {
                 Ok(()) => self.execute(&asked),
-                Err(error) => Ok(self.reply(&Reply::Error(error))?),
+                Err(error) => self.refuse(error),
             },
             (Request::Prepare(prepare), State::Idle) => match self.prepare(&prepare) {
                 Ok(end) => {
@@ -209,28 +209,30 @@ impl Session<'_> {
                     self.state = State::Prepared(end, prepare);
                     Ok(self.reply(&Reply::Prepared(endpoints))?)
                 }
-                Err(error) => Ok(self.reply(&Reply::Error(error))?),
+                Err(error) => self.refuse(error),
             },
             (Request::Connect(connect), State::Prepared(end, prepare)) => match self.connect(end, &prepare, &connect) {
                 Ok(end) => {
                     self.state = State::Connected(end, prepare);
                     Ok(self.reply(&Reply::Ready)?)
                 }
-                Err(error) => Ok(self.reply(&Reply::Error(error))?),
+                Err(error) => self.refuse(error),
             },
             (Request::Start { t0_ns }, State::Connected(end, prepare)) => self.run(end, &prepare.spec, t0_ns),
-            (request, _) => Err(Over::Refused(ReplyError::new(
-                ErrorCode::Protocol,
-                format!("`{}` was not to be expected at this point: the session is closed", request.name()),
-            ))),
+            (request, _) => Err(unexpected(&request, "")),
         }
+    }
+
+    /// Answers with an error; the session goes on without a test.
+    fn refuse(&mut self, error: ReplyError) -> Result<(), Over> {
+        Ok(self.reply(&Reply::Error(error))?)
     }
 
     fn execute(&mut self, asked: &Execute) -> Result<(), Over> {
         let peer = self.addresses.peer;
-        // Quoted, so that no word of it can pass for a line of the log.
+        // Debug formatting escapes line breaks, so that no argument can forge a line of the log.
         self.shared.log(|| format!("{peer}: runs {:?}", asked.argv));
-        // A client that is gone must not leave its program behind for long.
+        // The program of a client that is gone must end soon.
         self.channel.set_keepalive(true)?;
         let (executed, cut) = programs::run(asked, &mut self.channel, &self.stop);
         match cut {
@@ -241,10 +243,7 @@ impl Session<'_> {
             }
             Some(programs::Cut::Stopping) => Err(stopping()),
             Some(programs::Cut::Channel(error)) => Err(error.into()),
-            Some(programs::Cut::Unexpected(request)) => Err(Over::Refused(ReplyError::new(
-                ErrorCode::Protocol,
-                format!("`{}` was not to be expected while a program runs: the session is closed", request.name()),
-            ))),
+            Some(programs::Cut::Unexpected(request)) => Err(unexpected(&request, " while a program runs")),
         }
     }
 
@@ -266,15 +265,17 @@ impl Session<'_> {
             }
             (Side::Far, None) => None,
             (Side::Near, None) => return Err(ReplyError::new(ErrorCode::Protocol, "a near end must be told its peer")),
-            (Side::Far, Some(_)) => return Err(ReplyError::new(ErrorCode::Protocol, "a far end connects to nobody")),
+            (Side::Far, Some(_)) => {
+                return Err(ReplyError::new(ErrorCode::Protocol, "a far end has no peer to connect to"));
+            }
         };
-        // Nobody says anything while it waits for the flows, except to take the test back or to leave.
-        let called_off = || {
+        // While the flows connect, a client sends a message only to cancel the test or to leave.
+        let cancelled = || {
             let fds = [Some(self.channel.as_fd()), self.stop.beyond(Urgency::None)];
-            // What came together with the request has been read already.
+            // Bytes that came together with the request have been read already.
             self.channel.is_amid_frame() || wait(fds, Some(Instant::now())).is_ok_and(|ready| ready != [false; 2])
         };
-        end.connect_unless(peer, within, &called_off).map_err(|error| reply_error(&error))?;
+        end.connect_unless(peer, within, &cancelled).map_err(|error| reply_error(&error))?;
         if prepare.side == Side::Far && prepare.spec.transport.is_datagram() {
             admission::datagrams(&self.shared.config, self.addresses, &end.peers())?;
         }
@@ -285,7 +286,7 @@ impl Session<'_> {
         let ahead = Duration::from_nanos(t0_ns.saturating_sub(monotonic_ns()));
         if ahead > LONGEST_LEAD {
             let message = format!("a start in {:.0} s is too far ahead", ahead.as_secs_f64());
-            return Ok(self.reply(&Reply::Error(ReplyError::new(ErrorCode::Refused, message)))?);
+            return self.refuse(ReplyError::new(ErrorCode::Refused, message));
         }
         let phases = &spec.phases;
         let counted = !matches!(phases.stop, Stop::AfterNs(_));
@@ -293,20 +294,20 @@ impl Session<'_> {
             Stop::AfterNs(measure_ns) => phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns),
             _ => admission::longest_counted(&self.shared.config.limits, spec),
         };
-        // In a test of unknown length only the kernel can tell a client that works from one that is gone.
+        // In a test of unknown length only keep-alive can tell a client that works from one that is gone.
         self.channel.set_keepalive(counted)?;
         let mut deadline = Instant::now() + ahead + Duration::from_nanos(length_ns) + self.shared.config.timeouts.grace;
         let (interim, settles) = (spec.interim && phases.interval_ns > 0, phases.settle_ns > 0);
         let load = match Load::start(end, t0_ns, interim || settles) {
             Ok(load) => load,
-            Err(error) => return Ok(self.reply(&Reply::Error(reply_error(&error)))?),
+            Err(error) => return self.refuse(reply_error(&error)),
         };
         let (mut seen, mut told) = (self.stop.urgency(), false);
         loop {
             load.clear_news();
-            // Looked at first: the last interval is there before the end is.
+            // Asked first: the last interval is there before the end is.
             let finished = load.is_finished();
-            // What is measured is told only on request: nothing is to be on the wire then but the measurement.
+            // During the measurement intervals are told only on request: the wire belongs to the load.
             let to_tell = |window: &Window| interim || (settles && window.phase == Phase::Warmup);
             while let Some(window) = load.take_interval() {
                 if to_tell(&window) {
@@ -335,12 +336,7 @@ impl Session<'_> {
                     drop(load);
                     return Ok(self.reply(&Reply::Idle)?);
                 }
-                Some(request) => {
-                    return Err(Over::Refused(ReplyError::new(
-                        ErrorCode::Protocol,
-                        format!("`{}` was not to be expected while a test runs: the session is closed", request.name()),
-                    )));
-                }
+                Some(request) => return Err(unexpected(&request, " while a test runs")),
                 None => {}
             }
             if self.stop.urgency() == Urgency::Now {
@@ -349,30 +345,30 @@ impl Session<'_> {
             seen = seen.max(self.stop.urgency());
             if Instant::now() >= deadline {
                 drop(load);
-                return Ok(self.reply(&Reply::Error(self.overdue(counted.then_some(length_ns))))?);
+                return self.refuse(self.overdue(counted.then_some(length_ns)));
             }
             wait([Some(self.channel.as_fd()), Some(load.as_fd()), self.stop.beyond(seen)], Some(deadline))
                 .map_err(|source| ChannelError::Io { what: "waiting for the end of a test failed", source })?;
         }
     }
 
-    /// `counted_ns`: what a test was granted that stops by a count.
+    /// `counted_ns`: time granted to a test that stops by a count.
     fn overdue(&self, counted_ns: Option<u64>) -> ReplyError {
         let config = &self.shared.config;
         if let Some(granted_ns) = counted_ns {
             let seconds = Duration::from_nanos(granted_ns).as_secs_f64();
             let why = if granted_ns < config.limits.duration_ns {
-                "for so many intervals of so many flows: lengthen `interval`"
+                "for this number of intervals and flows: lengthen `interval`"
             } else {
                 "(--max-duration)"
             };
-            let message = format!("the test was ended after the {seconds} s that this daemon grants {why}");
+            let message = format!("the test was ended after {seconds} s, the time that this daemon grants {why}");
             return ReplyError::new(ErrorCode::Refused, message);
         }
         let seconds = config.timeouts.grace.as_secs_f64();
         ReplyError::new(
             ErrorCode::Failed,
-            format!("the load did not come to its end within {seconds:.0} s after its time: the test was given up"),
+            format!("the load did not end within {seconds:.0} s after its time: the test was given up"),
         )
     }
 
@@ -383,6 +379,11 @@ impl Session<'_> {
         }
         Ok(())
     }
+}
+
+fn unexpected(request: &Request, when: &str) -> Over {
+    let message = format!("unexpected request `{}`{when}: the session is closed", request.name());
+    Over::Refused(ReplyError::new(ErrorCode::Protocol, message))
 }
 
 fn stopping() -> Over {
