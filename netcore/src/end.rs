@@ -76,7 +76,6 @@ impl End {
     }
 
     /// What the near end must connect to. Empty at the near end.
-    #[must_use]
     pub fn endpoints(&self) -> Endpoints {
         self.rendezvous.endpoints()
     }
@@ -110,7 +109,6 @@ impl End {
 
     /// The addresses that the flows go to, after [`End::connect`], where they are IP addresses: a far end learns them from
     /// whoever knows the token, so whoever prepares it for others looks at them before the load.
-    #[must_use]
     pub fn peers(&self) -> Vec<IpAddr> {
         self.connected.links.iter().filter_map(|link| link.peer_ip()).collect()
     }

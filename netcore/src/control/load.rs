@@ -2,7 +2,6 @@
 //! that it can poll it together with the control connection.
 
 use std::{
-    io,
     os::fd::{AsFd, BorrowedFd},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
@@ -29,8 +28,7 @@ pub(crate) struct Load {
 impl Load {
     /// Starts an end. With `watch`, its intervals come through [`Load::take_interval`] and also in the report.
     pub(crate) fn start(end: End, t0_ns: u64, watch: bool) -> Result<Self, EndError> {
-        let system = |what: &str, source: io::Error| EndError::System { what: what.to_owned(), source };
-        let news = Arc::new(Event::new().map_err(|error| system("no descriptors for a pipe", error))?);
+        let news = Arc::new(Event::new().map_err(EndError::system("no descriptors for a pipe"))?);
         let (sender, intervals) = mpsc::channel();
         let on_interval = watch.then(|| {
             let news = Arc::clone(&news);
@@ -56,7 +54,7 @@ impl Load {
             Ok(waiter) => Ok(Self { running: Some(running), news, intervals, waiter: Some(waiter) }),
             Err(error) => {
                 running.abort();
-                Err(system("no thread to wait for the end of the test", error))
+                Err(EndError::system("no thread to wait for the end of the test")(error))
             }
         }
     }

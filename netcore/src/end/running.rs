@@ -41,32 +41,27 @@ impl Running {
     }
 
     /// Whether the load is over, every flow drained, and the report ready.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         self.watch.is_reported()
     }
 
     /// Whether all is sent that the stop rule asks of this end, and it goes on only because the peer, who sends too, may not
     /// be so far: nobody sees from datagrams that no more will come ([`crate::spec::support::ends_by_word`]).
-    #[must_use]
     pub fn is_awaiting_end_of_data(&self) -> bool {
         self.watch.is_awaiting_end_of_data()
     }
 
     /// Waits at most so long for that, or for the report; says whether it is so.
-    #[must_use]
     pub fn wait_until_awaiting_end_of_data(&self, at_most: Duration) -> bool {
         self.watch.wait_until_awaiting_end_of_data(at_most)
     }
 
     /// Waits for the report at most so long; says whether it is there.
-    #[must_use]
     pub fn wait(&self, at_most: Duration) -> bool {
         self.watch.wait_for_report(at_most)
     }
 
     /// Waits for the end (the schedule's own, or the one that was asked for; draining is bounded) and gives the report.
-    #[must_use]
     pub fn finish(self) -> SideReport {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.recv().unwrap_or_else(|_| {

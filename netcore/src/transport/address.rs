@@ -1,4 +1,4 @@
-//! Addresses of every family in one type.
+//! One address type for every family.
 
 use std::{
     fmt,
@@ -14,12 +14,10 @@ use crate::{
     spec::{Family, TestSpec},
 };
 
-/// Where a data socket is.
+/// Address of a data socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// IP address and port.
     Ip(SocketAddr),
-    /// Path in the file system.
     Path(PathBuf),
     /// Context identifier and port.
     Vsock(u32, u32),
@@ -36,8 +34,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The family, as socket(2) takes it.
-    #[must_use]
+    /// The address family, as socket(2) takes it.
     pub fn family(&self) -> libc::c_int {
         match self {
             Self::Ip(SocketAddr::V4(_)) => libc::AF_INET,
@@ -47,7 +44,7 @@ impl Address {
         }
     }
 
-    /// Calls `with` with the address as the kernel takes it.
+    /// Calls `with` with the kernel's form of the address.
     fn with<T>(&self, with: impl Fn(&dyn SockaddrLike) -> nix::Result<T>) -> nix::Result<T> {
         match self {
             Self::Ip(address) => with(&SockaddrStorage::from(*address)),
@@ -56,7 +53,6 @@ impl Address {
         }
     }
 
-    /// Binds a socket to the address.
     pub fn bind(&self, socket: &OwnedFd) -> Result<(), EndError> {
         self.with(|address| bind(socket.as_raw_fd(), address)).map_err(|error| {
             let hint = match error {
@@ -69,7 +65,7 @@ impl Address {
         })
     }
 
-    /// Connects a socket to the address (or begins to, where it is non-blocking).
+    /// Connects a socket to the address; a non-blocking one only begins to.
     pub fn connect(&self, socket: &OwnedFd) -> nix::Result<()> {
         self.with(|address| connect(socket.as_raw_fd(), address))
     }
@@ -86,10 +82,7 @@ pub fn peer_ip(socket: &OwnedFd) -> Result<SocketAddr, EndError> {
 }
 
 fn ip(name: nix::Result<SockaddrStorage>) -> Result<SocketAddr, EndError> {
-    let name = name.map_err(|error| EndError::System {
-        what: "cannot read a data socket's address".into(),
-        source: error.into(),
-    })?;
+    let name = name.map_err(EndError::system("cannot read a data socket's address"))?;
     if let Some(v4) = name.as_sockaddr_in() {
         return Ok(SocketAddr::from((v4.ip(), v4.port())));
     }
@@ -98,8 +91,7 @@ fn ip(name: nix::Result<SockaddrStorage>) -> Result<SocketAddr, EndError> {
         .ok_or_else(|| EndError::Impossible("a data socket has no IP address".into()))
 }
 
-/// The local IP address of flow `flow` at the far end, and whether it was chosen by the test or the session.
-#[must_use]
+/// The local IP address of flow `flow` at the far end, and whether the test chose it.
 pub fn listening_ip(spec: &TestSpec, data_ip: Option<IpAddr>, flow: u32) -> (IpAddr, bool) {
     let bind = &spec.far.bind;
     if let Some(&address) = bind.get(flow as usize % bind.len().max(1)) {
@@ -108,19 +100,17 @@ pub fn listening_ip(spec: &TestSpec, data_ip: Option<IpAddr>, flow: u32) -> (IpA
     match (data_ip, spec.family) {
         (Some(address), _) => (address, false),
         (None, Family::V4) => (Ipv4Addr::UNSPECIFIED.into(), false),
-        // One IPv6 socket takes connections of both versions, unless the test asks for one of them.
+        // One IPv6 socket accepts connections of both versions, unless the test asks for one of them.
         (None, Family::Any | Family::V6) => (Ipv6Addr::UNSPECIFIED.into(), false),
     }
 }
 
-/// Any address of the peer's family.
-#[must_use]
+/// The unspecified address of the peer's family.
 pub fn unspecified(peer: IpAddr) -> IpAddr {
     if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
-/// The local address that the near end binds flow `flow` to; `None`: the route and the kernel choose.
-#[must_use]
+/// The local address that the near end binds flow `flow` to; `None`: chosen by the route and the kernel.
 pub fn near_bind(spec: &TestSpec, data_ip: Option<IpAddr>, peer: IpAddr, flow: u32) -> Option<SocketAddr> {
     let bind = &spec.near.bind;
     let address = bind.get(flow as usize % bind.len().max(1)).copied().or(data_ip);

@@ -30,14 +30,13 @@ pub type Token = [u8; 16];
 /// The first bytes of a data connection.
 const MAGIC: &[u8; 8] = b"plumbln1";
 
-/// Length of a preamble, bytes. It is no payload, but the kernel counts it as data.
+/// Length of a preamble. It is not payload, but the kernel counts it as data.
 pub const PREAMBLE_BYTES: usize = 8 + 16 + 4;
 
-/// Candidates that may owe their preamble at the same time; past that the oldest is dropped.
+/// Limit of candidates whose preamble is incomplete; beyond it the oldest is dropped.
 const CANDIDATES: usize = 1024;
 
-/// What a connection sends before its payload.
-#[must_use]
+/// The bytes that a connection sends before its payload.
 pub fn preamble(token: &Token, flow: u32) -> [u8; PREAMBLE_BYTES] {
     let mut bytes = [0; PREAMBLE_BYTES];
     bytes[..8].copy_from_slice(MAGIC);
@@ -46,42 +45,36 @@ pub fn preamble(token: &Token, flow: u32) -> [u8; PREAMBLE_BYTES] {
     bytes
 }
 
-/// The flow's number, if the preamble is one of this session.
-#[must_use]
+/// The flow's number, if the preamble belongs to this session.
 pub fn flow_of(bytes: &[u8], token: &Token) -> Option<u32> {
     let bytes: &[u8; PREAMBLE_BYTES] = bytes.try_into().ok()?;
-    // The token is compared to its end whatever it holds, so that the time taken tells a stranger nothing.
+    // The token is compared in constant time, so that a stranger learns nothing from the time taken.
     let differences = bytes[8..24].iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
     (bytes[..8] == *MAGIC && differences == 0).then(|| u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]))
 }
 
 /// Whether the bytes begin like a preamble.
-#[must_use]
 pub fn is_greeting(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-fn system(what: impl Into<String>) -> impl FnOnce(nix::Error) -> EndError {
-    move |error| EndError::System { what: what.into(), source: error.into() }
-}
-
 /// Switches a descriptor between blocking and non-blocking.
 pub fn set_blocking(fd: &OwnedFd, blocking: bool) -> Result<(), EndError> {
-    let flags = fcntl(fd, FcntlArg::F_GETFL).map_err(system("cannot read a socket's mode"))?;
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map_err(EndError::system("cannot read a socket's mode"))?;
     let mut flags = OFlag::from_bits_retain(flags);
     flags.set(OFlag::O_NONBLOCK, !blocking);
-    fcntl(fd, FcntlArg::F_SETFL(flags)).map_err(system("cannot set a socket's mode")).map(|_| ())
+    fcntl(fd, FcntlArg::F_SETFL(flags)).map_err(EndError::system("cannot set a socket's mode")).map(|_| ())
 }
 
-/// A socket that listens, with its options set before, since connections inherit them.
+/// A listening socket. Its options are set before it listens, since connections inherit them.
 pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u32) -> Result<OwnedFd, EndError> {
     let socket = protocol.socket(address.family())?;
     if let Address::Ip(ip) = address {
         sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
-            .map_err(|source| EndError::System { what: "cannot set SO_REUSEADDR".into(), source })?;
+            .map_err(EndError::system("cannot set SO_REUSEADDR"))?;
         if ip.ip().is_unspecified() && ip.is_ipv6() {
             sys::set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
-                .map_err(|source| EndError::System { what: "cannot listen on both IP versions".into(), source })?;
+                .map_err(EndError::system("cannot listen on both IP versions"))?;
         }
     }
     let v6 = address.family() == libc::AF_INET6;
@@ -89,7 +82,7 @@ pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u
     if protocol.transport.is_tcp() {
         let set = |name: &str, option, value| {
             sys::set_int(&socket, libc::IPPROTO_TCP, option, value)
-                .map_err(|source| EndError::System { what: format!("the kernel refuses {name} = {value}"), source })
+                .map_err(EndError::system(format!("the kernel refuses {name} = {value}")))
         };
         if end.socket.fastopen == Some(true) {
             opening::fast_open_is_on(Side::Far)?;
@@ -101,11 +94,11 @@ pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u
     }
     address.bind(&socket)?;
     let backlog = Backlog::new(i32::try_from(backlog).unwrap_or(i32::MAX).min(4096)).unwrap_or(Backlog::MAXCONN);
-    listen(&socket, backlog).map_err(system(format!("cannot listen on {address}")))?;
+    listen(&socket, backlog).map_err(EndError::system(format!("cannot listen on {address}")))?;
     Ok(socket)
 }
 
-/// A new socket with its options, bound where the test says so, connected in time.
+/// A new socket with its options, bound where the test asks for it, connected in time.
 pub fn connect(
     protocol: Protocol,
     from: Option<&Address>,
@@ -120,7 +113,7 @@ pub fn connect(
     }
     if let Some(from) = from {
         sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
-            .map_err(|source| EndError::System { what: "cannot set SO_REUSEADDR".into(), source })?;
+            .map_err(EndError::system("cannot set SO_REUSEADDR"))?;
         from.bind(&socket)?;
     }
     set_blocking(&socket, false)?;
@@ -162,23 +155,23 @@ pub fn prove(socket: &OwnedFd, token: &Token, flow: u32) -> Result<(), EndError>
     while sent < bytes.len() {
         // A new connection's buffer is empty, so this cannot block.
         sent += send(socket.as_raw_fd(), &bytes[sent..], MsgFlags::MSG_NOSIGNAL)
-            .map_err(system("cannot begin a data connection"))?;
+            .map_err(EndError::system("cannot begin a data connection"))?;
     }
     Ok(())
 }
 
-/// Waits for an event; says whether it came in time.
+/// Waits for an event; `false`: it did not come in time.
 pub fn wait(fd: &impl AsFd, events: PollFlags, at_most: Duration) -> Result<bool, EndError> {
     let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
     match poll(&mut [PollFd::new(fd.as_fd(), events)], timeout) {
         Ok(n) => Ok(n > 0),
-        // Whoever waits looks at the clock and waits again.
+        // The caller checks the clock and waits again.
         Err(nix::Error::EINTR) => Ok(false),
-        Err(error) => Err(system("cannot wait for a data connection")(error)),
+        Err(error) => Err(EndError::system("cannot wait for a data connection")(error)),
     }
 }
 
-/// A connection that owes its preamble.
+/// An unproven connection.
 struct Candidate {
     socket: OwnedFd,
     bytes: [u8; PREAMBLE_BYTES],
@@ -186,7 +179,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Reads on; `Ok(true)`: the preamble is whole; an error: it never will be.
+    /// Reads on; `Ok(true)`: the preamble is complete; an error: it never will be.
     fn read(&mut self) -> Result<bool, ()> {
         match recv(self.socket.as_raw_fd(), &mut self.bytes[self.got..], MsgFlags::MSG_DONTWAIT) {
             Ok(0) => Err(()),
@@ -200,8 +193,7 @@ impl Candidate {
     }
 }
 
-/// Accepts until `accept(flow, socket)` has taken a connection for each of `flows`, or the time is up. A connection
-/// without the token, or for a flow that is there already, is dropped.
+/// Accepts a connection for each flow in time. Drops a connection without the token, or for a flow that has one already.
 pub fn accept_flows(
     listener: &OwnedFd,
     token: &Token,
@@ -224,7 +216,7 @@ pub fn accept_flows(
             fds.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
             match poll(&mut fds, PollTimeout::try_from(deadline.slice()).unwrap_or(PollTimeout::MAX)) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
-                Err(error) => return Err(system("cannot wait for data connections")(error)),
+                Err(error) => return Err(EndError::system("cannot wait for data connections")(error)),
             }
         }
         match sys::accept(listener) {
@@ -235,7 +227,7 @@ pub fn accept_flows(
                 candidates.push_back(Candidate { socket, bytes: [0; PREAMBLE_BYTES], got: 0 });
             }
             Err(error) if is_passing(&error) => {}
-            Err(source) => return Err(EndError::System { what: "cannot accept data connections".into(), source }),
+            Err(error) => return Err(EndError::system("cannot accept data connections")(error)),
         }
         for _ in 0..candidates.len() {
             let Some(mut candidate) = candidates.pop_front() else { break };
@@ -243,8 +235,8 @@ pub fn accept_flows(
                 Ok(false) => candidates.push_back(candidate),
                 Ok(true) => {
                     let flow = flow_of(&candidate.bytes, token).map_or(usize::MAX, |flow| flow as usize);
-                    if let Some(place @ None) = found.get_mut(flow) {
-                        *place = Some(candidate.socket);
+                    if let Some(slot @ None) = found.get_mut(flow) {
+                        *slot = Some(candidate.socket);
                         missing -= 1;
                     }
                 }
@@ -255,8 +247,7 @@ pub fn accept_flows(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Whether an error of accept(2) concerns one connection that is gone, or nothing at all.
-#[must_use]
+/// Whether an error of accept(2) concerns only one connection that is gone, or is no failure.
 pub fn is_passing(error: &io::Error) -> bool {
     let network =
         [libc::ENETDOWN, libc::EPROTO, libc::ENOPROTOOPT, libc::EHOSTDOWN, libc::EHOSTUNREACH, libc::ENETUNREACH];

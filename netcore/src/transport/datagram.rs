@@ -1,7 +1,7 @@
 //! Datagram sockets: a pair for each flow, connected to each other after the near end has proven itself.
 //!
-//! The near end sends its preamble until the far end's answer comes; the far end connects its socket to whoever brought
-//! the token first, and from then on the kernel drops everybody else's datagrams.
+//! The near end sends its preamble until the far end answers. The far end connects its socket to the first sender that has
+//! the token; from then on the kernel drops datagrams of other senders.
 
 use std::{
     net::SocketAddr,
@@ -35,24 +35,21 @@ use crate::{
 /// How long a blocked call waits before its thread looks whether the test is over.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// How often the near end knocks until it is answered.
+/// Interval at which the near end sends its preamble until it is answered.
 const KNOCK: Duration = Duration::from_millis(50);
 
-/// Answers to each knock: the near end must get one of them.
-const ANSWERS: usize = 3;
+/// Copies of the answer: the near end must get one of them.
+pub const ANSWERS: usize = 3;
 
-/// Receive buffer that is asked for where the test does not say: with the system's default a receiver that is off its CPU
-/// for a moment loses half of what comes.
+/// Default receive buffer. With the system's default, a receiver that is briefly off its CPU loses half of the datagrams.
 const RECEIVE_BUFFER: Bytes = Bytes(4 << 20);
 
-/// Send buffer that is asked for where the kernel paces and the test does not say: fq drops what it holds of a flow beyond
-/// 100 packets, without a word; this is room for fewer.
+/// Default send buffer where the kernel paces. fq silently drops the packets of a flow beyond 100; this is room for fewer.
 const PACED_BUFFER: Bytes = Bytes(32 << 10);
 
 const IPPROTO_UDPLITE: libc::c_int = 136;
 
-/// The options of a data socket, with what the engines ask for by themselves.
-#[must_use]
+/// The options of a data socket, with the engines' own defaults.
 pub fn effective(asked: &SocketOptions, spec: &TestSpec) -> SocketOptions {
     let mut options = asked.clone();
     if spec.pattern == Pattern::Stream && matches!(spec.transport, Transport::Udp | Transport::UdpLite) {
@@ -77,7 +74,7 @@ pub fn socket(spec: &TestSpec, asked: &SocketOptions, address: &Address, bind: b
     options::apply(&socket, &effective(asked, spec), spec.transport, v6)?;
     if v6 && matches!(address, Address::Ip(ip) if ip.ip().is_unspecified()) {
         sys::set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
-            .map_err(|source| EndError::System { what: "cannot listen on both IP versions".into(), source })?;
+            .map_err(EndError::system("cannot listen on both IP versions"))?;
     }
     if bind {
         address.bind(&socket)?;
@@ -91,20 +88,17 @@ pub fn look_up(socket: &OwnedFd) -> Result<(), EndError> {
     socket
         .set_read_timeout(Some(LOOK_UP))
         .and_then(|()| socket.set_write_timeout(Some(LOOK_UP)))
-        .map_err(|source| EndError::System { what: "cannot bound the wait of a datagram socket".into(), source })
+        .map_err(EndError::system("cannot bound the wait of a datagram socket"))
 }
 
-/// Near end: aims the socket at a service, which answers no knock.
-pub fn greet_nobody(socket: OwnedFd, to: &Address, connected: bool, flow: u32) -> Result<Link, EndError> {
-    let peer = aim(&socket, to, connected).map_err(|error| EndError::System {
-        what: format!("cannot reach the service at {to}"),
-        source: error.into(),
-    })?;
+/// Near end: aims the socket at a service, which answers no preamble.
+pub fn to_service(socket: OwnedFd, to: &Address, connected: bool, flow: u32) -> Result<Link, EndError> {
+    let peer = aim(&socket, to, connected).map_err(EndError::system(format!("cannot reach the service at {to}")))?;
     look_up(&socket)?;
     Ok(Link { peer, ..Link::of_socket(flow, socket) })
 }
 
-/// Connects a socket to its peer, unless the test wants that left out: then gives the address for every call.
+/// Connects a socket to its peer. A test without connected sockets gets the address for every call instead.
 fn aim(socket: &OwnedFd, to: &Address, connected: bool) -> nix::Result<Option<SocketAddr>> {
     match to {
         Address::Ip(address) if !connected => Ok(Some(*address)),
@@ -120,7 +114,7 @@ pub fn send_to(socket: RawFd, bytes: &[u8], peer: Option<SocketAddr>, flags: Msg
     }
 }
 
-/// Receives a datagram of the peer; a stranger's is as if the call had been interrupted: more may be there.
+/// Receives a datagram of the peer. A stranger's datagram counts as an interrupted call (EINTR): more may have arrived.
 pub fn receive_from(link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize> {
     let Some(peer) = link.peer else { return recv(link.receive.as_raw_fd(), buffer, flags) };
     match sys::receive_from(&*link.receive, buffer, flags.bits()) {
@@ -130,7 +124,7 @@ pub fn receive_from(link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Res
     }
 }
 
-/// Near end: connects the socket (or not) and knocks until it is answered. `own`: the socket's path, where it has one.
+/// Near end: connects the socket (or not) and sends the preamble until it is answered. `own`: the socket's path.
 pub fn knock(
     socket: OwnedFd,
     (to, connected): (&Address, bool),
@@ -148,35 +142,67 @@ pub fn knock(
     let socket = &*link.receive;
     let mut hello = preamble(token, flow).to_vec();
     hello.extend(own.iter().flat_map(|path| path.as_os_str().as_bytes()));
-    loop {
-        let left = deadline.left();
-        if left.is_zero() {
-            return Err(deadline.missed(
-                flow as usize,
-                flow + 1,
-                &format!("no answer from {to}: is a firewall in between?"),
-            ));
-        }
-        match send_to(socket.as_raw_fd(), &hello, peer, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
-            // A refusal may be the answer to an earlier knock, before the far end was there.
-            Ok(_) | Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::ENOBUFS) => {}
-            Err(error) => return Err(failed(error)),
-        }
-        if !wait(socket, PollFlags::POLLIN, KNOCK.min(left))? {
-            continue;
-        }
+    let send = || match send_to(socket.as_raw_fd(), &hello, peer, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
+        // A refusal may answer an earlier preamble, sent before the far end was there.
+        Ok(_) | Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::ENOBUFS) => Ok(()),
+        Err(error) => Err(failed(error)),
+    };
+    let is_answered = || {
         let mut answer = [0; PREAMBLE_BYTES];
         match receive_from(&link, &mut answer, MsgFlags::MSG_DONTWAIT) {
-            Ok(n) if flow_of(&answer[..n], token) == Some(flow) => break,
-            Ok(_) | Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::EINTR) => {}
-            Err(error) => return Err(failed(error)),
+            Ok(n) => Ok(flow_of(&answer[..n], token) == Some(flow)),
+            Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::EINTR) => Ok(false),
+            Err(error) => Err(failed(error)),
         }
-    }
+    };
+    let hint = format!("no answer from {to}: is a firewall in between?");
+    repeat_until_answered(socket, flow, deadline, &hint, send, is_answered)?;
     look_up(socket)?;
     Ok(link)
 }
 
-/// Far end: waits for the near end's knock on a flow's socket, connects to it (or not) and answers.
+/// Near end: calls `send` at intervals until the socket has received the answer.
+pub fn repeat_until_answered(
+    socket: &OwnedFd,
+    flow: u32,
+    deadline: &Deadline<'_>,
+    hint: &str,
+    send: impl Fn() -> Result<(), EndError>,
+    is_answered: impl Fn() -> Result<bool, EndError>,
+) -> Result<(), EndError> {
+    loop {
+        let left = deadline.left();
+        if left.is_zero() {
+            return Err(deadline.missed(flow as usize, flow + 1, hint));
+        }
+        send()?;
+        if wait(socket, PollFlags::POLLIN, KNOCK.min(left))? && is_answered()? {
+            return Ok(());
+        }
+    }
+}
+
+/// Far end: receives until `receive` returns the near end's address.
+pub fn await_preamble<T>(
+    socket: &OwnedFd,
+    flow: u32,
+    deadline: &Deadline<'_>,
+    hint: &str,
+    receive: impl Fn() -> Option<T>,
+) -> Result<T, EndError> {
+    set_blocking(socket, false)?;
+    loop {
+        if wait(socket, PollFlags::POLLIN, deadline.slice())? {
+            if let Some(peer) = receive() {
+                return Ok(peer);
+            }
+        } else if deadline.left().is_zero() {
+            return Err(deadline.missed(flow as usize, flow + 1, hint));
+        }
+    }
+}
+
+/// Far end: waits for the near end's preamble on a flow's socket, connects to it (or not) and answers.
 pub fn admit(
     socket: &Arc<OwnedFd>,
     token: &Token,
@@ -184,31 +210,20 @@ pub fn admit(
     flow: u32,
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
-    set_blocking(socket, false)?;
-    let peer = loop {
-        if !wait(&**socket, PollFlags::POLLIN, deadline.slice())? {
-            if !deadline.left().is_zero() {
-                continue;
-            }
-            let hint = "the peer's datagrams did not arrive; is the data port open in the firewall?";
-            return Err(deadline.missed(flow as usize, flow + 1, hint));
-        }
+    let hint = "the peer's datagrams did not arrive; is the data port open in the firewall?";
+    let peer = await_preamble(socket, flow, deadline, hint, || {
         let mut hello = [0; PREAMBLE_BYTES + 108];
-        let Ok((n, from)) = sys::receive_from(&**socket, &mut hello, 0) else { continue };
+        let (n, from) = sys::receive_from(&**socket, &mut hello, 0).ok()?;
         if n < PREAMBLE_BYTES || flow_of(&hello[..PREAMBLE_BYTES], token) != Some(flow) {
-            continue;
+            return None;
         }
-        match from {
-            Some(from) => break Address::Ip(from),
-            None => break Address::Path(PathBuf::from(std::ffi::OsStr::from_bytes(&hello[PREAMBLE_BYTES..n]))),
-        }
-    };
-    let unconnected = aim(socket, &peer, connected).map_err(|error| EndError::System {
-        what: format!("cannot answer the near end at {peer}"),
-        source: error.into(),
+        let path = || PathBuf::from(std::ffi::OsStr::from_bytes(&hello[PREAMBLE_BYTES..n]));
+        Some(from.map_or_else(|| Address::Path(path()), Address::Ip))
     })?;
+    let unconnected =
+        aim(socket, &peer, connected).map_err(EndError::system(format!("cannot answer the near end at {peer}")))?;
     for _ in 0..ANSWERS {
-        // One that cannot be sent is one that is lost: there are others.
+        // An answer that cannot be sent counts as lost: there are others.
         let _ = send_to(socket.as_raw_fd(), &preamble(token, flow), unconnected, MsgFlags::MSG_NOSIGNAL);
     }
     set_blocking(socket, true)?;
@@ -216,7 +231,7 @@ pub fn admit(
     Ok(Link { peer: unconnected, ..Link::new(flow, socket.clone(), socket.clone()) })
 }
 
-/// Takes away what is left over from knocking and answering, and nothing else. Before the first receive.
+/// Removes leftover preambles from the receive queue, and nothing else. Call it before the first receive.
 pub fn forget_greetings(link: &Link) {
     let mut bytes = [0; LINK_HEADER_BYTES + PREAMBLE_BYTES];
     let start = &mut bytes[..link.header.len() + PREAMBLE_BYTES];

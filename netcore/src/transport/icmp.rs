@@ -1,4 +1,4 @@
-//! ICMP echo sockets: the unprivileged kind where the system allows it, the raw kind otherwise.
+//! ICMP echo sockets: unprivileged where the system allows it, raw otherwise.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -15,18 +15,17 @@ use crate::{
 /// Protocol number of ICMP for IPv6.
 const ICMPV6: libc::c_int = 58;
 
-/// Message types: what is asked and what is answered.
+/// Message types of a request and its answer.
 const fn types(v6: bool) -> (u8, u8) {
     if v6 { (128, 129) } else { (8, 0) }
 }
 
-/// How the messages of a socket look.
+/// Form of the messages of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
-    /// IPv6.
     pub v6: bool,
-    /// A raw socket: with IPv4 it gives the IP header too, the identifier and the checksum are ours, and everybody's answers
-    /// arrive.
+    /// A raw socket: IPv4 messages arrive with their IP header, we write the identifier and the checksum, and the answers to
+    /// every program arrive.
     pub raw: bool,
     /// The identifier that our requests carry on a raw socket.
     pub id: u16,
@@ -46,7 +45,7 @@ impl Form {
         }
     }
 
-    /// The message without the IP header that some sockets give with it.
+    /// The message without an IP header.
     #[inline]
     fn message(self, received: &[u8]) -> Option<&[u8]> {
         if self.raw && !self.v6 {
@@ -57,15 +56,13 @@ impl Form {
         }
     }
 
-    /// What follows the header of an answer.
-    #[must_use]
+    /// The payload of an answer.
     pub fn payload(self, received: &[u8]) -> &[u8] {
         self.message(received).and_then(|message| message.get(ICMP_HEADER_BYTES..)).unwrap_or_default()
     }
 
     /// The sequence number of an answer to one of our requests.
     #[inline]
-    #[must_use]
     pub fn read(self, received: &[u8]) -> Option<u16> {
         let message = self.message(received)?;
         let word = |at: usize| Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?));
@@ -90,7 +87,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     folded
 }
 
-/// A socket that asks `peer` for echoes.
+/// A socket for echo requests to `peer`.
 pub fn open(spec: &TestSpec, peer: IpAddr, data_ip: Option<IpAddr>, flow: u32) -> Result<Link, EndError> {
     let v6 = peer.is_ipv6();
     let (family, protocol) = if v6 { (libc::AF_INET6, ICMPV6) } else { (libc::AF_INET, libc::IPPROTO_ICMP) };
@@ -102,15 +99,12 @@ pub fn open(spec: &TestSpec, peer: IpAddr, data_ip: Option<IpAddr>, flow: u32) -
                 let what = "no ICMP socket: allow this user's group unprivileged ones (sysctl \
                             net.ipv4.ping_group_range=\"0 2147483647\") or give the program the right to raw ones (setcap \
                             cap_net_raw+ep)";
-                return Err(EndError::System { what: what.to_owned(), source });
+                return Err(EndError::system(what)(source));
             }
         },
     };
     let mut id = [0; 2];
-    getrandom::fill(&mut id).map_err(|error| EndError::System {
-        what: "cannot get random bytes for an identifier".to_owned(),
-        source: std::io::Error::other(error),
-    })?;
+    getrandom::fill(&mut id).map_err(EndError::system("cannot get random bytes for an identifier"))?;
     if raw {
         filter(&socket, v6)?;
     }
@@ -120,18 +114,17 @@ pub fn open(spec: &TestSpec, peer: IpAddr, data_ip: Option<IpAddr>, flow: u32) -
         Address::Ip(SocketAddr::from((ip, 0))).bind(&socket)?;
     }
     let to = Address::Ip(SocketAddr::from((peer, 0)));
-    to.connect(&socket)
-        .map_err(|error| EndError::System { what: format!("no way to {peer}"), source: error.into() })?;
+    to.connect(&socket).map_err(EndError::system(format!("no way to {peer}")))?;
     let mut link = Link::of_socket(flow, socket);
     link.icmp = Some(Form { v6, raw, id: u16::from_ne_bytes(id) });
     Ok(link)
 }
 
-/// Lets only answers through: a raw socket would otherwise get all ICMP of the host, on loopback our own requests too.
+/// Passes only answers: a raw socket otherwise receives all ICMP of the host, on loopback our own requests too.
 fn filter(socket: &OwnedFd, v6: bool) -> Result<(), EndError> {
     let answer = types(v6).1;
     let result = if v6 {
-        // ICMP6_FILTER: a bit for each of 256 types, set for those to be dropped.
+        // ICMP6_FILTER: a bit for each of 256 types, set for the dropped ones.
         let mut blocked = [0xffu8; 32];
         let word = usize::from(answer) / 32 * 4;
         blocked[word..word + 4].copy_from_slice(&(!(1u32 << (answer % 32))).to_ne_bytes());
@@ -140,7 +133,7 @@ fn filter(socket: &OwnedFd, v6: bool) -> Result<(), EndError> {
         // ICMP_FILTER (level SOL_RAW): the same for the first 32 types.
         sys::set_bytes(socket, 255, 1, &(!(1u32 << answer)).to_ne_bytes())
     };
-    result.map_err(|source| EndError::System { what: "cannot filter ICMP messages".to_owned(), source })
+    result.map_err(EndError::system("cannot filter ICMP messages"))
 }
 
 #[cfg(test)]

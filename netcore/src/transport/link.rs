@@ -1,27 +1,25 @@
 //! Ethernet frames of one type on a named interface (`AF_PACKET`): the link layer without IP above it.
 //!
-//! A frame carries, after the Ethernet header, the session (the first four bytes of its token), the flow and the
-//! message's length, since short frames are padded on the wire. A filter in the kernel lets only the flow's own frames
-//! through: on an interface that both ends share, such as the loopback's, not even those that it sends itself.
+//! After the Ethernet header a frame carries the session (the first four bytes of its token), the flow and the message's
+//! length, since short frames are padded on the wire. A filter in the kernel passes only frames that the other end sends on
+//! this flow: on an interface that both ends share, such as loopback, it drops the end's own frames.
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
     sync::Arc,
-    time::Duration,
 };
 
 use nix::{
     net::if_::if_nametoindex,
-    poll::PollFlags,
     sys::socket::{MsgFlags, recv, send},
 };
 use socket2::{SockFilter, SockRef};
 
 use super::{
     Deadline, Link,
-    connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
-    datagram::look_up,
-    options,
+    connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking},
+    datagram::{ANSWERS, await_preamble, look_up, repeat_until_answered},
+    largest_message, options,
 };
 use crate::{
     error::EndError,
@@ -30,16 +28,13 @@ use crate::{
     sys,
 };
 
-/// The type of the frames: the first of the two that IEEE 802 leaves to experiments.
+/// Type of the frames: the first of the two that IEEE 802 reserves for experiments.
 const ETHERTYPE: u16 = 0x88b5;
 
 /// Bytes of the Ethernet header: destination, source, type.
 const ETHERNET_BYTES: usize = 14;
 
-/// How often the near end knocks until it is answered.
-const KNOCK: Duration = Duration::from_millis(50);
-
-/// A socket on the test's interface that gets the frames of one flow only, and the interface's hardware address.
+/// A socket on the test's interface that receives the frames of one flow, and the interface's hardware address.
 pub fn open(
     spec: &TestSpec,
     asked: &SocketOptions,
@@ -52,54 +47,44 @@ pub fn open(
             "a link test needs the interface of each end: set socket.device and remote_socket.device".to_owned(),
         ));
     };
-    let index = if_nametoindex(device).map_err(|error| EndError::System {
-        what: format!("there is no interface `{device}` on this host"),
-        source: error.into(),
-    })?;
+    let index =
+        if_nametoindex(device).map_err(EndError::system(format!("there is no interface `{device}` on this host")))?;
     let largest = largest_message(spec);
     if let Some(mtu) = NicFacts::named(device).and_then(|facts| facts.mtu_bytes)
         && largest + (HEADER_BYTES - ETHERNET_BYTES) as u64 > u64::from(mtu)
     {
         return Err(EndError::Impossible(format!(
-            "a message of {largest} bytes does not fit a frame of `{device}`: its MTU is {mtu} bytes, {} of which tell the \
-             flows apart",
+            "a message of {largest} bytes does not fit a frame of `{device}`: its MTU is {mtu} bytes, {} of which identify \
+             the flow",
             HEADER_BYTES - ETHERNET_BYTES
         )));
     }
-    let failed = |what: String| move |source| EndError::System { what, source };
-    // Of protocol 0, so that nothing arrives before the filter is there.
+    // With protocol 0 nothing arrives before the filter is attached.
     let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
-        .map_err(failed("no packet socket: it needs CAP_NET_RAW (setcap cap_net_raw+ep, or root)".to_owned()))?;
+        .map_err(EndError::system("no packet socket: it needs CAP_NET_RAW (setcap cap_net_raw+ep, or root)"))?;
     SockRef::from(&socket)
         .attach_filter(&filter(token, mark(flow, side, false)))
-        .map_err(failed("cannot filter frames".to_owned()))?;
+        .map_err(EndError::system("cannot filter frames"))?;
     sys::bind_link(&socket, index, ETHERTYPE)
-        .map_err(failed(format!("cannot use the interface `{device}` (is it up?)")))?;
-    let address = sys::link_address(&socket).map_err(failed(format!("`{device}` has no hardware address")))?;
+        .map_err(EndError::system(format!("cannot use the interface `{device}` (is it up?)")))?;
+    let address =
+        sys::link_address(&socket).map_err(EndError::system(format!("`{device}` has no hardware address")))?;
     let without_device = SocketOptions { device: None, ..asked.clone() };
     options::apply(&socket, &without_device, spec.transport, false)?;
     Ok((socket, address))
 }
 
-fn largest_message(spec: &TestSpec) -> u64 {
-    let sizes = &spec.sizes;
-    match spec.pattern {
-        crate::spec::Pattern::Stream => sizes.message_bytes,
-        _ => sizes.request_bytes.max(sizes.response_bytes),
-    }
-}
-
-/// The session's number in its frames.
+/// Identifier of the session in its frames.
 fn session(token: &Token) -> [u8; 4] {
     [token[0], token[1], token[2], token[3]]
 }
 
-/// A flow's number in the frames that one end sends, or that the other end sends to it.
+/// Identifier of a flow in the frames that an end sends, or that it receives.
 fn mark(flow: u32, side: Side, sends: bool) -> u32 {
     if (side == Side::Far) == sends { flow | 1 << 31 } else { flow }
 }
 
-/// Classic BPF: frames of this session and flow, whole; nothing of any other.
+/// Classic BPF program that accepts the frames of this session and flow.
 fn filter(token: &Token, flow: u32) -> [SockFilter; 6] {
     /// BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ | BPF_K, BPF_RET | BPF_K.
     const LOAD: u16 = 0x20;
@@ -115,7 +100,7 @@ fn filter(token: &Token, flow: u32) -> [SockFilter; 6] {
     ]
 }
 
-/// The header of every frame of a flow but for the message's length.
+/// The header of every frame of a flow, without the message's length.
 fn header(to: [u8; 6], from: [u8; 6], token: &Token, mark: u32) -> Vec<u8> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.extend(to);
@@ -127,22 +112,19 @@ fn header(to: [u8; 6], from: [u8; 6], token: &Token, mark: u32) -> Vec<u8> {
     header
 }
 
-/// Puts the length of the message into a frame's header.
 fn set_length(header: &mut [u8], bytes: usize) {
     // At most a frame's payload, which is below 2^16.
     let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
     header[HEADER_BYTES - 2..HEADER_BYTES].copy_from_slice(&bytes.to_be_bytes());
 }
 
-/// The message in a frame that was received, without padding.
+/// The message in a received frame, without padding.
 #[inline]
-#[must_use]
 pub fn message(frame: &[u8]) -> &[u8] {
     let length = frame.get(HEADER_BYTES - 2..HEADER_BYTES).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     frame.get(HEADER_BYTES..HEADER_BYTES + usize::from(length)).unwrap_or_default()
 }
 
-/// A whole frame.
 fn frame(header: &[u8], message: &[u8]) -> Vec<u8> {
     let mut frame = header.to_vec();
     set_length(&mut frame, message.len());
@@ -150,7 +132,7 @@ fn frame(header: &[u8], message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Near end: knocks until it is answered.
+/// Near end: sends the preamble until it is answered.
 pub fn knock(
     socket: OwnedFd,
     own: [u8; 6],
@@ -165,26 +147,22 @@ pub fn knock(
         let hint = if error == nix::Error::ENETDOWN { " (bring the interface up: ip link set … up)" } else { "" };
         EndError::System { what: format!("cannot send frames{hint}"), source: error.into() }
     };
-    loop {
-        let left = deadline.left();
-        if left.is_zero() {
-            let hint = "no frame came back: are the two interfaces on one link?";
-            return Err(deadline.missed(flow as usize, flow + 1, hint));
-        }
-        send(socket.as_raw_fd(), &hello, MsgFlags::MSG_DONTWAIT).map_err(failed)?;
-        if wait(&socket, PollFlags::POLLIN, KNOCK.min(left))? {
-            let mut answer = [0; HEADER_BYTES + PREAMBLE_BYTES];
-            if let Ok(n) = recv(socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)
-                && flow_of(message(&answer[..n]), token) == Some(flow)
-            {
-                break;
-            }
-        }
-    }
+    let hint = "no frame came back: are the two interfaces on one link?";
+    let send = || send(socket.as_raw_fd(), &hello, MsgFlags::MSG_DONTWAIT).map(drop).map_err(failed);
+    let is_answered = || Ok(sender(&socket, token, flow).is_some());
+    repeat_until_answered(&socket, flow, deadline, hint, send, is_answered)?;
     finish(socket.into(), header, flow)
 }
 
-/// Far end: waits for the near end's knock and answers.
+/// The sender of an arrived preamble of the flow.
+fn sender(socket: &OwnedFd, token: &Token, flow: u32) -> Option<[u8; 6]> {
+    let mut hello = [0; HEADER_BYTES + PREAMBLE_BYTES];
+    let n = recv(socket.as_raw_fd(), &mut hello, MsgFlags::MSG_DONTWAIT).ok()?;
+    (flow_of(message(&hello[..n]), token) == Some(flow))
+        .then(|| [hello[6], hello[7], hello[8], hello[9], hello[10], hello[11]])
+}
+
+/// Far end: waits for the near end's preamble and answers.
 pub fn admit(
     socket: &Arc<OwnedFd>,
     own: [u8; 6],
@@ -192,25 +170,12 @@ pub fn admit(
     flow: u32,
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
-    set_blocking(socket, false)?;
-    let peer = loop {
-        if !wait(&**socket, PollFlags::POLLIN, deadline.slice())? {
-            if !deadline.left().is_zero() {
-                continue;
-            }
-            let hint = "the peer's frames did not arrive: are the two interfaces on one link?";
-            return Err(deadline.missed(flow as usize, flow + 1, hint));
-        }
-        let mut hello = [0; HEADER_BYTES + PREAMBLE_BYTES];
-        let Ok(n) = recv(socket.as_raw_fd(), &mut hello, MsgFlags::MSG_DONTWAIT) else { continue };
-        if flow_of(message(&hello[..n]), token) == Some(flow) {
-            break [hello[6], hello[7], hello[8], hello[9], hello[10], hello[11]];
-        }
-    };
+    let hint = "the peer's frames did not arrive: are the two interfaces on one link?";
+    let peer = await_preamble(socket, flow, deadline, hint, || sender(socket, token, flow))?;
     let header = header(peer, own, token, mark(flow, Side::Far, true));
     let answer = frame(&header, &preamble(token, flow));
-    for _ in 0..3 {
-        // One that cannot be sent is one that is lost: there are others.
+    for _ in 0..ANSWERS {
+        // An answer that cannot be sent counts as lost: there are others.
         let _ = send(socket.as_raw_fd(), &answer, MsgFlags::empty());
     }
     set_blocking(socket, true)?;

@@ -1,4 +1,4 @@
-//! What the connect patterns need instead of lasting connections: where to listen, where to connect to, and from where.
+//! The connect patterns' ends: a listener that accepts a connection for each operation, a connector that opens it.
 
 use std::{
     cell::Cell,
@@ -43,9 +43,9 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<OwnedFd>,
-    /// Addresses whose connections count. Empty where the transport has none that could be a stranger's.
+    /// Addresses of the peer. Empty where the transport has no addresses that could be a stranger's.
     peers: Vec<IpAddr>,
-    /// Whether connections are waited for by poll.
+    /// Whether to wait for connections by poll.
     polled: bool,
     /// Options that an accepted connection does not inherit from the listening socket.
     accepted: Prepared,
@@ -89,7 +89,7 @@ impl Present {
     }
 }
 
-/// Frees threads that are blocked on a socket. One that is not connected any more frees them by that.
+/// Frees threads that are blocked on a socket. It fails on one that is not connected any more, whose threads are free.
 fn free(socket: &OwnedFd) {
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
 }
@@ -97,29 +97,27 @@ fn free(socket: &OwnedFd) {
 /// One connection of a connect pattern.
 #[derive(Debug)]
 pub struct Connection {
-    /// What it is made of.
     pub socket: Arc<OwnedFd>,
-    /// For a thread of several flows: what it has asked the kernel to be told of it.
+    /// For a thread of several flows: the event that it has registered with the kernel.
     pub watched: Cell<Option<Event>>,
-    /// Whether connect(2) came back before the connection was there.
+    /// Whether connect(2) returned before the connection was made.
     pending: Cell<bool>,
 }
 
 impl Listener {
     fn new(socket: Arc<OwnedFd>, peers: Vec<IpAddr>, spec: &TestSpec) -> Result<Self, EndError> {
         let waits = spec.io != Io::Spin && !spec.shares_threads();
-        // MPTCP accepts by its first subflow, which knows nothing of the socket's time limit.
+        // MPTCP accepts on its first subflow, which ignores the socket's time limit.
         let polled = spec.transport == Transport::Mptcp && waits;
         connection::set_blocking(&socket, waits && !polled)?;
         SockRef::from(&socket)
             .set_read_timeout(Some(LOOK_UP))
-            .map_err(|source| EndError::System { what: "cannot bound the wait for connections".into(), source })?;
+            .map_err(EndError::system("cannot bound the wait for connections"))?;
         let v6 = local_ip(&socket).is_ok_and(|address| address.is_ipv6());
         let accepted = Prepared::accepted(&spec.far.socket, spec.transport, v6);
         Ok(Self { socket, peers, polled, accepted, present: Present::default() })
     }
 
-    /// The listening socket.
     pub fn socket(&self) -> &Arc<OwnedFd> {
         &self.socket
     }
@@ -130,13 +128,13 @@ impl Listener {
         self.present.free();
     }
 
-    /// Closes the present connection: the caller's handle must be the last but this one.
+    /// Closes the present connection. The caller's handle must be the only other one.
     pub fn leave(&self, connection: Connection) {
         self.present.leave(connection);
     }
 
-    /// Accepts the next connection of the peer; `Ok(None)`: one came and was gone again, or was a stranger's and dropped. An
-    /// error of the kind `WouldBlock`: none came for a while, or none is there, where the listener does not wait.
+    /// Accepts the next connection of the peer; `Ok(None)`: a connection was gone again, or was a stranger's and dropped. An
+    /// error of the kind `WouldBlock`: no connection came for a while, or at once where the listener does not wait.
     pub fn accept(&self) -> std::io::Result<Option<Connection>> {
         match self.next() {
             Ok((_, Some(from))) if !self.peers.contains(&from.ip().to_canonical()) => Ok(None),
@@ -161,14 +159,12 @@ impl Listener {
 }
 
 impl Connection {
-    /// One that is there.
-    #[must_use]
     pub fn new(socket: Arc<OwnedFd>) -> Self {
         Self { socket, watched: Cell::new(None), pending: Cell::new(false) }
     }
 
-    /// Whether a connection that was begun is there by now; the error is why it never will be. What woke the caller proves
-    /// nothing, so that the kernel is asked; only once, where the connection was there as soon as connect(2) came back.
+    /// Whether the connection is made by now; an error: it never will be. Asks the kernel, since a wake-up proves nothing, but
+    /// not for a connection that was made when connect(2) returned.
     pub fn is_made(&self) -> Result<bool, ConnectError> {
         if !self.pending.get() {
             return Ok(true);
@@ -181,7 +177,7 @@ impl Connection {
         }
         if fds[0].revents().is_some_and(|events| events.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)) {
             match sys::get_int(&*self.socket, libc::SOL_SOCKET, libc::SO_ERROR).map_err(ConnectError::Fatal)? {
-                // It was freed, or there and reset.
+                // It was freed, or made and reset.
                 0 => return Err(ConnectError::Fatal(std::io::ErrorKind::ConnectionAborted.into())),
                 error => return Err(ConnectError::of(std::io::Error::from_raw_os_error(error))),
             }
@@ -191,12 +187,11 @@ impl Connection {
     }
 }
 
-/// Why a connection was not made.
+/// The failure to make a connection.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// The local port is taken or in TIME_WAIT: the next one may do.
+    /// The local port is in use or in TIME_WAIT: the next one may be free.
     Port,
-    /// Anything else.
     Fatal(std::io::Error),
 }
 
@@ -225,8 +220,8 @@ impl Connector {
         })
     }
 
-    /// Opens the `number`-th connection: from the next port and the next address, where the test names them. On a thread of
-    /// several flows it only begins to: [`Connection::is_made`].
+    /// Opens the `number`-th connection, from the next port and address that the test names. On a thread of several flows it
+    /// only begins to: [`Connection::is_made`].
     pub fn connect(&self, number: u64) -> Result<Connection, ConnectError> {
         let connection = self.present.enter(self.next(number)?);
         match self.to.connect(&connection.socket) {
@@ -245,12 +240,12 @@ impl Connector {
         self.present.free();
     }
 
-    /// Closes the present connection: the caller's handle must be the last but this one.
+    /// Closes the present connection. The caller's handle must be the only other one.
     pub fn leave(&self, connection: Connection) {
         self.present.leave(connection);
     }
 
-    /// A socket ready to connect.
+    /// The socket of the `number`-th connection.
     fn next(&self, number: u64) -> Result<OwnedFd, ConnectError> {
         let fatal = |error: EndError| match error {
             EndError::System { source, .. } => ConnectError::of(source),
@@ -277,7 +272,7 @@ impl Connector {
             return Ok(socket);
         }
         if port == 0 {
-            // The port is chosen when the destination is known, so that every address has all ports for each destination.
+            // The kernel chooses the port when it knows the destination, so that each destination has all ports of an address.
             sys::set_int(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1).map_err(ConnectError::Fatal)?;
         } else {
             sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(ConnectError::Fatal)?;
@@ -288,7 +283,7 @@ impl Connector {
     }
 }
 
-/// Far end: waits until the peer has proven itself on this flow's listener, once from each address that it will use.
+/// Far end: waits until the peer has proven itself on this flow's listening socket, once from each address that it will use.
 pub fn admit(
     socket: Arc<OwnedFd>,
     token: &Token,
@@ -306,15 +301,15 @@ pub fn admit(
     let listener = Listener::new(socket, peers, spec)?;
     let proof = proofs.into_iter().next().ok_or_else(|| deadline.missed(0, 1, "no data connection came"))?;
     let mut link = Link::of_socket(flow, proof);
-    // What is reported of this one stands for all the others.
+    // The report of this connection stands for all the others.
     listener.accepted.apply(&link.send)?;
     link.listener = Some(listener);
     Ok(link)
 }
 
-/// Near end: proves itself on a flow, once from each address that it will use. The first of these connections is kept for
-/// the length of the test: what the kernel says about it stands in the report for all the others.
-pub fn introduce(
+/// Near end: proves itself on a flow, once from each address that it will use. The first of these connections stays open for
+/// the whole test and stands in the report for all the others.
+pub fn prove(
     spec: &TestSpec,
     protocol: Protocol,
     to: &Address,
@@ -323,16 +318,13 @@ pub fn introduce(
     flow: u32,
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
-    let mut from = spec.near.bind.clone();
-    if from.is_empty() {
-        from.extend(data_ip);
-    }
+    let from = sources(spec, data_ip);
     let mut first = None;
     for (address, number) in from.iter().copied().map(Some).chain((from.is_empty()).then_some(None)).zip(0..) {
         let bound = address.map(|ip| Address::Ip((ip, 0).into()));
         let socket = connection::connect(protocol, bound.as_ref(), to, &spec.near.socket, deadline)?;
         connection::prove(&socket, token, number)?;
-        // The others close when they have been read: the far end keeps its side until then.
+        // The others close once read: the far end keeps its side open until then.
         first.get_or_insert(socket);
     }
     let first = first.ok_or_else(|| deadline.missed(0, 1, "no data connection was made"))?;
@@ -341,8 +333,8 @@ pub fn introduce(
     Ok(link)
 }
 
-/// Near end: the way to a service, which needs no proof. Nothing is kept open there for the length of the test, since some
-/// services take one connection at a time: the socket that options are read from is one that never connects.
+/// Near end: prepares connections to a service, which needs no proof. It keeps no connection open, since some services accept
+/// one at a time: the options are read from a socket that never connects.
 pub fn towards_service(
     spec: &TestSpec,
     protocol: Protocol,
@@ -350,10 +342,7 @@ pub fn towards_service(
     data_ip: Option<IpAddr>,
     flow: u32,
 ) -> Result<Link, EndError> {
-    let mut from = spec.near.bind.clone();
-    if from.is_empty() {
-        from.extend(data_ip);
-    }
+    let from = sources(spec, data_ip);
     let socket = protocol.socket(to.family())?;
     options::apply(&socket, &spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
     if spec.near.socket.fastopen == Some(true) {
@@ -362,6 +351,11 @@ pub fn towards_service(
     let mut link = Link::of_socket(flow, socket);
     link.connector = Some(Connector::new(spec, protocol, to.clone(), from)?);
     Ok(link)
+}
+
+/// Local addresses of the near end, used in turn; empty: by the route.
+fn sources(spec: &TestSpec, data_ip: Option<IpAddr>) -> Vec<IpAddr> {
+    if spec.near.bind.is_empty() { data_ip.into_iter().collect() } else { spec.near.bind.clone() }
 }
 
 /// Connections by which the near end proves itself on each flow.

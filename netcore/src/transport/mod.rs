@@ -1,4 +1,5 @@
-//! How two ends meet: sockets made, options applied, connections opened, accepted and proven to belong to the session.
+//! Sockets of every transport: creates them, applies options, connects, accepts, and proves that a connection belongs to the
+//! session.
 
 pub mod address;
 pub mod connection;
@@ -28,45 +29,37 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::{
     error::EndError,
-    spec::{Family, TestSpec, Transport},
+    spec::{Family, Pattern, TestSpec, Transport},
     sys,
 };
 
 /// The descriptors of one flow. For a socket both are the same.
 #[derive(Debug)]
 pub struct Link {
-    /// Number of the flow.
     pub flow: u32,
-    /// What is sent on.
     pub send: Arc<OwnedFd>,
-    /// What is received on.
     pub receive: Arc<OwnedFd>,
     /// Far end of a connect pattern: accepts its connections.
     pub listener: Option<Listener>,
     /// Near end of a connect pattern: opens its connections.
     pub connector: Option<Connector>,
-    /// For ICMP: how its messages look.
+    /// ICMP: the form of its messages.
     pub icmp: Option<icmp::Form>,
-    /// Whether the descriptors are a pipe's.
     pub is_pipe: bool,
-    /// For datagrams between sockets that are not connected: where they go to and must come from.
+    /// Unconnected datagram sockets: the address that datagrams go to and must come from.
     pub peer: Option<SocketAddr>,
-    /// What precedes each message on the link layer; empty elsewhere.
+    /// Header of each message on the link layer; empty elsewhere.
     pub header: Vec<u8>,
     /// Set before blocked threads of a pipe are freed.
     freed: AtomicBool,
 }
 
 impl Link {
-    /// Of one socket.
-    #[must_use]
     pub fn of_socket(flow: u32, socket: OwnedFd) -> Self {
         let socket = Arc::new(socket);
         Self::new(flow, socket.clone(), socket)
     }
 
-    /// Of two descriptors.
-    #[must_use]
     pub fn new(flow: u32, send: Arc<OwnedFd>, receive: Arc<OwnedFd>) -> Self {
         Self {
             flow,
@@ -82,48 +75,45 @@ impl Link {
         }
     }
 
-    /// What a thread of several flows waits for: where connections come and go, what they are accepted from.
-    #[must_use]
+    /// The descriptor that a thread of several flows waits for: of a connect pattern, the listening socket.
     pub fn lasting(&self) -> &Arc<OwnedFd> {
         self.listener.as_ref().map_or(&self.receive, Listener::socket)
     }
 
-    /// The address that the flow goes to, where it is an IP address.
-    #[must_use]
+    /// The peer's address, where it is an IP address.
     pub fn peer_ip(&self) -> Option<IpAddr> {
         let peer = self.peer.or_else(|| address::peer_ip(&self.send).ok())?;
         Some(peer.ip().to_canonical())
     }
 
-    /// Whether the flow's threads are to leave, whatever their last call has given.
+    /// Whether the flow's threads must leave, whatever the result of their last call.
     #[inline]
-    #[must_use]
     pub fn is_freed(&self) -> bool {
         self.freed.load(Relaxed)
     }
 
-    /// Says that nothing more will be sent: the peer reads to the end of the stream.
+    /// Ends the stream: the peer reads to its end.
     pub fn end_of_stream(&self) {
         if self.is_pipe {
-            // A pipe ends when its last writer is gone. The descriptor stays valid and leads nowhere.
+            // A pipe ends when its last writer is gone. The descriptor stays valid and refers to /dev/null.
             let _ = sys::lead_nowhere(&self.send);
             return;
         }
-        // A peer that has gone already has ended the stream too.
+        // It fails if the peer has gone, which ends the stream too.
         let _ = shutdown(self.send.as_raw_fd(), Shutdown::Write);
     }
 
-    /// Frees threads that are blocked on the flow's descriptors. May be called again and again until they have left.
+    /// Frees threads that are blocked on the flow's descriptors. Call it repeatedly until they have left.
     pub fn free(&self) {
         self.freed.store(true, Relaxed);
         if self.is_pipe {
             pipe::free(self);
             return;
         }
-        // The close that follows is to be a reset. A peer that is blocked in send would else wait for a minute: where the last of
-        // what it sent is read after the shutdown, the kernel forgets the connection with its window still shut.
+        // The close that follows must be a reset. A peer that is blocked in send would otherwise wait for a minute: if its last
+        // bytes are read after the shutdown, the kernel forgets the connection with its window still shut.
         let _ = options::reset_on_close(&self.send);
-        // What is not connected any more frees its threads by that.
+        // It fails on a socket that is not connected any more, whose threads are free.
         let _ = shutdown(self.send.as_raw_fd(), Shutdown::Both);
         if let Some(listener) = &self.listener {
             listener.free();
@@ -134,7 +124,7 @@ impl Link {
     }
 }
 
-/// The numbers of a connection-oriented protocol, as socket(2) takes them.
+/// Numbers of a connection-oriented protocol, as socket(2) takes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     transport: Transport,
@@ -144,22 +134,19 @@ pub struct Protocol {
 
 const IPPROTO_MPTCP: libc::c_int = 262;
 
-/// Level and name of the option for a DCCP service code, which both ends must have: 32 bits in network order.
+/// Level and name of the option for a DCCP service code, which must be the same at both ends: 32 bits in network order.
 const SOL_DCCP: libc::c_int = 269;
 const DCCP_SOCKOPT_SERVICE: libc::c_int = 2;
 
-/// Ours.
 const SERVICE: &[u8; 4] = b"PLMB";
 
-/// Whether the flows of a transport come together without anybody listening, each on a pair of sockets of its own.
-#[must_use]
-pub fn meets_by_datagrams(transport: Transport) -> bool {
+/// Whether each flow of a transport has its own pair of datagram sockets, without listening and accepting.
+pub fn has_socket_pairs(transport: Transport) -> bool {
     transport.is_datagram() && Protocol::of(transport).is_none()
 }
 
 impl Protocol {
-    /// Of the transports that listen, connect and accept.
-    #[must_use]
+    /// `None`: the transport does not listen, connect and accept.
     pub fn of(transport: Transport) -> Option<Self> {
         let (kind, number) = match transport {
             Transport::Tcp => (libc::SOCK_STREAM, libc::IPPROTO_TCP),
@@ -173,17 +160,14 @@ impl Protocol {
         Some(Self { transport, kind, number })
     }
 
-    /// The same with sockets that do not wait in their calls.
-    #[must_use]
     pub fn nonblocking(self) -> Self {
         Self { kind: self.kind | libc::SOCK_NONBLOCK, ..self }
     }
 
-    /// A socket of this protocol and family.
     pub fn socket(self, family: libc::c_int) -> Result<OwnedFd, EndError> {
         let socket = sys::socket(family, self.kind, self.number).map_err(|source| {
             let name = self.transport.name();
-            let hint = match (self.transport.module(), self.transport, source.raw_os_error()) {
+            let what = match (self.transport.module(), self.transport, source.raw_os_error()) {
                 (Some(module), _, Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT | libc::EAFNOSUPPORT)) => {
                     format!("this kernel has no {name}; load it with: modprobe {module}")
                 }
@@ -195,23 +179,31 @@ impl Protocol {
                 }
                 _ => format!("no socket for {name}"),
             };
-            EndError::System { what: hint, source }
+            EndError::System { what, source }
         })?;
         if self.transport == Transport::Dccp {
             sys::set_bytes(&socket, SOL_DCCP, DCCP_SOCKOPT_SERVICE, SERVICE)
-                .map_err(|source| EndError::System { what: "cannot set the DCCP service code".to_owned(), source })?;
+                .map_err(EndError::system("cannot set the DCCP service code"))?;
         }
         Ok(socket)
     }
 }
 
-/// Bytes that a DCCP packet carries on the present path (DCCP_SOCKOPT_GET_CUR_MPS).
-#[must_use]
+/// Capacity of a DCCP packet on the present path, bytes (DCCP_SOCKOPT_GET_CUR_MPS).
 pub fn largest_packet(socket: &OwnedFd) -> Option<u64> {
     sys::get_int(socket, SOL_DCCP, 5).ok().and_then(|bytes| bytes.try_into().ok())
 }
 
-/// A time limit that several waits share, and that may be called off.
+/// The largest message of a test, bytes.
+pub fn largest_message(spec: &TestSpec) -> u64 {
+    let sizes = &spec.sizes;
+    match spec.pattern {
+        Pattern::Stream => sizes.message_bytes,
+        _ => sizes.request_bytes.max(sizes.response_bytes),
+    }
+}
+
+/// A time limit that several waits share and that may be cancelled.
 #[derive(Clone, Copy)]
 pub struct Deadline<'a> {
     start: Instant,
@@ -219,30 +211,25 @@ pub struct Deadline<'a> {
     cancelled: &'a dyn Fn() -> bool,
 }
 
-/// How often a wait looks whether it was called off.
+/// Interval at which a wait checks for cancellation.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
 impl<'a> Deadline<'a> {
-    /// From now on, unless `cancelled`.
-    #[must_use]
     pub fn after(allowed: Duration, cancelled: &'a dyn Fn() -> bool) -> Self {
         Self { start: Instant::now(), allowed, cancelled }
     }
 
-    /// What is left of it: nothing, once it is called off.
-    #[must_use]
+    /// The remaining time; zero once cancelled.
     pub fn left(&self) -> Duration {
         if (self.cancelled)() { Duration::ZERO } else { self.allowed.saturating_sub(self.start.elapsed()) }
     }
 
-    /// How long to wait before the next look at what is left.
-    #[must_use]
+    /// The time to wait before the next check of the remaining time.
     pub fn slice(&self) -> Duration {
         self.left().min(LOOK_UP)
     }
 
-    /// The error for the time being up.
-    #[must_use]
+    /// The error at the end of the time.
     pub fn missed(&self, connected: usize, flows: u32, hint: &str) -> EndError {
         if (self.cancelled)() {
             return EndError::Cancelled;
@@ -252,7 +239,7 @@ impl<'a> Deadline<'a> {
     }
 }
 
-/// Whether the address fits the family that the test asks for.
+/// Checks that the address fits the family that the test asks for.
 pub fn check_family(spec: &TestSpec, address: IpAddr) -> Result<(), EndError> {
     let fits = match spec.family {
         Family::Any => true,

@@ -1,5 +1,4 @@
-//! What is asked of the socket that makes or awaits connections, and not of the connections: TCP Fast Open and deferred
-//! acceptance.
+//! Options of the socket that connects or listens, not of its connections: TCP Fast Open and deferred acceptance.
 
 use std::os::fd::OwnedFd;
 
@@ -10,14 +9,14 @@ use crate::{
     sys,
 };
 
-/// Makes the next connect(2) of a socket one that carries its first data in the SYN.
+/// Makes the next connect(2) of a socket send its first data in the SYN.
 pub fn fast_open(socket: &OwnedFd) -> Result<(), EndError> {
     fast_open_is_on(Side::Near)?;
     sys::set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
-        .map_err(|source| EndError::System { what: "the kernel refuses fastopen".into(), source })
+        .map_err(EndError::system("the kernel refuses fastopen"))
 }
 
-/// The option succeeds where the host's setting keeps it from acting.
+/// Checks the host's setting: without it the option can be set and has no effect.
 pub fn fast_open_is_on(side: Side) -> Result<(), EndError> {
     let setting = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap_or_default();
     if fast_open_allows(&setting, side) {
@@ -37,9 +36,7 @@ fn fast_open_allows(setting: &str, side: Side) -> bool {
     setting.trim().parse::<u32>().map_or(true, |bits| bits & bit != 0)
 }
 
-/// Fast Open and deferred acceptance, where they were asked for: they are options of the socket that connects or listens,
-/// not of the connection that it makes, and nothing changes them afterwards.
-#[must_use]
+/// Fast Open and deferred acceptance, where the test asks for them. They do not change after the start.
 pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side) -> Vec<Granted> {
     let int = |option| sys::get_int(socket, libc::IPPROTO_TCP, option).ok();
     let both = |option: &str, requested: String, granted: Option<String>| Granted {

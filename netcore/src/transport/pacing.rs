@@ -1,4 +1,4 @@
-//! Pacing by the kernel: asked for only where it happens, since setsockopt succeeds everywhere.
+//! Pacing by the kernel: refused where the kernel would not pace, since setsockopt succeeds everywhere.
 
 use super::Link;
 use crate::{
@@ -13,22 +13,22 @@ const SO_MAX_PACING_RATE: libc::c_int = 47;
 
 const SO_TXTIME: libc::c_int = 61;
 
-/// Lets the kernel pace what is sent on a flow, where the test asks for that and the kernel does it.
+/// Lets the kernel pace a flow, if the test asks for it and the kernel does it.
 pub fn kernel_pace(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
     let socket = &*link.send;
     let Some(pace) = spec.pace.filter(|pace| pace.mode != PaceMode::User) else { return Ok(()) };
     let mut bytes = spec.sizes.message_bytes;
-    // Asked of TCP the kernel paces by itself.
+    // TCP paces by itself.
     if spec.transport.is_datagram() {
         let peer = link.peer_ip();
         let obstacle = match peer.and_then(NicFacts::qdiscs_towards) {
             Some((interface, kinds)) => obstacle(pace.mode, &interface, &kinds),
-            None => Some(format!("the way out is not known, so that {} may be without effect", option(pace.mode))),
+            None => Some(format!("the outgoing interface is unknown, so {} may have no effect", option(pace.mode))),
         };
         if let Some(obstacle) = obstacle {
             return Err(EndError::Impossible(obstacle));
         }
-        // The discipline counts whole frames: Ethernet's header (the loopback has it too), IP's and UDP's.
+        // The queueing discipline counts whole frames: headers of Ethernet (loopback has it too), IP and UDP.
         bytes += 14 + 8 + if peer.is_some_and(|peer| peer.is_ipv4()) { 20 } else { 40 };
     }
     if pace.mode == PaceMode::Txtime {
@@ -36,33 +36,31 @@ pub fn kernel_pace(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
         let mut value = [0; 8];
         value[..4].copy_from_slice(&libc::CLOCK_MONOTONIC.to_ne_bytes());
         return sys::set_bytes(socket, libc::SOL_SOCKET, SO_TXTIME, &value)
-            .map_err(|source| EndError::System { what: "the kernel refuses SO_TXTIME".to_owned(), source });
+            .map_err(EndError::system("the kernel refuses SO_TXTIME"));
     }
     let rate = pace.events_per_s * bytes as f64;
-    // Rates are positive; one beyond 2^64 bytes per second is no limit.
+    // Rates are positive; a rate beyond 2^64 bytes per second is no limit.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let bytes_per_s = rate.ceil() as u64;
-    sys::set_bytes(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes()).map_err(|source| {
-        EndError::System { what: format!("the kernel refuses to pace at {bytes_per_s} bytes/s"), source }
-    })
+    sys::set_bytes(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
+        .map_err(EndError::system(format!("the kernel refuses to pace at {bytes_per_s} bytes/s")))
 }
 
-/// The socket option of that mode.
 fn option(mode: PaceMode) -> &'static str {
     if mode == PaceMode::Txtime { "SO_TXTIME" } else { "SO_MAX_PACING_RATE" }
 }
 
-/// Why datagrams that leave by queueing disciplines of these kinds would not be paced, if so.
+/// The reason why queueing disciplines of these kinds would not pace datagrams; `None`: they would.
 fn obstacle(mode: PaceMode, interface: &str, kinds: &[String]) -> Option<String> {
-    // `mq` only spreads packets over the disciplines of the hardware's queues.
+    // `mq` only distributes packets to the disciplines of the hardware's queues.
     let leaves: Vec<&str> = kinds.iter().map(String::as_str).filter(|kind| *kind != "mq").collect();
     if !leaves.is_empty() && leaves.iter().all(|kind| *kind == "fq") {
         return None;
     }
     let there = if leaves.is_empty() { "none".to_owned() } else { leaves.join(", ") };
-    // It drops what has no time, ARP and the connections of control too, so that it never has an interface for itself.
+    // It drops packets without a time, ARP and control connections too, so it is never the only discipline of an interface.
     let etf = if mode == PaceMode::Txtime && leaves.contains(&"etf") {
-        " (etf would, but only some traffic is led to it, and whether these datagrams are cannot be seen from here)"
+        " (etf would, but receives only some of the traffic, and whether it receives these datagrams is unknown here)"
     } else {
         ""
     };

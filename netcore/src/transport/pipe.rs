@@ -1,5 +1,5 @@
-//! Pipes: two FIFOs for each flow, one each way, in a private folder. An opened FIFO is a pipe like any other, and by its
-//! name two ends in different processes of one host can share it.
+//! Pipes: two FIFOs for each flow, one each way, in a private folder. An opened FIFO is an ordinary pipe, and its name lets
+//! ends in different processes of one host share it.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,37 +22,28 @@ use super::{
 };
 use crate::{error::EndError, spec::Bytes};
 
-fn system(what: String) -> impl FnOnce(std::io::Error) -> EndError {
-    move |source| EndError::System { what, source }
-}
-
-/// The name of the FIFO the other way.
+/// The name of the FIFO in the other direction.
 fn down(up: &Path) -> std::path::PathBuf {
     up.with_extension("down")
 }
 
 /// Opens a FIFO without waiting for its other end.
 fn open(path: &Path, write: bool) -> Result<OwnedFd, EndError> {
-    OpenOptions::new()
-        .read(!write)
-        .write(write)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
-        .map(OwnedFd::from)
-        .map_err(system(format!("cannot open the pipe {} (both ends of it must be on one host)", path.display())))
+    OpenOptions::new().read(!write).write(write).custom_flags(libc::O_NONBLOCK).open(path).map(OwnedFd::from).map_err(
+        EndError::system(format!("cannot open the pipe {} (both ends of it must be on one host)", path.display())),
+    )
 }
 
-/// Far end: makes the FIFOs of a flow and opens the one that it receives from.
+/// Far end: creates the FIFOs of a flow and opens the one that it receives from.
 pub fn make(path: &Path) -> Result<OwnedFd, EndError> {
     for path in [path, &down(path)] {
         mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)
-            .map_err(|error| system(format!("cannot make the pipe {}", path.display()))(error.into()))?;
+            .map_err(EndError::system(format!("cannot make the pipe {}", path.display())))?;
     }
     open(path, false)
 }
 
 /// The capacity of a pipe, bytes.
-#[must_use]
 pub fn capacity(pipe: &OwnedFd) -> Option<i32> {
     fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok()
 }
@@ -60,9 +51,10 @@ pub fn capacity(pipe: &OwnedFd) -> Option<i32> {
 /// Sets the capacity, where the test asks for one.
 fn resize(pipe: &OwnedFd, bytes: Option<Bytes>) -> Result<(), EndError> {
     let Some(Bytes(bytes)) = bytes else { return Ok(()) };
-    fcntl(pipe, FcntlArg::F_SETPIPE_SZ(i32::try_from(bytes).unwrap_or(i32::MAX))).map(|_| ()).map_err(|error| {
-        system(format!("cannot make a pipe hold {bytes} bytes (fs.pipe-max-size bounds it)"))(error.into())
-    })
+    let what = format!("cannot make a pipe hold {bytes} bytes (fs.pipe-max-size bounds it)");
+    fcntl(pipe, FcntlArg::F_SETPIPE_SZ(i32::try_from(bytes).unwrap_or(i32::MAX)))
+        .map(drop)
+        .map_err(EndError::system(what))
 }
 
 /// Near end: opens both FIFOs and proves itself.
@@ -71,11 +63,11 @@ pub fn open_flow(path: &Path, token: &Token, flow: u32, send_buffer: Option<Byte
     let send = open(path, true)?;
     resize(&send, send_buffer)?;
     let mut file = File::from(send);
-    file.write_all(&preamble(token, flow)).map_err(system("cannot begin a pipe's flow".to_owned()))?;
+    file.write_all(&preamble(token, flow)).map_err(EndError::system("cannot begin a pipe's flow"))?;
     finish(flow, file.into(), receive.into())
 }
 
-/// Far end: waits for the near end's proof and opens the way back.
+/// Far end: waits for the near end's proof and opens the other direction.
 pub fn admit(
     receive: &Arc<OwnedFd>,
     path: &Path,
@@ -84,20 +76,20 @@ pub fn admit(
     send_buffer: Option<Bytes>,
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
-    let mut file = File::from(receive.try_clone().map_err(system("cannot copy a descriptor".to_owned()))?);
+    let mut file = File::from(receive.try_clone().map_err(EndError::system("cannot copy a descriptor"))?);
     let mut bytes = [0; PREAMBLE_BYTES];
     let mut got = 0;
     while got < PREAMBLE_BYTES {
         if deadline.left().is_zero() {
             return Err(deadline.missed(flow as usize, flow + 1, "the near end did not open the pipe"));
         }
-        // Before its writer has come, a FIFO is readable and gives nothing.
+        // Before its writer has opened it, a FIFO is readable and empty.
         if wait(&**receive, PollFlags::POLLIN, deadline.left().min(std::time::Duration::from_millis(20)))? {
             match file.read(&mut bytes[got..]) {
                 Ok(0) => std::thread::sleep(std::time::Duration::from_millis(1)),
                 Ok(n) => got += n,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(system("cannot read a pipe".to_owned())(error)),
+                Err(error) => return Err(EndError::system("cannot read a pipe")(error)),
             }
         }
     }
@@ -115,8 +107,8 @@ fn finish(flow: u32, send: OwnedFd, receive: Arc<OwnedFd>) -> Result<Link, EndEr
     Ok(Link { is_pipe: true, ..Link::new(flow, Arc::new(send), receive) })
 }
 
-/// Frees a thread that is blocked on a pipe: makes room for one that writes, and gives a byte to one that reads. The link
-/// is marked as freed before, so that neither takes that for the peer's doing.
+/// Frees a thread that is blocked on a pipe: makes room for a writer, and gives a byte to a reader. The link is marked as
+/// freed before, so that neither takes that for the peer's data.
 pub fn free(link: &Link) {
     use std::os::fd::AsRawFd;
     let again = |fd: &OwnedFd, write: bool| open(Path::new(&format!("/proc/self/fd/{}", fd.as_raw_fd())), write);

@@ -1,4 +1,4 @@
-//! How the two ends of a test come together, whatever the transport: the far end listens, the near end connects.
+//! Connects the two ends of a test over any transport: the far end listens, the near end connects.
 
 use std::{
     fs::Permissions,
@@ -16,20 +16,20 @@ use super::{
     address::{Address, listening_ip, local_ip, near_bind},
     check_family,
     connection::{self, Token},
-    datagram, icmp, link, listener, meets_by_datagrams,
+    datagram, has_socket_pairs, icmp, largest_message, link, listener,
     options::Prepared,
     pipe, vsock,
 };
 use crate::{
     error::EndError,
-    spec::{Family, Pattern, Side, TestSpec, Transport},
+    spec::{Family, Side, TestSpec, Transport},
 };
 
-/// Where the near end must connect to: what the far end's kernel chose.
+/// Endpoints that the near end must connect to, as the far end's kernel chose them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Endpoints {
-    /// Address of the data sockets where it is another than the one the peer is known by.
+    /// Address of the data sockets, if it differs from the peer's known address.
     pub address: Option<IpAddr>,
     /// Ports: one that serves every flow, or one per flow.
     pub ports: Vec<u16>,
@@ -41,34 +41,28 @@ pub struct Endpoints {
     pub mac: Option<[u8; 6]>,
 }
 
-/// An end before its flows are there.
+/// An end before its flows are connected.
 pub enum Rendezvous {
-    /// The near end comes from here.
     Near {
         /// Local address of the data sockets, where the session chose one.
         data_ip: Option<IpAddr>,
-        /// Where it puts sockets that have names.
-        scratch: Option<TempDir>,
+        /// Folder for sockets that have names.
+        folder: Option<TempDir>,
     },
-    /// The far end listens.
     Far {
-        /// The sockets that listen: one for every flow, or one each where every operation makes a connection.
+        /// Listening sockets: one that serves every flow, or one per flow.
         sockets: Vec<Arc<OwnedFd>>,
-        /// Where.
         endpoints: Endpoints,
-        /// What it has put into the file system.
-        _scratch: Option<TempDir>,
+        /// Folder of its sockets or FIFOs.
+        _folder: Option<TempDir>,
     },
 }
 
-/// The flows of an end.
+/// The connected flows of an end.
 #[derive(Default)]
 pub struct Connected {
-    /// By number.
     pub links: Vec<Arc<Link>>,
-    /// Whether they run over IPv6.
     pub v6: bool,
-    /// The other end's address.
     pub peer: Option<IpAddr>,
 }
 
@@ -77,15 +71,13 @@ impl Rendezvous {
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: &Token) -> Result<Self, EndError> {
         match side {
             Side::Near => {
-                let scratch = if spec.transport == Transport::UnixDatagram { Some(private_folder()?) } else { None };
-                Ok(Self::Near { data_ip, scratch })
+                let folder = if spec.transport == Transport::UnixDatagram { Some(private_folder()?) } else { None };
+                Ok(Self::Near { data_ip, folder })
             }
             Side::Far => listen(spec, data_ip, token),
         }
     }
 
-    /// What the other end must know.
-    #[must_use]
     pub fn endpoints(&self) -> Endpoints {
         match self {
             Self::Near { .. } => Endpoints::default(),
@@ -93,14 +85,13 @@ impl Rendezvous {
         }
     }
 
-    /// What the flow's connections are accepted from, at a far end that listens.
-    #[must_use]
+    /// The listening socket of a flow, at a far end that listens.
     pub fn listener(&self, flow: u32) -> Option<&OwnedFd> {
         let Self::Far { sockets, .. } = self else { return None };
         sockets.get(flow as usize).or_else(|| sockets.first()).map(AsRef::as_ref)
     }
 
-    /// Brings all flows together in time.
+    /// Connects all flows in time.
     pub fn connect(
         &self,
         spec: &TestSpec,
@@ -112,11 +103,11 @@ impl Rendezvous {
             (Self::Far { sockets, endpoints, .. }, None) => {
                 accept(spec, token, sockets, endpoints, deadline).map(connected)
             }
-            (Self::Near { data_ip, scratch }, Some((ip, endpoints))) => {
-                let destination = Destination { ip, endpoints, data_ip: *data_ip, scratch: scratch.as_ref() };
+            (Self::Near { data_ip, folder }, Some((ip, endpoints))) => {
+                let destination = Destination { ip, endpoints, data_ip: *data_ip, folder: folder.as_ref() };
                 let mut connected = open_all(spec, token, destination, deadline).map(connected)?;
                 if spec.alone || spec.transport == Transport::Icmp {
-                    // The way there is known even where no connection is kept, and a ping socket has no peer by name.
+                    // The peer is known even without a lasting connection, and a ping socket has no peer name.
                     connected.peer.get_or_insert(endpoints.address.unwrap_or(ip));
                 }
                 Ok(connected)
@@ -131,21 +122,22 @@ impl Rendezvous {
     }
 }
 
-/// Sockets that the far end needs: flows that share a listener share its endpoint.
-fn socket_count(spec: &TestSpec) -> u32 {
-    let each = spec.pattern.is_connecting() || meets_by_datagrams(spec.transport) || spec.transport == Transport::Pipe;
-    if each { spec.flows() } else { 1 }
+/// Whether the far end has a socket for each flow, instead of one that serves every flow.
+fn has_socket_per_flow(spec: &TestSpec) -> bool {
+    spec.pattern.is_connecting()
+        || has_socket_pairs(spec.transport)
+        || matches!(spec.transport, Transport::Pipe | Transport::Link)
 }
 
 fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Rendezvous, EndError> {
     let protocol = Protocol::of(spec.transport);
-    // Connect tests knock as fast as they can.
+    // Connect tests connect as fast as they can.
     let backlog = if spec.pattern.is_connecting() { 4096 } else { spec.flows().max(16) };
     let mut endpoints = Endpoints::default();
     let mut sockets = Vec::new();
     if spec.transport == Transport::Icmp {
-        // The kernel answers: there is nothing to listen on.
-        return Ok(Rendezvous::Far { sockets, endpoints, _scratch: None });
+        // The kernel answers; nothing listens.
+        return Ok(Rendezvous::Far { sockets, endpoints, _folder: None });
     }
     if spec.transport == Transport::Link {
         for flow in 0..spec.flows() {
@@ -153,17 +145,17 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
             endpoints.mac = Some(mac);
             sockets.push(Arc::new(socket));
         }
-        return Ok(Rendezvous::Far { sockets, endpoints, _scratch: None });
+        return Ok(Rendezvous::Far { sockets, endpoints, _folder: None });
     }
-    let scratch = if is_unix(spec) || spec.transport == Transport::Pipe { Some(private_folder()?) } else { None };
+    let folder = if is_unix(spec) || spec.transport == Transport::Pipe { Some(private_folder()?) } else { None };
     let open = |address: &Address| match protocol {
         Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
         None => datagram::socket(spec, &spec.far.socket, address, true),
     };
-    for index in 0..socket_count(spec) {
+    for index in 0..if has_socket_per_flow(spec) { spec.flows() } else { 1 } {
         let port = spec.far.port.map_or(0, |port| port.wrapping_add(u16::try_from(index).unwrap_or(u16::MAX)));
-        let socket = if let Some(scratch) = &scratch {
-            let path = scratch.path().join(format!("listener{index}"));
+        let socket = if let Some(folder) = &folder {
+            let path = folder.path().join(format!("listener{index}"));
             endpoints.paths.push(path.clone());
             if spec.transport == Transport::Pipe { pipe::make(&path)? } else { open(&Address::Path(path))? }
         } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
@@ -183,16 +175,14 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
         };
         sockets.push(Arc::new(socket));
     }
-    Ok(Rendezvous::Far { sockets, endpoints, _scratch: scratch })
+    Ok(Rendezvous::Far { sockets, endpoints, _folder: folder })
 }
 
 /// A folder that only this user may enter. It is removed with its content when it is dropped.
 fn private_folder() -> Result<TempDir, EndError> {
     let private = Permissions::from_mode(0o700);
-    tempfile::Builder::new().prefix("plumb-").permissions(private).tempdir().map_err(|source| EndError::System {
-        what: "cannot make a folder for the test's sockets (TMPDIR names another place)".to_owned(),
-        source,
-    })
+    let what = "cannot make a folder for the test's sockets (TMPDIR names another place)";
+    tempfile::Builder::new().prefix("plumb-").permissions(private).tempdir().map_err(EndError::system(what))
 }
 
 /// Opens a socket on an address, or on every IPv4 address where the host has no IPv6.
@@ -209,7 +199,7 @@ fn on_either_version(ip: IpAddr, open: impl Fn(IpAddr) -> Result<OwnedFd, EndErr
     }
 }
 
-/// Whether the flows meet in the file system.
+/// Whether the sockets have names in the file system.
 fn is_unix(spec: &TestSpec) -> bool {
     matches!(spec.transport, Transport::UnixStream | Transport::UnixSeqpacket | Transport::UnixDatagram)
 }
@@ -221,29 +211,19 @@ fn accept(
     endpoints: &Endpoints,
     deadline: &Deadline<'_>,
 ) -> Result<Vec<Link>, EndError> {
-    if spec.pattern.is_connecting() {
-        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| listener::admit(socket.clone(), token, spec, flow, deadline);
-        return sockets.iter().zip(0..).map(admit).collect();
-    }
-    if spec.transport == Transport::Icmp {
-        return Ok(Vec::new());
-    }
-    if spec.transport == Transport::Pipe {
-        let buffer = spec.far.socket.send_buffer;
-        let admit = |((socket, path), flow): ((&Arc<OwnedFd>, &PathBuf), u32)| {
-            pipe::admit(socket, path, token, flow, buffer, deadline)
+    if has_socket_per_flow(spec) {
+        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| match spec.transport {
+            _ if spec.pattern.is_connecting() => listener::admit(socket.clone(), token, spec, flow, deadline),
+            Transport::Pipe => {
+                let path = &endpoints.paths[flow as usize];
+                pipe::admit(socket, path, token, flow, spec.far.socket.send_buffer, deadline)
+            }
+            Transport::Link => link::admit(socket, endpoints.mac.unwrap_or_default(), token, flow, deadline),
+            _ => datagram::admit(socket, token, spec.connected, flow, deadline),
         };
-        return sockets.iter().zip(&endpoints.paths).zip(0..).map(admit).collect();
-    }
-    if let (Transport::Link, Some(own)) = (spec.transport, endpoints.mac) {
-        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| link::admit(socket, own, token, flow, deadline);
         return sockets.iter().zip(0..).map(admit).collect();
     }
-    if meets_by_datagrams(spec.transport) {
-        let admit =
-            |(socket, flow): (&Arc<OwnedFd>, u32)| datagram::admit(socket, token, spec.connected, flow, deadline);
-        return sockets.iter().zip(0..).map(admit).collect();
-    }
+    // The far end of ICMP has no socket: its kernel answers.
     let Some(socket) = sockets.first() else { return Ok(Vec::new()) };
     let sockets = connection::accept_flows(socket, token, spec.flows(), deadline)?;
     for socket in &sockets {
@@ -254,14 +234,14 @@ fn accept(
     Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
 }
 
-/// Where a near end goes, and from where.
+/// Destination and source of a near end's connections.
 #[derive(Clone, Copy)]
 struct Destination<'a> {
     ip: IpAddr,
     endpoints: &'a Endpoints,
     data_ip: Option<IpAddr>,
-    /// Where the near end puts sockets that have names.
-    scratch: Option<&'a TempDir>,
+    /// The near end's folder for sockets that have names.
+    folder: Option<&'a TempDir>,
 }
 
 fn open_all(
@@ -277,12 +257,13 @@ fn open_all(
             return icmp::open(spec, ip, destination.data_ip, flow);
         }
         if spec.alone {
-            return unannounced(spec, destination, flow, deadline);
+            return open_to_service(spec, destination, flow, deadline);
         }
         if spec.transport == Transport::Link {
-            let to = destination.endpoints.mac.ok_or_else(|| {
-                EndError::Impossible("the far end did not say what hardware address it has".to_owned())
-            })?;
+            let to = destination
+                .endpoints
+                .mac
+                .ok_or_else(|| EndError::Impossible("the far end did not name its hardware address".to_owned()))?;
             let (socket, own) = link::open(spec, &spec.near.socket, token, flow, Side::Near)?;
             return link::knock(socket, own, to, token, flow, deadline);
         }
@@ -290,8 +271,8 @@ fn open_all(
         if let (Transport::Pipe, Address::Path(path)) = (spec.transport, &to) {
             return pipe::open_flow(path, token, flow, spec.near.socket.send_buffer);
         }
-        if meets_by_datagrams(spec.transport) {
-            let own = destination.scratch.map(|scratch| scratch.path().join(format!("near{flow}")));
+        if has_socket_pairs(spec.transport) {
+            let own = destination.folder.map(|folder| folder.path().join(format!("near{flow}")));
             let from = match (&to, &own) {
                 (Address::Ip(to), _) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
                 (_, Some(own)) => Some(Address::Path(own.clone())),
@@ -302,7 +283,7 @@ fn open_all(
         }
         let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {
-            return listener::introduce(spec, protocol, &to, destination.data_ip, token, flow, deadline);
+            return listener::prove(spec, protocol, &to, destination.data_ip, token, flow, deadline);
         }
         let from = match &to {
             Address::Ip(to) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
@@ -316,17 +297,14 @@ fn open_all(
     (0..spec.flows()).map(open).collect()
 }
 
-/// Connected datagrams: no call may wait for long, since no end of a stream frees it, and every message must fit a packet.
+/// Connected datagrams: bounds the wait of every call, since no end of a stream frees it, and checks that every message fits a
+/// packet.
 fn bounded(spec: &TestSpec, socket: &OwnedFd) -> Result<(), EndError> {
     if !spec.transport.is_datagram() {
         return Ok(());
     }
     datagram::look_up(socket)?;
-    let sizes = &spec.sizes;
-    let largest = match spec.pattern {
-        Pattern::Stream => sizes.message_bytes,
-        _ => sizes.request_bytes.max(sizes.response_bytes),
-    };
+    let largest = largest_message(spec);
     match super::largest_packet(socket) {
         Some(fits) if largest > fits => Err(EndError::Impossible(format!(
             "a DCCP packet on this path carries at most {fits} bytes, not {largest}: choose smaller messages"
@@ -335,8 +313,8 @@ fn bounded(spec: &TestSpec, socket: &OwnedFd) -> Result<(), EndError> {
     }
 }
 
-/// A flow to a service that knows nothing of the test.
-fn unannounced(
+/// Opens a flow to a service that takes no part in tests.
+fn open_to_service(
     spec: &TestSpec,
     destination: Destination<'_>,
     flow: u32,
@@ -347,7 +325,7 @@ fn unannounced(
     let from = near_bind(spec, destination.data_ip, destination.ip, flow).map(Address::Ip);
     if spec.transport.is_datagram() {
         let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
-        return datagram::greet_nobody(socket, &to, spec.connected, flow);
+        return datagram::to_service(socket, &to, spec.connected, flow);
     }
     let protocol = protocol(spec)?;
     if spec.pattern.is_connecting() {
@@ -357,10 +335,10 @@ fn unannounced(
         .map(|socket| Link::of_socket(flow, socket))
 }
 
-/// Where the far end's socket for a flow is.
+/// Address of the far end's socket for a flow.
 fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<Address, EndError> {
-    let unsaid = || EndError::Impossible("the far end did not say where its data sockets are".to_owned());
-    let index = if socket_count(spec) == 1 { 0 } else { flow as usize };
+    let unsaid = || EndError::Impossible("the far end did not name the endpoints of its data sockets".to_owned());
+    let index = if has_socket_per_flow(spec) { flow as usize } else { 0 };
     match spec.transport {
         _ if is_unix(spec) || spec.transport == Transport::Pipe => {
             let path = destination.endpoints.paths.get(index).ok_or_else(unsaid)?;
@@ -392,7 +370,7 @@ fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
 fn connected(links: Vec<Link>) -> Connected {
     let first = links.first();
     let peer = first.and_then(Link::peer_ip);
-    // The family of the socket and not of the packets: it decides at which level options are set.
+    // The family of the socket, not of the packets, decides at which level options are set.
     let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
     Connected { links: links.into_iter().map(Arc::new).collect(), v6, peer }
 }

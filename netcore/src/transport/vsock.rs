@@ -1,22 +1,22 @@
-//! `AF_VSOCK`: which context identifier a machine has, and where a far end listens.
+//! `AF_VSOCK`: the machine's context identifier, and listening on a free port.
 
 use std::os::fd::OwnedFd;
 
 use super::{Protocol, address::Address, connection};
 use crate::{error::EndError, spec::EndSpec, sys};
 
-/// This very machine, whatever its identifier (VMADDR_CID_LOCAL); needs the module `vsock_loopback`.
+/// This machine, whatever its identifier (VMADDR_CID_LOCAL); needs the module `vsock_loopback`.
 const LOCAL: u32 = 1;
 
 /// Any local identifier (VMADDR_CID_ANY).
 const ANY: u32 = u32::MAX;
 
-/// This machine's context identifier; `None` where no transport has given it one.
+/// This machine's context identifier; `None`: it has none.
 fn own_cid() -> Option<u32> {
     sys::vsock_cid().ok().filter(|cid| *cid != ANY)
 }
 
-/// Listens on a port that is free, or on the test's; gives the socket, the identifier and the port.
+/// Listens on the test's port, or on a free one; returns the socket, the identifier and the port.
 pub fn listen(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(OwnedFd, u32, u16), EndError> {
     let mut port = end.port.unwrap_or(20_000);
     loop {
@@ -32,8 +32,7 @@ pub fn listen(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(OwnedF
     }
 }
 
-/// Where a near end finds the far one.
-#[must_use]
+/// The far end's address as the near end reaches it.
 pub fn address(cid: u32, port: u16) -> Address {
     let cid = if own_cid() == Some(cid) { LOCAL } else { cid };
     Address::Vsock(cid, port.into())
