@@ -4,9 +4,9 @@
 //! [`End::connect`] (both at the same time), [`End::start`] with an instant on this host's monotonic clock, and from then
 //! on a [`Running`] that ends by its own schedule, earlier by [`Running::stop_at`], or at once by [`Running::abort`].
 //!
-//! What the two ends need from the conversation between them: the far end's [`Endpoints`], the same token, an instant
-//! each, and a word when one of them has finished: whoever hears that the peer has finished calls
-//! [`Running::stop_at`] with the present, since a receiver of datagrams can learn of a sender's end in no other way.
+//! The control connection carries between the ends: the far end's [`Endpoints`], the token, the instant of the start, and a
+//! message when one of them has finished. The other end then calls [`Running::stop_at`] with the present, since a receiver
+//! of datagrams cannot otherwise learn of a sender's end.
 
 mod running;
 
@@ -43,7 +43,7 @@ pub use crate::transport::{connection::Token, rendezvous::Endpoints};
 use running::Reported;
 pub use running::Running;
 
-/// One end of one iteration, made ready.
+/// One end of one iteration, before its start.
 pub struct End {
     spec: Arc<TestSpec>,
     side: Side,
@@ -75,18 +75,18 @@ impl End {
         })
     }
 
-    /// What the near end must connect to. Empty at the near end.
+    /// Endpoints that the near end must connect to. Empty at the near end.
     pub fn endpoints(&self) -> Endpoints {
         self.rendezvous.endpoints()
     }
 
-    /// Near end: opens every flow to `peer` (address and [`Endpoints`] of the far end). Far end (`peer` is `None`):
-    /// accepts until every flow has proven the token; strangers are dropped. Both bounded by `deadline`.
+    /// Near end: opens every flow to `peer` (address and [`Endpoints`] of the far end). Far end (`peer` is `None`): accepts
+    /// until every flow has proven the token, and drops strangers. Both are bounded by `deadline`.
     pub fn connect(&mut self, peer: Option<(IpAddr, &Endpoints)>, deadline: Duration) -> Result<(), EndError> {
         self.connect_unless(peer, deadline, &|| false)
     }
 
-    /// The same, but given up soon after `cancelled` first says so: [`EndError::Cancelled`].
+    /// The same, but fails with [`EndError::Cancelled`] soon after `cancelled` returns true.
     pub fn connect_unless(
         &mut self,
         peer: Option<(IpAddr, &Endpoints)>,
@@ -107,8 +107,8 @@ impl End {
         Ok(())
     }
 
-    /// The addresses that the flows go to, after [`End::connect`], where they are IP addresses: a far end learns them from
-    /// whoever knows the token, so whoever prepares it for others looks at them before the load.
+    /// IP addresses of the flows' peers, after [`End::connect`]. A far end learns them from the sender of the token, so a
+    /// daemon checks them before the load.
     pub fn peers(&self) -> Vec<IpAddr> {
         self.connected.links.iter().filter_map(|link| link.peer_ip()).collect()
     }
@@ -121,7 +121,7 @@ impl End {
         let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
         if connected.links.len() != flows && !answered_by_the_kernel {
             return Err(EndError::Impossible(format!(
-                "{} of {flows} data connections are there: an end is connected before it is started",
+                "{} of {flows} data connections are there: connect an end before starting it",
                 connected.links.len()
             )));
         }
@@ -169,7 +169,7 @@ impl End {
         let run = {
             let reported = Reported(watch.clone());
             move || {
-                // Whoever drops the running end does not want the report.
+                // It fails if the running end was dropped, and with it the interest in the report.
                 let _ = report_to.send(conclusion.report(sampler.run()));
                 drop(reported);
             }
@@ -183,7 +183,7 @@ impl End {
     }
 }
 
-/// What the kernel has made of what the test asks of the sockets.
+/// The requested socket options as the kernel has granted them.
 fn granted(spec: &TestSpec, side: Side, rendezvous: &Rendezvous, connected: &Connected) -> Vec<Granted> {
     let asked = effective(&spec.end(side).socket, spec);
     let of = |link: &Arc<Link>| {
@@ -238,7 +238,7 @@ fn assign(
     (flows, workers)
 }
 
-/// What remains to be said when the load is over.
+/// Everything that the report needs besides the samples.
 struct Conclusion {
     watch: Arc<Watch>,
     spec: Arc<TestSpec>,
@@ -247,7 +247,7 @@ struct Conclusion {
     links: Vec<Arc<Link>>,
     v6: bool,
     granted: Vec<Granted>,
-    /// Kept until here: what the far end listens on, or has put into the file system, goes with the end.
+    /// Kept until here: the far end's listening sockets and files go with the end.
     rendezvous: Rendezvous,
     nic: Option<NicFacts>,
     /// Connections in TIME_WAIT before the load, for the connect patterns.
@@ -277,7 +277,7 @@ impl Conclusion {
         if side == Side::Near {
             let unused = unused(&spec);
             notes.extend(unused.iter().map(|key| format!("{key} has no meaning for this workload and was not used")));
-            // The near end is the one that needs a port for every connection.
+            // Only the near end needs a port for every connection.
             notes.extend(time_wait.as_ref().and_then(|counts| time_wait::note(counts, &spec)));
         }
         drop((links, rendezvous));
@@ -302,8 +302,6 @@ impl Conclusion {
 }
 
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, EndError> {
-    std::thread::Builder::new().name(name).spawn(body).map_err(|source| EndError::System {
-        what: "cannot start a data thread (is the limit on threads reached? see ulimit -u)".to_owned(),
-        source,
-    })
+    let what = "cannot start a data thread (is the limit on threads reached? see ulimit -u)";
+    std::thread::Builder::new().name(name).spawn(body).map_err(EndError::system(what))
 }

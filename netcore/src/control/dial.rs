@@ -3,18 +3,12 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
-    os::fd::AsRawFd,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use nix::{
-    errno::Errno,
-    sys::socket::{
-        AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, connect, getsockopt, socket, sockopt,
-    },
-};
+use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{DEFAULT_PORT, event::wait_writable};
+use super::DEFAULT_PORT;
 
 /// The addresses of `host`, `host:port`, `address` or `[address]:port`; the port defaults to [`DEFAULT_PORT`].
 pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {
@@ -66,7 +60,7 @@ pub fn dial(addresses: &[SocketAddr], from: Option<IpAddr>, deadline: Instant) -
     for (tried, address) in fitting.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(fitting.len() - tried).unwrap_or(u32::MAX);
-        match dial_one(**address, from, Instant::now() + share) {
+        match dial_one(**address, from, share) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -74,33 +68,18 @@ pub fn dial(addresses: &[SocketAddr], from: Option<IpAddr>, deadline: Instant) -
     Err(last)
 }
 
-fn dial_one(address: SocketAddr, from: Option<IpAddr>, deadline: Instant) -> io::Result<TcpStream> {
-    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let fd = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;
+fn dial_one(address: SocketAddr, from: Option<IpAddr>, within: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(from) = from {
-        bind(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0)))?;
+        socket.bind(&SocketAddr::new(from, 0).into())?;
     }
-    match connect(fd.as_raw_fd(), &SockaddrStorage::from(address)) {
-        Ok(()) => {}
-        Err(Errno::EINPROGRESS) => {
-            use std::os::fd::AsFd;
-            if !wait_writable(fd.as_fd(), deadline)? {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer came in time"));
-            }
-            let error = getsockopt(&fd, sockopt::SocketError)?;
-            if error != 0 {
-                return Err(io::Error::from_raw_os_error(error));
-            }
-        }
-        Err(error) => return Err(error.into()),
-    }
-    Ok(TcpStream::from(fd))
+    socket.connect_timeout(&address.into(), within)?;
+    Ok(socket.into())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, time::Duration};
+    use std::net::TcpListener;
 
     use super::*;
 
@@ -126,13 +105,11 @@ mod tests {
 
     #[test]
     fn an_address_that_does_not_answer_leaves_time_for_the_next() {
-        use nix::sys::socket::{Backlog, SockaddrIn, getsockname, listen};
-        // Its queue is full, and the kernel drops what comes.
-        let full = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
-        bind(full.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
-        listen(&full, Backlog::new(0).unwrap()).unwrap();
-        let silent: SockaddrIn = getsockname(full.as_raw_fd()).unwrap();
-        let silent = SocketAddr::from(std::net::SocketAddrV4::from(silent));
+        // Its queue is full, so the kernel drops further connections.
+        let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        full.listen(0).unwrap();
+        let silent = full.local_addr().unwrap().as_socket().unwrap();
         let soon = |ms| Instant::now() + Duration::from_millis(ms);
         let mut queued = Vec::new();
         let refused = loop {

@@ -1,4 +1,4 @@
-//! An end under load, seen by whoever waits for its report.
+//! An end under load, as the thread that waits for its report sees it.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
@@ -16,9 +16,9 @@ use crate::{
 pub struct Running {
     pub(super) side: Side,
     pub(super) watch: Arc<Watch>,
-    /// Behind a lock only so that a running end may be shared between threads.
+    /// The lock lets threads share a running end.
     pub(super) report: Mutex<mpsc::Receiver<SideReport>>,
-    /// Never joined: it leaves after its report, and its workers before it.
+    /// Never joined: it ends after its report, and the workers end before it.
     pub(super) _sampler: JoinHandle<()>,
 }
 
@@ -29,13 +29,13 @@ impl Running {
         self.watch.stop_at(monotonic_ns);
     }
 
-    /// Begins the measure phase at this instant of the monotonic clock, if the warm-up is one that may end early and has not
-    /// ended by then. What follows is as long as it was to be.
+    /// Begins the measure phase at this instant of the monotonic clock, if the warm-up may end early and is still going on.
+    /// The later phases keep their lengths.
     pub fn begin_at(&self, monotonic_ns: u64) {
         self.watch.begin_at(monotonic_ns);
     }
 
-    /// Ends everything at once: blocked threads are freed, what was measured does not count.
+    /// Ends everything at once: frees blocked threads and discards the measurement.
     pub fn abort(&self) {
         self.watch.abort();
     }
@@ -45,27 +45,27 @@ impl Running {
         self.watch.is_reported()
     }
 
-    /// Whether all is sent that the stop rule asks of this end, and it goes on only because the peer, who sends too, may not
-    /// be so far: nobody sees from datagrams that no more will come ([`crate::spec::support::ends_by_word`]).
+    /// Whether this end has sent all that the stop rule asks of it and waits only for the peer, which sends too: datagrams do
+    /// not show their end ([`crate::spec::support::ends_by_word`]).
     pub fn is_awaiting_end_of_data(&self) -> bool {
         self.watch.is_awaiting_end_of_data()
     }
 
-    /// Waits at most so long for that, or for the report; says whether it is so.
+    /// Waits for that, or for the report; `false`: not within `at_most`.
     pub fn wait_until_awaiting_end_of_data(&self, at_most: Duration) -> bool {
         self.watch.wait_until_awaiting_end_of_data(at_most)
     }
 
-    /// Waits for the report at most so long; says whether it is there.
+    /// Waits for the report; `false`: not within `at_most`.
     pub fn wait(&self, at_most: Duration) -> bool {
         self.watch.wait_for_report(at_most)
     }
 
-    /// Waits for the end (the schedule's own, or the one that was asked for; draining is bounded) and gives the report.
+    /// Waits for the scheduled or requested end and returns the report. Draining is bounded.
     pub fn finish(self) -> SideReport {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.recv().unwrap_or_else(|_| {
-            let sentence = "the sampler's thread broke down: this is a fault of the program";
+            let sentence = "the sampler's thread broke down: this is a bug in plumb";
             SideReport::empty(self.side, Ending::Failed(sentence.to_owned()))
         })
     }
@@ -73,12 +73,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After the report there is nothing left to end.
+        // It has no effect after the report.
         self.watch.abort();
     }
 }
 
-/// Whoever waits for the report is woken even if the sampler's thread breaks down: [`Running::finish`] then says so.
+/// Wakes the threads that wait for the report even if the sampler's thread breaks down: [`Running::finish`] then reports that.
 pub(super) struct Reported(pub(super) Arc<Watch>);
 
 impl Drop for Reported {

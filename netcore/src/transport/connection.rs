@@ -1,8 +1,8 @@
 //! Connections: listen, connect, accept, and the proof that a connection belongs to the session.
 //!
 //! A data connection begins with a preamble: eight bytes that name the protocol, the session's token and the flow's
-//! number. The far end reads the preambles of all candidates at the same time, so that one that says nothing holds up
-//! nobody, and drops whoever has not the token.
+//! number. The far end reads the preambles of all candidates at the same time, so that a silent one does not delay the
+//! others, and drops candidates without the token.
 
 use std::{
     collections::VecDeque,

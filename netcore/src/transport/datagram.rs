@@ -32,7 +32,7 @@ use crate::{
     sys,
 };
 
-/// How long a blocked call waits before its thread looks whether the test is over.
+/// Time that a blocked call waits before its thread checks for the end of the test.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// Interval at which the near end sends its preamble until it is answered.

@@ -27,7 +27,7 @@ use crate::{
     sys,
 };
 
-/// How long the far end waits for the next connection before it looks whether the test is over.
+/// Time that the far end waits for the next connection before it checks for the end of the test.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// What a call on a connection waits for. Whoever waits for room hears of input too.
