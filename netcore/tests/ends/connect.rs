@@ -19,7 +19,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, shutdown, socket,
 };
 
-use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
+use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, join, lasting, measured, phase, prepare, run, start, sum};
 
 fn counted(pattern: Pattern, transactions: u64) -> TestSpec {
     let mut spec = TestSpec::new(pattern, Transport::Tcp);
@@ -75,7 +75,7 @@ fn every_connection_is_counted_at_both_ends() {
     }
 }
 
-/// Whether an end's flows did not leave by themselves.
+/// Whether an end's flows had to be cut off.
 fn was_cut(report: &SideReport) -> bool {
     report.notes.iter().any(|note| note.contains("did not drain") || note.contains("left behind"))
 }
@@ -148,14 +148,11 @@ fn resets_leave_no_time_wait() {
 #[test]
 fn a_strangers_connection_does_not_count() {
     let spec = counted(Pattern::Connect, 50);
-    let mut far = End::prepare(&spec, Side::Far, Some(V4), *TOKEN).unwrap();
-    let mut near = End::prepare(&spec, Side::Near, Some("127.0.0.9".parse().unwrap()), *TOKEN).unwrap();
-    let endpoints = far.endpoints();
-    near.connect(Some((V4, &endpoints)), PATIENCE).unwrap();
-    far.connect(None, PATIENCE).unwrap();
+    let (near, far, endpoints) = prepare(&spec, &spec, Some("127.0.0.9".parse().unwrap()), V4).unwrap();
+    let ends = join((near, far), &endpoints, V4).unwrap();
     // From 127.0.0.1, which has proven nothing.
     let strangers: Vec<_> = (0..20).map(|_| TcpStream::connect((V4, endpoints.ports[0])).unwrap()).collect();
-    let (_, far) = finish(start((near, far)));
+    let (_, far) = finish(start(ends));
     assert_eq!(sum(&far.totals).connections, 50);
     drop(strangers);
 }
@@ -174,7 +171,7 @@ fn a_waiting_acceptor_can_be_freed() {
     }
 }
 
-/// Where nobody accepts and the kernel drops what comes: a listener whose queue is full. It is kept open by what is given.
+/// A listener whose queue is full, so that the kernel drops further connections; the returned values keep it open.
 fn deaf() -> (OwnedFd, Vec<TcpStream>, u16) {
     let listener = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
     bind(listener.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
@@ -211,7 +208,7 @@ fn connecting_to_where_nothing_answers_ends_with_the_test() {
     }
 }
 
-/// Connections that have been begun to that port and are not there yet.
+/// Connections to that port that are begun and not yet made.
 fn begun(port: u16) -> usize {
     sockets_to(port).iter().filter(|(_, state)| state == "02").count()
 }
@@ -229,16 +226,16 @@ fn a_connection_is_there_when_the_kernel_says_so_and_its_latency_is_the_time_unt
         }
         std::thread::sleep(HELD);
         drop(queued);
-        // From here on somebody takes them, each until the near end has closed it.
+        // From here on a service accepts them, each until the near end has closed it.
         let listener = std::net::TcpListener::from(listener);
-        let door = listener.try_clone().unwrap();
+        let closer = listener.try_clone().unwrap();
         let service = std::thread::spawn(move || {
             while let Ok((mut connection, _)) = listener.accept() {
                 let _ = connection.read(&mut [0]);
             }
         });
         let ended = near.wait(PATIENCE);
-        shutdown(door.as_raw_fd(), Shutdown::Both).unwrap();
+        shutdown(closer.as_raw_fd(), Shutdown::Both).unwrap();
         service.join().unwrap();
         assert!(ended);
         let report = near.finish();
@@ -315,7 +312,7 @@ fn an_acceptor_whose_peer_has_ended_ends_too() {
         };
         let (near, far) = start(ends);
         near.stop_at(netcore::measure::clock::monotonic_ns() + 400 * MS);
-        // Nobody connects any more, and nobody tells it.
+        // The near end connects no more, and no message tells the far end.
         assert!(far.wait(PATIENCE), "{transport:?}");
         assert_eq!(far.finish().ending, Ending::Complete, "{transport:?}");
         assert!(sum(&near.finish().totals).connections > 0, "{transport:?}");

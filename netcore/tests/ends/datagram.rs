@@ -3,19 +3,18 @@
 use std::net::UdpSocket;
 
 use netcore::{
-    end::End,
     error::EndError,
     measure::{clock::monotonic_ns, histogram},
     report::{DatagramPhase, Ending, Phase, SideReport},
-    spec::{Arrival, Bytes, Direction, Io, Pace, PaceMode, Pattern, Side, Stop, TestSpec, Transport},
+    spec::{Arrival, Bytes, Direction, Io, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
+use crate::pair::{MS, V4, connect, finish, join, lasting, measured, phase, prepare, run, start, sum};
 
 /// Due times that a sender may make up for.
 const CATCH_UP: u32 = 64;
 
-/// At rates that are slow enough for a debug build on a busy machine to lose nothing.
+/// Rates must be low enough for a debug build on a busy machine to lose nothing.
 fn paced(spec: &mut TestSpec, events_per_s: f64) {
     spec.pace =
         Some(Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: CATCH_UP });
@@ -72,15 +71,9 @@ fn sockets_that_are_not_connected_hear_only_each_other() {
             let mut spec = lasting(pattern, Transport::Udp, 100);
             (spec.connected, spec.direction, spec.integrity, spec.sizes.message_bytes) = (false, direction, true, 100);
             paced(&mut spec, 1000.0);
-            let mut far = End::prepare(&spec, Side::Far, Some(ip), *TOKEN).unwrap();
-            let mut near = End::prepare(&spec, Side::Near, None, *TOKEN).unwrap();
-            let endpoints = far.endpoints();
-            std::thread::scope(|scope| {
-                let far = scope.spawn(|| far.connect(None, PATIENCE));
-                near.connect(Some((ip, &endpoints)), PATIENCE).unwrap();
-                far.join().unwrap().unwrap();
-            });
-            // Whom a far end serves is looked at before the load, connected or not.
+            let (near, far, endpoints) = prepare(&spec, &spec, None, ip).unwrap();
+            let (near, far) = join((near, far), &endpoints, ip).unwrap();
+            // A daemon checks the peers of a far end before the load, connected or not.
             assert_eq!(far.peers(), [ip]);
             let stranger = UdpSocket::bind((ip, 0)).unwrap();
             for _ in 0..20 {
@@ -104,7 +97,7 @@ fn sockets_that_are_not_connected_hear_only_each_other() {
 fn loss_belongs_to_the_phase_of_sending_and_is_what_the_kernel_dropped() {
     let mut spec = lasting(Pattern::Stream, Transport::Udp, 200);
     (spec.phases.warmup_ns, spec.phases.cooldown_ns, spec.sizes.message_bytes) = (100 * MS, 100 * MS, 1400);
-    // A buffer of a few messages, and nobody who paces: much is lost.
+    // A buffer of a few messages and no pacing: much is lost.
     spec.far.socket.receive_buffer = Some(Bytes(20_000));
     let (near, far) = run(&spec, V4);
     let (mut sent, mut received) = (0, 0);
@@ -115,7 +108,7 @@ fn loss_belongs_to_the_phase_of_sending_and_is_what_the_kernel_dropped() {
         (sent, received) = (sent + a.sent, received + b.received);
     }
     let (near, far) = (sum(&near.totals), sum(&far.totals));
-    // After the last phase a call's worth may follow, no more.
+    // After the last phase at most one call's messages follow.
     assert!(near.messages_sent - sent <= 32, "{sent} of {}", near.messages_sent);
     assert!(far.messages_received - received <= 32);
     assert!(far.messages_received < near.messages_sent, "a buffer that small must lose something");
@@ -146,8 +139,8 @@ fn messages_too_short_for_a_number_are_counted() {
     }
 }
 
-/// Every due time of the window was met or is said to have been dropped, however slow the machine is: but for those that the
-/// sender may still catch up with at either edge.
+/// However slow the machine is, every due time of the window was met or is reported as dropped, except those that the sender
+/// may still catch up with at either edge.
 fn accounts_for_its_schedule(near: &SideReport, events_per_s: f64) {
     let window = phase(near, Phase::Measure);
     let pacing = window.flows[0].pacing.unwrap();
@@ -189,7 +182,7 @@ fn a_burst_is_as_long_as_it_was_asked_for_whatever_a_call_takes() {
         let (near, _) = run(&spec, V4);
         let window = phase(&near, Phase::Measure);
         let pacing = window.flows[0].pacing.unwrap();
-        // Each burst that was due has gone or is said to have been dropped, but for those at either edge.
+        // Each due burst has gone or is reported as dropped, except those at either edge.
         let (due, told) = (window.elapsed_ns / MS, measured(&near).messages_sent + 10 * pacing.dropped);
         assert!(told.abs_diff(due) <= 40, "{io:?}: {due} were due: {pacing:?}");
     }
@@ -259,20 +252,14 @@ fn spinning_exchanges_work() {
 fn a_strangers_datagrams_do_not_count() {
     let mut spec = lasting(Pattern::Stream, Transport::Udp, 50);
     paced(&mut spec, 1000.0);
-    let mut far = End::prepare(&spec, Side::Far, Some(V4), *TOKEN).unwrap();
-    let mut near = End::prepare(&spec, Side::Near, None, *TOKEN).unwrap();
-    let endpoints = far.endpoints();
+    let (near, far, endpoints) = prepare(&spec, &spec, None, V4).unwrap();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger.send_to(&[0; 28], (V4, endpoints.ports[0])).unwrap();
-    std::thread::scope(|scope| {
-        let far = scope.spawn(|| far.connect(None, PATIENCE));
-        near.connect(Some((V4, &endpoints)), PATIENCE).unwrap();
-        far.join().unwrap().unwrap();
-    });
+    let ends = join((near, far), &endpoints, V4).unwrap();
     for _ in 0..10 {
         stranger.send_to(&[0; 1472], (V4, endpoints.ports[0])).unwrap();
     }
-    let (near, far) = finish(start((near, far)));
+    let (near, far) = finish(start(ends));
     assert_eq!(sum(&near.totals).messages_sent, sum(&far.totals).messages_received);
 }
 

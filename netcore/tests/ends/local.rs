@@ -49,14 +49,14 @@ fn threads_that_are_blocked_on_pipes_can_be_freed() {
     let (near, far) = connect(&spec, V4).unwrap();
     let near = near.start(monotonic_ns(), None).unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    // Nobody reads: the writer is blocked.
+    // There is no reader: the writer is blocked.
     near.abort();
     assert!(near.wait(PATIENCE));
     drop(far);
     let (near, far) = connect(&spec, V4).unwrap();
     let far = far.start(monotonic_ns(), None).unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    // Nobody writes: the reader is blocked.
+    // There is no writer: the reader is blocked.
     far.abort();
     assert!(far.wait(PATIENCE));
     drop(near);
@@ -66,7 +66,7 @@ fn echoes(ms: u64) -> TestSpec {
     lasting(Pattern::Ping, Transport::Icmp, ms)
 }
 
-/// Runs the test, or says that this user may not.
+/// Runs the test; `None`: this user may not.
 fn ping(spec: &TestSpec, ip: IpAddr) -> Option<SideReport> {
     match connect(spec, ip) {
         Ok(ends) => {
@@ -116,7 +116,7 @@ fn echoes_at_an_interval() {
 
 #[test]
 fn an_echo_that_is_not_answered_is_lost() {
-    // Nobody answers on an address of the loopback network that packets cannot leave: 240/4 is never routed.
+    // No host answers at an address that is never routed: 240/4.
     let mut spec = echoes(200);
     (spec.reply_timeout_ns, spec.phases.warmup_ns) = (20 * MS, 10 * MS);
     spec.near.socket.ttl = Some(1);

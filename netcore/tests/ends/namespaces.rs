@@ -1,4 +1,4 @@
-//! Over links of known properties, between network namespaces that the test makes itself (as root, or not at all).
+//! Links of known properties, between network namespaces that the test makes itself. Skipped without root.
 
 use std::{
     fs::File,
@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::pair::{MS, PATIENCE, TOKEN, lasting, measured, phase, sum};
 
-/// Two namespaces with a link of limited rate from the first to the second; they go with their owner.
+/// Two namespaces with a link of limited rate from the first to the second. They are deleted when it is dropped.
 struct Link {
     near: String,
     far: String,
@@ -43,7 +43,7 @@ impl Link {
             return None;
         }
         for line in [
-            // No neighbour discovery beside what is measured.
+            // IPv6 neighbour discovery would use the measured link.
             format!("ip netns exec {a} sysctl -q net.ipv6.conf.all.disable_ipv6=1"),
             format!("ip netns exec {b} sysctl -q net.ipv6.conf.all.disable_ipv6=1"),
             format!("ip -n {a} addr add 10.99.0.1/24 dev v0"),
@@ -57,7 +57,7 @@ impl Link {
         Some(link)
     }
 
-    /// What the link's queue has dropped.
+    /// Packets that the link's queue has dropped.
     fn dropped(&self) -> u64 {
         let output = Command::new("tc").args(["-n", &self.near, "-s", "-j", "qdisc", "show", "dev", "v0"]).output();
         let queues: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
@@ -109,9 +109,9 @@ fn what_udp_loses_is_what_the_queue_dropped() {
     let (near, far) = link.run(&spec);
     assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete));
     let lost = sum(&near.totals).messages_sent - sum(&far.totals).messages_received;
-    assert!(lost > 0, "nobody paces: the queue must overflow");
+    assert!(lost > 0, "without pacing the queue must overflow");
     assert_eq!(lost, link.dropped() - before);
-    // What arrives is what the link carries: 1400 of every 1442 bytes at 20 Mbit/s, within the bursts at either end.
+    // The link carries 1400 of every 1442 bytes at 20 Mbit/s, within the bursts at either end.
     let window = phase(&far, Phase::Measure);
     let rate = measured(&far).bytes_received as f64 * 8.0 / (window.elapsed_ns as f64 / 1e9);
     let wire = 20e6 * 1400.0 / 1442.0;

@@ -1,4 +1,4 @@
-//! Runs both ends as a session does.
+//! Runs both ends of a test as a session does.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -11,14 +11,14 @@ use std::{
 };
 
 use netcore::{
-    end::{End, Running},
+    end::{End, Endpoints, Running},
     error::EndError,
     measure::clock::monotonic_ns,
     report::{Counts, Ending, FlowWindow, Phase, SideReport, Window},
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
-/// Another one in every process: frames of two test runs on one machine meet on the loopback interface.
+/// It differs in every process: frames of two test runs on one machine share the loopback interface.
 pub static TOKEN: LazyLock<[u8; 16]> = LazyLock::new(|| {
     let mut token = *b"0123456789abcdef";
     token[..4].copy_from_slice(&std::process::id().to_be_bytes());
@@ -26,7 +26,7 @@ pub static TOKEN: LazyLock<[u8; 16]> = LazyLock::new(|| {
 });
 pub const MS: u64 = 1_000_000;
 pub const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// How long a test waits for what must come about: a bound on hanging, and no statement about speed.
+/// Bound on a test that hangs; it is not a statement about speed.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A test that lasts `ms` milliseconds.
@@ -41,16 +41,32 @@ pub fn connect(spec: &TestSpec, ip: IpAddr) -> Result<(End, End), EndError> {
     meet(spec, spec, ip)
 }
 
-/// Both ends, connected, of which each may be told of another test.
+/// Both ends, connected, with a test for each.
 pub fn meet(near: &TestSpec, far: &TestSpec, ip: IpAddr) -> Result<(End, End), EndError> {
-    let mut far = End::prepare(far, Side::Far, Some(ip), *TOKEN)?;
-    let mut near = End::prepare(near, Side::Near, None, *TOKEN)?;
+    let (near, far, endpoints) = prepare(near, far, None, ip)?;
+    join((near, far), &endpoints, ip)
+}
+
+/// Both ends, prepared, and the far end's endpoints. `from`: the near end's address.
+pub fn prepare(
+    near: &TestSpec,
+    far: &TestSpec,
+    from: Option<IpAddr>,
+    to: IpAddr,
+) -> Result<(End, End, Endpoints), EndError> {
+    let far = End::prepare(far, Side::Far, Some(to), *TOKEN)?;
+    let near = End::prepare(near, Side::Near, from, *TOKEN)?;
     let endpoints = far.endpoints();
-    // Whom the near end cannot reach need not wait for it.
+    Ok((near, far, endpoints))
+}
+
+/// Connects prepared ends.
+pub fn join((mut near, mut far): (End, End), endpoints: &Endpoints, ip: IpAddr) -> Result<(End, End), EndError> {
+    // The far end need not wait for a near end that cannot reach it.
     let failed = AtomicBool::new(false);
     let (near_result, far_result) = thread::scope(|scope| {
         let far = scope.spawn(|| far.connect_unless(None, PATIENCE, &|| failed.load(Relaxed)));
-        let near = near.connect(Some((ip, &endpoints)), PATIENCE);
+        let near = near.connect(Some((ip, endpoints)), PATIENCE);
         failed.store(near.is_err(), Relaxed);
         (near, far.join().unwrap())
     });
@@ -65,7 +81,7 @@ pub fn start((near, far): (End, End)) -> (Running, Running) {
     (near.start(t0, None).unwrap(), far.start(t0, None).unwrap())
 }
 
-/// Waits for both, telling each when the other has finished, as the conversation does.
+/// Waits for both, telling each when the other has finished, as the client does.
 pub fn finish((near, far): (Running, Running)) -> (SideReport, SideReport) {
     let deadline = std::time::Instant::now() + PATIENCE;
     while !near.wait(Duration::from_millis(5)) && !far.is_finished() {

@@ -12,7 +12,7 @@ fn requests(ms: u64) -> TestSpec {
     lasting(Pattern::RequestResponse, Transport::Tcp, ms)
 }
 
-/// How many latencies the measure phase has.
+/// Number of latencies in the measure phase.
 fn timed(report: &SideReport) -> u64 {
     let flows = &phase(report, Phase::Measure).flows;
     flows.iter().flat_map(|flow| &flow.latencies).map(|l| histogram::decode(&l.histogram).unwrap().len()).sum()
@@ -97,7 +97,7 @@ fn every_byte_of_requests_and_responses_is_checked() {
             spec.phases.stop = Stop::AfterTransactions(100);
             (spec.inflight, spec.coalesce, spec.integrity) = (inflight, coalesce, true);
             (spec.sizes.request_bytes, spec.sizes.response_bytes) = (request_bytes, response_bytes);
-            // A datagram of a ring is known by its number.
+            // A datagram from a ring is identified by its number.
             if !coalesce && (!transport.is_datagram() || request_bytes.min(response_bytes) >= 8) {
                 (spec.near.buffers.ring, spec.far.buffers.ring) = (3, 2);
             }
@@ -110,7 +110,7 @@ fn every_byte_of_requests_and_responses_is_checked() {
             });
             let (near, _) = run(&spec, V4);
             assert_eq!((measured(&near).transactions, measured(&near).errors), (100, 0), "{spec:?}");
-            // The near end sends something else than the far end expects, and the other way round.
+            // Each end in turn sends other bytes than its peer expects.
             for liar in [Side::Near, Side::Far] {
                 let (near, far) = lie(&spec, liar);
                 let honest = if liar == Side::Near { far } else { near };
@@ -121,10 +121,10 @@ fn every_byte_of_requests_and_responses_is_checked() {
     }
 }
 
-/// Both ends of a test, one of which sends zeros where the other expects what was agreed.
+/// Both ends of a test, one of which sends zeros instead of the expected payload.
 fn lie(spec: &TestSpec, liar: Side) -> (SideReport, SideReport) {
     let mut spec = spec.clone();
-    // A refusal of what came leaves nobody to answer.
+    // An end that rejects the bytes does not answer.
     spec.reply_timeout_ns = 20 * MS;
     let mut wrong = spec.clone();
     (wrong.payload, wrong.integrity) = (Payload::Zero, false);
@@ -145,7 +145,7 @@ fn every_io_method_answers() {
     }
 }
 
-/// A responder that cannot answer for a while: what it does to latencies depends on from where they count.
+/// A responder that cannot answer for a while. Its effect on latencies depends on the instant from which they count.
 fn longest_at_a_rate(arrival: Arrival, transport: Transport) -> (u64, SideReport) {
     let mut spec = lasting(Pattern::RequestResponse, transport, 600);
     (spec.sizes.request_bytes, spec.sizes.response_bytes, spec.reply_timeout_ns) = (16, 16, 5_000 * MS);

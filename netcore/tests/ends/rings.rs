@@ -1,4 +1,4 @@
-//! Buffers of datagrams: rings, places, and bytes that are touched.
+//! Buffers of datagrams: rings, alignment and offset, and touched bytes.
 
 use netcore::{
     report::{Ending, Phase},
@@ -7,12 +7,12 @@ use netcore::{
 
 use crate::pair::{MS, V4, finish, lasting, measured, meet, phase, run, start, sum};
 
-/// Slow enough for a debug build to lose nothing, and on a busy machine too where little is made up for.
+/// Slow enough for a debug build to lose nothing; on a busy machine too, with a small `catch_up`.
 fn pace(events_per_s: f64, burst: u32, catch_up: u32) -> Pace {
     Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Uniform, burst, catch_up }
 }
 
-/// As the two ends of a test may have them: another ring each, and odd places.
+/// Buffers of two ends with different rings and odd offsets.
 fn rings(near: u32, far: u32) -> [BufferOptions; 2] {
     let near = BufferOptions { ring: near, alignment: Some(256), offset: 3, ..BufferOptions::default() };
     [near, BufferOptions { ring: far, offset: 77, ..BufferOptions::default() }]
@@ -34,7 +34,7 @@ fn streams_from_rings_arrive_whole() {
                 if direction != Direction::Bidirectional {
                     spec.phases.stop = Stop::AfterBytes(150_000);
                 }
-                // What may be made up for fits the smallest of receive buffers.
+                // A burst of caught-up messages fits the smallest receive buffer.
                 spec.pace = Some(pace(2000.0, 7, 2));
                 [spec.near.buffers, spec.far.buffers] = rings(near, far);
                 let (near, far) = run(&spec, V4);
@@ -54,12 +54,12 @@ fn a_receiver_knows_each_message_of_a_ring_whatever_is_lost() {
     let mut spec = lasting(Pattern::Stream, Transport::Udp, 200);
     (spec.sizes.message_bytes, spec.integrity) = (1400, true);
     [spec.near.buffers, spec.far.buffers] = rings(7, 4);
-    // A buffer of a few messages, and nobody who paces: much is lost.
+    // A buffer of a few messages and no pacing: much is lost.
     spec.far.socket.receive_buffer = Some(Bytes(20_000));
     let (near, far) = run(&spec, V4);
     let (sent, received) = (sum(&near.totals).messages_sent, sum(&far.totals).messages_received);
     assert!(0 < received && received < sent, "{received} of {sent}: a buffer that small must lose something");
-    // The check is one: a sender with another ring is found out.
+    // The check works: it finds a sender with another ring.
     let mut wrong = spec.clone();
     wrong.near.buffers.ring = 6;
     let (_, far) = finish(start(meet(&wrong, &spec, V4).unwrap()));
@@ -123,7 +123,7 @@ fn what_is_touched_breaks_no_number_and_no_count() {
                 for end in [&mut spec.near, &mut spec.far] {
                     (end.buffers.dirty, end.buffers.clean, end.buffers.ring) = (dirty, clean, 5);
                 }
-                // Bytes that are read are still those that were sent.
+                // Reading does not change the bytes.
                 spec.integrity = dirty == 0 && bytes >= 8;
                 let (near, far) = run(&spec, V4);
                 let (near, far) = (sum(&near.totals), sum(&far.totals));
@@ -145,7 +145,7 @@ fn a_burst_goes_several_times_round_a_ring_that_is_shorter() {
         let (near, _) = run(&spec, V4);
         let window = phase(&near, Phase::Measure);
         let pacing = window.flows[0].pacing.unwrap();
-        // Each burst that was due has gone or is said to have been dropped, but for those at either edge.
+        // Each due burst has gone or is reported as dropped, except those at either edge.
         let (due, told) = (window.elapsed_ns / MS, measured(&near).messages_sent + 10 * pacing.dropped);
         assert!(told.abs_diff(due) <= 40, "{io:?}, a ring of {ring}: {due} were due: {pacing:?}");
     }

@@ -15,7 +15,9 @@ use netcore::{
     spec::{Bytes, Direction, Io, Pattern, Role, Side, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, lasting, measured, phase, run, start, sum};
+use crate::pair::{
+    MS, PATIENCE, TOKEN, V4, connect, finish, join, lasting, measured, meet, phase, prepare, run, start, sum,
+};
 
 fn stream(ms: u64) -> TestSpec {
     lasting(Pattern::Stream, Transport::Tcp, ms)
@@ -116,18 +118,10 @@ fn every_io_method_moves_the_same_bytes_unchanged() {
 fn wrong_bytes_are_noticed() {
     let mut spec = stream(1000);
     spec.integrity = true;
-    let (near, far) = connect(&spec, V4).unwrap();
     let mut wrong = spec.clone();
     wrong.payload = netcore::spec::Payload::Zero;
-    drop(near);
-    drop(far);
-    // The ends run from different specifications, as after a fault in memory.
-    let mut far = End::prepare(&spec, Side::Far, Some(V4), *TOKEN).unwrap();
-    let mut near = End::prepare(&wrong, Side::Near, None, *TOKEN).unwrap();
-    let endpoints = far.endpoints();
-    near.connect(Some((V4, &endpoints)), PATIENCE).unwrap();
-    far.connect(None, PATIENCE).unwrap();
-    let (_, far) = finish(start((near, far)));
+    // The ends run from different specifications, as after an error in memory.
+    let (_, far) = finish(start(meet(&wrong, &spec, V4).unwrap()));
     let Ending::Failed(sentence) = far.ending else { panic!("{:?}", far.ending) };
     assert!(sentence.contains("wrong data: byte 0 "), "{sentence}");
 }
@@ -157,21 +151,18 @@ fn ipv6_and_one_address_for_both_families() {
 #[test]
 fn a_stranger_is_dropped_and_holds_up_nobody() {
     let spec = stream(50);
-    let mut far = End::prepare(&spec, Side::Far, Some(V4), *TOKEN).unwrap();
-    let mut near = End::prepare(&spec, Side::Near, None, *TOKEN).unwrap();
-    let endpoints = far.endpoints();
+    let (near, far, endpoints) = prepare(&spec, &spec, None, V4).unwrap();
     let address = (V4, endpoints.ports[0]);
     let mut silent = TcpStream::connect(address).unwrap();
     let mut liar = TcpStream::connect(address).unwrap();
     liar.write_all(&[b'x'; 28]).unwrap();
-    near.connect(Some((V4, &endpoints)), PATIENCE).unwrap();
-    far.connect(None, PATIENCE).unwrap();
+    let ends = join((near, far), &endpoints, V4).unwrap();
     // Both are closed by now: an end of the stream or a reset, but no byte.
     for stranger in [&mut silent, &mut liar] {
         stranger.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         assert!(!matches!(stranger.read(&mut [0]), Ok(1..)));
     }
-    let (near, far) = finish(start((near, far)));
+    let (near, far) = finish(start(ends));
     assert_eq!(sum(&near.totals).bytes_sent, sum(&far.totals).bytes_received);
 }
 

@@ -1,4 +1,4 @@
-//! Several flows on one thread: what ends a test ends all of them.
+//! Several flows on one thread: every end of a test ends all of them.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Every transport that has connections, as far as this machine's kernel has it.
+//! Every connection-oriented transport that this machine's kernel offers.
 
 use netcore::{
     error::EndError,
@@ -8,7 +8,7 @@ use netcore::{
 
 use crate::pair::{V4, connect, finish, lasting, run, start, sum};
 
-/// Runs the test, or says why this kernel cannot.
+/// Runs the test; `None`: this kernel cannot.
 fn try_run(spec: &TestSpec) -> Option<(netcore::report::SideReport, netcore::report::SideReport)> {
     match connect(spec, V4) {
         Ok(ends) => Some(finish(start(ends))),
@@ -91,7 +91,7 @@ fn accepted_connections_have_the_options_of_their_end() {
         let mut spec = lasting(pattern, transport, 30);
         (spec.far.socket.priority, spec.far.socket.send_buffer) = (Some(5), Some(Bytes(50_000)));
         let (_, far) = run(&spec, V4);
-        // A Unix socket has no packets that a priority could order.
+        // A Unix socket has no packets, hence no priority.
         let priority = (transport == tcp).then_some(("priority", "5"));
         for (option, value) in priority.into_iter().chain([("send_buffer", "100000")]) {
             let granted = far.options.iter().find(|granted| granted.option == option).unwrap();

@@ -1,4 +1,4 @@
-//! A daemon for a test, and the tests that are run on it.
+//! A daemon for a test, and clients of it.
 
 use std::{
     net::{SocketAddr, TcpStream},
@@ -61,7 +61,7 @@ impl Drop for Served {
     }
 }
 
-/// A TCP stream for so long.
+/// A TCP stream.
 pub fn stream(milliseconds: u64) -> TestSpec {
     let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
     spec.phases.stop = Stop::AfterNs(milliseconds * 1_000_000);
@@ -82,7 +82,7 @@ pub fn nobody_stops() -> StopFlag {
     StopFlag::new().unwrap()
 }
 
-/// Waits for something that another thread brings about.
+/// Waits for an effect of another thread.
 pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(20);
     while !happened() {
@@ -91,16 +91,16 @@ pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// A client that says what a test wants and not what it should.
+/// A client that sends arbitrary messages.
 pub struct Raw(pub Channel);
 
 impl Raw {
     /// Greets as a client does.
     pub fn greeted(address: SocketAddr) -> Self {
-        Self::welcome(address).expect("the daemon has a place")
+        Self::welcome(address).expect("a session is free")
     }
 
-    /// The same, or nothing where the daemon is busy.
+    /// The same; `None`: the daemon is busy.
     pub fn welcome(address: SocketAddr) -> Option<Self> {
         let mut raw = Self(Channel::initiate(TcpStream::connect(address).unwrap(), None, soon()).unwrap());
         let hello =

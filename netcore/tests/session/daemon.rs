@@ -1,4 +1,4 @@
-//! The daemon as its operator knows it: limits, networks, timeouts, stopping.
+//! The daemon as its operator sees it: limits, networks, timeouts, stopping.
 
 use std::{
     sync::{Arc, Mutex},
@@ -15,13 +15,13 @@ use netcore::{
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
-use crate::common::{Raw, Served, connect_far, eventually, nobody_stops, prepare, stream};
+use crate::common::{Raw, Served, connect_far, eventually, nobody_stops, prepare, soon, stream};
 
 fn one_session() -> Config {
     Config { limits: Limits { sessions: 1, ..Limits::default() }, ..Config::default() }
 }
 
-fn fault(error: ClientError) -> (ErrorCode, String) {
+fn error_of(error: ClientError) -> (ErrorCode, String) {
     let sentence = error.to_string();
     match error {
         ClientError::Daemon { error, .. } => (error.code, sentence),
@@ -45,14 +45,14 @@ fn twenty_sessions_at_once() {
             });
         }
     });
-    let (code, sentence) = fault(Session::connect(&served.target()).unwrap_err());
+    let (code, sentence) = error_of(Session::connect(&served.target()).unwrap_err());
     assert_eq!(code, ErrorCode::Busy);
     assert!(sentence.contains("all 20 sessions") && sentence.contains("--max-sessions"), "{sentence}");
     sessions.pop();
-    eventually("a place is free again", || Session::connect(&served.target()).is_ok());
+    eventually("a session is free again", || Session::connect(&served.target()).is_ok());
 }
 
-/// With one session, the next client is served only when the one before is wholly forgotten.
+/// With one session, the next client is served only after the previous one is forgotten entirely.
 #[test]
 fn a_client_that_vanishes_at_any_step_leaves_nothing_behind() {
     let served = Served::new(one_session());
@@ -74,7 +74,7 @@ fn a_client_that_vanishes_at_any_step_leaves_nothing_behind() {
         }
         if step >= 4 {
             let t0_ns = monotonic_ns() + 1_000_000;
-            raw.0.send(&Request::Start { t0_ns }, 1 << 20, crate::common::soon()).unwrap();
+            raw.0.send(&Request::Start { t0_ns }, 1 << 20, soon()).unwrap();
         }
         if step >= 5 {
             std::thread::sleep(Duration::from_millis(50));
@@ -84,7 +84,7 @@ fn a_client_that_vanishes_at_any_step_leaves_nothing_behind() {
     eventually("the last one is forgotten, too", || Session::connect(&served.target()).is_ok());
 }
 
-/// The wait for data connections is a minute here, and a vanished client is noticed long before that.
+/// The wait for data connections is a minute here; a vanished client is noticed much earlier.
 #[test]
 fn a_client_that_leaves_while_its_flows_are_waited_for_is_noticed() {
     let served = Served::new(one_session());
@@ -93,21 +93,21 @@ fn a_client_that_leaves_while_its_flows_are_waited_for_is_noticed() {
         let spec = TestSpec::new(Pattern::Stream, transport);
         let mut raw = greeted_when_free(&served);
         assert!(matches!(raw.ask(&prepare(spec.clone(), [7; 16])), Reply::Prepared(_)));
-        raw.0.send(&patient, 1 << 20, crate::common::soon()).unwrap();
+        raw.0.send(&patient, 1 << 20, soon()).unwrap();
         drop(raw);
         let mut raw = greeted_when_free(&served);
         assert!(matches!(raw.ask(&prepare(spec, [7; 16])), Reply::Prepared(_)));
-        raw.0.send(&patient, 1 << 20, crate::common::soon()).unwrap();
+        raw.0.send(&patient, 1 << 20, soon()).unwrap();
         let Reply::Error(error) = raw.ask(&Request::Abort) else { panic!() };
         assert!(error.message.contains("given up"), "{error}");
-        assert_eq!(raw.0.recv::<Reply>(crate::common::soon()).unwrap(), Reply::Idle);
+        assert_eq!(raw.0.recv::<Reply>(soon()).unwrap(), Reply::Idle);
     }
 }
 
 fn greeted_when_free(served: &Served) -> Raw {
     let mut raw = None;
-    // The place of the client before is given back when its thread has noticed.
-    eventually("the place is free", || {
+    // The session of the previous client is free when its thread has noticed the end.
+    eventually("the session is free", || {
         raw = Raw::welcome(served.address);
         raw.is_some()
     });
@@ -128,7 +128,7 @@ fn a_session_without_requests_is_closed_with_a_sentence() {
         other => panic!("{other:?}"),
     };
     let mut idle = Raw::greeted(served.address);
-    timed_out(idle.0.recv(crate::common::soon()).unwrap());
+    timed_out(idle.0.recv(soon()).unwrap());
     drop(idle);
     eventually("a client sees it before it needs the session", || {
         let Ok(mut session) = Session::connect(&served.target()) else { return false };
@@ -138,7 +138,7 @@ fn a_session_without_requests_is_closed_with_a_sentence() {
     });
     let mut prepared = greeted_when_free(&served);
     assert!(matches!(prepared.ask(&prepare(stream(10), [0; 16])), Reply::Prepared(_)));
-    timed_out(prepared.0.recv(crate::common::soon()).unwrap());
+    timed_out(prepared.0.recv(soon()).unwrap());
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_greeting_that_does_not_come_gives_its_connection_up() {
         let mut rest = Vec::new();
         // Closed or reset: both are an end.
         let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
-        // A preamble and a sentence at most.
+        // At most a preamble and an error.
         assert!(rest.len() < 200, "{rest:?}");
     }
 }
@@ -166,7 +166,7 @@ fn only_allowed_networks_have_sessions() {
         log: Some(Arc::new(move |line| heard.lock().unwrap().push(line.to_owned()))),
         ..Config::default()
     });
-    let (code, sentence) = fault(Session::connect(&served.target()).unwrap_err());
+    let (code, sentence) = error_of(Session::connect(&served.target()).unwrap_err());
     assert_eq!(code, ErrorCode::NotAllowed);
     assert!(sentence.contains("127.0.0.1 are not allowed") && sentence.contains("--allow"), "{sentence}");
     let mut target = served.target();
@@ -187,7 +187,7 @@ fn a_counted_test_is_ended_after_the_granted_time() {
     let mut spec = stream(0);
     spec.phases.stop = Stop::AfterBytes(1 << 50);
     let error = served.connect().run(&spec, &DataAddresses::default(), &mut (), &nobody_stops()).unwrap_err();
-    let (code, sentence) = fault(error);
+    let (code, sentence) = error_of(error);
     assert_eq!(code, ErrorCode::Refused);
     assert!(sentence.contains("0.3 s") && sentence.contains("--max-duration"), "{sentence}");
 }
@@ -201,8 +201,8 @@ fn an_orderly_stop_lets_the_running_test_finish_and_closes_the_others() {
     // The daemon reads the start before it hears of the stop.
     std::thread::sleep(Duration::from_millis(100));
     served.stop.request();
-    // Newcomers are refused at once, and the port is free for the next daemon, while the test still runs.
-    eventually("newcomers are refused", || {
+    // New connections are refused at once, and the port is free for the next daemon, while the test still runs.
+    eventually("new connections are refused", || {
         matches!(Session::connect(&served.target()), Err(ClientError::Connect { .. }))
     });
     drop(std::net::TcpListener::bind(served.address).unwrap());

@@ -1,4 +1,4 @@
-//! Clients that mean harm, or are broken: the daemon answers with a sentence or not at all, and goes on serving.
+//! Hostile or broken clients: the daemon answers with an error or not at all, and continues to serve.
 
 use std::{
     io::{Read, Write},
@@ -85,7 +85,7 @@ fn a_frame_beyond_the_bound_is_refused_before_it_is_kept() {
     let _ = raw.0.send(&text, usize::MAX, soon());
     match raw.0.recv::<Reply>(soon()) {
         Ok(Reply::Error(error)) => assert_eq!(error.code, ErrorCode::Protocol),
-        // Its sentence may be lost in the reset that our unread bytes cause.
+        // The reset that our unread bytes cause may lose the error.
         Err(error) => assert!(error.to_string().contains("closed"), "{error}"),
         other => panic!("{other:?}"),
     }
@@ -104,7 +104,7 @@ fn requests_out_of_order_end_the_session() {
     assert!(matches!(raw.ask(&prepare(stream(10), [1; 16])), Reply::Prepared(_)));
     raw.0.send(&prepare(stream(10), [1; 16]), 1 << 20, soon()).unwrap();
     assert_eq!(last_word(raw), ErrorCode::Protocol);
-    // A stop may cross the report on the way, so it is nothing at any time.
+    // A stop may cross the report on its way, so it is ignored at any time.
     let mut raw = Raw::greeted(served.address);
     raw.0.send(&Request::Stop { at_ns: 5 }, 1 << 20, soon()).unwrap();
     assert_eq!(raw.ask(&Request::Abort), Reply::Idle);

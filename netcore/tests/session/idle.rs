@@ -1,4 +1,4 @@
-//! An idle daemon uses no CPU: seen from outside, in a process of its own.
+//! An idle daemon, in a process of its own, uses no CPU.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Programs that a daemon runs for its client, and how they end.
+//! Programs that a daemon runs for its client.
 
 use std::{path::Path, time::Duration};
 
@@ -30,7 +30,7 @@ fn shell(script: &str) -> Execute {
     Execute { argv, environment, limit_ns: 600_000_000_000 }
 }
 
-/// Says in a file that it has begun, and hangs.
+/// Writes its process number to a file, and hangs.
 fn hanging(file: &Path) -> Execute {
     let file = file.display();
     shell(&format!(
@@ -60,7 +60,7 @@ fn what_it_prints_comes_back_and_no_more_than_is_kept() {
         matches!(&failed, Executed::Failed { timed_out: false, message } if message.ends_with("exited with 3: no")),
         "{failed:?}"
     );
-    // Bytes that take six times their room on the wire, and nothing is cut off but what is beyond the bound.
+    // Each of these bytes takes six on the wire; only those beyond the bound are cut off.
     let Executed::Done { stdout, stderr, .. } = execute("head -c 1500000 /dev/zero; head -c 1500000 /dev/zero >&2")
     else {
         panic!()

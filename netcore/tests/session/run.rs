@@ -1,4 +1,4 @@
-//! Tests that run as they should.
+//! Tests that succeed.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn a_stream_over_tcp_gives_both_ends_the_same_bytes() {
     let measure = |report: &netcore::report::SideReport| {
         report.phases.iter().find(|window| window.phase == Phase::Measure).unwrap().elapsed_ns
     };
-    // A warm-up that was noticed late shortens the measure phase, which ends when it was agreed to.
+    // A late end of the warm-up shortens the measure phase, which ends on schedule.
     assert!(measure(&outcome.near) > 0 && measure(outcome.far.as_ref().unwrap()) > 0);
     // Both ends have the same clock here, so whatever the probes say lies within their bound.
     let clock = session.peer().clock;
@@ -164,7 +164,7 @@ fn several_tests_start_at_one_instant() {
     for outcome in &outcomes {
         assert_eq!(outcome.t0_ns, t0_ns);
         assert!(outcome.near_start_ns.unwrap() >= t0_ns);
-        // The window begins when it is due; who sends is there a little later, and that is told. Who receives is there.
+        // The window begins on schedule. The sender starts a little later, which is reported; the receiver is there.
         assert!(outcome.near_loaded_ns.unwrap() > outcome.t0_ns);
         assert_eq!(outcome.far_loaded_ns, outcome.far_start_ns);
         let (sent, arrived) = received(outcome);
@@ -182,7 +182,7 @@ fn a_prepared_test_that_is_dropped_is_forgotten() {
 }
 
 #[test]
-fn two_daemons_are_conducted_from_outside() {
+fn a_client_runs_a_test_between_two_daemons() {
     let (one, other) = (Served::new(Config::default()), Served::new(Config::default()));
     let (mut near, mut far) = (one.connect(), other.connect());
     let mut spec = stream(60);
@@ -214,7 +214,7 @@ fn a_near_daemon_connects_nowhere_else() {
     let elsewhere = DataAddresses { far: Some("127.0.0.7".parse().unwrap()), ..DataAddresses::default() };
     let error = between(&mut near, &mut far, &stream(10), &elsewhere).err().unwrap().to_string();
     assert!(error.contains("--allow-connect 127.0.0.7"), "{error}");
-    // With leave, it does, and both sessions are as good as before.
+    // With permission it does, and both sessions are usable as before.
     let allowed = Served::new(Config { allow_connect: vec!["127.0.0.0/8".parse().unwrap()], ..Config::default() });
     let mut near = allowed.connect();
     let prepared = between(&mut near, &mut far, &stream(10), &elsewhere).unwrap();

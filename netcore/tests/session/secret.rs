@@ -1,4 +1,4 @@
-//! With a key: no key, no session, and nothing readable on the way.
+//! With a key: clients without it get no session, and the wire carries nothing readable.
 
 use std::{
     io::{Read, Write},
@@ -15,7 +15,7 @@ use netcore::{
 
 use crate::common::{Served, nobody_stops, stream};
 
-/// Passes one connection on and keeps all that went by, both ways.
+/// Forwards one connection and records both directions.
 fn wiretap(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

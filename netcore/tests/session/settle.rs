@@ -1,4 +1,4 @@
-//! A warm-up that ends early: both ends begin to measure at the same instant, and hear nothing more until the end.
+//! A warm-up that ends early: both ends begin to measure at the same instant and send nothing more until the end.
 
 use netcore::{
     client::{DataAddresses, Observer, Outcome},
@@ -8,9 +8,9 @@ use netcore::{
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
-use crate::common::{Raw, Served, between, nobody_stops, prepare, stream};
+use crate::common::{Raw, Served, between, nobody_stops, prepare, soon, stream};
 
-/// Says that the warm-up has done its work after a few intervals of each end that tells its own.
+/// Reports a settled warm-up after a few intervals of each end.
 #[derive(Default)]
 struct Settles {
     heard: Vec<(Side, Phase)>,
@@ -53,7 +53,7 @@ fn settled_together(outcome: &Outcome, heard: &Settles) {
     // One of the ends at the bound would be most of a minute.
     let (near, far) = (outcome.near_start_ns.unwrap(), outcome.far_start_ns.unwrap());
     assert!(near.abs_diff(far) < 5_000_000_000, "{near} and {far}");
-    assert!(heard.heard.iter().all(|(_, phase)| *phase == Phase::Warmup), "what is measured is not told");
+    assert!(heard.heard.iter().all(|(_, phase)| *phase == Phase::Warmup), "intervals of the measure phase stay untold");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn both_ends_begin_to_measure_when_the_warm_up_has_settled() {
 }
 
 #[test]
-fn a_conducted_test_settles_too() {
+fn a_test_between_two_daemons_settles_too() {
     let (one, other) = (Served::new(Config::default()), Served::new(Config::default()));
     let (mut near, mut far) = (one.connect(), other.connect());
     let mut heard = Settles::default();
@@ -99,8 +99,8 @@ fn what_never_settles_is_measured_after_the_bound() {
 fn a_word_about_the_warm_up_that_nobody_waits_for_changes_nothing() {
     let served = Served::new(Config::default());
     let mut raw = Raw::greeted(served.address);
-    // Between tests it crossed our report on the way; the session goes on.
-    raw.0.send(&Request::Measure { at_ns: 1 }, netcore::control::frame::REQUEST_BOUND, crate::common::soon()).unwrap();
+    // Between tests it crossed our report on its way; the session goes on.
+    raw.0.send(&Request::Measure { at_ns: 1 }, netcore::control::frame::REQUEST_BOUND, soon()).unwrap();
     let reply = raw.ask(&prepare(stream(10), [7; 16]));
     assert_eq!(reply.name(), "prepared");
 }

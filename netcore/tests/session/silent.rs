@@ -1,4 +1,4 @@
-//! Daemons that hang, vanish or lie at each step: the client says so by its deadline, and never hangs itself.
+//! Daemons that hang, vanish or lie at each step: the client reports it by its deadline and never hangs itself.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -23,7 +23,7 @@ use netcore::{
 
 use crate::common::{nobody_stops, soon, stream};
 
-/// How far a daemon plays its part.
+/// The last step that a daemon takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Nothing,
@@ -35,7 +35,7 @@ enum Part {
     Everything,
 }
 
-/// What it does when its part is over.
+/// Its behaviour after that step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Hangs,
@@ -58,7 +58,7 @@ fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
     address
 }
 
-/// Plays until the part is over; what is returned is kept open.
+/// Acts up to the last step; the caller keeps the returned values open.
 fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Option<(Channel, Option<End>)> {
     if part == Part::Nothing {
         return None;
@@ -98,7 +98,7 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
 }
 
 fn impatient(address: SocketAddr) -> Target {
-    // Brief for whoever waits for nothing, and long enough for a busy machine to do what is done.
+    // Short for a test that waits for it, and long enough for a busy machine to answer.
     let brief = Duration::from_secs(2);
     let timeouts = Timeouts { connect: brief, reply: brief, ready: brief, grace: brief, counted: brief };
     Target { timeouts, ..Target::new("server", address.to_string()) }
