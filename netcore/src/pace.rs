@@ -55,7 +55,6 @@ pub struct Ahead {
 
 impl Ahead {
     /// Beginning now; at most so many messages at a time.
-    #[must_use]
     pub fn new(pace: &Pace, most: usize) -> Self {
         Self { schedule: Schedule::new(pace), next: Vec::with_capacity(most), most }
     }
@@ -119,7 +118,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// Beginning now.
-    #[must_use]
     pub fn new(pace: &Pace) -> Self {
         let random = (pace.arrival == Arrival::Poisson).then(|| ChaCha8Rng::seed_from_u64(SEED));
         Self {
@@ -135,7 +133,6 @@ impl Schedule {
     }
 
     /// The due time that comes next, without waiting for it.
-    #[must_use]
     pub fn next_due(&self) -> u64 {
         // Positive, and below 2^63 for the next 290 years.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

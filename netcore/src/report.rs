@@ -24,7 +24,6 @@ pub enum Phase {
 
 impl Phase {
     /// The phase's name in results.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Warmup => "warmup",
@@ -369,7 +368,6 @@ pub struct SideReport {
 
 impl SideReport {
     /// Of an end that has measured nothing.
-    #[must_use]
     pub fn empty(side: Side, ending: Ending) -> Self {
         Self {
             side,

@@ -1,5 +1,5 @@
-//! System calls that neither `std` nor `nix` nor `socket2` offers in the form the engines need. With [`crate::io::batch`], the
-//! only `unsafe` of the data path.
+//! System calls in the form that the engines need, where `std`, `nix` and `socket2` lack it. With [`crate::io::batch`],
+//! the only `unsafe` of the data path.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use std::{
 use nix::sys::prctl::set_timerslack;
 use socket2::{SockRef, Socket};
 
-/// Here and in [`crate::io::batch`] structures of the kernel are laid out by hand as they are where a `long` has 64 bits.
+/// Here and in [`crate::io::batch`] structures of the kernel are laid out by hand, as they are with a 64-bit `long`.
 const _: () = assert!(size_of::<libc::c_long>() == 8, "the engines know the kernel's structures of 64-bit Linux only");
 
 /// Turns the C convention (-1 and `errno`) into a result.
@@ -18,19 +18,18 @@ fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// A socket of any family, kind and protocol, by number, so that protocols without a name in `nix` can be asked for.
-/// It is closed on exec.
+/// A socket of any family, kind and protocol, by number, since `nix` has no name for some protocols. Closed on exec.
 pub fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     Socket::new(family.into(), kind.into(), Some(protocol.into())).map(Into::into)
 }
 
-/// Accepts a connection; the peer's address is `None` for families other than IP.
+/// Accepts a connection. The peer's address is `None` for families other than IP.
 pub fn accept(listener: &impl AsFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
     let (socket, from) = SockRef::from(listener).accept()?;
     Ok((socket.into(), from.as_socket()))
 }
 
-/// Receives a datagram and says from which IP address it came; `None` for other families.
+/// Receives a datagram. The sender's address is `None` for families other than IP.
 pub fn receive_from(
     socket: &impl AsFd,
     buffer: &mut [u8],
@@ -53,12 +52,11 @@ pub fn receive_from(
     Ok((n, ip_address(&address)))
 }
 
-/// Writes a `sockaddr_in` or `sockaddr_in6`, which [`ip_address`] reads; says how long it is.
-#[must_use]
+/// Encodes a `sockaddr_in` or `sockaddr_in6`, and its length; the inverse of [`ip_address`].
 pub fn address_bytes(address: SocketAddr) -> ([u8; 28], libc::socklen_t) {
     let mut bytes = [0; 28];
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // The families' numbers are small constants.
+    // Family numbers are small constants.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
     bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
@@ -75,9 +73,8 @@ pub fn address_bytes(address: SocketAddr) -> ([u8; 28], libc::socklen_t) {
     }
 }
 
-/// Reads a `sockaddr_in` or `sockaddr_in6`: family, port (in network order), and address at byte 4 or, after the flow
+/// Decodes a `sockaddr_in` or `sockaddr_in6`: family, port (in network order), and address at byte 4 or, after the flow
 /// label, at byte 8.
-#[must_use]
 pub fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
     let family = libc::c_int::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
@@ -89,11 +86,11 @@ pub fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// Sets an option whose value is some bytes.
+/// Sets an option whose value is a byte string.
 pub fn set_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
-    // SAFETY: the pointer and the length are those of a live slice, which the kernel only reads. That holds for options whose
-    // value has pointers in it, too: what it finds there it copies, or refuses.
+    // SAFETY: the pointer and the length are those of a live slice, which the kernel only reads. Pointers inside the
+    // value are safe too: the kernel copies what they lead to, or refuses.
     unsafe {
         check(libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_ptr().cast(), length)).map(|_| ())
     }
@@ -104,8 +101,8 @@ pub fn set_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value:
     set_bytes(socket, level, name, &value.to_ne_bytes())
 }
 
-/// Reads an option into `value` and says how many bytes of it the kernel wrote. Not for the few options in whose value the
-/// caller says by a pointer where else the kernel is to write: TCP_ZEROCOPY_RECEIVE.
+/// Reads an option into `value`; returns the length that the kernel wrote. Not for options whose value contains a
+/// pointer for the kernel to write through, such as TCP_ZEROCOPY_RECEIVE.
 pub fn get_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
     // SAFETY: the pointer and the length are those of a live mutable slice; the kernel writes at most `length` bytes, and of
@@ -127,7 +124,7 @@ pub fn get_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io:
 pub fn bind_link(socket: &impl AsFd, interface: u32, ethertype: u16) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    // The family's number is a small constant.
+    // The family number is a small constant.
     address.sll_family = u16::try_from(libc::AF_PACKET).map_err(io::Error::other)?;
     address.sll_protocol = ethertype.to_be();
     address.sll_ifindex = i32::try_from(interface).map_err(io::Error::other)?;
@@ -136,8 +133,8 @@ pub fn bind_link(socket: &impl AsFd, interface: u32, ethertype: u16) -> io::Resu
     unsafe { check(libc::bind(socket.as_fd().as_raw_fd(), (&raw const address).cast(), length)).map(|_| ()) }
 }
 
-/// The hardware address of the interface that a packet socket is bound to. `nix` refuses the answer, which the kernel cuts
-/// off behind the address.
+/// Hardware address of the interface that a packet socket is bound to. `nix` refuses the answer: the kernel cuts it off
+/// behind the address.
 pub fn link_address(socket: &impl AsFd) -> io::Result<[u8; 6]> {
     // SAFETY: all-zero bytes are a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -153,7 +150,7 @@ pub fn link_address(socket: &impl AsFd) -> io::Result<[u8; 6]> {
     Ok([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]])
 }
 
-/// Makes a descriptor refer to `/dev/null`: what it referred to is closed, and the number stays taken.
+/// Makes a descriptor refer to `/dev/null`: closes what it referred to, and keeps the number taken.
 pub fn lead_nowhere(fd: &impl AsFd) -> io::Result<()> {
     let nowhere = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     // SAFETY: both descriptors are open for the length of the call, by the borrow and by the file; the target remains an open
@@ -161,7 +158,7 @@ pub fn lead_nowhere(fd: &impl AsFd) -> io::Result<()> {
     unsafe { check(libc::dup3(nowhere.as_raw_fd(), fd.as_fd().as_raw_fd(), libc::O_CLOEXEC)).map(|_| ()) }
 }
 
-/// The context identifier of this machine, of its vsock device.
+/// Context identifier of this machine's vsock device.
 pub fn vsock_cid() -> io::Result<u32> {
     /// IOCTL_VM_SOCKETS_GET_LOCAL_CID: `_IO(7, 0xb9)`.
     const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
@@ -173,10 +170,10 @@ pub fn vsock_cid() -> io::Result<u32> {
     Ok(cid)
 }
 
-/// Wakes the calling thread from sleeps as near to its due time as the hardware's timer allows; by default the kernel
-/// may be 50 µs late to save wake-ups.
+/// Lets the calling thread wake from sleeps as precisely as the hardware's timer allows; by default the kernel may be
+/// 50 µs late to save wake-ups.
 pub fn precise_timers() {
-    // It cannot fail, and a thread that is woken late is told of by its own numbers.
+    // It cannot fail; late wake-ups would show in the results.
     let _ = set_timerslack(1);
 }
 

@@ -37,7 +37,6 @@ struct SendTime {
 
 impl Batch {
     /// For messages in these buffers.
-    #[must_use]
     pub fn new(mut buffers: Buffers) -> Self {
         let (count, size) = (buffers.count(), buffers.size());
         let mut vectors: Vec<libc::iovec> =
@@ -61,7 +60,6 @@ impl Batch {
     }
 
     /// Addresses every message to `peer`.
-    #[must_use]
     pub fn to(mut self, peer: SocketAddr) -> Self {
         let (name, length) = sys::address_bytes(peer);
         self.names = vec![name];
@@ -73,7 +71,6 @@ impl Batch {
     }
 
     /// Tells the kernel when to send each message ([`Batch::set_time`]), on a socket with SO_TXTIME.
-    #[must_use]
     pub fn with_times(mut self) -> Self {
         let one = || SendTime { length: size_of::<SendTime>(), level: libc::SOL_SOCKET, kind: libc::SCM_TXTIME, ns: 0 };
         self.times = self.headers.iter().map(|_| one()).collect();
@@ -91,7 +88,6 @@ impl Batch {
     }
 
     /// Keeps the sender of each message that is received.
-    #[must_use]
     pub fn with_senders(mut self) -> Self {
         self.names = vec![[0; 28]; self.headers.len()];
         for (header, name) in self.headers.iter_mut().zip(&mut self.names) {
@@ -102,7 +98,6 @@ impl Batch {
 
     /// Who sent message `index` of the last call, where senders are kept.
     #[inline]
-    #[must_use]
     pub fn sender(&self, index: usize) -> Option<SocketAddr> {
         sys::ip_address(self.names.get(index)?)
     }

@@ -1,4 +1,4 @@
-//! One blocking call per operation: the default, and what the peers do.
+//! One blocking call per operation: the default, as in netperf and iperf3.
 
 use std::{io, os::fd::AsRawFd, sync::Arc};
 
@@ -16,8 +16,6 @@ pub struct Blocking {
 }
 
 impl Blocking {
-    /// Over this link.
-    #[must_use]
     pub fn new(link: Arc<Link>) -> Self {
         Self { link }
     }
@@ -55,8 +53,6 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Over this link.
-    #[must_use]
     pub fn new(link: Arc<Link>) -> Self {
         Self { link }
     }
@@ -76,8 +72,8 @@ impl Channel for Pipe {
         if self.link.is_freed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { sent }
     }
 
-    /// Waits none the less: a pipe has no call that does not. The test's check keeps what is in flight below a pipe's
-    /// capacity, so that there is nothing to wait for.
+    /// Blocks all the same, since a pipe has no call that does not. The test's check keeps the bytes in flight below a
+    /// pipe's capacity, so the call returns at once.
     #[inline]
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         self.send(bytes).map(Some)

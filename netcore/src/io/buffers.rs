@@ -165,38 +165,32 @@ impl Buffers {
     }
 
     /// Bytes of each buffer, with the header before the message.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
     /// Bytes of each message.
-    #[must_use]
     pub fn message_bytes(&self) -> usize {
         self.size - self.header
     }
 
     /// How many buffers there are.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
     /// How many places there are: past the ring's last buffer they go on with the first, as far as a call may.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.starts.len()
     }
 
     /// Datagrams of one call, at most as many as there are buffers.
-    #[must_use]
     pub fn per_call(&self) -> usize {
         self.per_call
     }
 
     /// The place of a call that begins with message `number`, from 0.
     #[inline]
-    #[must_use]
     pub fn slot_of(&self, number: u64) -> usize {
         if self.ring == 1 {
             return 0;
@@ -231,7 +225,6 @@ impl Buffers {
 
     /// The present buffer.
     #[inline]
-    #[must_use]
     pub fn present(&self) -> &[u8] {
         let start = self.starts[self.at];
         &self.memory[start..start + self.size]
@@ -268,7 +261,6 @@ impl Buffers {
 
     /// Whether there are bytes to be dirtied or read.
     #[inline]
-    #[must_use]
     pub fn are_touched(&self) -> bool {
         self.dirty | self.clean != 0
     }

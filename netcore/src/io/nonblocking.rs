@@ -1,5 +1,5 @@
-//! Non-blocking calls: `io: nonblocking`, `io: spin`, and every stream on a thread that carries several; they differ in what
-//! they do about a call that would block.
+//! Non-blocking calls: `io: nonblocking`, `io: spin`, and every stream on a thread of several flows. The three differ
+//! in their reaction to a call that would block.
 
 use std::{io, os::fd::AsRawFd, sync::Arc};
 
@@ -15,8 +15,6 @@ pub struct Nonblocking<W> {
 }
 
 impl<W: Wait> Nonblocking<W> {
-    /// Over this link; `wait`: what is done when a call would block.
-    #[must_use]
     pub fn new(link: Arc<Link>, wait: W) -> Self {
         Self { link, wait }
     }

@@ -1,4 +1,5 @@
-//! `sendfile` from a file in memory: the payload goes from the page cache to the socket without a copy by this process.
+//! `sendfile` from a file in memory: the payload goes from the page cache to the socket, and this process copies
+//! nothing.
 
 use std::{fs::File, io, io::Write, os::fd::AsRawFd, sync::Arc};
 
@@ -20,7 +21,7 @@ pub struct Sendfile {
 }
 
 impl Sendfile {
-    /// Over this link, with the contents of these buffers.
+    /// Fills the file with the contents of these buffers.
     pub fn new(link: Arc<Link>, buffers: &Buffers) -> io::Result<Self> {
         let mut file = File::from(memfd_create("plumbline payload", MFdFlags::MFD_CLOEXEC)?);
         let mut bytes = 0;

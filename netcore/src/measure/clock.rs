@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`. Only differences have a meaning, and only on one host.
-#[must_use]
+/// Nanoseconds of `CLOCK_MONOTONIC`. Only differences have a meaning, on one host.
 pub fn monotonic_ns() -> u64 {
     now(ClockId::CLOCK_MONOTONIC).cast_unsigned()
 }
 
 /// Nanoseconds since the Unix epoch.
-#[must_use]
 pub fn wall_ns() -> i64 {
     now(ClockId::CLOCK_REALTIME)
 }

@@ -1,9 +1,9 @@
-//! Counters of the kernel and of its interfaces, read at the edges of phases and intervals.
+//! Counters of the kernel and its interfaces, sampled at the edges of phases and intervals.
 //!
-//! Where [`Collect::system`] is asked for, each interval gets a window, the measure phase gets one, and so do two
-//! stretches of one second before and after the load: what the machine does when the test does nothing. Of these
-//! [`Collect::cpu_per_core`] gives the CPUs' part, for each interval and the measure phase. The other switches
-//! ([`Collect::nic`], [`Collect::interrupts`], [`Collect::snmp`]) give windows of the measure phase.
+//! With [`Collect::system`] each interval gets a window, the measure phase gets one, and so do two seconds at rest, one
+//! before and one after the load. [`Collect::cpu_per_core`] gives the CPUs' part of that, for each interval and the
+//! measure phase. The other switches ([`Collect::nic`], [`Collect::interrupts`], [`Collect::snmp`]) give windows of the
+//! measure phase.
 
 use std::{thread, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     spec::Collect,
 };
 
-/// How long the machine is watched before and after the load.
+/// How long the machine at rest is sampled, before and after the load.
 const REST: Duration = Duration::from_secs(1);
 
-/// A sample and when it was taken.
+/// A sample and its instant.
 #[derive(Clone, Debug)]
 struct Edge {
     monotonic_ns: u64,
@@ -34,8 +34,8 @@ struct Piece {
     values: Vec<CounterChange>,
 }
 
-/// The log of one end and one iteration. It belongs to the thread that samples: every method reads files and must not be
-/// called by a thread that moves data.
+/// The log of one end and one iteration. Every method reads files, so only the sampling thread may call it, never a
+/// data thread.
 #[derive(Debug)]
 pub struct CounterLog {
     collect: Collect,
@@ -47,9 +47,8 @@ pub struct CounterLog {
 }
 
 impl CounterLog {
-    /// A log of what `collect` asks for; `None` where that is nothing. `interface`: the one that the route uses, for
+    /// A log of the counters in `collect`; `None` if that is empty. `interface`: the one of the route, for
     /// [`Collect::nic`].
-    #[must_use]
     pub fn new(collect: &Collect, interface: Option<String>) -> Option<Self> {
         (collect.system || collect.cpu_per_core || collect.nic || collect.interrupts || collect.snmp).then(|| Self {
             collect: *collect,
@@ -61,8 +60,8 @@ impl CounterLog {
         })
     }
 
-    /// Watches the machine for one second without load (`span`: [`Span::Before`] or [`Span::After`]); blocks for that
-    /// second. Does nothing unless the system log is asked for.
+    /// Samples the machine at rest (`span`: [`Span::Before`] or [`Span::After`]); blocks for one second. Does nothing
+    /// without [`Collect::system`].
     pub fn rest(&mut self, span: Span) {
         if self.collect.system {
             let start = self.edge(false);
@@ -71,14 +70,13 @@ impl CounterLog {
         }
     }
 
-    /// The measure phase begins.
     pub fn measure_begins(&mut self) {
         let edge = self.edge(true);
         self.interval = Some(edge.clone());
         self.measure = Some(edge);
     }
 
-    /// An interval of the measure phase ends, and the next one begins.
+    /// Ends an interval of the measure phase, and begins the next.
     pub fn interval_ends(&mut self) {
         if self.collect.system || self.collect.cpu_per_core {
             let edge = self.edge(false);
@@ -88,7 +86,6 @@ impl CounterLog {
         }
     }
 
-    /// The measure phase ends.
     pub fn measure_ends(&mut self) {
         if let Some(start) = self.measure.take() {
             let edge = self.edge(true);
@@ -96,9 +93,8 @@ impl CounterLog {
         }
     }
 
-    /// Everything that was collected, in the order in which the windows ended, with times relative to `measure_start_ns`
-    /// on this host's monotonic clock.
-    #[must_use]
+    /// All windows, in the order of their ends, with times relative to `measure_start_ns` on this host's monotonic
+    /// clock.
     pub fn into_windows(self, measure_start_ns: u64) -> Vec<CounterWindow> {
         self.pieces
             .into_iter()
@@ -122,9 +118,8 @@ impl CounterLog {
         });
     }
 
-    /// Takes a reading: of the system log, and at the measure phase's edges of everything else that is asked for. The
-    /// time is taken before the files are read, at every edge alike, so that a window is as long as the distance of the
-    /// readings that it is made of.
+    /// Takes a sample of the system log, and with `whole` (the measure phase's edges) of the other counters. The clock
+    /// is read before the files, at every edge alike, so that a window's length is the distance of its samples.
     fn edge(&self, whole: bool) -> Edge {
         let (monotonic_ns, wall_ns) = (clock::monotonic_ns(), clock::wall_ns());
         let mut sample = KernelSample::default();

@@ -1,50 +1,48 @@
-//! What a flow's threads count and how they are told to stop: words of memory that one side writes and the other reads.
+//! Counters of a flow's threads, and the words by which the sampler stops them.
 //!
-//! Every counter has one writer, the thread that does the work, which keeps its own copy in a register and stores it
-//! with relaxed ordering after each operation. The sampler reads whenever it likes. Words that different threads write
-//! are never on one cache line, so that counting costs a store to a line that the thread owns.
+//! Every counter has one writer, the thread that does the work. It keeps its own copy in a register and stores it with
+//! relaxed ordering after each operation; the sampler reads whenever it likes. Words that different threads write never
+//! share a cache line, so counting costs a store to a line that the thread owns.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::report::{Counts, DatagramPhase, Phase};
 
-/// A line of its own: two of 64 bytes, since processors fetch them in pairs.
+/// A cache line of its own: two of 64 bytes, since processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Line<T>(pub T);
 
-/// A word that one thread counts in.
+/// A counter with one writer.
 #[cfg(not(plumb_no_counters))]
 pub type Counter = AtomicU64;
 
-/// The same compiled to nothing (`--cfg plumb_no_counters`), for a comparison that shows what counting costs and is of no
-/// other use: tests/bench/counters.
+/// The same compiled to nothing (`--cfg plumb_no_counters`), only for the comparison that shows what counting costs:
+/// tests/bench/counters.
 #[cfg(plumb_no_counters)]
 #[derive(Debug, Default)]
 pub struct Counter;
 
 #[cfg(plumb_no_counters)]
 impl Counter {
-    /// Does nothing.
     #[inline]
     pub fn store(&self, _value: u64, _order: std::sync::atomic::Ordering) {}
 
-    /// Nothing was counted.
     #[inline]
     pub fn load(&self, _order: std::sync::atomic::Ordering) -> u64 {
         0
     }
 }
 
-/// A limit that is about to be set.
+/// Stands for a limit that is about to be set.
 const HELD: u64 = u64::MAX - 1;
 
-/// What the sampler tells the threads of a flow.
+/// The sampler's words to the threads of a flow.
 #[derive(Debug)]
 pub struct Orders {
-    /// The thread stops when its count (bytes of a stream's sender, transactions of a requester) has reached this.
+    /// Count (bytes of a stream's sender, transactions of a requester) at which the thread stops.
     limit: AtomicU64,
-    /// Which window the present belongs to: four times its number, plus its phase.
+    /// The current window: four times its number, plus its phase.
     epoch: AtomicU64,
 }
 
@@ -55,11 +53,10 @@ pub struct Sent {
     pub bytes: Counter,
     /// Calls that moved data.
     pub calls: Counter,
-    /// Messages.
     pub messages: Counter,
-    /// Messages by the phase that they were marked with.
+    /// Messages by the phase in their header.
     pub of_phase: [Counter; 4],
-    /// Due times that a paced sender has dropped.
+    /// Due times that a paced sender dropped.
     pub dropped: Counter,
 }
 
@@ -80,11 +77,11 @@ pub struct Received {
     pub jitter_ns: Counter,
     /// When the last message arrived, nanoseconds of the monotonic clock.
     pub last_ns: Counter,
-    /// By the phase that the sender marked the messages with.
+    /// By the phase in the messages' header.
     pub of_phase: [PhaseOfSending; 4],
 }
 
-/// What arrived of the messages that were sent in one phase.
+/// Messages of one phase of sending, as they arrived.
 #[derive(Debug, Default)]
 pub struct PhaseOfSending {
     /// Messages without duplicates.
@@ -98,23 +95,18 @@ pub struct PhaseOfSending {
 /// Written by the thread that completes operations.
 #[derive(Debug, Default)]
 pub struct Operations {
-    /// Transactions.
     pub transactions: Counter,
-    /// Connections.
     pub connections: Counter,
     /// Operations that failed without ending the test.
     pub errors: Counter,
 }
 
-/// The memory that a flow's threads and the sampler share.
+/// Memory that a flow's threads and the sampler share.
 #[derive(Debug, Default)]
 pub struct FlowCell {
     orders: Line<Orders>,
-    /// Of the sending thread.
     pub sent: Line<Sent>,
-    /// Of the receiving thread.
     pub received: Line<Received>,
-    /// Of the thread that completes operations.
     pub operations: Line<Operations>,
 }
 
@@ -125,7 +117,7 @@ impl Default for Orders {
 }
 
 impl FlowCell {
-    /// The count at which to stop: 0 means at once, `u64::MAX` never. Waits while the flow is held.
+    /// Count at which to stop: 0 at once, `u64::MAX` never. Waits while the flow is held.
     #[inline]
     pub fn limit(&self) -> u64 {
         let limit = self.orders.0.limit.load(Relaxed);
@@ -139,41 +131,36 @@ impl FlowCell {
             if limit != HELD {
                 return limit;
             }
-            // The sampler may need this very CPU to set the limit.
+            // The sampler may need this CPU to set the limit.
             std::thread::yield_now();
         }
     }
 
-    /// Lets the flow begin no further operation until its limit is set: what it does meanwhile would not be in the count
-    /// that the limit is reckoned from.
+    /// Pauses the flow before its next operation until its limit is set: the limit is computed from a count that must
+    /// not change meanwhile.
     pub fn hold(&self) {
         self.set_limit(HELD);
     }
 
-    /// Whether the load is over.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.orders.0.limit.load(Relaxed) == 0
     }
 
-    /// Sets the count at which to stop.
+    /// Sets the count at which to stop, and releases a held flow.
     pub fn set_limit(&self, limit: u64) {
         self.orders.0.limit.store(limit, Relaxed);
     }
 
-    /// The present window.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.orders.0.epoch.load(Relaxed)
     }
 
-    /// Begins a window.
     pub fn set_epoch(&self, epoch: u64) {
         self.orders.0.epoch.store(epoch, Relaxed);
     }
 
-    /// Reads every counter.
-    #[must_use]
     pub fn read(&self) -> Counts {
         let (sent, received, operations) = (&self.sent.0, &self.received.0, &self.operations.0);
         Counts {
@@ -191,26 +178,22 @@ impl FlowCell {
         }
     }
 
-    /// The present jitter, nanoseconds.
-    #[must_use]
+    /// Current jitter, nanoseconds.
     pub fn jitter_ns(&self) -> u64 {
         self.received.0.jitter_ns.load(Relaxed)
     }
 
     /// Due times that a paced sender has dropped so far.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.sent.0.dropped.load(Relaxed)
     }
 
-    /// When the last message arrived; 0: none has.
-    #[must_use]
+    /// Arrival of the last message, monotonic clock, nanoseconds; 0: none yet.
     pub fn last_arrival_ns(&self) -> u64 {
         self.received.0.last_ns.load(Relaxed)
     }
 
-    /// What became of the messages that were marked with the phase.
-    #[must_use]
+    /// Fate of the messages that were sent in this phase.
     pub fn of_phase(&self, phase: Phase) -> DatagramPhase {
         let index = phase_index(phase);
         let received = &self.received.0.of_phase[index];
@@ -223,8 +206,7 @@ impl FlowCell {
     }
 }
 
-/// The number of a phase in an epoch and in a datagram.
-#[must_use]
+/// Index of a phase in an epoch and in a datagram's header.
 pub fn phase_index(phase: Phase) -> usize {
     match phase {
         Phase::Warmup => 0,
@@ -233,18 +215,16 @@ pub fn phase_index(phase: Phase) -> usize {
     }
 }
 
-/// The number for what is sent after the last phase.
+/// Index of what is sent after the last phase.
 pub const AFTER: usize = 3;
 
-/// The word that stands for a window: its number and its phase.
-#[must_use]
+/// Encodes a window's number and phase in one word.
 pub fn epoch(number: u64, phase: usize) -> u64 {
     number << 2 | phase as u64
 }
 
-/// The phase that an epoch lies in.
+/// Index of an epoch's phase.
 #[inline]
-#[must_use]
 pub fn phase_of(epoch: u64) -> usize {
     (epoch & 3) as usize
 }

@@ -1,19 +1,19 @@
 //! CPU use of the whole machine, from `/proc/stat`.
 //!
-//! A reading is cheap enough for every edge of every interval: one `pread` into a buffer that is kept, and numbers parsed
-//! in place. Only the per-CPU lines are used. They carry their CPU's number, so that a machine with CPUs offline (the
-//! line after `cpu0` may be `cpu2`) is not shifted, and a CPU that comes or goes during the window is left out of it.
+//! A sample is cheap enough for every edge of every interval: one `pread` into a reused buffer, and numbers parsed in
+//! place. Only the per-CPU lines are used. They have their CPU's number, so a machine with CPUs offline (`cpu2` may
+//! follow `cpu0`) is not shifted, and a CPU that comes or goes during the window is left out of it.
 //!
-//! Three things differ from netperf's method on purpose: iowait is **not** busy (the CPU could have run anything), guest
-//! time is not counted twice (`user` already contains it), and a share is a share of the ticks that the kernel accounted
-//! in the window, without a correction that can make it exceed one.
+//! Three deliberate differences from netperf's method: iowait is **not** busy (the CPU could have run anything); guest
+//! time is not counted twice (`user` contains it); and a share refers to the ticks that the kernel accounted in the
+//! window, without a correction that can make it exceed one.
 
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 
 use crate::report::CpuUse;
 
-/// The states of a CPU, in the order of `/proc/stat`. `user` contains guest time, `nice` niced guest time; `iowait` is idle
-/// time with a disk request of this CPU outstanding; `steal`: the hypervisor ran something else.
+/// States of a CPU, in the order of `/proc/stat`. `user` contains guest time, `nice` niced guest time; `iowait` is idle
+/// time with a disk request of this CPU outstanding; `steal` is time in which the hypervisor ran something else.
 pub(super) const STATES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
 /// Time of one CPU by state ([`STATES`]), in ticks (USER_HZ, a hundredth of a second on every Linux architecture in use),
@@ -22,35 +22,33 @@ pub(super) const STATES: [&str; 8] = ["user", "nice", "system", "idle", "iowait"
 pub struct Ticks(pub(super) [u64; STATES.len()]);
 
 impl Ticks {
-    /// The difference of two samples. A state that ran backwards counts as 0: the kernel documents that iowait does, and
+    /// Difference of two samples. A state that ran backwards counts as 0: the kernel documents that iowait may, and
     /// idle does so with it on some machines.
     fn since(self, before: Self) -> Self {
         Self(std::array::from_fn(|state| self.0[state].saturating_sub(before.0[state])))
     }
 
-    /// Everything but idle and iowait.
+    /// All states but idle and iowait.
     fn busy(self) -> u64 {
         let [user, nice, system, _, _, irq, softirq, steal] = self.0;
         user + nice + system + irq + softirq + steal
     }
 
-    /// All states together.
     fn total(self) -> u64 {
         self.0.iter().sum()
     }
 }
 
-/// One reading: the online CPUs in ascending order of their numbers.
+/// Ticks of the online CPUs at an instant, in ascending order of their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuSnapshot {
-    /// Number and ticks of each online CPU.
+    /// CPU number and its ticks.
     pub cpus: Vec<(u32, Ticks)>,
 }
 
 impl CpuSnapshot {
-    /// The CPU use between an earlier reading and this one; per CPU where asked for. `None` when the kernel accounted no
-    /// tick in between: the window was shorter than the clock that it would have to be measured with.
-    #[must_use]
+    /// CPU use since an earlier sample; also per CPU if asked for. `None` if the kernel accounted no tick in between:
+    /// the window was shorter than the clock's resolution.
     pub fn since(&self, before: &Self, per_cpu: bool) -> Option<CpuUse> {
         let mut sum = Ticks::default();
         let mut result = CpuUse::default();
@@ -89,9 +87,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// How many of the online CPUs were less than a tenth busy while they were watched for that long; `None` where that
-/// cannot be told.
-#[must_use]
+/// Number of online CPUs that were less than 10 % busy for `window`; `None` if `/proc/stat` cannot be read.
 pub fn free_cpus(window: Duration) -> Option<u32> {
     let mut reader = CpuReader::open().ok()?;
     let before = reader.read().ok()?;
@@ -100,7 +96,7 @@ pub fn free_cpus(window: Duration) -> Option<u32> {
     u32::try_from(cpus.iter().filter(|(_, busy)| *busy < 0.1).count()).ok()
 }
 
-/// Reads `/proc/stat` again and again through one descriptor and one buffer.
+/// Reads `/proc/stat` repeatedly through one descriptor and one buffer.
 #[derive(Debug)]
 pub struct CpuReader {
     file: File,
@@ -108,19 +104,17 @@ pub struct CpuReader {
 }
 
 impl CpuReader {
-    /// Opens `/proc/stat`.
     pub fn open() -> io::Result<Self> {
         Ok(Self { file: File::open("/proc/stat")?, buffer: vec![0; 8192] })
     }
 
-    /// Takes a sample.
     pub fn read(&mut self) -> io::Result<CpuSnapshot> {
         let mut snapshot = CpuSnapshot::default();
         loop {
             let length = self.file.read_at(&mut self.buffer, 0)?;
             let text = &self.buffer[..length];
-            // The CPU lines come first; the `intr` line behind them can be very long and is of no use here. So a full
-            // buffer is enough as soon as it reaches past the CPU lines.
+            // The CPU lines come first; the `intr` line behind them can be very long and is not needed. So a full
+            // buffer is enough once it reaches past the CPU lines.
             if parse(text, &mut snapshot) || length < self.buffer.len() {
                 return if snapshot.cpus.is_empty() {
                     Err(io::Error::new(io::ErrorKind::InvalidData, "/proc/stat names no CPU"))
@@ -133,7 +127,7 @@ impl CpuReader {
     }
 }
 
-/// Reads the CPU lines of a `/proc/stat` text; says whether the text went on behind them.
+/// Parses the CPU lines of `/proc/stat`; returns whether other lines followed.
 fn parse(text: &[u8], snapshot: &mut CpuSnapshot) -> bool {
     snapshot.cpus.clear();
     for line in text.split_inclusive(|b| *b == b'\n') {
@@ -144,7 +138,7 @@ fn parse(text: &[u8], snapshot: &mut CpuSnapshot) -> bool {
         let mut words = rest.split(u8::is_ascii_whitespace);
         let Some(id) = words.next().and_then(number) else { continue };
         let Ok(id) = u32::try_from(id) else { continue };
-        // Kernels older than a field leave it out; later fields (guest, guest_nice) are contained in earlier ones.
+        // Older kernels leave out the last fields; the later guest and guest_nice are contained in earlier ones.
         let mut next = || words.find(|w| !w.is_empty()).and_then(number).unwrap_or(0);
         let ticks = Ticks(std::array::from_fn(|_| next()));
         snapshot.cpus.push((id, ticks));
@@ -152,15 +146,14 @@ fn parse(text: &[u8], snapshot: &mut CpuSnapshot) -> bool {
     false
 }
 
-/// A decimal number, nothing else.
+/// Parses a decimal number.
 fn number(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// CPU time spent per unit of work, microseconds: `busy share × CPUs × elapsed time ÷ units`, where the units are KiB
-/// (1024 bytes) for bulk tests and transactions otherwise. This is netperf's *service demand* (its manual, "CPU
-/// Utilization and Service Demand"). `None` where no work was done.
-#[must_use]
+/// CPU time per unit of work, microseconds: `busy share × CPUs × elapsed time ÷ units`. Units are KiB (1024 bytes) for
+/// bulk tests and transactions otherwise. This is netperf's *service demand* (its manual, "CPU Utilization and Service
+/// Demand"). `None` without work.
 pub fn service_demand_us(cpu: &CpuUse, elapsed_ns: u64, units: f64) -> Option<f64> {
     let spent_us = cpu.busy * f64::from(cpu.cpus) * (elapsed_ns as f64 / 1e3);
     (units > 0.0).then_some(spent_us / units)

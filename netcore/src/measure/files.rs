@@ -7,7 +7,7 @@ pub(super) fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The first line of a file, trimmed; `None` where it cannot be read or says nothing.
+/// First line of a file, trimmed; `None` if it is empty or cannot be read.
 pub(super) fn line(path: impl AsRef<Path>) -> Option<String> {
     let text = text(path);
     let first = text.lines().next()?.trim();

@@ -1,4 +1,4 @@
-//! Messages that leave in several packets, which is said: what is measured then is the network's way with fragments.
+//! A note on messages that leave in several fragments: such a test measures the network's handling of fragments.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,10 @@ use crate::{
     spec::{Direction, Pattern, Side, TestSpec, Transport},
 };
 
-/// UDP's header, UDP-Lite's, or that of an ICMP echo, bytes.
+/// Header of UDP, UDP-Lite or an ICMP echo, bytes.
 const HEADER: u64 = 8;
 
-/// What to say where the messages that this end sends to `peer` do not fit the packets of the interface they leave by.
+/// The note, if this end's messages to `peer` exceed the MTU of the interface that routes there.
 pub fn note(spec: &TestSpec, side: Side, peer: IpAddr, nic: &NicFacts) -> Option<String> {
     let mtu = u64::from(nic.mtu_bytes?);
     let (key, bytes) = sent(spec, side)?;
@@ -23,7 +23,7 @@ pub fn note(spec: &TestSpec, side: Side, peer: IpAddr, nic: &NicFacts) -> Option
     ))
 }
 
-/// The size of the messages that this end sends as datagrams of IP, bytes, and its key in a plan.
+/// Key in a plan, and size in bytes, of the IP datagrams that this end sends.
 fn sent(spec: &TestSpec, side: Side) -> Option<(&'static str, u64)> {
     if !matches!(spec.transport, Transport::Udp | Transport::UdpLite | Transport::Icmp) {
         return None;
@@ -38,8 +38,8 @@ fn sent(spec: &TestSpec, side: Side) -> Option<(&'static str, u64)> {
     }
 }
 
-/// Into how many fragments a message is cut; `None` where it goes in one packet. Each but the last carries a multiple of 8
-/// bytes (RFC 791, section 3.2; RFC 8200, section 4.5, with 8 bytes for the fragment header).
+/// Number of fragments of a message; `None` if it fits one packet. Each but the last has a multiple of 8 bytes (RFC
+/// 791, section 3.2; RFC 8200, section 4.5, with 8 bytes for the fragment header).
 fn fragments(bytes: u64, mtu: u64, peer: IpAddr) -> Option<u64> {
     let room = mtu.checked_sub(ip_header(peer))?;
     let own_header = if peer.is_ipv4() { 0 } else { 8 };

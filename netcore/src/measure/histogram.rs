@@ -1,8 +1,8 @@
-//! Latency histograms: how a thread records without a lock, and how the sampler gets them cut at the edges.
+//! Latency histograms: a thread records without a lock, and the sampler gets them cut at the edges.
 //!
-//! A thread records into a histogram of its own. When it sees that the epoch has changed it leaves the full one in its
-//! [`HistogramSlot`], with the epoch that it belongs to, and goes on with the empty one that lay there: one lock per window, and
-//! no allocation. A thread that is blocked in a call hands over late; the sampler sorts by epoch, not by time.
+//! A thread records into a histogram of its own. When it sees a new epoch it exchanges the full histogram, with its
+//! epoch, for the empty one in its [`HistogramSlot`]: one lock per window, no allocation. A thread that is blocked in a
+//! call hands over late, so the sampler sorts by epoch and not by time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,17 +10,16 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 pub use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
-/// The longest latency that is told from longer ones: an hour, in nanoseconds.
+/// The histogram's upper bound: an hour, in nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// An empty histogram of nanoseconds, three significant digits, from 1 ns to an hour.
-#[must_use]
 pub fn empty() -> Histogram<u64> {
-    // The bounds are constants that fulfil the constructor's conditions (1 ≤ low, 2·low ≤ high, digits ≤ 5).
+    // The constants fulfil the constructor's conditions (1 ≤ low, 2·low ≤ high, digits ≤ 5).
     Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
 }
 
-/// Where a thread leaves histograms and the sampler takes them.
+/// The slot that a recorder fills and the sampler empties.
 #[derive(Debug)]
 pub struct HistogramSlot {
     inner: Mutex<Contents>,
@@ -28,7 +27,7 @@ pub struct HistogramSlot {
 
 #[derive(Debug)]
 struct Contents {
-    /// Made before the load begins: to make one takes some fifty microseconds, since all its pages are new to the process.
+    /// Allocated before the load begins: a new histogram takes about 50 µs, since all its pages are new to the process.
     spare: Vec<Histogram<u64>>,
     full: Vec<(u64, Histogram<u64>)>,
 }
@@ -41,11 +40,11 @@ impl Default for HistogramSlot {
 
 impl HistogramSlot {
     fn contents(&self) -> std::sync::MutexGuard<'_, Contents> {
-        // The contents are whole between statements, so a panic elsewhere does not spoil them.
+        // The contents are consistent between statements, so a panic elsewhere does not spoil them.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a full histogram and takes the empty one.
+    /// Exchanges a full histogram for an empty one.
     fn exchange(&self, epoch: u64, full: &mut Histogram<u64>) {
         let mut contents = self.contents();
         let spare = contents.spare.pop().unwrap_or_else(empty);
@@ -53,7 +52,7 @@ impl HistogramSlot {
         if full.is_empty() { contents.spare.push(full) } else { contents.full.push((epoch, full)) }
     }
 
-    /// Takes what has been left so far, adds it up by `add(epoch, histogram)`, and leaves an empty one for the next edge.
+    /// Takes the full histograms, passes them to `add(epoch, histogram)`, and leaves an empty one for the next edge.
     pub fn collect(&self, mut add: impl FnMut(u64, &Histogram<u64>)) {
         let full = std::mem::take(&mut self.contents().full);
         for (epoch, mut histogram) in full {
@@ -67,7 +66,7 @@ impl HistogramSlot {
     }
 }
 
-/// A thread's own histogram.
+/// A thread's own histogram, and the slot that it hands over by.
 pub struct Recorder {
     slot: Arc<HistogramSlot>,
     epoch: u64,
@@ -75,8 +74,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records into a slot, from this epoch on.
-    #[must_use]
+    /// Begins with this epoch.
     pub fn new(slot: Arc<HistogramSlot>, epoch: u64) -> Self {
         let histogram = slot.contents().spare.pop().unwrap_or_else(empty);
         Self { slot, epoch, histogram }
@@ -101,8 +99,7 @@ impl Drop for Recorder {
     }
 }
 
-/// A histogram in HdrHistogram's V2 form, base64.
-#[must_use]
+/// Encodes a histogram in HdrHistogram's V2 form, base64.
 pub fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     // Writing to memory cannot fail, and the counts of this type are in the format's range.
@@ -110,8 +107,7 @@ pub fn encode(histogram: &Histogram<u64>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Reads what [`encode`] writes; `None` for anything else.
-#[must_use]
+/// Decodes the text of [`encode`]; `None` for anything else.
 pub fn decode(text: &str) -> Option<Histogram<u64>> {
     let bytes = STANDARD.decode(text).ok()?;
     Deserializer::new().deserialize(&mut bytes.as_slice()).ok()

@@ -1,7 +1,7 @@
-//! What kind of machine an end runs on: the facts that decide whether two results may be compared.
+//! Facts about the machine of an end, by which two results may or may not be compared.
 //!
-//! Everything is read from the kernel's files at the moment of asking. What cannot be read (a container without sysfs, no
-//! permission, a machine without that property) is absent; nothing is guessed.
+//! All facts are read from the kernel's files when asked for. A fact that cannot be read (a container without sysfs, no
+//! permission) is absent; nothing is guessed.
 
 use std::{collections::BTreeMap, fs};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::{line, text};
 
-/// Settings of the kernel that change what a network measurement finds, by their names below `/proc/sys`.
+/// Kernel settings that change the result of a network measurement, by their names below `/proc/sys`.
 const SYSCTLS: &[&str] = &[
     "net.core.busy_poll",
     "net.core.busy_read",
@@ -52,14 +52,13 @@ const SYSCTLS: &[&str] = &[
     "net.ipv4.udp_wmem_min",
 ];
 
-/// A machine as an end saw it.
+/// Facts about a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// Its name for itself.
     pub hostname: Option<String>,
-    /// Identity of this boot: two ends with the same one share a machine.
+    /// Identity of this boot: equal for two ends on one machine.
     pub boot_id: Option<String>,
-    /// The distribution, as it calls itself.
+    /// Name of the distribution (PRETTY_NAME).
     pub os: Option<String>,
     /// Release of the kernel (`6.12.0`).
     pub kernel_release: Option<String>,
@@ -67,47 +66,41 @@ pub struct HostFacts {
     pub kernel_version: Option<String>,
     /// Machine type of the kernel (`x86_64`).
     pub arch: Option<String>,
-    /// Maker and model of the system, as its firmware says.
+    /// Maker and model of the system, from its firmware.
     pub system_model: Option<String>,
-    /// The hypervisor, or `yes` where the CPU says that there is one and nothing names it.
+    /// Name of the hypervisor; `yes` where only a CPU flag tells that there is one.
     pub hypervisor: Option<String>,
-    /// Model of the CPU.
     pub cpu_model: Option<String>,
-    /// CPUs online.
     pub cpus: Option<u32>,
-    /// Which of them are online (`0-7`).
+    /// Online CPUs (`0-7`).
     pub cpus_online: Option<String>,
-    /// Clock rate of the first CPU now, MHz.
+    /// Current clock rate of the first CPU, MHz.
     pub cpu_mhz: Option<f64>,
     /// Highest clock rate of the first CPU, MHz.
     pub cpu_max_mhz: Option<f64>,
     /// Frequency governors in use; several where CPUs differ.
     pub governor: Option<String>,
-    /// NUMA nodes.
     pub numa_nodes: Option<u32>,
-    /// Memory, bytes.
     pub memory_bytes: Option<u64>,
-    /// The clock source behind CLOCK_MONOTONIC.
+    /// Clock source behind CLOCK_MONOTONIC.
     pub clocksource: Option<String>,
-    /// Security modules in force, in the kernel's order.
+    /// Active security modules, in the kernel's order.
     pub security_modules: Option<String>,
-    /// Whether SELinux enforces its policy, where it is there.
+    /// Whether SELinux enforces its policy, on kernels with SELinux.
     pub selinux_enforcing: Option<bool>,
-    /// Whether AppArmor is enabled, where it is there.
+    /// Whether AppArmor is enabled, on kernels with AppArmor.
     pub apparmor_enabled: Option<bool>,
-    /// Mitigations of CPU faults, by fault (they are most of what a system call costs on some machines).
+    /// Active mitigations of CPU vulnerabilities. They are most of the cost of a system call on some machines.
     pub cpu_mitigations: BTreeMap<String, String>,
-    /// Default congestion control.
     pub congestion_control: Option<String>,
-    /// Congestion controls that are loaded.
+    /// Loaded congestion controls.
     pub congestion_controls: Vec<String>,
-    /// Kernel settings that change what a network measurement finds.
+    /// Values of the settings in `SYSCTLS`.
     pub sysctls: BTreeMap<String, String>,
 }
 
 impl HostFacts {
-    /// Reads them. This takes a few milliseconds and belongs before a measurement, never into it.
-    #[must_use]
+    /// Reads all facts. This takes a few milliseconds, so it belongs before a measurement and never into it.
     pub fn collect() -> Self {
         let uname = nix::sys::utsname::uname().ok();
         let name = |value: &std::ffi::OsStr| value.to_str().map(str::to_owned);
@@ -147,7 +140,7 @@ impl HostFacts {
     }
 }
 
-/// Every readable file of a folder with its first line.
+/// First line of every readable file of a folder.
 fn directory_values(path: &str) -> BTreeMap<String, String> {
     let Ok(entries) = fs::read_dir(path) else { return BTreeMap::new() };
     entries.flatten().filter_map(|entry| Some((entry.file_name().to_str()?.to_owned(), line(entry.path())?))).collect()
@@ -158,7 +151,7 @@ fn sysctls() -> BTreeMap<String, String> {
         .iter()
         .filter_map(|name| {
             let value = line(format!("/proc/sys/{}", name.replace('.', "/")))?;
-            // Triples such as tcp_rmem come with tabs between them.
+            // Triples such as tcp_rmem have tabs between them.
             Some(((*name).to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" ")))
         })
         .collect()
@@ -188,7 +181,7 @@ fn hypervisor(cpuinfo: &str) -> Option<String> {
     flags.split_whitespace().any(|f| f == "hypervisor").then(|| "yes".to_owned())
 }
 
-/// The value of the first of these keys that `/proc/cpuinfo` has, from its first CPU.
+/// First value of the first of these keys in `/proc/cpuinfo`.
 fn cpuinfo_value(cpuinfo: &str, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| {
         cpuinfo.lines().find_map(|l| {
@@ -202,7 +195,7 @@ fn kilohertz(path: &str) -> Option<f64> {
     Some(line(path)?.parse::<f64>().ok()? / 1000.0)
 }
 
-/// How many numbers a kernel list such as `0-3,8` holds.
+/// Length of a kernel list such as `0-3,8`.
 fn count_cpus(list: &str) -> Option<u32> {
     list.split(',').try_fold(0_u32, |sum, part| {
         let (low, high) = part.split_once('-').unwrap_or((part, part));

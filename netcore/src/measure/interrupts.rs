@@ -4,11 +4,11 @@ use std::fs;
 
 use super::{files::text, kernel_sample::KernelSample};
 
-/// Reads `/proc/interrupts` (keys `38.virtio2-input.0.cpu1`, `LOC.cpu0`), `/proc/softirqs` (`NET_RX.cpu0`) and
+/// Samples `/proc/interrupts` (keys `38.virtio2-input.0.cpu1`, `LOC.cpu0`), `/proc/softirqs` (`NET_RX.cpu0`) and
 /// `softnet_stat` (`cpu0.processed`).
 pub(super) fn read(into: &mut KernelSample) {
     for line in lines(&text("/proc/interrupts")) {
-        // Only numbered interrupts say after their counts what they belong to in words of their own.
+        // Only numbered interrupts end with the name of their owner.
         let prefix = match (line.id.bytes().all(|b| b.is_ascii_digit()), line.action) {
             (true, action) if !action.is_empty() => format!("{}.{action}", line.id),
             _ => line.id.to_owned(),
@@ -21,13 +21,13 @@ pub(super) fn read(into: &mut KernelSample) {
     softnet(&text("/proc/thread-self/net/softnet_stat"), into);
 }
 
-/// The network's soft interrupts, per CPU.
+/// Samples the network's soft interrupts, per CPU.
 pub(super) fn read_network_softirqs(into: &mut KernelSample) {
     softirqs(into, |name| name.starts_with("NET_"));
 }
 
-/// Interrupts of an interface per CPU: those of the PCI device behind it, however many queues it has. Nothing for an
-/// interface without hardware.
+/// Samples the interrupts of an interface per CPU: those of the PCI device behind it, summed over its queues. None for
+/// an interface without hardware.
 pub(super) fn read_of_interface(interface: &str, bus: &str, into: &mut KernelSample) {
     let Ok(entries) = fs::read_dir(format!("/sys/bus/pci/devices/{bus}/msi_irqs")) else { return };
     let irqs: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
@@ -47,16 +47,16 @@ fn softirqs(into: &mut KernelSample, wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// One line of a table with a column per online CPU.
+/// A row of a table with a column per online CPU.
 struct Line<'a> {
     id: &'a str,
     counts: Vec<(u32, u64)>,
-    /// The last word behind the counts: who registered the interrupt.
+    /// Last word behind the counts: the owner of the interrupt.
     action: &'a str,
 }
 
-/// The lines of a table whose first line names the CPUs (`CPU0 CPU2`). Lines with fewer counts than CPUs (`ERR`, which
-/// belongs to none) are left out.
+/// Rows of a table whose heading names the CPUs (`CPU0 CPU2`). Rows with fewer counts than CPUs are left out, such as
+/// `ERR`, which belongs to no CPU.
 fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut rows = text.lines();
     let cpus: Vec<u32> = rows
@@ -73,7 +73,8 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// `softnet_stat`: a line per online CPU, hexadecimal; the thirteenth column is the CPU's number where the kernel gives it.
+/// Parses `softnet_stat`: a line per online CPU, hexadecimal. The thirteenth column is the CPU's number, where the
+/// kernel prints it.
 fn softnet(text: &str, into: &mut KernelSample) {
     for (row, line) in text.lines().enumerate() {
         let columns: Vec<u64> = line.split_whitespace().map_while(|w| u64::from_str_radix(w, 16).ok()).collect();

@@ -1,10 +1,10 @@
-//! Values of the kernel's counters at an instant, and their changes between two.
+//! A sample of the kernel's counters, and the changes between two.
 
 use std::collections::BTreeMap;
 
 use crate::report::CounterChange;
 
-/// Sources whose counters are reported even if they did not change: that nothing happened is what one wants to see there.
+/// Sources that are reported even without a change: there, "nothing happened" is the answer one looks for.
 const WHOLE: [&str; 5] = ["cpu", "memory", "paging", "sockstat", "system"];
 
 /// Values of the kernel's counters at an instant, by source and key.

@@ -1,5 +1,5 @@
-//! Where the numbers beside the byte counters come from. Nothing here runs inside the data path's loops: readings are
-//! taken at the edges of phases and intervals.
+//! Sources of the numbers beside the byte counters. Nothing here runs inside the data path's loops: samples are taken
+//! at the edges of phases and intervals.
 //!
 //! | module | answers |
 //! | --- | --- |

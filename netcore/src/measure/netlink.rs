@@ -1,6 +1,7 @@
-//! Questions to the kernel's routing tables: which interface a packet to an address leaves by, and what an interface is
-//! like. Asked over rtnetlink, so that the answer is that of the calling thread's network namespace (sysfs shows the one
-//! it was mounted in) and that of the whole routing policy (an own address goes over `lo`, whatever interface bears it).
+//! Queries the kernel's routing tables over rtnetlink: the interface of a route, and an interface's properties.
+//!
+//! rtnetlink answers for the calling thread's network namespace (sysfs shows the one it was mounted in) and for the whole
+//! routing policy: an own address goes over `lo`, whatever interface bears it.
 
 use std::{
     io,
@@ -16,7 +17,7 @@ const HEADER: usize = 16;
 const LINK: usize = 16;
 const ROUTE: usize = 12;
 const TRAFFIC: usize = 20;
-/// Numbers of attributes, from `linux/if_link.h` and `linux/rtnetlink.h`.
+/// Attribute numbers, from `linux/if_link.h` and `linux/rtnetlink.h`.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_QDISC: u16 = 6;
@@ -43,13 +44,12 @@ pub(super) const LINK_COUNTERS: [&str; 10] = [
     "collisions",
 ];
 
-/// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Link {
     pub name: String,
     pub up: bool,
     pub mtu_bytes: Option<u32>,
-    /// Kind of a virtual one (`veth`, `bridge`).
+    /// Kind of a virtual interface (`veth`, `bridge`).
     pub kind: Option<String>,
     /// Root queueing discipline.
     pub qdisc: Option<String>,
@@ -59,7 +59,7 @@ pub(super) struct Link {
     pub counters: Vec<u64>,
 }
 
-/// The number of the interface by which a packet to `peer` leaves.
+/// Index of the interface that routes to `peer`.
 pub(super) fn interface_towards(peer: IpAddr) -> io::Result<u32> {
     let octets = match peer {
         IpAddr::V4(v4) => v4.octets().to_vec(),
@@ -78,7 +78,7 @@ pub(super) fn interface_towards(peer: IpAddr) -> io::Result<u32> {
     found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
-/// One interface by its number, or all of them.
+/// One interface by its index, or all of them.
 pub(super) fn links(index: Option<u32>) -> io::Result<Vec<Link>> {
     let mut body = vec![0; LINK];
     body[4..8].copy_from_slice(&index.unwrap_or(0).to_ne_bytes());
@@ -92,7 +92,7 @@ pub(super) fn links(index: Option<u32>) -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// The queueing disciplines of an interface, roots and leaves, by their kinds.
+/// Kinds of all queueing disciplines of an interface, roots and leaves.
 pub(super) fn qdiscs(index: u32) -> io::Result<Vec<String>> {
     let mut kinds = Vec::new();
     ask(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &[0; TRAFFIC], |kind, message| {
@@ -127,7 +127,7 @@ fn link(message: &[u8]) -> Link {
     link
 }
 
-/// Sends one request and hands every message of the answer (its type and what follows its header) to `each`.
+/// Sends one request and passes every message of the answer (its type and its body) to `each`.
 fn ask(kind: u16, flags: libc::c_int, body: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
     let socket = open()?;
     let mut request = Vec::with_capacity(HEADER + body.len());
@@ -179,7 +179,7 @@ fn attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// The attributes that follow a message's fixed part. A malformed one ends the sequence.
+/// Attributes after a message's fixed part. A malformed one ends the sequence.
 fn attributes(message: &[u8], fixed: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = message.get(fixed..).unwrap_or_default();
     std::iter::from_fn(move || {

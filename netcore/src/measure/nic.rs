@@ -1,4 +1,4 @@
-//! The network interface that a test's packets really use, and what its driver says about it.
+//! The network interface that carries a test's packets, and the properties that its driver reports.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ const GCOALESCE: u32 = 0x0e;
 const GRINGPARAM: u32 = 0x10;
 const GSTRINGS: u32 = 0x1b;
 const GSTATS: u32 = 0x1d;
-/// Switches that have a command of their own.
+/// Offloads that have a command of their own.
 const OFFLOADS: [(&str, u32); 6] = [
     ("generic_receive_offload", 0x2b),
     ("generic_segmentation_offload", 0x23),
@@ -29,34 +29,30 @@ const OFFLOADS: [(&str, u32); 6] = [
     ("tx_checksum", 0x16),
 ];
 const GFLAGS: u32 = 0x25;
-/// Bit of large receive offload in what GFLAGS answers.
+/// Bit of large receive offload in the answer to GFLAGS.
 const FLAG_LRO: u32 = 1 << 15;
 /// Set of names: the driver's statistics.
 const SS_STATS: u32 = 1;
 const NAME_LENGTH: usize = 32;
-/// A driver with more counters than this is asked for none.
+/// Drivers with more counters than this are not asked.
 const MOST_STATS: usize = 8192;
 
 impl NicFacts {
-    /// The interface by which packets to `peer` leave in the calling thread's network namespace: what `ip route get`
-    /// says. `None` where there is no route.
-    #[must_use]
+    /// The interface that routes to `peer` in the calling thread's network namespace, as `ip route get` prints it.
+    /// `None`: there is no route.
     pub fn towards(peer: IpAddr) -> Option<Self> {
         let index = netlink::interface_towards(peer).ok()?;
         let link = netlink::links(Some(index)).ok()?.into_iter().next()?;
         Some(Self::of(link))
     }
 
-    /// The kinds of all queueing disciplines of the interface by which packets to `peer` leave, and the interface's name.
-    #[must_use]
+    /// The interface that routes to `peer`, and the kinds of all its queueing disciplines.
     pub fn qdiscs_towards(peer: IpAddr) -> Option<(String, Vec<String>)> {
         let index = netlink::interface_towards(peer).ok()?;
         let link = netlink::links(Some(index)).ok()?.into_iter().next()?;
         Some((link.name, netlink::qdiscs(index).ok()?))
     }
 
-    /// The interface of that name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         netlink::links(None).ok()?.into_iter().find(|l| l.name == name).map(Self::of)
     }
@@ -84,27 +80,26 @@ impl NicFacts {
                 (Some(speed), Some(width)) => Some(format!("{speed} x{width}")),
                 _ => None,
             };
-            // -1: none.
+            // -1 means none.
             facts.numa_node = pci("numa_node").and_then(|n| n.parse().ok());
         }
         facts
     }
 }
 
-/// The driver's own counters by name (what `ethtool -S` shows); empty where it has none.
-#[must_use]
+/// The driver's own counters by name, as `ethtool -S` shows them; empty where it has none.
 pub fn driver_counters(name: &str) -> BTreeMap<String, u64> {
     Ethtool::open(name).ok().and_then(|e| e.counters()).unwrap_or_default()
 }
 
-/// The place of an interface's hardware on its bus; `None` where it has none.
+/// Bus address of an interface's hardware; `None` for a virtual one.
 pub(super) fn bus(name: &str) -> Option<String> {
     let mut facts = NicFacts::default();
     Ethtool::open(name).ok()?.fill_driver(&mut facts);
     facts.bus
 }
 
-/// An interface that answers ethtool's questions.
+/// An interface, and a socket to ask its driver by.
 struct Ethtool {
     socket: OwnedFd,
     name: [libc::c_char; libc::IFNAMSIZ],
@@ -122,8 +117,8 @@ impl Ethtool {
         Ok(Self { socket: socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?, name })
     }
 
-    /// Asks one question: `words` are the 32-bit words of the question behind the command, `length` is the size of the
-    /// answer (and of the command's structure), bytes.
+    /// Sends one ethtool command: `words` are the 32-bit words behind the command, `length` is the size of the answer
+    /// (and of the command's structure), bytes.
     #[expect(unsafe_code, reason = "how much a command writes is known here only")]
     fn ask(&self, command: u32, words: &[u32], length: usize) -> io::Result<Answer> {
         let mut block = vec![0_u8; length.max(4 + 4 * words.len())];
@@ -158,7 +153,7 @@ impl Ethtool {
         self.fill_driver(facts);
         if let Ok(link) = self.ask(GSET, &[], 44) {
             let speed = u32::from(link.u16(12)) | (u32::from(link.u16(28)) << 16);
-            // A link that is down, or has no speed, says 0 or all ones (the lower half alone on old drivers).
+            // A link that is down, or has no speed, answers 0 or all ones (the lower half alone on old drivers).
             facts.speed_mbit_per_s = Some(speed).filter(|s| ![0, 0xffff, u32::MAX].contains(s));
             facts.duplex = match link.0[14] {
                 0 => Some("half".to_owned()),
@@ -187,8 +182,8 @@ impl Ethtool {
         if count == 0 || count > MOST_STATS {
             return None;
         }
-        // The kernel writes as many as the driver has by then, whatever is asked for: someone may be adding queues to
-        // the card right now, so there is room for as many as are accepted at all, and more.
+        // The kernel writes as many counters as the driver has by then, whatever number is asked for. Queues may be
+        // added to the card at this moment, so there is room for more than are accepted.
         let room = 4 * MOST_STATS;
         let names = self.ask(GSTRINGS, &[SS_STATS, u32::try_from(count).ok()?], 12 + room * NAME_LENGTH).ok()?;
         let values = self.ask(GSTATS, &[u32::try_from(count).ok()?], 8 + room * size_of::<u64>()).ok()?;
@@ -199,7 +194,7 @@ impl Ethtool {
     }
 }
 
-/// What came back, as the bytes of the command's structure. Offsets are those of `linux/ethtool.h` and lie within it.
+/// The answer: the bytes of the command's structure. Offsets are those of `linux/ethtool.h` and lie within it.
 struct Answer(Vec<u8>);
 
 impl Answer {

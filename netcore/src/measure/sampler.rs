@@ -1,7 +1,7 @@
-//! Cuts a test into phases and intervals: a thread that sleeps from edge to edge and reads every counter at each.
+//! Cuts a test into phases and intervals: a thread that sleeps from edge to edge and samples every counter at each.
 //!
-//! Edges are absolute instants of the monotonic clock, so that they do not drift; what is reported is the time between
-//! the readings themselves. The data threads are not stopped or slowed at an edge, and never read a clock for it.
+//! Edges are absolute instants of the monotonic clock, so they do not drift; the reported length is the time between
+//! the samples. Data threads are neither stopped nor slowed at an edge, and read no clock for it.
 
 use std::sync::Arc;
 
@@ -19,69 +19,57 @@ use crate::{
     spec::{Collect, Pace, Phases, Stop},
 };
 
-/// How long draining may take after the load's end before blocked threads are freed by force, nanoseconds. A send buffer
-/// of 4 MB needs this long at 3 Mbit/s.
+/// Time for draining after the load's end, before blocked threads are freed by force, nanoseconds. A send buffer of 4
+/// MB needs this long at 3 Mbit/s.
 const DRAIN_NS: u64 = 10_000_000_000;
 
-/// How long a thread may take to leave after its sockets were shut down, nanoseconds.
+/// Time for a thread to leave after its sockets were shut down, nanoseconds.
 const LEAVE_NS: u64 = 5_000_000_000;
 
-/// How early a peer may end, or say so, before this end's own schedule and still count as having ended by it: the bound on
-/// the difference between two hosts' ideas of the start, nanoseconds.
+/// A peer that ends at most this much before this end's own schedule has ended on time, nanoseconds: a bound on the
+/// difference between two hosts' starts.
 const TOLERANCE_NS: u64 = 250_000_000;
 
-/// How long before the load's start its first reading is taken, nanoseconds. Where many ends share a machine, their
-/// samplers must be out of the way when the data threads begin; CPU shares cannot tell so short a time from none.
+/// The first sample is taken this long before the load's start, nanoseconds. Where many ends share a machine, their
+/// samplers must be out of the way when the data threads begin. CPU shares cannot resolve so short a time.
 const LEAD_NS: u64 = 2_000_000;
 
-/// What the sampler has when the end is over.
+/// The sampler's result.
 pub struct Sampled {
-    /// Warm-up, measure and cool-down.
     pub phases: Vec<Window>,
-    /// Intervals.
     pub intervals: Vec<Window>,
-    /// From the first byte to the last.
+    /// Each flow from its first byte to its last.
     pub totals: Vec<FlowWindow>,
-    /// Counters of the kernel.
     pub counters: Vec<CounterWindow>,
     /// Wall clock at the measure phase's start.
     pub wall_start_ns: i64,
     /// The same instant on the monotonic clock, nanoseconds; 0: it never came.
     pub monotonic_start_ns: u64,
-    /// How it ended.
     pub ending: Ending,
-    /// What a reader should know.
+    /// Facts for the reader of the numbers.
     pub notes: Vec<String>,
 }
 
-/// A receiver of what is known after each interval.
+/// Receives each interval.
 pub type OnInterval = Box<dyn FnMut(&Window) + Send>;
 
-/// The thread's state.
 pub struct Sampler {
-    /// Every flow of the end.
     pub flows: Vec<SampledFlow>,
-    /// The conversation with the workers.
     pub watch: Arc<Watch>,
-    /// The phases.
     pub phases: Phases,
-    /// What is collected.
     pub collect: Collect,
-    /// The schedule of the senders.
     pub pace: Option<Pace>,
     /// The load's start on the monotonic clock.
     pub t0_ns: u64,
-    /// When it can begin at the earliest: later than `t0_ns` where that was past already. Set by [`Self::arm`].
+    /// Earliest begin: later than `t0_ns` if that has passed already. Set by [`Self::arm`].
     pub begin_ns: u64,
-    /// When the measurement is due: at the end of the warm-up, or earlier where somebody says so.
+    /// Due time of the measurement: the end of the warm-up, or earlier on request.
     pub measure_ns: u64,
-    /// Called after each interval.
     pub on_interval: Option<OnInterval>,
     /// Frees data threads that are blocked in a call; called again and again until they have left.
     pub free_threads: Box<dyn Fn() + Send>,
-    /// Counters of the kernel, where they are asked for.
     pub counter_log: Option<CounterLog>,
-    /// Whether an early stop is this end's ordinary way to learn that a counted test is over.
+    /// Whether an early stop is this end's normal way to learn that a counted test is over.
     pub stop_is_complete: bool,
 }
 
@@ -90,7 +78,7 @@ impl Sampler {
         if self.phases.warmup_ns > 0 { Phase::Warmup } else { Phase::Measure }
     }
 
-    /// Makes the flows ready for their threads to start: before that the first window and the limits must be known.
+    /// Sets the first window and the limits; before the data threads start.
     pub fn arm(&mut self) {
         let phase = self.first_phase();
         self.announce(epoch(0, phase_index(phase)));
@@ -100,15 +88,14 @@ impl Sampler {
         self.begin_ns = self.t0_ns.max(monotonic_ns());
     }
 
-    /// Runs to the end of the load and of the draining after it.
-    #[must_use]
+    /// Runs to the end of the load and of draining.
     pub fn run(mut self) -> Sampled {
         crate::sys::precise_timers();
         let mut cpu = if self.collect.cpu || self.collect.cpu_per_core { CpuReader::open().ok() } else { None };
         let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0);
         let mut phase = self.first_phase();
         let (mut number, mut notes) = (0, Vec::new());
-        // Read shortly before the load begins: nothing has been counted then, and a reading after it might come late.
+        // Before the load, when all counts are 0: a sample after its start might come late.
         let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
         let mut phase_start = Sample::take(&self.flows, &mut cpu, |_| ());
         phase_start.begin_at(self.begin_ns);
@@ -143,12 +130,13 @@ impl Sampler {
                 }
             });
             if let Wake::LoadOver(at_ns) = wake {
-                // The counters stand still since then: the window ends with the last operation and not with this reading.
+                // The counters have not changed since then: the window ends with the last operation, not with this
+                // sample.
                 sample.at_ns = at_ns.max(interval_start.at_ns);
             }
             if wake == Wake::Stop && self.stop_is_complete {
-                // Who cannot know that a message was the last has heard that all are sent. What of them still lies before it belongs
-                // to the count, which ends with the last that came.
+                // A receiver that needs an end-of-data message has got it. Messages that were sent before still count,
+                // so the window ends with the last arrival.
                 notes = self.drain();
                 sample.counts = self.flows.iter().map(|flow| flow.cell.read()).collect();
                 sample.at_ns = self.last_arrival().map_or(sample.at_ns, |last| last.max(interval_start.at_ns));
@@ -162,7 +150,7 @@ impl Sampler {
                 self.deliver(&mut windows);
             }
             if !phase_is_over {
-                // Edges that a late thread has missed are left out: the interval is the longer for it.
+                // Skips edges that a late thread has missed: the interval is longer.
                 while next_interval <= sample.at_ns {
                     next_interval = self.next_interval(phase, next_interval);
                 }
@@ -200,15 +188,14 @@ impl Sampler {
         }
     }
 
-    /// When the last message arrived, or was sent where that was later, where a stop is how this end learns that there are no
-    /// more.
+    /// The last arrival (or the end of sending, if later), where an early stop is this end's way to learn of the end.
     fn last_arrival(&self) -> Option<u64> {
         let last = self.flows.iter().map(|flow| flow.cell.last_arrival_ns()).max()?;
         (self.stop_is_complete && last > 0).then(|| last.max(self.watch.sent_ns()))
     }
 
-    /// Waits until an instant or until something happens that ends the load. The instant may come to be another one: when
-    /// the measurement begins earlier.
+    /// Waits until an instant, or until something ends the load. The instant may move: the measurement may begin
+    /// earlier.
     fn wait(&mut self, phase: Phase, until_ns: impl Fn(&Self) -> u64) -> Wake {
         loop {
             match self.watch.wait(until_ns(self)) {
@@ -221,7 +208,7 @@ impl Sampler {
         }
     }
 
-    /// When the phase is due to end.
+    /// Due time of the phase's end.
     fn phase_end(&self, phase: Phase) -> u64 {
         let measure = self.measure_ns;
         match (phase, self.phases.stop) {
@@ -251,14 +238,14 @@ impl Sampler {
         self.flows.iter().for_each(|flow| flow.cell.set_epoch(epoch));
     }
 
-    /// Just before the measure phase's start, where it ends by a count: however long this thread is put aside between
-    /// reading the counters and setting the limits, no flow does more than its share.
+    /// Before the measure phase of a counted test: no flow does more than its share, however long this thread is off
+    /// its CPU between sampling and setting the limits.
     fn hold(&self) {
         self.flows.iter().filter(|flow| flow.share.is_some()).for_each(|flow| flow.cell.hold());
     }
 
-    /// At the measure phase's start: from here, each flow has its share to do, counted from the very reading that the
-    /// measurement begins with.
+    /// At the measure phase's start: gives each flow its share, counted from the sample that the measurement begins
+    /// with.
     fn set_shares(&self, counts: &[Counts]) {
         for (flow, counts) in self.flows.iter().zip(counts) {
             if let Some(share) = flow.share {
@@ -271,7 +258,7 @@ impl Sampler {
         self.flows.iter().for_each(|flow| flow.cell.set_limit(0));
     }
 
-    /// Hands the latest interval on, with the histograms of all flows that completed an operation since the edge; the
+    /// Reports the latest interval, with the histograms of all flows that completed an operation since the edge; the
     /// others follow in the report.
     fn deliver(&mut self, windows: &mut Windows) {
         if self.flows.iter().any(|flow| !flow.latency_slots.is_empty()) {
@@ -286,11 +273,11 @@ impl Sampler {
 
     fn ending(&self, phase: Phase, phase_end: u64, wake: Wake, sample: &Sample) -> Ending {
         match wake {
-            // The wait hears of a begin by itself.
+            // `wait` handles a begin itself.
             Wake::Due | Wake::Begin(_) => Ending::Complete,
             Wake::Failed => Ending::Failed(self.watch.failure().unwrap_or_default()),
             Wake::Aborted => Ending::Failed("aborted before its end, on request".to_owned()),
-            // The measurement was whole before the stop.
+            // The measurement was complete before the stop.
             _ if phase == Phase::Cooldown => Ending::Complete,
             Wake::Stop if self.stop_is_complete && phase == Phase::Measure => Ending::Complete,
             Wake::Stop | Wake::LoadOver(_) if phase == Phase::Measure => {
@@ -302,7 +289,7 @@ impl Sampler {
         }
     }
 
-    /// Waits until every worker has left: by itself, and when that takes too long by force.
+    /// Waits until every worker has left, by force if it takes too long.
     fn drain(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let failed = self.watch.failure().is_some();

@@ -1,11 +1,11 @@
-//! The network stack's own counters, of the calling thread's network namespace.
+//! Counters of the network stack, for the calling thread's network namespace.
 //!
-//! They are read below `/proc/thread-self/net`: `/proc/net` shows the namespace of the process's first thread, which is
-//! another one where a plan gives a host a namespace of its own.
+//! The files are below `/proc/thread-self/net`: `/proc/net` shows the namespace of the process's first thread, which is
+//! another one where a plan gives a host its own namespace.
 
 use super::{files::text, kernel_sample::KernelSample};
 
-/// Reads `snmp`, `netstat`, `snmp6` and `sockstat`. What is not there (IPv6 switched off) is left out.
+/// Samples `snmp`, `netstat`, `snmp6` and `sockstat`. A missing file (IPv6 switched off) is left out.
 pub(super) fn read(into: &mut KernelSample) {
     pairs(&net("snmp"), "snmp", into);
     pairs(&net("netstat"), "netstat", into);
@@ -25,8 +25,8 @@ fn net(name: &str) -> String {
     text(format!("/proc/thread-self/net/{name}"))
 }
 
-/// Pairs of lines, names above values: `Tcp: RtoMin …` and `Tcp: 200 …`. Negative values (`MaxConn` -1: no limit) are
-/// settings and no counters.
+/// Parses pairs of lines, names above values: `Tcp: RtoMin …` and `Tcp: 200 …`. Negative values are settings and left
+/// out (`MaxConn` -1: no limit).
 fn pairs(text: &str, source: &str, into: &mut KernelSample) {
     let mut lines = text.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
@@ -44,7 +44,7 @@ fn pairs(text: &str, source: &str, into: &mut KernelSample) {
     }
 }
 
-/// One name and value per line.
+/// Parses lines of a name and a value.
 fn list(text: &str, source: &str, into: &mut KernelSample) {
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -54,7 +54,7 @@ fn list(text: &str, source: &str, into: &mut KernelSample) {
     }
 }
 
-/// Sockets in use by kind: `TCP: inuse 1 orphan 0 tw 3 …`. These are gauges.
+/// Parses sockets in use by kind: `TCP: inuse 1 orphan 0 tw 3 …`. These are gauges.
 fn sockets(text: &str, into: &mut KernelSample) {
     for line in text.lines() {
         let Some((kind, rest)) = line.split_once(':') else { continue };

@@ -1,4 +1,4 @@
-//! The system log: what the whole machine did beside the test (what hpcbench writes with `-c`). CPU states per core,
+//! The system log: activity of the whole machine beside the test, as hpcbench writes it with `-c`. CPU states per core,
 //! memory, interrupts, context switches, paging, swapping, and per interface its traffic and its interrupts per CPU.
 
 use super::{
@@ -9,16 +9,16 @@ use super::{
     netlink, nic,
 };
 
-/// More interfaces than this are not followed: a host with thousands of them (one per container) would spend the
-/// interval on its log.
+/// Limit of interfaces that are followed: on a host with thousands (one per container) the log would take the whole
+/// interval.
 const MOST_INTERFACES: usize = 64;
 
-/// The interfaces of this namespace and the places of their hardware, found once.
+/// Names and bus addresses of this namespace's interfaces, found once.
 #[derive(Debug)]
 pub(super) struct Interfaces(Vec<(String, Option<String>)>);
 
 impl Interfaces {
-    /// Those that are up now.
+    /// Interfaces that are up now.
     pub(super) fn up() -> Self {
         let links = netlink::links(None).unwrap_or_default().into_iter().filter(|l| l.up).take(MOST_INTERFACES);
         Self(links.map(|l| (nic::bus(&l.name), l.name)).map(|(bus, name)| (name, bus)).collect())
@@ -29,7 +29,7 @@ impl Interfaces {
     }
 }
 
-/// Reads everything of the log once.
+/// Samples everything in the log.
 pub(super) fn read(interfaces: &Interfaces, into: &mut KernelSample) {
     read_cpus(into);
     for of in [TOTALS, MEMORY, PAGING] {
@@ -46,7 +46,7 @@ pub(super) fn read(interfaces: &Interfaces, into: &mut KernelSample) {
     }
 }
 
-/// Counters of one interface: the kernel's, and its driver's own.
+/// Counters of one interface: the kernel's, and the driver's own.
 pub(super) fn read_interface(name: &str, into: &mut KernelSample) {
     if let Some(link) = netlink::links(None).unwrap_or_default().iter().find(|l| l.name == name) {
         link_counters(link, into);
@@ -73,7 +73,8 @@ pub(super) fn read_cpus(into: &mut KernelSample) {
     }
 }
 
-/// Files with a name and a value on each line, and the lines of interest: name, key, and factor to the key's unit.
+/// Source, file, and the lines of interest: each line has a name and a value. An entry gives the name, its key, and the
+/// factor to the key's unit.
 type Table = (&'static str, &'static str, &'static [(&'static str, &'static str, u64)]);
 
 /// Sums over all CPUs.
@@ -83,7 +84,7 @@ const TOTALS: Table = (
     &[("intr", "interrupts", 1), ("ctxt", "context_switches", 1), ("processes", "processes", 1)],
 );
 
-/// KiB in the file. `available` is what the kernel could still give to programs; what it keeps as cache is part of it.
+/// KiB in the file. `available` is what programs could still get; the kernel's caches are part of it.
 const MEMORY: Table = (
     "memory",
     "/proc/meminfo",

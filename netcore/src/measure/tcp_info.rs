@@ -1,16 +1,16 @@
-//! TCP_INFO, and which congestion controls there are.
+//! TCP_INFO, and the available congestion controls.
 //!
-//! The kernel's structure has grown for two decades and only ever at its end: fields are read by their offset, and one
-//! that lies beyond the length which the kernel returned is `None`, not zero.
+//! The kernel's structure has only ever grown at its end. Fields are read by their offset, and a field beyond the
+//! returned length is `None`, not zero.
 
 use std::{io, os::fd::BorrowedFd};
 
 use crate::{report::TcpInfo, sys};
 
-/// Longer than the structure of any kernel known today (248 bytes in Linux 6.12); a longer one is cut off here.
+/// Longer than the structure of any known kernel (248 bytes in Linux 6.12); a longer one is cut off here.
 const LENGTH: usize = 320;
 
-/// What the kernel returned, as bytes: `struct tcp_info` of `linux/tcp.h`.
+/// The returned bytes: `struct tcp_info` of `linux/tcp.h`.
 struct Raw {
     bytes: [u8; LENGTH],
     length: usize,
@@ -42,7 +42,7 @@ impl Raw {
             cwnd_segments: self.u32_at(80)?,
             retransmits: u64::from(self.u32_at(100)?),
             bytes_acked: self.u64_at(120),
-            // All bits set: nothing was acknowledged yet, so there is no smallest round trip.
+            // All bits are set before the first acknowledgement.
             min_rtt_us: self.u32_at(148).filter(|v| *v != u32::MAX),
             delivery_rate_bytes_per_s: self.u64_at(160).filter(|v| *v != 0),
             rwnd_limited_us: self.u64_at(176),
@@ -51,13 +51,12 @@ impl Raw {
     }
 }
 
-/// The connection's TCP_INFO now. `None` where the socket is not TCP's (or MPTCP's) or not connected any more.
-#[must_use]
+/// Current TCP_INFO. `None` for sockets other than TCP's and MPTCP's, and after the connection's end.
 pub fn read(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
     Raw::read(socket).ok()?.info()
 }
 
-/// The congestion controls that the kernel has loaded, in its order.
+/// Congestion controls that the kernel has loaded, in its order.
 pub fn available_congestion_controls() -> io::Result<Vec<String>> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
     Ok(text.split_whitespace().map(str::to_owned).collect())

@@ -1,19 +1,18 @@
-//! Connections in TIME_WAIT, which is what slows connect tests down: each keeps its pair of addresses and ports for a
-//! minute, and the kernel's search for a free port gets longer with their number, long before it fails.
+//! Connections in TIME_WAIT, which slow connect tests down: each keeps its pair of addresses and ports for a minute,
+//! and the kernel's search for a free port takes longer with their number, long before it fails.
 
 use super::{files::text, snmp};
 use crate::{report::TimeWait, spec::TestSpec};
 
-/// Share of the ports in TIME_WAIT from which on the search for a free one is felt.
+/// Share of ports in TIME_WAIT from which on the search for a free port takes noticeably longer.
 const FELT: f64 = 0.3;
 
-/// How many there are in the calling thread's network namespace.
-#[must_use]
+/// Their number in the calling thread's network namespace.
 pub fn count() -> Option<u64> {
     snmp::time_wait()
 }
 
-/// Ports from which the kernel chooses local ones.
+/// Number of ports that the kernel chooses local ports from.
 fn ephemeral_ports() -> u64 {
     let range = text("/proc/sys/net/ipv4/ip_local_port_range");
     let mut bounds = range.split_whitespace().map(str::parse::<u64>);
@@ -24,18 +23,16 @@ fn ephemeral_ports() -> u64 {
     }
 }
 
-/// The counts when the test is over.
-#[must_use]
+/// The counts at the end of the test.
 pub fn after(before: u64, spec: &TestSpec) -> TimeWait {
     let own_range = spec.near.port.and(spec.near.port_count).map(u64::from);
     TimeWait { before, after: count().unwrap_or(before), ports: own_range.unwrap_or_else(ephemeral_ports) }
 }
 
-/// A word of warning where they are so many that they are felt.
-#[must_use]
+/// A note if they are enough to slow the test down.
 pub fn note(counts: &TimeWait, spec: &TestSpec) -> Option<String> {
     let addresses = spec.near.bind.len().max(1) as u64;
-    // Those from before the test are on other ports than its own range.
+    // Older ones do not occupy the test's own range.
     let own_range = spec.near.port_count.is_some();
     let taken = if own_range { counts.after.saturating_sub(counts.before) } else { counts.after };
     let share = taken as f64 / (counts.ports * addresses) as f64;

@@ -1,4 +1,4 @@
-//! What an end's threads say to each other outside the hot path: who has finished, who failed, when to stop.
+//! Messages between an end's threads outside the hot path: who has finished, who failed, when to stop.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -7,7 +7,6 @@ use std::{
 
 use super::clock::monotonic_ns;
 
-/// One per end.
 #[derive(Debug)]
 pub struct Watch {
     state: Mutex<State>,
@@ -18,9 +17,9 @@ pub struct Watch {
 struct State {
     workers: Vec<Worker>,
     stop_at_ns: Option<u64>,
-    /// When the last worker began its load.
+    /// Start of the last worker's load.
     began_ns: u64,
-    /// When the measurement is to begin, until the sampler has heard of it.
+    /// Requested begin of the measurement, until the sampler has taken it.
     begin_at_ns: Option<u64>,
     aborted: bool,
     failure: Option<String>,
@@ -31,24 +30,24 @@ struct State {
 struct Worker {
     load_over_ns: Option<u64>,
     done: bool,
-    /// Whether only the peer knows when its load is over.
+    /// Whether only the peer knows when this worker's load is over.
     awaits_end_of_data: bool,
 }
 
-/// Why a wait came to its end.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// The time has come.
+    /// The instant has come.
     Due,
     /// The measurement is to begin at this instant, which may have passed.
     Begin(u64),
-    /// The time of an early stop has come.
+    /// The instant of an early stop has come.
     Stop,
-    /// Every worker's load is over; the last one's at this instant.
+    /// Every worker's load is over; the last one's ended at this instant.
     LoadOver(u64),
     /// A worker has failed.
     Failed,
-    /// Everything is to end at once.
+    /// An abort was asked for.
     Aborted,
 }
 
@@ -61,7 +60,6 @@ impl State {
 }
 
 impl Watch {
-    /// For so many workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         let state = State {
@@ -77,55 +75,54 @@ impl Watch {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is whole between statements, so a panic elsewhere does not spoil it.
+        // The state is consistent between statements, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and wakes everybody.
+    /// Changes the state and wakes all waiting threads.
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
         self.changed.notify_all();
     }
 
-    /// Waits for a change until an instant of the monotonic clock, at most.
+    /// Waits for a change, at most until an instant of the monotonic clock.
     fn wait_once<'a>(&self, state: MutexGuard<'a, State>, until_ns: u64) -> MutexGuard<'a, State> {
         let left = until_ns.saturating_sub(monotonic_ns()).min(3_600_000_000_000);
         self.changed.wait_timeout(state, Duration::from_nanos(left)).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Asks for an early stop at an instant; of several, the earliest counts.
+    /// Asks for an early stop at an instant. The earliest of several counts.
     pub fn stop_at(&self, at_ns: u64) {
         self.change(|state| state.stop_at_ns = Some(state.stop_at_ns.map_or(at_ns, |earlier| earlier.min(at_ns))));
     }
 
-    /// Asks for the begin of the measurement at an instant; the last word counts.
+    /// Asks for the begin of the measurement at an instant. The last of several counts.
     pub fn begin_at(&self, at_ns: u64) {
         self.change(|state| state.begin_at_ns = Some(at_ns));
     }
 
-    /// Asks everybody to end at once.
+    /// Asks all threads to end at once.
     pub fn abort(&self) {
         self.change(|state| state.aborted = true);
     }
 
-    /// Whether that was asked for.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.state().aborted
     }
 
-    /// This worker takes what comes and cannot know what the last of it is: somebody must say so.
+    /// Marks a worker that cannot see from the data that no more will come: it needs an end-of-data message.
     pub fn awaits_end_of_data(&self, worker: usize) {
         self.change(|state| state.workers[worker].awaits_end_of_data = true);
     }
 
-    /// Whether all is over that this end can know of, while others still listen: it is time to tell whom they listen to.
+    /// Whether all other workers are done and only those that need an end-of-data message go on: time to tell the peer.
     #[must_use]
     pub fn is_awaiting_end_of_data(&self) -> bool {
         self.state().is_awaiting_end_of_data()
     }
 
-    /// When the last of what this end knows of was over, where it only listens; 0 elsewhere.
+    /// End of the last load that this end knows of while it awaits the end of data; 0 otherwise.
     #[must_use]
     pub fn sent_ns(&self) -> u64 {
         let state = self.state();
@@ -134,7 +131,7 @@ impl Watch {
         if state.is_awaiting_end_of_data() { sent.max().unwrap_or(0) } else { 0 }
     }
 
-    /// Waits at most so long for that, or for the report.
+    /// Waits up to `at_most` for that or for the report; says whether one of them came.
     #[must_use]
     pub fn wait_until_awaiting_end_of_data(&self, at_most: Duration) -> bool {
         self.wait_for(at_most, |state| state.reported || state.is_awaiting_end_of_data())
@@ -147,45 +144,42 @@ impl Watch {
         });
     }
 
-    /// Something went wrong; its worker has not left yet.
+    /// Records a failure of a worker that has not left yet.
     pub fn failed(&self, failure: String) {
         self.change(|state| {
             state.failure.get_or_insert(failure);
         });
     }
 
-    /// A worker leaves; with a sentence if something went wrong.
+    /// A worker leaves, with a sentence if it failed.
     pub fn done(&self, worker: usize, failure: Option<String>) {
         let now = monotonic_ns();
         self.change(|state| {
             let worker = &mut state.workers[worker];
             worker.load_over_ns.get_or_insert(now);
             worker.done = true;
-            // The first failure is the cause; what follows are its consequences.
+            // The first failure is the cause; later ones are its consequences.
             if state.failure.is_none() {
                 state.failure = failure;
             }
         });
     }
 
-    /// The first failure.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.state().failure.clone()
     }
 
-    /// The report is ready.
     pub fn reported(&self) {
         self.change(|state| state.reported = true);
     }
 
-    /// Whether the report is ready.
     #[must_use]
     pub fn is_reported(&self) -> bool {
         self.state().reported
     }
 
-    /// Waits for the report at most so long.
+    /// Waits up to `at_most` for the report; says whether it is ready.
     #[must_use]
     pub fn wait_for_report(&self, at_most: Duration) -> bool {
         self.wait_for(at_most, |state| state.reported)
@@ -204,8 +198,8 @@ impl Watch {
         true
     }
 
-    /// For workers: waits for the load's start, or for an early stop before it: the ends then part as they do after any
-    /// load. Says whether there is to be a load at all.
+    /// For workers: waits for the load's start, or for an early stop before it, after which the ends part as after any
+    /// load. `false`: there is no load.
     #[must_use]
     pub fn wait_for_start(&self, t0_ns: u64) -> bool {
         let mut state = self.state();
@@ -223,13 +217,13 @@ impl Watch {
         }
     }
 
-    /// When the last worker that has begun its load did, monotonic clock, nanoseconds; 0: none has.
+    /// Start of the last worker that has begun its load, monotonic clock, nanoseconds; 0: none has.
     #[must_use]
     pub fn began_ns(&self) -> u64 {
         self.state().began_ns
     }
 
-    /// For the sampler: waits until an instant or until something happens that ends the load.
+    /// For the sampler: waits until an instant, or until something ends the load.
     #[must_use]
     pub fn wait(&self, until_ns: u64) -> Wake {
         let mut state = self.state();
@@ -246,7 +240,7 @@ impl Watch {
             let now = monotonic_ns();
             let stop = state.stop_at_ns.unwrap_or(u64::MAX);
             let last = state.workers.iter().try_fold(0, |last: u64, worker| Some(last.max(worker.load_over_ns?)));
-            // What came first counts, even when the thread was woken too late to tell by the clock.
+            // The earlier event counts, even when the thread woke too late to tell by the clock.
             if let Some(last) = last.filter(|last| !state.workers.is_empty() && *last <= until_ns.min(stop)) {
                 return Wake::LoadOver(last);
             }
@@ -260,7 +254,7 @@ impl Watch {
         }
     }
 
-    /// Waits until every worker has left or the instant has come; says whether they all have. An abort ends the wait.
+    /// Waits until every worker has left, an abort (if heeded), or the instant. `true`: all have left.
     #[must_use]
     pub fn wait_for_workers(&self, until_ns: u64, heed_abort: bool) -> bool {
         let mut state = self.state();

@@ -1,7 +1,7 @@
-//! Phases and intervals in the making: what was counted between two readings, and the histograms that belong to each.
+//! Assembles phases and intervals: counts between two samples, and the histograms that belong to each.
 //!
-//! Histograms come later than readings: a thread leaves the one of a window when it notices that the next has begun. They
-//! wait here, by flow and epoch, until the windows are handed on.
+//! Histograms come later than samples: a thread hands one over when it notices that the next window has begun. They
+//! wait here, by flow and epoch, until the windows are passed on.
 
 use std::collections::HashMap;
 
@@ -17,27 +17,26 @@ use crate::{
 
 /// The windows of one end.
 pub struct Windows {
-    /// The measure phase's start; until it has begun, when it is due.
+    /// Start of the measure phase; until it has begun, its due time.
     origin_ns: u64,
-    /// Wall clock at the measure phase's start, nanoseconds since 1970; 0: it has not begun.
+    /// Wall clock at the measure phase's start, nanoseconds since 1970; 0: not begun.
     pub wall_start_ns: i64,
     phases: Vec<Window>,
-    /// With the epoch of each, to which histograms that come late are added.
+    /// With their epochs, by which late histograms are added.
     intervals: Vec<(u64, Window)>,
-    /// Whether a histogram of each interval is kept, beside those of the phases.
+    /// Whether each interval keeps a histogram, beside those of the phases.
     keeps_intervals: bool,
     /// Histograms by flow, kind and phase.
     by_phase: HashMap<(usize, usize, usize), Histogram<u64>>,
     /// Encoded histograms by flow, kind and epoch.
     by_epoch: HashMap<(usize, usize, u64), String>,
-    /// Gaps between paced sends by flow and phase, and due times that were dropped.
+    /// Gaps between paced sends, and dropped due times, by flow and phase.
     gaps: HashMap<(usize, usize), Histogram<u64>>,
     dropped: HashMap<(usize, usize), u64>,
 }
 
 impl Windows {
-    /// None yet. The measure phase is due at `origin_ns`; `keeps_intervals`: somebody has asked for intervals.
-    #[must_use]
+    /// `origin_ns`: due time of the measure phase. `keeps_intervals`: the test asks for intervals.
     pub fn new(origin_ns: u64, keeps_intervals: bool) -> Self {
         Self {
             origin_ns,
@@ -52,20 +51,18 @@ impl Windows {
         }
     }
 
-    /// The measure phase's start on the monotonic clock, nanoseconds; 0: it never came.
-    #[must_use]
+    /// Start of the measure phase on the monotonic clock, nanoseconds; 0: it never came.
     pub fn monotonic_start_ns(&self) -> u64 {
-        // The wall clock is read at the same time, and never stands at 0.
+        // The wall clock is read at the same time, and is never 0.
         if self.wall_start_ns == 0 { 0 } else { self.origin_ns }
     }
 
-    /// When the measure phase began, or is due, on the monotonic clock.
-    #[must_use]
+    /// Start or due time of the measure phase on the monotonic clock.
     pub fn origin_ns(&self) -> u64 {
         self.origin_ns
     }
 
-    /// From here on instants are counted; those of the warm-up so far are moved to the true origin.
+    /// Sets the origin of all instants, and moves those of the warm-up to it.
     pub fn begin_measuring(&mut self, sample: &Sample) {
         let moved = sample.at_ns.cast_signed() - self.origin_ns.cast_signed();
         for window in self.phases.iter_mut().chain(self.intervals.iter_mut().map(|(_, window)| window)) {
@@ -74,7 +71,6 @@ impl Windows {
         (self.origin_ns, self.wall_start_ns) = (sample.at_ns, sample.wall_ns);
     }
 
-    /// A phase is over.
     pub fn end_phase(&mut self, flows: &[SampledFlow], phase: Phase, before: &Sample, after: &Sample) {
         let window = self.window(flows, phase, before, after);
         self.phases.push(window);
@@ -83,7 +79,7 @@ impl Windows {
         }
     }
 
-    /// An interval is over, whose operations the threads have recorded under `epoch`.
+    /// Ends an interval whose operations were recorded under `epoch`.
     pub fn end_interval(
         &mut self,
         flows: &[SampledFlow],
@@ -95,8 +91,7 @@ impl Windows {
         self.intervals.push((epoch, window));
     }
 
-    /// The latest interval, with the histograms that have come so far. Where nobody has asked for intervals, it is
-    /// forgotten then.
+    /// The latest interval with the histograms so far. Forgets it if the test asks for no intervals.
     pub fn latest_interval(&mut self, flows: &[SampledFlow]) -> Option<Window> {
         let (epoch, window) = self.intervals.last()?;
         let mut window = window.clone();
@@ -131,7 +126,7 @@ impl Windows {
         Window {
             phase,
             start_ns: before.at_ns.cast_signed() - self.origin_ns.cast_signed(),
-            // An end before the load was to begin leaves a window of no length.
+            // A load that ends before its start leaves a window of length 0.
             elapsed_ns: after.at_ns.saturating_sub(before.at_ns),
             wall_end_ns: after.wall_ns,
             flows: of_flows.collect(),
@@ -139,7 +134,7 @@ impl Windows {
         }
     }
 
-    /// Takes the histograms that the workers have left so far.
+    /// Takes the histograms that the workers have handed over.
     pub fn collect_histograms(&mut self, flows: &[SampledFlow]) {
         for (i, flow) in flows.iter().enumerate() {
             if let Some(slot) = &flow.gaps {
@@ -161,9 +156,7 @@ impl Windows {
         }
     }
 
-    /// The phases, the intervals, and each flow from its first byte to its last, when all histograms have come. `end` was
-    /// read when nothing moved any more.
-    #[must_use]
+    /// Phases, intervals, and each flow's total, when all histograms have come. `end` was sampled after the last byte.
     pub fn finish(
         mut self,
         flows: &[SampledFlow],
@@ -206,7 +199,7 @@ impl Windows {
     }
 }
 
-/// A flow's histograms, as far as there are any: `encoded` gives that of a kind, by the kind's number.
+/// A flow's histograms. `encoded` gives that of a kind, by the kind's index.
 fn latencies(flow: &SampledFlow, encoded: impl Fn(usize) -> Option<String>) -> Vec<Latencies> {
     let slots = flow.latency_slots.iter().enumerate();
     slots
@@ -214,7 +207,7 @@ fn latencies(flow: &SampledFlow, encoded: impl Fn(usize) -> Option<String>) -> V
         .collect()
 }
 
-/// How well the schedule was kept in a window.
+/// Accuracy of the schedule in a window.
 fn pacing(pace: &Pace, flow: &FlowWindow, elapsed_ns: u64, gaps: &Histogram<u64>, dropped: u64) -> Pacing {
     let counts = &flow.counts;
     let events = match flow.role {
@@ -224,7 +217,7 @@ fn pacing(pace: &Pace, flow: &FlowWindow, elapsed_ns: u64, gaps: &Histogram<u64>
     };
     let rate = events as f64 / (elapsed_ns as f64 / 1e9);
     let due_ns = 1e9 * f64::from(pace.burst.max(1)) / pace.events_per_s;
-    // Gaps are below the histogram's longest, an hour.
+    // Gaps are shorter than the histogram's maximum, an hour.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let within = gaps.count_between((due_ns * 0.9) as u64, (due_ns * 1.1) as u64);
     Pacing {

@@ -1,7 +1,7 @@
 //! The data path: the loops that both ends run, one file per pattern.
 //!
-//! A loop is chosen once, by [`run`], generic over its io method; inside it there is one system call, the stores of its
-//! counters and the load of one word that says when to stop.
+//! A loop is chosen once, by [`run`], and is generic over its io method. Inside it there is one system call, the stores
+//! of its counters, and the load of one word that says when to stop.
 
 mod connect;
 mod datagram;
@@ -37,31 +37,24 @@ use crate::{
     transport::{Link, link},
 };
 
-/// What a loop works with: one way of a flow. It has a thread of its own, unless the test's threads carry several.
+/// One direction of a flow, with all that its loop needs. It has a thread of its own, unless the test's threads carry
+/// several flows.
 pub struct Worker {
-    /// Its number among this end's workers.
+    /// Index among this end's workers.
     pub index: usize,
-    /// The test.
     pub spec: Arc<TestSpec>,
-    /// Which end this is.
     pub side: Side,
-    /// What the loop does: never [`Role::Duplex`], for which there are two.
+    /// Never [`Role::Duplex`]: there are two workers for it.
     pub role: Role,
     /// Whether another worker of this end uses the connection the other way.
     pub duplex: bool,
-    /// The flow's counters and orders.
     pub cell: Arc<FlowCell>,
-    /// The flow's descriptors.
     pub link: Arc<Link>,
-    /// What is sent from.
     pub send_buffers: Buffers,
-    /// What is received into.
     pub receive_buffers: Buffers,
-    /// Where latencies go.
     pub latency_slot: Option<Arc<HistogramSlot>>,
-    /// Where the gaps between a paced thread's sends go.
+    /// Slot for the gaps between a paced worker's sends.
     pub gaps: Option<Arc<HistogramSlot>>,
-    /// The conversation with the sampler.
     pub watch: Arc<Watch>,
 }
 
@@ -71,52 +64,38 @@ pub enum WorkerError {
     /// A call failed.
     #[error("flow {flow} cannot {what}: {source}")]
     Io {
-        /// Number of the flow.
         flow: u32,
-        /// What was tried: `send`, `receive`.
+        /// The call: `send`, `receive`.
         what: &'static str,
-        /// What came back.
         source: io::Error,
     },
-    /// The peer ended its side of the connection in the middle of the test.
+    /// The peer ended its side of the connection during the test.
     #[error("flow {flow}: the peer closed the connection before the test's end")]
-    Closed {
-        /// Number of the flow.
-        flow: u32,
-    },
-    /// More came than was asked for.
+    Closed { flow: u32 },
+    /// The peer sent more than was asked for.
     #[error("flow {flow}: the peer sends what nobody asked for: are both ends running the same test?")]
-    Surplus {
-        /// Number of the flow.
-        flow: u32,
-    },
+    Surplus { flow: u32 },
     /// Every local port is taken.
     #[error(
         "flow {flow}: {tried} local ports one after the other are taken or in TIME_WAIT: let the far end close first, name \
          more source addresses (bind), widen net.ipv4.ip_local_port_range, or close by reset"
     )]
-    Ports {
-        /// Number of the flow.
-        flow: u32,
-        /// How many were tried.
-        tried: u32,
-    },
-    /// A byte that arrived is not the one that was sent.
+    Ports { flow: u32, tried: u32 },
+    /// A received byte differs from the one that was sent.
     #[error("flow {flow}: wrong data: byte {at} of {what} is not what was sent")]
     Corrupt {
-        /// Number of the flow.
         flow: u32,
-        /// Its place there, from 0.
+        /// Offset, from 0.
         at: u64,
-        /// What it is in: `the stream`, `a message`.
+        /// Where the offset counts from: `the stream`, `a message`.
         what: &'static str,
     },
 }
 
-/// What an error of a call means on this transport, and what to do.
+/// Adds the meaning of an error on this transport, and the remedy.
 fn explain(error: io::Error, transport: Transport) -> io::Error {
     let sentence = match error.raw_os_error() {
-        // It says that nobody listens there any more.
+        // It says that the peer's socket is closed.
         Some(libc::ECONNREFUSED) if transport.is_datagram() => "the peer's socket is gone (connection refused)",
         Some(libc::EMSGSIZE) if matches!(transport, Transport::UnixDatagram | Transport::UnixSeqpacket) => {
             "the message does not fit the send buffer: choose a smaller one, or ask for more by socket.send_buffer \
@@ -132,36 +111,34 @@ fn explain(error: io::Error, transport: Transport) -> io::Error {
 }
 
 impl Worker {
-    /// The error for a call that failed.
     fn error(&self, what: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
         let (flow, transport) = (self.link.flow, self.spec.transport);
         move |source| WorkerError::Io { flow, what, source: explain(source, transport) }
     }
 
-    /// Records this worker's latencies; they go nowhere where nobody asks for them.
+    /// Recorder of this worker's latencies. They are dropped where the test does not collect them.
     fn latencies(&self) -> Recorder {
         Recorder::new(self.latency_slot.clone().unwrap_or_default(), self.cell.epoch())
     }
 
-    /// Records the gaps between a paced worker's sends.
+    /// Recorder of the gaps between a paced worker's sends.
     fn gaps(&self) -> Recorder {
         Recorder::new(self.gaps.clone().unwrap_or_default(), self.cell.epoch())
     }
 
-    /// The error for a wrong byte.
     fn corrupt(&self, what: &'static str, at: u64) -> WorkerError {
         WorkerError::Corrupt { flow: self.link.flow, at, what }
     }
 
-    /// What the peer sends in messages of `bytes`, made anew from the test itself; `None` where nobody checks it.
+    /// The peer's messages of `bytes`, made anew from the test itself; `None` without `integrity`.
     fn expected(&self, bytes: u64) -> Result<Option<Expected>, WorkerError> {
-        // What comes back from an echo is our own.
+        // An echo returns our own bytes.
         let echo = self.spec.alone || self.spec.transport == Transport::Icmp;
         let sender = if self.side == Side::Near && !echo { Side::Far } else { Side::Near };
         self.expected_of(sender, bytes)
     }
 
-    /// What that end sends.
+    /// The messages of that end.
     fn expected_of(&self, side: Side, bytes: u64) -> Result<Option<Expected>, WorkerError> {
         if !self.spec.integrity {
             return Ok(None);
@@ -171,7 +148,7 @@ impl Worker {
             .map_err(|error| self.error("know what to expect")(io::Error::other(error)))
     }
 
-    /// Checks the bytes of the present receive buffer that have just come, the stream's `before`-th on.
+    /// Checks the newly received bytes of the current buffer, which begin at byte `before` of the stream.
     #[inline]
     fn check(&self, expected: &mut Option<Expected>, came: Range<usize>, before: u64) -> Result<(), WorkerError> {
         let Some(expected) = expected else { return Ok(()) };
@@ -179,7 +156,7 @@ impl Worker {
         wrong.map_err(|at| self.corrupt("the stream", before + at as u64))
     }
 
-    /// Checks message `number` of `what` from byte `at` on, where the test asks for that.
+    /// Checks message `number` from byte `at` on, with `integrity`.
     #[inline]
     fn check_message(
         &self,
@@ -192,7 +169,7 @@ impl Worker {
         expected.check_rest(number, at, rest).map_err(|wrong| self.corrupt(what, wrong as u64))
     }
 
-    /// Puts the link layer's header before every message that is sent, where there is one.
+    /// Writes the link layer's header before every message to send, where there is one.
     fn prepend_header(&mut self) {
         let (header, bytes) = (&self.link.header, self.send_buffers.message_bytes());
         if !header.is_empty() {
@@ -200,13 +177,13 @@ impl Worker {
         }
     }
 
-    /// The load is over for this thread; what follows is the orderly end.
+    /// Marks the end of this worker's load; the orderly end follows.
     fn load_over(&self) {
         self.watch.load_over(self.index, monotonic_ns());
     }
 
-    /// The loop has come to its end. What broke it counts, unless the test's end explains it; then it is told at once, before
-    /// the peer can see that this end leaves and the sampler take that for the end of the load.
+    /// Ends the loop. An error counts unless the test's end explains it. It is recorded at once: otherwise the peer
+    /// could see this end leave, and the sampler would take that for the end of the load.
     fn end_of_loop(&self, result: Result<(), WorkerError>) -> Result<(), WorkerError> {
         match result {
             Err(error) if !self.is_over() || matches!(error, WorkerError::Corrupt { .. }) => {
@@ -220,13 +197,13 @@ impl Worker {
         }
     }
 
-    /// Whether the present end of the test explains that a call failed: the peer, or this end by force, has closed.
+    /// Whether the test has ended, which explains a failed call: the peer, or this end by force, has closed.
     fn is_over(&self) -> bool {
         self.cell.is_over()
     }
 }
 
-/// The end of a requester's connection: says that no more comes, and reads to the peer's end.
+/// Orderly end of a requester's connection: says that no more comes, and reads to the peer's end.
 fn end_of_requests(
     worker: &Worker,
     channel: &mut impl Channel,
@@ -241,14 +218,14 @@ fn end_of_requests(
     result
 }
 
-/// Reads what still comes, to the end of the stream, so that the peer's last bytes do not meet a closed socket, which
-/// would answer with a reset and destroy what the peer has not read yet.
+/// Reads to the end of the stream. The peer's last bytes would otherwise meet a closed socket, whose reset destroys
+/// what the peer has not read yet.
 fn drain(channel: &mut impl Channel) {
     let mut rest = [0; 4096];
     while let Ok(1..) = channel.receive(&mut rest) {}
 }
 
-/// Runs a loop on a thread of its own, from the load's start to the orderly end.
+/// Runs a worker's loop on its own thread, from the load's start to the orderly end.
 pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let spins = worker.spec.resolved_io() == Io::Spin;
@@ -273,7 +250,7 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     }
 }
 
-/// Runs a loop as one of several on its thread: it gives way where it would wait.
+/// Runs a worker's loop as one of several on its thread: it yields instead of waiting.
 fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(), WorkerError> {
     if worker.spec.pattern.is_connecting() {
         return by_connections(worker, &turns);
@@ -301,10 +278,9 @@ fn by_datagrams<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
     }
 }
 
-/// Nanoseconds between two readings.
 #[inline]
 fn between(start: Instant, end: Instant) -> u64 {
-    // An operation of 584 years does not happen.
+    // No operation takes 584 years.
     #[expect(clippy::cast_possible_truncation)]
     let nanoseconds = end.saturating_duration_since(start).as_nanos() as u64;
     nanoseconds

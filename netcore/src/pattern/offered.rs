@@ -29,7 +29,6 @@ pub struct Offer {
 
 impl Offer {
     /// Beginning now.
-    #[must_use]
     pub fn new(pace: &Pace, gaps: Recorder) -> Self {
         crate::sys::precise_timers();
         let from_due = pace.arrival != Arrival::Closed;
@@ -53,7 +52,6 @@ impl Offer {
     }
 
     /// When the next request is due.
-    #[must_use]
     pub fn next_due(&self) -> u64 {
         self.schedule.next_due()
     }

@@ -34,7 +34,6 @@ fn read(message: &[u8]) -> Option<(u64, usize, Option<u64>)> {
 }
 
 /// The number of a message; 0 where it says none.
-#[must_use]
 pub fn number(message: &[u8]) -> u64 {
     read(message).map_or(0, |(number, ..)| number)
 }
@@ -121,7 +120,6 @@ pub struct Ledger {
 
 impl Ledger {
     /// Nothing has arrived.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             window: Window { next: 0, bits: [0; WINDOW_WORDS] },

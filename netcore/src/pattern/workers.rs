@@ -1,5 +1,5 @@
-//! Who does what at one end: a thread per flow, two where one connection carries both directions; or fewer threads, each of
-//! which carries several flows.
+//! Assigns workers to flows and threads: a thread per flow, two where one connection carries both directions, or fewer
+//! threads that carry several flows each.
 
 use std::sync::Arc;
 
@@ -16,25 +16,21 @@ use crate::{
     transport::Link,
 };
 
-/// What a worker will do, and the memory for it.
+/// A worker's task and its memory.
 pub struct Assignment {
-    /// Number of its flow.
     pub flow: u32,
-    /// What it does.
     pub role: Role,
     /// Whether another worker uses the connection the other way.
     pub duplex: bool,
-    /// What it sends from.
     pub send_buffers: Buffers,
-    /// What it receives into.
     pub receive_buffers: Buffers,
-    /// Where its latencies go, and of what kind they are.
+    /// Slot for its latencies, and their kind.
     pub latency_slot: Option<(&'static str, Arc<HistogramSlot>)>,
-    /// Where the gaps between its sends go, if it is paced.
+    /// Slot for the gaps between its sends, if it is paced.
     pub gaps: Option<Arc<HistogramSlot>>,
 }
 
-/// The assignments of one end, with their buffers allocated and touched.
+/// The assignments of one end. Buffers are allocated and touched.
 pub fn assignments(spec: &TestSpec, side: Side) -> Result<Vec<Assignment>, EndError> {
     let mut assignments = Vec::new();
     for flow in 0..spec.flows() {
@@ -61,7 +57,7 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Assi
     let options = &spec.end(side).buffers;
     let kind = match role {
         Role::Requester if spec.pattern == Pattern::Connect => Some("connect"),
-        // From the due time on: another thing than a round trip.
+        // Counted from the due time, so not a round trip.
         Role::Requester if spec.pace.is_some_and(|pace| pace.arrival != Arrival::Closed) => Some("response"),
         Role::Requester => Some("round_trip"),
         Role::Sender if spec.collect.latency => Some("send"),
@@ -81,7 +77,6 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Assi
 
 impl Assignment {
     /// The flow as the sampler sees it.
-    #[must_use]
     pub fn sampled(&self, spec: &TestSpec, link: &Link) -> SampledFlow {
         let role = if self.duplex { Role::Duplex } else { self.role };
         let tcp = spec.collect.tcp_info && spec.transport.is_tcp() && !spec.pattern.is_connecting();
@@ -97,7 +92,7 @@ impl Assignment {
     }
 }
 
-/// What falls to a flow of the stop rule's count, which is summed over the streams of a direction.
+/// A flow's share of the stop rule's count, which is summed over the streams of a direction.
 fn share(spec: &TestSpec, role: Role, flow: u32) -> Option<u64> {
     let count = match (spec.phases.stop, role) {
         (Stop::AfterBytes(bytes), Role::Sender | Role::Duplex) => bytes,
@@ -109,9 +104,8 @@ fn share(spec: &TestSpec, role: Role, flow: u32) -> Option<u64> {
     Some(count / streams + u64::from(index < count % streams))
 }
 
-/// Who runs on which thread: each on one of its own, or, where the test asks for fewer, all of a flow on one, and the flows on
-/// the threads in turn.
-#[must_use]
+/// Groups workers by thread: each on its own, or, where the test asks for fewer threads, all workers of a flow on one
+/// thread and the flows on the threads in turn.
 pub fn onto_threads(spec: &TestSpec, workers: Vec<Worker>) -> Vec<Vec<Worker>> {
     if !spec.shares_threads() {
         return workers.into_iter().map(|worker| vec![worker]).collect();
@@ -165,7 +159,7 @@ impl Scheduled {
     }
 }
 
-/// The body of the `number`-th data thread of an end. What goes wrong is told before the workers leave for it.
+/// Body of the `number`-th data thread of an end. A failure is recorded before the workers leave because of it.
 pub fn thread(number: usize, workers: Vec<Worker>, t0_ns: u64) {
     let mut scheduled: Vec<Scheduled> = workers.into_iter().map(Scheduled::new).collect();
     let Some(first) = scheduled.first().map(|first| &first.worker) else { return };
@@ -181,7 +175,7 @@ pub fn thread(number: usize, workers: Vec<Worker>, t0_ns: u64) {
 
 /// Runs all of the workers on this thread.
 fn multiplex(scheduled: Vec<Scheduled>, watch: &Watch, t0_ns: u64) {
-    // Everything is made before the load begins.
+    // All allocations happen before the load begins.
     let mut multiplexer = match Multiplexer::new() {
         Ok(multiplexer) => multiplexer,
         Err(error) => return watch.failed(format!("no epoll instance: {error}")),
@@ -200,8 +194,8 @@ fn multiplex(scheduled: Vec<Scheduled>, watch: &Watch, t0_ns: u64) {
     }
 }
 
-/// Whether the worker only waits until its peer begins to send. Its thread then need not be woken at the start, when every
-/// other is: where many ends share a machine, that is half of what keeps them from starting together. A thread that spins
+/// Whether the worker only waits until its peer begins to send. Its thread then need not be woken at the start: where
+/// many ends share a machine, half of the wake-ups that keep them from starting together are saved. A thread that spins
 /// or times its calls must not begin early, though.
 fn waits_for_peer(worker: &Worker) -> bool {
     worker.role == Role::Receiver && worker.latency_slot.is_none() && worker.spec.io != Io::Spin

@@ -1,6 +1,6 @@
-//! Several flows on one thread. Each flow's loop is the one that it would run on a thread of its own, here as a coroutine:
-//! where it would wait it gives way, and says for what. What is ready runs in turn; when nothing is, the thread waits for all
-//! of them at once.
+//! Runs several flows on one thread. Each flow's loop is the one that it would run on a thread of its own, here as a
+//! coroutine: it yields where it would wait, and says for what. Ready flows run in turn; when none is ready, the thread
+//! waits for all of them at once.
 
 #[cfg(test)]
 mod tests;
@@ -35,50 +35,50 @@ use crate::{
     },
 };
 
-/// Calls that a flow may make before the others have their turn, where none of them would block: enough that what it uses
-/// stays in the caches for a while, and so few that the shares of the flows stay even.
+/// Calls that a flow may make in a row while none of them blocks: enough that its data stays in the caches for a while,
+/// few enough that the flows' shares stay even.
 const CALLS_PER_TURN: u32 = 8;
 
-/// The stack of a loop, bytes. Only what it uses of it ever becomes memory.
+/// Stack of a loop, bytes. Only the pages that it touches become memory.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Events that are taken at once.
+/// Events per `epoll_wait`.
 const EVENTS: usize = 256;
 
-/// Of a wait with a bound: how long `epoll_wait`, which counts in milliseconds, may be trusted with; the rest is precise.
+/// The last part of a bounded wait, which a precise call takes over: `epoll_wait` counts in milliseconds.
 const COARSE_NS: u64 = 1_500_000;
 
-/// The longest wait for input at a time, so that the end of the test is not slept through, nanoseconds.
+/// Longest wait for input in one call, so that the end of the test is noticed, nanoseconds.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// An instant that does not come.
+/// An instant that never comes.
 const NEVER: u64 = u64::MAX;
 
 /// What a flow waits for when it yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Yield {
-    /// Nothing: the others have their turn.
+    /// Nothing: the other flows have their turn.
     Turn,
-    /// To receive, at most until an instant of the monotonic clock.
+    /// Input, at most until an instant of the monotonic clock.
     Input(u64),
-    /// To send.
+    /// Room to send, at most until an instant.
     Room(u64),
-    /// That instant.
+    /// An instant.
     Time(u64),
 }
 
-/// A flow's way to wait on a thread that carries several.
+/// A flow's way to wait on a thread of several flows.
 pub struct Turns<'y> {
-    /// It is told whether what was waited for may be there.
+    /// Resumed with whether the awaited event may have come.
     yielder: &'y Yielder<bool, Yield>,
-    /// Calls since the others had their turn.
+    /// Calls since the last yield.
     calls: Cell<u32>,
-    /// What its thread waits by, and what tells it that this flow is meant.
+    /// The thread's epoll instance, and the mark of this flow's events in it.
     epoll: Rc<Epoll>,
     mark: u64,
 }
 
-/// The instant after so long; `u64::MAX`, which never comes, where there is no bound.
+/// The instant after `at_most_ns`; [`NEVER`] without a bound.
 #[inline]
 fn from_now(at_most_ns: u64) -> u64 {
     if at_most_ns == NEVER { NEVER } else { monotonic_ns().saturating_add(at_most_ns) }
@@ -94,11 +94,11 @@ impl Turns<'_> {
 
 impl Wait for Turns<'_> {
     const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
-    // Others may be ready meanwhile.
+    // Other flows may be ready meanwhile.
     const LEADS: bool = false;
 
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
-        // Only what comes after a look is an event.
+        // Only input that comes after a look is an event.
         let until_ns = until_ns.min(from_now(LOOK_UP_NS));
         Ok(has_input(link)? || self.yield_for(Yield::Input(until_ns)))
     }
@@ -106,7 +106,7 @@ impl Wait for Turns<'_> {
     #[inline]
     fn after_nothing(&self, link: &Link, at_most_ns: u64) -> io::Result<bool> {
         let has_come = self.yield_for(Yield::Input(from_now(at_most_ns)));
-        // A datagram socket that was shut down is said to be readable, and has nothing to give again and again.
+        // A datagram socket that was shut down counts as readable for ever, and returns nothing.
         Ok(has_come && !link.is_freed())
     }
 
@@ -119,7 +119,7 @@ impl Wait for Turns<'_> {
     fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool> {
         let watched = connection.watched.get();
         if watched < Some(event) {
-            // A connection that has been made is writable: to be told so when only input is waited for would be in vain.
+            // An established connection is writable, so EPOLLOUT would wake a flow that waits for input only.
             let mut flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
             flags.set(EpollFlags::EPOLLOUT, event == Event::Room);
             let mut registration = EpollEvent::new(flags, self.mark);
@@ -129,7 +129,7 @@ impl Wait for Turns<'_> {
             }
             connection.watched.set(Some(event));
         }
-        // Without a bound: a peer that is busy with its other flows may take longer than any look.
+        // Without a bound: a peer that is busy with its other flows may take longer than any limit.
         self.yield_for(if event == Event::Input { Yield::Input(NEVER) } else { Yield::Room(NEVER) });
         Ok(true)
     }
@@ -154,14 +154,14 @@ impl Wait for Turns<'_> {
     }
 }
 
-/// A loop, and what it waits for.
+/// A loop as a coroutine.
 struct Flow {
     coroutine: Coroutine<bool, Yield, (), DefaultStack>,
-    /// Its socket's place in [`Multiplexer::sockets`].
+    /// Index in [`Multiplexer::sockets`].
     socket: usize,
 }
 
-/// A socket, and who waits for it: to receive, and to send.
+/// A socket, and the flows that wait to receive and to send.
 struct Socket {
     fd: RawFd,
     reader: Option<usize>,
@@ -170,26 +170,25 @@ struct Socket {
 
 /// Several flows on one thread.
 ///
-/// A socket is registered once, edge-triggered. No edge is lost by that: who waits for a socket has just been told by the
-/// kernel that it would block, and no events are taken between the two. The connections of a connect pattern come and go:
-/// each is registered when it is first waited for, under its flow's mark, and leaves with its close. So what wakes a flow may
-/// have happened to its listener, or to the connection before: it tries again, and waits again.
+/// A socket is registered once, edge-triggered. No edge is lost: a flow waits only after the kernel said that the call
+/// would block, and no events are taken between the two. The connections of a connect pattern come and go: each is
+/// registered when it is first waited for, under its flow's mark, and leaves with its close. So the event that wakes a
+/// flow may belong to its listener or to the connection before: the flow tries again, and waits again.
 pub struct Multiplexer {
     epoll: Rc<Epoll>,
     flows: Vec<Flow>,
-    /// When each of them goes on at the latest.
+    /// Latest instant at which each flow goes on.
     until_ns: Vec<u64>,
-    /// How many of them do at some time or other.
+    /// How many flows have such an instant.
     timed: usize,
     sockets: Vec<Socket>,
-    /// Who may go on, and whether what was waited for may be there.
+    /// Flows that may go on, and whether the awaited event may have come.
     ready: VecDeque<(usize, bool)>,
-    /// Loops that have not come to their end.
+    /// Loops that have not ended.
     left: usize,
 }
 
 impl Multiplexer {
-    /// Without flows yet.
     pub fn new() -> io::Result<Self> {
         let epoll = Rc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?);
         Ok(Self {
@@ -203,7 +202,7 @@ impl Multiplexer {
         })
     }
 
-    /// Takes on a loop that waits for this socket, and for connections of its own. It begins with [`Multiplexer::run`].
+    /// Adds a loop that waits for this socket, and for connections of its own. It begins with [`Multiplexer::run`].
     pub fn add(&mut self, socket: &Arc<OwnedFd>, body: impl FnOnce(Turns<'_>) + 'static) -> io::Result<()> {
         let fd = socket.as_raw_fd();
         let known = self.sockets.iter().rposition(|known| known.fd == fd);
@@ -226,7 +225,7 @@ impl Multiplexer {
         Ok(())
     }
 
-    /// Runs every loop to its end.
+    /// Runs all loops to their end.
     pub fn run(&mut self) -> io::Result<()> {
         precise_timers();
         let mut events = [EpollEvent::empty(); EVENTS];
@@ -246,7 +245,7 @@ impl Multiplexer {
         }
     }
 
-    /// Lets the first of those that are ready go on until it gives way.
+    /// Resumes the first ready flow until it yields.
     fn go_on(&mut self) {
         let Some((number, is_there)) = self.ready.pop_front() else { return };
         let flow = &mut self.flows[number];
@@ -274,14 +273,14 @@ impl Multiplexer {
         self.timed += usize::from(until_ns != NEVER);
     }
 
-    /// Puts a flow that has waited among those that may go on.
+    /// Makes a waiting flow ready.
     fn wake(&mut self, number: usize, is_there: bool) {
         self.timed -= usize::from(self.until_ns[number] != NEVER);
         self.until_ns[number] = NEVER;
         self.ready.push_back((number, is_there));
     }
 
-    /// Takes events: at once where somebody is ready, otherwise when there are some, or at an instant.
+    /// Takes events: without waiting if a flow is ready, otherwise until one comes or the instant is there.
     fn wait(&self, events: &mut [EpollEvent], until_ns: u64) -> io::Result<usize> {
         let mut timeout = EpollTimeout::ZERO;
         if self.ready.is_empty() && until_ns == NEVER {
@@ -289,12 +288,12 @@ impl Multiplexer {
         } else if self.ready.is_empty() {
             let left_ns = until_ns.saturating_sub(monotonic_ns());
             if left_ns > COARSE_NS {
-                // Less than the fraction that the precise wait is for remains.
+                // The remainder is shorter than the part that the precise wait takes over.
                 let milliseconds = u16::try_from((left_ns - COARSE_NS / 3) / 1_000_000).unwrap_or(u16::MAX);
                 timeout = EpollTimeout::from(milliseconds);
             } else if left_ns > 0 {
                 let epoll = PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN);
-                // A signal is as good a reason to look as any.
+                // A signal may end the wait early: the caller looks at the clock again.
                 let _ = ppoll(&mut [epoll], Some(TimeSpec::from_duration(Duration::from_nanos(left_ns))), None);
             }
         }
@@ -305,11 +304,11 @@ impl Multiplexer {
         }
     }
 
-    /// Wakes those who wait for what has happened to a socket.
+    /// Wakes the flows that wait for this event.
     fn happened(&mut self, event: EpollEvent) {
         let flags = event.events();
         let ends = EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
-        // The places were made from a `usize`.
+        // The marks were made from a `usize`.
         let Some(socket) = usize::try_from(event.data()).ok().and_then(|place| self.sockets.get_mut(place)) else {
             return;
         };
@@ -322,7 +321,7 @@ impl Multiplexer {
         reader.into_iter().chain(writer).for_each(|number| self.wake(number, true));
     }
 
-    /// Wakes those whose time has come.
+    /// Wakes the flows whose instant has come.
     fn wake_due(&mut self) {
         let now_ns = monotonic_ns();
         for number in 0..self.flows.len() {
