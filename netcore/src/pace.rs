@@ -1,10 +1,10 @@
-//! When the next send is due.
+//! Due times of sends.
 //!
-//! Due times are absolute, so that a late send does not delay the ones after it and the mean rate is exact. A thread
-//! sleeps to shortly before a due time and spins the rest; how shortly follows what the machine's wake-ups have lately
-//! been late by. A thread that carries several flows sleeps to the due time and spins nothing, since others may be ready.
-//! After a stall at most `catch_up` due times are made up for, back to back; the others are dropped and counted, since a
-//! burst of a second's worth of messages is not the load that was asked for.
+//! Due times are absolute, so a late send does not delay the following ones and the mean rate is exact. A thread sleeps
+//! until shortly before a due time and spins the rest. This lead follows the recent lateness of the machine's wake-ups.
+//! A thread of several flows sleeps until the due time and does not spin, since other flows may be ready. After a stall
+//! at most `catch_up` due times are made up for, back to back; the others are dropped and counted, since a burst of a
+//! second's worth of messages is not the requested load.
 
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -15,38 +15,38 @@ use crate::{
     spec::{Arrival, Pace},
 };
 
-/// The seed of random arrivals: every run offers the same load.
+/// Seed of random arrivals: every run offers the same load.
 const SEED: u64 = 0x0061_7272_6976_616c;
 
-/// How long before a due time a sleep ends at least, nanoseconds.
+/// Minimum lead of a sleep's end before a due time, nanoseconds.
 const SHORTEST_LEAD_NS: u64 = 20_000;
 
-/// And at most: wake-ups that are later than this are the machine's stalls and not its ordinary lateness.
+/// Maximum lead: later wake-ups are stalls of the machine and not its usual lateness.
 const LONGEST_LEAD_NS: u64 = 1_000_000;
 
-/// The longest sleep at a time, so that the end of the test is not slept through, nanoseconds.
+/// Longest sleep at a time, so that the end of the test is noticed, nanoseconds.
 const NAP_NS: u64 = 50_000_000;
 
 /// Decides when a thread may send.
 pub trait Pacer {
-    /// Waits for the next due time and gives it (nanoseconds of the monotonic clock); `None` if the test is over before.
+    /// Waits for the next due time and returns it (nanoseconds of the monotonic clock); `None` if the test ends before.
     fn wait(&mut self, wait: &impl Wait, is_over: impl Fn() -> bool) -> Option<u64>;
 
-    /// Due times that have been dropped so far.
+    /// Due times dropped so far.
     fn dropped(&self) -> u64;
 
-    /// Where messages are handed over before they are due: when each of the next ones is, oldest first.
+    /// Due times of the next messages, oldest first, if they are handed to the kernel in advance.
     #[inline]
     fn ahead(&self) -> Option<&[u64]> {
         None
     }
 }
 
-/// How long before it is due a message is given to a kernel that holds it until then, nanoseconds: longer than a thread is
-/// late, and no more than a short queue.
+/// Time in advance at which a message is given to a kernel that holds it until it is due, nanoseconds: longer than a
+/// thread is late, and short enough for a short queue.
 const AHEAD_NS: u64 = 3_000_000;
 
-/// Due times that the kernel keeps: messages are handed over a little earlier, several at a time.
+/// Due times that the kernel keeps: messages are handed over in advance, several at a time.
 pub struct Ahead {
     schedule: Schedule,
     next: Vec<u64>,
@@ -54,7 +54,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Beginning now; at most so many messages at a time.
+    /// Hands over at most `most` messages at a time.
     pub fn new(pace: &Pace, most: usize) -> Self {
         Self { schedule: Schedule::new(pace), next: Vec::with_capacity(most), most }
     }
@@ -85,7 +85,7 @@ impl Pacer for Ahead {
     }
 }
 
-/// As fast as it goes.
+/// No pacing.
 pub struct Unpaced;
 
 impl Pacer for Unpaced {
@@ -102,13 +102,13 @@ impl Pacer for Unpaced {
 
 /// Absolute due times.
 pub struct Schedule {
-    /// Where the counting began; moved when due times are dropped.
+    /// Origin of the schedule; moved when due times are dropped.
     origin_ns: f64,
-    /// Mean distance of two due times.
+    /// Mean gap between due times.
     gap_ns: f64,
-    /// The next due time, after the origin.
+    /// Next due time, relative to the origin.
     next_ns: f64,
-    /// Evenly spread: how many due times there have been since the origin, so that no rounding adds up.
+    /// Uniform arrivals: number of due times since the origin, so that rounding errors do not add up.
     count: u64,
     random: Option<ChaCha8Rng>,
     catch_up: u32,
@@ -117,7 +117,6 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Beginning now.
     pub fn new(pace: &Pace) -> Self {
         let random = (pace.arrival == Arrival::Poisson).then(|| ChaCha8Rng::seed_from_u64(SEED));
         Self {
@@ -132,7 +131,7 @@ impl Schedule {
         }
     }
 
-    /// The due time that comes next, without waiting for it.
+    /// The next due time, without waiting for it.
     pub fn next_due(&self) -> u64 {
         // Positive, and below 2^63 for the next 290 years.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -140,7 +139,7 @@ impl Schedule {
         due
     }
 
-    /// Goes on to the next due time.
+    /// Advances to the next due time.
     pub fn advance(&mut self) {
         if let Some(random) = &mut self.random {
             // The gaps of a Poisson process are exponentially distributed; 1 − u is never 0.
@@ -152,12 +151,12 @@ impl Schedule {
         }
     }
 
-    /// Drops the due times that are too long past to be made up for.
+    /// Drops due times that are too old to be made up for.
     pub fn drop_missed(&mut self, now_ns: u64) {
         let behind = now_ns as f64 - (self.origin_ns + self.next_ns);
         let missed = behind / self.gap_ns - f64::from(self.catch_up);
         if missed >= 1.0 {
-            // A stall of so many gaps that this overflows would have lasted longer than the test.
+            // A stall long enough to overflow would outlast any test.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let whole = missed as u64;
             self.dropped += whole;
@@ -165,7 +164,7 @@ impl Schedule {
         }
     }
 
-    /// Waits for an instant; says whether it has come (and not the end of the test).
+    /// Waits for an instant; `false`: the test has ended.
     pub fn wait_until<W: Wait>(&mut self, due_ns: u64, wait: &W, is_over: impl Fn() -> bool) -> bool {
         loop {
             let now = monotonic_ns();
@@ -187,7 +186,7 @@ impl Schedule {
         }
     }
 
-    /// Adapts the lead to how late a wake-up was: up at once, down slowly, so that it settles near the worst of the last
+    /// Adapts the lead to a wake-up's lateness: up at once, down slowly, so that it settles near the worst of the last
     /// few hundred.
     fn learn(&mut self, late_ns: u64) {
         let wanted = (late_ns + late_ns / 4).clamp(SHORTEST_LEAD_NS, LONGEST_LEAD_NS);

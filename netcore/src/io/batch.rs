@@ -1,32 +1,32 @@
-//! Several messages per system call, by `sendmmsg` and `recvmmsg`. Worth about a tenth of the rate of small datagrams.
+//! Several messages per system call, by `sendmmsg` and `recvmmsg`. This gains about a tenth of the rate of small
+//! datagrams.
 //!
-//! The only part of the engines that holds pointers: the kernel's structures for a batch are made once and used again
-//! and again, since making them anew for each call would cost more than the call saves.
+//! The only part of the engines that holds pointers: the kernel's structures for a batch are made once and reused,
+//! since making them for each call would cost more than the call saves.
 
 use std::{io, net::SocketAddr, ops::Range, os::fd::RawFd};
 
 use super::buffers::Buffers;
 use crate::sys;
 
-/// Buffers, and the structures by which the kernel finds them.
+/// Buffers, and the kernel's structures that point to them.
 pub struct Batch {
-    /// The headers' vectors point into them.
+    /// `vectors` points into them.
     buffers: Buffers,
-    /// One for each buffer. Never resized: the headers point into it.
+    /// One per buffer. Never resized: the headers point into it.
     vectors: Vec<libc::iovec>,
-    /// One for each buffer, and again from the first on, so that a call that begins anywhere in a ring can go on past its end.
+    /// One per slot of the buffers, so that a call that begins anywhere in a ring can go on past its end.
     headers: Vec<libc::mmsghdr>,
-    /// Addresses of messages on sockets that are not connected: one that all go to, or one for each sender. Never resized
-    /// either.
+    /// Addresses on unconnected sockets: one destination, or one sender per message. Never resized either.
     names: Vec<Name>,
-    /// Ancillary data, where the kernel is told when to send each message. Never resized either.
+    /// Ancillary data with the time to send each message, if the kernel paces. Never resized either.
     times: Vec<SendTime>,
 }
 
 /// Room for a socket address.
 type Name = [u8; 28];
 
-/// A control message with a time, as the kernel takes it: `struct cmsghdr` (length, level, kind) and the time.
+/// A control message with a time, in the kernel's layout: `struct cmsghdr` (length, level, kind) and the time.
 #[repr(C)]
 struct SendTime {
     length: usize,
@@ -36,7 +36,6 @@ struct SendTime {
 }
 
 impl Batch {
-    /// For messages in these buffers.
     pub fn new(mut buffers: Buffers) -> Self {
         let (count, size) = (buffers.count(), buffers.size());
         let mut vectors: Vec<libc::iovec> =
@@ -53,7 +52,7 @@ impl Batch {
         Self { buffers, vectors, headers, names: Vec::new(), times: Vec::new() }
     }
 
-    /// The buffers. A message's index is its buffer's place.
+    /// The buffers. A message's index is its buffer's slot.
     #[inline]
     pub fn buffers(&mut self) -> &mut Buffers {
         &mut self.buffers
@@ -70,7 +69,7 @@ impl Batch {
         self
     }
 
-    /// Tells the kernel when to send each message ([`Batch::set_time`]), on a socket with SO_TXTIME.
+    /// Gives the kernel a time to send each message ([`Batch::set_times`]), on a socket with SO_TXTIME.
     pub fn with_times(mut self) -> Self {
         let one = || SendTime { length: size_of::<SendTime>(), level: libc::SOL_SOCKET, kind: libc::SCM_TXTIME, ns: 0 };
         self.times = self.headers.iter().map(|_| one()).collect();
@@ -81,13 +80,13 @@ impl Batch {
         self
     }
 
-    /// When each message from `first` on is to be sent, nanoseconds of the clock that the socket was told.
+    /// Sets the times to send the messages from `first` on, nanoseconds of the socket's clock.
     #[inline]
     pub fn set_times(&mut self, first: usize, dues_ns: &[u64]) {
         self.times[first..].iter_mut().zip(dues_ns).for_each(|(time, due_ns)| time.ns = *due_ns);
     }
 
-    /// Keeps the sender of each message that is received.
+    /// Keeps the sender of each received message.
     pub fn with_senders(mut self) -> Self {
         self.names = vec![[0; 28]; self.headers.len()];
         for (header, name) in self.headers.iter_mut().zip(&mut self.names) {
@@ -96,31 +95,31 @@ impl Batch {
         self
     }
 
-    /// Who sent message `index` of the last call, where senders are kept.
+    /// Sender of message `index` of the last call, if senders are kept.
     #[inline]
     pub fn sender(&self, index: usize) -> Option<SocketAddr> {
         sys::ip_address(self.names.get(index)?)
     }
 
-    /// What was received as these messages of the last call, with the header before the message, if any.
+    /// The bytes received as these messages of the last call, with the header before the message, if any.
     #[inline]
     pub fn received(&self, call: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let lengths = self.headers[call.clone()].iter().map(|header| header.msg_len as usize);
         self.buffers.beginnings(call, lengths)
     }
 
-    /// Touches what was received as these messages of the last call ([`Buffers::touch`]).
+    /// Touches the bytes received as these messages of the last call ([`Buffers::touch`]).
     pub fn touch_received(&mut self, call: Range<usize>) {
         for index in call {
             self.buffers.touch_beginning(index, self.headers[index].msg_len as usize);
         }
     }
 
-    /// Sends messages `first..first + count`; says how many the kernel took, at least one.
+    /// Sends messages `first..first + count`; returns how many the kernel took, at least one.
     #[inline]
     pub fn send(&mut self, socket: RawFd, first: usize, count: usize, flags: libc::c_int) -> io::Result<usize> {
         let headers = &mut self.headers[first..first + count];
-        // At most as many as there are headers, far below 2^32.
+        // At most the number of headers, far below 2^32.
         #[expect(clippy::cast_possible_truncation)]
         let length = headers.len() as libc::c_uint;
         // SAFETY: every header points to one of `vectors` and that to all of one of `buffers`; where messages are addressed, to
@@ -132,8 +131,8 @@ impl Batch {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Waits for one message and takes as many more as are there and a call may take, as messages from `first` on; says how
-    /// many.
+    /// Waits for one message and takes as many more as are there and fit a call, as messages from `first` on; returns
+    /// their number.
     #[inline]
     pub fn receive(&mut self, socket: RawFd, first: usize, flags: libc::c_int) -> io::Result<usize> {
         debug_assert_eq!(self.vectors.len(), self.buffers.count());
@@ -142,7 +141,7 @@ impl Batch {
         let length = headers.len() as libc::c_uint;
         let flags = flags | libc::MSG_WAITFORONE;
         if !self.names.is_empty() {
-            // The kernel has written over them what it used.
+            // The kernel has overwritten them with the lengths that it used.
             for header in headers.iter_mut() {
                 header.msg_hdr.msg_namelen = 28;
             }

@@ -1,7 +1,7 @@
-//! The memory that is sent from and received into: a ring of equal buffers with chosen alignment, offset and contents.
+//! Memory to send from and to receive into: a ring of equal buffers with chosen alignment, offset and contents.
 //!
-//! The default is one buffer that stays warm in the cache, which is what a fast program does and what makes the figure a
-//! property of the path and not of the memory. A longer ring makes it cold on purpose.
+//! The default is one buffer that stays warm in the cache, as in a fast program: the result is then a property of the
+//! path and not of the memory. A longer ring makes the buffers cold on purpose.
 
 use std::{fs::File, hint::black_box, io::Read, ops::Range, path::Path};
 
@@ -13,24 +13,25 @@ use crate::{
     spec::{BufferOptions, Payload, shape::Shape},
 };
 
-/// The seed of random payloads: the same at both ends and in every run, so that the receiver can check every byte.
+/// Seed of random payloads: the same at both ends and in every run, so that the receiver can check every byte.
 const SEED: u64 = 0x706c_756d_626c_696e;
 
-/// Equal buffers, used in turn: message n lies in buffer n of the ring. Without a ring one, or as many as one call takes, all
-/// of the same contents. A call uses those at consecutive places, from that of its first message on.
+/// Equal buffers, used in turn: message n lies in buffer n of the ring. Without a ring there is one buffer, or as many
+/// as one call takes, all of the same contents. A call uses consecutive slots, from that of its first message on.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// Never changed in length once it is made: the kernel is given pointers into it.
+    /// Never resized: the kernel is given pointers into it.
     memory: Vec<u8>,
-    /// Where each begins, and again from the first on, as far as a call that begins with the ring's last one goes.
+    /// Start of each buffer by slot. The first buffers follow again after the last, as far as a call that begins with
+    /// the last one goes.
     starts: Vec<usize>,
     count: usize,
-    /// Bytes of each, with the header.
+    /// Bytes of each buffer, with the header.
     size: usize,
     header: usize,
-    /// Where the engine's own bytes end, from a buffer's beginning.
+    /// End of the engine's own bytes, from a buffer's start.
     stamp: usize,
-    /// How many follow each other; 1: there is no ring.
+    /// Length of the ring; 1: no ring.
     ring: usize,
     per_call: usize,
     at: usize,
@@ -46,7 +47,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// The same to receive into: the fill file is for what is sent.
+    /// The same to receive into. The fill file is only for sending.
     pub fn to_receive(shape: Shape, options: &BufferOptions) -> Result<Self, EndError> {
         let mut buffers = Self::zeroed(shape, options)?;
         buffers.touch_pages();
@@ -94,7 +95,7 @@ impl Buffers {
         })
     }
 
-    /// Writing zeros again is what touches the pages: a fresh zeroed allocation has none yet.
+    /// Writes zeros again, which touches the pages: a fresh zeroed allocation has none yet.
     fn touch_pages(&mut self) {
         self.for_each(|buffer| black_box(buffer).fill(0));
     }
@@ -109,7 +110,7 @@ impl Buffers {
             }
         }
         if self.ring == 1 {
-            // Those of a call: copies of the first.
+            // The buffers of a call are copies of the first.
             let first = self.starts[0]..self.starts[0] + self.size;
             self.starts[1..self.count].iter().for_each(|&start| self.memory.copy_within(first.clone(), start));
         }
@@ -127,7 +128,7 @@ impl Buffers {
         File::open(path).and_then(|file| file.take(wanted as u64).read_to_end(&mut contents)).map_err(|source| {
             EndError::System { what: format!("cannot read the fill file {}", path.display()), source }
         })?;
-        // Repeated within a message it would be another thing than the file: easier to compress.
+        // Repeated within a message, the contents would compress better than the file.
         if contents.len() < message_bytes {
             return Err(EndError::Impossible(format!(
                 "the fill file {} is too short: it has {} bytes, and a message {message_bytes}",
@@ -146,7 +147,7 @@ impl Buffers {
         }
     }
 
-    /// Does something to every buffer as a whole, such as to put a header before its message.
+    /// Applies `each` to every buffer as a whole, for example to write a header before its message.
     pub fn for_each(&mut self, mut each: impl FnMut(&mut [u8])) {
         for &start in &self.starts[..self.count] {
             each(&mut self.memory[start..start + self.size]);
@@ -158,7 +159,7 @@ impl Buffers {
         self.starts.iter().take(self.ring).map(|&start| &self.memory[start + self.header..start + self.size])
     }
 
-    /// Bytes allocated.
+    /// Allocated bytes.
     #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory.len()
@@ -174,22 +175,22 @@ impl Buffers {
         self.size - self.header
     }
 
-    /// How many buffers there are.
+    /// Number of buffers.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many places there are: past the ring's last buffer they go on with the first, as far as a call may.
+    /// Number of slots: after the ring's last buffer they go on with the first, as far as a call may.
     pub fn slots(&self) -> usize {
         self.starts.len()
     }
 
-    /// Datagrams of one call, at most as many as there are buffers.
+    /// Datagrams per call, at most as many as there are buffers.
     pub fn per_call(&self) -> usize {
         self.per_call
     }
 
-    /// The place of a call that begins with message `number`, from 0.
+    /// Slot of a call that begins with message `number`, from 0.
     #[inline]
     pub fn slot_of(&self, number: u64) -> usize {
         if self.ring == 1 {
@@ -201,14 +202,14 @@ impl Buffers {
         place
     }
 
-    /// The first bytes of the buffers of a call, so many of each as `lengths` says.
+    /// The first bytes of a call's buffers, as many of each as `lengths` says.
     #[inline]
     pub fn beginnings(&self, call: Range<usize>, lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = &[u8]> {
         let starts = self.starts[call].iter();
         starts.zip(lengths).map(|(&start, length)| &self.memory[start..start + length.min(self.size)])
     }
 
-    /// Hands each message of a call to `each`, to be written, with its place among them.
+    /// Passes each message of a call to `each`, to be written, with its index in the call.
     #[inline]
     pub fn for_messages(&mut self, call: Range<usize>, mut each: impl FnMut(usize, &mut [u8])) {
         for (index, &start) in self.starts[call].iter().enumerate() {
@@ -216,28 +217,28 @@ impl Buffers {
         }
     }
 
-    /// Where the buffer at a place lies, for the kernel to read and to write [`Buffers::size`] bytes from there on: for as long as
+    /// Address of the buffer in a slot, for the kernel to read and write [`Buffers::size`] bytes: valid as long as
     /// these buffers exist, wherever they are moved.
     pub fn pointer(&mut self, place: usize) -> *mut u8 {
         let start = self.starts[place];
         self.memory[start..start + self.size].as_mut_ptr()
     }
 
-    /// The present buffer.
+    /// The current buffer.
     #[inline]
     pub fn present(&self) -> &[u8] {
         let start = self.starts[self.at];
         &self.memory[start..start + self.size]
     }
 
-    /// The present buffer, to be written.
+    /// The current buffer, to be written.
     #[inline]
     pub fn present_mut(&mut self) -> &mut [u8] {
         let start = self.starts[self.at];
         &mut self.memory[start..start + self.size]
     }
 
-    /// The message in the present buffer, to be written.
+    /// The message in the current buffer, to be written.
     #[inline]
     pub fn present_message_mut(&mut self) -> &mut [u8] {
         let start = self.starts[self.at];
@@ -259,13 +260,13 @@ impl Buffers {
         self.at = self.slot_of(number);
     }
 
-    /// Whether there are bytes to be dirtied or read.
+    /// Whether bytes are to be dirtied or read.
     #[inline]
     pub fn are_touched(&self) -> bool {
         self.dirty | self.clean != 0
     }
 
-    /// Writes the bytes to be dirtied and reads those to be read, as an application would that makes or uses the data.
+    /// Writes the bytes to be dirtied and reads those to be read, as an application does that makes or uses the data.
     #[inline]
     pub fn touch(&mut self) {
         self.touch_received(self.size);
@@ -279,8 +280,8 @@ impl Buffers {
         }
     }
 
-    /// The same for the first `length` bytes of the buffer at a place. The engine's own bytes are left alone: what follows them
-    /// is dirtied, and what follows that is read.
+    /// The same for the first `length` bytes of the buffer in a slot. Skips the engine's own bytes, dirties the bytes
+    /// behind them, and reads those behind these.
     pub fn touch_beginning(&mut self, place: usize, length: usize) {
         let start = self.starts[place];
         let bytes = &mut self.memory[start..start + length.min(self.size)];

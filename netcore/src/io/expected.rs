@@ -1,4 +1,4 @@
-//! What must arrive where every byte is checked: the sender's buffers, made anew from the test itself.
+//! The expected data of a test with `integrity`: the sender's buffers, made anew from the test itself.
 
 use super::buffers::Buffers;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     spec::{BufferOptions, Payload, shape::Shape},
 };
 
-/// The messages of a ring, over and over.
+/// The messages of a ring, repeated.
 #[derive(Debug)]
 pub struct Expected {
     bytes: Vec<u8>,
@@ -15,15 +15,15 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// For messages of `message_bytes` from a ring that the sender made with these options.
+    /// Messages of `message_bytes` from a ring that the sender made with these options.
     pub fn new(message_bytes: u64, options: &BufferOptions, payload: &Payload) -> Result<Self, EndError> {
         let buffers = Buffers::to_send(Shape::plain(message_bytes), options, payload)?;
         let bytes = buffers.iter().flatten().copied().collect();
         Ok(Self { bytes, message_bytes: buffers.message_bytes(), at: 0 })
     }
 
-    /// Checks what must be everything of the `number`-th message, from 0, from a place on; the error is the first wrong byte's
-    /// place in the message.
+    /// Checks the rest of message `number` (from 0) from byte `at` on. The error is the first wrong byte's offset in
+    /// the message.
     pub fn check_rest(&self, number: u64, at: usize, received: &[u8]) -> Result<(), usize> {
         let ring = (self.bytes.len() / self.message_bytes.max(1)).max(1);
         // Less than the ring's length.
@@ -37,7 +37,7 @@ impl Expected {
         Err(at + wrong.unwrap_or(received.len().min(expected.len())))
     }
 
-    /// Checks the next bytes of the stream; the error is the first wrong one's place in them.
+    /// Checks the next bytes of the stream. The error is the first wrong byte's offset in `received`.
     pub fn check(&mut self, mut received: &[u8]) -> Result<(), usize> {
         let mut checked = 0;
         while !received.is_empty() {

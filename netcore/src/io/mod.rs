@@ -1,4 +1,4 @@
-//! How bytes cross a socket: one file per method.
+//! Io methods, by which bytes cross a socket: one file each.
 //!
 //! A pattern's loop is generic over its [`Channel`], so the method is chosen once, before the loop, and costs nothing in it.
 
@@ -20,22 +20,21 @@ use wait::Wait;
 
 /// Moves bytes over one connection.
 pub trait Channel {
-    /// How its loop waits for what is no call of its own: a due time, or input until then.
+    /// Waiting in its loop outside its own calls: for a due time, or for input until then.
     type Wait: Wait;
 
-    /// The way to wait.
     fn wait(&self) -> &Self::Wait;
 
-    /// Sends some of the bytes, at least one.
+    /// Sends at least one of the bytes; returns how many.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Receives some bytes; 0 is the end of the stream.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Sends what can be sent without waiting; `None`: nothing can.
+    /// Sends as much as possible without waiting; `None`: nothing.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>>;
 
-    /// Sends all of the bytes; says how many calls it took.
+    /// Sends all of the bytes; returns the number of calls.
     #[inline]
     fn send_all(&mut self, mut bytes: &[u8]) -> io::Result<u64> {
         let mut calls = 0;
@@ -48,7 +47,7 @@ pub trait Channel {
     }
 }
 
-/// One attempt to send on a socket.
+/// Tries once to send on a socket.
 #[inline]
 fn attempt(link: &Link, bytes: &[u8]) -> io::Result<Option<usize>> {
     match retry(|| send(link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT)) {
@@ -58,7 +57,7 @@ fn attempt(link: &Link, bytes: &[u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// Repeats a call for as long as a signal interrupts it.
+/// Repeats a call while signals interrupt it.
 #[inline]
 fn retry<T>(mut call: impl FnMut() -> nix::Result<T>) -> io::Result<T> {
     loop {

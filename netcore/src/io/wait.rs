@@ -1,5 +1,5 @@
-//! How a loop waits: inside its call, in `poll`, by calling again, or by giving way to the other flows of its thread
-//! ([`crate::pattern`]'s `multiplex`). Chosen once, before the loop.
+//! Ways for a loop to wait: inside its call, in `poll`, by calling again, or by yielding to the other flows of its
+//! thread ([`crate::pattern`]'s `multiplex`). Chosen once, before the loop.
 
 use std::{io, os::fd::AsFd, time::Duration};
 
@@ -18,53 +18,53 @@ use crate::{
     },
 };
 
-/// The longest wait at a time, so that the end of the test is not slept through, nanoseconds.
+/// Longest wait at a time, so that the end of the test is noticed, nanoseconds.
 const LOOK_UP_NS: u64 = 50_000_000;
 
 /// A way to wait.
 pub trait Wait {
-    /// The flags of every call.
+    /// Flags of every call.
     const FLAGS: MsgFlags;
 
     /// Whether calls that would block are repeated in a busy loop.
     const SPINS: bool = false;
 
-    /// Whether a sleep ends shortly before its due time and the rest is spun, which is more precise than to be woken.
+    /// Whether a sleep ends shortly before its due time and the thread spins the rest, which is more precise than a
+    /// wake-up.
     const LEADS: bool = true;
 
-    /// Before a receive: waits until something may have come, but no longer than to an instant of the monotonic clock; says
-    /// whether it may have.
+    /// Before a receive: waits for input, at most until an instant of the monotonic clock. `true`: some may have come.
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool>;
 
-    /// After a receive that found nothing: waits until something may have come, for so long at most where the call itself
-    /// did not wait; says whether it may have.
+    /// After a receive that found nothing: waits for input, up to `at_most_ns`; returns at once if the call itself has
+    /// waited. `true`: some may have come.
     fn after_nothing(&self, link: &Link, at_most_ns: u64) -> io::Result<bool>;
 
-    /// After a send that found no room: waits until there may be some.
+    /// After a send that found no room: waits for room.
     fn for_room(&self, link: &Link, _at_most_ns: u64) -> io::Result<()>;
 
-    /// After a call on a connection of a connect pattern that would have had to wait, or has waited for as long as it does:
-    /// waits until another may do better; `false`: where only the test's end tells whether there is to be one.
+    /// After a call on a connection of a connect pattern that would block, or has timed out: waits until a repeated
+    /// call may succeed. `false`: only the test's end can tell whether to repeat it.
     fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool>;
 
-    /// Sleeps to an instant of the monotonic clock, or not as long.
+    /// Sleeps until an instant of the monotonic clock, or less.
     #[inline]
     fn sleep_until(&self, wake_ns: u64) {
         let time = TimeSpec::from_duration(Duration::from_nanos(wake_ns));
-        // A signal that ends the sleep early makes the caller look at the clock again, as every wake-up does.
+        // After a signal the caller looks at the clock again, as after every wake-up.
         let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
     }
 
-    /// Called before an operation: others may have their turn.
+    /// Before an operation: others may have their turn.
     #[inline]
     fn turn(&self) {}
 
-    /// Called before an operation of many calls: others have their turn.
+    /// Before an operation of many calls: others have their turn.
     #[inline]
     fn yield_now(&self) {}
 }
 
-/// Until the link may be readable, at most to an instant and to the next look whether the test is over.
+/// Waits until the link may be readable, at most until an instant and [`LOOK_UP_NS`].
 fn poll_input(link: &Link, until_ns: u64) -> io::Result<bool> {
     let left = until_ns.saturating_sub(monotonic_ns()).min(LOOK_UP_NS);
     let timeout = TimeSpec::from_duration(Duration::from_nanos(left));
@@ -82,7 +82,7 @@ pub fn has_input(link: &Link) -> io::Result<bool> {
     retry(|| poll(&mut fds, PollTimeout::ZERO)).map(|ready| ready > 0)
 }
 
-/// Inside the call. One that comes back with nothing has waited as long as its socket's timeout lets it.
+/// Inside the call. An empty return has waited as long as the socket's timeout allows.
 pub struct Block;
 
 impl Wait for Block {
@@ -108,8 +108,8 @@ impl Wait for Block {
     }
 }
 
-/// In `poll`: what hpcbench calls non-blocking. The second system call shows in the CPU columns. For streams, which wait
-/// without a bound: `shutdown` on the socket frees the thread.
+/// In `poll`, which hpcbench calls non-blocking. The second system call shows in the CPU columns. For streams, which
+/// wait without a bound: `shutdown` on the socket frees the thread.
 pub struct Poll;
 
 impl Wait for Poll {
@@ -135,8 +135,8 @@ impl Wait for Poll {
     }
 }
 
-/// Call again at once: no wake-up from idle, at the price of a whole CPU per thread at both ends. Only of use where the
-/// two ends run on different CPUs; on one CPU the spinning thread keeps the other from answering.
+/// By calling again at once: no wake-up from idle, at the price of a whole CPU per thread at both ends. Only useful
+/// where the two ends run on different CPUs; on one CPU the spinning thread keeps the other from answering.
 pub struct Spin;
 
 impl Wait for Spin {
@@ -145,7 +145,7 @@ impl Wait for Spin {
 
     #[inline]
     fn for_input(&self, _link: &Link, _until_ns: u64) -> io::Result<bool> {
-        // The caller tries again and again.
+        // The caller tries repeatedly.
         Ok(true)
     }
 

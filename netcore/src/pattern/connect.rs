@@ -1,11 +1,11 @@
 //! Connections opened and closed (netperf's TCP_CC), or opened for one request and response each (TCP_CRR).
 //!
 //! By default the far end closes first, so that TIME_WAIT gathers where it costs no ports: the near end, which needs a
-//! new port for every connection, never runs out. With `close: near_first` it does, as an ordinary client would, and with
-//! `reset` no connection ends in TIME_WAIT at all: the near end answers the far end's close with a reset.
+//! new port for every connection, never runs out. With `close: near_first` it does, like an ordinary client. With
+//! `reset` no connection ends in TIME_WAIT: the near end answers the far end's close with a reset.
 //!
-//! The connection by which a flow has proven itself lasts as long as the near end goes on: by its end the far end knows
-//! that there is no further one to wait for. netperf waits for four seconds.
+//! The connection that proved a flow's token stays open as long as the near end goes on. Its end tells the far end that
+//! no more connections will come. netperf waits for four seconds instead.
 
 use std::{io, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed, time::Instant};
 
@@ -22,13 +22,13 @@ use crate::{
     },
 };
 
-/// Ports that are tried one after the other, all of them taken, before the test gives up.
+/// The test gives up after this many taken ports in a row.
 const TAKEN_PORTS: u32 = 70_000;
 
-/// How long the far end waits for the next connection before it looks whether the test is over, nanoseconds.
+/// Longest wait of the far end for the next connection before it checks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// Repeats a call on a connection that was interrupted, or that has nothing to give yet while the test goes on.
+/// Repeats a call that was interrupted, or that would block while the test goes on.
 #[inline]
 fn repeat<W: Wait>(
     worker: &Worker,
@@ -40,7 +40,7 @@ fn repeat<W: Wait>(
         match call(connection.socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL | W::FLAGS) {
             Ok(n) => return Ok(n),
             Err(nix::Error::EINTR) => {}
-            // Also a timeout inherited from the listener, or a Fast Open whose SYN went without the data.
+            // Also a timeout inherited from the listener, or Fast Open without data in the SYN.
             Err(error @ (nix::Error::EAGAIN | nix::Error::EINPROGRESS)) => {
                 if !wait.for_connection(connection, event)? && worker.is_over() {
                     return Err(error.into());
@@ -78,7 +78,7 @@ fn send_all<W: Wait>(worker: &Worker, wait: &W, connection: &Connection, bytes: 
     Ok(calls)
 }
 
-/// The counters of either side.
+/// Counters of either side.
 #[derive(Default)]
 struct Tally {
     transactions: u64,
@@ -105,7 +105,7 @@ fn carries_data(worker: &Worker) -> bool {
     worker.spec.pattern == Pattern::ConnectRequestResponse
 }
 
-/// The near end, and the word that it has no more connections to make.
+/// The near end's loop; then tells the far end that no more connections will come.
 pub fn open<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let result = open_loop(worker, wait);
     worker.link.end_of_stream();
@@ -169,7 +169,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
     worker.end_of_loop(result)
 }
 
-/// Opens a connection and waits until it is there.
+/// Opens a connection and waits until it is established.
 fn connect<W: Wait>(connector: &Connector, number: u64, wait: &W) -> Result<Connection, ConnectError> {
     let connection = connector.connect(number)?;
     loop {
@@ -185,12 +185,12 @@ fn connect<W: Wait>(connector: &Connector, number: u64, wait: &W) -> Result<Conn
     }
 }
 
-/// Bytes that a transaction sends and receives at the near end.
+/// Bytes that the near end sends and receives per transaction.
 fn bytes(worker: &Worker) -> (u64, u64) {
     if carries_data(worker) { (worker.spec.sizes.request_bytes, worker.spec.sizes.response_bytes) } else { (0, 0) }
 }
 
-/// One connection at the near end, up to where it may be closed; says how long what is timed took.
+/// One connection at the near end, until it may be closed; returns its latency, nanoseconds.
 fn transact<W: Wait>(
     worker: &mut Worker,
     wait: &W,
@@ -209,7 +209,7 @@ fn transact<W: Wait>(
         done = Instant::now();
     }
     if worker.spec.close == Close::NearFirst {
-        // A peer that has gone already has closed too.
+        // A peer that is gone has closed too.
         let _ = shutdown(connection.socket.as_raw_fd(), Shutdown::Write);
     }
     match receive(worker, wait, connection, &mut [0]) {
@@ -219,7 +219,7 @@ fn transact<W: Wait>(
     }
 }
 
-/// Receives a request or a response whole; says by how many calls.
+/// Receives a whole request or response; returns the number of calls.
 fn take<W: Wait>(
     worker: &mut Worker,
     wait: &W,
@@ -237,7 +237,7 @@ fn take<W: Wait>(
     Ok(calls)
 }
 
-/// The far end.
+/// The far end's loop.
 pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let Some(listener) = &link.listener else { return Ok(()) };
@@ -249,7 +249,7 @@ pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError>
             Ok(Some(connection)) => {
                 match serve(worker, wait, &connection, &mut tally, &mut expected) {
                     Ok(()) => tally.transactions += 1,
-                    // One connection that broke is no reason not to serve the others: the near end says whether it was.
+                    // A broken connection does not stop the others: the near end decides whether it counts.
                     Err(WorkerError::Io { .. }) => tally.errors += 1,
                     Err(error) => {
                         let told = worker.end_of_loop(Err(error));
@@ -270,13 +270,13 @@ pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError>
     worker.end_of_loop(result)
 }
 
-/// Whether the near end of a flow opens no more connections, or is gone.
+/// Whether the near end has finished or is gone.
 fn has_left(link: &Link) -> bool {
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
     !matches!(recv(link.receive.as_raw_fd(), &mut [0], flags), Ok(1..) | Err(nix::Error::EAGAIN | nix::Error::EINTR))
 }
 
-/// The next connection; `None` after a while without one.
+/// The next connection; `None` if none came for a while.
 fn next<W: Wait>(worker: &Worker, wait: &W, listener: &Listener) -> io::Result<Option<Connection>> {
     let start = W::SPINS.then(Instant::now);
     loop {
@@ -285,7 +285,7 @@ fn next<W: Wait>(worker: &Worker, wait: &W, listener: &Listener) -> io::Result<O
             other => return other,
         }
         let may_be_there = wait.after_nothing(&worker.link, LOOK_UP_NS)?;
-        // While spinning, the wait for the next connection is a spin too.
+        // With `io: spin` this wait spins too.
         let spins = start.is_some_and(|start| !worker.is_over() || start.elapsed().as_nanos() <= LOOK_UP_NS.into());
         if !(may_be_there || spins) {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! One end sends datagrams without waiting for answers; the other counts what arrives.
 //!
-//! The receiver cannot know from the datagrams that no more will come. It stops when its own schedule or the conversation
-//! says so, and after that takes what is still under way, until nothing has come for a moment.
+//! The datagrams do not tell the receiver that no more will come. It stops on its own schedule or on an end-of-data
+//! message, and then receives the rest, until nothing has come for a moment.
 
 use std::{
     os::fd::AsRawFd,
@@ -18,10 +18,10 @@ use crate::{
     transport::{datagram::forget_greetings, link},
 };
 
-/// How long the receiver goes on after the end while datagrams still come.
+/// Longest time that the receiver goes on after the end while datagrams still come.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How often a loop that waits looks whether the test is over, nanoseconds.
+/// Interval at which a waiting loop checks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 100_000_000;
 
 /// The sending loop.
@@ -57,7 +57,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
     let mut gaps = worker.gaps.as_ref().map(|_| worker.gaps());
     let mut times = worker.latency_slot.as_ref().map(|_| worker.latencies());
     let mut before_ns = None;
-    // Messages of the present burst that are still to go: it may take several calls.
+    // Messages of the current burst still to be sent: it may take several calls.
     let mut left = 0;
     loop {
         wait.turn();
@@ -73,7 +73,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
             }
             left = pacer.ahead().map_or(burst, <[u64]>::len);
         }
-        // A stop by bytes is met with whole messages.
+        // A stop by bytes is met in whole messages.
         let wanted = usize::try_from((limit - sent_bytes).div_ceil(size as u64)).unwrap_or(usize::MAX);
         let wanted = wanted.min(left).min(per_call);
         left -= wanted;
@@ -123,7 +123,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
                     Some(libc::EAGAIN) => {
                         wait.for_room(&worker.link, LOOK_UP_NS).map_err(worker.error("wait for room"))?;
                     }
-                    // The queue of the interface is full: the message is not sent, and tried again.
+                    // The interface's queue is full: the message was not sent, and is tried again.
                     Some(libc::ENOBUFS | libc::ENOMEM) => {
                         errors += 1;
                         worker.cell.operations.0.errors.store(errors, Relaxed);
@@ -163,7 +163,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
         let start = times.as_ref().map(|_| Instant::now());
         let first = batch.buffers().slot_of(taken);
         match batch.receive(fd, first, flags) {
-            // The peer has closed its connection: no message of ours is empty.
+            // The peer has closed its connection: our messages are never empty.
             Ok(_) if connects && batch.received(first..first + 1).all(<[u8]>::is_empty) => return Ok(()),
             Ok(n) => {
                 let now_ns = monotonic_ns();
@@ -174,7 +174,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                 let call = first..first + n;
                 for (index, message) in call.clone().zip(batch.received(call.clone())) {
                     if peer.is_some() && batch.sender(index) != peer {
-                        // A stranger's.
+                        // From a stranger.
                         continue;
                     }
                     let message = if framed { link::message(message) } else { message };
@@ -199,7 +199,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN)
                     if wait.after_nothing(&worker.link, LOOK_UP_NS).map_err(worker.error("wait to receive"))? => {}
-                // While spinning a moment of silence has to be waited for.
+                // While spinning, a moment of silence has to pass.
                 Some(libc::EAGAIN) if worker.is_over() => {
                     let silent = monotonic_ns() - worker.cell.last_arrival_ns().min(monotonic_ns());
                     if !W::SPINS || silent > 100_000_000 {
@@ -208,7 +208,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                 }
                 Some(libc::EAGAIN | libc::EINTR) => {}
                 _ if worker.is_over() => return Ok(()),
-                // The peer's answer to something that was sent before: no reason not to receive.
+                // The peer's answer to an earlier message: not a reason to stop.
                 Some(libc::ECONNREFUSED) => {}
                 _ => return Err(worker.error("receive")(error)),
             },

@@ -1,11 +1,11 @@
 //! Requests and responses by datagrams, which may be lost.
 //!
-//! A request without an answer after `reply_timeout` counts as an error and is replaced by a new one, so that a loss
-//! neither stalls the test nor shows as a long latency. Requests and responses of 8 bytes or more carry a number, by which
-//! a late answer is told from one in time; shorter ones are matched in their order, and after a timeout what comes next
-//! could be the late answer: there the socket is emptied first.
+//! A request without an answer after `reply_timeout` counts as an error and is replaced by a new one, so a loss neither
+//! stalls the test nor shows as a long latency. Requests and responses of 8 bytes or more have a number, which
+//! distinguishes a late answer from a timely one. Shorter ones are matched in order; after a timeout the next message
+//! could be the late answer, so the socket is emptied first.
 //!
-//! ICMP echo is the same with the kernel as the peer: its messages carry 16 bits of a number.
+//! ICMP echo is the same with the kernel as the peer: its messages have a 16-bit number.
 
 use std::{
     io,
@@ -35,35 +35,35 @@ use crate::{
 #[derive(Clone, Copy)]
 struct Flight {
     number: u64,
-    /// When it was sent.
+    /// Time of sending.
     start: Instant,
-    /// How long before that its latency began to count, nanoseconds.
+    /// Time before `start` from which its latency counts, nanoseconds.
     waited_ns: u64,
-    /// The phase it was sent in.
+    /// Phase of its sending.
     phase: usize,
 }
 
-/// How often a loop that waits looks whether the test is over, nanoseconds.
+/// Interval at which a waiting loop checks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 100_000_000;
 
-/// One attempt to receive: a message, or nothing for now. `look_up_ns`: how long it waits at most, where the call does not.
+/// Tries to receive: a message, or `None` for now. `look_up_ns`: longest wait, if the call itself does not wait.
 #[inline]
 fn attempt<W: Wait>(worker: &mut Worker, wait: &W, look_up_ns: u64) -> io::Result<Option<usize>> {
     wait.turn();
     loop {
         match receive_from(&worker.link, worker.receive_buffers.present_mut(), W::FLAGS) {
-            // No message of ours is empty: the peer has closed its connection.
+            // Our messages are never empty: the peer has closed its connection.
             Ok(0) if worker.spec.transport == Transport::Dccp => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => return Ok(Some(n)),
             Err(nix::Error::EAGAIN) if wait.after_nothing(&worker.link, look_up_ns)? => {}
-            // A refusal is the answer to an earlier message, when the peer was not there yet or is gone already.
+            // A refusal answers an earlier message: the peer's socket was not open yet, or is closed already.
             Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The error of an attempt that failed.
+/// Error of a failed attempt.
 fn failure(worker: &Worker, what: &'static str) -> impl FnOnce(io::Error) -> WorkerError {
     let flow = worker.link.flow;
     move |source| match source.kind() {
@@ -72,7 +72,7 @@ fn failure(worker: &Worker, what: &'static str) -> impl FnOnce(io::Error) -> Wor
     }
 }
 
-/// Sends a message, whatever it takes; `false`: the test is over.
+/// Sends a message, and retries as long as it takes. `false`: the test is over.
 #[inline]
 fn deliver<W: Wait>(worker: &Worker, wait: &W, errors: &mut u64) -> io::Result<bool> {
     let flags = MsgFlags::MSG_NOSIGNAL | W::FLAGS;
@@ -93,21 +93,21 @@ fn deliver<W: Wait>(worker: &Worker, wait: &W, errors: &mut u64) -> io::Result<b
     }
 }
 
-/// How requests and their answers are told from each other.
+/// Matching of answers to requests.
 trait Framing {
-    /// The bits of a request's number that its answer carries; 0: none.
+    /// Bits of a request's number that its answer returns; 0: none.
     const NUMBER_BITS: u32;
-    /// Whether the kernel answers, so that what is lost is known here and nowhere else.
+    /// Whether the kernel answers: then only this end knows the losses.
     const ALONE: bool;
-    /// Writes a request's number into it.
+    /// Writes a request's number.
     fn mark(&self, message: &mut [u8], number: u64);
-    /// The number of the request that this answers; `None`: of none of ours.
+    /// Number of the answered request; `None`: not an answer to this test.
     fn read(&self, message: &[u8]) -> Option<u64>;
-    /// What of an answer must be as it was sent, and its place in what was sent.
+    /// The part of an answer that must equal the sent message, and its offset there.
     fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]);
 }
 
-/// Messages of ours that are long enough for a number.
+/// Messages with a number.
 struct Numbered;
 
 impl Framing for Numbered {
@@ -126,7 +126,7 @@ impl Framing for Numbered {
     }
 }
 
-/// Messages that are too short for one.
+/// Messages too short for a number.
 struct Short;
 
 impl Framing for Short {
@@ -148,7 +148,7 @@ impl Framing for icmp::Form {
     const ALONE: bool = true;
     #[inline]
     fn mark(&self, message: &mut [u8], number: u64) {
-        // The lower 16 bits are what the header has room for.
+        // The header has room for the lower 16 bits.
         #[expect(clippy::cast_possible_truncation)]
         icmp::Form::mark(*self, message, number as u16);
     }
@@ -190,7 +190,7 @@ fn request_loop<W: Wait, F: Framing>(
     let (request_bytes, response_bytes) =
         if F::ALONE { (sizes.message_bytes, sizes.message_bytes) } else { (sizes.request_bytes, sizes.response_bytes) };
     worker.prepend_header();
-    // The kernel sends back our own.
+    // The kernel returns our own messages.
     let expected = if F::ALONE {
         worker.expected_of(worker.side, request_bytes + ICMP_HEADER_BYTES as u64)?
     } else {
@@ -198,7 +198,7 @@ fn request_loop<W: Wait, F: Framing>(
     };
     let mask = u64::MAX.checked_shr(64 - F::NUMBER_BITS).unwrap_or(0);
     let mut of_phase = [[0u64; 2]; 4];
-    // Oldest first. Answers may overtake each other, so that one from the middle may leave.
+    // Oldest first. Answers may overtake each other, so any of them may leave.
     let mut flights: std::collections::VecDeque<Flight> = std::collections::VecDeque::with_capacity(inflight);
     let (mut sent, mut transactions, mut errors, mut stray) = (0u64, 0u64, 0u64, 0u64);
     let mut received_bytes = 0u64;
@@ -242,7 +242,7 @@ fn request_loop<W: Wait, F: Framing>(
         let Some(n) = received else {
             let patient = W::SPINS || offer.is_some() || F::ALONE;
             if worker.is_over() && (!patient || flights.iter().all(|flight| now - flight.start > timeout)) {
-                // What is still under way after the end is not waited for longer than one look.
+                // After the end, missing answers are waited for only once.
                 return Ok(());
             }
             let before = flights.len();
@@ -271,7 +271,7 @@ fn request_loop<W: Wait, F: Framing>(
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
         transactions += 1;
-        // A service answers as long as it likes.
+        // A service's answers may have any length.
         received_bytes += if alone { n as u64 } else { response_bytes };
         worker.cell.received.0.bytes.store(received_bytes, Relaxed);
         worker.cell.received.0.calls.store(transactions, Relaxed);
@@ -285,12 +285,12 @@ fn request_loop<W: Wait, F: Framing>(
     }
 }
 
-/// How long a requester waits at a time, nanoseconds: what is to be noticed by its looks must not be rarer than they.
+/// Longest wait of a requester at a time, nanoseconds. No longer than the reply timeout, which must be noticed in time.
 fn look_up_ns(worker: &Worker) -> u64 {
     worker.spec.reply_timeout_ns.clamp(1000, LOOK_UP_NS)
 }
 
-/// Receives what may be an answer; nothing, where none came before a request is due or the time for a look.
+/// Receives a possible answer; `None` if none came before a request is due or before the time for a check.
 #[inline]
 fn next_answer<W: Wait>(
     worker: &mut Worker,
@@ -298,7 +298,7 @@ fn next_answer<W: Wait>(
     offer: Option<&Offer>,
     is_full: bool,
 ) -> Result<Option<usize>, WorkerError> {
-    // Where nothing may be sent before an answer comes, or the test is over, there is nothing but it to wait for.
+    // If nothing may be sent before an answer comes, or the test is over, waiting for the answer is all there is to do.
     let mut may_wait = true;
     if let Some(offer) = offer
         && !is_full
@@ -313,7 +313,7 @@ fn next_answer<W: Wait>(
     received.map_err(failure(worker, "receive a response"))
 }
 
-/// The message in the `n` bytes that were received: on the link layer, what lies between the header and the padding.
+/// The message in the `n` received bytes: on the link layer, the bytes between header and padding.
 #[inline]
 fn body(worker: &Worker, n: usize) -> &[u8] {
     let received = &worker.receive_buffers.present()[..n];
@@ -351,8 +351,8 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
         }
         let message = body(worker, n);
         let at = if numbered { NUMBERED_BYTES.min(message.len()) } else { 0 };
-        // An answer leaves from its request's place in the ring, so that the requester knows what it must contain; where
-        // requests say no number, from the next one's.
+        // An answer is sent from the slot of its request's number, so that the requester knows its contents; without
+        // numbers, from the next slot.
         let number = if numbered { Numbered.read(message).unwrap_or(0) } else { transactions };
         worker.check_message(expected.as_ref(), "a request", number, (at, &message[at..]))?;
         worker.receive_buffers.touch_received(n);

@@ -1,8 +1,8 @@
 //! Requests at due times on connections that stay open: an offered load instead of a closed loop.
 //!
-//! With `arrival: uniform` or `poisson` a latency counts from the due time and not from the sending, so that requests
-//! which had to wait behind a stall show it: leaving that out is known as coordinated omission. With `closed` a due time is
-//! only the earliest instant, and a latency counts from the sending.
+//! With `arrival: uniform` or `poisson` a latency counts from the due time, not from the sending, so it includes the
+//! wait of requests behind a stall. Leaving that out is known as coordinated omission. With `closed` a due time is only
+//! the earliest instant, and a latency counts from the sending.
 
 use std::{collections::VecDeque, io, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed};
 
@@ -28,14 +28,13 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Beginning now.
     pub fn new(pace: &Pace, gaps: Recorder) -> Self {
         crate::sys::precise_timers();
         let from_due = pace.arrival != Arrival::Closed;
         Self { schedule: Schedule::new(pace), from_due, gaps, before_ns: None }
     }
 
-    /// If a request is due: from when on its latency counts.
+    /// Takes a due request; returns the instant from which its latency counts. `None`: no request is due.
     pub fn take(&mut self, worker: &Worker) -> Option<u64> {
         let now_ns = monotonic_ns();
         self.schedule.drop_missed(now_ns);
@@ -51,12 +50,12 @@ impl Offer {
         Some(if self.from_due { due_ns } else { now_ns })
     }
 
-    /// When the next request is due.
+    /// Due time of the next request.
     pub fn next_due(&self) -> u64 {
         self.schedule.next_due()
     }
 
-    /// Sleeps, and then spins, until a request is due; `false`: the test is over before.
+    /// Sleeps, and then spins, until a request is due. `false`: the test has ended before.
     pub fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool {
         let due_ns = self.schedule.next_due();
         self.schedule.wait_until(due_ns, wait, || worker.is_over())
@@ -124,19 +123,19 @@ fn request_loop<W: Wait>(
     }
 }
 
-/// Receives what is there, of a descriptor that may be readable.
+/// Receives available bytes of a descriptor that may be readable.
 fn receive(worker: &mut Worker) -> nix::Result<usize> {
     let link = &worker.link;
     let buffer = worker.receive_buffers.present_mut();
     if !link.is_pipe {
         return recv(link.receive.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
     }
-    // A pipe has no call that does not wait, and one reader, so that what is there stays there.
+    // A pipe's read always waits, but it has one reader: available bytes stay available.
     let n = read(&link.receive, buffer)?;
     if link.is_freed() { Err(nix::Error::ECONNABORTED) } else { Ok(n) }
 }
 
-/// Sends a request whole; says how many calls it took.
+/// Sends a whole request; returns the number of calls.
 fn send_whole<W: Wait>(worker: &mut Worker, wait: &W) -> io::Result<u64> {
     worker.send_buffers.touch();
     let mut bytes = worker.send_buffers.present();

@@ -1,20 +1,20 @@
 //! Requests and responses on connections that stay open.
 //!
-//! Each request is one send call. With more than one in flight a read may return several responses; each of them is
-//! answered by one send call of a new request, all timed with the clock reading that followed the read. With `coalesce`
-//! the requester refills with one call for all of them and the responder answers likewise: fewer system calls, and other
+//! Each request is one send call. With more than one in flight, a read may return several responses. Each of them is
+//! followed by one send call of a new request, all timed with the clock reading after the read. With `coalesce` the
+//! requester refills with one call for all of them and the responder answers likewise: fewer system calls, and other
 //! semantics than netperf's bursts.
 //!
-//! netperf's burst form deadlocks where requests and responses in flight exceed the socket buffers, since both ends
-//! block in send. Here the requester never blocks in send while answers are owed to it: what does not fit at once waits
-//! until one of them has been read.
+//! netperf's burst form deadlocks if requests and responses in flight exceed the socket buffers, since both ends block
+//! in send. Here the requester never blocks in send while responses are due: the rest waits until one of them has been
+//! read.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use super::{Worker, WorkerError, between, end_of_requests};
 use crate::{io::Channel, measure::histogram::Recorder};
 
-/// When each request in flight was sent, oldest first: a ring as large as there may be.
+/// Send times of the requests in flight, oldest first: a ring of the greatest possible length.
 struct Stamps {
     times: Vec<Instant>,
     first: usize,
@@ -109,7 +109,7 @@ fn one_at_a_time<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder:
             got += n;
             tally.received(worker, n);
         }
-        // The answer's arrival is the next request's start: one reading per transaction.
+        // A response's arrival is the next request's start: one clock reading per transaction.
         let now = Instant::now();
         tally.completed(worker, 1);
         recorder.record(worker.cell.epoch(), between(start, now));
@@ -125,19 +125,19 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
     let inflight = worker.spec.inflight as usize;
     let (request_bytes, response_bytes) = (worker.send_buffers.size(), size(worker.spec.sizes.response_bytes));
     let coalesce = worker.spec.coalesce;
-    // All requests of a refill, side by side.
+    // All requests of a refill, contiguous.
     let batch = if coalesce { worker.send_buffers.present().repeat(inflight) } else { Vec::new() };
     let mut expected = worker.expected(worker.spec.sizes.response_bytes)?;
     let mut stamps = Stamps::new(inflight);
     let mut tally = Tally::default();
-    // Requests that there is room for in flight, how much of the next one has gone, and how many ever went.
+    // Free places in flight, bytes of the next request that were sent, and requests sent so far.
     let (mut owed, mut partly, mut begun) = (inflight, 0, 0u64);
-    // How much of a response has come.
+    // Received bytes of the current response.
     let mut got = 0;
     let mut now = Instant::now();
     worker.send_buffers.touch();
     loop {
-        // A stop by count ends with exactly that many.
+        // A stop by count is met exactly.
         let left = worker.cell.limit().saturating_sub(begun);
         let mut allowed = owed.min(usize::try_from(left).unwrap_or(usize::MAX));
         while allowed > 0 {
@@ -146,7 +146,7 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
                 channel.send(&bytes[partly..])
             } else {
                 match channel.try_send(&bytes[partly..]) {
-                    // An answer is owed and will come, whatever happens to this request: read it first.
+                    // A response is due and will come, whatever happens to this request: read it first.
                     Ok(None) => break,
                     Ok(Some(sent)) => Ok(sent),
                     Err(error) => Err(error),
@@ -188,7 +188,7 @@ fn several<C: Channel>(worker: &mut Worker, channel: &mut C, mut recorder: Recor
     }
 }
 
-/// A size that was allocated, so that it fits.
+/// Buffers of this size were allocated, so it fits.
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,8 +1,8 @@
-//! What a message of a datagram stream says about itself, and what the receiver makes of it: loss, reordering,
-//! duplication, jitter.
+//! The header of a datagram stream's messages, and the receiver's conclusions from it: loss, reordering, duplication,
+//! jitter.
 //!
-//! A message of 16 bytes or more begins with its sequence number, the phase it was sent in and the sender's time; one of
-//! 8 to 15 bytes with the first two; a shorter one says nothing and can only be counted.
+//! A message of 16 bytes or more begins with its sequence number, the phase of its sending and the sender's time; one
+//! of 8 to 15 bytes with the first two. A shorter one has no header and can only be counted.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,7 @@ use crate::{
 /// The upper two bits of the first word are the phase.
 const PHASE_SHIFT: u32 = 62;
 
-/// Writes what there is room for.
+/// Writes as much of the header as fits.
 #[inline]
 pub fn mark(message: &mut [u8], number: u64, phase: usize, now_ns: u64) {
     if let Some(place) = message.get_mut(..NUMBERED_BYTES) {
@@ -25,7 +25,7 @@ pub fn mark(message: &mut [u8], number: u64, phase: usize, now_ns: u64) {
     }
 }
 
-/// Sequence number, phase, and the sender's time, as far as they are there.
+/// Parses sequence number, phase, and the sender's time, if present.
 #[inline]
 fn read(message: &[u8]) -> Option<(u64, usize, Option<u64>)> {
     let word = |at: usize| message.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
@@ -33,12 +33,12 @@ fn read(message: &[u8]) -> Option<(u64, usize, Option<u64>)> {
     Some((first & ((1 << PHASE_SHIFT) - 1), (first >> PHASE_SHIFT) as usize, word(NUMBERED_BYTES)))
 }
 
-/// The number of a message; 0 where it says none.
+/// Number of a message; 0 if it has none.
 pub fn number(message: &[u8]) -> u64 {
     read(message).map_or(0, |(number, ..)| number)
 }
 
-/// What has become of a message.
+/// Classification of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     InOrder,
@@ -46,17 +46,17 @@ enum Fate {
     Again,
 }
 
-/// How far back a message that arrives again is recognised; an older one counts as late.
+/// Duplicates are recognized this far back, messages; an older one counts as late.
 const WINDOW: u64 = 4096;
 
-/// Words of 64 bits for that.
+/// 64-bit words of the window.
 const WINDOW_WORDS: usize = 64;
 
-/// Which of the latest messages have arrived.
+/// The latest messages that have arrived.
 struct Window {
-    /// One past the highest number that has arrived.
+    /// Highest number so far plus 1.
     next: u64,
-    /// A bit for each of the last [`WINDOW`] numbers.
+    /// A bit per number, for the last [`WINDOW`] numbers.
     bits: [u64; WINDOW_WORDS],
 }
 
@@ -90,7 +90,7 @@ impl Window {
     }
 }
 
-/// Interarrival jitter as RFC 3550 (section 6.4.1 and appendix A.8) computes it, in sixteenths of a nanosecond.
+/// Interarrival jitter by RFC 3550 (section 6.4.1 and appendix A.8), in sixteenths of a nanosecond.
 #[derive(Default)]
 struct Jitter {
     transit: Option<i64>,
@@ -109,17 +109,16 @@ impl Jitter {
     }
 }
 
-/// The receiver's books of one flow.
+/// The receiver's counts of one flow.
 pub struct Ledger {
     window: Window,
     jitter: Jitter,
-    /// Since the beginning: messages, late ones, repeated ones; then the same by phase.
+    /// Messages, late ones and duplicates since the start; then the same by phase.
     counts: [u64; 3],
     of_phase: [[u64; 3]; 4],
 }
 
 impl Ledger {
-    /// Nothing has arrived.
     pub fn new() -> Self {
         Self {
             window: Window { next: 0, bits: [0; WINDOW_WORDS] },
@@ -129,7 +128,7 @@ impl Ledger {
         }
     }
 
-    /// A message has arrived.
+    /// Counts an arrival.
     #[inline]
     pub fn arrive(&mut self, message: &[u8], now_ns: u64) {
         let Some((number, phase, sent_ns)) = read(message) else {
@@ -156,7 +155,7 @@ impl Ledger {
         }
     }
 
-    /// Makes the books public.
+    /// Publishes the counts to the sampler.
     #[inline]
     pub fn store(&self, to: &Received) {
         to.messages.store(self.counts[0], Relaxed);

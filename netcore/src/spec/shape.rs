@@ -1,4 +1,4 @@
-//! How long buffers are, how many there are of them and how they lie: what they are for, and what the test asks of them.
+//! Layout of buffers: their length, number and alignment, from the test and the worker's role.
 
 use super::{BufferOptions, Io, PaceMode, Pattern, Role, TestSpec, Transport};
 
@@ -23,31 +23,31 @@ const BATCH_MESSAGES: usize = 32;
 /// The kernel takes no more messages from one call (UIO_MAXIOV).
 const MOST_PER_CALL: u32 = 1024;
 
-/// Alignment of the buffers where the test does not say and a page's is what serves, bytes.
+/// Default alignment of buffers: a page, bytes.
 const PAGE: u64 = 4096;
 
-/// What a worker's buffers are for.
+/// Layout of a worker's buffers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape {
     /// Bytes of a message.
     pub message_bytes: u64,
-    /// Bytes before it that the engine writes: a frame's header.
+    /// Bytes before the message that the engine writes: a frame's header.
     pub header_bytes: usize,
-    /// Bytes at the message's beginning that the engine writes too, such as its number.
+    /// Bytes at the message's start that the engine writes too, such as its number.
     pub stamp_bytes: usize,
-    /// Datagrams of one call, each of them in a buffer of its own; 0: bytes of a stream, or one datagram at a time.
+    /// Datagrams per call, each in a buffer of its own; 0: bytes of a stream, or one datagram at a time.
     pub per_call: usize,
 }
 
 impl Shape {
-    /// For messages of `message_bytes` that are the payload and nothing else, one at a time.
+    /// Messages of `message_bytes` without a header, one at a time.
     #[must_use]
     pub fn plain(message_bytes: u64) -> Self {
         Self { message_bytes, ..Self::default() }
     }
 
-    /// What the buffers' beginnings are multiples of, but for their offset, bytes. Those of a call lie one after the other
-    /// unless the test says where.
+    /// Alignment of the buffers' starts less their offset, bytes. The buffers of a call are contiguous unless the test
+    /// asks for an alignment or offset.
     pub(crate) fn alignment(self, options: &BufferOptions) -> u64 {
         let unasked = if self.per_call > 0 && options.offset == 0 { 1 } else { PAGE };
         options.alignment.unwrap_or(unasked).max(1)
@@ -59,7 +59,7 @@ impl Shape {
         bytes.next_multiple_of(self.alignment(options).into())
     }
 
-    /// How many buffers there are: those of the ring, or, without one, those of a call.
+    /// Number of buffers: the ring's, or, without a ring, those of a call.
     pub(crate) fn count(self, options: &BufferOptions) -> usize {
         if options.ring > 1 { options.ring as usize } else { self.per_call.max(1) }
     }
@@ -70,7 +70,7 @@ impl Shape {
         self.stride(options) * self.count(options) as u128 + u128::from(self.alignment(options))
     }
 
-    /// The same as it counts: nothing where nothing is sent or received, and no page to align the first one.
+    /// The bytes that count towards the limit: 0 where nothing is sent or received, and without the page for alignment.
     #[must_use]
     pub fn counted_bytes(self, options: &BufferOptions) -> u128 {
         if self.message_bytes == 0 {
@@ -81,7 +81,7 @@ impl Shape {
 }
 
 impl TestSpec {
-    /// Messages of one call, where there are buffers for so many.
+    /// Messages per call, if there are as many buffers.
     pub(super) fn messages_per_call(&self, role: Role) -> usize {
         match (self.resolved_io(), &self.pace) {
             (Io::Batch, Some(pace)) if pace.mode == PaceMode::User && role == Role::Sender => {
@@ -97,7 +97,7 @@ impl TestSpec {
         self.sizes.request_bytes.min(self.sizes.response_bytes) >= NUMBERED_BYTES as u64
     }
 
-    /// Bytes at the beginning of every message that are the engine's: its number, and when it was sent.
+    /// Bytes at the start of every message that the engine writes: its number, and its time of sending.
     pub(super) fn stamp_bytes(&self) -> usize {
         match (self.pattern, self.transport) {
             (_, Transport::Icmp) => ICMP_HEADER_BYTES,
@@ -109,7 +109,7 @@ impl TestSpec {
     }
 }
 
-/// Bytes of a stream's datagram of this length that its number, phase and time of sending take.
+/// Length of the header in a stream's datagram of this length: number and phase, and time of sending.
 #[must_use]
 pub fn stamped(length: usize) -> usize {
     match length {

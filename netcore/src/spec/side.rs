@@ -14,7 +14,7 @@ pub enum Side {
     Far,
 }
 
-/// What a flow does at this end.
+/// Role of a flow at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -31,7 +31,7 @@ pub enum Role {
 }
 
 impl TestSpec {
-    /// What the test asks of one end.
+    /// Options of one end.
     #[must_use]
     pub fn end(&self, side: Side) -> &EndSpec {
         match side {
@@ -40,7 +40,7 @@ impl TestSpec {
         }
     }
 
-    /// What the threads of a flow do at an end.
+    /// Roles of a flow's threads at an end.
     pub(crate) fn roles(&self, side: Side, flow: u32) -> &'static [Role] {
         if self.transport == Transport::Icmp && side == Side::Far {
             // The kernel answers.
