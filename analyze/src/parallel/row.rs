@@ -75,7 +75,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// One row. Columns that [`super::fold`] was not asked for read as empty.
+/// One row. A cell that is not the end of a run that [`super::fold`] was asked for costs a search.
 pub struct Row<'a> {
     layout: &'a Layout<'a>,
     text: &'a str,
@@ -102,6 +102,18 @@ impl<'a> Row<'a> {
         Some(&self.text[start as usize..end as usize - 1])
     }
 
+    /// The cell of a column that is not located, by its number in the line.
+    #[inline(never)]
+    fn searched(&self, column: usize) -> Option<&'a str> {
+        let (start, end) = (*self.slots.first()?, *self.slots.last()?);
+        let mut quoted = false;
+        let mut cells = self.text[start as usize..end as usize - 1].split(|c| {
+            quoted ^= c == '"';
+            c == ',' && !quoted
+        });
+        cells.nth(self.layout.shape.map[column]?)
+    }
+
     #[inline(never)]
     fn recorded(&self, column: usize) -> &'a str {
         self.record.zip(self.layout.shape.map[column]).and_then(|(record, own)| record.get(own)).unwrap_or_default()
@@ -116,7 +128,7 @@ impl<'a> Row<'a> {
 impl Cells for Row<'_> {
     #[inline]
     fn get(&self, column: usize) -> &str {
-        match self.located(column, column) {
+        match self.located(column, column).or_else(|| self.searched(column)) {
             Some(cell) => cell.strip_prefix('"').map_or(cell, |inner| &inner[..inner.len() - 1]),
             None => self.recorded(column),
         }
@@ -134,6 +146,23 @@ mod tests {
 
     use super::super::fold;
     use crate::table::{Cells, Table};
+
+    #[test]
+    fn a_cell_inside_a_run_is_found() {
+        let text = "a,b,c,d,e,f,g,h,i,j\n1,2,3,\"4,4\",5,6,7,8,9,10\n";
+        let mut table = Table::from_text("t", text).unwrap();
+        let mut cells = Vec::new();
+        let add = |part: &mut Vec<String>, row: &super::Row<'_>| {
+            part.extend([1, 2, 3, 4, 9].map(|column| row.get(column).to_owned()));
+            Ok(())
+        };
+        let merge = |part| {
+            cells = part;
+            Ok(())
+        };
+        fold(&mut table, &[(1, 4)], Vec::new, add, merge).unwrap();
+        assert_eq!(cells, ["2", "3", "4,4", "5", "10"]);
+    }
 
     proptest! {
         /// Simple and other quotes at any place in a step of 64 bytes, whichever cells are wanted.
