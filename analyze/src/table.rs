@@ -31,8 +31,9 @@ pub use number::parse_number;
 pub use output::{OutputArgs, write_whole};
 pub(crate) use row::Records;
 pub use row::{Cells, Row};
-pub use rows::{Parts, Rows};
-pub use select::{Picker, RecordKind, Selection};
+pub use rows::Rows;
+pub use schemas::words::Record;
+pub use select::{Picker, Selection};
 
 use crate::error::{Error, Place};
 

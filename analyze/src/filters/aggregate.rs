@@ -18,7 +18,7 @@ use crate::error::{Error, Verdict};
 use crate::parallel;
 use crate::stats::{bootstrap, sketch};
 use crate::table::select::Preferred;
-use crate::table::{Header, InputArgs, OutputArgs, Picker, RecordKind, Selection, Table};
+use crate::table::{Header, InputArgs, OutputArgs, Picker, Record, Selection, Table};
 
 /// Statistics per group of rows: mean and confidence interval over the iterations of each case, and others.
 ///
@@ -86,7 +86,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(Verdict::Ok)
 }
 
-fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(RecordKind, Groups), Error> {
+fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(Record, Groups), Error> {
     let new = Picker::new(&args.selection, table)?;
     let runs: Vec<_> = new.columns().map(|column| (column, column)).chain(plan.columns.looked_at()).collect();
     let mut picker = new.clone();
@@ -110,7 +110,7 @@ fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(RecordKind, Grou
     if let Some(note) = picker.note() {
         crate::warn(&note);
     }
-    Ok(kept.into_kept().unwrap_or((RecordKind::Iteration, Groups::default())))
+    Ok(kept.into_kept().unwrap_or((Record::Iteration, Groups::default())))
 }
 
 /// The arguments, resolved for a table.
@@ -203,8 +203,8 @@ impl Plan {
     }
 
     /// Rejects statistics that treat intervals and streams, which are parts of an observation, as observations.
-    fn check_kind(&self, kind: RecordKind, header: &Header) -> Result<(), Error> {
-        if !matches!(kind, RecordKind::Interval | RecordKind::Stream) {
+    fn check_kind(&self, kind: Record, header: &Header) -> Result<(), Error> {
+        if !matches!(kind, Record::Interval | Record::Stream) {
             return Ok(());
         }
         let uses = |wanted| self.uses(wanted);
@@ -212,7 +212,7 @@ impl Plan {
             return Err(Error::Usage(format!(
                 "the rows are {0}s, which are not independent observations: -a ci would be too narrow. Count iterations \
                  (--record iteration), or leave ci out: -a count,median,min,max",
-                kind.name()
+                kind
             )));
         }
         let averaged = self
@@ -225,7 +225,7 @@ impl Plan {
             Some(name) if uses(Statistic::Mean) => Err(Error::Usage(format!(
                 "{name} of {0}s is not averaged: the mean of parts is not the whole's. Count iterations (--record iteration), \
                  pipe intervals through plumb window first, or leave mean out: -a count,median,min,max",
-                kind.name()
+                kind
             ))),
             _ => Ok(()),
         }

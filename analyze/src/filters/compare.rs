@@ -14,12 +14,12 @@ use schemas::words::{
 
 use super::aggregate::parse_level;
 use crate::error::{Error, Place, Verdict, even_unread};
-use crate::judge::Origin;
 use crate::judge::comparison::{self, Comparison, Rule, Test};
 use crate::judge::environment::{self, Environment};
 use crate::judge::samples::{self, Case, Index, Samples};
-use crate::judge::self_test::{self, Worse};
 use crate::judge::verdicts::{self, Format};
+use crate::judge::worsening::{self, Worse};
+use crate::judge::{self, VerdictRow};
 use crate::table::{InputArgs, OutputArgs, Selection, Table};
 
 /// What changed between two runs: effect, interval, p and a verdict per case.
@@ -105,15 +105,20 @@ struct Sides {
 
 /// One metric of one case on both sides.
 struct Compared {
-    case: Case,
-    label: String,
-    column: String,
+    /// Case and metric; [`Self::row`] adds what was found.
+    row: VerdictRow,
     metric: Option<&'static Metric>,
     found: Comparison,
-    /// Where the new side was measured.
-    origin: Origin,
-    /// The baseline's run.
-    baseline_run_id: String,
+    /// The baseline's values.
+    base: Vec<f64>,
+}
+
+impl Compared {
+    fn row(&self) -> VerdictRow {
+        let mut row = self.row.clone();
+        judge::compared(&mut row, &self.found);
+        row
+    }
 }
 
 /// Runs the filter.
@@ -134,12 +139,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     let mut comparisons = compare(args, &sides);
     if args.self_test.is_some() {
-        say_least(args, &sides, &mut comparisons);
+        say_least(args, &mut comparisons);
     }
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     let facts = print::facts(&sides.base, &sides.new, &comparisons, &places);
     even_unread(args.output.write(output, |w| match format {
-        Format::Csv => verdicts::csv(&comparisons.iter().map(print::row).collect::<Vec<_>>(), w),
+        Format::Csv => verdicts::csv(&comparisons.iter().map(Compared::row).collect::<Vec<_>>(), w),
         _ => print::people(&comparisons, &facts, format, w),
     }))?;
     if format == Format::Csv {
@@ -168,13 +173,12 @@ fn environments(files: &[PathBuf]) -> Result<Vec<Environment>, Error> {
 }
 
 /// From which change on each case would be noticed, beside its verdict.
-fn say_least(args: &Args, sides: &Sides, comparisons: &mut [Compared]) {
+fn say_least(args: &Args, comparisons: &mut [Compared]) {
     let tested = if args.no_correction { 1 } else { comparisons.iter().filter(|c| c.found.p.is_some()).count() };
     for compared in comparisons {
-        let Some(m) = sides.columns.iter().position(|c| *c == compared.column) else { continue };
-        let values = &compared.case.values[m];
+        let values = &compared.base;
         let worse = Worse::of(better(compared.metric));
-        let least = self_test::least_noticed(worse, |by| {
+        let least = worsening::least_noticed(worse, |by| {
             let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, compared.metric, by)).collect();
             let mut found = Comparison::of(values, &worsened, rule(args, compared.metric));
             found.decide_among(tested);
@@ -268,29 +272,29 @@ fn rule(args: &Args, metric: Option<&Metric>) -> Rule {
 fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
     let mut comparisons = Vec::new();
     let (bases, news) = (Index::new(&sides.base.cases), Index::new(&sides.new.cases));
-    let one = |[base, new]: [Option<&Case>; 2], column: &str, found: &dyn Fn(Rule) -> Comparison| {
+    let one = |[base, new]: [Option<&Case>; 2], m: usize, found: &dyn Fn(Rule) -> Comparison| {
+        let column = &sides.columns[m];
         let metric = metrics::find(column);
-        let (case, among) = base.map(|b| (b, &bases)).or_else(|| new.map(|n| (n, &news)))?;
-        Some(Compared {
-            case: case.clone(),
-            label: among.label(case),
-            column: column.to_owned(),
-            metric,
-            found: found(rule(args, metric)),
-            origin: new.map(|n| n.origin.clone()).unwrap_or_default(),
-            baseline_run_id: base.map(|b| b.origin.run_id.clone()).unwrap_or_default(),
-        })
+        let mut row = VerdictRow { assertion: "baseline".to_owned(), metric: column.clone(), ..VerdictRow::default() };
+        match (base, new) {
+            (Some(base), _) => bases.mark(base, &mut row),
+            (None, new) => news.mark(new?, &mut row),
+        }
+        new.map(|n| n.origin.clone()).unwrap_or_default().mark(&mut row);
+        row.baseline_run_id = base.map(|b| b.origin.run_id.clone()).unwrap_or_default();
+        let base = base.map(|b| b.values[m].clone()).unwrap_or_default();
+        Some(Compared { row, metric, found: found(rule(args, metric)), base })
     };
     for base in &sides.base.cases {
         let new = news.find(&base.key);
-        for (m, column) in sides.columns.iter().enumerate() {
+        for m in 0..sides.columns.len() {
             let first = base.values.iter().position(|v| !v.is_empty());
             let nowhere = base.values[m].is_empty() && new.is_some_and(|n| n.values[m].is_empty());
             // A round-trip test has no throughput on either side, and nobody misses it.
             if sides.headline && m != first.unwrap_or(0) || !sides.headline && nowhere && first.is_some() {
                 continue;
             }
-            comparisons.extend(one([Some(base), new], column, &|rule| match new {
+            comparisons.extend(one([Some(base), new], m, &|rule| match new {
                 Some(new) => Comparison::of(&base.values[m], &new.values[m], rule),
                 None => Comparison::missing(rule, (base.values[m].len(), 0), "only in the baseline"),
             }));
@@ -298,7 +302,7 @@ fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
     }
     for new in sides.new.cases.iter().filter(|c| bases.find(&c.key).is_none()) {
         let m = new.values.iter().position(|v| !v.is_empty()).unwrap_or(0);
-        comparisons.extend(one([None, Some(new)], &sides.columns[m], &|rule| {
+        comparisons.extend(one([None, Some(new)], m, &|rule| {
             Comparison::missing(rule, (0, new.values[m].len()), "not in the baseline")
         }));
     }

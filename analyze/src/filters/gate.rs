@@ -14,8 +14,8 @@ use crate::error::{Error, Verdict, even_unread};
 use crate::judge::baseline::{Baseline, Terms};
 use crate::judge::environment::{self, Environment};
 use crate::judge::samples::{Case, Index, Samples};
-use crate::judge::self_test::{self, Worse};
 use crate::judge::verdicts::{self, Format};
+use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, Judge, Severity, VerdictRow};
 use crate::table::{InputArgs, OutputArgs, Selection, Table};
 
@@ -148,10 +148,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let here = here(&args.input)?;
     let baseline = args.terms.clone().map(Baseline::read).transpose()?;
     let data = Data::read(&mut table, &args.selection, &statements, baseline.as_ref())?;
-    let rows = match args.self_test {
-        Some(by) => data.self_test(&statements, baseline.as_ref(), &here, by),
-        None => data.judge(&statements, baseline.as_ref(), &here),
-    };
+    let rows = data.judge(&statements, baseline.as_ref(), &here, args.self_test);
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     even_unread(args.output.write(output, |w| verdicts::write(&rows, format, w)))?;
     let count = |of: words::Verdict| rows.iter().filter(|r| r.verdict == of && r.severity == Severity::Error).count();
@@ -254,66 +251,60 @@ impl Data {
         self.totals.cases.iter().map(|case| Case { values: values(case), ..case.clone() }).collect()
     }
 
-    /// A row per statement and case, in the order of the statements; then a row per promise and case.
-    fn judge(&self, statements: &[Statement], baseline: Option<&Baseline>, here: &Environment) -> Vec<VerdictRow> {
-        let mut rows = Vec::new();
-        let index = self.index();
-        for statement in statements {
-            let (cases, among) = index.subjects(statement);
-            let column = statement.assertion.metric.column;
-            rows.extend(cases.iter().map(|case| row(statement, case, among, self.values(case, column))));
-            rows.extend(self.absent(statement, &cases));
-        }
-        if let Some(baseline) = baseline {
-            let cases = self.promised(baseline);
-            rows.extend(baseline.judge(&cases, here));
-            rows.extend(baseline.absent(&cases, &self.samples.skipped));
-        }
-        rows
-    }
-
-    /// The row of a statement about a case that left no row at all, and was not left out on purpose: it must not pass by
-    /// silence.
-    fn absent(&self, statement: &Statement, cases: &[&Case]) -> Option<VerdictRow> {
-        let left_out = statement.case_id.as_ref().is_some_and(|id| self.samples.skipped.contains(id));
-        let nobody = Case { name: statement.case_id.clone().unwrap_or_default(), ..Case::default() };
-        (cases.is_empty() && !left_out).then(|| row(statement, &nobody, &Index::new(&[]), &[]))
-    }
-
-    /// The same over values made worse, each by itself.
-    fn self_test(
+    /// A row per statement and case, in the order of the statements; then a row per promise and case. With `worse_by`,
+    /// the rows say whether values worse by that much, each by itself, would be noticed.
+    fn judge(
         &self,
         statements: &[Statement],
         baseline: Option<&Baseline>,
         here: &Environment,
-        by: f64,
+        worse_by: Option<f64>,
     ) -> Vec<VerdictRow> {
         let mut rows = Vec::new();
         let index = self.index();
         for statement in statements {
             let (cases, among) = index.subjects(statement);
             let metric = statement.assertion.metric;
-            let worse = match statement.assertion.operator {
-                Operator::Less | Operator::LessOrEqual => Worse::Up,
-                Operator::Greater | Operator::GreaterOrEqual => Worse::Down,
-                Operator::Equal | Operator::NotEqual => Worse::of(metric.better),
-            };
-            rows.extend(cases.iter().map(|case| {
-                let values = self.values(case, metric.column);
-                self_test::row(worse, by, |by| {
+            let worse = worse(statement);
+            let judged = |case: &Case, values: &[f64]| match worse_by {
+                None => row(statement, case, among, values),
+                Some(by) => worsening::row(worse, by, |by| {
                     let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, Some(metric), by)).collect();
                     row(statement, case, among, &worsened)
-                })
-            }));
-            rows.extend(self.absent(statement, &cases).map(|row| self_test::row(worse, by, |_| row.clone())));
+                }),
+            };
+            rows.extend(cases.iter().map(|case| judged(case, self.values(case, metric.column))));
+            // A case that left no row, and was not skipped on purpose, must not pass by silence.
+            let skipped = statement.case_id.as_ref().is_some_and(|id| self.samples.skipped.contains(id));
+            if cases.is_empty() && !skipped {
+                let name = statement.case_id.clone().unwrap_or_default();
+                rows.push(judged(&Case { name, ..Case::default() }, &[]));
+            }
         }
         if let Some(baseline) = baseline {
             let cases = self.promised(baseline);
-            rows.extend(baseline.self_test(&cases, here, by));
             let absent = baseline.absent(&cases, &self.samples.skipped).into_iter();
-            rows.extend(absent.map(|row| self_test::row(Worse::Down, by, |_| row.clone())));
+            match worse_by {
+                None => {
+                    rows.extend(baseline.judge(&cases, here));
+                    rows.extend(absent);
+                }
+                Some(by) => {
+                    rows.extend(baseline.self_test(&cases, here, by));
+                    rows.extend(absent.map(|row| worsening::row(Worse::Down, by, |_| row.clone())));
+                }
+            }
         }
         rows
+    }
+}
+
+/// The bad direction of what a statement is about.
+fn worse(statement: &Statement) -> Worse {
+    match statement.assertion.operator {
+        Operator::Less | Operator::LessOrEqual => Worse::Up,
+        Operator::Greater | Operator::GreaterOrEqual => Worse::Down,
+        Operator::Equal | Operator::NotEqual => Worse::of(statement.assertion.metric.better),
     }
 }
 
@@ -361,10 +352,7 @@ fn row(statement: &Statement, case: &Case, among: &Index<'_>, values: &[f64]) ->
     let judgement = judge::judge(&statement.assertion, values, case.transactions, statement.level, statement.judge);
     debug_assert!(judgement.verdict != words::Verdict::Pass || judgement.n > 0);
     let mut row = judge::of_assertion(&statement.assertion, &judgement, statement.severity);
-    row.case_id.clone_from(&case.key.id);
-    row.case = among.label(case);
-    row.member.clone_from(&case.key.member);
-    case.origin.mark(&mut row);
+    among.mark(case, &mut row);
     row.file.clone_from(&statement.file);
     (row.line, row.column) = (statement.line, statement.column);
     row
@@ -396,7 +384,7 @@ mod tests {
             .collect();
         let mut table = Table::from_text("t", TABLE).unwrap();
         let data = Data::read(&mut table, &Selection::default(), &statements, None).unwrap();
-        let rows = data.judge(&statements, None, &Environment::default());
+        let rows = data.judge(&statements, None, &Environment::default(), None);
         rows.into_iter().map(|r| (r.case, r.verdict.to_string(), r.note)).collect()
     }
 

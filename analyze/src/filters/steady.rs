@@ -8,7 +8,7 @@ use schemas::columns::number;
 use crate::error::{Error, Verdict};
 use crate::stats::moments;
 use crate::stats::series::{self, WarmUp};
-use crate::table::{InputArgs, OutputArgs, RecordKind, Table};
+use crate::table::{InputArgs, OutputArgs, Record, Table};
 
 /// Where the warm-up ends in a series of intervals, found from the intervals themselves.
 ///
@@ -64,7 +64,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut all: Vec<Series> = Vec::new();
     let mut at = 0;
     while let Some(row) = table.next_row()? {
-        let counts = row.get(record) == RecordKind::Interval.name() && row.get(phase) == "measure";
+        let counts = row.get(record) == Record::Interval.as_str() && row.get(phase) == "measure";
         if counts && let Some(value) = row.number(metric)? {
             let key: Vec<String> =
                 std::iter::once(row.file()).chain(keys.iter().map(|c| row.get(*c))).map(str::to_owned).collect();

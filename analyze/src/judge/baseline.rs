@@ -15,7 +15,7 @@ use super::{
     Severity, VerdictRow, compared,
     comparison::{self, Comparison, Rule},
     environment::{self, Difference, Environment},
-    self_test::{self, Worse},
+    worsening::{self, Worse},
 };
 use crate::{
     error::Error,
@@ -102,13 +102,11 @@ impl Baseline {
     }
 
     /// The promises, in the order in which every case has its values.
-    #[must_use]
     pub fn promises(&self) -> &[Promise] {
         &self.terms.promises
     }
 
     /// The file it is in.
-    #[must_use]
     pub fn source(&self) -> &Path {
         &self.terms.source
     }
@@ -170,22 +168,16 @@ impl Baseline {
     }
 
     /// Judges the cases of a run; each has one list of values per promise. A row per promise and case, in their order.
-    #[must_use]
     pub fn judge(&self, new: &[Case], here: &Environment) -> Vec<VerdictRow> {
         let place = self.place(here);
         let (base, new) = (self.index(), Index::new(new));
-        let mut judged = Vec::new();
-        for (m, promise) in self.terms.promises.iter().enumerate() {
-            for case in promise.case_ids.iter().flat_map(|id| subjects(&new, id, m)) {
-                judged.push(self.one(promise, m, case, [&base, &new], &place));
-            }
-        }
+        let one = |(m, promise, case)| self.one(promise, m, case, [&base, &new], &place);
+        let mut judged: Vec<_> = self.subjects(&new).into_iter().map(one).collect();
         comparison::decide(judged.iter_mut().filter_map(|(_, c)| c.as_mut()), true);
         judged.into_iter().map(|(row, comparison)| concluded(row, comparison, &place)).collect()
     }
 
     /// Rows that fail for the cases that left nothing at all behind: they must not pass by silence.
-    #[must_use]
     pub fn absent(&self, new: &[Case], skipped: &HashSet<String>) -> Vec<VerdictRow> {
         let (nothing, new) = (Index::new(&[]), Index::new(new));
         let mut rows = Vec::new();
@@ -205,31 +197,34 @@ impl Baseline {
     }
 
     /// Whether the cases of a run, made worse by this share, would be called a regression, and from which share on.
-    #[must_use]
     pub fn self_test(&self, new: &[Case], here: &Environment, by: f64) -> Vec<VerdictRow> {
         let place = self.place(here);
-        let promises = || self.terms.promises.iter().enumerate();
-        let all = || promises().flat_map(|(m, p)| p.case_ids.iter().map(move |id| (m, p, id)));
         let (base, new) = (self.index(), Index::new(new));
-        let comparisons: usize = all().map(|(m, _, id)| subjects(&new, id, m).len()).sum();
-        let mut rows = Vec::new();
-        for (m, promise, id) in all() {
+        let subjects = self.subjects(&new);
+        let row = |(m, promise, case): &(usize, &Promise, &Case)| {
             let worse = Worse::of(promise.rule.better);
-            for case in subjects(&new, id, m) {
-                rows.push(self_test::row(worse, by, |by| {
-                    let mut worsened = case.clone();
-                    for value in &mut worsened.values[m] {
-                        *value = worse.make(*value, Some(promise.metric), by);
-                    }
-                    let (row, mut comparison) = self.one(promise, m, &worsened, [&base, &new], &place);
-                    if let Some(comparison) = &mut comparison {
-                        comparison.decide_among(comparisons);
-                    }
-                    concluded(row, comparison, &place)
-                }));
-            }
-        }
-        rows
+            worsening::row(worse, by, |by| {
+                let mut worsened = Case::clone(case);
+                for value in &mut worsened.values[*m] {
+                    *value = worse.make(*value, Some(promise.metric), by);
+                }
+                let (row, mut comparison) = self.one(promise, *m, &worsened, [&base, &new], &place);
+                if let Some(comparison) = &mut comparison {
+                    comparison.decide_among(subjects.len());
+                }
+                concluded(row, comparison, &place)
+            })
+        };
+        subjects.iter().map(row).collect()
+    }
+
+    /// The cases of each promise, and its place among the promises.
+    fn subjects<'a>(&'a self, new: &Index<'a>) -> Vec<(usize, &'a Promise, &'a Case)> {
+        let of = |(m, promise): (usize, &'a Promise)| {
+            let cases = promise.case_ids.iter().flat_map(move |id| subjects(new, id, m));
+            cases.map(move |case| (m, promise, case)).collect::<Vec<_>>()
+        };
+        self.terms.promises.iter().enumerate().flat_map(of).collect()
     }
 
     /// The baseline's own cases.
@@ -248,9 +243,6 @@ impl Baseline {
         let worse = if promise.rule.better == Better::Lower { "above" } else { "below" };
         let source = self.terms.source.display();
         let mut row = VerdictRow {
-            case_id: case.key.id.clone(),
-            case: among.label(case),
-            member: case.key.member.clone(),
             assertion: format!("{} not {} {worse} {source}", promise.metric.name, percent(promise.rule.min_ratio)),
             metric: promise.metric.column.to_owned(),
             limit: Some(promise.rule.min_ratio),
@@ -259,7 +251,7 @@ impl Baseline {
             column: promise.column,
             ..VerdictRow::default()
         };
-        case.origin.mark(&mut row);
+        among.mark(case, &mut row);
         let values = &case.values[m];
         row.n = values.len() as u64;
         if values.is_empty() {
@@ -341,7 +333,6 @@ fn known(source: &Path) -> Result<Result<Environment, String>, Error> {
 }
 
 /// The differences in one sentence, machine first; `None` where there are none.
-#[must_use]
 pub fn said(differences: &[Difference]) -> Option<String> {
     const MOST: usize = 5;
     let mut sorted: Vec<&Difference> = differences.iter().collect();

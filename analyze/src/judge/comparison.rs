@@ -60,7 +60,6 @@ pub struct Comparison {
 
 impl Comparison {
     /// Something that only one side has.
-    #[must_use]
     pub fn missing(rule: Rule, n: (usize, usize), note: impl Into<String>) -> Self {
         Self {
             rule,
@@ -77,7 +76,6 @@ impl Comparison {
     }
 
     /// Compares two samples, the values of each in the order of time.
-    #[must_use]
     pub fn of(a: &[f64], b: &[f64], rule: Rule) -> Self {
         let centre = |values: &[f64]| {
             let mut sorted = values.to_vec();
@@ -188,14 +186,12 @@ impl Comparison {
     }
 
     /// `+0.4 % (−0.6 … +1.5)`; empty where there is no ratio.
-    #[must_use]
     pub fn change_text(&self) -> String {
         change_text(self.change, self.interval)
     }
 }
 
 /// `+0.4 % (−0.6 … +1.5)`, from ratios.
-#[must_use]
 pub fn change_text(change: Option<f64>, interval: Option<(f64, f64)>) -> String {
     let signed = |v: f64| {
         let text = units::margin(v.abs());

@@ -47,14 +47,12 @@ const SYSCTL: &str = "host.sysctl.";
 const FROM_MEMORY: [&str; 3] = ["net.ipv4.tcp_mem", "net.ipv4.udp_mem", "net.ipv4.tcp_max_tw_buckets"];
 
 /// The names of all facts that can be asked for; a sysctl is `host.sysctl.<name>`.
-#[must_use]
 pub fn names() -> Vec<&'static str> {
     let hosts = MACHINE.iter().chain(&SETTINGS).chain(&NIC).map(|(name, _)| *name);
     hosts.chain([VERSION, "host.sysctl.net.ipv4.tcp_rmem"]).collect()
 }
 
 /// Whether there is such a fact.
-#[must_use]
 pub fn is_fact(name: &str) -> bool {
     name.strip_prefix(SYSCTL).is_some_and(|n| !n.is_empty()) || names().contains(&name)
 }
@@ -84,7 +82,6 @@ pub struct Difference {
 }
 
 /// Where what is known about a run stands beside its table: `results.run.json`, or `run.json` in a run's own folder.
-#[must_use]
 pub fn beside(results: &Path) -> [PathBuf; 2] {
     [results.with_extension("run.json"), results.with_file_name("run.json")]
 }
@@ -120,7 +117,6 @@ fn text(value: &Value) -> Option<String> {
 
 impl Environment {
     /// From the content of a `run.json`. What it does not have is absent.
-    #[must_use]
     pub fn of(run: &Value) -> Self {
         let mut environment = Self {
             run_id: text(&run["run_id"]).unwrap_or_default(),
@@ -152,7 +148,6 @@ impl Environment {
 
     /// The facts in which `later` is not the same, in the order of their names. A fact that one of them lacks is no
     /// difference; hosts are told apart by their names in the plan.
-    #[must_use]
     pub fn differences(&self, later: &Self) -> Vec<Difference> {
         let mut found = Vec::new();
         let names = |of: &Self| of.hosts.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -199,19 +194,16 @@ impl Environment {
     }
 
     /// Whether anything is known of the hosts.
-    #[must_use]
     pub fn is_known(&self) -> bool {
         !self.hosts.is_empty()
     }
 
     /// Whether anybody knows this fact here. Of the interfaces nothing is known before they were used.
-    #[must_use]
     pub fn knows(&self, fact: &str) -> bool {
         self.hosts.values().chain(self.nics.values()).any(|facts| facts.contains_key(fact))
     }
 
     /// Whether it can be known before anything is measured.
-    #[must_use]
     pub fn is_known_beforehand(fact: &str) -> bool {
         !NIC.iter().any(|(name, _)| *name == fact)
     }

@@ -4,12 +4,13 @@ mod index;
 
 use std::collections::{HashMap, HashSet};
 
+use schemas::words::{Record, Status, Way};
+
 use super::Origin;
 use crate::error::Error;
-use crate::table::select::left_out_note;
+use crate::table::select::{Picker, Preferred, left_out_note};
+use crate::table::{Header, Row, Selection, Table};
 pub use index::Index;
-
-use crate::table::{Header, Parts, RecordKind, Rows, Selection, Table};
 
 /// What tells cases apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,69 +60,78 @@ impl Samples {
     /// Reads the values of some columns. Cases are matched `by` that column, or by the first of `case_id`, `case` and
     /// `test` that there is.
     pub fn read(table: &mut Table, selection: &Selection, metrics: &[usize], by: Option<&str>) -> Result<Self, Error> {
-        let columns = Columns::of(table, metrics, by)?;
-        let parts = Parts::read(table, selection, &columns.all, false)?;
-        whole(&parts.whole)?;
-        columns.samples(&parts.whole, &parts.skipped)
+        Self::read_parts(table, selection, metrics, by, false).map(|(whole, _)| whole)
     }
 
-    /// The same, and the values of each stream beside them, in as many cases as there are streams.
+    /// Like [`Self::read`], and each stream as a case of its own.
     pub fn read_with_streams(
         table: &mut Table,
         selection: &Selection,
         metrics: &[usize],
     ) -> Result<(Self, Self), Error> {
-        let columns = Columns::of(table, metrics, None)?;
-        let parts = Parts::read(table, selection, &columns.all, true)?;
-        whole(&parts.whole)?;
-        Ok((columns.samples(&parts.whole, &parts.skipped)?, columns.samples(&parts.streams, &parts.skipped)?))
+        Self::read_parts(table, selection, metrics, None, true)
+    }
+
+    fn read_parts(
+        table: &mut Table,
+        selection: &Selection,
+        metrics: &[usize],
+        by: Option<&str>,
+        with_streams: bool,
+    ) -> Result<(Self, Self), Error> {
+        let columns = Columns::of(table, metrics, by)?;
+        let mut picker = Picker::of_any_status(selection, table)?;
+        let (mut whole, mut streams) = (Preferred::<Reading>::default(), Reading::default());
+        let mut skipped = HashSet::new();
+        while let Some(row) = table.next_row()? {
+            let Some(kind) = picker.pick(&row)? else { continue };
+            let [.., status, error] = columns.text(&row);
+            if status == Status::Skipped.as_str() {
+                if !CUT_SHORT.iter().any(|word| error.starts_with(word)) {
+                    skipped.insert(row.get(columns.id).to_owned());
+                }
+                continue;
+            }
+            let part = match kind {
+                Record::Stream if with_streams => Some(&mut streams),
+                kind => whole.slot(kind),
+            };
+            if let Some(part) = part {
+                part.add(&row, kind, &columns)?;
+            }
+        }
+        let (kind, whole) = whole.into_kept().unwrap_or((Record::Iteration, Reading::default()));
+        if matches!(kind, Record::Interval | Record::Stream) {
+            return Err(Error::Usage(format!(
+                "the rows are {kind}s, which are parts of an observation: iterations can be judged and compared"
+            )));
+        }
+        Ok((whole.samples(skipped.clone()), streams.samples(skipped)))
     }
 
     /// Leaves out what a total already contains: the directions where there is a row for both together.
     pub fn keep_totals(&mut self) {
-        let whole = |k: &Key| k.direction == "both";
+        let whole = |k: &Key| k.direction == Way::Both.as_str();
         let of = |k: &Key| (k.id.clone(), k.member.clone());
         let both: HashSet<_> = self.cases.iter().map(|c| &c.key).filter(|k| whole(k)).map(of).collect();
         self.cases.retain(|c| whole(&c.key) || !both.contains(&of(&c.key)));
     }
 }
 
-/// Refuses rows that are parts of an observation.
-fn whole(rows: &Rows) -> Result<(), Error> {
-    if matches!(rows.kind, RecordKind::Interval | RecordKind::Stream) && !rows.rows.is_empty() {
-        return Err(Error::Usage(format!(
-            "the rows are {}s, which are parts of an observation: iterations are what can be judged and compared",
-            rows.kind.name()
-        )));
-    }
-    Ok(())
-}
+/// Texts of a row that are read if the table has them.
+const TEXTS: [&str; 9] = ["case", "member", "direction", "stream", "run_id", "from", "to", "status", "error"];
 
-/// The columns that tell cases apart, beside those of the metrics.
-const OPTIONAL: [&str; 12] = [
-    "case",
-    "member",
-    "direction",
-    "transactions",
-    "time",
-    "status",
-    "record",
-    "stream",
-    "error",
-    "run_id",
-    "from",
-    "to",
-];
-
-/// Why a case did not run that should have; whatever else was skipped was skipped on purpose.
+/// Reasons for which a case was skipped although it should have run. Every other reason is on purpose.
 const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
 
-/// Which columns are read, and where they are among them.
+/// The columns to read.
 struct Columns {
-    /// What cases are matched by, the metrics, and what there is of [`OPTIONAL`].
-    all: Vec<usize>,
-    metrics: usize,
-    at: [Option<usize>; OPTIONAL.len()],
+    /// What cases are matched by.
+    id: usize,
+    metrics: Vec<usize>,
+    transactions: Option<usize>,
+    time: Option<usize>,
+    texts: [Option<usize>; TEXTS.len()],
 }
 
 impl Columns {
@@ -131,60 +141,67 @@ impl Columns {
             Some(name) => table.require(name)?,
             None => CASE.iter().find_map(|n| header.find(n)).map_or_else(|| table.require("case"), Ok)?,
         };
-        let mut all = vec![id];
-        all.extend(metrics);
-        let at = OPTIONAL.map(|name| {
-            header.find(name).map(|column| {
-                all.push(column);
-                all.len() - 1
-            })
-        });
-        Ok(Self { all, metrics: metrics.len(), at })
+        let [transactions, time] = ["transactions", "time"].map(|name| header.find(name));
+        Ok(Self { id, metrics: metrics.to_vec(), transactions, time, texts: TEXTS.map(|name| header.find(name)) })
     }
 
-    fn samples(&self, rows: &Rows, skipped: &Rows) -> Result<Samples, Error> {
-        let [name, member, direction, transactions, time, status, record, stream, error, run_id, from, to] = self.at;
-        let mut without: Vec<(String, u64)> = Vec::new();
-        let skipped = skipped.rows.iter().filter(|row| {
-            let reason = error.map_or("", |e| row.get(e));
-            !CUT_SHORT.iter().any(|word| reason.starts_with(word))
+    fn text<'a>(&self, row: &Row<'a>) -> [&'a str; TEXTS.len()] {
+        self.texts.map(|column| column.map_or("", |c| row.get(c)))
+    }
+}
+
+/// Samples while they are read.
+#[derive(Default)]
+struct Reading {
+    cases: Vec<Case>,
+    index: HashMap<Key, usize>,
+    /// Number of rows without a sample, by status.
+    left_out: Vec<(String, u64)>,
+}
+
+impl Reading {
+    fn add(&mut self, row: &Row<'_>, kind: Record, columns: &Columns) -> Result<(), Error> {
+        let texts = columns.text(row);
+        let [_, member, direction, stream, run_id, from, to] =
+            texts.first_chunk().map(|t| t.map(str::to_owned)).unwrap_or_default();
+        let stream = if kind == Record::Stream { stream } else { String::new() };
+        let key = Key { id: row.get(columns.id).to_owned(), member, direction, stream };
+        // A case whose iterations all failed is a case without samples: it must not be missing.
+        let i = *self.index.entry(key).or_insert_with_key(|key| {
+            let name = if columns.texts[0].is_some() { texts[0] } else { &key.id };
+            let origin = Origin { run_id, from, to, time: String::new() };
+            let values = vec![Vec::new(); columns.metrics.len()];
+            self.cases.push(Case { key: key.clone(), name: name.to_owned(), values, origin, ..Case::default() });
+            self.cases.len() - 1
         });
-        let skipped = skipped.map(|row| row.get(0).to_owned()).collect();
-        // A case of which every iteration failed is a case without samples, not a case that is not there.
-        let mut index: HashMap<Key, usize> = HashMap::new();
-        let mut cases: Vec<Case> = Vec::new();
-        for row in &rows.rows {
-            let text = |at: Option<usize>| at.map(|i| row.get(i).to_owned()).unwrap_or_default();
-            let status = text(status);
-            let stream = if text(record) == RecordKind::Stream.name() { text(stream) } else { String::new() };
-            let key = Key { id: text(Some(0)), member: text(member), direction: text(direction), stream };
-            let i = *index.entry(key.clone()).or_insert_with(|| {
-                let name = name.map_or_else(|| key.id.clone(), |i| row.get(i).to_owned());
-                let origin = Origin { run_id: text(run_id), from: text(from), to: text(to), time: String::new() };
-                cases.push(Case { key, name, values: vec![Vec::new(); self.metrics], origin, ..Case::default() });
-                cases.len() - 1
-            });
-            if !matches!(status.as_str(), "" | "ok") {
-                match without.iter_mut().find(|(s, _)| *s == status) {
-                    Some((_, n)) => *n += 1,
-                    None => without.push((status, 1)),
-                }
-                continue;
+        let [.., status, _] = texts;
+        if !status.is_empty() && status != Status::Ok.as_str() {
+            match self.left_out.iter_mut().find(|(s, _)| s == status) {
+                Some((_, n)) => *n += 1,
+                None => self.left_out.push((status.to_owned(), 1)),
             }
-            cases[i].origin.time = text(time);
-            for m in 0..self.metrics {
-                cases[i].values[m].extend(rows.number(row, m + 1)?);
-            }
-            if let Some(column) = transactions
-                && let Some(n) = rows.number(row, column)?
-            {
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count below 2^53")]
-                let n = n.max(0.0) as u64;
-                *cases[i].transactions.get_or_insert(0) += n;
-            }
-            cases[i].times.extend(time.map(|t| row.get(t).to_owned()).filter(|t| !t.is_empty()));
+            return Ok(());
         }
-        Ok(Samples { cases, skipped, note: left_out_note(&without) })
+        let case = &mut self.cases[i];
+        case.origin.time = columns.time.map_or("", |c| row.get(c)).to_owned();
+        for (values, column) in case.values.iter_mut().zip(&columns.metrics) {
+            values.extend(row.number(*column)?);
+        }
+        if let Some(column) = columns.transactions
+            && let Some(n) = row.number(column)?
+        {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count below 2^53")]
+            let n = n.max(0.0) as u64;
+            *case.transactions.get_or_insert(0) += n;
+        }
+        if !case.origin.time.is_empty() {
+            case.times.push(case.origin.time.clone());
+        }
+        Ok(())
+    }
+
+    fn samples(self, skipped: HashSet<String>) -> Samples {
+        Samples { cases: self.cases, skipped, note: left_out_note(&self.left_out) }
     }
 }
 
@@ -192,7 +209,6 @@ impl Columns {
 const HEADLINE: [&str; 3] = ["throughput_bits_per_s", "transactions_per_s", "latency_p50_us"];
 
 /// The indices of the headline columns that a table has.
-#[must_use]
 pub fn headline(header: &Header) -> Vec<usize> {
     HEADLINE.iter().filter_map(|n| header.find(n)).collect()
 }

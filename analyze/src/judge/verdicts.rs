@@ -105,7 +105,6 @@ fn columns(rows: &[VerdictRow]) -> Vec<Column> {
 
 /// `94.1 Gbit/s ± 0.3 %`. Near 0 a percentage says nothing: then the interval's ends. Of a comparison the change:
 /// `40.1 Gbit/s, −5.2 % (−6.0 … −4.3) from 42.3 Gbit/s`.
-#[must_use]
 pub fn observed(row: &VerdictRow) -> String {
     let Some(unit) = metrics::find(&row.metric).map(|m| m.unit) else { return String::new() };
     let human = |v: f64| units::human(unit, v);

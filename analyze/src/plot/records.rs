@@ -4,8 +4,8 @@ use super::{options::Options, quantity::Quantity};
 use crate::{
     error::{Error, Place},
     table::{
-        InputArgs, Table,
-        select::{Picker, Preferred, RecordKind, Selection},
+        InputArgs, Record as RecordKind, Table,
+        select::{Picker, Preferred, Selection},
     },
 };
 use schemas::{

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     stats::{confidence, moments::Moments},
-    table::RecordKind,
+    table::Record as RecordKind,
 };
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 use std::{io::Write, sync::Arc};
 
 use super::{
-    Row, Table, parse_number,
-    select::{Picker, Preferred, RecordKind, Selection},
+    Record, Row, Table, parse_number,
+    select::{Picker, Preferred, Selection},
 };
 use crate::error::{Error, Place};
 
@@ -35,7 +35,7 @@ impl OwnedRow {
 /// Rows in memory, with the chosen columns.
 #[derive(Debug, Clone)]
 pub struct Rows {
-    pub kind: RecordKind,
+    pub kind: Record,
     /// Names of the chosen columns.
     pub columns: Vec<String>,
     /// In the order of the input.
@@ -65,7 +65,7 @@ impl Rows {
             rows.push(OwnedRow::of(&row, &columns));
         }
         let columns = table.header().names().to_vec();
-        Ok(Self { kind: RecordKind::Iteration, columns, rows, note: None, passed_over: 0 })
+        Ok(Self { kind: Record::Iteration, columns, rows, note: None, passed_over: 0 })
     }
 
     /// The place of a column among the chosen ones.
@@ -92,7 +92,7 @@ impl Rows {
             let Some(slot) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
             slot.push(OwnedRow::of(&row, columns));
         }
-        let (kind, rows) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
+        let (kind, rows) = kept.into_kept().unwrap_or((Record::Iteration, Vec::new()));
         let passed_over = all - rows.len() as u64 - picker.left_out();
         Ok(Self { kind, columns: names, rows, note: picker.note(), passed_over })
     }
@@ -107,46 +107,6 @@ impl Rows {
             place: Place { file: row.file.to_string(), line: row.line, column: Some(self.columns[i].clone()) },
             reason: reason.into(),
         }
-    }
-}
-
-/// The rows of a table that judges look at, of any status.
-#[derive(Debug, Clone)]
-pub struct Parts {
-    /// Rows of the preferred kind.
-    pub whole: Rows,
-    /// Rows of streams, if they were asked for.
-    pub streams: Rows,
-    /// Rows of any kind with status `skipped`.
-    pub skipped: Rows,
-}
-
-impl Parts {
-    pub fn read(table: &mut Table, selection: &Selection, columns: &[usize], streams: bool) -> Result<Self, Error> {
-        let mut picker = Picker::of_any_status(selection, table)?;
-        let status = table.header().find("status");
-        let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
-        let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
-        let (mut of_streams, mut skipped) = (Vec::new(), Vec::new());
-        while let Some(row) = table.next_row()? {
-            let Some(kind) = picker.pick(&row)? else { continue };
-            let is_skipped = status.is_some_and(|s| row.get(s) == "skipped");
-            let slot = match kind {
-                _ if is_skipped => Some(&mut skipped),
-                RecordKind::Stream if streams => Some(&mut of_streams),
-                kind => kept.slot(kind),
-            };
-            if let Some(slot) = slot {
-                slot.push(OwnedRow::of(&row, columns));
-            }
-        }
-        let rows = |kind, rows| Rows { kind, columns: names.clone(), rows, note: None, passed_over: 0 };
-        let (kind, whole) = kept.into_kept().unwrap_or((RecordKind::Iteration, Vec::new()));
-        Ok(Self {
-            whole: rows(kind, whole),
-            streams: rows(RecordKind::Stream, of_streams),
-            skipped: rows(RecordKind::Summary, skipped),
-        })
     }
 }
 

@@ -9,49 +9,17 @@
 //!   are left out, with a note;
 //! - of those, the rows that match every `--where`.
 
-use schemars::JsonSchema;
-use schemas::units;
-use serde::{Deserialize, Serialize};
+use schemas::{
+    units,
+    words::{Phase, Record, Status},
+};
 
 use super::{Cells, Table, parse_number};
 use crate::error::Error;
 
-/// What a row of the results table is, from the one that is preferred to the last resort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "PlotRecord")]
-pub enum RecordKind {
-    /// One iteration of a case: the independent observation. Rows without a `record` count as these.
-    Iteration,
-    /// A case's iterations condensed.
-    Summary,
-    /// One stream of an iteration.
-    Stream,
-    /// One interval of an iteration.
-    Interval,
-    /// One probe of a search: counted only where it is asked for, or where there is nothing else.
-    Probe,
-}
-
-impl RecordKind {
-    /// All of them, the preferred first.
-    pub const ALL: [Self; 5] = [Self::Iteration, Self::Summary, Self::Stream, Self::Interval, Self::Probe];
-
-    /// As the `record` column says it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Iteration => "iteration",
-            Self::Summary => "summary",
-            Self::Stream => "stream",
-            Self::Interval => "interval",
-            Self::Probe => "probe",
-        }
-    }
-
-    /// From the text of a `record` cell.
-    pub fn parse(text: &str) -> Option<Self> {
-        if text.is_empty() { Some(Self::Iteration) } else { Self::ALL.into_iter().find(|k| k.name() == text) }
-    }
+/// The kind of a row, from the text of its `record` cell.
+fn kind(text: &str) -> Option<Record> {
+    if text.is_empty() { Some(Record::Iteration) } else { text.parse().ok() }
 }
 
 /// `--phase`, `--record`, `--where`, shared by the filters that count rows.
@@ -71,7 +39,7 @@ pub struct Selection {
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { phase: "measure".to_owned(), record: None, conditions: Vec::new() }
+        Self { phase: Phase::Measure.to_string(), record: None, conditions: Vec::new() }
     }
 }
 
@@ -161,7 +129,7 @@ impl Condition {
 pub struct Picker {
     phase: Option<(usize, String)>,
     record: Option<usize>,
-    wanted: Option<RecordKind>,
+    wanted: Option<Record>,
     status: Option<usize>,
     conditions: Vec<Condition>,
     /// Number of rows left out because of each status.
@@ -171,7 +139,7 @@ pub struct Picker {
 impl Picker {
     /// Checks the selection and finds its columns.
     pub fn new(selection: &Selection, table: &Table) -> Result<Self, Error> {
-        if !["warmup", "measure", "cooldown", "all"].contains(&selection.phase.as_str()) {
+        if selection.phase != "all" && selection.phase.parse::<Phase>().is_err() {
             return Err(Error::Usage(format!(
                 "--phase `{}` does not exist: it is warmup, measure, cooldown or all",
                 selection.phase
@@ -179,7 +147,7 @@ impl Picker {
         }
         let wanted = match selection.record.as_deref() {
             None => None,
-            Some(word) => Some(RecordKind::parse(word).filter(|_| !word.is_empty()).ok_or_else(|| {
+            Some(word) => Some(word.parse().map_err(|_| {
                 Error::Usage(format!(
                     "--record `{word}` does not exist: it is iteration, summary, stream, interval or \
                      probe"
@@ -200,7 +168,7 @@ impl Picker {
     }
 
     /// A picker that accepts any status: for showing, and for judges, which decide about the status themselves.
-    pub(super) fn of_any_status(selection: &Selection, table: &Table) -> Result<Self, Error> {
+    pub(crate) fn of_any_status(selection: &Selection, table: &Table) -> Result<Self, Error> {
         Ok(Self { status: None, ..Self::new(selection, table)? })
     }
 
@@ -211,12 +179,12 @@ impl Picker {
     }
 
     /// The kind of a row that counts; `None` for other rows.
-    pub fn pick(&mut self, row: &impl Cells) -> Result<Option<RecordKind>, Error> {
+    pub fn pick(&mut self, row: &impl Cells) -> Result<Option<Record>, Error> {
         let kind = match self.record {
-            None => RecordKind::Iteration,
+            None => Record::Iteration,
             Some(column) => {
                 let word = row.get(column);
-                RecordKind::parse(word).ok_or_else(|| {
+                kind(word).ok_or_else(|| {
                     row.error(
                         Some(column),
                         format!("`{word}` is not a kind of record: iteration, summary, stream, interval or probe"),
@@ -230,7 +198,7 @@ impl Picker {
         if let Some((column, wanted)) = &self.phase {
             let phase = row.get(*column);
             // A row without a phase belongs to the measurement (a summary, another program's table).
-            if phase != wanted && !(phase.is_empty() && wanted == "measure") {
+            if phase != wanted && !(phase.is_empty() && wanted == Phase::Measure.as_str()) {
                 return Ok(None);
             }
         }
@@ -241,7 +209,7 @@ impl Picker {
         }
         if let Some(column) = self.status {
             let status = row.get(column);
-            if !matches!(status, "" | "ok") {
+            if !status.is_empty() && status != Status::Ok.as_str() {
                 self.leave_out(status, 1);
                 return Ok(None);
             }
@@ -285,7 +253,7 @@ pub(crate) fn left_out_note(left_out: &[(String, u64)]) -> Option<String> {
 /// Collects something per kind of record and keeps only the preferred kind.
 #[derive(Debug, Clone)]
 pub struct Preferred<T> {
-    kept: Option<(RecordKind, T)>,
+    kept: Option<(Record, T)>,
 }
 
 impl<T> Default for Preferred<T> {
@@ -297,7 +265,7 @@ impl<T> Default for Preferred<T> {
 impl<T: Default> Preferred<T> {
     /// The place for rows of this kind; `None` after a better kind has been seen. A better kind discards what was
     /// collected for a worse one.
-    pub fn slot(&mut self, kind: RecordKind) -> Option<&mut T> {
+    pub fn slot(&mut self, kind: Record) -> Option<&mut T> {
         if self.kept.as_ref().is_none_or(|(k, _)| kind < *k) {
             self.kept = Some((kind, T::default()));
         }
@@ -305,7 +273,7 @@ impl<T: Default> Preferred<T> {
     }
 
     /// The kept kind and what was collected for it.
-    pub fn into_kept(self) -> Option<(RecordKind, T)> {
+    pub fn into_kept(self) -> Option<(Record, T)> {
         self.kept
     }
 }
@@ -318,7 +286,7 @@ mod tests {
         interval,warmup,ok,1,1\ninterval,measure,ok,1,2\ninterval,measure,ok,1,3\nstream,measure,ok,1,5\n\
         iteration,measure,ok,1,5\niteration,measure,failed,4,\niteration,measure,discarded,4,9\nsummary,,ok,1,5\n";
 
-    fn picked(selection: &Selection) -> (RecordKind, Vec<String>, Option<String>) {
+    fn picked(selection: &Selection) -> (Record, Vec<String>, Option<String>) {
         let mut table = Table::from_text("t", TABLE).unwrap();
         let column = table.require("throughput").unwrap();
         let rows = Rows::read(&mut table, selection, &[column]).unwrap();
@@ -336,7 +304,7 @@ mod tests {
     #[test]
     fn nothing_is_counted_twice() {
         let (kind, rows, note) = picked(&Selection::default());
-        assert_eq!((kind, rows), (RecordKind::Iteration, vec!["5".to_owned()]));
+        assert_eq!((kind, rows), (Record::Iteration, vec!["5".to_owned()]));
         assert_eq!(note.unwrap(), "2 rows are not counted because of their status (1 failed, 1 discarded)");
     }
 

@@ -23,7 +23,7 @@ pub fn draw(what: &Plot, results: &Path, file: &Path) -> Result<Vec<String>, Err
         by: what.by.iter().map(column).collect(),
         log: what.log,
         title: what.title.clone(),
-        selection: Selection { record: what.record.map(|r| r.name().to_owned()), ..Selection::default() },
+        selection: Selection { record: what.record.map(|r| r.to_string()), ..Selection::default() },
         ..Options::default()
     };
     plot::draw(what.kind, &options, &mut std::io::sink())

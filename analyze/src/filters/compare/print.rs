@@ -1,4 +1,4 @@
-//! Comparisons as rows of the `verdicts` table, and for people.
+//! Comparisons for people.
 
 use std::{collections::HashMap, io::Write};
 
@@ -10,24 +10,7 @@ use crate::judge::baseline::said;
 use crate::judge::environment::Environment;
 use crate::judge::samples::Samples;
 use crate::judge::verdicts::Format;
-use crate::judge::{self, VerdictRow};
 use crate::table::layout::{self, Column};
-
-/// The row of the `verdicts` table.
-pub fn row(c: &Compared) -> VerdictRow {
-    let mut row = VerdictRow {
-        case_id: c.case.key.id.clone(),
-        case: c.label.clone(),
-        member: c.case.key.member.clone(),
-        assertion: "baseline".to_owned(),
-        metric: c.column.clone(),
-        baseline_run_id: c.baseline_run_id.clone(),
-        ..VerdictRow::default()
-    };
-    c.origin.mark(&mut row);
-    judge::compared(&mut row, &c.found);
-    row
-}
 
 /// p with two digits, never a 0.
 fn p_text(p: f64) -> String {
@@ -51,10 +34,10 @@ pub fn people(comparisons: &[Compared], facts: &str, format: Format, output: &mu
         cells: comparisons.iter().map(cell).collect(),
     };
     let mut metric_of: HashMap<&str, &str> = HashMap::new();
-    let several = comparisons.iter().any(|c| *metric_of.entry(&c.label).or_insert(&c.column) != c.column);
+    let several = comparisons.iter().any(|c| *metric_of.entry(&c.row.case).or_insert(&c.row.metric) != c.row.metric);
     let mut columns = vec![
-        column("case", false, &|c| c.label.clone()),
-        column("metric", false, &|c| c.metric.map_or(c.column.clone(), |m| m.name.to_owned())),
+        column("case", false, &|c| c.row.case.clone()),
+        column("metric", false, &|c| c.metric.map_or(c.row.metric.clone(), |m| m.name.to_owned())),
         column("baseline", true, &|c| value(c, c.found.base)),
         column("new", true, &|c| value(c, c.found.new)),
         column("change", false, &|c| c.found.change_text()),

@@ -4,7 +4,7 @@ use super::document::Block;
 use crate::{
     error::Error,
     plot::{self, Kind, Options},
-    table::{InputArgs, RecordKind, Selection, Table, select::Picker},
+    table::{InputArgs, Record, Selection, Table, select::Picker},
 };
 use std::{collections::BTreeSet, path::Path};
 
@@ -96,8 +96,8 @@ fn contents(results: &Path) -> Result<Contents, Error> {
     while let Some(row) = table.next_row()? {
         let Some(kind) = picker.pick(&row)? else { continue };
         let filled = |column: Option<usize>| column.is_some_and(|c| !row.get(c).is_empty());
-        contents.intervals |= kind == RecordKind::Interval && filled(metrics[0]);
-        if kind != RecordKind::Iteration {
+        contents.intervals |= kind == Record::Interval && filled(metrics[0]);
+        if kind != Record::Iteration {
             continue;
         }
         let name = test.map_or("", |c| row.get(c));

@@ -6,7 +6,7 @@ use schemas::units::{self, Unit};
 
 use crate::error::Error;
 use crate::table::layout::Column;
-use crate::table::{RecordKind, Rows, Selection, Table, parse_number};
+use crate::table::{Record, Rows, Selection, Table, parse_number};
 
 /// The columns shown of a raw results file.
 const FIRST_SIGHT: &[&str] = &[
@@ -80,11 +80,11 @@ impl View {
         let hidden = rows.passed_over;
         let note = (hidden > 0 && chosen.is_empty()).then(|| {
             let kind = match rows.kind {
-                RecordKind::Iteration => "iterations",
-                RecordKind::Summary => "summaries",
-                RecordKind::Stream => "streams",
-                RecordKind::Interval => "intervals",
-                RecordKind::Probe => "probes",
+                Record::Iteration => "iterations",
+                Record::Summary => "summaries",
+                Record::Stream => "streams",
+                Record::Interval => "intervals",
+                Record::Probe => "probes",
             };
             format!("shown are the {kind}; {hidden} other rows (--all shows them)")
         });

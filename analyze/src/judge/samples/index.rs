@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use schemas::columns::VerdictRow;
+
 use super::{Case, Key};
 
 /// Finds cases without going through all of them: a table may have a hundred thousand, and each is looked up.
@@ -15,7 +17,6 @@ pub struct Index<'a> {
 
 impl<'a> Index<'a> {
     /// Of a table's cases; where two have the same key, the first is found.
-    #[must_use]
     pub fn new(cases: &'a [Case]) -> Self {
         let mut index = Self { all: cases, by_key: HashMap::new(), by_id: HashMap::new(), direction: HashMap::new() };
         for case in cases {
@@ -29,25 +30,29 @@ impl<'a> Index<'a> {
     }
 
     /// All cases, in the order of the table.
-    #[must_use]
     pub fn all(&self) -> &'a [Case] {
         self.all
     }
 
     /// The case with this key.
-    #[must_use]
     pub fn find(&self, key: &Key) -> Option<&'a Case> {
         self.by_key.get(key).copied()
     }
 
     /// Everything with this `case_id` (or what else cases are matched by), in the order of the table.
-    #[must_use]
     pub fn of(&self, id: &str) -> &[&'a Case] {
         self.by_id.get(id).map_or(&[], Vec::as_slice)
     }
 
+    /// Puts a case into a row: what it is called among these cases, and where it was measured.
+    pub fn mark(&self, case: &Case, row: &mut VerdictRow) {
+        row.case_id.clone_from(&case.key.id);
+        row.case = self.label(case);
+        row.member.clone_from(&case.key.member);
+        case.origin.mark(row);
+    }
+
     /// A case's name with what else tells it apart from the others: `mixed up (reverse)`.
-    #[must_use]
     pub fn label(&self, case: &Case) -> String {
         let Key { id, member, direction, stream } = &case.key;
         let mut label = case.name.clone();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use analyze::{plot, table::RecordKind};
+use analyze::{plot, table::Record};
 use netcore::spec::Cpus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -283,7 +283,7 @@ pub struct Plot {
     pub tests: Option<Vec<String>>,
     /// Which rows: `iteration` where there are some unless said, `probe` for those of a search.
     #[serde(default)]
-    pub record: Option<RecordKind>,
+    pub record: Option<Record>,
     /// Column or metric along x.
     #[serde(default)]
     pub x: Option<String>,

@@ -18,14 +18,12 @@ pub enum Worse {
 
 impl Worse {
     /// The bad direction of a metric; one that is neither better nor worse is taken to be better when larger.
-    #[must_use]
     pub fn of(better: Better) -> Self {
         if better == Better::Lower { Self::Up } else { Self::Down }
     }
 
     /// The value, worse by this share of itself. Where it is 0 there is no share: a count then becomes one, a ratio the
     /// share itself, and anything else stays.
-    #[must_use]
     pub fn make(self, value: f64, metric: Option<&Metric>, by: f64) -> f64 {
         match (self, metric) {
             (Self::Down, _) => value * (1.0 - by),
@@ -43,7 +41,6 @@ const LEAST: f64 = 1e-4;
 
 /// The smallest worsening that fails, to about one part in a thousand, where `fails(by)` says whether the data made worse
 /// by that share fail. `None`: nothing fails, down to 0 or up to a thousandfold. The more is worse, the less it may pass.
-#[must_use]
 pub fn least_noticed(worse: Worse, fails: impl Fn(f64) -> bool) -> Option<f64> {
     if fails(0.0) {
         return Some(0.0);

@@ -4,24 +4,6 @@
 //! side of the limit, fails when wholly on the bad side, and is inconclusive when the limit lies within. With fewer, the
 //! mean is judged as it is. A count (`retransmits == 0`) has no interval: every iteration must hold. A metric without a
 //! sample fails, because a test that measured nothing must not pass.
-//!
-//! - [`comparison`]: two sides of a metric: regression, improvement, same, or inconclusive
-//! - [`baseline`]: a run against an earlier one
-//! - [`environment`]: on which machine a run was made, and how that differs from another
-//! - [`self_test`]: whether data made worse on purpose fail
-//! - [`samples`]: the values that are judged, case by case
-//! - [`VerdictRow`]: the row of the `verdicts` table that each of them ends in; [`verdicts`] writes it
-
-pub mod baseline;
-pub mod comparison;
-pub mod environment;
-mod row;
-pub mod samples;
-pub mod self_test;
-pub mod verdicts;
-
-pub use row::{Origin, compared, of_assertion};
-pub use schemas::{columns::VerdictRow, words::Severity};
 
 use schemas::assertion::{Assertion, Operator};
 use schemas::metrics::Kind;
@@ -64,7 +46,6 @@ pub struct Judgement {
 /// Judges `assertion` against one value per iteration at a confidence level. `observations` is the number of
 /// transactions behind the values of a latency percentile, if known: a percentile with fewer than ten observations
 /// beyond it in total is inconclusive.
-#[must_use]
 pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, level: f64, judge: Judge) -> Judgement {
     let samples: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
     let moments: Moments = samples.iter().copied().collect();
@@ -149,6 +130,7 @@ fn too_few_observations(assertion: &Assertion, observations: Option<u64>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::{Severity, of_assertion};
     use schemas::assertion::parse;
 
     fn judged(text: &str, samples: &[f64]) -> Judgement {

@@ -1,0 +1,22 @@
+//! Verdicts: assertions over samples, and comparisons of two sides.
+//!
+//! - [`assertion`]: whether a statement holds: pass, fail, or inconclusive
+//! - [`comparison`]: two sides of a metric: regression, improvement, same, or inconclusive
+//! - [`baseline`]: a run against an earlier one
+//! - [`environment`]: the machine a run was made on, and how it differs from another
+//! - [`worsening`]: whether data made worse on purpose fail
+//! - [`samples`]: the values that are judged, case by case
+//! - [`verdicts`]: rows of the `verdicts` table, printed and as CSV
+
+mod assertion;
+pub mod baseline;
+pub mod comparison;
+pub mod environment;
+mod row;
+pub mod samples;
+pub mod verdicts;
+pub mod worsening;
+
+pub use assertion::{Judge, Judgement, judge};
+pub use row::{Origin, compared, of_assertion};
+pub use schemas::{columns::VerdictRow, words::Severity};
