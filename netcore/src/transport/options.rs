@@ -2,6 +2,8 @@
 
 use std::{io, os::fd::OwnedFd};
 
+use nix::fcntl::{FcntlArg, fcntl};
+
 use crate::{
     error::EndError,
     measure::tcp_info::available_congestion_controls,
@@ -117,7 +119,7 @@ pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, transport: 
             flow,
             option: "send_buffer".to_owned(),
             requested: options.send_buffer.map(|bytes| bytes.shown()),
-            at_start: super::pipe::capacity(socket).map(|bytes| bytes.to_string()),
+            at_start: fcntl(socket, FcntlArg::F_GETPIPE_SZ).ok().map(|bytes| bytes.to_string()),
             at_end: None,
         }];
     }

@@ -43,11 +43,6 @@ pub fn make(path: &Path) -> Result<OwnedFd, EndError> {
     open(path, false)
 }
 
-/// The capacity of a pipe, bytes.
-pub fn capacity(pipe: &OwnedFd) -> Option<i32> {
-    fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok()
-}
-
 /// Sets the capacity, where the test asks for one.
 fn resize(pipe: &OwnedFd, bytes: Option<Bytes>) -> Result<(), EndError> {
     let Some(Bytes(bytes)) = bytes else { return Ok(()) };

@@ -152,7 +152,8 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
         Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
         None => datagram::socket(spec, &spec.far.socket, address, true),
     };
-    for index in 0..if has_socket_per_flow(spec) { spec.flows() } else { 1 } {
+    let count = if has_socket_per_flow(spec) { spec.flows() } else { 1 };
+    for index in 0..count {
         let port = spec.far.port.map_or(0, |port| port.wrapping_add(u16::try_from(index).unwrap_or(u16::MAX)));
         let socket = if let Some(folder) = &folder {
             let path = folder.path().join(format!("listener{index}"));
