@@ -86,7 +86,7 @@ impl Channel {
             let mut handshake = Handshake::initiator(key, &[ours, theirs].concat())?;
             channel.write_all(&handshake.write()?, deadline)?;
             let mut record = [0; Handshake::RECORD_BYTES];
-            match channel.read_exact(&mut record, deadline, anything) {
+            match channel.read_exact(&mut record, deadline, |_| Ok(())) {
                 // A daemon that cannot read our message with its key closes the connection.
                 Err(ChannelError::Closed) => return Err(ChannelError::KeyDiffers),
                 other => other?,
@@ -107,7 +107,7 @@ impl Channel {
         if let Some(key) = key {
             let mut handshake = Handshake::responder(key, &[theirs, ours].concat())?;
             let mut record = [0; Handshake::RECORD_BYTES];
-            channel.read_exact(&mut record, deadline, anything)?;
+            channel.read_exact(&mut record, deadline, |_| Ok(()))?;
             handshake.read(&record).map_err(|_| ChannelError::KeyDiffers)?;
             channel.write_all(&handshake.write()?, deadline)?;
             channel.cipher = Some(handshake.finish()?);
@@ -284,11 +284,6 @@ impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
-}
-
-/// Accepts every beginning.
-fn anything(_: &[u8]) -> Result<(), ChannelError> {
-    Ok(())
 }
 
 /// Whether the peer has gone away. One that leaves bytes of ours unread resets the connection.

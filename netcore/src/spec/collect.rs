@@ -13,7 +13,6 @@ macro_rules! collect {
         /// What is collected besides the byte counters, as switches.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
-        #[expect(clippy::struct_excessive_bools, reason = "a set of independent switches, named as in the plan")]
         pub struct Collect { $($(#[$doc])* pub $field: bool),* }
 
         impl Default for Collect {

@@ -205,10 +205,10 @@ impl ConnectError {
 }
 
 impl Connector {
-    fn new(spec: &TestSpec, protocol: Protocol, to: Address, from: Vec<IpAddr>) -> Result<Self, EndError> {
+    fn new(spec: &TestSpec, protocol: Protocol, to: Address, from: Vec<IpAddr>) -> Self {
         let options = Prepared::new(&spec.near.socket, spec.transport, to.family() == libc::AF_INET6);
         let ports = spec.near.port.map(|first| (first, spec.near.port_count.unwrap_or(1).max(1)));
-        Ok(Self {
+        Self {
             protocol: if spec.shares_threads() { protocol.nonblocking() } else { protocol },
             options,
             fastopen: spec.transport.is_tcp() && spec.near.socket.fastopen == Some(true),
@@ -217,7 +217,7 @@ impl Connector {
             ports,
             reset: spec.close == Close::Reset,
             present: Present::default(),
-        })
+        }
     }
 
     /// Opens the `number`-th connection, from the next port and address that the test names. On a thread of several flows it
@@ -329,7 +329,7 @@ pub fn prove(
     }
     let first = first.ok_or_else(|| deadline.missed(0, 1, "no data connection was made"))?;
     let mut link = Link::of_socket(flow, first);
-    link.connector = Some(Connector::new(spec, protocol, to.clone(), from)?);
+    link.connector = Some(Connector::new(spec, protocol, to.clone(), from));
     Ok(link)
 }
 
@@ -349,7 +349,7 @@ pub fn towards_service(
         opening::fast_open(&socket)?;
     }
     let mut link = Link::of_socket(flow, socket);
-    link.connector = Some(Connector::new(spec, protocol, to.clone(), from)?);
+    link.connector = Some(Connector::new(spec, protocol, to.clone(), from));
     Ok(link)
 }
 
