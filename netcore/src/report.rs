@@ -82,6 +82,8 @@ pub struct TcpInfo {
     pub bytes_acked: Option<u64>,
     /// Delivery rate, bytes per second; `None` before it was sampled.
     pub delivery_rate_bytes_per_s: Option<u64>,
+    /// Time with data to send or unacknowledged, microseconds; the next two are parts of it.
+    pub busy_us: Option<u64>,
     /// Time limited by the receiver's window, microseconds.
     pub rwnd_limited_us: Option<u64>,
     /// Time limited by the send buffer, microseconds.
@@ -105,6 +107,8 @@ pub struct FlowWindow {
     pub counts: Counts,
     /// Empty where latencies are not collected.
     pub latencies: Vec<Latencies>,
+    /// TCP_INFO at the start of the window, for what grew in it.
+    pub tcp_at_start: Option<TcpInfo>,
     /// TCP_INFO at the end of the window.
     pub tcp_info: Option<TcpInfo>,
     /// Segments retransmitted in the window.

@@ -45,6 +45,7 @@ impl Raw {
             // All bits are set before the first acknowledgement.
             min_rtt_us: self.u32_at(148).filter(|v| *v != u32::MAX),
             delivery_rate_bytes_per_s: self.u64_at(160).filter(|v| *v != 0),
+            busy_us: self.u64_at(168),
             rwnd_limited_us: self.u64_at(176),
             sndbuf_limited_us: self.u64_at(184),
         })
@@ -94,7 +95,7 @@ mod tests {
         assert!(info.pmtu_bytes >= info.mss_bytes);
         assert!(info.min_rtt_us.unwrap() <= info.rtt_us + 4 * info.rtt_var_us);
         assert!(info.delivery_rate_bytes_per_s.unwrap() > 0);
-        assert!(info.rwnd_limited_us.is_some() && info.sndbuf_limited_us.is_some());
+        assert!(info.busy_us.is_some() && info.rwnd_limited_us.is_some() && info.sndbuf_limited_us.is_some());
     }
 
     #[test]
@@ -107,7 +108,7 @@ mod tests {
         let info = raw.info().unwrap();
         assert!(info.mss_bytes > 0);
         assert_eq!((info.bytes_acked, info.min_rtt_us, info.delivery_rate_bytes_per_s), (None, None, None));
-        assert_eq!((info.rwnd_limited_us, info.sndbuf_limited_us), (None, None));
+        assert_eq!((info.busy_us, info.rwnd_limited_us, info.sndbuf_limited_us), (None, None, None));
         raw.length = 60;
         assert_eq!(raw.info(), None);
     }
