@@ -191,6 +191,8 @@ columns! {
             => ("cwnd", Bytes, Neither, Gauge, "congestion window");
         delivery_rate_bits_per_s: Number = "Delivery rate as the sender's kernel estimates it at the end; sum over streams."
             => ("delivery_rate", BitsPerSecond, Neither, Gauge, "TCP delivery rate");
+        min_rtt_us: Number = "Smallest round-trip time that the sender's kernel saw lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes), at the end, microseconds; smallest over streams."
+            => ("min_rtt", Microseconds, Lower, Gauge, "smallest TCP round-trip time");
         local_time_wait_before: Integer = "Connections in TIME_WAIT at `from` (in its network namespace) before the load of a connect workload.";
         local_time_wait_after: Integer = "The same after it.";
         remote_time_wait_before: Integer = "Connections in TIME_WAIT at `to` (in its network namespace) before the load of a connect workload.";

@@ -278,6 +278,7 @@ fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
         |value: fn(&TcpInfo) -> u32| Some(infos.iter().map(|i| f64::from(value(i))).sum::<f64>() / infos.len() as f64);
     row.rtt_us = mean(|i| i.rtt_us);
     row.rtt_var_us = mean(|i| i.rtt_var_us);
+    row.min_rtt_us = infos.iter().filter_map(|i| i.min_rtt_us).min().map(f64::from);
     row.cwnd_bytes = Some(infos.iter().map(|i| u64::from(i.cwnd_segments) * u64::from(i.mss_bytes)).sum());
     row.mss_bytes = row.mss_bytes.or_else(|| infos.first().map(|i| i.mss_bytes.into()));
     row.delivery_rate_bits_per_s = infos
