@@ -193,6 +193,8 @@ columns! {
             => ("delivery_rate", BitsPerSecond, Neither, Gauge, "TCP delivery rate");
         min_rtt_us: Number = "Smallest round-trip time that the sender's kernel saw lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes), at the end, microseconds; smallest over streams."
             => ("min_rtt", Microseconds, Lower, Gauge, "smallest TCP round-trip time");
+        busy_ratio: Number = "Share of the elapsed time in which the sender's kernel had data to send or unacknowledged (growth of tcpi_busy_time over the sender's elapsed time), 0 … 1; mean over streams."
+            => ("busy_ratio", Ratio, Neither, Gauge, "sender busy");
         local_time_wait_before: Integer = "Connections in TIME_WAIT at `from` (in its network namespace) before the load of a connect workload.";
         local_time_wait_after: Integer = "The same after it.";
         remote_time_wait_before: Integer = "Connections in TIME_WAIT at `to` (in its network namespace) before the load of a connect workload.";

@@ -281,6 +281,18 @@ fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     row.min_rtt_us = infos.iter().filter_map(|i| i.min_rtt_us).min().map(f64::from);
     row.cwnd_bytes = Some(infos.iter().map(|i| u64::from(i.cwnd_segments) * u64::from(i.mss_bytes)).sum());
     row.mss_bytes = row.mss_bytes.or_else(|| infos.first().map(|i| i.mss_bytes.into()));
+    // What a counter of microseconds grew in the window, over its length. The kernel counts in jiffies: a full window may
+    // come out a little over 1.
+    let share = |spent_us: fn(&TcpInfo) -> Option<u64>| {
+        let of_flow = |end: &End<'_>, flow: &FlowWindow| {
+            let grown = spent_us(&flow.tcp_info?)?.saturating_sub(spent_us(&flow.tcp_at_start?)?);
+            (end.window.elapsed_ns > 0).then(|| (grown as f64 / 1e6 / end.seconds()).min(1.0))
+        };
+        let shares: Vec<f64> =
+            near.into_iter().chain(far).flat_map(|end| end.senders().filter_map(move |f| of_flow(end, f))).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    };
+    row.busy_ratio = share(|i| i.busy_us);
     row.delivery_rate_bits_per_s = infos
         .iter()
         .map(|i| i.delivery_rate_bytes_per_s)
