@@ -195,6 +195,8 @@ columns! {
             => ("min_rtt", Microseconds, Lower, Gauge, "smallest TCP round-trip time");
         busy_ratio: Number = "Share of the elapsed time in which the sender's kernel had data to send or unacknowledged (growth of tcpi_busy_time over the sender's elapsed time), 0 … 1; mean over streams."
             => ("busy_ratio", Ratio, Neither, Gauge, "sender busy");
+        rwnd_limited_ratio: Number = "Share of the elapsed time in which the receiver's window limited the sender (growth of tcpi_rwnd_limited over the sender's elapsed time), 0 … 1; mean over streams."
+            => ("rwnd_limited_ratio", Ratio, Lower, Gauge, "limited by the receive window");
         local_time_wait_before: Integer = "Connections in TIME_WAIT at `from` (in its network namespace) before the load of a connect workload.";
         local_time_wait_after: Integer = "The same after it.";
         remote_time_wait_before: Integer = "Connections in TIME_WAIT at `to` (in its network namespace) before the load of a connect workload.";

@@ -293,6 +293,7 @@ fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
         (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
     };
     row.busy_ratio = share(|i| i.busy_us);
+    row.rwnd_limited_ratio = share(|i| i.rwnd_limited_us);
     row.delivery_rate_bits_per_s = infos
         .iter()
         .map(|i| i.delivery_rate_bytes_per_s)
