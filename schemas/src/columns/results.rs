@@ -197,6 +197,8 @@ columns! {
             => ("busy_ratio", Ratio, Neither, Gauge, "sender busy");
         rwnd_limited_ratio: Number = "Share of the elapsed time in which the receiver's window limited the sender (growth of tcpi_rwnd_limited over the sender's elapsed time), 0 … 1; mean over streams."
             => ("rwnd_limited_ratio", Ratio, Lower, Gauge, "limited by the receive window");
+        sndbuf_limited_ratio: Number = "Share of the elapsed time in which its send buffer limited the sender (growth of tcpi_sndbuf_limited over the sender's elapsed time), 0 … 1; mean over streams."
+            => ("sndbuf_limited_ratio", Ratio, Lower, Gauge, "limited by the send buffer");
         local_time_wait_before: Integer = "Connections in TIME_WAIT at `from` (in its network namespace) before the load of a connect workload.";
         local_time_wait_after: Integer = "The same after it.";
         remote_time_wait_before: Integer = "Connections in TIME_WAIT at `to` (in its network namespace) before the load of a connect workload.";

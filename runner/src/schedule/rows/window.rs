@@ -294,6 +294,7 @@ fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     };
     row.busy_ratio = share(|i| i.busy_us);
     row.rwnd_limited_ratio = share(|i| i.rwnd_limited_us);
+    row.sndbuf_limited_ratio = share(|i| i.sndbuf_limited_us);
     row.delivery_rate_bits_per_s = infos
         .iter()
         .map(|i| i.delivery_rate_bytes_per_s)
