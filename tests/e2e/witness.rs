@@ -330,3 +330,63 @@ fn tcp_info_is_what_ss_shows() {
         "window of {segments} segments, ss saw {smallest} to {largest}"
     );
 }
+
+/// Runs a plan against the far namespace. Returns its measured row and what `ss` last showed of the data connection.
+fn watched(pair: &Pair, test: &str) -> (Row, String) {
+    let _daemon = Daemon::start(pair);
+    let (_folder, path) = plan(&format!("{{version: 1, name: witness, {}, tests: {{it: {test}}}}}", hosts()));
+    let mut run = pair.near.command(PLUMB);
+    let mut run =
+        run.args(["run", "--progress", "never", &path]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut last = String::new();
+    while run.try_wait().unwrap().is_none() {
+        let text = pair.near.read("ss", &["-Htin", "dst", Pair::FAR]);
+        if text.contains("busy:") && text.contains("ESTAB") {
+            last = text;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let ran = end(run);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    (of(&parse(&ran.stdout), "iteration")[0].clone(), last)
+}
+
+/// A field of `ss -ti`: `busy:1996ms`, `rwnd_limited:1948ms(97.6%)`, `minrtt:0.021`.
+fn shown(text: &str, key: &str) -> f64 {
+    let word = text.split_whitespace().find_map(|w| w.strip_prefix(key)?.strip_prefix(':'));
+    word.map_or(0.0, |w| w.split(['m', '(']).next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn what_limits_a_sender_is_what_ss_shows() {
+    let Some(pair) = Pair::new() else { return };
+    if !pair.limit("50mbit", "4ms") {
+        return;
+    }
+    if Command::new("ss").arg("-V").output().is_err() {
+        println!("skipped: ss is not installed");
+        return;
+    }
+    let by_receiver =
+        "{workload: tcp_stream, to: far, duration: 2s, receive_size: 1, remote_socket: {receive_buffer: 8KiB}}";
+    let by_buffer = "{workload: tcp_stream, to: far, duration: 2s, socket: {send_buffer: 4KiB}}";
+    for (test, limited, other) in
+        [(by_receiver, "rwnd_limited", "sndbuf_limited"), (by_buffer, "sndbuf_limited", "rwnd_limited")]
+    {
+        let (row, last) = watched(&pair, test);
+        let ratio = |key: &str| number(&row, &format!("{key}_ratio"));
+        // There is no warm-up, so what grew in the window is what the connection had, but for its end: what the buffers hold
+        // leaves behind the window, and ss sees it too.
+        let busy_s = ratio("busy") * number(&row, "elapsed_s");
+        assert!(busy_s < shown(&last, "busy") / 1e3 + 0.2, "busy for {busy_s} s: {last}");
+        for key in ["rwnd_limited", "sndbuf_limited"] {
+            let (of_row, of_ss) = (ratio(key) / ratio("busy"), shown(&last, key) / shown(&last, "busy"));
+            assert!((of_row - of_ss).abs() < 0.15, "{key}: {of_row} of the busy time, ss had {of_ss}: {last}");
+        }
+        assert!(ratio("busy") > 0.8 && ratio(limited) > 0.5 && ratio(other) < 0.3, "{test}: {row:?}");
+        // The smallest of all only falls.
+        let (smallest, of_ss) = (number(&row, "min_rtt_us"), shown(&last, "minrtt") * 1e3);
+        assert!(smallest > 0.0 && smallest <= of_ss + 1.0, "{smallest} reported, ss had {of_ss}");
+        assert!(smallest <= number(&row, "rtt_us"));
+    }
+}

@@ -62,6 +62,30 @@ fn both_directions_have_rows_of_their_own_and_one_together() {
     assert_eq!((streams[1].stream, streams[1].direction.as_deref()), (Some(1), Some("reverse")));
 }
 
+#[test]
+fn what_limited_the_senders_is_what_their_counters_grew_over_their_own_time() {
+    let flow = |number, busy_us: u64, rwnd_limited_us: u64, min_rtt_us| {
+        let mut flow = flow(number, Role::Sender, 1, 0);
+        let at_start = TcpInfo { busy_us: Some(1_000_000), rwnd_limited_us: Some(500_000), ..TcpInfo::default() };
+        flow.tcp_at_start = Some(at_start);
+        flow.tcp_info = Some(TcpInfo {
+            busy_us: Some(1_000_000 + busy_us),
+            rwnd_limited_us: Some(500_000 + rwnd_limited_us),
+            min_rtt_us: Some(min_rtt_us),
+            ..TcpInfo::default()
+        });
+        flow
+    };
+    // The sender's window is two seconds long, the receiver's one. Jiffies may make a full window a little longer.
+    let flows = vec![flow(0, 2_004_000, 2_000_000, 30), flow(1, 1_000_000, 1_000_000, 20)];
+    let near = report(Side::Near, vec![window(Phase::Measure, 2 * SECOND, flows)]);
+    let far = report(Side::Far, vec![window(Phase::Measure, SECOND, vec![self::flow(0, Role::Receiver, 0, 1)])]);
+    let made = of_iteration(&Row::default(), &spec(Direction::Forward), &near, Some(&far));
+    let row = measured(&made, Way::Forward);
+    assert_eq!((row.min_rtt_us, row.busy_ratio, row.rwnd_limited_ratio), (Some(20.0), Some(0.75), Some(0.75)));
+    assert_eq!(row.sndbuf_limited_ratio, None, "a kernel that does not tell is not one that was not limited");
+}
+
 /// What the kernel said of a flow's option.
 fn granted(flow: u32, option: &str, value: &str) -> Granted {
     Granted { flow, option: option.into(), requested: None, at_start: None, at_end: Some(value.into()) }
