@@ -9,7 +9,7 @@ use schemas::{
 use super::Run;
 use crate::{
     error::Error,
-    schedule::{confidence::Samples, rows, search::Search},
+    schedule::{confidence::Samples, search::Search},
 };
 
 impl Run<'_> {
