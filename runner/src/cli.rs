@@ -123,7 +123,7 @@ struct Selection {
     /// Set a value, as `tests.bulk.duration=1s`, `vars.x=…`, or `duration=1s` for every test; may be repeated.
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
-    /// Only what matches: names of tests and cases, and tags; `*` is any text. May be repeated.
+    /// Keep only cases whose test, name or tag matches; `*` is any text. May be repeated.
     #[arg(long, value_name = "GLOB")]
     only: Vec<String>,
     /// Address of a host of the plan, as `server=b.lab` or `server=b.lab:12864`; may be repeated.

@@ -1,4 +1,4 @@
-//! The results of a run: what people and CI systems get when everything is measured.
+//! The results of a run, as files and on the terminal.
 
 use std::{
     io::{self, Write},

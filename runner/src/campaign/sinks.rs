@@ -1,4 +1,4 @@
-//! The sinks of a run as one: rows to the tables, and what the ends say about themselves to `run.json`.
+//! All sinks of a run as one: rows go to the tables, reports to `run.json`, counters and notes.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -23,7 +23,7 @@ use crate::{
 
 pub(super) struct Sinks {
     csv: Option<CsvSink>,
-    /// Interval rows, where they have a table of their own.
+    /// Interval rows, if they have a table of their own.
     intervals: Option<CsvSink>,
     counters: Option<CounterSink>,
     pub(super) record: RunJson,

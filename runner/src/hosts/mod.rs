@@ -1,10 +1,10 @@
 //! Where far ends come from: daemons inside this process, and those on other hosts.
 //!
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
-//! - [`require`]: what the plan needs of its hosts, checked before anything runs
+//! - [`require`]: transports and `require` of the plan, checked before anything runs
 //! - [`targets`]: from the plan's inventory to addresses
-//! - [`view`]: interfaces and free CPUs, where a plan requires some
-//! - [`watch`]: what is shown of a running measurement
+//! - [`view`]: interfaces and free CPUs, if a plan requires some
+//! - [`watch`]: progress and interim results of a running measurement
 
 pub mod bench;
 pub mod require;

@@ -1,4 +1,4 @@
-//! What is shown of a running measurement: the progress line, and interim results where they were asked for.
+//! Display of a running measurement: the progress line, and interim results with `--interim`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     progress::{Live, Progress},
 };
 
-/// Passes intervals on to the display.
+/// Shows intervals, and decides when a warm-up has settled.
 pub struct Watch<'a> {
     progress: &'a mut Progress,
     spec: TestSpec,

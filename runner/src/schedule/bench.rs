@@ -1,4 +1,4 @@
-//! What the loop needs from outside: a bench that measures, and a sink that keeps what was measured.
+//! The interface of the loop: a bench that measures, and a sink that keeps the results.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ pub trait Bench {
     fn done(&mut self, _step: &Step, _progress: &mut Progress) {}
 }
 
-/// What came out of one iteration.
+/// Results of one iteration.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// What both ends of each member reported; empty for a program.
+    /// Reports of both ends of each member; empty for a program.
     pub members: Vec<Outcome>,
-    /// What a program printed.
+    /// Output of a program.
     pub printed: Option<Printed>,
     /// The largest difference between the instants at which ends started to measure.
     pub start_skew: Option<Duration>,
@@ -32,10 +32,10 @@ pub struct Measured {
     pub settled: Option<bool>,
 }
 
-/// What a program printed, and what it cost.
+/// Output of a program, and its cost.
 #[derive(Clone, Debug)]
 pub struct Printed {
-    /// The results that were read in its output.
+    /// Results read from its output.
     pub lines: Vec<Row>,
     /// For `run.json`.
     pub facts: ProgramFacts,
@@ -77,12 +77,12 @@ impl MeasureError {
 
 /// Where rows go.
 pub trait RowSink {
-    /// Takes rows as soon as they are known: those of an iteration together, so that a crash leaves all of them or none.
+    /// Takes the rows of an iteration together, as soon as they are known: a crash leaves all of them or none.
     fn rows(&mut self, rows: &[Row]) -> Result<(), Error>;
-    /// Takes what the ends said about themselves in an iteration.
+    /// Takes the reports of an iteration.
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error>;
-    /// Takes a sentence about a case that readers of its numbers should know.
+    /// Takes a note about a case for readers of its numbers.
     fn note(&mut self, sentence: String);
-    /// Whether the reader of the rows has left, so that going on is of no use.
+    /// Whether the reader of the rows has left: nothing more needs to be measured.
     fn is_closed(&self) -> bool;
 }

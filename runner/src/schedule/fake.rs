@@ -1,4 +1,4 @@
-//! Reports and a bench made by hand, for the tests of this folder.
+//! Hand-made reports and benches for the tests of this folder.
 
 use std::collections::VecDeque;
 
@@ -68,7 +68,7 @@ pub fn outcome(near: SideReport, far: SideReport, start_ns: u64) -> Outcome {
     }
 }
 
-/// One forward stream that moved so many bytes in a second.
+/// One forward stream of a second.
 pub fn stream(bytes: u64) -> Measured {
     let second = 1_000_000_000;
     Measured {
@@ -115,7 +115,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
     Step { identities: vec![Row { case: Some(name.into()), ..Row::default() }], case, line: None }
 }
 
-/// Gives what it was told to give, in order, and remembers what was asked of it.
+/// Returns `results` in order, and records the steps that it measured.
 #[derive(Default)]
 pub struct FakeBench {
     pub results: VecDeque<Result<Measured, MeasureError>>,
@@ -129,13 +129,13 @@ impl Bench for FakeBench {
     }
 }
 
-/// A path that loses what is beyond its capacity, and a sender with a limit of its own: messages per second.
+/// A path that loses messages beyond its capacity, and a sender with a limit of its own: messages per second.
 pub struct FakeLink {
     pub capacity: f64,
     pub sender: f64,
-    /// What comes instead, probe by probe, where there is something: another capacity, or a fault.
+    /// Per probe: another capacity, or an error.
     pub instead: VecDeque<Option<Result<f64, MeasureError>>>,
-    /// The loads that it was asked for, messages per second or transactions in flight.
+    /// Loads of its probes: messages per second, or transactions in flight.
     pub asked: Vec<f64>,
 }
 
@@ -184,7 +184,7 @@ impl Bench for FakeLink {
     }
 }
 
-/// Keeps rows, and what was to be doubted.
+/// Keeps rows and notes.
 #[derive(Default)]
 pub struct Rows(pub Vec<Row>, pub Vec<String>);
 

@@ -1,13 +1,13 @@
-//! From steps to sessions: what runs next, how often, and what becomes of its results.
+//! From steps to sessions: the order of iterations, their number, and the rows of their results.
 //!
 //! - [`step`]: the cases of a plan as the schedule runs them
-//! - [`history`]: what an interrupted run has finished
-//! - [`order`]: which case comes next
+//! - [`history`]: finished iterations of an interrupted run
+//! - [`order`]: the next case
 //! - [`confidence`]: when a case is known well enough
-//! - [`bench`]: what the loop needs from outside
+//! - [`bench`]: the interface to measuring and to the sinks
 //! - [`rows`]: from reports to rows
 //! - [`run`]: the loop
-//! - [`search`]: which load comes next where the highest one that holds is searched
+//! - [`search`]: the next load in a search for the highest one that holds
 
 pub mod bench;
 pub mod confidence;

@@ -1,6 +1,6 @@
 //! The loop: measures the next iteration of the next case, writes its rows, and decides whether that is enough.
 //!
-//! The loop knows no socket: what measures is behind [`Bench`], so that every rule here is tested without a network.
+//! It measures through [`Bench`], so every rule here is tested without a network.
 //!
 //! - `iteration`: one iteration, with its retries
 //! - `ending`: summaries, warnings and skipped cases

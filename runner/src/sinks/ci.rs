@@ -1,4 +1,4 @@
-//! What a CI system wants: JUnit XML, a summary in Markdown, annotations on the plan's own lines.
+//! Reports for CI systems: JUnit XML, a summary in Markdown, annotations at lines of the plan.
 
 use std::{
     fs::OpenOptions,
@@ -16,25 +16,22 @@ use crate::{
     replace::replace,
 };
 
-/// GitHub shows about ten annotations of a kind per step; the rest is in the summary.
+/// GitHub shows about ten annotations of a kind per step; the summary has the rest.
 const MOST_ANNOTATIONS: usize = 10;
 
-/// A case as CI systems see it.
+/// A case in these reports.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
-    /// The test it belongs to.
     pub test: String,
-    /// Its name.
     pub case: String,
-    /// Why it could not be measured.
+    /// Why it failed.
     pub failed: Option<String>,
     /// Why it was not run.
     pub skipped: Option<String>,
-    /// What was judged of it.
     pub verdicts: Vec<VerdictRow>,
 }
 
-/// Writes JUnit XML: a suite per test; in it a case per assertion, or one per case where nothing is asserted.
+/// Writes JUnit XML: a suite per test, with a test case per verdict, or one per case without verdicts.
 pub fn junit(path: &Path, name: &str, cases: &[CaseResult]) -> Result<(), Error> {
     let fault = || Error::output(path.display());
     let mut report = Report::new(name);
@@ -120,7 +117,7 @@ pub fn markdown(name: &str, summary: &str, rows: &[VerdictRow], notes: &[String]
     Ok(text)
 }
 
-/// Writes the summary to its file, and appends it to what GitHub shows of the step.
+/// Writes the summary to its file, and appends it to GitHub's page of the step.
 pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
     if let Some(path) = path {
         replace(path, text.as_bytes())?;
@@ -133,7 +130,7 @@ pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// GitHub workflow commands for what failed, errors before warnings.
+/// GitHub workflow commands for failures, errors before warnings.
 pub fn annotations(cases: &[CaseResult]) -> String {
     let mut all: Vec<(&str, Option<Place>, String)> = Vec::new();
     for case in cases {
