@@ -109,7 +109,7 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     // Iterations.
     ("workload: tcp_rr\niterations: 0", "6:17", &["`0` is no count"]),
     ("workload: tcp_rr\niterations: {min: 9, max: 3}", "6:5", &["fewer than `min`"]),
-    ("workload: tcp_rr\niterations: {confidence: 100%}", "6:5", &["a confidence of 100 %"]),
+    ("workload: tcp_rr\niterations: {confidence: 100%}", "6:5", &["the confidence is 100 %"]),
     ("workload: tcp_rr\niterations: {metrics: [lost]}", "6:5", &["tcp_rr does not measure `lost`"]),
     // Assertions that some other tool passes silently.
     ("workload: tcp_rr\nassert: [avg=123]", "6:14", &["`avg=123` is no assertion", "throughput >= 9Gbit/s"]),
@@ -134,7 +134,7 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     (
         "workload: tcp_stream\nassert: [{that: throughput > 1bit/s, member: up}]",
         "6:50",
-        &["unknown member `up`", "no concurrent group"],
+        &["unknown member `up`", "not a concurrent group"],
     ),
     ("workload: tcp_stream\ncollect: [tcp_info]\nassert: [cpu.local < 50%]", "7:14", &["`cpu` is not in `collect`"]),
     // The matrix.
@@ -146,7 +146,7 @@ const TESTS: &[(&str, &str, &[&str])] = &[
         "4:3",
         &["more than 256 cases", "run.max_cases"],
     ),
-    ("workload: tcp_rr\nstop_when: latency.p99 > 1s", "6:5", &["there is none", "add a matrix"]),
+    ("workload: tcp_rr\nstop_when: latency.p99 > 1s", "6:5", &["the test has none", "add a matrix"]),
     // Groups.
     ("concurrent: {members: {}}", "5:5", &["a group without members"]),
     (
@@ -205,7 +205,7 @@ fn every_mistake_in_a_test_is_said_at_its_place() {
 
 /// Whole plans: the top level, and YAML itself.
 const PLANS: &[(&str, &str, &[&str])] = &[
-    ("version: 2\nname: t\ntsets: {}\n", "1:10", &["does not know version 2", "the newest it knows is 1"]),
+    ("version: 2\nname: t\ntsets: {}\n", "1:10", &["unsupported version 2", "the newest supported one is 1"]),
     ("name: t\ntests: {a: {workload: tcp_rr}}\n", "1:1", &["`version` is missing"]),
     ("version: 1\ntests: {a: {workload: tcp_rr}}\n", "1:1", &["`name` is missing"]),
     ("version: 1\nname: My Plan\ntests: {a: {workload: tcp_rr}}\n", "2:7", &["cannot be a plan's name"]),
@@ -266,12 +266,12 @@ const PLANS: &[(&str, &str, &[&str])] = &[
     (
         "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: cwnd, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",
         "3:46",
-        &["gets neither better nor worse"],
+        &["has no better or worse"],
     ),
     (
         "version: 1\nname: t\nbaseline: {source: b.csv}\ntests: {a: {workload: tcp_rr}}\n",
         "3:1",
-        &["nothing is compared with"],
+        &["a baseline without comparisons"],
     ),
     (
         "version: 1\nname: t\nbaseline: {source: b.csv, compare: [{metric: lost, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",
@@ -301,7 +301,7 @@ const PLANS: &[(&str, &str, &[&str])] = &[
     (
         "version: 1\nname: t\nbaseline: {source: b.csv, require_same: [host.kernal], compare: [{metric: throughput, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",
         "3:42",
-        &["`host.kernal` is no fact", "did you mean `host.kernel`?"],
+        &["`host.kernal` is not a known fact", "did you mean `host.kernel`?"],
     ),
     (
         "version: 1\nname: t\nbaseline: {source: b.csv, on_missing: shrug, compare: [{metric: throughput, max_regression: 3%}]}\ntests: {a: {workload: tcp_rr}}\n",

@@ -179,7 +179,7 @@ fn what_a_message_is_too_short_to_say_is_left_empty() {
     }
     let body = "  it: {workload: udp_stream, message_size: 7, rate: 500/s, assert: [loss_ratio < 1%]}";
     let ran = plumb(&["check", &folder.plan("", body)]);
-    assert!(ran.code == Some(2) && (ran.stdout + &ran.stderr).contains("no room for a number"));
+    assert!(ran.code == Some(2) && (ran.stdout + &ran.stderr).contains("needs 8 bytes for the number"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the command line says about a plan: `--set`, `--host`, `--only`.
+//! Options of the command line that change a plan: `--set`, `--host`, `--only`.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) fn set(text: &str, root: &mut Node, vars: &mut Vars, sets: &mut Vec<B
         }
         return;
     }
-    // The value is padded to its place in the argument, so that its columns are those of the argument.
+    // Parsed alone, then moved: its columns are those of the whole argument.
     let source = out.sources.add("--set", text);
     let mut probe = Diagnostics::new(Sources::default());
     let alone = probe.sources.add("--set", written);
@@ -81,7 +81,7 @@ pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut
         return;
     };
     let host = hosts.entry(name.to_owned()).or_default();
-    // `b.lab:12864` names the daemon's port too; `fe80::1` is an address with colons of its own.
+    // `b.lab:12864` includes the daemon's port; the colons of `fe80::1` are the address's own.
     match address.rsplit_once(':') {
         Some((bare, port)) if port.parse::<u16>().is_ok() && (!bare.contains(':') || bare.ends_with(']')) => {
             host.address = Some(bare.trim_start_matches('[').trim_end_matches(']').to_owned());
@@ -94,7 +94,7 @@ pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut
     }
 }
 
-/// `*` is any text, `?` any character; everything else is itself.
+/// Matches a glob: `*` is any text, `?` any character.
 pub(super) fn matches(glob: &str, text: &str) -> bool {
     let (glob, text): (Vec<char>, Vec<char>) = (glob.chars().collect(), text.chars().collect());
     let (mut g, mut t, mut star) = (0, 0, None);

@@ -1,4 +1,4 @@
-//! A checked plan: what the schedule runs.
+//! A checked plan, as the schedule runs it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,119 +13,101 @@ use super::{
     spec::catch_up,
 };
 
-/// A plan that can be run.
+/// A checked plan.
 #[derive(Debug)]
 pub struct Plan {
-    /// The path it was read from, as given; `<stdin>`.
+    /// The path as given, or `<stdin>`.
     pub path: String,
-    /// Its name.
     pub name: String,
-    /// The question it answers.
     pub description: Option<String>,
-    /// Words that travel into the results.
     pub labels: BTreeMap<String, String>,
     /// The inventory, with `--host` applied.
     pub hosts: BTreeMap<String, Host>,
-    /// Preconditions and where each is written.
+    /// Preconditions, each with its place.
     pub require: Vec<(Precondition, Span)>,
-    /// How the cases are run.
     pub run: RunOptions,
-    /// What is run, in the order of the plan.
+    /// In the order of the plan.
     pub cases: Vec<Case>,
-    /// Whether `--only` left cases out: such a run is no baseline.
+    /// Whether `--only` left cases out: such a run cannot become a baseline.
     pub partial: bool,
-    /// The swept paths that have no column of their own in the results, in the order of the header.
+    /// Swept keys without a column of their own, in the order of their axis columns.
     pub axis_paths: Vec<String>,
-    /// An earlier run to compare with, and where each comparison is written.
+    /// An earlier run to compare with, and the place of each comparison.
     pub baseline: Option<(Baseline, Vec<Span>)>,
-    /// How verdicts become an exit code.
     pub gate: Gate,
-    /// Where results go.
     pub output: Output,
-    /// The texts; the first is the plan as written.
+    /// The first is the plan as written.
     pub sources: Sources,
-    /// The plan as resolved: defaults, profiles and `--set` merged into every test.
+    /// The plan as YAML, with defaults, profiles and `--set` merged into every test.
     pub resolved: String,
-    /// What is odd about it without being wrong.
     pub warnings: Diagnostics,
 }
 
 /// `run`, with its defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOptions {
-    /// The order of iterations.
     pub order: Order,
-    /// Seed of the random order; `None`: one is drawn and reported.
+    /// `None`: the run draws one and reports it.
     pub seed: Option<u64>,
-    /// Stop at the first case that fails.
     pub fail_fast: bool,
-    /// The longest an iteration may take beyond what it should; `None`: the schedule's own bound.
+    /// The longest an iteration may run over its planned length; `None`: [`GRACE`] or [`PROGRAM_LIMIT`].
     pub timeout: Option<Duration>,
-    /// How often a failed iteration is tried again.
+    /// Further tries of a failed iteration.
     pub retries: u32,
     /// Idle time before each iteration.
     pub pause: Duration,
-    /// The most cases the plan may expand to.
     pub max_cases: u32,
 }
 
 /// One combination of a test's swept values.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The test's name.
     pub test: Arc<str>,
-    /// `c` and a hash of what affects the workload.
+    /// See [`case_id`].
     pub id: String,
     /// `bulk[message_size=65536]`.
     pub name: String,
-    /// The swept values: path and value as shown (sizes in bytes).
+    /// Swept keys and values as shown (sizes in bytes).
     pub axes: Vec<(Arc<str>, String)>,
-    /// What runs: one member without a name, or the members of a concurrent group.
+    /// One without a name, or the members of a concurrent group.
     pub members: Vec<Member>,
-    /// How the members start and are summed, where the test is a concurrent group.
+    /// Set where the test is a concurrent group.
     pub group: Option<Group>,
-    /// How often it is measured.
     pub policy: Policy,
-    /// What must come out, for this case (`when` is decided).
+    /// Those whose `when` holds for this case.
     pub asserts: Vec<Assertion>,
-    /// Skips the rest of an axis once it holds.
     pub stop_when: Option<StopWhen>,
-    /// A search over the offered load.
     pub find: Option<Find>,
-    /// Programs around the measurement.
     pub hooks: Hooks,
-    /// Words to choose by.
     pub tags: Vec<String>,
-    /// Why it is not run, where it is not (empty: no reason given).
+    /// The reason to skip it; empty: none given.
     pub skip: Option<String>,
     /// Idle time before each iteration.
     pub pause: Duration,
-    /// The longest an iteration may take beyond what it should.
+    /// The longest an iteration may run over its planned length.
     pub grace: Duration,
-    /// Where its `command` is written, or else the test.
+    /// Place of its `command`, or of the test.
     pub command_span: Span,
-    /// Where its `hooks` are written, or else the test.
+    /// Place of its `hooks`, or of the test.
     pub hooks_span: Span,
 }
 
-/// One of the things that run at the same time in a case.
+/// A test of a case; several run at the same time.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its name in a concurrent group; empty where the case is one workload.
+    /// Empty where the case is not a group.
     pub name: String,
-    /// The workload's name, as results show it.
     pub workload: String,
-    /// The near end.
+    /// The near end, which opens the connections.
     pub from: Endpoint,
-    /// The far end.
+    /// The far end, which accepts them.
     pub to: Endpoint,
-    /// What it does.
     pub job: Job,
-    /// Why the engines cannot run it. It only matters where `--only` leaves the case in.
+    /// Why the engines cannot run it: an error only if `--only` keeps the case.
     pub refused: Option<Diagnostic>,
 }
 
-/// What a member does.
+/// Traffic, or a program.
 #[derive(Clone, Debug)]
 pub enum Job {
     /// Traffic between the two ends.
@@ -135,7 +117,7 @@ pub enum Job {
 }
 
 impl Job {
-    /// The test, where it is traffic.
+    /// The test; `None` for a program.
     pub fn spec(&self) -> Option<&TestSpec> {
         match self {
             Self::Traffic(spec) => Some(spec),
@@ -145,19 +127,19 @@ impl Job {
 }
 
 impl Member {
-    /// The test, where it is traffic.
+    /// The test; `None` for a program.
     pub fn spec(&self) -> Option<&TestSpec> {
         self.job.spec()
     }
 }
 
-/// How much longer than planned an iteration may take by default: connecting, draining and reporting included.
+/// Default time over the planned length of an iteration, for connecting, draining and reporting.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// How long a program of a plan may run by default: nothing tells how long it should.
+/// Default time that a program may run: its length is unknown.
 pub const PROGRAM_LIMIT: Duration = Duration::from_mins(10);
 
-/// Where an end is.
+/// The place of an end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
     /// This process.
@@ -169,7 +151,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Its name in results.
+    /// As in results.
     pub fn name(&self) -> &str {
         match self {
             Self::Local => "local",
@@ -179,7 +161,7 @@ impl Endpoint {
     }
 }
 
-/// Whether programs for that host run on this machine: it is this process's own, or a network namespace here.
+/// Whether programs for that host run on this machine: in this process's namespace or another one here.
 pub fn is_here(host: Option<&Host>) -> bool {
     host.is_none_or(|host| host.netns.is_some() || host.address.as_deref() == Some("local"))
 }
@@ -189,11 +171,10 @@ pub fn is_here(host: Option<&Host>) -> bool {
 pub struct Group {
     /// The largest start skew that counts.
     pub max_skew: Duration,
-    /// Over which window the members are summed.
     pub window: Window,
 }
 
-/// How often a case is measured.
+/// Iterations of a case: a count, or until confident.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// At least this many iterations.
@@ -208,51 +189,44 @@ pub struct Policy {
     pub metrics: Vec<&'static Metric>,
 }
 
-/// Something that must come out.
+/// An assertion with its place.
 #[derive(Clone, Debug)]
 pub struct Assertion {
-    /// As written.
     pub detail: AssertDetail,
-    /// Whether it fails the run or only warns.
     pub severity: Level,
-    /// Where it is written.
     pub place: Place,
 }
 
-/// When the rest of an axis is skipped.
+/// Skips the rest of an axis once a statement holds.
 #[derive(Clone, Debug)]
 pub struct StopWhen {
-    /// The statement.
     pub that: schemas::assertion::Assertion,
-    /// The axis.
     pub axis: Arc<str>,
 }
 
 /// A search for the highest offered load at which a bound holds.
 #[derive(Clone, Debug)]
 pub struct Find {
-    /// The metric that is bounded.
+    /// The bounded metric.
     pub metric: &'static Metric,
-    /// The most it may be, in the unit of its column.
+    /// Upper bound, in the unit of the metric's column.
     pub at_most: Option<f64>,
-    /// The least it may be, in the unit of its column.
+    /// Lower bound, in the same unit.
     pub at_least: Option<f64>,
-    /// What is varied.
     pub by: FindBy,
     /// The lowest load: bits or events per second, or transactions in flight.
     pub from: f64,
-    /// The highest load; `None`: doubled from the lowest until it does not hold.
+    /// The highest load; `None`: the lowest is doubled until the bound fails.
     pub to: Option<f64>,
     /// Whether a rate counts bits, not events.
     pub bits: bool,
-    /// How closely the answer is wanted, relative to it.
+    /// Precision of the answer, relative to it.
     pub within: f64,
-    /// The most probes.
     pub max_probes: u32,
 }
 
 impl Find {
-    /// A test with this load. `base` is the test as the plan has it, which is that of the lowest one.
+    /// A test with this load. `base` is the plan's test, which has the lowest load.
     pub fn at(&self, base: &TestSpec, load: f64) -> TestSpec {
         let mut spec = base.clone();
         match (self.by, &mut spec.pace) {
@@ -274,7 +248,7 @@ impl Find {
         spec
     }
 
-    /// What must hold, as a plan would say it: `loss_ratio <= 0 %`.
+    /// The bound as a plan would say it: `loss_ratio <= 0 %`.
     pub fn bound(&self) -> String {
         let side = |operator: &str, limit: Option<f64>| {
             limit.map(|limit| {
@@ -287,7 +261,7 @@ impl Find {
 }
 
 impl Plan {
-    /// The host of that end, where it is in the inventory.
+    /// The host of that end, if the inventory has it.
     pub fn host(&self, end: &Endpoint) -> Option<&Host> {
         match end {
             Endpoint::Host(name) => self.hosts.get(name),
@@ -296,15 +270,15 @@ impl Plan {
     }
 }
 
-/// `c` and a hash of what affects the workload. What is at its default does not enter, so that a later version with more
-/// keys, or a plan that spells a default out, gives the same id. Names, hosts and output do not enter either.
+/// `c` and a hash of everything that affects the workload. Defaults do not enter: a later version with more keys, or a plan
+/// that spells a default out, gives the same id. Names, hosts and output do not enter either.
 pub fn case_id(members: &[Member], salt: &str) -> String {
     let mut hash = Sha256::new();
     for member in members {
         let value = match &member.job {
             Job::Traffic(spec) => {
                 let mut spec = (**spec).clone();
-                // Where it runs, and how its results travel, is not what it is.
+                // Addresses and interim reports do not affect the workload.
                 spec.near.bind.clear();
                 spec.far.bind.clear();
                 spec.interim = false;

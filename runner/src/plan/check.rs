@@ -1,4 +1,4 @@
-//! What the top level means: hosts, preconditions, comparisons, pictures.
+//! Checks of the top level: hosts, preconditions, comparisons, pictures.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{
     tree::Node,
 };
 
-/// Checks everything that is not a test.
+/// Checks everything but the tests.
 pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>, out: &mut Diagnostics) {
     names(root, out);
     check_hosts(root, hosts, out);
@@ -85,7 +85,7 @@ fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostic
     }
 }
 
-/// A check of `require`, and the unit its values are in.
+/// Checks of `require`, each with the unit of its values.
 const CHECKS: [(&str, Option<units::Unit>); 6] = [
     ("cpu_governor", None),
     ("kernel", None),
@@ -120,7 +120,11 @@ fn requirements(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnosti
         let bounds: Vec<(&str, &Node)> =
             ["equals", "at_least", "at_most"].iter().filter_map(|key| item.get(key).map(|n| (*key, n))).collect();
         if bounds.is_empty() {
-            out.error(node.span, format!("`{check}` is checked against nothing"), "add equals, at_least or at_most");
+            out.error(
+                node.span,
+                format!("`{check}` has nothing to be checked against"),
+                "add equals, at_least or at_most",
+            );
         }
         for (key, node) in bounds {
             let text = node.text().unwrap_or("");
@@ -145,18 +149,14 @@ fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
     let items = baseline.get("compare").and_then(Node::items).unwrap_or_default();
     if items.is_empty() {
         let span = root.key_span("baseline").unwrap_or_default();
-        out.error(
-            span,
-            "a baseline that nothing is compared with",
-            "compare: [{metric: throughput, max_regression: 3%}]",
-        );
+        out.error(span, "a baseline without comparisons", "compare: [{metric: throughput, max_regression: 3%}]");
     }
     for node in baseline.get("require_same").and_then(Node::items).unwrap_or_default() {
         let name = node.text().unwrap_or("");
         if !environment::is_fact(name) {
             out.error(
                 node.span,
-                format!("`{name}` is no fact that is known of a run"),
+                format!("`{name}` is not a known fact of a run"),
                 suggest(name, &environment::names()),
             );
         }
@@ -169,7 +169,7 @@ fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
             let span = node.get("metric").map_or(node.span, |n| n.span);
             out.error(
                 span,
-                format!("`{}` gets neither better nor worse", metric.name),
+                format!("`{}` has no better or worse", metric.name),
                 "compare throughput, transaction_rate, latency.p99, …",
             );
         }
@@ -185,7 +185,7 @@ fn comparisons(root: &Node, file: Option<&PlanFile>, out: &mut Diagnostics) {
     }
 }
 
-/// A metric that no case measures would be compared in none: a promise that can never be broken.
+/// Rejects comparisons of a metric that no case measures: they could never fail.
 pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut Diagnostics) {
     let items = root.at("baseline.compare").and_then(Node::items).unwrap_or_default();
     let comparisons = file.and_then(|f| f.baseline.as_ref()).map(|b| b.compare.as_slice()).unwrap_or_default();
@@ -227,13 +227,13 @@ fn plots(root: &Node, out: &mut Diagnostics) {
         if let Some(node) = plot.get("file") {
             let name = node.text().unwrap_or("");
             if !matches!(std::path::Path::new(name).extension().and_then(|e| e.to_str()), Some("png" | "svg")) {
-                out.error(node.span, format!("`{name}` says no picture format"), "end it in .png or .svg");
+                out.error(node.span, format!("`{name}` is not a picture format"), "end it in .png or .svg");
             }
         }
     }
 }
 
-/// The results column that a plan means by a column's, a metric's or a swept key's name.
+/// The results column of a column's, a metric's or a swept key's name.
 pub fn column(name: &str) -> Option<String> {
     if columns::find(name).is_some() || name.starts_with(columns::AXIS_PREFIX) {
         return Some(name.to_owned());

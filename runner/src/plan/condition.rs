@@ -1,4 +1,4 @@
-//! Comparing the values of keys: `exclude`, `when`, and how an axis value is shown.
+//! Conditions on the values of keys (`exclude`, `when`), and how axis values are shown.
 
 use schemas::{
     assertion::Operator,
@@ -11,28 +11,24 @@ use super::{
     tree::{Node, Value},
 };
 
-/// What kind of quantity a key of a test holds.
+/// The kind of quantity that a key of a test holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// Bytes.
     Size,
-    /// A length of time.
     Time,
     /// An offered load.
     Rate,
-    /// A count.
     Count,
-    /// A word.
     Word,
 }
 
 impl KeyKind {
-    /// Whether its values can be counted through.
+    /// Whether a generator can count through its values.
     pub fn is_number(self) -> bool {
         self != Self::Word
     }
 
-    /// Whether its values are whole.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Size | Self::Count)
     }
@@ -54,12 +50,12 @@ impl KeyKind {
         }
     }
 
-    /// A value of its base unit as a plan would write it.
+    /// A number of the base unit as a plan would write it.
     pub fn text(self, number: f64) -> String {
         match self {
             Self::Rate => {
                 let steps = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
-                // The largest prefix that leaves a number somebody would write.
+                // The largest prefix that leaves at most three decimals.
                 let (step, unit) = steps
                     .into_iter()
                     .find(|(step, _)| number >= *step && (number / step * 1e3).fract() == 0.0)
@@ -72,7 +68,7 @@ impl KeyKind {
     }
 }
 
-/// The value as case names and axis columns show it: sizes in bytes, everything else as written.
+/// The value in case names and axis columns: sizes in bytes, everything else as written.
 pub fn normal(path: &str, value: &Node) -> String {
     match &value.value {
         Value::Scalar(scalar) => match keys::kind(path) {
@@ -86,7 +82,7 @@ pub fn normal(path: &str, value: &Node) -> String {
     }
 }
 
-/// A condition on the value of a key: a value, or a comparison such as `">64KiB"`.
+/// A condition on a key: a value, or a comparison such as `">64KiB"`.
 #[derive(Clone, Debug)]
 pub struct Condition {
     kind: KeyKind,
@@ -96,7 +92,6 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Reads the condition on the key at `path`.
     pub fn read(path: &str, node: &Node) -> Result<Self, Box<Diagnostic>> {
         let Some(text) = node.text() else {
             return Err(Box::new(
@@ -106,31 +101,29 @@ impl Condition {
         Self::parse(path, text).map_err(|message| Box::new(Diagnostic::error(node.span, message)))
     }
 
-    /// Reads the condition on the key at `path` from its text.
     pub fn parse(path: &str, text: &str) -> Result<Self, String> {
         let (operator, rest) = Operator::split(text).map_or((Operator::Equal, text), |(op, rest)| (op, rest.trim()));
         let compares = !matches!(operator, Operator::Equal | Operator::NotEqual);
         let kind = keys::kind(path);
         let number = if kind.is_number() {
-            // A CPU list or `warmup: auto` is a value of its key without being a number.
+            // Some values of these keys are words: a CPU list, `warmup: auto`.
             match kind.number(rest) {
                 Ok(number) => Some(number),
                 Err(error) if compares => return Err(error),
                 Err(_) => None,
             }
         } else if compares {
-            return Err(format!("`{path}` is no number to compare with: write its value"));
+            return Err(format!("`{path}` cannot be compared by size: write its value"));
         } else {
             None
         };
         Ok(Self { kind, operator, text: rest.to_owned(), number })
     }
 
-    /// Whether it holds for a value.
     pub fn holds(&self, value: &Node) -> bool {
         let text = value.text().unwrap_or("");
         if let (Some(limit), Ok(number)) = (self.number, self.kind.number(text)) {
-            // 800 Mbit/s and 100 MB/s are equal, whatever rounding says.
+            // 800 Mbit/s and 100 MB/s are equal, despite rounding.
             let close = (number - limit).abs() <= 1e-9 * limit.abs();
             return self.operator.holds(if close { limit } else { number }, limit);
         }
@@ -161,7 +154,7 @@ mod tests {
         assert!(holds("socket.congestion_control", "cubic", "cubic"));
         assert!(holds("socket.congestion_control", "!=cubic", "bbr"));
         assert!(holds("inflight", "1", "1"));
-        assert!(Condition::parse("workload", ">tcp_rr").unwrap_err().contains("no number"));
+        assert!(Condition::parse("workload", ">tcp_rr").unwrap_err().contains("by size"));
         assert!(Condition::parse("rate", ">10Mbps").unwrap_err().contains("bits or bytes"));
     }
 }

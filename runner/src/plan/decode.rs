@@ -1,7 +1,7 @@
-//! From the tree to typed values by serde, collecting every mistake instead of stopping at the first.
+//! Typed values from the tree by serde, with every mistake instead of the first.
 //!
-//! serde stops at the first error. Here each error is noted with the place of its word, that word is set aside, and the
-//! same value is read again without it, until nothing is wrong with what is left.
+//! serde stops at the first error. So each error is noted with the place of its word, the word is set aside, and the value
+//! is read again without it, until the rest has no mistake.
 
 use std::{collections::HashSet, fmt};
 
@@ -18,14 +18,14 @@ use super::{
     tree::{Entry, Node, Typed, Value},
 };
 
-/// A mistake on its way up to the place that knows where it was made.
+/// A mistake. Its place is added on the way up.
 #[derive(Debug)]
 pub struct Error {
     message: String,
     help: String,
-    /// The key that is missing, where one is.
+    /// The missing key, if one is missing.
     missing: Option<&'static str>,
-    /// Set by the innermost list or map on the way up.
+    /// Place and identity of the word; the innermost list or map sets it.
     at: Option<(Span, usize)>,
 }
 
@@ -50,7 +50,7 @@ impl std::error::Error for Error {}
 
 impl de::Error for Error {
     fn custom<T: fmt::Display>(text: T) -> Self {
-        // "what is wrong: what to do" is how the workspace's error types speak; the second half goes to the pointer.
+        // The workspace's error types say "what is wrong: what to do"; the second half goes to the pointer.
         let text = text.to_string();
         let (message, help) = halves(&text);
         Self::new(message.to_owned(), help.to_owned())
@@ -77,7 +77,7 @@ impl de::Error for Error {
     }
 }
 
-/// What was expected, for whoever does not know Rust's types.
+/// The expected value in words instead of Rust's types.
 fn plain(expected: &dyn de::Expected) -> String {
     let name = expected.to_string();
     match name.as_str() {
@@ -102,7 +102,7 @@ fn describe(found: Unexpected<'_>) -> String {
     }
 }
 
-/// What YAML 1.2 reads as text: YAML 1.1's other words for true and false, its other ways to write a number, and what is quoted.
+/// Help for words that YAML 1.2 reads as text: `yes`, `0x10`, and quoted values.
 fn spelling(found: Unexpected<'_>, expected: &str) -> String {
     match found {
         Unexpected::Str(text) if ["yes", "on", "y"].contains(&text.to_ascii_lowercase().as_str()) => {
@@ -119,7 +119,7 @@ fn spelling(found: Unexpected<'_>, expected: &str) -> String {
     }
 }
 
-/// Reads a typed value. Mistakes go to `out`; what could be read without them is returned.
+/// Reads a typed value without the words that are mistakes; the mistakes go to `out`.
 pub fn decode<'a, T: Deserialize<'a>>(node: &'a Node, out: &mut Diagnostics) -> Option<T> {
     let mut aside = HashSet::new();
     loop {
@@ -132,7 +132,7 @@ pub fn decode<'a, T: Deserialize<'a>>(node: &'a Node, out: &mut Diagnostics) -> 
         if !hidden {
             out.error(span, error.message, error.help);
         }
-        // The root cannot be set aside, and nothing is set aside twice: the loop ends.
+        // Ends: the root cannot be set aside, and each word only once.
         if error.at.is_none() || !aside.insert(identity) {
             return None;
         }
@@ -143,7 +143,7 @@ fn identity<T>(thing: &T) -> usize {
     std::ptr::from_ref(thing) as usize
 }
 
-/// Whether the map that misses `key` has it after all, only with a mistake in it that was reported before.
+/// Whether the map has `key` after all, set aside for a mistake that is already reported.
 fn was_set_aside(root: &Node, map: usize, key: &str, aside: &HashSet<usize>) -> bool {
     fn find(node: &Node, wanted: usize) -> Option<&Node> {
         match &node.value {
@@ -199,7 +199,7 @@ impl<'de> de::Deserializer<'de> for Reader<'de, '_> {
         if self.node.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    /// A number of netcore's is text with a unit in a plan.
+    /// Numbers of netcore's types are text with a unit in a plan.
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
         match quantity::number(name, self)? {
             Some(number) => visitor.visit_newtype_struct(IntoDeserializer::<Error>::into_deserializer(number)),
@@ -207,7 +207,7 @@ impl<'de> de::Deserializer<'de> for Reader<'de, '_> {
         }
     }
 
-    /// Text is wanted: a number or a boolean is text as it was written (`label: 1.10`).
+    /// Where text is wanted, a number or a boolean is text as written (`label: 1.10`).
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.node.text() {
             Some(text) => visitor.visit_borrowed_str(text),
@@ -240,7 +240,7 @@ impl<'de> de::Deserializer<'de> for Reader<'de, '_> {
         self.map(visitor, true)
     }
 
-    /// A map whose keys are names: `x-…` is a name like any other.
+    /// A map by names, in which `x-…` is a name like any other.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         self.map(visitor, false)
     }
@@ -270,7 +270,7 @@ struct Entries<'a, 'b> {
     rest: std::slice::Iter<'a, Entry>,
     value: Option<&'a Entry>,
     aside: &'b HashSet<usize>,
-    /// Whether `x-…` keys are passed over.
+    /// Whether to ignore `x-…` keys.
     extensions: bool,
 }
 
@@ -293,7 +293,7 @@ impl<'a> MapAccess<'a> for Entries<'a, '_> {
             return Err(de::Error::custom("a value was asked for before its key"));
         };
         seed.deserialize(Reader { node: &entry.value, aside: self.aside }).map_err(|e| {
-            // A key without a value has nothing to point at but itself.
+            // An empty value has no place: point at the key.
             let span = if entry.value.span.start == entry.value.span.end { entry.key_span } else { entry.value.span };
             e.or_at(span, identity(entry))
         })

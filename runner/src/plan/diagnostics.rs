@@ -1,4 +1,4 @@
-//! What is wrong with a plan: messages that point at their place, for people, for programs and for GitHub.
+//! Errors and warnings about a plan, with their places, for people, programs and GitHub.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,10 @@ use serde_json::{Value, json};
 
 use super::source::{Place, Sources, Span};
 
-/// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The plan cannot be run.
     Error,
-    /// It can, but probably does not mean what it says.
+    /// The plan can run, but probably does not mean what it says.
     Warning,
 }
 
@@ -29,7 +27,6 @@ impl Severity {
     }
 }
 
-/// How diagnostics are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// The line with a pointer under the word.
@@ -41,23 +38,21 @@ pub enum Format {
     Github,
 }
 
-/// One thing that is wrong, where, and what to do about it.
+/// One mistake: what is wrong, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Error or warning.
     pub severity: Severity,
-    /// What is wrong: a sentence without a full stop.
+    /// A sentence without a full stop.
     pub message: String,
-    /// The word to point at; none where the trouble is not inside a text (a missing file).
+    /// The word to point at; `None` where no text has it (a missing file).
     pub span: Option<Span>,
     /// What to do, printed at the pointer.
     pub help: String,
-    /// Other places that matter, with a word on each.
+    /// Other places, with a word on each.
     pub related: Vec<(Span, String)>,
 }
 
 impl Diagnostic {
-    /// An error at a place.
     pub fn error(span: Span, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -68,44 +63,39 @@ impl Diagnostic {
         }
     }
 
-    /// An error that is not inside a text.
+    /// An error without a place.
     pub fn bare(message: impl Into<String>) -> Self {
         Self { span: None, ..Self::error(Span::default(), message) }
     }
 
-    /// A warning at a place.
     pub fn warning(span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(span, message) }
     }
 
-    /// Says what to do.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
         self
     }
 
-    /// Points at another place.
     pub fn see(mut self, span: Span, word: impl Into<String>) -> Self {
         self.related.push((span, word.into()));
         self
     }
 }
 
-/// Everything that was found in one plan, with the texts it was found in.
+/// The diagnostics of one plan, with its texts.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
-    /// The plan's texts.
     pub sources: Sources,
     list: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
-    /// None yet, for these texts.
     pub fn new(sources: Sources) -> Self {
         Self { sources, list: Vec::new() }
     }
 
-    /// Adds one, unless the same was said of the same place before: a default is inherited by many tests.
+    /// Adds one, unless it is there already: many tests inherit the same default.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         if !self.list.contains(&diagnostic) {
             self.list.push(diagnostic);
@@ -117,25 +107,24 @@ impl Diagnostics {
         self.push(Diagnostic::error(span, message).help(help));
     }
 
-    /// Adds an error whose sentence says what to do behind a colon, as those of the workspace's error types do.
+    /// Adds an error from one sentence: what is wrong, a colon, what to do.
     pub fn error_of(&mut self, span: Span, sentence: &str) {
         let (message, help) = halves(sentence);
         self.error(span, message, help);
     }
 
-    /// Whether there is an error among them.
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|d| d.severity == Severity::Error)
     }
 
-    /// All of them in the order of their places.
+    /// In the order of their places.
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut all: Vec<&Diagnostic> = self.list.iter().collect();
         all.sort_by_key(|d| d.span.map(|s| (s.source, s.start)));
         all
     }
 
-    /// The text to print in that format, ending in a line end where it is not empty.
+    /// The text to print; if not empty, it ends in a line end.
     pub fn render(&self, format: Format) -> String {
         match format {
             Format::Human => self.human(),
@@ -169,7 +158,7 @@ impl Diagnostics {
                 None => {}
             }
             if term::emit_to_string(&mut out, &config, &files, &snippet).is_err() {
-                // Only a place outside its own file could bring this about; the sentence is still worth having.
+                // Only a place outside its file causes this; the sentence remains.
                 let _ = writeln!(out, "{}: {}", diagnostic.severity.word(), diagnostic.message);
             }
         }
@@ -180,7 +169,7 @@ impl Diagnostics {
         out
     }
 
-    /// A pointer of one line at most: what spans a block is pointed at by its first line.
+    /// The range to underline: the first line of a block.
     fn range(&self, span: Span) -> std::ops::Range<usize> {
         let first = self.sources.slice(span).split('\n').next().unwrap_or("").trim_end().len();
         span.start as usize..span.start as usize + first
@@ -241,19 +230,19 @@ pub fn github_annotation(kind: &str, place: Option<&Place>, message: &str) -> St
     }
 }
 
-/// What is wrong and what to do, of a sentence that says both.
+/// Splits `what is wrong: what to do`.
 pub fn halves(sentence: &str) -> (&str, &str) {
     sentence.split_once(": ").unwrap_or((sentence, ""))
 }
 
-/// The candidate a person most probably meant, if any is near.
+/// The nearest candidate, if one is near enough to be a typo.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_ascii_lowercase().replace('-', "_");
     let length = lower.chars().count();
     let most = |c: &str| 1 + c.len().min(lower.len()) / 4;
     candidates
         .into_iter()
-        // The edits are at least the difference of the lengths; to count them takes the product of the lengths.
+        // Cheap first: edits are at least the difference in length, and counting them costs the product of the lengths.
         .filter(|c| c.chars().count().abs_diff(length) <= most(c))
         .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_ascii_lowercase().replace('-', "_")), c))
         .filter(|(distance, c)| *distance <= most(c))
@@ -261,7 +250,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// `did you mean …?`, or the list of what there is, for a word that is not among the candidates.
+/// `did you mean …?`, or the list of candidates.
 pub fn suggest(word: &str, candidates: &[&str]) -> String {
     match nearest(word, candidates.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -289,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_meant_by_a_word_that_is_none_is_not_asked_of_long_ones() {
         assert_eq!(nearest("tcp_steam", ["tcp_stream", "tcp_rr"]), Some("tcp_stream"));
-        // Counted against each other, these would take ten billion steps.
+        // Counting their edits would take ten billion steps.
         let long = "x".repeat(100_000);
         assert_eq!(nearest(&long, ["x", "y".repeat(50_000).as_str()]), None);
     }

@@ -1,4 +1,4 @@
-//! How long a plan takes.
+//! The estimated length of plans, cases and iterations.
 
 use std::{fmt, time::Duration};
 
@@ -7,14 +7,14 @@ use netcore::spec::{Stop, TestSpec};
 
 use super::case::{Case, Plan};
 
-/// How long a plan takes.
+/// An estimated length.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// If every case is confident at once.
+    /// Where every case is confident at once.
     pub least: Duration,
-    /// If every case goes to its maximum.
+    /// Where every case goes to its maximum.
     pub most: Duration,
-    /// Whether some case stops by a count, so that nobody can know: a second is assumed.
+    /// Whether [`ASSUMED`] is part of it.
     pub open: bool,
 }
 
@@ -30,14 +30,13 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// The length assumed for a program, and for what stops by a count.
+/// Assumed length of a program and of a test that stops by a count.
 const ASSUMED: Duration = Duration::from_secs(1);
 
-/// What an iteration costs beyond its phases: setting up and collecting results.
+/// Time of an iteration beyond its phases: setting up and collecting results.
 const OVERHEAD: Duration = Duration::from_millis(100);
 
 impl Case {
-    /// How long it takes.
     pub fn estimate(&self) -> Estimate {
         if self.skip.is_some() {
             return Estimate::default();
@@ -50,7 +49,6 @@ impl Case {
         Estimate { least: once.least.saturating_mul(min), most: once.most.saturating_mul(max), ..once }
     }
 
-    /// How long one iteration takes.
     pub fn estimate_iteration(&self) -> Estimate {
         let mut once = Estimate::default();
         for member in &self.members {
@@ -64,12 +62,12 @@ impl Case {
     }
 }
 
-/// The length of a test's three phases: where its warm-up ends as early as it may, and at most.
+/// The shortest and the longest length of a test's three phases.
 fn planned(spec: &TestSpec) -> (Duration, Duration) {
     let phases = &spec.phases;
     let counted = measure_length(spec).unwrap_or(ASSUMED) + Duration::from_nanos(phases.cooldown_ns);
     let longest = Duration::from_nanos(phases.warmup_ns);
-    // A warm-up that ends by itself lasts as long as it takes to see that it may.
+    // A warm-up that ends by itself needs that many readings to be judged.
     let shortest = match phases.settle_ns {
         0 => longest,
         settle_ns => longest.min(Duration::from_nanos(settle_ns * series::SETTLED_FROM as u64)),
@@ -77,7 +75,7 @@ fn planned(spec: &TestSpec) -> (Duration, Duration) {
     (shortest + counted, longest + counted)
 }
 
-/// The length of the measure phase; `None` where it stops by a count.
+/// The length of the measure phase; `None`: it stops by a count.
 pub fn measure_length(spec: &TestSpec) -> Option<Duration> {
     match spec.phases.stop {
         Stop::AfterNs(ns) => Some(Duration::from_nanos(ns)),
@@ -86,7 +84,6 @@ pub fn measure_length(spec: &TestSpec) -> Option<Duration> {
 }
 
 impl Plan {
-    /// How long it takes.
     pub fn estimate(&self) -> Estimate {
         self.cases.iter().map(Case::estimate).fold(Estimate::default(), |a, b| Estimate {
             least: a.least + b.least,
@@ -96,7 +93,7 @@ impl Plan {
     }
 }
 
-/// A length of time in the words of a clock: `7 s`, `3 min 20 s`, `2 h 5 min`.
+/// A duration for people: `7 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn span(time: Duration) -> String {
     let s = u64::try_from(time.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
     match s {

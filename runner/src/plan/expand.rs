@@ -1,4 +1,4 @@
-//! A test → its cases: layers folded, matrix spelled out, each case typed and translated.
+//! From a test to its cases: folds its layers, spells out its matrix, types and translates each case.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,35 +16,30 @@ use super::{
     tree::{Entry, Node},
 };
 
-/// What a test is expanded with.
 pub struct Expander<'a> {
-    /// Where its body comes from.
     pub layers: &'a Layers<'a>,
-    /// The inventory.
     pub hosts: &'a BTreeMap<String, Host>,
-    /// Idle time before each iteration, where the test does not say.
+    /// `run.pause`.
     pub pause: Duration,
-    /// The longest an iteration may take beyond what it should, where the test does not say.
+    /// `run.timeout`.
     pub timeout: Option<Duration>,
 }
 
-/// A test's cases, and the swept paths.
 #[derive(Debug, Default)]
 pub struct Expanded {
-    /// The cases.
     pub cases: Vec<Case>,
-    /// The swept paths.
+    /// The swept keys.
     pub paths: Vec<Arc<str>>,
-    /// The test's body with every layer merged, its matrix not yet spelled out.
+    /// The body with every layer merged and its matrix as written.
     pub resolved: Option<Node>,
 }
 
 impl Expander<'_> {
-    /// Expands one test. At most `limit` combinations are looked at closely: past it the plan is refused anyway.
+    /// Expands one test, up to `limit` combinations: with more the plan is rejected anyway.
     pub fn test(&self, entry: &Entry, limit: usize, out: &mut Diagnostics) -> Expanded {
         let name = &entry.key;
         if entry.value.entries().is_none() {
-            // What it is instead has been reported when the file was read.
+            // Reported when the file was read.
             return Expanded::default();
         }
         let layers = self.layers.of_test(name, &entry.value, out);
@@ -60,7 +55,7 @@ impl Expander<'_> {
         let combinations = matrix.combinations(limit, out);
         let paths = matrix.paths();
         let mut cases = Vec::with_capacity(combinations.len().min(limit));
-        // One look at a broken test says what all its cases would say.
+        // All cases of a broken test would repeat its mistakes.
         let take = if out.has_errors() { 1 } else { limit };
         for combination in combinations.iter().take(take) {
             if let Some(case) = self.case(entry, &body, combination, &paths, out) {
@@ -98,7 +93,7 @@ impl Expander<'_> {
         let find = find(&typed, &members, &place, out);
         Some(Case {
             test: entry.key.clone(),
-            // Another bound is another measurement.
+            // The bound of a search is part of the measurement.
             id: super::case::case_id(&members, &find.as_ref().map(Find::bound).unwrap_or_default()),
             name: case_name(&entry.key, combination),
             axes: combination.iter().map(|(p, v)| (p.clone(), normal(p, v))).collect(),
@@ -150,7 +145,7 @@ impl Expander<'_> {
     }
 }
 
-/// Keys that the test itself writes and that its command would ignore. What `defaults` say to every test is no mistake.
+/// Rejects keys of the test itself that a command ignores. `defaults` are written for every test and may have them.
 fn of_command(entry: &Entry, paths: &[Arc<str>], out: &mut Diagnostics) {
     let matrix = entry.value.get("matrix");
     let axes = paths.iter().filter_map(|path| Some((path, matrix?.entry(path)?.key_span)));
@@ -162,8 +157,8 @@ fn of_command(entry: &Entry, paths: &[Arc<str>], out: &mut Diagnostics) {
     }
 }
 
-/// A test that searches a load is, as written, the test of the lowest one: what depends on a load (pacing, arrival, its
-/// metrics) then means something. The load itself is not to be set beside the search.
+/// Gives a test that searches a load the lowest one, which pacing, arrival and metrics need to mean something. Setting the
+/// load itself beside the search is a mistake.
 fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
     let Some(find) = tree.get("find") else { return };
     let key = match find.get("by").and_then(Node::text) {
@@ -249,7 +244,7 @@ mod tests {
         assert_eq!(&*plan.cases[1].stop_when.as_ref().unwrap().axis, "streams");
     }
 
-    /// A value of a plan: mostly words that mean something somewhere, in places where they often do not.
+    /// A value of a plan: mostly words that mean something, often in the wrong place.
     fn value() -> impl Strategy<Value = String> {
         let word = prop_oneof![
             Just("tcp_stream".to_owned()),
@@ -317,7 +312,7 @@ mod tests {
     }
 
     proptest! {
-        // Each input is a whole plan: fewer of them find as much as more of something smaller.
+        // Each input is a whole plan, so a few find much.
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn no_plan_makes_it_panic(

@@ -1,4 +1,4 @@
-//! `plumb check --explain PATH`: a value, and everything that set it on the way.
+//! `plumb check --explain PATH`: a value, and every layer that set it.
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
@@ -13,22 +13,20 @@ use super::{
 /// A value with its history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// The path that was asked for.
     pub path: String,
-    /// The value in the end, as YAML on one line; `None` where nothing sets it and the system's default holds.
+    /// The final value as YAML on one line; `None`: not set, the system's default holds.
     pub value: Option<String>,
-    /// Everything that set it, first to last.
+    /// First to last.
     pub steps: Vec<Step>,
 }
 
 /// One layer that set the value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Which layer: `built-in`, `defaults`, `profile bulk`, `test`, `matrix`, `member up`, `--set`.
+    /// `built-in`, `defaults`, `profile bulk`, `test`, `matrix`, `member up` or `--set`.
     pub origin: String,
-    /// What it said, as YAML on one line; `~` where it removed the value.
+    /// As YAML on one line; `~` where it removed the value.
     pub value: String,
-    /// Where.
     pub place: Place,
 }
 
@@ -120,7 +118,7 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
     Some(Explanation { path: path.to_owned(), value, steps })
 }
 
-/// An axis of the test's matrix sets its key after every layer but `--set`.
+/// Adds the test's matrix as a layer: above all others but `--set`.
 fn insert_matrix(layers: &mut Vec<Layer>, key: &str) {
     let folded = fold(layers);
     let Some(values) = folded.get("matrix").and_then(|m| m.get(key)) else { return };

@@ -1,4 +1,4 @@
-//! Values that are counted out: `{from, to, factor | step, half_steps, perturb}`.
+//! Generators of axis values: `{from, to, factor | step, half_steps, perturb}`.
 
 use schemas::units::{self, Rate};
 
@@ -12,14 +12,14 @@ use super::{
     tree::{Entry, Node, Scalar, Value},
 };
 
-/// The key of the generator that is wrong (empty: all of it), the sentence, and what to do.
+/// A mistake: its key in the generator (empty: the whole), the sentence, and what to do.
 type Wrong = (&'static str, String, &'static str);
 
-/// The values of an axis that is written as a generator.
+/// The values of an axis written as a generator.
 pub(super) fn generate(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
     let (node, kind) = (&entry.value, keys::kind(&entry.key));
     if !kind.is_number() {
-        out.error(node.span, format!("`{}` is no number to count with", entry.key), "list the values: [a, b]");
+        out.error(node.span, format!("`{}` cannot be counted through", entry.key), "list the values: [a, b]");
         return None;
     }
     let mut mistakes = Diagnostics::default();
@@ -58,7 +58,7 @@ fn numbers(kind: KeyKind, written: &MatrixValue) -> Result<Vec<f64>, Wrong> {
     }
     let numbers = match (written.factor, step) {
         (Some(factor), None) if !(factor > 1.0 && factor.is_finite()) => {
-            return Err(("factor", format!("`{factor}` is no factor"), "a number above 1"));
+            return Err(("factor", format!("`{factor}` is not a factor"), "a number above 1"));
         }
         (Some(factor), None) if from > 0.0 => geometric(from, to, factor, written.half_steps == Some(true)),
         (Some(_), None) => return wrong("0 times a factor stays 0", "start above 0"),
@@ -83,7 +83,7 @@ fn numbers(kind: KeyKind, written: &MatrixValue) -> Result<Vec<f64>, Wrong> {
     Ok(all)
 }
 
-/// A little beyond, so that rounding does not lose the last value.
+/// Tolerance that keeps the last value despite rounding.
 const SLACK: f64 = 1.0 + 1e-9;
 
 fn geometric(from: f64, to: f64, factor: f64, half_steps: bool) -> Vec<f64> {

@@ -1,7 +1,7 @@
-//! The keys of a test: one row for each.
+//! The keys of a test, one row each.
 //!
-//! What a key is worth (bytes, a time, a count) is not here: it follows from the type of its field, by way of the published
-//! schema. So a new key takes a field of [`TestBody`] and a row.
+//! The kind of a key (bytes, a time, a count) follows from the type of its field, by the published schema. So a new key
+//! takes a field of [`TestBody`] and a row here, and a new socket option no row at all.
 
 use std::sync::LazyLock;
 
@@ -17,27 +17,25 @@ use super::{
     tree::{Node, Value},
 };
 
-/// What a key is said of.
+/// What a key applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The whole test: the members of a group do not inherit it.
+    /// The whole test. Members of a group do not inherit it.
     Test,
     /// A member, traffic or a command.
     Member,
-    /// Traffic: it means nothing to a command.
+    /// Traffic only: rejected beside a command.
     Traffic,
 }
 
 /// A key of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// As plans write it.
     pub name: &'static str,
-    /// What it is said of.
     pub scope: Scope,
-    /// Whether a matrix may sweep it. The others decide what a test is, not how it is parametrised.
+    /// Whether a matrix may sweep it. Keys that cannot be swept decide what a test is; the others parametrise it.
     pub sweeps: bool,
-    /// The column of the results that holds the value asked for. A swept key without one gets an axis column.
+    /// The results column of the value asked for. A swept key without one gets an axis column.
     pub column: Option<&'static str>,
 }
 
@@ -132,12 +130,12 @@ pub fn of_path(path: &str) -> Option<&'static Key> {
     find(path.split('.').next().unwrap_or(path))
 }
 
-/// The keys that are said of the whole test.
+/// The names of keys that apply to the whole test.
 pub fn of_whole_test() -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(|key| key.scope == Scope::Test).map(|key| key.name)
 }
 
-/// The mistakes in a value of the key at a dotted path: it is read as a test with that key and nothing else.
+/// The mistakes in a value of the key at a dotted path, read as a test with nothing else.
 pub fn mistakes(path: &str, value: Node, key_span: Span) -> Vec<Diagnostic> {
     let mut body = Node::empty_map(key_span);
     body.set(path, value);
@@ -156,11 +154,11 @@ fn point_keys_at(node: &mut Node, span: Span, depth: usize) {
     }
 }
 
-/// What the key at a dotted path is worth, by the type of its field in the published schema.
+/// The kind of the key at a dotted path, by the type of its field in the published schema.
 pub fn kind(path: &str) -> KeyKind {
     static SCHEMA: LazyLock<Json> = LazyLock::new(plan_schema);
     let named = |schema: &'static Json| schema["$ref"].as_str()?.strip_prefix("#/$defs/");
-    // A field that may be left out is either of its type or null.
+    // The schema of an optional field is its type or null.
     let present = |schema: &'static Json| {
         schema["anyOf"].as_array().and_then(|either| either.iter().find(|s| s["type"] != "null")).unwrap_or(schema)
     };
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_key_is_worth_follows_from_its_type() {
+    fn kinds_follow_from_the_types_of_fields() {
         for (of, paths) in [
             (KeyKind::Size, "message_size receive_size request_size response_size bytes"),
             (KeyKind::Size, "socket.send_buffer remote_socket.receive_buffer socket.mss socket.notsent_lowat"),

@@ -1,4 +1,4 @@
-//! Text → [`Plan`]: reading, `--set` and `--host`, the top level, and the tests one by one.
+//! From text to [`Plan`]: reading, `--set` and `--host`, the top level, and the tests one by one.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,13 +22,12 @@ use super::{
     yaml,
 };
 
-/// The version of the plan language that this program reads.
+/// The supported version of the plan language.
 pub const VERSION: u32 = 1;
 
-/// The built-in body is always the second source, after the plan itself.
+/// Index of the built-in body among the sources; the plan itself is 0.
 pub const BUILT_IN_SOURCE: u16 = 1;
 
-/// The keys of the top level.
 pub(super) const TOP: [&str; 14] = [
     "version",
     "name",
@@ -46,12 +45,12 @@ pub(super) const TOP: [&str; 14] = [
     "output",
 ];
 
-/// What the command line says about a plan.
+/// Options of the command line that change a plan.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// `--set PATH=VALUE`, in order. A path that starts with a key of a test is set in every test.
     pub sets: Vec<String>,
-    /// `--only GLOB`: test names, case names or tags; a case that one of them matches is kept. Empty: all.
+    /// `--only GLOB`: keeps cases with a matching test name, case name or tag. Empty: all.
     pub only: Vec<String>,
     /// `--host NAME=ADDRESS`, in order.
     pub hosts: Vec<String>,
@@ -63,7 +62,7 @@ pub fn load(path: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
     load_str(&name, &text, options)
 }
 
-/// The text of the plan at `path`, and the name it is known by; `-` is standard input.
+/// The name and text of the plan at `path`; `-` is standard input.
 pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
     let refuse = |message: String, help: &str| {
         let mut out = Diagnostics::default();
@@ -71,7 +70,7 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
         Err(out)
     };
     let mut text = Vec::new();
-    // One byte more than is allowed tells a plan that is too large from one that just fits, without reading it all.
+    // One byte over the limit shows that a plan is too large without reading it all.
     let limit = yaml::MAX_BYTES as u64 + 1;
     let read = if path == "-" {
         std::io::stdin().lock().take(limit).read_to_end(&mut text)
@@ -103,7 +102,7 @@ fn plain(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// A plan's tree with everything applied that does not need the tests.
+/// A plan's tree with variables and `--set` applied, before its tests are expanded.
 pub(super) struct Prepared {
     pub(super) root: Node,
     pub(super) built_in: Node,
@@ -157,7 +156,7 @@ pub(super) fn prepare(name: &str, text: &str, options: &LoadOptions, out: &mut D
     Some(Prepared { root, built_in, sets })
 }
 
-/// Nothing else is looked at in a plan of another version: its keys may mean other things.
+/// Rejects other versions before anything else is read: their keys may mean other things.
 fn version(root: &Node, out: &mut Diagnostics) -> Option<()> {
     let Some(node) = root.get("version") else { return Some(()) };
     match node.text().and_then(|text| text.parse::<u32>().ok()) {
@@ -165,13 +164,13 @@ fn version(root: &Node, out: &mut Diagnostics) -> Option<()> {
         Some(other) => {
             out.error(
                 node.span,
-                format!("this program does not know version {other} of the plan language"),
-                format!("the newest it knows is {VERSION}; a newer plumb may know more"),
+                format!("unsupported version {other} of the plan language"),
+                format!("the newest supported one is {VERSION}; a newer plumb may know more"),
             );
             None
         }
         None => {
-            out.error(node.span, "the version is no whole number", format!("version: {VERSION}"));
+            out.error(node.span, "the version is not a whole number", format!("version: {VERSION}"));
             None
         }
     }
@@ -208,7 +207,7 @@ fn build(
     let (mut cases, mut axis_paths, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
     let max_cases = run.max_cases as usize;
     for entry in tests {
-        // One beyond the limit is enough to know that it is passed.
+        // One over the limit is enough.
         let expanded = tests_of.test(entry, max_cases + 1, out);
         cases.extend(expanded.cases);
         for path in expanded.paths {
@@ -239,7 +238,7 @@ fn build(
     if !options.only.is_empty() {
         keep_only(&options.only, tests, &mut cases, out);
     }
-    // What is left out by the command line may need what this machine or this version has not.
+    // Only cases that `--only` keeps have to be supported here.
     for refused in cases.iter().flat_map(|c| &c.members).filter_map(|m| m.refused.as_ref()) {
         out.push(refused.clone());
     }
@@ -267,7 +266,7 @@ fn build(
     })
 }
 
-/// Leaves out the cases that no glob matches, in their own name or their test's or in a tag.
+/// Keeps the cases with a matching name, test name or tag.
 fn keep_only(globs: &[String], tests: &[Entry], cases: &mut Vec<Case>, out: &mut Diagnostics) {
     let had_some = !cases.is_empty();
     let matched = |text: &str| globs.iter().any(|glob| matches(glob, text));
@@ -286,7 +285,7 @@ fn with_spans<T>(list: Option<&Node>, items: Vec<T>) -> Vec<(T, Span)> {
     items.into_iter().zip(spans.chain(std::iter::repeat(Span::default()))).collect()
 }
 
-/// A host that only the command line names and no test goes to would be measured by nobody: the run would quietly stay here.
+/// Rejects a `--host` that no test uses: the run would silently stay on this machine.
 fn unused_hosts(hosts: &BTreeMap<String, Host>, inventory: &[String], cases: &[Case], out: &mut Diagnostics) {
     let used = |name: &str| {
         let is = |end: &Endpoint| matches!(end, Endpoint::Host(host) if host == name);
@@ -312,7 +311,7 @@ fn run_options(run: Option<&Run>) -> RunOptions {
     }
 }
 
-/// Two tests that measure the same thing are told apart by their names.
+/// Adds the names to the ids of cases that measure the same thing.
 fn distinct_ids(cases: &mut [Case]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for case in cases.iter() {
@@ -323,7 +322,7 @@ fn distinct_ids(cases: &mut [Case]) {
     }
 }
 
-/// The plan as resolved, as YAML: the top level as written, every test with all its layers.
+/// The resolved plan as YAML: the top level as written, every test with all its layers.
 fn resolved_text(root: &Node, hosts: &BTreeMap<String, Host>, tests: &[(std::sync::Arc<str>, Node)]) -> String {
     let mut top = serde_json::Map::new();
     for entry in root.entries().unwrap_or_default() {

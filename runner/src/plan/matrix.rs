@@ -11,21 +11,21 @@ use super::{
     tree::{Entry, Node, Value},
 };
 
-/// Most values of one axis, and most combinations that are looked at.
+/// Most values of one axis.
 pub(super) const MAX_VALUES: usize = 10_000;
-/// See [`MAX_VALUES`].
+/// Most combinations, the excluded ones included.
 const MAX_COMBINATIONS: usize = 200_000;
 
-/// One or more keys that are swept together.
+/// One or more keys swept together.
 #[derive(Clone, Debug)]
 struct Axis {
-    /// The dotted paths; several where they are zipped.
+    /// Dotted keys; several where they are zipped.
     paths: Vec<Arc<str>>,
-    /// A value per path for each step.
+    /// Per step, a value for each key.
     steps: Vec<Vec<Node>>,
 }
 
-/// Conditions that all hold for what is left out, and where they are written.
+/// The place of an `exclude`, and its conditions, which must all hold.
 type Exclude = (Span, Vec<(Arc<str>, Condition)>);
 
 /// The swept values of one case, in the order of the axes.
@@ -40,7 +40,6 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Reads the `matrix` of a test body.
     pub fn read(node: &Node, out: &mut Diagnostics) -> Self {
         let mut matrix = Self::default();
         let Some(entries) = node.entries() else {
@@ -70,7 +69,7 @@ impl Matrix {
         matrix
     }
 
-    /// The swept paths, in order.
+    /// The swept keys, in order.
     pub fn paths(&self) -> Vec<Arc<str>> {
         let mut paths: Vec<Arc<str>> = self.axes.iter().flat_map(|a| a.paths.iter().cloned()).collect();
         for (path, _) in self.included.iter().flatten() {
@@ -81,7 +80,7 @@ impl Matrix {
         paths
     }
 
-    /// Takes an axis out whose value `--set` fixes.
+    /// Removes the axis of a key that `--set` fixes.
     pub fn fix(&mut self, path: &str) {
         for axis in &mut self.axes {
             if let Some(at) = axis.paths.iter().position(|p| &**p == path) {
@@ -101,7 +100,7 @@ impl Matrix {
         }
     }
 
-    /// Every combination that is not excluded, the last axis fastest, and then what is included; no more than `limit`.
+    /// Every combination that is not excluded, the last axis fastest, then those included; `limit` + 1 at most.
     pub fn combinations(&self, limit: usize, out: &mut Diagnostics) -> Vec<Combination> {
         let total = self.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.steps.len()));
         let Some(total) = total.filter(|n| *n <= MAX_COMBINATIONS) else {
@@ -136,7 +135,7 @@ impl Matrix {
             }
             if keep {
                 all.push(swept.into_iter().map(|(path, value)| (path.clone(), value.clone())).collect());
-                // The plan is refused for its size; whether an exclude further on would match is not known.
+                // The plan is rejected for its size; later excludes stay unchecked.
                 if all.len() > limit {
                     return all;
                 }
@@ -205,7 +204,7 @@ impl Matrix {
                 if !names.contains(&&*entry.key) {
                     out.error(
                         entry.key_span,
-                        format!("`{}` is no axis of this matrix", entry.key),
+                        format!("`{}` is not an axis of this matrix", entry.key),
                         suggest(&entry.key, &names),
                     );
                     continue;
@@ -231,7 +230,7 @@ fn maps<'a>(node: &'a Node, word: &str, out: &mut Diagnostics) -> Vec<&'a Node> 
     good
 }
 
-/// The values of an axis, checked as values of that key.
+/// The values of an axis, checked as values of its key.
 fn values(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
     let values = match &entry.value.value {
         Value::List(items) => items.clone(),
@@ -256,7 +255,7 @@ fn values(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
     check_path(entry, &values, out).then_some(values)
 }
 
-/// Reads each value as what it will be: a test body with that key. Only mistakes come of it.
+/// Checks that the key can be swept and has these values.
 fn check_path(entry: &Entry, values: &[Node], out: &mut Diagnostics) -> bool {
     let sweeps = keys::of_path(&entry.key).is_none_or(|key| key.sweeps);
     if !sweeps && !entry.key.starts_with("concurrent.members.") {
@@ -267,7 +266,7 @@ fn check_path(entry: &Entry, values: &[Node], out: &mut Diagnostics) -> bool {
     for value in values {
         let mistakes = keys::mistakes(&entry.key, value.clone(), entry.key_span);
         good &= mistakes.is_empty();
-        // A key that does not exist is one mistake of the axis, not one of each of its values.
+        // An unknown key is one mistake, not one per value.
         let wrong_key = mistakes.iter().any(|d| d.span == Some(entry.key_span));
         for mistake in mistakes {
             out.push(mistake);
@@ -376,9 +375,9 @@ mod tests {
             ("{message_size: {from: 0, to: 8, factor: 2}}", "start above 0"),
             ("{message_size: {from: 1, to: 8, step: 0}}", "never ends"),
             ("{message_size: {from: 1, to: 1GiB, step: 1}}", "over 10000 values"),
-            ("{direction: {from: 1, to: 8, factor: 2}}", "no number to count with"),
+            ("{direction: {from: 1, to: 8, factor: 2}}", "cannot be counted through"),
             ("{streams: [1], exclude: [{streams: 2}]}", "matches no combination"),
-            ("{streams: [1], exclude: [{threads: 2}]}", "no axis of this matrix"),
+            ("{streams: [1], exclude: [{threads: 2}]}", "not an axis of this matrix"),
             ("{streams: [1], exclude: {streams: 1}}", "a list of maps"),
             ("{zip: [{streams: [1, 2], threads: [1]}]}", "step by step"),
             ("{zip: [1]}", "a list of maps"),

@@ -1,4 +1,4 @@
-//! Which metrics a workload has: an assertion on one that it cannot have would be judged on nothing.
+//! The metrics that a job can deliver. An assertion on another one would be judged on nothing.
 
 use netcore::spec::{Direction, Pattern, TestSpec};
 use schemas::{
@@ -11,11 +11,11 @@ use super::{
     output::{Group, OutputParser},
 };
 
-/// Why a job has no value for a metric, or `None` where it has one.
+/// Why a job cannot deliver a metric; `None`: it can.
 pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     let spec = match job {
         Job::Traffic(spec) => spec,
-        // What is wrong with how it is read has been reported.
+        // Mistakes in how its output is read are already reported.
         Job::Command(command) => return OutputParser::of(command).ok()?.lacks(metric),
     };
     let name = metric.name;
@@ -23,21 +23,21 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     let group = columns::find(metric.column).map_or("", |column| column.group);
     let answers = spec.pattern != Pattern::Stream;
     let datagrams = spec.transport.is_datagram();
-    // Nobody hears what a service that takes no part counts.
+    // With `control: none` the service at the far end reports nothing.
     let near_receives = spec.pattern == Pattern::Stream && spec.direction == Direction::Reverse;
     let of_far_end = name.starts_with("remote_") || name.contains(".remote");
-    // The first row that says no.
+    // By group of the metric's column and by name; the first match counts.
     let missing = match (group, family) {
         (_, "throughput" | "bytes_received") if spec.alone && !near_receives => {
-            "with `control: none` nobody counts what arrives at the far end: use `sent`, or `transaction_rate`"
+            "with `control: none` what arrives at the far end is not counted: use `sent`, or `transaction_rate`"
         }
         (_, "sent" | "bytes_sent") if spec.alone && (near_receives || answers) => {
-            "with `control: none` nobody counts what the far end sends"
+            "with `control: none` what the far end sends is not counted"
         }
         ("datagrams", _) if spec.alone && spec.pattern != Pattern::Ping && family != "messages_sent" => {
-            "with `control: none` nobody counts what arrives at the far end"
+            "with `control: none` what arrives at the far end is not counted"
         }
-        _ if spec.alone && of_far_end => "with `control: none` the far end reports nothing",
+        _ if spec.alone && of_far_end => "with `control: none` the far end does not report",
         (_, "transaction_rate" | "transactions") if !answers => "a stream has no transactions",
         (_, "receive_call") if answers => "only streams time their receive calls",
         ("latency", _) if !answers && !spec.collect.latency => {
@@ -46,7 +46,7 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
         (_, "throughput" | "sent" | "bytes_sent" | "bytes_received")
             if matches!(spec.pattern, Pattern::Connect | Pattern::Ping) =>
         {
-            "it moves no payload to count"
+            "it moves no payload"
         }
         (_, "messages_sent" | "messages_received" | "lost" | "loss_ratio") if !datagrams => {
             "only datagrams can be lost"
@@ -57,14 +57,10 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
             "requests are transactions, and one that is lost is an error: use `transactions` and `errors`"
         }
         (_, "lost" | "loss_ratio" | "reordered" | "duplicated") if datagrams && !spec.numbers_messages() => {
-            "a message of less than 8 bytes has no room for a number, so that nobody knows which were lost"
+            "a message needs 8 bytes for the number by which losses are counted"
         }
-        (_, "jitter") if datagrams && !spec.times_messages() => {
-            "a message of less than 16 bytes has no room for the time of its sending"
-        }
-        (_, "reordered" | "duplicated" | "jitter") if !datagrams || answers => {
-            "only a stream of datagrams has an order to lose"
-        }
+        (_, "jitter") if datagrams && !spec.times_messages() => "a message needs 16 bytes for the time of its sending",
+        (_, "reordered" | "duplicated" | "jitter") if !datagrams || answers => "only streams of datagrams measure it",
         ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
         ("tcp", _) if !spec.transport.is_tcp() => "only TCP reports it",
         ("tcp", _) if !spec.collect.tcp_info => "`tcp_info` is not in `collect`",
@@ -76,7 +72,7 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     Some(missing.to_owned())
 }
 
-/// The metric that a test is about.
+/// The main metric of a test.
 pub fn headline(spec: &TestSpec) -> &'static Metric {
     let name = match spec.pattern {
         Pattern::Stream if spec.alone && spec.direction != Direction::Reverse => "sent",
@@ -87,7 +83,7 @@ pub fn headline(spec: &TestSpec) -> &'static Metric {
     metrics::find(name).unwrap_or(&metrics::METRICS[0])
 }
 
-/// The same of any job; a program has none but the first that its expression finds.
+/// The main metric of a job: for a program, the first that its expression finds.
 pub fn of_job(job: &Job) -> Option<&'static Metric> {
     match job {
         Job::Traffic(spec) => Some(headline(spec)),

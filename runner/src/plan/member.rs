@@ -1,4 +1,4 @@
-//! A test's members: which workload each runs, between which ends, as a translated test or as a command.
+//! The members of a test: workload, ends, and the translated test or command of each.
 
 use super::{
     case::{Endpoint, Job, Member, is_here},
@@ -55,7 +55,7 @@ impl Expander<'_> {
                 out.error(
                     span,
                     "a command cannot be a member of a group",
-                    "nobody can cut the common window out of it; start it in a hook, or make it a test",
+                    "the common window cannot be cut out of its result; start it in a hook, or make it a test",
                 );
             }
             members.extend(self.member(&member.key, &body, &typed, member.key_span, out));
@@ -65,7 +65,7 @@ impl Expander<'_> {
 
     fn member(&self, name: &str, tree: &Node, typed: &TestBody, at: Span, out: &mut Diagnostics) -> Option<Member> {
         let Some(workload) = &typed.workload else {
-            // A workload with a mistake in it is there all the same, and has been reported.
+            // A mistake in the workload is already reported.
             if tree.get("workload").is_none() {
                 out.error(at, "no `workload` says what this test runs", "add for example `workload: tcp_stream`");
             }
@@ -93,7 +93,7 @@ impl Expander<'_> {
                     );
                 }
                 let spec = spec::translate(typed, workload, host(&from), host(&to), &mut faults)?;
-                // What is wrong in the plan's own words need not be said again in the engines'.
+                // With mistakes in the plan, the engines would only repeat them.
                 refused = if faults.is_empty() { spec::beyond_the_engines(&spec, workload) } else { None };
                 Job::Traffic(Box::new(spec))
             }
@@ -145,7 +145,7 @@ impl Expander<'_> {
     }
 }
 
-/// A program of the plan's own, which runs on this machine: `here` says whether `from` is.
+/// A program of the plan. It runs on this machine; `here` says whether `from` is on it.
 fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool, out: &mut Diagnostics) -> Option<Job> {
     let Some(command) = typed.command.clone() else {
         out.error(
@@ -170,12 +170,12 @@ fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool,
     Some(Job::Command(command))
 }
 
-/// Where to point for a fault of a key: at its value, at the nearest key above it, or at what implies it.
+/// Where to point for a mistake in a key: its value, the nearest key above it, or the workload.
 fn fault_span(tree: &Node, key: &str) -> Option<Span> {
     let mut path = key;
     loop {
         if let Some(node) = tree.at(path) {
-            // A default of the program has no line in the plan to point at.
+            // Built-in defaults have no line in the plan.
             return (node.span.source != super::load::BUILT_IN_SOURCE).then_some(node.span);
         }
         match path.rsplit_once('.') {

@@ -5,7 +5,7 @@ use super::{
     tree::{Entry, Node, Value},
 };
 
-/// What every test starts from, as a plan would write it.
+/// The lowest layer of every test, as a plan would write it.
 pub const BUILT_IN: &str = "\
 streams: 1
 request_size: 1
@@ -22,10 +22,10 @@ iterations: 1
 collect: [cpu, tcp_info]
 ";
 
-/// A test has one stop rule: a layer that sets one of these removes the others that lie under it.
+/// A test has one stop rule: a layer that sets one removes those of lower layers.
 const STOP_RULES: [&str; 3] = ["duration", "bytes", "transactions"];
 
-/// A test body over another: maps merge by key, scalars and lists replace, `assert+` appends, `~` removes.
+/// Merges a test body over another: maps merge by key, scalars and lists replace, `assert+` appends, `~` removes.
 pub fn body(mut under: Node, over: &Node) -> Node {
     if STOP_RULES.iter().any(|rule| over.get(rule).is_some_and(|value| !value.is_null())) {
         for rule in STOP_RULES {
@@ -66,7 +66,7 @@ fn node(under: Node, over: &Node) -> Node {
     Node { value: Value::Map(entries), span: over.span }
 }
 
-/// Takes out what `~` removed, at every depth of maps.
+/// Removes nulls (`~`) from maps at every depth.
 pub fn prune(node: &mut Node) {
     if let Value::Map(entries) = &mut node.value {
         entries.retain(|e| !e.value.is_null());
@@ -76,12 +76,12 @@ pub fn prune(node: &mut Node) {
     }
 }
 
-/// The test with everything spelled out that its far end has from its near end.
+/// The test with the options spelled out that its far end takes from its near end.
 pub fn with_far_end(test: &Node) -> Node {
     let mut test = test.clone();
     for (near, far) in [("socket", "remote_socket"), ("buffers", "remote_buffers")] {
         let Some(mut under) = test.get(near).filter(|under| under.entries().is_some()).cloned() else { continue };
-        // An interface has its name on one machine only; the IP version is said once for both.
+        // The name of an interface belongs to one machine; the IP version is set once for both ends.
         under.remove("device");
         under.remove("ipv6");
         let merged = test.get(far).map_or_else(|| under.clone(), |over| node(under.clone(), over));

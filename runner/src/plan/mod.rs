@@ -1,17 +1,17 @@
 //! Plans: YAML text in, checked cases out.
 //!
-//! - [`mod@load`]: the way in: [`fn@load`] gives a [`case::Plan`] or everything that is wrong with the text
+//! - [`mod@load`]: the entry: [`fn@load`] gives a [`case::Plan`], or every mistake in the text
 //! - [`case`]: a checked plan, as the schedule runs it
 //! - [`source`], [`diagnostics`]: texts, places, and messages that point at them
-//! - [`yaml`], [`tree`]: YAML as a tree that knows where each word stands
+//! - [`yaml`], [`tree`]: YAML as a tree that knows the place of each word
 //! - [`decode`]: from the tree to typed values, finding every mistake
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
-//! - [`keys`]: the keys of a test, a row for each
-//! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: how a test's body comes about
+//! - [`keys`]: the keys of a test, one row each
+//! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: from layers of test bodies to swept values
 //! - [`estimate`]: how long it takes
 //! - [`output`]: how the output of a command is read
-//! - [`expand`], `member`, [`spec`], [`measures`], [`check`]: what it means
-//! - [`mod@explain`]: where a value comes from; [`schema`]: the published form of the language
+//! - [`expand`], `member`, `policy`, [`spec`], [`measures`], [`check`]: from bodies to checked cases
+//! - [`mod@explain`]: which layers set a value; [`schema`]: the published JSON Schema
 
 mod arguments;
 pub mod case;

@@ -1,5 +1,5 @@
-//! From what a program printed to numbers: by an importer that knows the program, or by a regular expression whose named
-//! groups are metrics or columns of the results.
+//! Parses a program's output: by an importer that knows the program, or by a regular expression whose named groups are
+//! metrics or columns of the results.
 
 use analyze::import::{Program, Sheet};
 use clap::ValueEnum;
@@ -13,7 +13,7 @@ use schemas::{
 
 use super::{diagnostics::suggest, model::Command};
 
-/// Columns that a program's output may fill, by the contract's groups; the others say who measured what and when.
+/// Groups of columns that an output may fill; the others identify the measurement.
 const GROUPS: [&str; 8] = ["what ran", "volume", "datagrams", "pacing", "latency", "cpu", "tcp", "place and time"];
 
 /// How an output is read.
@@ -21,7 +21,7 @@ const GROUPS: [&str; 8] = ["what ran", "volume", "datagrams", "pacing", "latency
 pub enum OutputParser {
     /// By the importer of a known program.
     Import(Program),
-    /// By an expression; each of its matches is a line of results.
+    /// By an expression; each match is a line of results.
     Expression(Regex, Vec<Group>),
 }
 
@@ -30,27 +30,25 @@ pub enum OutputParser {
 pub struct Group {
     name: String,
     column: &'static str,
-    /// The unit of the metric; a column that is no metric takes bare numbers.
+    /// The unit of the metric; `None`: a column that is not a metric takes bare numbers.
     unit: Option<Unit>,
-    /// The unit of a number that is printed without one.
+    /// The unit of numbers printed without one.
     printed: Option<String>,
 }
 
 impl Group {
-    /// The metric that it gives, where it is one.
+    /// The metric of its column, if there is one.
     pub fn metric(&self) -> Option<&'static Metric> {
         metrics::METRICS.iter().find(|m| m.column == self.column)
     }
 }
 
-/// What is wrong with a `command`: the key below it, the sentence, and what to do.
+/// A mistake in a `command`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// `run`, `import`, `regex` or `units`.
     pub key: &'static str,
-    /// What is wrong.
     pub message: String,
-    /// What to do.
     pub help: String,
 }
 
@@ -59,7 +57,7 @@ fn wrong(key: &'static str, message: impl Into<String>, help: impl Into<String>)
 }
 
 impl OutputParser {
-    /// How the plan says that the output is read.
+    /// The parser that the plan asks for.
     pub fn of(command: &Command) -> Result<Self, Wrong> {
         if command.run.first().is_none_or(|word| word.0.is_empty()) {
             return Err(wrong("run", "a command without a program", "run: [program, argument, …]"));
@@ -77,12 +75,10 @@ impl OutputParser {
                 })
             }
             (None, Some(expression)) => Self::expression(expression, command),
-            (Some(_), Some(_)) => Err(wrong("regex", "an output is read in one way", "keep `import`, or `regex`")),
-            (None, None) => Err(wrong(
-                "run",
-                "nothing says how its output is read",
-                "add import: iperf3, or regex: '(?<throughput>…)'",
-            )),
+            (Some(_), Some(_)) => Err(wrong("regex", "two ways to read its output", "keep `import`, or `regex`")),
+            (None, None) => {
+                Err(wrong("run", "no way to read its output", "add import: iperf3, or regex: '(?<throughput>…)'"))
+            }
         }
     }
 
@@ -90,7 +86,7 @@ impl OutputParser {
         let regex = Regex::new(expression).map_err(|e| {
             let text = e.to_string();
             let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            wrong("regex", "this is no regular expression", last)
+            wrong("regex", "this is not a regular expression", last)
         })?;
         let none = std::collections::BTreeMap::new();
         let units = command.units.as_ref().unwrap_or(&none);
@@ -109,7 +105,7 @@ impl OutputParser {
         Ok(Self::Expression(regex, groups))
     }
 
-    /// The named groups; an importer has none.
+    /// The named groups of an expression.
     pub fn groups(&self) -> &[Group] {
         match self {
             Self::Import(_) => &[],
@@ -117,9 +113,9 @@ impl OutputParser {
         }
     }
 
-    /// Why the output can never hold that metric; `None`: it may.
+    /// Why the output can never have that metric; `None`: it may.
     pub fn lacks(&self, metric: &Metric) -> Option<String> {
-        // These are measured around the program, whatever it prints.
+        // Measured around the program, whatever it prints.
         let ours = metric.column == "elapsed_s" || metric.column.starts_with("local_cpu");
         match self {
             Self::Expression(_, groups) if !ours && !groups.iter().any(|g| g.column == metric.column) => {
@@ -129,7 +125,7 @@ impl OutputParser {
         }
     }
 
-    /// The rows of an output, with what it says in them and nothing else.
+    /// The rows of an output, with only the cells that it fills.
     pub fn rows(&self, text: &str) -> Result<Vec<Row>, String> {
         match self {
             Self::Import(program) => {
@@ -170,25 +166,25 @@ fn group(name: &str, printed: Option<&String>) -> Result<Group, Wrong> {
     let Some(known) = known else {
         let names: Vec<&str> = metrics::METRICS.iter().map(|m| m.name).collect();
         let help = if columns::find(name).is_some() {
-            "what a program prints are numbers: name a metric".to_owned()
+            "only numbers can be read: name a metric".to_owned()
         } else {
             suggest(name, &names)
         };
-        return Err(wrong("regex", format!("the group `{name}` is no metric"), help));
+        return Err(wrong("regex", format!("the group `{name}` is not a metric"), help));
     };
     let group =
         Group { name: name.to_owned(), column: known.name, unit: metric.map(|m| m.unit), printed: printed.cloned() };
     if printed.is_some()
         && let Err(reason) = group.value("1")
     {
-        return Err(wrong("units", format!("`{}` is no unit of `{name}`", printed.map_or("", |u| u)), reason));
+        return Err(wrong("units", format!("`{}` is not a unit of `{name}`", printed.map_or("", |u| u)), reason));
     }
     Ok(group)
 }
 
 impl Group {
-    /// What was found as a number of the column: with the unit that is printed beside it, with the one that the plan names,
-    /// or in the column's own.
+    /// The text found, as a number of the column: with the unit printed beside it, the unit that the plan names, or the
+    /// column's own.
     fn value(&self, found: &str) -> Result<f64, String> {
         let bare = found.parse::<f64>().ok().filter(|v| v.is_finite());
         let text = match (bare, &self.printed) {
@@ -197,9 +193,10 @@ impl Group {
             (None, _) => found.to_owned(),
         };
         let Some(unit) = self.unit else {
-            return Err(format!("`{text}` is no number for the column {}", self.column));
+            return Err(format!("`{text}` is not a number for the column {}", self.column));
         };
-        units::parse_for(unit, &text).map_err(|e| format!("the group `{}` found what it cannot hold: {e}", self.name))
+        units::parse_for(unit, &text)
+            .map_err(|e| format!("the group `{}` found a value of another unit: {e}", self.name))
     }
 }
 
@@ -259,24 +256,24 @@ mod tests {
     #[test]
     fn a_mistake_is_said_before_anything_runs() {
         for (command, words) in [
-            (command(None, Some("("), &[]), "regex: this is no regular expression (unclosed group)"),
+            (command(None, Some("("), &[]), "regex: this is not a regular expression (unclosed group)"),
             (command(None, Some("[0-9]+"), &[]), "regex: the expression has no named group"),
             (
                 command(None, Some("(?<throughptu>.)"), &[]),
-                "regex: the group `throughptu` is no metric (did you mean `throughput`?)",
+                "regex: the group `throughptu` is not a metric (did you mean `throughput`?)",
             ),
-            (command(None, Some("(?<run_id>.)"), &[]), "what a program prints are numbers"),
+            (command(None, Some("(?<run_id>.)"), &[]), "only numbers can be read"),
             (
                 command(None, Some("(?<throughput>.)"), &[("throughput", "k/s")]),
-                "units: `k/s` is no unit of `throughput`",
+                "units: `k/s` is not a unit of `throughput`",
             ),
             (
                 command(None, Some("(?<throughput>.)"), &[("latency", "us")]),
                 "units: the expression has no group `latency`",
             ),
             (command(Some("iperf"), None, &[]), "import: there is no importer `iperf` (did you mean `iperf3`?)"),
-            (command(Some("iperf3"), Some("x"), &[]), "regex: an output is read in one way"),
-            (command(None, None, &[]), "run: nothing says how its output is read"),
+            (command(Some("iperf3"), Some("x"), &[]), "regex: two ways to read its output"),
+            (command(None, None, &[]), "run: no way to read its output"),
         ] {
             let said = why(&command);
             assert!(said.contains(words), "{said}");

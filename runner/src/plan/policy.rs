@@ -1,4 +1,4 @@
-//! What a case is judged by: how often it is measured, when an axis is left, what is searched.
+//! How often a case is measured, what it must reach, when an axis ends, and what is searched.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{
     tree::Node,
 };
 
-/// The confidence level where a plan names none.
+/// The default confidence level.
 const LEVEL: f64 = 0.95;
 
 pub(super) fn check_metric(
@@ -62,8 +62,8 @@ pub(super) fn iterations(
     if !(0.5..1.0).contains(&confidence) {
         out.error(
             place("iterations"),
-            format!("a confidence of {} % is none", confidence * 100.0),
-            "between 50 % and 100 %, for example 95%",
+            format!("the confidence is {} %", confidence * 100.0),
+            "between 50 % and 100 % (exclusive), for example 95%",
         );
     }
     if margin <= 0.0 {
@@ -106,7 +106,11 @@ pub(super) fn asserts(tree: &Node, typed: &TestBody, members: &[Member], out: &m
             out.error(
                 span,
                 format!("unknown member `{member}`"),
-                if known.is_empty() { "this test is no concurrent group".to_owned() } else { suggest(member, &known) },
+                if known.is_empty() {
+                    "this test is not a concurrent group".to_owned()
+                } else {
+                    suggest(member, &known)
+                },
             );
             continue;
         }
@@ -124,7 +128,6 @@ pub(super) fn asserts(tree: &Node, typed: &TestBody, members: &[Member], out: &m
     asserts
 }
 
-/// Whether the assertion's `when` holds for this case.
 fn when(assertion: &Node, tree: &Node, out: &mut Diagnostics) -> bool {
     let mut holds = true;
     for entry in assertion.get("when").and_then(Node::entries).unwrap_or_default() {
@@ -158,13 +161,17 @@ pub(super) fn stop_when(
             if let Some(path) = paths.iter().find(|p| ***p == **axis) {
                 path.clone()
             } else {
-                out.error(span, format!("`{axis}` is no axis of this test's matrix"), suggest(axis, &names));
+                out.error(span, format!("`{axis}` is not an axis of this test's matrix"), suggest(axis, &names));
                 return None;
             }
         }
         (None, [only]) => only.clone(),
         (None, []) => {
-            out.error(span, "`stop_when` skips the rest of an axis, and there is none", "add a matrix, or use assert");
+            out.error(
+                span,
+                "`stop_when` skips the rest of an axis, and the test has none",
+                "add a matrix, or use assert",
+            );
             return None;
         }
         (None, _) => {
@@ -203,10 +210,10 @@ pub(super) fn find(
     Some(find)
 }
 
-/// What is wrong with a search, and what to do.
+/// A mistake in a search: the sentence, and what to do.
 type Wrong = (String, &'static str);
 
-/// The search, the member whose load it varies, and that member's test.
+/// The search, with the member whose load it varies and that member's test.
 fn search<'a>(find: &model::Find, members: &'a [Member]) -> Result<(Find, &'a Member, &'a TestSpec), Wrong> {
     let wrong = |message: &str, help| Err((message.to_owned(), help));
     let [member] = members else {
@@ -254,7 +261,7 @@ fn load(by: FindBy, text: &str) -> Result<(f64, bool), String> {
     match by {
         FindBy::Inflight => match text.parse::<u32>() {
             Ok(n) if n > 0 => Ok((f64::from(n), false)),
-            _ => Err(format!("`{text}` is no number of transactions in flight: write 1 or more")),
+            _ => Err(format!("`{text}` is not a number of transactions in flight: write 1 or more")),
         },
         FindBy::Rate => match units::parse_rate(text).map_err(|e| e.to_string())? {
             Rate::Bits(bits) => Ok((bits, true)),

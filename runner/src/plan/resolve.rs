@@ -1,4 +1,4 @@
-//! The layers of a test: built-in ← defaults ← profiles ← test, and of a member on top of them.
+//! The layers of a test (built-in ← defaults ← profiles ← test), and those that a member adds.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::{
     tree::{Node, Value},
 };
 
-/// What a layer is called in `check --explain`.
+/// The source of a layer, as `check --explain` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The program's own defaults.
@@ -42,34 +42,27 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// One layer.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// What it is called.
     pub origin: Origin,
-    /// What it says.
     pub body: Node,
 }
 
 /// A `--set` that changes test bodies.
 #[derive(Clone, Debug)]
 pub struct BodySet {
-    /// The test; `None`: every test.
+    /// `None`: every test.
     pub test: Option<String>,
-    /// The dotted key within the body.
+    /// Dotted, within the body.
     pub path: String,
-    /// The value.
     pub value: Node,
 }
 
-/// Everything that test bodies are put together from.
+/// The sources of test bodies.
 #[derive(Debug)]
 pub struct Layers<'a> {
-    /// The plan.
     pub root: &'a Node,
-    /// The built-in body.
     pub built_in: &'a Node,
-    /// What the command line sets.
     pub sets: &'a [BodySet],
 }
 
@@ -86,7 +79,7 @@ impl Layers<'_> {
         layers
     }
 
-    /// The layers that a member adds on top of what it inherits from its test.
+    /// The layers that a member adds to what it inherits from its test.
     pub fn of_member(&self, test: &str, member: &str, body: &Node, out: &mut Diagnostics) -> Vec<Layer> {
         let mut layers = Vec::new();
         self.profiles(body, &mut layers, out);
@@ -97,7 +90,7 @@ impl Layers<'_> {
 
     fn add_sets(&self, test: &str, member: Option<&str>, layers: &mut Vec<Layer>) {
         for set in self.sets.iter().filter(|s| s.test.as_deref().is_none_or(|t| t == test)) {
-            // What belongs to the whole test is set there; its members would only be refused it.
+            // Keys of the whole test are set there; a member would reject them.
             if member.is_some() && keys::of_path(&set.path).is_some_and(|key| key.scope == Scope::Test) {
                 continue;
             }
@@ -107,7 +100,7 @@ impl Layers<'_> {
         }
     }
 
-    /// The profiles that a body extends, each after those that it extends itself.
+    /// Adds the profiles that a body extends, each after those that it extends itself.
     fn profiles(&self, body: &Node, layers: &mut Vec<Layer>, out: &mut Diagnostics) {
         let mut path = Vec::new();
         let mut done = HashSet::new();
@@ -161,7 +154,7 @@ impl Layers<'_> {
     }
 }
 
-/// All layers in one body; what `~` removed is gone.
+/// All layers in one body, without what `~` removed.
 pub fn fold(layers: &[Layer]) -> Node {
     let mut bodies = layers.iter().map(|l| &l.body);
     let Some(first) = bodies.next() else { return Node::empty_map(super::source::Span::default()) };

@@ -1,22 +1,20 @@
-//! Where things were written: files, byte ranges, lines and columns.
+//! Places in a plan's texts: byte ranges, lines and columns.
 
 /// A range of bytes in one of a plan's sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// Index of the source in its [`Sources`].
+    /// Index in [`Sources`].
     pub source: u16,
-    /// First byte.
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
 }
 
-/// A text that a plan was read from: its file, or one `--set` argument.
+/// A text of a plan: its file, or one `--set` argument.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What people know it by: the path as given, `<stdin>`, or `--set`.
+    /// The path as given, `<stdin>`, or `--set`.
     pub name: String,
-    /// All of it.
     pub text: String,
 }
 
@@ -24,10 +22,9 @@ pub struct Source {
 #[derive(Clone, Debug, Default)]
 pub struct Sources(Vec<Source>);
 
-/// A place as people write it.
+/// A place for people: file, line, column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Name of the source.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
@@ -48,22 +45,19 @@ impl Sources {
         u16::try_from(self.0.len() - 1).unwrap_or(u16::MAX)
     }
 
-    /// The source of that index.
     pub fn get(&self, index: u16) -> Option<&Source> {
         self.0.get(usize::from(index))
     }
 
-    /// All of them, in the order in which they were added.
+    /// In the order added.
     pub fn all(&self) -> &[Source] {
         &self.0
     }
 
-    /// The text a span covers.
     pub fn slice(&self, span: Span) -> &str {
         self.get(span.source).and_then(|s| s.text.get(span.start as usize..span.end as usize)).unwrap_or("")
     }
 
-    /// File, line and column of a byte offset.
     pub fn place_at(&self, source: u16, offset: u32) -> Place {
         let Some(Source { name, text }) = self.get(source) else {
             return Place { file: String::new(), line: 1, column: 1 };
@@ -81,7 +75,7 @@ impl Sources {
         }
     }
 
-    /// File, line and column where a span starts.
+    /// The start of a span.
     pub fn place(&self, span: Span) -> Place {
         self.place_at(span.source, span.start)
     }

@@ -1,7 +1,7 @@
-//! YAML as a tree that knows where each word stands.
+//! YAML as a tree that knows the place of each word.
 //!
-//! Merging, matrix axes and `check --explain` work on this tree, so that an error found in a merged test still points at
-//! the line that wrote the value.
+//! Merging, axes and `check --explain` work on this tree, so that an error in a merged test points at the line that wrote
+//! the value.
 
 use std::sync::Arc;
 
@@ -10,40 +10,33 @@ use super::source::Span;
 /// A value and where it was written.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
     pub value: Value,
-    /// Where it stands.
     pub span: Span,
 }
 
-/// What a node holds.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// One word. Its type is read from its text when somebody asks for one.
+    /// Text; its type is read on demand.
     Scalar(Scalar),
-    /// A list.
     List(Vec<Node>),
-    /// A map in the order written.
+    /// In the order written.
     Map(Vec<Entry>),
 }
 
 /// A scalar as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar {
-    /// Its text, without quotes.
+    /// Without quotes.
     pub text: Arc<str>,
-    /// Whether it stood without quotes: only then can it be a number, a boolean or null.
+    /// Whether it was written without quotes: only then can it be a number, a boolean or null.
     pub plain: bool,
 }
 
 /// A key and its value.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The key.
     pub key: Arc<str>,
-    /// Where the key stands.
     pub key_span: Span,
-    /// The value.
     pub value: Node,
 }
 
@@ -52,15 +45,12 @@ pub struct Entry {
 pub enum Typed<'a> {
     /// `~`, `null` or nothing.
     Null,
-    /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
     Unsigned(u64),
-    /// A negative whole number.
+    /// Negative.
     Signed(i64),
-    /// A number with a fraction or an exponent, or too large for the others.
+    /// With a fraction or an exponent, or too large for the others.
     Float(f64),
-    /// Anything else.
     Text(&'a str),
 }
 
@@ -70,7 +60,7 @@ impl Scalar {
         Self { text: text.into(), plain: true }
     }
 
-    /// Its value by YAML 1.2's core schema. Numbers with leading zeros stay text: nobody agrees on their base.
+    /// Numbers with leading zeros stay text: parsers disagree on their base.
     pub fn typed(&self) -> Typed<'_> {
         let text: &str = &self.text;
         if !self.plain {
@@ -105,12 +95,11 @@ impl Node {
         Self { value: Value::Scalar(Scalar::plain("~")), span }
     }
 
-    /// An empty map.
     pub fn empty_map(span: Span) -> Self {
         Self { value: Value::Map(Vec::new()), span }
     }
 
-    /// Its entries, where it is a map.
+    /// `None`: not a map.
     pub fn entries(&self) -> Option<&[Entry]> {
         match &self.value {
             Value::Map(entries) => Some(entries),
@@ -118,17 +107,14 @@ impl Node {
         }
     }
 
-    /// The entry of that key, where it is a map that has it.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries()?.iter().find(|e| &*e.key == key)
     }
 
-    /// The value of that key, where it is a map that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|e| &e.value)
     }
 
-    /// Where that key stands, where it is a map that has it.
     pub fn key_span(&self, key: &str) -> Option<Span> {
         self.entry(key).map(|e| e.key_span)
     }
@@ -138,7 +124,7 @@ impl Node {
         path.split('.').try_fold(self, |node, key| node.get(key))
     }
 
-    /// Its items, where it is a list.
+    /// `None`: not a list.
     pub fn items(&self) -> Option<&[Node]> {
         match &self.value {
             Value::List(items) => Some(items),
@@ -146,7 +132,6 @@ impl Node {
         }
     }
 
-    /// Its scalar, where it is one.
     pub fn scalar(&self) -> Option<&Scalar> {
         match &self.value {
             Value::Scalar(scalar) => Some(scalar),
@@ -154,7 +139,7 @@ impl Node {
         }
     }
 
-    /// The text of its scalar, where it is one and not null.
+    /// The text of a scalar that is not null.
     pub fn text(&self) -> Option<&str> {
         self.scalar().filter(|s| s.typed() != Typed::Null).map(|s| &*s.text)
     }
@@ -164,7 +149,7 @@ impl Node {
         self.scalar().is_some_and(|s| s.typed() == Typed::Null)
     }
 
-    /// Puts a value at a dotted path, making maps on the way; null is put like any other value.
+    /// Sets the value at a dotted path, making maps on the way. Null is a value like any other.
     pub fn set(&mut self, path: &str, value: Node) {
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
         if self.entries().is_none() {
@@ -182,14 +167,13 @@ impl Node {
         }
     }
 
-    /// Takes the key out, where it is a map that has it.
     pub fn remove(&mut self, key: &str) -> Option<Entry> {
         let Value::Map(entries) = &mut self.value else { return None };
         let at = entries.iter().position(|e| &*e.key == key)?;
         Some(entries.remove(at))
     }
 
-    /// How many nodes it is made of.
+    /// Number of nodes, itself included.
     pub fn size(&self) -> usize {
         1 + match &self.value {
             Value::Scalar(_) => 0,
@@ -198,7 +182,7 @@ impl Node {
         }
     }
 
-    /// The same value as JSON, keys in order; numbers that JSON cannot hold become text.
+    /// As JSON, keys in order. Numbers that JSON cannot hold become text.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Scalar(scalar) => match scalar.typed() {

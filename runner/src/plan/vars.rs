@@ -1,4 +1,4 @@
-//! `${vars.x}`: declared parameters, put into strings. There are no expressions.
+//! `${vars.x}`: declared parameters, substituted in strings. There are no expressions.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::{
     tree::{Node, Scalar, Value},
 };
 
-/// The values of the declared parameters; `None` where nothing sets one.
+/// The declared parameters with their values (`None`: not set) and places.
 #[derive(Debug, Default)]
 pub struct Vars(BTreeMap<String, (Option<String>, Span)>);
 
 impl Vars {
-    /// Takes them from the plan's `vars` section. A value in the environment wins over the default.
+    /// Reads the plan's `vars`. A value in the environment wins over the default.
     pub fn declared(root: &Node, environment: &dyn Fn(&str) -> Option<String>) -> Self {
         let entries = root.get("vars").and_then(Node::entries).unwrap_or_default();
         Self(
@@ -28,7 +28,7 @@ impl Vars {
         )
     }
 
-    /// Sets one from the command line. `false` where none of that name is declared.
+    /// Sets one from the command line; `false`: not declared.
     pub fn set(&mut self, name: &str, value: &str) -> bool {
         match self.0.get_mut(name) {
             Some(slot) => {
@@ -39,12 +39,11 @@ impl Vars {
         }
     }
 
-    /// The declared names.
     pub fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
     }
 
-    /// Puts the values into every string of the tree, `skip` at its top excepted.
+    /// Substitutes in every string of the tree but those under the keys in `skip`.
     pub fn substitute(&self, node: &mut Node, skip: &[&str], out: &mut Diagnostics) {
         if let Value::Map(entries) = &mut node.value {
             for entry in entries.iter_mut().filter(|e| !skip.contains(&&*e.key) && !e.key.starts_with("x-")) {
@@ -68,7 +67,7 @@ impl Vars {
     fn scalar(&self, scalar: &Scalar, span: Span, out: &mut Diagnostics) -> Scalar {
         let mut text = String::new();
         let mut rest: &str = &scalar.text;
-        // A string that is one reference and nothing else has the type of what it refers to.
+        // A string that is only one reference takes the type of its value.
         let whole = rest.starts_with("${") && rest.find('}') == Some(rest.len() - 1);
         while let Some(at) = rest.find("${") {
             if rest[..at].ends_with('$') {
@@ -95,7 +94,7 @@ impl Vars {
 
     fn value(&self, reference: &str, span: Span, out: &mut Diagnostics) -> Option<String> {
         if reference == "run.id" {
-            // Known only when the run starts; `output.dir` is where it makes sense and where it is put in.
+            // Known only when the run starts; `output.dir` substitutes it then.
             return None;
         }
         let Some(name) = reference.strip_prefix("vars.") else {

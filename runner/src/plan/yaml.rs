@@ -1,6 +1,6 @@
-//! YAML text → tree.
+//! From YAML text to the tree.
 //!
-//! The events come from `saphyr-parser`; everything that could hurt (aliases, depth, size) is bounded here.
+//! `saphyr-parser` gives the events; aliases, depth and size are bounded here.
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
@@ -29,7 +29,7 @@ struct Builder<'a> {
     out: &'a mut Diagnostics,
 }
 
-/// Reads one YAML document. What is wrong with it goes to `out`; `None` where there is nothing to go on with.
+/// Reads one YAML document. Mistakes go to `out`; `None`: nothing could be read.
 pub fn parse(source: u16, out: &mut Diagnostics) -> Option<Node> {
     let text = out.sources.get(source).map(|s| s.text.clone()).unwrap_or_default();
     if text.len() > MAX_BYTES {
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
                     return Self::refuse(Diagnostic::error(span, "an alias to an anchor that contains it"));
                 };
                 let size = node.size();
-                // Counted before it is copied: a bomb must not go off while it is being measured.
+                // Counted before it is copied: aliases of aliases grow exponentially.
                 self.count(size, span)?;
                 (self.anchors[&id].clone(), 0)
             }
@@ -213,7 +213,7 @@ impl<'a> Builder<'a> {
 
     fn refuse_tag(tag: Option<&saphyr_parser::Tag>, span: Span) -> Step<()> {
         match tag {
-            // `!!str 5` and its like only say what a quoted word says better.
+            // Quotes do what `!!str 5` does.
             Some(tag) => Self::refuse(Diagnostic::error(span, format!("the YAML tag `{tag}` means nothing in a plan"))),
             None => Ok(()),
         }
@@ -226,7 +226,7 @@ impl<'a> Builder<'a> {
         };
         let at = self.offset(*error.marker());
         let line_start = self.text[..at as usize].rfind('\n').map_or(0, |n| n + 1);
-        // The scanner may notice a tab only on the line after it.
+        // The scanner may report a tab only on the next line.
         let previous = self.text[..line_start.saturating_sub(1)].rfind('\n').map_or(0, |n| n + 1);
         for start in [line_start, previous] {
             let line = self.text[start..].split('\n').next().unwrap_or("");

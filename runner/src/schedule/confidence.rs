@@ -1,4 +1,4 @@
-//! Is a case known well enough? Student's t over its iterations, metric by metric.
+//! Whether a case has enough iterations: Student's t, metric by metric.
 
 use analyze::stats::{
     confidence::{needed_for_margin, t_interval_of},
@@ -8,13 +8,13 @@ use analyze::stats::{
 
 use crate::plan::case::Policy;
 
-/// How far a metric is.
+/// Precision of a metric so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reached {
-    /// Half-width of the interval of the mean over the mean; `None` where it is not defined (fewer than two
-    /// iterations, a mean of zero, or a metric that the case does not produce).
+    /// Half-width of the confidence interval over the mean; `None`: undefined (fewer than two iterations, a mean of zero,
+    /// or a metric that the case does not produce).
     pub margin: Option<f64>,
-    /// Iterations that the variation seen so far would need; `None` where that cannot be told.
+    /// Iterations needed at the variation seen so far; `None`: unknown.
     pub needed: Option<u64>,
 }
 
@@ -23,18 +23,17 @@ pub struct Reached {
 pub struct Samples {
     policy: Policy,
     moments: Vec<Moments>,
-    /// Values of the first metric in order of time: for drift and serial correlation.
+    /// Values of the first metric in order of time, for drift and serial correlation.
     headline: Vec<f64>,
 }
 
 impl Samples {
-    /// None yet. The policy's first metric is the headline.
     pub fn new(policy: Policy) -> Self {
         let moments = vec![Moments::default(); policy.metrics.len()];
         Self { policy, moments, headline: Vec::new() }
     }
 
-    /// Adds an iteration by its measured row.
+    /// Adds the measured row of an iteration.
     pub fn push(&mut self, row: &schemas::columns::Row) {
         for (i, (metric, moments)) in self.policy.metrics.iter().zip(&mut self.moments).enumerate() {
             if let Some(value) = row.number(metric.column) {
@@ -46,12 +45,11 @@ impl Samples {
         }
     }
 
-    /// The rule.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// How far each metric is, in the policy's order.
+    /// In the order of the policy's metrics.
     pub fn reached(&self) -> Vec<Reached> {
         self.moments
             .iter()
@@ -62,12 +60,12 @@ impl Samples {
             .collect()
     }
 
-    /// The worst margin of all metrics; `None` as soon as one has none.
+    /// The worst margin of all metrics; `None`: one is undefined.
     pub fn worst_margin(&self) -> Option<f64> {
         self.reached().into_iter().map(|r| r.margin).reduce(|a, b| Some(a?.max(b?))).flatten()
     }
 
-    /// Whether every metric is inside its margin; `None` where none was asked for.
+    /// Whether every metric is inside its margin; `None`: the policy asks for none.
     pub fn confident(&self) -> Option<bool> {
         let goal = self.policy.margin?;
         Some(self.worst_margin().is_some_and(|m| m <= goal))
@@ -78,28 +76,27 @@ impl Samples {
         finished >= self.policy.max || (finished >= self.policy.min && self.confident() == Some(true))
     }
 
-    /// Standard deviation of the headline.
     pub fn stddev(&self) -> Option<f64> {
         self.moments.first()?.stddev()
     }
 
-    /// Change of the headline along its fitted line, first iteration to last, over its mean; from three iterations on.
+    /// Change of the headline along its fitted line, first iteration to last, over its mean. Needs three iterations.
     pub fn drift_ratio(&self) -> Option<f64> {
         series::drift(&self.headline).map(|drift| drift.ratio)
     }
 
-    /// The drift of the headline, where there is one that chance does not explain.
+    /// The drift of the headline, if chance does not explain it.
     pub fn drift(&self) -> Option<Drift> {
         series::drifting(&self.headline)
     }
 
-    /// Lag-1 autocorrelation of the headline, where the iterations are not independent.
+    /// Lag-1 autocorrelation of the headline, if the iterations are not independent.
     pub fn serial_correlation(&self) -> Option<f64> {
         series::correlated(&self.headline).then(|| series::lag1(&self.headline)).flatten()
     }
 }
 
-/// The relative half-width. Values that are all the same, zero too, leave no doubt.
+/// The relative half-width; 0 where all values are the same, even zero.
 fn margin(moments: &Moments, level: f64) -> Option<f64> {
     let interval = t_interval_of(moments, level)?;
     if interval.half_width() == 0.0 { Some(0.0) } else { interval.margin_ratio() }

@@ -1,14 +1,14 @@
-//! Which case comes next.
+//! The order in which cases run.
 
 use chacha20::ChaCha8Rng;
 use rand::{SeedableRng, seq::SliceRandom};
 
 use crate::plan::model::Order;
 
-/// The cases of one round, in their order. `done` is how many iterations each has finished, `None` where a case wants no
-/// more. A round is the first unfinished iteration: a run that was interrupted in the middle of one goes on there.
+/// The cases of the next round, in order. `done` has the finished iterations of each case; `None`: it needs no more. A round
+/// is the first unfinished iteration, so an interrupted run goes on in the middle of one.
 ///
-/// The shuffle of a round depends on the seed and the round alone, so that a resumed run continues the same order.
+/// The shuffle depends only on the seed and the round, so a resumed run continues the same order.
 pub fn round(order: Order, seed: u64, done: &[Option<u32>]) -> Vec<usize> {
     let open = || done.iter().enumerate().filter_map(|(i, d)| d.map(|d| (i, d)));
     match order {

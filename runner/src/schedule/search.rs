@@ -1,12 +1,12 @@
 //! `find`: the highest load at which a bound holds, by probes.
 //!
-//! What to do next is a function of what the probes so far have shown and of nothing else: the same outcomes give the same
-//! probes, and a run that was interrupted goes on with the probe that it was at.
+//! The next step depends only on the probes so far: the same outcomes give the same probes, and an interrupted run goes on
+//! with the probe that it was at.
 //!
-//! The lowest load is probed, then the highest (doubled until it does not hold, where the plan names none), and then the
-//! geometric middle between the highest load that held and the lowest that did not, until these two are `within` of each
-//! other. Both are then measured as often as the case's `iterations` say, and the mean decides: if it turns one of them
-//! over, the search goes on from there.
+//! 1. Probe the lowest load, then the highest. Without a highest load, double until the bound fails.
+//! 2. Probe the geometric middle between the highest load that held and the lowest that did not, until these two are
+//!    `within` of each other.
+//! 3. Measure both as often as the case's `iterations` say. The mean decides; if it turns one over, go on from there.
 
 use netcore::spec::TestSpec;
 use schemas::{
@@ -21,20 +21,19 @@ use crate::plan::{
     model::FindBy,
 };
 
-/// How often a load that was not reached is measured at least: a stall or two of a busy machine are no limit.
+/// Least probes of a load that was not reached: a busy machine may stall once or twice.
 const TRIES: usize = 3;
 
-/// Operations at the edges of a window that may be missing without a load counting as not reached.
+/// Operations that may be missing at the edges of a window of a load that counts as reached.
 const EDGE: f64 = 2.0;
 
-/// What a probe, or all probes of one load, showed.
+/// The result of a probe, or of all probes of one load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The bound holds.
     Held,
-    /// It does not.
+    /// The bound does not hold.
     Exceeded,
-    /// It holds, but the load was not what it was to be: this proves nothing.
+    /// The bound holds, but the sender did not offer the whole load: proves nothing.
     Unreached,
 }
 
@@ -51,15 +50,14 @@ impl Verdict {
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The limit lies between two loads that are close enough.
+    /// The limit lies between two loads close enough.
     Found,
-    /// Even the highest load of the search held.
     AtLeast,
-    /// Above what held, the load could not be offered.
+    /// Loads above what held could not be offered.
     Unreached,
-    /// Not even the lowest load held.
+    /// The lowest load did not hold.
     Nothing,
-    /// It came to an end before the limit was known closely enough.
+    /// Ended before the limit was known closely enough.
     Open,
 }
 
@@ -75,10 +73,8 @@ impl Outcome {
     }
 }
 
-/// What a search says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
-    /// How it ended.
     pub outcome: Outcome,
     /// The highest load that held.
     pub held: Option<f64>,
@@ -86,21 +82,18 @@ pub struct Answer {
     pub above: Option<f64>,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
-    /// Measure this load.
     Probe(f64),
-    /// Nothing more.
     Done(Answer),
 }
 
 /// The probes of one load.
 struct Known {
     load: f64,
-    /// The bounded metric, probe by probe; `None` where one had no value.
+    /// The bounded metric, probe by probe; `None`: no value.
     values: Vec<Option<f64>>,
-    /// The share of the load that was really offered, at best.
+    /// The largest share of the load that was really offered.
     reached: f64,
     samples: Samples,
     done: Vec<Done>,
@@ -109,16 +102,16 @@ struct Known {
 /// A search and what it knows.
 pub struct Search {
     find: Find,
-    /// How often the two loads at the border are measured.
+    /// For the two loads at the border.
     policy: Policy,
-    /// The case at the lowest load: the load of every other probe is a multiple of it.
+    /// The test at the lowest load, of which all other loads are multiples.
     base: TestSpec,
-    /// By load, ascending.
+    /// Ascending by load.
     known: Vec<Known>,
 }
 
 impl Search {
-    /// Nothing is known yet. `None` for a case that searches nothing.
+    /// `None`: the case does not search.
     pub fn new(step: &Step) -> Option<Self> {
         let (find, member) = step.find.as_ref().zip(step.members.first())?;
         let base = find.at(member.spec()?, find.from);
@@ -136,7 +129,7 @@ impl Search {
         step
     }
 
-    /// Takes a probe, by its measured rows, and says what it showed by itself.
+    /// Adds a probe by its measured rows; returns its own verdict.
     pub fn take(&mut self, done: Done) -> Option<Verdict> {
         // The total: both directions together where there are two.
         let total = done.measured.iter().max_by_key(|(m, way, _)| (*m, *way)).map(|(_, _, row)| row.clone())?;
@@ -160,7 +153,7 @@ impl Search {
         Some(self.judge(&[value], reached))
     }
 
-    /// The load of a probe, from its row: read back from a table it is the same to the last digit or two.
+    /// The load of a probe from its row. Read back from a table, it may differ in the last digits.
     fn load(&self, row: &Row) -> Option<f64> {
         match self.find.by {
             FindBy::Inflight => row.inflight.map(|n| n as f64),
@@ -190,18 +183,16 @@ impl Search {
             && (n >= TRIES || self.verdict(known) != Verdict::Unreached)
     }
 
-    /// How many probes there were.
     pub fn probes(&self) -> u32 {
         u32::try_from(self.known.iter().map(|k| k.values.len()).sum::<usize>()).unwrap_or(u32::MAX)
     }
 
-    /// The highest load that held with none below it that did not, and the lowest that did not.
+    /// The highest load below which all held, and the lowest that did not hold.
     fn bracket(&self) -> (Option<&Known>, Option<&Known>) {
         let over = self.known.iter().position(|k| self.verdict(k) != Verdict::Held).unwrap_or(self.known.len());
         (over.checked_sub(1).and_then(|held| self.known.get(held)), self.known.get(over))
     }
 
-    /// What to do next.
     pub fn next(&self) -> Next {
         match self.wanted() {
             Some(load) if self.probes() < self.find.max_probes => Next::Probe(load),
@@ -233,7 +224,7 @@ impl Search {
         }
     }
 
-    /// The load to probe between two; `None` where they are close enough.
+    /// The load to probe between two; `None`: they are close enough.
     fn middle(&self, held: f64, above: f64) -> Option<f64> {
         if above <= held * (1.0 + self.find.within) {
             return None;
@@ -242,7 +233,7 @@ impl Search {
         match self.find.by {
             FindBy::Inflight if above - held <= 1.0 => None,
             FindBy::Inflight => Some(middle.round().clamp(held + 1.0, above - 1.0)),
-            // A digit more than the answer is worth.
+            // One digit more than the precision of the answer.
             FindBy::Rate => {
                 let digits = 2.0 - self.find.within.log10().floor();
                 let unit = 10f64.powf(middle.log10().floor() + 1.0 - digits);
@@ -263,7 +254,7 @@ impl Search {
         Answer { outcome, held: held.map(|k| k.load), above: above.map(|k| k.load) }
     }
 
-    /// What is known if it ends here.
+    /// The answer if the search ends here.
     pub fn so_far(&self) -> Answer {
         match self.wanted() {
             Some(_) => Answer { outcome: Outcome::Open, ..self.answer() },
@@ -271,19 +262,19 @@ impl Search {
         }
     }
 
-    /// The probes of that load, out of the search.
+    /// Takes the probes of that load out.
     pub fn release(&mut self, load: f64) -> Vec<Done> {
         let known = self.known.iter_mut().find(|k| same(k.load, load));
         known.map(|k| std::mem::take(&mut k.done)).unwrap_or_default()
     }
 
-    /// About how many probes are still to come, at most `max_probes` in all.
+    /// Estimated number of further probes.
     pub fn left(&self) -> u32 {
         let most = self.find.max_probes.saturating_sub(self.probes());
         let (Some(held), Some(above)) = self.bracket() else { return most };
         let halvings = ((above.load / held.load).ln() / (1.0 + self.find.within).ln()).log2().ceil().max(0.0);
         let border = 2 * self.policy.min.saturating_sub(1);
-        // Bounded by the number of bits of a load.
+        // At most the number of bits of a load.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let left = halvings.min(64.0) as u32 + border;
         left.clamp(1, most.max(1))
@@ -305,7 +296,7 @@ impl Search {
         }
     }
 
-    /// What is known, for the display: `500 Mbit/s … 900 Mbit/s`.
+    /// The bracket for the display: `500 Mbit/s … 900 Mbit/s`.
     pub fn range(&self) -> String {
         let (held, above) = self.bracket();
         let words = |known: Option<&Known>| known.map_or_else(|| "?".to_owned(), |k| self.words(k.load));
@@ -345,12 +336,12 @@ impl Search {
     }
 }
 
-/// Two loads that differ by rounding alone.
+/// Whether two loads differ only by rounding.
 fn same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs()
 }
 
-/// The share of its load that a row's sender really offered.
+/// The share of the load that the sender really offered.
 fn offered_share(row: &Row) -> f64 {
     let share = || {
         let (offered, elapsed) = (row.offered_per_s?, row.elapsed_s?);
@@ -361,7 +352,7 @@ fn offered_share(row: &Row) -> f64 {
         };
         Some((per_s + EDGE * one / elapsed) / offered)
     };
-    // What cannot be told is not proven.
+    // Unknown counts as not offered.
     share().map_or(0.0, |share| share.min(1.0))
 }
 

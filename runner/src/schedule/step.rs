@@ -1,4 +1,4 @@
-//! A case as the schedule runs it: with the cells that its rows share, and its place on an axis.
+//! A case as the schedule runs it: with the cells that its rows share, and its line on an axis.
 
 use std::{ops::Deref, time::Duration};
 
@@ -13,9 +13,9 @@ use crate::plan::{
 /// A case and what the schedule adds to it.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The case. Its iterations are probes where it searches: its own rows are then those of the answer.
+    /// Where it searches, its iterations are probes and its own rows are those of the answer.
     pub case: Case,
-    /// Per member, the cells that all its rows share: identity, place, what was asked for.
+    /// Per member, the cells that all its rows share: identity, place, and what the plan asks for.
     pub identities: Vec<Row>,
     /// With `stop_when`: the first step of its line, the cases that differ from it on that axis alone. They run one after
     /// the other, since each decides whether the next one runs.
@@ -31,12 +31,11 @@ impl Deref for Step {
 }
 
 impl Step {
-    /// The members with their shared cells.
     pub fn members_with_identity(&self) -> impl Iterator<Item = (&Member, &Row)> {
         self.members.iter().zip(&self.identities)
     }
 
-    /// The shared cells of a member; for the total of a group, which stands behind the last member, those of the first.
+    /// The shared cells of a member. The total of a group has the number after the last member and the cells of the first.
     pub fn identity(&self, member: usize) -> Row {
         self.identities.get(member).or(self.identities.first()).cloned().unwrap_or_default()
     }
@@ -92,7 +91,7 @@ fn identities(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> 
             Job::Traffic(spec) => {
                 row.to = Some(m.to.name().to_owned());
                 identity::requested(&mut row, spec);
-                // A search has the load of its answer, and none before that.
+                // The load of a search is that of its answer; before that it has none.
                 match case.find.as_ref().map(|find| find.by) {
                     Some(FindBy::Rate) => row.offered_per_s = None,
                     Some(FindBy::Inflight) => row.inflight = None,
