@@ -3,8 +3,8 @@
 //! A test is one value, [`spec::TestSpec`]: a pattern, a transport, an io method and a direction, with sizes, phases and
 //! socket options. Two *ends* run it: the **near** end opens the data connections, the **far** end accepts them. Both
 //! call the same code ([`end::End`]) and each makes a [`report::SideReport`] from its own counters, cut on its own
-//! monotonic clock at instants that both agreed on beforehand. Nothing is computed about the other side from here: what
-//! arrived is what the receiver counted.
+//! monotonic clock at instants that both agreed on beforehand. An end says nothing about the other one: the number of
+//! bytes that arrived is the receiver's count.
 //!
 //! The ends agree over one control connection ([`control`]); [`client`] is a session seen from the near end, [`daemon`]
 //! serves the far end of many sessions.

@@ -57,7 +57,7 @@ impl Buffers {
     fn zeroed(shape: Shape, options: &BufferOptions) -> Result<Self, EndError> {
         let (alignment, count) = (shape.alignment(options), shape.count(options));
         if !alignment.is_power_of_two() {
-            return Err(EndError::Impossible(format!("an alignment of {alignment} bytes is no power of two")));
+            return Err(EndError::Impossible(format!("an alignment must be a power of two, not {alignment} bytes")));
         }
         let too_large = || {
             EndError::Impossible(format!(
@@ -391,7 +391,9 @@ mod tests {
     fn impossible_shapes_are_refused() {
         let refuse =
             |size, options| Buffers::to_send(Shape::plain(size), &options, &Payload::Zero).unwrap_err().to_string();
-        assert!(refuse(1, BufferOptions { alignment: Some(48), ..Default::default() }).contains("no power of two"));
+        assert!(
+            refuse(1, BufferOptions { alignment: Some(48), ..Default::default() }).contains("must be a power of two")
+        );
         assert!(refuse(u64::MAX, BufferOptions::default()).contains("do not fit"));
         assert!(refuse(1 << 50, BufferOptions::default()).contains("do not fit"));
         let most = BufferOptions { ring: u32::MAX, offset: u64::MAX, alignment: Some(1 << 63), ..Default::default() };

@@ -299,8 +299,8 @@ impl Sampler {
         }
         if !failed && !self.watch.is_aborted() {
             notes.push(format!(
-                "after the end of the load the flows did not drain within {} s and were cut: the totals of the two ends \
-                 differ by what was under way",
+                "after the end of the load the flows did not drain within {} s and were closed: the totals of the two \
+                 ends differ by the data in flight",
                 DRAIN_NS / 1_000_000_000
             ));
         }

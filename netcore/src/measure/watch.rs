@@ -1,4 +1,4 @@
-//! Messages between an end's threads outside the hot path: who has finished, who failed, when to stop.
+//! State shared by an end's threads outside the hot path: which have finished, which failed, when to stop.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},

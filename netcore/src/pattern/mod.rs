@@ -73,11 +73,11 @@ pub enum WorkerError {
     #[error("flow {flow}: the peer closed the connection before the test's end")]
     Closed { flow: u32 },
     /// The peer sent more than was asked for.
-    #[error("flow {flow}: the peer sends what nobody asked for: are both ends running the same test?")]
+    #[error("flow {flow}: the peer sent more than was asked for: are both ends running the same test?")]
     Surplus { flow: u32 },
     /// Every local port is taken.
     #[error(
-        "flow {flow}: {tried} local ports one after the other are taken or in TIME_WAIT: let the far end close first, name \
+        "flow {flow}: {tried} local ports in a row are taken or in TIME_WAIT: let the far end close first, name \
          more source addresses (bind), widen net.ipv4.ip_local_port_range, or close by reset"
     )]
     Ports { flow: u32, tried: u32 },
@@ -145,7 +145,7 @@ impl Worker {
         }
         Expected::new(bytes, &self.spec.end(side).buffers, &self.spec.payload)
             .map(Some)
-            .map_err(|error| self.error("know what to expect")(io::Error::other(error)))
+            .map_err(|error| self.error("make the expected data")(io::Error::other(error)))
     }
 
     /// Checks the newly received bytes of the current buffer, which begin at byte `before` of the stream.

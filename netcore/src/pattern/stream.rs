@@ -1,7 +1,7 @@
 //! One end sends without waiting for answers.
 //!
-//! The end is handshaked: the sender says that no more comes, the receiver reads to that end and says so in turn. So the
-//! totals of the two ends agree to the byte.
+//! The end is a handshake: the sender says that no more comes, the receiver reads to that end and says so in turn. So
+//! the two ends' totals agree to the byte.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
@@ -13,13 +13,12 @@ use crate::{
     spec::PaceMode,
 };
 
-/// Whether each call is timed: chosen before the loop.
+/// Timing of each call, or none: chosen before the loop.
 trait Timing {
     fn begin(&mut self);
     fn end(&mut self, epoch: impl FnOnce() -> u64);
 }
 
-/// No clock is read.
 struct Untimed;
 
 impl Timing for Untimed {
@@ -29,7 +28,7 @@ impl Timing for Untimed {
     fn end(&mut self, _epoch: impl FnOnce() -> u64) {}
 }
 
-/// Two readings per call, since a stream's thread may do other things between calls.
+/// Two clock readings per call, since a stream's thread may do other things between calls.
 struct Timed {
     recorder: Recorder,
     start: Instant,
@@ -50,15 +49,15 @@ impl Timing for Timed {
     #[inline]
     fn end(&mut self, epoch: impl FnOnce() -> u64) {
         let elapsed = self.start.elapsed();
-        // A call of 584 years does not happen.
+        // No call takes 584 years.
         #[expect(clippy::cast_possible_truncation)]
         self.recorder.record(epoch(), elapsed.as_nanos() as u64);
     }
 }
 
-/// Whether each message waits for its time: chosen before the loop.
+/// Pacing of each message, or none: chosen before the loop.
 trait Due {
-    /// Waits for the next message's time; `false`: the test is over before.
+    /// Waits for the next message's due time. `false`: the test has ended before.
     fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool;
 }
 
@@ -73,9 +72,9 @@ impl Due for Unpaced {
 struct Paced {
     schedule: Schedule,
     gaps: Recorder,
-    /// When the last burst began.
+    /// Start of the last burst.
     before: Option<Instant>,
-    /// Messages of the present burst that are still to go.
+    /// Messages of the current burst still to be sent.
     left: u32,
     burst: u32,
 }
@@ -130,7 +129,7 @@ fn send_loop<C: Channel, T: Timing, P: Due>(
     mut due: P,
 ) -> Result<(), WorkerError> {
     let (mut bytes, mut calls) = (0u64, 0u64);
-    // How much of the present message has gone: a call may take less than it is given.
+    // Sent bytes of the current message: a call may take less than it is given.
     let mut at = 0usize;
     let size = worker.send_buffers.size();
     let failed = loop {
@@ -190,7 +189,7 @@ fn receive_loop<C: Channel, T: Timing>(
     expected: &mut Option<Expected>,
 ) -> Result<(), WorkerError> {
     let (mut bytes, mut calls) = (0u64, 0u64);
-    // A service goes on for as long as somebody listens.
+    // A service sends until the connection is closed.
     let endless = worker.spec.alone;
     loop {
         if endless && worker.is_over() {

@@ -134,7 +134,7 @@ struct ExitNotice {
 
 impl Drop for ExitNotice {
     fn drop(&mut self) {
-        let broke_down = || "a data thread broke down: this is a fault of the program".to_owned();
+        let broke_down = || "a data thread broke down: this is a bug in plumb".to_owned();
         self.watch.done(self.index, self.failure.take().or_else(|| std::thread::panicking().then(broke_down)));
     }
 }
@@ -184,7 +184,7 @@ fn multiplex(scheduled: Vec<Scheduled>, watch: &Watch, t0_ns: u64) {
     for worker in scheduled {
         let socket = worker.worker.link.lasting().clone();
         if let Err(error) = multiplexer.add(&socket, move |turns| worker.run_multiplexed(turns)) {
-            return watch.failed(format!("no place for a flow on its thread: {error}"));
+            return watch.failed(format!("cannot add a flow to its thread: {error}"));
         }
     }
     if (waiting || watch.wait_for_start(t0_ns))

@@ -1,6 +1,6 @@
-//! How much memory the buffers of a test take at an end, and the most that they may.
+//! Memory for the buffers of a test at an end, and its limit.
 //!
-//! All of it is allocated, filled and touched before the load, while the other end waits.
+//! It is allocated, filled and touched before the load, while the other end waits.
 
 use super::{
     Role, Side, TestSpec, Transport,
@@ -8,19 +8,19 @@ use super::{
     support,
 };
 
-/// The most that the buffers of a test may take at one end, bytes.
+/// Limit for the buffers of a test at one end, bytes.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Reads of requests and responses in flight take at most so many bytes at once, unless one alone is larger.
+/// Limit for reads of several requests or responses in flight, bytes, unless one alone is larger.
 const PIPELINE_BYTES: u64 = 256 * 1024;
 
-/// A service may answer with any datagram.
+/// Largest datagram that a service may answer with, bytes.
 const LARGEST_ANSWER: u64 = 65_536;
 
-/// What is kept of each transaction in flight: when it began, and which it is.
+/// Record of a transaction in flight (its start and its number), bytes.
 const FLIGHT_BYTES: u128 = 32;
 
-/// What is sent from, and what is received into; of no bytes: nothing.
+/// Layouts of the send and the receive buffers; of 0 bytes where there are none.
 pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
     let (sizes, datagrams) = (spec.sizes, spec.transport.is_datagram());
     let several = |bytes: u64| {
@@ -39,7 +39,7 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
     match role {
         Role::Sender if datagrams => (call(sizes.message_bytes), none),
         Role::Sender => (message(sizes.message_bytes), none),
-        // A datagram that does not fit the call would be cut off in silence.
+        // A datagram longer than its buffer would be cut off without an error.
         Role::Receiver | Role::Duplex if datagrams => (none, call(sizes.receive_bytes.max(sizes.message_bytes))),
         Role::Receiver | Role::Duplex => (none, message(sizes.receive_bytes)),
         Role::Requester if spec.transport == Transport::Icmp => {
@@ -52,7 +52,7 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
     }
 }
 
-/// Bytes that the buffers of an end take; [`u64::MAX`] where they are more than that.
+/// Bytes of the buffers of an end; [`u64::MAX`] if they are more.
 #[must_use]
 pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     let options = &spec.end(side).buffers;
@@ -61,26 +61,26 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
         send.counted_bytes(options) + receive.counted_bytes(options) + in_flight(spec, *role, send.message_bytes)
     };
     let flow = |flow: u32| -> u128 { spec.roles(side, flow).iter().map(of_role).sum() };
-    // The flows of a direction are all alike: the first of each.
+    // The flows of a direction are alike: computed from the first of each.
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
     u64::try_from(forward.saturating_add(reverse)).unwrap_or(u64::MAX)
 }
 
-/// Bytes that stand beside the buffers: one for each transaction in flight.
+/// Bytes beside the buffers, for the transactions in flight.
 fn in_flight(spec: &TestSpec, role: Role, send: u64) -> u128 {
     if spec.inflight == 1 || !matches!(role, Role::Requester | Role::Responder) {
         return 0;
     }
     let times = if role == Role::Requester { FLIGHT_BYTES } else { 0 };
-    // All that one call may send at once.
+    // The messages of one call.
     let batch = if spec.coalesce { u128::from(send) } else { 0 };
     u128::from(spec.inflight) * (times + batch)
 }
 
-/// Refuses a test whose buffers take more than they may at an end.
+/// Refuses a test whose buffers exceed the limit at an end.
 pub(super) fn check(spec: &TestSpec) -> Result<(), support::Unsupported> {
-    // A service has its own.
+    // A service allocates its own buffers.
     let sides: &[Side] = if spec.alone { &[Side::Near] } else { &[Side::Near, Side::Far] };
     let bytes = sides.iter().map(|side| buffer_bytes(spec, *side)).max().unwrap_or(0);
     if bytes <= MOST_BYTES {

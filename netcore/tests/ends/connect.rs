@@ -276,7 +276,7 @@ fn a_range_of_ports_that_are_all_taken_fails_the_end_by_name() {
         far.abort();
         let near = near.finish();
         assert!(
-            matches!(&near.ending, Ending::Failed(why) if why.contains("local ports one after the other are taken")),
+            matches!(&near.ending, Ending::Failed(why) if why.contains("local ports in a row are taken")),
             "{:?}",
             near.ending
         );
