@@ -124,7 +124,7 @@ pub enum ClientError {
     #[error("the clock of {host} cannot be related to this one: its answers to {probes} probes contradict each other")]
     Clock { host: HostLabel, probes: usize },
     /// It names endpoints on a foreign host.
-    #[error("{host} wants the data to go to {place}, which is none of its addresses here: refused")]
+    #[error("{host} wants the data to go to {place}, which is not one of its addresses here: refused")]
     Elsewhere { host: HostLabel, place: String },
     #[error("{0}")]
     Near(#[from] EndError),

@@ -19,7 +19,7 @@ use crate::{
     spec::{Side, Stop, TestSpec},
 };
 
-/// The far end normally finishes within this time after the near end; then it is told to.
+/// The far end normally finishes within this time after the near end; then it is told to stop.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Hears of intervals while a test runs.
@@ -66,7 +66,7 @@ pub struct Outcome {
 /// The parts of a test that waiting for its end needs.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// Whether intervals are to be told.
+    /// Whether the observer receives intervals.
     pub(super) watched: bool,
     /// Length of a warm-up that may end early.
     settles_within_ns: Option<u64>,
@@ -308,9 +308,9 @@ impl<'s> RunningTest<'s> {
         let length = Duration::from_nanos(self.plan.length_ns.unwrap_or(self.plan.counted_ns));
         let mut deadline = began + until_t0 + length + self.plan.grace;
         let mut seen = Urgency::None;
-        // The instant at which the first of the two was done, and whether the other one was told.
+        // The instant at which the first of the two was done, and whether the other one was notified.
         let mut first_done: Option<Instant> = None;
-        let mut told = false;
+        let mut notified = false;
         loop {
             for (party, side) in self.parties_mut().zip([Side::Near, Side::Far]) {
                 party.pump(side, observer)?;
@@ -333,19 +333,19 @@ impl<'s> RunningTest<'s> {
                 self.stop_both();
                 deadline = deadline.min(now + self.plan.grace);
             }
-            if !told && self.parties().all(Party::is_awaiting_end_of_data) {
+            if !notified && self.parties().all(Party::is_awaiting_end_of_data) {
                 self.stop_both();
-                told = true;
+                notified = true;
                 deadline = deadline.min(now + self.plan.grace);
             }
             let mut wake = deadline;
-            if !told && self.parties().any(Party::is_done) {
+            if !notified && self.parties().any(Party::is_done) {
                 let since = *first_done.get_or_insert(now);
                 deadline = deadline.min(since + self.plan.grace);
                 let linger = if self.plan.datagrams { Duration::ZERO } else { LINGER };
                 if now >= since + linger {
                     self.tell();
-                    told = true;
+                    notified = true;
                     wake = deadline;
                 } else {
                     wake = deadline.min(since + linger);

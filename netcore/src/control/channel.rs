@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_told_apart_at_their_first_byte() {
+    fn strangers_are_recognised_at_their_first_byte() {
         for words in ["SSH-2.0-OpenSSH_9.9\r\n", "G", "plum?"] {
             let (near, mut far) = pair();
             far.write_all(words.as_bytes()).unwrap();

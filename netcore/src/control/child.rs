@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_prints_and_what_it_is_told() {
+    fn its_output_and_its_variables() {
         let ran = ran(&["sh", "-c", "echo $PLUMB_CASE; echo so >&2"], 60_000, &never()).unwrap();
         assert_eq!((ran.stdout, ran.stderr), (b"a b\n".to_vec(), b"so\n".to_vec()));
     }
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_with_what_was_said() {
+    fn failures_quote_the_output() {
         assert_eq!(
             sentence(&["sh", "-c", "echo one; echo no route >&2; printf '\\033dead\\n' >&2; exit 3"], 60_000)
                 .split_once("` ")

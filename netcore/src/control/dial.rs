@@ -54,7 +54,8 @@ fn link_local() -> io::Error {
 /// Connects to the first of the addresses that answers. The remaining time is shared between the addresses, so that a host
 /// whose IPv6 packets are lost is reached over IPv4.
 pub fn dial(addresses: &[SocketAddr], from: Option<IpAddr>, deadline: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "none of its addresses is of the kind of `bind`");
+    let mut last =
+        io::Error::new(io::ErrorKind::AddrNotAvailable, "all its addresses are of another IP version than `bind`");
     let fits = |address: &&SocketAddr| from.is_none_or(|from| from.is_ipv4() == address.is_ipv4());
     let fitting: Vec<&SocketAddr> = addresses.iter().filter(fits).collect();
     for (tried, address) in fitting.iter().enumerate() {
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_comes_from_where_it_was_told_to() {
+    fn a_connection_comes_from_the_given_address() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let soon = Instant::now() + Duration::from_secs(5);
         let addresses = ["[::1]:1".parse().unwrap(), listener.local_addr().unwrap()];

@@ -298,7 +298,7 @@ impl ReportBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The client's address is in none of the allowed networks.
+    /// The client's address is outside the allowed networks.
     NotAllowed,
     /// No session is free.
     Busy,

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_run_for_whoever_has_a_key_and_where_they_are_allowed() {
+    fn programs_need_a_key_and_permission() {
         let asked = Execute { argv: vec!["true".into()], environment: BTreeMap::default(), limit_ns: 1 };
         let key = Some(Key::generate().unwrap());
         let open = Config { allow_hooks: true, key: key.clone(), ..Config::default() };
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engines_cannot_do_is_said_as_such() {
+    fn unsupported_tests_have_their_own_code() {
         let error = judge(|spec| {
             spec.pattern = Pattern::Stream;
             spec.phases.stop = Stop::AfterTransactions(5);

@@ -302,7 +302,7 @@ impl Session<'_> {
             Ok(load) => load,
             Err(error) => return self.refuse(reply_error(&error)),
         };
-        let (mut seen, mut told) = (self.stop.urgency(), false);
+        let (mut seen, mut notified) = (self.stop.urgency(), false);
         loop {
             load.clear_news();
             // Asked first: the last interval is there before the end is.
@@ -317,8 +317,8 @@ impl Session<'_> {
             if finished {
                 return self.report(load);
             }
-            if !told && load.is_awaiting_end_of_data() {
-                told = true;
+            if !notified && load.is_awaiting_end_of_data() {
+                notified = true;
                 self.reply(&Reply::Sent)?;
             }
             match self.channel.try_recv()? {

@@ -30,12 +30,12 @@ use crate::{
 /// Time that the far end waits for the next connection before it checks for the end of the test.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// What a call on a connection waits for. Whoever waits for room hears of input too.
+/// The event that a call on a connection waits for. A wait for room ends with input too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// Something to receive, or the end.
+    /// Bytes to receive, or the end.
     Input,
-    /// Room to send, or that a connection is there which was begun.
+    /// Room to send, or the end of a connection attempt.
     Room,
 }
 

@@ -1,5 +1,4 @@
 //! Both ends of a test in one process, over the real transports of this machine.
-#![allow(missing_docs, reason = "nobody uses a test from elsewhere")]
 
 mod connect;
 mod datagram;

@@ -149,7 +149,7 @@ fn ipv6_and_one_address_for_both_families() {
 }
 
 #[test]
-fn a_stranger_is_dropped_and_holds_up_nobody() {
+fn a_stranger_is_dropped_and_delays_no_flow() {
     let spec = stream(50);
     let (near, far, endpoints) = prepare(&spec, &spec, None, V4).unwrap();
     let address = (V4, endpoints.ports[0]);
@@ -167,7 +167,7 @@ fn a_stranger_is_dropped_and_holds_up_nobody() {
 }
 
 #[test]
-fn who_does_not_come_is_named_after_the_deadline() {
+fn missing_connections_are_counted_at_the_deadline() {
     let mut far = End::prepare(&stream(50), Side::Far, Some(V4), *TOKEN).unwrap();
     let error = far.connect(None, Duration::from_millis(50)).unwrap_err().to_string();
     assert!(error.contains("0 of 1 data connections"), "{error}");

@@ -78,7 +78,7 @@ pub fn between<'s>(
     client::prepare(Some(near), Some(far), spec, addresses, Timeouts::default())
 }
 
-pub fn nobody_stops() -> StopFlag {
+pub fn never_stopped() -> StopFlag {
     StopFlag::new().unwrap()
 }
 

@@ -15,7 +15,7 @@ use netcore::{
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
-use crate::common::{Raw, Served, connect_far, eventually, nobody_stops, prepare, soon, stream};
+use crate::common::{Raw, Served, connect_far, eventually, never_stopped, prepare, soon, stream};
 
 fn one_session() -> Config {
     Config { limits: Limits { sessions: 1, ..Limits::default() }, ..Config::default() }
@@ -39,7 +39,7 @@ fn twenty_sessions_at_once() {
             scope.spawn(move || {
                 for _ in 0..2 {
                     let outcome =
-                        session.run(&stream(30), &DataAddresses::default(), &mut (), &nobody_stops()).unwrap();
+                        session.run(&stream(30), &DataAddresses::default(), &mut (), &never_stopped()).unwrap();
                     assert_eq!(outcome.far.unwrap().ending, Ending::Complete);
                 }
             });
@@ -186,7 +186,7 @@ fn a_counted_test_is_ended_after_the_granted_time() {
     let served = Served::new(Config { limits, timeouts, ..Config::default() });
     let mut spec = stream(0);
     spec.phases.stop = Stop::AfterBytes(1 << 50);
-    let error = served.connect().run(&spec, &DataAddresses::default(), &mut (), &nobody_stops()).unwrap_err();
+    let error = served.connect().run(&spec, &DataAddresses::default(), &mut (), &never_stopped()).unwrap_err();
     let (code, sentence) = error_of(error);
     assert_eq!(code, ErrorCode::Refused);
     assert!(sentence.contains("0.3 s") && sentence.contains("--max-duration"), "{sentence}");
@@ -206,7 +206,7 @@ fn an_orderly_stop_lets_the_running_test_finish_and_closes_the_others() {
         matches!(Session::connect(&served.target()), Err(ClientError::Connect { .. }))
     });
     drop(std::net::TcpListener::bind(served.address).unwrap());
-    let outcome = running.wait(&mut (), &nobody_stops()).unwrap();
+    let outcome = running.wait(&mut (), &never_stopped()).unwrap();
     assert_eq!((outcome.near.ending, outcome.far.unwrap().ending), (Ending::Complete, Ending::Complete));
     served.join();
     let error = idle.prepare(&stream(10), &DataAddresses::default()).err().unwrap();
@@ -224,7 +224,7 @@ fn a_second_stop_ends_the_running_test() {
     std::thread::sleep(Duration::from_millis(50));
     served.stop.request();
     served.stop.request();
-    let error = running.wait(&mut (), &nobody_stops()).unwrap_err();
+    let error = running.wait(&mut (), &never_stopped()).unwrap_err();
     let sentence = error.to_string();
     assert!(sentence.contains("being stopped") || matches!(error, ClientError::Vanished { .. }), "{sentence}");
     served.join();
@@ -236,7 +236,7 @@ fn listening_takes_what_the_machine_has_and_names_what_it_has_not() {
         let listen = listen.iter().map(|address| address.parse().unwrap()).collect();
         netcore::daemon::Daemon::bind(Config { listen, ..Config::default() })
     };
-    // Documentation addresses are nobody's.
+    // No host has a documentation address.
     let daemon = bind(&["127.0.0.1:0", "[2001:db8::1]:0"]).unwrap();
     assert_eq!(daemon.local_addrs().len(), 1);
     let daemon = bind(&["[2001:db8::1]:0", "127.0.0.1:0"]).unwrap();

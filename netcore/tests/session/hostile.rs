@@ -14,11 +14,11 @@ use netcore::{
 };
 use proptest::prelude::*;
 
-use crate::common::{Raw, Served, connect_far, nobody_stops, prepare, soon, stream};
+use crate::common::{Raw, Served, connect_far, never_stopped, prepare, soon, stream};
 
 fn serves(served: &Served) {
     let outcome =
-        served.connect().run(&stream(10), &netcore::client::DataAddresses::default(), &mut (), &nobody_stops());
+        served.connect().run(&stream(10), &netcore::client::DataAddresses::default(), &mut (), &never_stopped());
     outcome.unwrap();
 }
 
@@ -162,7 +162,7 @@ fn a_daemon_is_sent_nowhere() {
 
 /// The source address of a datagram is what its sender says: who forges it must not turn a daemon's load on others.
 #[test]
-fn datagrams_go_to_the_client_and_nobody_else() {
+fn datagrams_go_only_to_the_client() {
     let token = [5; 16];
     let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
     spec.direction = Direction::Reverse;

@@ -1,6 +1,5 @@
 //! Clients and daemons over real control connections on loopback: what works, and what is said and survived when it does
 //! not.
-#![allow(missing_docs, reason = "nobody uses a test from elsewhere")]
 
 mod common;
 mod daemon;

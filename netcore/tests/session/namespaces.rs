@@ -8,7 +8,7 @@ use netcore::{
     report::Ending,
 };
 
-use crate::common::{between, nobody_stops, stream};
+use crate::common::{between, never_stopped, stream};
 
 struct Cable {
     near: String,
@@ -67,7 +67,7 @@ fn ends_meet_across_namespaces() {
         near: Some("198.51.100.1".parse().unwrap()),
         near_netns: Some(cable.near.clone()),
     };
-    let outcome = far.run(&stream(50), &addresses, &mut (), &nobody_stops()).unwrap();
+    let outcome = far.run(&stream(50), &addresses, &mut (), &never_stopped()).unwrap();
     assert_eq!((&outcome.near.ending, &outcome.far.as_ref().unwrap().ending), (&Ending::Complete, &Ending::Complete));
     let crossed: u64 = outcome.far.as_ref().unwrap().totals.iter().map(|flow| flow.counts.bytes_received).sum();
     let interface = Command::new("ip")
@@ -81,6 +81,6 @@ fn ends_meet_across_namespaces() {
     let mut near = Session::connect(&one.target("near")).unwrap();
     let addresses = DataAddresses { near_netns: None, ..addresses };
     let running = between(&mut near, &mut far, &stream(50), &addresses).unwrap().start(None).unwrap();
-    let outcome = running.wait(&mut (), &nobody_stops()).unwrap();
+    let outcome = running.wait(&mut (), &never_stopped()).unwrap();
     assert_eq!((&outcome.near.ending, &outcome.far.as_ref().unwrap().ending), (&Ending::Complete, &Ending::Complete));
 }

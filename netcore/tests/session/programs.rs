@@ -12,7 +12,7 @@ use netcore::{
     daemon::{Config, Limits, Timeouts},
 };
 
-use crate::common::{Served, eventually, nobody_stops};
+use crate::common::{Served, eventually, never_stopped};
 
 fn serving() -> (Served, Target) {
     let key = Some(Key::generate().unwrap());
@@ -51,7 +51,7 @@ fn is_alive(pid: &str) -> bool {
 fn what_it_prints_comes_back_and_no_more_than_is_kept() {
     let (_served, target) = serving();
     let mut session = Session::connect(&target).unwrap();
-    let mut execute = |script: &str| session.execute(shell(script), &nobody_stops(), Urgency::None).unwrap();
+    let mut execute = |script: &str| session.execute(shell(script), &never_stopped(), Urgency::None).unwrap();
     let Executed::Done { stdout, stderr, elapsed_ns } = execute("echo $PLUMB_CASE; echo so >&2") else { panic!() };
     assert_eq!((stdout.as_str(), stderr.as_str()), ("a b\n", "so\n"));
     assert!(elapsed_ns > 0);
@@ -74,7 +74,7 @@ fn a_client_ends_it_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let mut session = Session::connect(&target).unwrap();
-    let stop = nobody_stops();
+    let stop = never_stopped();
     let executed = std::thread::scope(|scope| {
         let asked = hanging(&file);
         let running = scope.spawn(|| session.execute(asked, &stop, Urgency::None).unwrap());
@@ -84,7 +84,7 @@ fn a_client_ends_it_and_goes_on() {
     });
     assert!(matches!(&executed, Executed::Done { stdout, .. } if stdout == "polite\n"), "{executed:?}");
     assert!(!is_alive(&number(&file)));
-    let next = session.execute(shell("echo next"), &nobody_stops(), Urgency::None).unwrap();
+    let next = session.execute(shell("echo next"), &never_stopped(), Urgency::None).unwrap();
     assert!(matches!(&next, Executed::Done { stdout, .. } if stdout == "next\n"), "{next:?}");
 }
 
@@ -96,7 +96,7 @@ fn a_daemon_that_is_stopped_at_once_ends_it() {
     let mut session = Session::connect(&target).unwrap();
     let error = std::thread::scope(|scope| {
         let asked = hanging(&file);
-        let running = scope.spawn(|| session.execute(asked, &nobody_stops(), Urgency::None).unwrap_err());
+        let running = scope.spawn(|| session.execute(asked, &never_stopped(), Urgency::None).unwrap_err());
         number(&file);
         served.stop.request();
         std::thread::sleep(Duration::from_millis(50));

@@ -10,10 +10,10 @@ use netcore::{
     spec::{Direction, Side, Stop},
 };
 
-use crate::common::{Served, between, nobody_stops, stream};
+use crate::common::{Served, between, never_stopped, stream};
 
 fn run(session: &mut Session, spec: &netcore::spec::TestSpec) -> Outcome {
-    session.run(spec, &DataAddresses::default(), &mut (), &nobody_stops()).unwrap()
+    session.run(spec, &DataAddresses::default(), &mut (), &never_stopped()).unwrap()
 }
 
 fn received(outcome: &Outcome) -> (u64, u64) {
@@ -95,7 +95,7 @@ fn intervals_travel_only_when_they_are_asked_for() {
         spec.phases.interval_ns = 30_000_000;
         spec.interim = interim;
         let mut heard = Heard::default();
-        let outcome = session.run(&spec, &DataAddresses::default(), &mut heard, &nobody_stops()).unwrap();
+        let outcome = session.run(&spec, &DataAddresses::default(), &mut heard, &never_stopped()).unwrap();
         let of = |side| heard.0.iter().filter(move |(from, _)| *from == side).map(|(_, window)| window.start_ns);
         let near: Vec<i64> = of(Side::Near).collect();
         assert_eq!(near, outcome.near.intervals.iter().map(|window| window.start_ns).collect::<Vec<_>>());
@@ -110,7 +110,7 @@ fn intervals_travel_only_when_they_are_asked_for() {
 fn a_stop_ends_both_ends_early_and_whole() {
     let served = Served::new(Config::default());
     let mut session = served.connect();
-    let stop = nobody_stops();
+    let stop = never_stopped();
     let prepared = session.prepare(&stream(60_000), &DataAddresses::default()).unwrap();
     let running = prepared.start(None).unwrap();
     let flag = stop.clone();
@@ -137,7 +137,7 @@ fn a_stop_ends_both_ends_early_and_whole() {
 fn a_second_stop_ends_everything_at_once() {
     let served = Served::new(Config::default());
     let mut session = served.connect();
-    let stop = nobody_stops();
+    let stop = never_stopped();
     stop.request();
     stop.request();
     let running = session.prepare(&stream(60_000), &DataAddresses::default()).unwrap().start(None).unwrap();
@@ -157,7 +157,7 @@ fn several_tests_start_at_one_instant() {
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
         let threads: Vec<_> = prepared
             .into_iter()
-            .map(|prepared| scope.spawn(move || prepared.start(Some(t0_ns))?.wait(&mut (), &nobody_stops())))
+            .map(|prepared| scope.spawn(move || prepared.start(Some(t0_ns))?.wait(&mut (), &never_stopped())))
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
     });
@@ -193,7 +193,7 @@ fn a_client_runs_a_test_between_two_daemons() {
         .unwrap()
         .start(None)
         .unwrap()
-        .wait(&mut heard, &nobody_stops())
+        .wait(&mut heard, &never_stopped())
         .unwrap();
     assert_eq!((outcome.near.side, outcome.far.as_ref().unwrap().side), (Side::Near, Side::Far));
     let (sent, arrived) = received(&outcome);
@@ -218,7 +218,7 @@ fn a_near_daemon_connects_nowhere_else() {
     let allowed = Served::new(Config { allow_connect: vec!["127.0.0.0/8".parse().unwrap()], ..Config::default() });
     let mut near = allowed.connect();
     let prepared = between(&mut near, &mut far, &stream(10), &elsewhere).unwrap();
-    prepared.start(None).unwrap().wait(&mut (), &nobody_stops()).unwrap();
+    prepared.start(None).unwrap().wait(&mut (), &never_stopped()).unwrap();
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn the_data_may_go_another_way_than_the_conversation() {
         far: Some("127.0.0.4".parse().unwrap()),
         near_netns: None,
     };
-    let outcome = served.connect().run(&stream(20), &addresses, &mut (), &nobody_stops()).unwrap();
+    let outcome = served.connect().run(&stream(20), &addresses, &mut (), &never_stopped()).unwrap();
     let (sent, arrived) = received(&outcome);
     assert!(sent > 0 && sent == arrived);
 }
@@ -256,7 +256,7 @@ fn an_end_before_the_start_is_an_end() {
     let later = || monotonic_ns() + 30_000_000_000;
     let prepared = session.prepare(&stream(100), &DataAddresses::default()).unwrap();
     drop(prepared.start(Some(later())).unwrap());
-    let stop = nobody_stops();
+    let stop = never_stopped();
     stop.request();
     let prepared = session.prepare(&stream(100), &DataAddresses::default()).unwrap();
     let outcome = prepared.start(Some(later())).unwrap().wait(&mut (), &stop).unwrap();

@@ -13,7 +13,7 @@ use netcore::{
     daemon::Config,
 };
 
-use crate::common::{Served, nobody_stops, stream};
+use crate::common::{Served, never_stopped, stream};
 
 /// Forwards one connection and records both directions.
 fn wiretap(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
@@ -50,7 +50,7 @@ fn nothing_is_readable_on_the_way() {
         let target = Target { key: key.clone(), ..Target::new("server", address.to_string()) };
         let mut session = Session::connect(&target).unwrap();
         let kernel = session.peer().host.kernel_release.clone().unwrap();
-        session.run(&stream(20), &DataAddresses::default(), &mut (), &nobody_stops()).unwrap();
+        session.run(&stream(20), &DataAddresses::default(), &mut (), &never_stopped()).unwrap();
         let heard = heard.lock().unwrap();
         assert!(heard.len() > 4000, "{}", heard.len());
         for word in ["hello", "prepare", "token", "elapsed_ns", "tool_version", kernel.as_str()] {

@@ -8,7 +8,7 @@ use netcore::{
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
-use crate::common::{Raw, Served, between, nobody_stops, prepare, soon, stream};
+use crate::common::{Raw, Served, between, never_stopped, prepare, soon, stream};
 
 /// Reports a settled warm-up after a few intervals of each end.
 #[derive(Default)]
@@ -48,7 +48,7 @@ fn settled_together(outcome: &Outcome, heard: &Settles) {
         let warmup = phase(report, Phase::Warmup);
         assert!(warmup > 0 && warmup < 50_000_000_000, "{warmup}");
         assert!(phase(report, Phase::Measure) > 0 && phase(report, Phase::Cooldown) > 0);
-        assert!(report.intervals.is_empty(), "nobody asked for intervals to keep");
+        assert!(report.intervals.is_empty(), "the test keeps no intervals");
     }
     // One of the ends at the bound would be most of a minute.
     let (near, far) = (outcome.near_start_ns.unwrap(), outcome.far_start_ns.unwrap());
@@ -64,7 +64,7 @@ fn both_ends_begin_to_measure_when_the_warm_up_has_settled() {
     datagrams.sizes.message_bytes = 1000;
     for spec in [stream(0), TestSpec::new(Pattern::RequestResponse, Transport::Tcp), datagrams] {
         let mut heard = Settles::default();
-        let outcome = session.run(&settling(spec), &DataAddresses::default(), &mut heard, &nobody_stops()).unwrap();
+        let outcome = session.run(&settling(spec), &DataAddresses::default(), &mut heard, &never_stopped()).unwrap();
         settled_together(&outcome, &heard);
     }
 }
@@ -78,7 +78,7 @@ fn a_test_between_two_daemons_settles_too() {
         .unwrap()
         .start(None)
         .unwrap()
-        .wait(&mut heard, &nobody_stops())
+        .wait(&mut heard, &never_stopped())
         .unwrap();
     settled_together(&outcome, &heard);
 }
@@ -89,14 +89,14 @@ fn what_never_settles_is_measured_after_the_bound() {
     let mut spec = settling(stream(0));
     spec.phases.warmup_ns = 100_000_000;
     let mut heard = Settles { never: true, ..Settles::default() };
-    let outcome = served.connect().run(&spec, &DataAddresses::default(), &mut heard, &nobody_stops()).unwrap();
+    let outcome = served.connect().run(&spec, &DataAddresses::default(), &mut heard, &never_stopped()).unwrap();
     assert!(phase(&outcome.near, Phase::Warmup) >= 90_000_000);
     assert!(phase(outcome.far.as_ref().unwrap(), Phase::Measure) > 0);
     assert_eq!(outcome.near.ending, Ending::Complete);
 }
 
 #[test]
-fn a_word_about_the_warm_up_that_nobody_waits_for_changes_nothing() {
+fn a_late_measure_request_changes_nothing() {
     let served = Served::new(Config::default());
     let mut raw = Raw::greeted(served.address);
     // Between tests it crossed our report on its way; the session goes on.

@@ -21,7 +21,7 @@ use netcore::{
     spec::Side,
 };
 
-use crate::common::{nobody_stops, soon, stream};
+use crate::common::{never_stopped, soon, stream};
 
 /// The last step that a daemon takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +106,7 @@ fn impatient(address: SocketAddr) -> Target {
 
 fn run(address: SocketAddr) -> ClientError {
     let error = Session::connect(&impatient(address)).and_then(|mut session| {
-        session.run(&stream(50), &DataAddresses::default(), &mut (), &nobody_stops()).map(|_| session)
+        session.run(&stream(50), &DataAddresses::default(), &mut (), &never_stopped()).map(|_| session)
     });
     error.err().unwrap()
 }
@@ -137,7 +137,7 @@ fn a_daemon_that_vanishes_at_any_step_is_named() {
 }
 
 #[test]
-fn a_report_that_is_none_is_an_error() {
+fn an_invalid_report_is_an_error() {
     let error = run(play(Part::Everything, Then::Hangs, None));
     assert!(matches!(error, ClientError::Invalid { .. }), "{error}");
 }
@@ -167,7 +167,7 @@ fn another_version_and_another_program_are_named() {
 }
 
 #[test]
-fn nobody_there_is_said_as_such() {
+fn an_unreachable_host_is_named() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let sentence = Session::connect(&impatient(address)).unwrap_err().to_string();
     assert!(sentence.contains("cannot be reached") && sentence.contains("refused"), "{sentence}");
