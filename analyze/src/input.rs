@@ -24,6 +24,12 @@ impl ParseError {
         Self { column: Some(column.to_owned()), ..Self::new(line, reason) }
     }
 
+    /// A line that its program would not have written.
+    pub fn expected(line: usize, wanted: &str, found: &str) -> Self {
+        let found: String = found.trim().chars().take(60).collect();
+        Self::new(line, format!("expected {wanted}, found `{found}`"))
+    }
+
     /// The error, with the name of the file.
     pub fn of(self, file: &str) -> Error {
         let place = Place { file: file.to_owned(), line: self.line as u64, column: self.column };

@@ -3,7 +3,8 @@
 use schemas::columns::Row;
 use schemas::words::{LatencyKind, Phase, Way};
 
-use super::{Fault, Sheet, count, measured, number, whole};
+use super::sheet::{Sheet, count, measured, number, set_latency, whole};
+use crate::input::ParseError;
 
 /// Whether hpcbench wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -106,14 +107,13 @@ fn hosts(value: &str) -> Option<(String, String)> {
 }
 
 /// Reads files and pasted sessions. A session shows a test's console and then its file: the file counts.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     if text.lines().any(|l| l.starts_with("# ") && l.contains(" syslog -- ")) {
         return system_log(text, sheet);
     }
     let mut header = Header::default();
     let mut pending: Vec<Row> = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let line_number = at + 1;
+    for (at, line) in (1..).zip(text.lines()) {
         if let Some((protocol, _)) = line
             .strip_prefix("# ")
             .and_then(|l| l.split_once(" communication test").or(l.split_once(" roundtrip time test")))
@@ -130,7 +130,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             row.throughput_bits_per_s = Some(megabits * 1e6);
             pending.push(row);
         } else if line.contains(" Round Trip Time (") {
-            pending.push(round_trip(line, line_number, &header)?);
+            pending.push(round_trip(line, at, &header)?);
         } else if line.contains(" trials with message size ") {
             let size =
                 line.split(" trials with message size ").nth(1).and_then(|r| r.split(' ').next()).and_then(whole);
@@ -142,9 +142,8 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             let cells: Option<Vec<f64>> = line.split_whitespace().map(number).collect();
             let Some(cells) = cells.filter(|c| c.len() > 2) else { continue };
             let row = table_row(&cells, &header, sheet)
-                .ok_or_else(|| Fault::line(line_number, "a row of hpcbench's result table", line))?;
-            sheet.add(row);
-            sheet.next_run();
+                .ok_or_else(|| ParseError::expected(at, "a row of hpcbench's result table", line))?;
+            sheet.add_last(row);
         }
     }
     if pending.iter().any(|r| r.throughput_bits_per_s.is_some()) {
@@ -159,14 +158,13 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
 
 fn flush(pending: &mut Vec<Row>, sheet: &mut Sheet) {
     for row in pending.drain(..) {
-        sheet.add(row);
-        sheet.next_run();
+        sheet.add_last(row);
     }
 }
 
 /// `TCP Round Trip Time (1) : 61.551 usec`; from a thousand microseconds on it says `msec`.
-fn round_trip(line: &str, line_number: usize, header: &Header) -> Result<Row, Fault> {
-    let fault = || Fault::line(line_number, "`TCP Round Trip Time (N) : T usec`", line);
+fn round_trip(line: &str, at: usize, header: &Header) -> Result<Row, ParseError> {
+    let fault = || ParseError::expected(at, "`TCP Round Trip Time (N) : T usec`", line);
     let (head, tail) = line.rsplit_once(" : ").ok_or_else(fault)?;
     let words: Vec<&str> = tail.split_whitespace().collect();
     let [time, unit] = words.as_slice() else { return Err(fault()) };
@@ -179,9 +177,7 @@ fn round_trip(line: &str, line_number: usize, header: &Header) -> Result<Row, Fa
     let protocol = head.split(' ').next().unwrap_or("TCP").to_ascii_lowercase();
     let mut row = measured(&format!("{protocol}_pingpong"));
     (row.from, row.to) = header.hosts.clone().unzip();
-    row.latency_mean_us = Some(microseconds);
-    row.latency_kind = Some(LatencyKind::RoundTrip);
-    row.transactions_per_s = (microseconds > 0.0).then(|| 1e6 / microseconds);
+    set_latency(&mut row, LatencyKind::RoundTrip, microseconds);
     Ok(row)
 }
 
@@ -227,17 +223,17 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
 }
 
 /// `-c`: CPU load of the trials, with a second of idling before (warm-up here) and after (cool-down).
-fn system_log(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+fn system_log(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut host = None;
     let mut records = 0;
     let mut cpu = None;
     let mut rows: Vec<Row> = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in (1..).zip(text.lines()) {
         if let Some((name, _)) = line.strip_prefix("# ").and_then(|l| l.split_once(" syslog -- ")) {
             finish_log(&mut rows, sheet);
             host = Some(name.trim().to_owned());
         } else if let Some(n) = line.strip_prefix("# Watch times: ") {
-            records = whole(n.trim()).ok_or_else(|| Fault::line(at + 1, "`# Watch times: N`", line))?;
+            records = whole(n.trim()).ok_or_else(|| ParseError::expected(at, "`# Watch times: N`", line))?;
         } else if line.starts_with('#') {
             let named = line.split_whitespace().find_map(|w| w.strip_prefix("CPU").and_then(whole));
             if line.contains("workload (%)") {
@@ -250,10 +246,10 @@ fn system_log(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
         {
             let cells: Option<Vec<f64>> = line.split_whitespace().map(number).collect();
             let Some(&[record, load, _, _, _, all, user, system, _]) = cells.as_deref() else {
-                return Err(Fault::line(at + 1, "a record of 9 columns of CPU load", line));
+                return Err(ParseError::expected(at, "a record of 9 columns of CPU load", line));
             };
             let Some(record) = count(record).filter(|r| *r < records) else {
-                return Err(Fault::new(at + 1, format!("record {record} of {records}")));
+                return Err(ParseError::new(at, format!("record {record} of {records}")));
             };
             let at_record = rows.iter().position(|r| r.start_s == Some(record as f64)).unwrap_or_else(|| {
                 let mut row = measured("system_log");

@@ -4,7 +4,8 @@ use schemas::columns::Row;
 use schemas::words::{OfferedUnit, Phase, Record, Status, Way};
 use serde_json::Value;
 
-use super::{Fault, Sheet, count, measured};
+use super::sheet::{Sheet, count, measured, set_messages};
+use crate::input::ParseError;
 use schemas::time::from_unix_seconds;
 
 /// Whether iperf3 wrote it.
@@ -18,12 +19,12 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// Reads one document, several that follow each other, or a stream of events.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut streamed = Streamed::default();
     let mut documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     while let Some(document) = documents.next() {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
-        let document = document.map_err(|e| Fault::new(e.line(), format!("{e}")))?;
+        let document = document.map_err(|e| ParseError::new(e.line(), format!("{e}")))?;
         let at = line(documents.byte_offset());
         match document.get("event").and_then(Value::as_str) {
             None => {
@@ -101,9 +102,9 @@ struct Run {
     omit: f64,
 }
 
-fn outcome(document: &Value, line: usize, sheet: &mut Sheet) -> Result<(), Fault> {
+fn outcome(document: &Value, line: usize, sheet: &mut Sheet) -> Result<(), ParseError> {
     if !document.get("start").is_some_and(Value::is_object) && document.get("error").is_none() {
-        return Err(Fault::new(line, "the document is not iperf3's: it has no `start`"));
+        return Err(ParseError::new(line, "the document is not iperf3's: it has no `start`"));
     }
     let run = run_of(document);
     if let Some(error) = text(document, "/error") {
@@ -114,7 +115,7 @@ fn outcome(document: &Value, line: usize, sheet: &mut Sheet) -> Result<(), Fault
         return Ok(());
     }
     if !document.get("end").is_some_and(Value::is_object) {
-        return Err(Fault::new(line, "the run has no `end`: the output was cut off"));
+        return Err(ParseError::new(line, "the run has no `end`: the output was cut off"));
     }
     for interval in document.pointer("/intervals").and_then(Value::as_array).into_iter().flatten() {
         intervals(interval, &run, sheet);
@@ -263,10 +264,7 @@ fn sums(row: &mut Row, sent: &Value, received: &Value, udp: bool) {
     if udp {
         let packets = num(sent, "/packets").and_then(count);
         let lost = num(received, "/lost_packets").and_then(count);
-        row.messages_sent = packets;
-        row.lost = lost;
-        row.messages_received = packets.zip(lost).map(|(sent, lost)| sent.saturating_sub(lost));
-        row.loss_ratio = packets.zip(lost).filter(|(sent, _)| *sent > 0).map(|(sent, lost)| lost as f64 / sent as f64);
+        set_messages(row, packets, None, lost);
         row.jitter_us = num(received, "/jitter_ms").map(|v| v * 1e3);
         row.reordered = num(received, "/out_of_order").and_then(count);
         if std::ptr::eq(sent, received) {

@@ -3,7 +3,8 @@
 use schemas::columns::Row;
 use schemas::words::{LatencyKind, Way};
 
-use super::{Fault, Sheet, measured, number};
+use super::sheet::{Sheet, count, measured, number, set_latency};
+use crate::input::ParseError;
 
 /// What a line says: the start of it, the workload, and what the number is.
 const LINES: &[(&str, &str, Kind)] = &[
@@ -41,24 +42,23 @@ fn bandwidth(line: &str) -> Option<(f64, f64)> {
 }
 
 /// Reads every result line; others are the shell's.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
-    for (at, line) in text.lines().enumerate() {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+    for (at, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         let row = if let Some((megabytes, rate)) = bandwidth(line) {
             let mut row = measured("tcp_stream");
-            row.message_bytes = super::count(megabytes * 1e6);
+            row.message_bytes = count(megabytes * 1e6);
             // bw_tcp's client reads what its server writes.
             row.direction = Some(Way::Reverse);
             row.throughput_bits_per_s = Some(rate * 8e6);
             sheet.note("lmbench's MB are 10^6 bytes; it reports the median of its repetitions");
             row
         } else if let Some((start, workload, kind)) = LINES.iter().find(|(start, ..)| line.starts_with(start)) {
-            one(line, start, workload, *kind, at + 1, sheet)?
+            one(line, start, workload, *kind, at, sheet)?
         } else {
             continue;
         };
-        sheet.add(row);
-        sheet.next_run();
+        sheet.add_last(row);
     }
     Ok(())
 }
@@ -70,8 +70,8 @@ fn one(
     kind: Kind,
     line_number: usize,
     sheet: &mut Sheet,
-) -> Result<Row, Fault> {
-    let fault = || Fault::line(line_number, "`what: VALUE UNIT`", line);
+) -> Result<Row, ParseError> {
+    let fault = || ParseError::expected(line_number, "`what: VALUE UNIT`", line);
     let (head, tail) = line.rsplit_once(':').ok_or_else(fault)?;
     let words: Vec<&str> = tail.split_whitespace().collect();
     let [value, unit] = words.as_slice() else { return Err(fault()) };
@@ -85,9 +85,8 @@ fn one(
             sheet.note("lmbench's MB are 10^6 bytes; it reports the median of its repetitions");
         }
         (Kind::RoundTrip | Kind::Connect, "microseconds") => {
-            row.latency_mean_us = Some(value);
-            row.latency_kind = Some(if kind == Kind::Connect { LatencyKind::Connect } else { LatencyKind::RoundTrip });
-            row.transactions_per_s = (value > 0.0).then(|| 1e6 / value);
+            let kind = if kind == Kind::Connect { LatencyKind::Connect } else { LatencyKind::RoundTrip };
+            set_latency(&mut row, kind, value);
             sheet.note("lmbench's latencies are round trips, the median of its repetitions of their mean");
         }
         _ => return Err(fault()),

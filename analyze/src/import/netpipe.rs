@@ -2,7 +2,8 @@
 
 use schemas::words::LatencyKind;
 
-use super::{Fault, Sheet, measured, number, whole};
+use super::sheet::{Sheet, measured, number, whole};
+use crate::input::ParseError;
 
 /// Whether NetPIPE wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -29,9 +30,9 @@ fn point(line: &str) -> Option<(u64, f64, f64)> {
 const MEBIBIT: f64 = 1_048_576.0;
 
 /// Reads the points of one sweep.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let file = is_file(text);
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in (1..).zip(text.lines()) {
         if line.contains("Integrity check passed") {
             continue;
         }
@@ -39,7 +40,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             let Some((bytes, rate, seconds)) = point(line) else { continue };
             (bytes, rate, seconds, None)
         } else if line.contains(" times -->") {
-            console(line).ok_or_else(|| Fault::line(at + 1, "`N: B bytes T times --> R Mbps in S`", line))?
+            console(line).ok_or_else(|| ParseError::expected(at, "`N: B bytes T times --> R Mbps in S`", line))?
         } else {
             continue;
         };
@@ -55,8 +56,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
         row.latency_kind = Some(LatencyKind::RoundTrip);
         row.transactions_per_s = (one_way > 0.0).then(|| 1.0 / (2.0 * one_way));
         row.transactions = transactions;
-        sheet.add(row);
-        sheet.next_run();
+        sheet.add_last(row);
     }
     Ok(())
 }

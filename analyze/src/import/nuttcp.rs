@@ -3,7 +3,8 @@
 use schemas::columns::Row;
 use schemas::words::Record;
 
-use super::{Fault, Sheet, count, measured, number};
+use super::sheet::{Sheet, count, measured, number, set_messages};
+use crate::input::ParseError;
 
 /// Whether nuttcp wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -13,14 +14,17 @@ pub fn looks_like(text: &str) -> bool {
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// Reads every run: intervals, then their summary.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut start = 0.0;
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         let row = if line.starts_with("megabytes=") {
-            Some(parsed(line).ok_or_else(|| Fault::line(at + 1, "`megabytes=… real_seconds=… rate_Mbps=…`", line))?)
+            Some(
+                parsed(line)
+                    .ok_or_else(|| ParseError::expected(at, "`megabytes=… real_seconds=… rate_Mbps=…`", line))?,
+            )
         } else if line.contains(" MB / ") {
-            Some(summary(line).ok_or_else(|| Fault::line(at + 1, "`N MB / S sec = R Mbps …`", line))?)
+            Some(summary(line).ok_or_else(|| ParseError::expected(at, "`N MB / S sec = R Mbps …`", line))?)
         } else {
             None
         };
@@ -35,8 +39,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             sheet.add(row);
         } else {
             start = 0.0;
-            sheet.add(row);
-            sheet.next_run();
+            sheet.add_last(row);
         }
     }
     Ok(())
@@ -50,39 +53,35 @@ fn summary(line: &str) -> Option<Row> {
         number(words.get(at.checked_sub(1)?)?)
     };
     let drops = words.iter().position(|w| matches!(*w, "drop/pkt" | "~drop/pkt"));
-    let mut row = measured(if drops.is_some() { "udp_stream" } else { "tcp_stream" });
-    row.elapsed_s = Some(before("sec")?);
-    row.throughput_bits_per_s = Some(before("Mbps")? * 1e6);
-    row.bytes_received = count(before("MB")? * MEBIBYTE);
-    row.retransmits = before("retrans").and_then(count);
-    row.rtt_us = before("msRTT").map(|v| v * 1e3);
+    let mut row = figures(drops.is_some(), ["MB", "sec", "Mbps", "retrans", "msRTT"], before)?;
     if let Some(at) = drops {
-        let sent = words.get(at.checked_sub(1)?).and_then(|w| number(w)).and_then(count)?;
-        let lost = words.get(at.checked_sub(3)?).and_then(|w| number(w)).and_then(count)?;
-        row.messages_sent = Some(sent);
-        row.lost = Some(lost);
-        row.messages_received = Some(sent.saturating_sub(lost));
-        row.loss_ratio = (sent > 0).then(|| lost as f64 / sent as f64);
+        let cell = |back: usize| words.get(at.checked_sub(back)?).and_then(|w| number(w)).and_then(count);
+        set_messages(&mut row, Some(cell(1)?), None, Some(cell(3)?));
     }
     Some(row)
 }
 
+/// `megabytes=3749.5 real_seconds=1.00 rate_Mbps=31456.2 … retrans=0 rtt_ms=0.09`; for UDP `drop=0 pkt=763`.
 fn parsed(line: &str) -> Option<Row> {
     let value = |name: &str| {
         line.split_whitespace().find_map(|w| w.split_once('=').filter(|(k, _)| *k == name)).and_then(|(_, v)| number(v))
     };
-    let udp = value("drop").is_some();
-    let mut row = measured(if udp { "udp_stream" } else { "tcp_stream" });
-    row.bytes_received = count(value("megabytes")? * MEBIBYTE);
-    row.elapsed_s = Some(value("real_seconds")?);
-    row.throughput_bits_per_s = Some(value("rate_Mbps")? * 1e6);
-    row.retransmits = value("retrans").and_then(count);
-    row.rtt_us = value("rtt_ms").map(|v| v * 1e3);
+    let names = ["megabytes", "real_seconds", "rate_Mbps", "retrans", "rtt_ms"];
+    let mut row = figures(value("drop").is_some(), names, value)?;
     if let (Some(lost), Some(sent)) = (value("drop").and_then(count), value("pkt").and_then(count)) {
-        row.messages_sent = Some(sent);
-        row.lost = Some(lost);
-        row.messages_received = Some(sent.saturating_sub(lost));
-        row.loss_ratio = (sent > 0).then(|| lost as f64 / sent as f64);
+        set_messages(&mut row, Some(sent), None, Some(lost));
     }
+    Some(row)
+}
+
+/// A row of the named figures: megabytes, seconds, Mbit/s, retransmissions, round-trip time (ms).
+fn figures(udp: bool, names: [&str; 5], value: impl Fn(&str) -> Option<f64>) -> Option<Row> {
+    let [megabytes, seconds, megabits, retransmits, rtt_ms] = names;
+    let mut row = measured(if udp { "udp_stream" } else { "tcp_stream" });
+    row.bytes_received = count(value(megabytes)? * MEBIBYTE);
+    row.elapsed_s = Some(value(seconds)?);
+    row.throughput_bits_per_s = Some(value(megabits)? * 1e6);
+    row.retransmits = value(retransmits).and_then(count);
+    row.rtt_us = value(rtt_ms).map(|v| v * 1e3);
     Some(row)
 }

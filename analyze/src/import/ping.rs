@@ -1,8 +1,10 @@
 //! ping: a row per reply, and the summary.
 
+use schemas::columns::Row;
 use schemas::words::{LatencyKind, Status};
 
-use super::{Fault, Sheet, count, measured, number, whole};
+use super::sheet::{Sheet, count, measured, number, set_messages, whole};
+use crate::input::ParseError;
 
 /// Whether ping wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -14,15 +16,14 @@ fn after<'l>(line: &'l str, mark: &str) -> Option<&'l str> {
 }
 
 /// Reads one or more runs.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut open = None;
     let mut replies: Vec<f64> = Vec::new();
     let mut duplicates = 0;
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in (1..).zip(text.lines()) {
         if let Some(rest) = line.strip_prefix("PING ") {
             if let Some(row) = open.take() {
-                sheet.add(finished(row, &mut replies, &mut duplicates));
-                sheet.next_run();
+                sheet.add_last(finished(row, &mut replies, &mut duplicates));
             }
             let mut row = measured("ping");
             let host = rest.split([' ', '(']).next().filter(|h| !h.is_empty());
@@ -37,7 +38,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
         } else if let Some(time) = after(line, "time=") {
             let number_of = |text: &str| number(text.trim_end_matches("ms"));
             let Some(milliseconds) = number_of(time) else {
-                return Err(Fault::line(at + 1, "`time=N ms`", line));
+                return Err(ParseError::expected(at, "`time=N ms`", line));
             };
             if line.contains("(DUP!)") {
                 duplicates += 1;
@@ -46,21 +47,19 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             }
             open.get_or_insert_with(|| measured("ping"));
         } else if line.contains(" packets transmitted, ") {
-            let fault = || Fault::line(at + 1, "`N packets transmitted, N received, …`", line);
+            let fault = || ParseError::expected(at, "`N packets transmitted, N received, …`", line);
             let row = open.get_or_insert_with(|| measured("ping"));
-            row.messages_sent = line.split(' ').next().and_then(whole);
+            let sent = line.split(' ').next().and_then(whole);
             let (_, rest) = line.split_once("transmitted, ").ok_or_else(fault)?;
-            row.messages_received = rest.split(' ').next().and_then(whole);
-            let (Some(sent), Some(received)) = (row.messages_sent, row.messages_received) else { return Err(fault()) };
-            row.lost = Some(sent.saturating_sub(received));
-            row.loss_ratio = (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64);
+            let received = rest.split(' ').next().and_then(whole);
+            set_messages(row, Some(sent.ok_or_else(fault)?), Some(received.ok_or_else(fault)?), None);
             row.elapsed_s = after(line, ", time ").and_then(|t| number(t.trim_end_matches("ms"))).map(|ms| ms / 1e3);
-            if received == 0 {
+            if received == Some(0) {
                 row.status = Some(Status::Failed);
                 row.error = Some("no reply".to_owned());
             }
         } else if line.contains(" min/avg/max") {
-            let fault = || Fault::line(at + 1, "`rtt min/avg/max/mdev = … ms`", line);
+            let fault = || ParseError::expected(at, "`rtt min/avg/max/mdev = … ms`", line);
             let row = open.get_or_insert_with(|| measured("ping"));
             let (_, values) = line.split_once("= ").ok_or_else(fault)?;
             let values: Vec<f64> = values
@@ -83,7 +82,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
 }
 
 /// The row with what only the single replies tell.
-fn finished(mut row: schemas::columns::Row, replies: &mut Vec<f64>, duplicates: &mut u64) -> schemas::columns::Row {
+fn finished(mut row: Row, replies: &mut Vec<f64>, duplicates: &mut u64) -> Row {
     let mut times = std::mem::take(replies);
     row.duplicated = Some(std::mem::take(duplicates)).filter(|_| !times.is_empty());
     row.latency_kind = Some(LatencyKind::RoundTrip);

@@ -2,7 +2,8 @@
 
 use schemas::words::LatencyKind;
 
-use super::{Fault, Sheet, count, measured, number};
+use super::sheet::{Sheet, count, measured, number, set_latency};
+use crate::input::ParseError;
 
 /// Whether qperf wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -31,18 +32,17 @@ fn figure(line: &str) -> Option<(&str, f64, &str)> {
 }
 
 /// Reads every test.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut current = None;
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in (1..).zip(text.lines()) {
         if let Some(workload) = workload(line) {
             if let Some(row) = current.replace(measured(workload)) {
-                sheet.add(row);
-                sheet.next_run();
+                sheet.add_last(row);
             }
             continue;
         }
         let (Some(row), Some((name, value, unit))) = (current.as_mut(), figure(line)) else { continue };
-        let unknown = || Fault::line(at + 1, "a unit of qperf's", line);
+        let unknown = || ParseError::expected(at, "a unit of qperf's", line);
         match name {
             "bw" | "recv_bw" => row.throughput_bits_per_s = Some(bits(value, unit).ok_or_else(unknown)?),
             "send_bw" => row.sent_bits_per_s = Some(bits(value, unit).ok_or_else(unknown)?),
@@ -56,9 +56,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
                         _ => return Err(unknown()),
                     };
                 sheet.note("qperf's latency is half a round trip: doubled");
-                row.latency_mean_us = Some(microseconds * 2.0);
-                row.latency_kind = Some(LatencyKind::RoundTrip);
-                row.transactions_per_s = (microseconds > 0.0).then(|| 0.5e6 / microseconds);
+                set_latency(row, LatencyKind::RoundTrip, microseconds * 2.0);
             }
             "msg_size" => {
                 let size = value

@@ -2,7 +2,8 @@
 
 use schemas::words::LatencyKind;
 
-use super::{Fault, Sheet, count, measured, number};
+use super::sheet::{Sheet, count, measured, number};
+use crate::input::ParseError;
 
 /// Whether sockperf wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -31,13 +32,13 @@ fn field(line: &str, name: &str) -> Option<f64> {
 }
 
 /// Reads one run.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut row = measured("udp_rr");
     let (mut latency, mut throughput) = (false, false);
     let mut half = true;
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in (1..).zip(text.lines()) {
         let line = plain(line);
-        let fault = || Fault::line(at + 1, "a result of sockperf's", &line);
+        let fault = || ParseError::expected(at, "a result of sockperf's", &line);
         if line.contains("IP = ") && line.contains("PORT = ") {
             let transport = line.rsplit('#').next().map(|t| t.trim().to_ascii_lowercase());
             row.transport = transport.filter(|t| !t.is_empty());
@@ -83,7 +84,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
         }
     }
     if !latency && !throughput {
-        return Err(Fault::new(0, "sockperf was cut off before its summary"));
+        return Err(ParseError::new(0, "sockperf was cut off before its summary"));
     }
     let transport = row.transport.clone().unwrap_or_else(|| "udp".to_owned());
     if latency {

@@ -13,7 +13,12 @@ macro_rules! fixture {
 }
 
 fn import(text: &str, program: Program) -> (Vec<Row>, String) {
-    assert_eq!(Program::detect(text), Some(program), "{}", text.lines().next().unwrap_or_default());
+    assert_eq!(
+        super::reader(None, text).map(|(program, _)| program),
+        Some(program),
+        "{}",
+        text.lines().next().unwrap_or_default()
+    );
     let mut sheet = Sheet::default();
     sheet.read("test", text, None).expect("an output");
     let notes = sheet.notes().join("\n");

@@ -3,8 +3,9 @@
 use schemas::columns::Row;
 use schemas::words::{DemandUnit, Way};
 
-use super::netperf::{Unit, interim};
-use super::{Fault, Sheet, count, measured, number, whole};
+use super::unit::{Unit, interim};
+use crate::import::sheet::{Sheet, count, measured, number, set_messages, whole};
+use crate::input::ParseError;
 
 /// The three shapes of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +28,10 @@ struct Heading {
 
 /// Reads every result of a text: banner (where there is one), headings, numbers. Other lines are left alone, because shells
 /// and scripts print between results.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut heading = Heading::default();
-    let mut lines = text.lines().enumerate().peekable();
+    let mut lines = (1..).zip(text.lines()).peekable();
     while let Some((at, line)) = lines.next() {
-        let line_number = at + 1;
         let words: Vec<&str> = line.split_whitespace().collect();
         if let Some(title) = banner(line) {
             heading = Heading { workload: workload(title), hosts: hosts(line), ..Heading::default() };
@@ -41,15 +41,14 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             }
         } else if line.starts_with("Interim result:") {
             let workload = heading.workload.as_deref().unwrap_or("tcp_stream");
-            interim(line, line_number, workload, heading.hosts.as_ref(), sheet)?;
+            interim(line, at, workload, heading.hosts.as_ref(), sheet)?;
         } else if line.starts_with("!!! WARNING") {
             sheet.note("netperf warned that it did not reach the confidence asked for");
         } else if heads(&words, &mut heading) {
         } else if heading.shape.is_some() && words.first().is_some_and(|w| number(w).is_some()) {
             let second: Vec<&str> = lines.peek().map(|(_, l)| l.split_whitespace().collect()).unwrap_or_default();
-            if let Some(row) = result(&words, &second, &heading, line_number, sheet)? {
-                sheet.add(row);
-                sheet.next_run();
+            if let Some(row) = result(&words, &second, &heading, at, sheet)? {
+                sheet.add_last(row);
             }
             if heading.shape != Some(Shape::Stream) {
                 lines.next();
@@ -146,7 +145,7 @@ fn result(
     heading: &Heading,
     line: usize,
     sheet: &mut Sheet,
-) -> Result<Option<Row>, Fault> {
+) -> Result<Option<Row>, ParseError> {
     let shape = heading.shape.unwrap_or(Shape::Stream);
     let wanted = match (shape, heading.cpu) {
         (Shape::Stream, false) => 5,
@@ -218,22 +217,17 @@ fn result(
             row.local_send_buffer_bytes = size(0);
             row.message_bytes = size(1);
             row.elapsed_s = Some(cell(2));
-            row.messages_sent = count(cell(3));
             row.errors = count(cell(4));
             row.sent_bits_per_s = unit.bits(cell(5), sheet);
             let found: Option<Vec<f64>> = second.iter().map(|w| number(w)).collect();
             let Some(found) = found.filter(|f| f.len() >= 4) else {
-                return Err(Fault::line(line + 1, "the receiver's line of a UDP result", &second.join(" ")));
+                return Err(ParseError::expected(line + 1, "the receiver's line of a UDP result", &second.join(" ")));
             };
             row.remote_receive_buffer_bytes = count(found[0]);
-            row.messages_received = count(found[2]);
+            set_messages(&mut row, count(cell(3)), count(found[2]), None);
             row.throughput_bits_per_s = unit.bits(found[3], sheet);
             if heading.cpu && found.len() >= 6 {
                 cpu(&mut row, (cell(6), found[4]), (cell(7), found[5]), DemandUnit::PerKib);
-            }
-            if let (Some(sent), Some(received)) = (row.messages_sent, row.messages_received) {
-                row.lost = Some(sent.saturating_sub(received));
-                row.loss_ratio = (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64);
             }
         }
     }

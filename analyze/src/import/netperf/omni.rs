@@ -1,89 +1,17 @@
-//! netperf: which of its forms a text is in; key=value, CSV and interim results.
+//! netperf's omni output: key=value (`-k`) and CSV (`-o`), with their interim results.
 
 use schemas::columns::Row;
-use schemas::words::{DemandUnit, LatencyKind, Record, Way};
+use schemas::words::{DemandUnit, LatencyKind, Way};
 
-use super::{Fault, Sheet, measured, netperf_classic, number};
-use schemas::time::from_unix_seconds;
+use super::unit::{Unit, interim};
+use crate::import::sheet::{Sheet, count, measured, number};
+use crate::input::ParseError;
 
-/// A unit word of netperf's `-f`, without its `/s`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unit {
-    /// So many bits per second.
-    Bits(f64),
-    /// `10^0bits`: netperf labels bytes so.
-    MislabelledBytes,
-    /// Transactions per second.
-    Transactions,
-    /// Microseconds per transaction.
-    Microseconds,
-}
-
-impl Unit {
-    /// The unit of a word such as `10^6bits`, `KBytes` or `Trans`.
-    pub fn parse(word: &str) -> Option<Self> {
-        Some(match word.trim() {
-            "10^3bits" => Self::Bits(1e3),
-            "10^6bits" => Self::Bits(1e6),
-            "10^9bits" => Self::Bits(1e9),
-            "10^0bits" => Self::MislabelledBytes,
-            "Bytes" => Self::Bits(8.0),
-            "KBytes" => Self::Bits(8.0 * 1024.0),
-            "MBytes" => Self::Bits(8.0 * 1024.0 * 1024.0),
-            "GBytes" => Self::Bits(8.0 * 1024.0 * 1024.0 * 1024.0),
-            "Trans" => Self::Transactions,
-            "Usec" => Self::Microseconds,
-            _ => return None,
-        })
-    }
-
-    /// A value of this unit in bits per second, where it is a throughput.
-    pub fn bits(self, value: f64, sheet: &mut Sheet) -> Option<f64> {
-        match self {
-            Self::Bits(factor) => {
-                if factor.rem_euclid(1024.0) == 0.0 {
-                    sheet.note("netperf's KBytes, MBytes and GBytes are 2^10, 2^20 and 2^30 bytes: converted to bits");
-                }
-                Some(value * factor)
-            }
-            Self::MislabelledBytes => {
-                sheet.note("netperf's -f b prints bytes under the label 10^0bits: converted to bits");
-                Some(value * 8.0)
-            }
-            Self::Transactions | Self::Microseconds => None,
-        }
-    }
-}
-
-/// Whether netperf wrote it.
-pub fn looks_like(text: &str) -> bool {
-    text.lines().take(200).any(|l| {
-        let words: Vec<&str> = l.split_whitespace().take(4).collect();
-        l.starts_with("Interim result:")
-            || l.starts_with("NETPERF_")
-            || is_key_value(l)
-            || is_csv_header(l)
-            || (l.contains(" TEST from ") && l.contains(" port "))
-            || matches!(words.as_slice(), ["Recv", "Send", "Send" | "Recv", ..] | ["Local", "/Remote"])
-    }) || text.lines().find(|l| !l.trim().is_empty()).is_some_and(|l| csv_interim(l).is_some())
-}
-
-/// Reads any of the forms; they may follow each other in one text.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
-    if text.lines().any(is_csv_header) || text.lines().any(|l| csv_interim(l).is_some()) {
-        csv(text, sheet)
-    } else if text.lines().any(|l| is_key_value(l) || l.starts_with("NETPERF_")) {
-        key_value(text, sheet)
-    } else {
-        netperf_classic::read(text, sheet)
-    }
-}
-
-fn is_key_value(line: &str) -> bool {
+pub fn is_key_value(line: &str) -> bool {
     line.split_once('=').is_some_and(|(key, _)| COLUMNS.iter().any(|c| c.selector == key))
 }
 
-fn is_csv_header(line: &str) -> bool {
+pub fn is_csv_header(line: &str) -> bool {
     line.split(',').filter(|name| selector_of_title(name).is_some()).count() >= 2
 }
 
@@ -180,7 +108,7 @@ impl<'t> Collected<'t> {
         self.values.iter().find(|(s, _)| *s == selector).map(|(_, v)| v.trim()).filter(|v| !v.is_empty())
     }
 
-    fn row(&self, sheet: &mut Sheet) -> Result<Row, Fault> {
+    fn row(&self, sheet: &mut Sheet) -> Result<Row, ParseError> {
         let mut row = measured(&self.workload(sheet));
         let direction = self.get("DIRECTION").unwrap_or("Send");
         let is_rr = self.is_request_response();
@@ -194,7 +122,7 @@ impl<'t> Collected<'t> {
                 if matches!(text.trim_start_matches('-'), "nan" | "inf") {
                     continue;
                 }
-                return Err(Fault::line(self.line, &format!("a number for {}", column.selector), text));
+                return Err(ParseError::expected(self.line, &format!("a number for {}", column.selector), text));
             };
             // −1 and −2 mean "not measured"; a rate of a stream is printed as 1.
             let undefined = value < 0.0 || (column.selector == "TRANSACTION_RATE" && !is_rr);
@@ -220,7 +148,7 @@ impl<'t> Collected<'t> {
         if !is_rr {
             row.message_bytes = self.get(sent).and_then(|v| v.parse().ok()).filter(|v| *v > 0);
         } else if let Some(burst) = self.get("BURST_SIZE").and_then(number).filter(|b| *b >= 0.0) {
-            row.inflight = super::count(burst + 1.0);
+            row.inflight = count(burst + 1.0);
         }
         if is_rr {
             if row.latency_mean_us.is_none() {
@@ -233,10 +161,10 @@ impl<'t> Collected<'t> {
         Ok(row)
     }
 
-    fn headline(&self, row: &mut Row, sheet: &mut Sheet) -> Result<(), Fault> {
+    fn headline(&self, row: &mut Row, sheet: &mut Sheet) -> Result<(), ParseError> {
         let Some(text) = self.get("THROUGHPUT") else { return Ok(()) };
         let Some(value) = number(text) else {
-            return Err(Fault::line(self.line, "a number for THROUGHPUT", text));
+            return Err(ParseError::expected(self.line, "a number for THROUGHPUT", text));
         };
         let default = if self.is_request_response() { "Trans/s" } else { "10^6bits/s" };
         let units = self.get("THROUGHPUT_UNITS").unwrap_or_else(|| {
@@ -244,7 +172,7 @@ impl<'t> Collected<'t> {
             default
         });
         let Some(unit) = Unit::parse(units.trim_end_matches("/s")) else {
-            return Err(Fault::line(self.line, "a unit of netperf's", units));
+            return Err(ParseError::expected(self.line, "a unit of netperf's", units));
         };
         match unit {
             Unit::Transactions => row.transactions_per_s = Some(value),
@@ -286,10 +214,10 @@ impl<'t> Collected<'t> {
 }
 
 /// `-k`: NAME=value; a name that comes again begins the next result.
-fn key_value(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn key_value(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut result = Collected { values: Vec::new(), line: 1 };
     let mut interim_parts: [Option<&str>; 3] = [None; 3];
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in (1..).zip(text.lines()) {
         let Some((key, value)) = line.trim().split_once('=') else { continue };
         if let Some(part) = key.strip_prefix("NETPERF_") {
             let slot = match part.split('[').next() {
@@ -298,10 +226,10 @@ fn key_value(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
                 Some("INTERVAL") => 2,
                 Some("ENDING") => {
                     let [Some(rate), Some(units), Some(seconds)] = std::mem::take(&mut interim_parts) else {
-                        return Err(Fault::new(at + 1, "the interim result lacks its value, units or interval"));
+                        return Err(ParseError::new(at, "the interim result lacks its value, units or interval"));
                     };
                     let line = format!("{rate} {units} over {seconds} seconds ending at {value}");
-                    interim(&line, at + 1, "tcp_stream", None, sheet)?;
+                    interim(&line, at, "tcp_stream", None, sheet)?;
                     continue;
                 }
                 _ => continue,
@@ -312,12 +240,11 @@ fn key_value(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
         let Some(column) = COLUMNS.iter().find(|c| c.selector == key) else { continue };
         if result.get(column.selector).is_some() {
             let row = result.row(sheet)?;
-            sheet.add(row);
-            sheet.next_run();
-            result = Collected { values: Vec::new(), line: at + 1 };
+            sheet.add_last(row);
+            result = Collected { values: Vec::new(), line: at };
         }
         result.values.push((column.selector, value));
-        result.line = at + 1;
+        result.line = at;
     }
     if !result.values.is_empty() {
         let row = result.row(sheet)?;
@@ -327,12 +254,12 @@ fn key_value(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
 }
 
 /// `-o`: a line of headings, then a line of values. Four fields of the right kind are an interim result.
-fn csv(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
+pub fn csv(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut header: Option<Vec<&str>> = None;
-    for (at, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+    for (at, line) in (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty()) {
         if let Some([rate, units, seconds, ending]) = csv_interim(line) {
             let line = format!("{rate} {units} over {seconds} seconds ending at {ending}");
-            interim(&line, at + 1, "tcp_stream", None, sheet)?;
+            interim(&line, at, "tcp_stream", None, sheet)?;
         } else if is_csv_header(line) {
             header = Some(line.split(',').collect());
         } else if let Some(names) = &header
@@ -343,16 +270,15 @@ fn csv(text: &str, sheet: &mut Sheet) -> Result<(), Fault> {
             let values = split_quoted(line);
             if values.len() != names.len() {
                 let reason = format!("the line has {} values under {} headings", values.len(), names.len());
-                return Err(Fault::new(at + 1, reason));
+                return Err(ParseError::new(at, reason));
             }
             let values = names
                 .iter()
                 .zip(values)
                 .filter_map(|(name, value)| selector_of_title(name).map(|selector| (selector, value)))
                 .collect();
-            let row = Collected { values, line: at + 1 }.row(sheet)?;
-            sheet.add(row);
-            sheet.next_run();
+            let row = Collected { values, line: at }.row(sheet)?;
+            sheet.add_last(row);
         }
     }
     Ok(())
@@ -375,43 +301,10 @@ fn split_quoted(line: &str) -> Vec<&str> {
     fields
 }
 
-fn csv_interim(line: &str) -> Option<[&str; 4]> {
+pub fn csv_interim(line: &str) -> Option<[&str; 4]> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [rate, units, seconds, ending] = fields.as_slice() else { return None };
     Unit::parse(units.strip_suffix("/s")?)?;
     (number(rate).is_some() && number(seconds).is_some() && number(ending).is_some())
         .then_some([*rate, *units, *seconds, *ending])
-}
-
-/// `… 25425.52 10^6bits/s over 1.250 seconds ending at 1327962078.405`.
-pub fn interim(
-    line: &str,
-    line_number: usize,
-    workload: &str,
-    hosts: Option<&(String, String)>,
-    sheet: &mut Sheet,
-) -> Result<(), Fault> {
-    let fault = || Fault::line(line_number, "`VALUE UNIT/s over SECONDS seconds ending at TIME`", line);
-    let words: Vec<&str> = line.trim_start_matches("Interim result:").split_whitespace().collect();
-    let [rate, units, "over", seconds, "seconds", "ending", "at", ending] = words.as_slice() else {
-        return Err(fault());
-    };
-    let (Some(rate), Some(seconds), Some(ending)) = (number(rate), number(seconds), number(ending)) else {
-        return Err(fault());
-    };
-    let unit = Unit::parse(units.trim_end_matches("/s")).ok_or_else(fault)?;
-    let mut row = measured(workload);
-    row.record = Some(Record::Interval);
-    row.elapsed_s = Some(seconds);
-    row.time = from_unix_seconds(ending);
-    row.start_s = Some(sheet.since_first(ending - seconds));
-    match unit {
-        Unit::Transactions => row.transactions_per_s = Some(rate),
-        unit => row.throughput_bits_per_s = unit.bits(rate, sheet),
-    }
-    if let Some((from, to)) = hosts {
-        (row.from, row.to) = (Some(from.clone()), Some(to.clone()));
-    }
-    sheet.add(row);
-    Ok(())
 }

@@ -1,0 +1,183 @@
+//! The rows that readers fill, and helpers to fill them.
+
+use schemas::columns::{COLUMNS, ColumnType, Row};
+use schemas::words::{LatencyKind, Phase, Record, Status, Way};
+use std::collections::HashMap;
+
+/// Rows from one or more outputs.
+#[derive(Debug, Default)]
+pub struct Sheet {
+    rows: Vec<(u64, Row)>,
+    run: u64,
+    notes: Vec<String>,
+    /// The run that intervals were last read of, and the Unix time at which its first one started.
+    first_interval: Option<(u64, f64)>,
+}
+
+impl Sheet {
+    /// What was converted, each said once.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Starts another output, whose rows are those from the returned index on.
+    pub(super) fn begin(&mut self) -> usize {
+        self.run += 1;
+        self.rows.len()
+    }
+
+    /// The rows from an index on.
+    pub(super) fn rows_from(&mut self, start: usize) -> impl ExactSizeIterator<Item = &mut Row> {
+        self.rows[start..].iter_mut().map(|(_, row)| row)
+    }
+
+    /// The next rows belong to another run.
+    pub(super) fn next_run(&mut self) {
+        self.run += 1;
+    }
+
+    pub(super) fn add(&mut self, row: Row) {
+        self.rows.push((self.run, row));
+    }
+
+    /// Adds the last row of a run.
+    pub(super) fn add_last(&mut self, row: Row) {
+        self.add(row);
+        self.next_run();
+    }
+
+    /// Seconds from the start of the run's first interval to one that starts at this Unix time.
+    pub(super) fn since_first(&mut self, start: f64) -> f64 {
+        match self.first_interval {
+            Some((run, first)) if run == self.run => ((start - first) * 1e3).round() / 1e3,
+            _ => {
+                self.first_interval = Some((self.run, start));
+                0.0
+            }
+        }
+    }
+
+    pub(super) fn note(&mut self, text: &str) {
+        if !self.notes.iter().any(|n| n == text) {
+            self.notes.push(text.to_owned());
+        }
+    }
+
+    /// The rows with their cases named and their iterations numbered: runs of one case are its iterations.
+    pub fn finish(mut self) -> Vec<Row> {
+        self.name_intervals();
+        let mut runs: HashMap<String, Vec<u64>> = HashMap::new();
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for (run, mut row) in self.rows {
+            let case = case_of(&row);
+            let case_id = format!("c{:016x}", fnv1a(&format!("{case} {:?}", (&row.plan, &row.transport, row.streams))));
+            let seen = runs.entry(case_id.clone()).or_default();
+            let iteration = seen.iter().position(|r| *r == run).unwrap_or_else(|| {
+                seen.push(run);
+                seen.len() - 1
+            });
+            row.test = row.test.or_else(|| row.workload.clone());
+            row.case = Some(case);
+            row.case_id = Some(case_id);
+            row.iteration = row.iteration.or(Some(iteration as u64 + 1));
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// Intervals are printed before the result that says what ran: they take it over from the only result of their run.
+    fn name_intervals(&mut self) {
+        let is = |row: &Row, record| row.record == Some(record);
+        let mut results: HashMap<u64, Vec<Row>> = HashMap::new();
+        for (run, row) in self.rows.iter().filter(|(_, row)| is(row, Record::Iteration)) {
+            results.entry(*run).or_default().push(row.clone());
+        }
+        for (run, row) in self.rows.iter_mut().filter(|(_, row)| is(row, Record::Interval)) {
+            let Some([result]) = results.get(run).map(Vec::as_slice) else { continue };
+            row.workload.clone_from(&result.workload);
+            row.transport.clone_from(&result.transport);
+            if row.stream.is_none() {
+                row.direction = result.direction;
+            }
+            (row.message_bytes, row.streams) = (result.message_bytes, result.streams);
+            (row.request_bytes, row.response_bytes) = (result.request_bytes, result.response_bytes);
+            (row.from, row.to) = (row.from.take().or(result.from.clone()), row.to.take().or(result.to.clone()));
+            row.tag.clone_from(&result.tag);
+        }
+    }
+}
+
+/// Twelve digits of every number: 516.5383 Mbit/s are 516538300 bit/s and not 516538300.00000006.
+pub(super) fn without_noise(row: &mut Row) {
+    for column in COLUMNS.iter().filter(|c| c.ty == ColumnType::Number) {
+        if let Some(value) = row.number(column.name) {
+            row.set_number(column.name, format!("{value:.11e}").parse().ok());
+        }
+    }
+}
+
+/// A readable name for what was run, in the manner of plans: the workload and the sizes.
+fn case_of(row: &Row) -> String {
+    let name = row.test.as_deref().or(row.workload.as_deref()).unwrap_or("import");
+    let sizes: Vec<String> = [
+        ("message_size", row.message_bytes),
+        ("request_size", row.request_bytes),
+        ("response_size", row.response_bytes),
+        ("streams", row.streams.filter(|s| *s > 1)),
+    ]
+    .into_iter()
+    .filter_map(|(key, size)| size.map(|size| format!("{key}={size}")))
+    .collect();
+    if sizes.is_empty() { name.to_owned() } else { format!("{name}[{}]", sizes.join(",")) }
+}
+
+/// FNV-1a, 64 bits: case identifiers must be the same on every machine and for ever.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A row of a finished measurement of a workload.
+pub(super) fn measured(workload: &str) -> Row {
+    let transport = workload.split('_').next().unwrap_or(workload);
+    Row {
+        record: Some(Record::Iteration),
+        phase: Some(Phase::Measure),
+        status: Some(Status::Ok),
+        direction: Some(Way::Forward),
+        workload: Some(workload.to_owned()),
+        transport: Some(if transport == "ping" { "icmp" } else { transport }.to_owned()),
+        ..Row::default()
+    }
+}
+
+/// A decimal number; units and commas behind it are not accepted.
+pub(super) fn number(text: &str) -> Option<f64> {
+    let ok = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E'));
+    if ok { text.parse().ok().filter(|v: &f64| v.is_finite()) } else { None }
+}
+
+pub(super) fn whole(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+/// A count that came as a double.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, as a count may")]
+pub(super) fn count(value: f64) -> Option<u64> {
+    (value.is_finite() && value >= 0.0).then(|| value.round() as u64)
+}
+
+/// Sets sent, received and lost messages. `None` of `received` or `lost` follows from the other.
+pub(super) fn set_messages(row: &mut Row, sent: Option<u64>, received: Option<u64>, lost: Option<u64>) {
+    let rest = |part: Option<u64>| sent.zip(part).map(|(sent, part)| sent.saturating_sub(part));
+    row.messages_sent = sent;
+    row.messages_received = received.or_else(|| rest(lost));
+    row.lost = lost.or_else(|| rest(received));
+    row.loss_ratio = sent.zip(row.lost).filter(|(sent, _)| *sent > 0).map(|(sent, lost)| lost as f64 / sent as f64);
+}
+
+/// Sets a mean latency and the rate of transactions that follow each other.
+pub(super) fn set_latency(row: &mut Row, kind: LatencyKind, microseconds: f64) {
+    row.latency_mean_us = Some(microseconds);
+    row.latency_kind = Some(kind);
+    row.transactions_per_s = (microseconds > 0.0).then(|| 1e6 / microseconds);
+}
