@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::{
     diagnostics::{Diagnostic, Diagnostics},
     model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Level, Order, Output, Precondition, Window},
-    source::{Place, Sources, Span},
+    source::{SourcePlace, Sources, Span},
     spec::catch_up,
 };
 
@@ -86,9 +86,9 @@ pub struct Case {
     pub pause: Duration,
     /// The longest an iteration may run over its planned length.
     pub grace: Duration,
-    /// Place of its `command`, or of the test.
+    /// SourcePlace of its `command`, or of the test.
     pub command_span: Span,
-    /// Place of its `hooks`, or of the test.
+    /// SourcePlace of its `hooks`, or of the test.
     pub hooks_span: Span,
 }
 
@@ -194,7 +194,7 @@ pub struct Policy {
 pub struct Assertion {
     pub detail: AssertDetail,
     pub severity: Level,
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 /// Skips the rest of an axis once a statement holds.

@@ -9,7 +9,7 @@ use codespan_reporting::{
 };
 use serde_json::{Value, json};
 
-use super::source::{Place, Sources, Span};
+use super::source::{SourcePlace, Sources, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -221,7 +221,7 @@ fn join(message: &str, help: &str) -> String {
 }
 
 /// One GitHub workflow command: `::error file=plan.yaml,line=3,col=5::message`.
-pub fn github_annotation(kind: &str, place: Option<&Place>, message: &str) -> String {
+pub fn github_annotation(kind: &str, place: Option<&SourcePlace>, message: &str) -> String {
     let escape = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     let property = |text: &str| escape(text).replace(':', "%3A").replace(',', "%2C");
     match place {

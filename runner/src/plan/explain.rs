@@ -6,7 +6,7 @@ use super::{
     load::{LoadOptions, Prepared, prepare},
     merge,
     resolve::{Layer, Layers, Origin, fold},
-    source::{Place, Sources, Span},
+    source::{SourcePlace, Sources, Span},
     tree::{Node, Value},
 };
 
@@ -17,17 +17,17 @@ pub struct Explanation {
     /// The final value as YAML on one line; `None`: not set, the system's default holds.
     pub value: Option<String>,
     /// First to last.
-    pub steps: Vec<Step>,
+    pub set_by: Vec<SetBy>,
 }
 
 /// One layer that set the value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct SetBy {
     /// `built-in`, `defaults`, `profile bulk`, `test`, `matrix`, `member up` or `--set`.
     pub origin: String,
     /// As YAML on one line; `~` where it removed the value.
     pub value: String,
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 impl std::fmt::Display for Explanation {
@@ -36,8 +36,8 @@ impl std::fmt::Display for Explanation {
             Some(value) => writeln!(f, "{}: {value}", self.path)?,
             None => writeln!(f, "{}: not set; the system's default holds", self.path)?,
         }
-        let width = self.steps.iter().map(|s| s.origin.chars().count()).max().unwrap_or(0);
-        for step in &self.steps {
+        let width = self.set_by.iter().map(|s| s.origin.chars().count()).max().unwrap_or(0);
+        for step in &self.set_by {
             writeln!(f, "  {:width$}  {}  {}", step.origin, step.place, step.value)?;
         }
         Ok(())
@@ -100,11 +100,11 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
     let whole = fold(&layers);
     let node = if key.is_empty() { Some(&whole) } else { whole.at(&key) };
     let swept = layers.iter().any(|l| l.origin == Origin::Matrix && l.body.at(&key).is_some());
-    let steps = layers
+    let set_by = layers
         .iter()
         .filter_map(|layer| {
             let node = if key.is_empty() { &layer.body } else { layer.body.at(&key)? };
-            Some(Step {
+            Some(SetBy {
                 origin: match layer.origin {
                     Origin::Test if segments.first() != Some(&"tests") => "plan".to_owned(),
                     ref other => other.to_string(),
@@ -115,7 +115,7 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
         })
         .collect();
     let value = node.map(line).map(|v| if swept { format!("each of {v}") } else { v });
-    Some(Explanation { path: path.to_owned(), value, steps })
+    Some(Explanation { path: path.to_owned(), value, set_by })
 }
 
 /// Adds the test's matrix as a layer: above all others but `--set`.
@@ -198,13 +198,13 @@ tests:
     #[test]
     fn built_in_values_axes_members_and_removals_too() {
         let step = |path: &str| ask(path, &[]).unwrap();
-        assert_eq!(step("tests.a.streams").steps[0].origin, "built-in");
+        assert_eq!(step("tests.a.streams").set_by[0].origin, "built-in");
         assert_eq!(step("tests.a.message_size").value.as_deref(), Some("each of [1, 2]"));
         let removed = step("tests.b.socket.no_delay");
-        assert_eq!((removed.value, removed.steps[1].value.as_str()), (None, "~"));
+        assert_eq!((removed.value, removed.set_by[1].value.as_str()), (None, "~"));
         let member = step("tests.c.concurrent.members.up.streams");
         assert_eq!(member.value.as_deref(), Some("2"));
-        assert_eq!(step("tests.c.concurrent.members.up.rate").steps[0].origin, "member up");
+        assert_eq!(step("tests.c.concurrent.members.up.rate").set_by[0].origin, "member up");
         assert_eq!(step("name").value.as_deref(), Some("t"));
     }
 

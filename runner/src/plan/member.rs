@@ -80,7 +80,7 @@ impl Expander<'_> {
             Endpoint::Host(name) => self.hosts.get(name),
             _ => None,
         };
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         let mut refused = None;
         let job = match workload.kind {
             Kind::Command => command(tree, typed, at, &from, is_here(host(&from)), out)?,
@@ -92,25 +92,25 @@ impl Expander<'_> {
                         "write `workload: command`, or remove it",
                     );
                 }
-                let spec = spec::translate(typed, workload, host(&from), host(&to), &mut faults)?;
+                let spec = spec::translate(typed, workload, host(&from), host(&to), &mut errors)?;
                 // With mistakes in the plan, the engines would only repeat them.
-                refused = if faults.is_empty() { spec::beyond_the_engines(&spec, workload) } else { None };
+                refused = if errors.is_empty() { spec::beyond_the_engines(&spec, workload) } else { None };
                 Job::Traffic(Box::new(spec))
             }
         };
-        let diagnose = |fault: spec::SpecError| {
-            let span = fault_span(tree, &fault.key).unwrap_or(at);
-            Diagnostic::error(span, fault.message).help(fault.help)
+        let diagnose = |error: spec::SpecError| {
+            let span = place_of(tree, &error.key).unwrap_or(at);
+            Diagnostic::error(span, error.message).help(error.help)
         };
         if !name.is_empty() && matches!(typed.warmup, Some(Warmup::Auto(_))) {
-            faults.push(spec::SpecError {
+            errors.push(spec::SpecError {
                 key: "warmup".to_owned(),
                 message: "a warm-up of a group cannot end by itself: its members measure from one instant on"
                     .to_owned(),
                 help: "give it a length, the same for all".to_owned(),
             });
         }
-        faults.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
+        errors.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
         Some(Member {
             name: name.to_owned(),
             workload: workload.name.clone(),
@@ -171,7 +171,7 @@ fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool,
 }
 
 /// Where to point for a mistake in a key: its value, the nearest key above it, or the workload.
-fn fault_span(tree: &Node, key: &str) -> Option<Span> {
+fn place_of(tree: &Node, key: &str) -> Option<Span> {
     let mut path = key;
     loop {
         if let Some(node) = tree.at(path) {

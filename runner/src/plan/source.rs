@@ -24,7 +24,7 @@ pub struct Sources(Vec<Source>);
 
 /// A place for people: file, line, column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePlace {
     pub file: String,
     /// Line, from 1.
     pub line: usize,
@@ -32,7 +32,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for SourcePlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
@@ -58,9 +58,9 @@ impl Sources {
         self.get(span.source).and_then(|s| s.text.get(span.start as usize..span.end as usize)).unwrap_or("")
     }
 
-    pub fn place_at(&self, source: u16, offset: u32) -> Place {
+    pub fn place_at(&self, source: u16, offset: u32) -> SourcePlace {
         let Some(Source { name, text }) = self.get(source) else {
-            return Place { file: String::new(), line: 1, column: 1 };
+            return SourcePlace { file: String::new(), line: 1, column: 1 };
         };
         let mut offset = (offset as usize).min(text.len());
         while !text.is_char_boundary(offset) {
@@ -68,7 +68,7 @@ impl Sources {
         }
         let before = &text[..offset];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Place {
+        SourcePlace {
             file: name.clone(),
             line: before.bytes().filter(|b| *b == b'\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
@@ -76,7 +76,7 @@ impl Sources {
     }
 
     /// The start of a span.
-    pub fn place(&self, span: Span) -> Place {
+    pub fn place(&self, span: Span) -> SourcePlace {
         self.place_at(span.source, span.start)
     }
 }

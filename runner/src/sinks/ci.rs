@@ -12,7 +12,7 @@ use schemas::{columns::VerdictRow, words::Verdict};
 
 use crate::{
     error::Error,
-    plan::{diagnostics::github_annotation, source::Place},
+    plan::{diagnostics::github_annotation, source::SourcePlace},
     replace::replace,
 };
 
@@ -132,12 +132,12 @@ pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
 
 /// GitHub workflow commands for failures, errors before warnings.
 pub fn annotations(cases: &[CaseResult]) -> String {
-    let mut all: Vec<(&str, Option<Place>, String)> = Vec::new();
+    let mut all: Vec<(&str, Option<SourcePlace>, String)> = Vec::new();
     for case in cases {
         for v in case.verdicts.iter().filter(|v| !v.verdict.is_well() && v.verdict != Verdict::Missing) {
             let kind = if v.fails() || v.verdict == Verdict::Error { "error" } else { "warning" };
             let place = |v: &u64| usize::try_from(*v).unwrap_or(1);
-            let place = Place {
+            let place = SourcePlace {
                 file: v.file.clone(),
                 line: v.line.as_ref().map_or(1, place),
                 column: v.column.as_ref().map_or(1, place),
