@@ -3,14 +3,17 @@
 //! - [`results`]: one row per observation
 //! - [`verdicts`]: one row per assertion or comparison, and case
 //! - [`counters`]: one row per counter of a kernel or an interface
+//! - [`metric`]: a column that is compared, asserted on and plotted
 
 pub mod counters;
+pub mod metric;
 pub mod results;
 pub mod verdicts;
 
 use std::borrow::Cow;
 
-use crate::{metrics::Metric, words::Word};
+use crate::words::{self, Word};
+use metric::Metric;
 
 pub use counters::CounterRow;
 pub use results::{COLUMNS, Row};
@@ -54,7 +57,7 @@ pub struct Column {
 impl Column {
     /// For the data dictionary.
     pub fn description(&self) -> String {
-        self.text.replace("{words}", &crate::words::listed(self.words))
+        self.text.replace("{words}", &words::listed(self.words))
     }
 }
 
@@ -102,7 +105,7 @@ impl<V: Value> Cell for Option<V> {
 
 macro_rules! plain_cell {
     ($($ty:ty),*) => { $(
-        impl $crate::columns::Cell for $ty {
+        impl Cell for $ty {
             type Value = Self;
 
             fn get(&self) -> Option<&Self> {
@@ -120,27 +123,27 @@ macro_rules! plain_cell {
 
 plain_cell!(String, u64, f64);
 
-/// Makes a cell of an enum of words.
-macro_rules! word_cell {
-    ($name:ident) => {
-        impl $crate::columns::Value for $name {
-            const TYPE: $crate::columns::ColumnType = $crate::columns::ColumnType::Text;
-            const WORDS: &'static [$crate::words::Word] = Self::WORDS;
+/// Makes cells of enums of words.
+macro_rules! word_cells {
+    ($($name:ident)*) => { $(
+        impl Value for words::$name {
+            const TYPE: ColumnType = ColumnType::Text;
+            const WORDS: &'static [Word] = Self::WORDS;
 
-            fn text(&self) -> std::borrow::Cow<'_, str> {
+            fn text(&self) -> Cow<'_, str> {
                 self.as_str().into()
             }
 
             fn parse(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|e: $crate::words::UnknownWord| e.to_string())
+                text.parse().map_err(|e: words::UnknownWord| e.to_string())
             }
         }
 
-        $crate::columns::plain_cell!($name);
-    };
+        plain_cell!(words::$name);
+    )* };
 }
 
-pub(crate) use {plain_cell, word_cell};
+word_cells!(Record Phase Status Way Control OfferedUnit LatencyKind DemandUnit Search Verdict Severity Span);
 
 impl Value for String {
     const TYPE: ColumnType = ColumnType::Text;
@@ -285,7 +288,7 @@ macro_rules! columns {
             metric: columns!(@option $(columns!(@metric $name, $metric, $unit, $better, $kind, $label))?),
         }, )* )*];
 
-        pub const $metrics: &[$crate::metrics::Metric] =
+        pub const $metrics: &[$crate::columns::metric::Metric] =
             &[$( $( $( columns!(@metric $name, $metric, $unit, $better, $kind, $label), )? )* )*];
 
         $(#[$meta])*
@@ -332,12 +335,12 @@ macro_rules! columns {
     (@option) => { None };
     (@option $metric:expr) => { Some($metric) };
     (@metric $name:ident, $metric:literal, $unit:ident, $better:ident, $kind:ident, $label:literal) => {
-        $crate::metrics::Metric {
+        $crate::columns::metric::Metric {
             name: $metric,
             column: stringify!($name),
             unit: $crate::units::Unit::$unit,
-            better: $crate::metrics::Better::$better,
-            kind: $crate::metrics::Kind::$kind,
+            better: $crate::columns::metric::Better::$better,
+            kind: $crate::columns::metric::Kind::$kind,
             label: $label,
         }
     };

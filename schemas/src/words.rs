@@ -89,8 +89,6 @@ macro_rules! words {
                 }
             }
         }
-
-        crate::columns::word_cell!($name);
     )* };
 }
 

@@ -1,0 +1,67 @@
+//! A metric: what a column with one says about it.
+
+use crate::units::Unit;
+
+/// The direction in which a metric improves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+    /// Neither: it describes the run.
+    Neither,
+}
+
+impl Better {
+    /// `higher`, `lower` or `neither`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+            Self::Neither => "neither",
+        }
+    }
+}
+
+/// How values of a metric combine when rows are condensed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Work per time: condensed as Σwork ÷ Σtime within an iteration, as the mean over iterations.
+    Rate,
+    /// A count: sums within an iteration.
+    Count,
+    /// A statistic of a distribution: never averaged within an iteration, only recomputed from histograms.
+    Distribution,
+    /// A state or share at a moment or over a window.
+    Gauge,
+}
+
+impl Kind {
+    /// `rate`, `count`, `distribution` or `gauge`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Count => "count",
+            Self::Distribution => "distribution",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// A quantity that people compare, assert on and plot.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// The name in plans and on command lines: `throughput`, `latency.p99`.
+    pub name: &'static str,
+    /// The column that holds it.
+    pub column: &'static str,
+    /// The unit of that column.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// How it combines.
+    pub kind: Kind,
+    /// What a person calls it on an axis or in a table.
+    pub label: &'static str,
+}
