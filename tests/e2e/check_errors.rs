@@ -91,9 +91,9 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     ("workload: tcp_stream\nduration: 0s", "6:15", &["`duration` is 0"]),
     ("workload: tcp_stream\nstreams: 010", "6:14", &["found `010`"]),
     ("workload: tcp_stream\nstreams: 1.5", "6:14", &["found `1.5`"]),
-    ("workload: tcp_stream\ncpu: 5-2", "6:10", &["`5-2` is no CPU list"]),
-    ("workload: tcp_stream\nsocket: {dscp: 64}", "6:20", &["`64` is no DSCP"]),
-    ("workload: tcp_stream\nbuffers: {alignment: 3000}", "6:26", &["no power of two", "for example 4096"]),
+    ("workload: tcp_stream\ncpu: 5-2", "6:10", &["`5-2` is not a CPU list"]),
+    ("workload: tcp_stream\nsocket: {dscp: 64}", "6:20", &["`64` is not a DSCP"]),
+    ("workload: tcp_stream\nbuffers: {alignment: 3000}", "6:26", &["not a power of two", "for example 4096"]),
     // Contradictions.
     ("workload: tcp_stream\nduration: 1s\nbytes: 1GB", "7:12", &["both say when to stop"]),
     ("workload: tcp_stream\ntransactions: 5", "6:19", &["a stream has no transactions"]),
@@ -105,9 +105,9 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     ("duration: 1s", "4:3", &["no `workload`", "workload: tcp_stream"]),
     ("workload: command", "5:5", &["no `command`"]),
     ("workload: tcp_rr\ncommand: {run: [ls]}", "6:5", &["`command` means nothing to tcp_rr"]),
-    ("workload: LOC_CPU", "5:15", &["`LOC_CPU` is no workload here", "no calibration"]),
+    ("workload: LOC_CPU", "5:15", &["`LOC_CPU` is not a workload here", "no calibration"]),
     // Iterations.
-    ("workload: tcp_rr\niterations: 0", "6:17", &["`0` is no count"]),
+    ("workload: tcp_rr\niterations: 0", "6:17", &["`0` is not a count"]),
     ("workload: tcp_rr\niterations: {min: 9, max: 3}", "6:5", &["fewer than `min`"]),
     ("workload: tcp_rr\niterations: {confidence: 100%}", "6:5", &["the confidence is 100 %"]),
     ("workload: tcp_rr\niterations: {metrics: [lost]}", "6:5", &["tcp_rr does not measure `lost`"]),
@@ -235,7 +235,7 @@ const PLANS: &[(&str, &str, &[&str])] = &[
     (
         "version: 1\nname: t\nhosts: {s: {address: x, bind: eth0}}\ntests: {a: {workload: tcp_rr, to: s}}\n",
         "3:31",
-        &["`eth0` is no address to bind to"],
+        &["`eth0` is not an address to bind to"],
     ),
     (
         "version: 1\nname: t\nvars: {n: {env: PLUMB_TEST_UNSET}}\ntests: {a: {workload: tcp_rr, streams: \"${vars.n}\"}}\n",

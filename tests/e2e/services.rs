@@ -242,8 +242,8 @@ fn what_a_service_cannot_do_is_refused_by_name() {
     for (body, sentence) in [
         ("workload: tcp_stream, to: service", "remote_ports"),
         ("workload: tcp_stream, remote_ports: 9", "needs a host in `to`"),
-        ("workload: tcp_duplex, to: service, remote_ports: 7", "cannot be known"),
-        ("workload: tcp_rr, to: service, remote_ports: 7, response_size: 2", "response_size must be request_size"),
+        ("workload: tcp_duplex, to: service, remote_ports: 7", "the far end is unknown"),
+        ("workload: tcp_rr, to: service, remote_ports: 7, response_size: 2", "response_size must equal request_size"),
         ("workload: tcp_crr, to: service, remote_ports: 7", "near_first"),
         ("workload: tcp_stream, to: service, remote_ports: 9, assert: [throughput > 1Mbit/s]", "use `sent`"),
         ("workload: unix_stream, to: service, remote_ports: 9", "over TCP and UDP"),

@@ -329,11 +329,11 @@ fn what_cannot_share_a_thread_is_refused_by_name() {
     let folder = Folder::new();
     for (keys, sentence) in [
         ("workload: tcp_stream, streams: 4, threads: 5", "raise `streams`"),
-        ("workload: tcp_stream, streams: 4, threads: 2, io: blocking", "io: blocking keeps its thread to itself"),
-        ("workload: tcp_sendfile, streams: 4, threads: 2", "io: sendfile keeps its thread to itself"),
-        ("workload: sctp_rr, streams: 4, threads: 2", "over sctp only a call that waits learns"),
-        ("workload: sctp_rr, io: nonblocking", "over sctp only a call that waits learns"),
-        ("workload: pipe_stream, streams: 4, threads: 2", "a pipe's calls wait inside the kernel"),
+        ("workload: tcp_stream, streams: 4, threads: 2, io: blocking", "io: blocking needs a thread for each loop"),
+        ("workload: tcp_sendfile, streams: 4, threads: 2", "io: sendfile needs a thread for each loop"),
+        ("workload: sctp_rr, streams: 4, threads: 2", "over sctp only a blocking call learns"),
+        ("workload: sctp_rr, io: nonblocking", "over sctp only a blocking call learns"),
+        ("workload: pipe_stream, streams: 4, threads: 2", "calls on a pipe block"),
     ] {
         let ran = plumb(&["check", &folder.plan("", &format!("  it: {{{keys}}}"))]);
         assert_eq!(ran.code, Some(2), "{keys}");

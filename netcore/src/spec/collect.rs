@@ -1,4 +1,4 @@
-//! What a test collects besides the byte counters: one row for each.
+//! What a test collects besides byte counters, one row each.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ macro_rules! collect {
         #[serde(rename_all = "snake_case")]
         pub enum Collectable { $($(#[$doc])* $word),* }
 
-        /// What is collected besides the byte counters, as switches.
+        /// The same as switches.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct Collect { $($(#[$doc])* pub $field: bool),* }

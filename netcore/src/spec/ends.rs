@@ -1,4 +1,4 @@
-//! What one end is asked for: socket options, buffers, CPUs, addresses and ports.
+//! Options of one end: sockets, buffers, CPUs, addresses and ports.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
@@ -26,11 +26,11 @@ pub struct BufferOptions {
     #[serde(deserialize_with = "bytes")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<super::Bytes>"))]
     pub offset: u64,
-    /// Bytes written before each send and after each receive, behind what the engine writes itself (netperf -k).
+    /// Bytes written before each send and after each receive, after the engine's own stamp (netperf -k).
     #[serde(deserialize_with = "bytes")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<super::Bytes>"))]
     pub dirty: u64,
-    /// Bytes read behind those (netperf -k).
+    /// Bytes read after those (netperf -k).
     #[serde(deserialize_with = "bytes")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<super::Bytes>"))]
     pub clean: u64,
@@ -49,14 +49,13 @@ impl Default for BufferOptions {
     }
 }
 
-/// A set of CPUs, as numbers in ascending order. Plans also write `3`, `"0,2"` and `[0, "2-5"]`.
+/// CPU numbers in ascending order. Plans also write `3`, `"0,2"` and `[0, "2-5"]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Cpus(pub Vec<u32>);
 
-/// Why a CPU list was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no CPU list: write 3, 0,2 or 2-5")]
+#[error("`{0}` is not a CPU list: write 3, 0,2 or 2-5")]
 pub struct CpusError(pub String);
 
 impl FromStr for Cpus {
@@ -69,7 +68,7 @@ impl FromStr for Cpus {
             let (low, high) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
             let low: u32 = low.trim().parse().map_err(|_| wrong())?;
             let high: u32 = high.trim().parse().map_err(|_| wrong())?;
-            // CPU_SETSIZE: the kernel's own mask in glibc ends there.
+            // glibc's CPU_SETSIZE.
             if low > high || high >= 1024 {
                 return Err(wrong());
             }
@@ -152,19 +151,19 @@ impl schemars::JsonSchema for Cpus {
     }
 }
 
-/// What one end is asked for.
+/// Options of one end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EndSpec {
     pub socket: SocketOptions,
     pub buffers: BufferOptions,
-    /// Affinity of the data threads: thread i runs on the i-th CPU of the set, in turn. `None`: not pinned.
+    /// Data thread i is pinned to the i-th CPU of the set, cyclically. `None`: not pinned.
     pub cpus: Option<Cpus>,
-    /// Addresses the data sockets are bound to, in turn; empty: chosen by the route.
+    /// Source addresses of the data sockets, cyclically. Empty: the route chooses.
     pub bind: Vec<IpAddr>,
-    /// First data port; `None`: the kernel chooses. Flow i uses port + i where each flow needs one of its own.
+    /// First data port; `None`: the kernel chooses. Flow i uses port + i if each flow needs its own.
     pub port: Option<u16>,
-    /// How many ports, from `port`, connect tests cycle through; `None`: the kernel chooses.
+    /// Number of ports, from `port`, that connect tests cycle through; `None`: the kernel chooses.
     pub port_count: Option<u16>,
 }
 

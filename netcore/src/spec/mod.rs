@@ -1,6 +1,7 @@
-//! What a test is: one serialisable value that crosses the wire unchanged and that both ends run from.
+//! A test as one serialisable value. It crosses the wire unchanged, and both ends run from it.
 //!
-//! pattern × transport × io × direction are orthogonal; [`support`] says which combinations exist.
+//! Pattern, transport, io and direction are orthogonal. [`names`] lists which io methods a pattern has over a transport;
+//! [`support`] refuses the other combinations with a sentence.
 
 mod collect;
 mod ends;
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use side::{Role, Side};
 pub use socket::{Dscp, SocketOptions};
 
-/// What the two ends say to each other.
+/// The exchange between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
@@ -43,17 +44,12 @@ pub enum Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// TCP.
     Tcp,
-    /// Multipath TCP.
     Mptcp,
-    /// UDP.
     Udp,
-    /// UDP-Lite.
     UdpLite,
-    /// SCTP, one-to-one style.
+    /// One-to-one style.
     Sctp,
-    /// DCCP.
     Dccp,
     /// Unix domain stream sockets.
     UnixStream,
@@ -65,7 +61,7 @@ pub enum Transport {
     Vsock,
     /// `AF_PACKET` frames of one ethertype.
     Link,
-    /// ICMP echo.
+    /// Echo.
     Icmp,
     /// A pipe within one process.
     Pipe,
@@ -112,12 +108,10 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// As the address says.
+    /// That of the address.
     #[default]
     Any,
-    /// IPv4 only.
     V4,
-    /// IPv6 only.
     V6,
 }
 
@@ -129,9 +123,7 @@ pub struct Sizes {
     pub message_bytes: u64,
     /// Asked for per receive call of a stream, bytes.
     pub receive_bytes: u64,
-    /// Per request, bytes.
     pub request_bytes: u64,
-    /// Per response, bytes.
     pub response_bytes: u64,
 }
 
@@ -151,32 +143,29 @@ pub enum Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
-    /// Load without counting before the measurement, nanoseconds; at most that where `settle_ns` is set.
+    /// Uncounted load before the measurement, nanoseconds; an upper bound where `settle_ns` is set.
     pub warmup_ns: u64,
-    /// Length of the intervals by which whoever conducts the test judges whether the warm-up may end early, nanoseconds; 0:
-    /// it lasts as long as it is to last. They are told while the warm-up lasts, and never after it.
+    /// Length of the intervals that end a warm-up early once they are flat, nanoseconds; 0: the warm-up lasts its full
+    /// time. The ends report them to the client during the warm-up only.
     pub settle_ns: u64,
-    /// The measurement.
     pub stop: Stop,
-    /// Load without counting after the measurement, nanoseconds; only with [`Stop::AfterNs`].
+    /// Uncounted load after the measurement, nanoseconds; only with [`Stop::AfterNs`].
     pub cooldown_ns: u64,
-    /// Length of interim intervals, nanoseconds; 0: none are taken.
+    /// Length of interim intervals, nanoseconds; 0: none.
     pub interval_ns: u64,
 }
 
-/// The rate at which the senders, or the requesters, of one direction offer load.
+/// The offered load of the senders (or requesters) of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pace {
     /// Messages or transactions per second and stream.
     pub events_per_s: f64,
-    /// Who keeps the time.
     pub mode: PaceMode,
-    /// How the due times are spread.
     pub arrival: Arrival,
     /// Messages sent back to back at each due time.
     pub burst: u32,
-    /// How many due times may be made up for after a stall; what is later is dropped from the schedule.
+    /// Due times that are made up for after a stall; older ones are dropped from the schedule.
     pub catch_up: u32,
 }
 
@@ -222,67 +211,54 @@ pub enum Close {
     Reset,
 }
 
-/// One test, whole. Both ends run from the same value.
+/// A whole test. Both ends run from the same value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, named as in the plan")]
 pub struct TestSpec {
-    /// What the ends say to each other.
     pub pattern: Pattern,
-    /// Over which protocol.
     pub transport: Transport,
-    /// Over which IP version.
     pub family: Family,
-    /// By which calls.
     pub io: Io,
-    /// Which way the payload goes.
     pub direction: Direction,
     /// Parallel connections in each direction, at least 1.
     pub streams: u32,
     /// Threads that move data at each end; `None`: one per flow (duplex: two). Fewer carry several flows each, in turn.
     pub threads: Option<u32>,
-    /// Bytes per operation.
     pub sizes: Sizes,
     /// Outstanding transactions per stream, at least 1.
     pub inflight: u32,
-    /// Drain all replies at hand with one read and refill with one send (other semantics than one call per request).
+    /// One read drains all replies at hand and one send refills: other semantics than one call per request.
     pub coalesce: bool,
     /// Offered load; `None`: as fast as it goes.
     pub pace: Option<Pace>,
-    /// Phases and stop rule.
     pub phases: Phases,
-    /// Options of the near end.
     pub near: EndSpec,
-    /// Options of the far end.
     pub far: EndSpec,
-    /// What is sent.
     pub payload: Payload,
     /// Check every byte that arrives.
     pub integrity: bool,
-    /// How connections of the connect patterns are closed.
     pub close: Close,
-    /// A datagram request without an answer for this long is counted as lost and replaced, nanoseconds.
+    /// A datagram request without an answer for this long counts as lost and is replaced, nanoseconds.
     pub reply_timeout_ns: u64,
-    /// What is collected besides counters.
     pub collect: Collect,
     /// Whether interim reports of the far end travel while the measurement runs.
     pub interim: bool,
-    /// The far end is a service that takes no part in the test (echo, discard, chargen: RFC 862 to 864): the near end goes
-    /// to its port, `far.port`, without a proof, and reports alone.
+    /// The far end is a plain service (echo, discard, chargen: RFC 862 to 864). The near end connects to its port,
+    /// `far.port`, without a proof, and reports alone.
     pub alone: bool,
-    /// Whether UDP sockets are connected to each other. Without that every send names its destination, and every receive
-    /// its sender, whose datagrams alone are counted.
+    /// Whether UDP sockets are connected. If not, every send names its destination; every receive learns its sender, and
+    /// only the peer's datagrams count.
     pub connected: bool,
 }
 
 impl TestSpec {
-    /// A test of that pattern and transport with every option at its default: one stream, 128 KiB messages (1472 bytes
-    /// for datagrams), one byte each way for requests, ten seconds, no warm-up.
-    #[must_use]
+    /// A test with every option at its default: one stream, 128 KiB messages (1472 bytes for datagrams), one byte each
+    /// way for requests, ten seconds, no warm-up.
     pub fn new(pattern: Pattern, transport: Transport) -> Self {
         let message_bytes = match transport {
             Transport::Udp | Transport::UdpLite | Transport::UnixDatagram | Transport::Link => 1472,
-            // Its header is longer than UDP's and may carry options.
+            // DCCP's header is longer than UDP's and may carry options.
             Transport::Dccp => 1400,
             Transport::Icmp => 56,
             _ => 128 * 1024,
@@ -319,8 +295,7 @@ impl TestSpec {
         }
     }
 
-    /// The io method that the engines use: [`Io::Auto`] stands for another one.
-    #[must_use]
+    /// The io method that the engines use in place of [`Io::Auto`].
     pub fn resolved_io(&self) -> Io {
         match self.io {
             Io::Auto if self.transport.is_datagram() && self.pattern == Pattern::Stream => Io::Batch,
@@ -330,21 +305,17 @@ impl TestSpec {
         }
     }
 
-    /// Whether its messages have room for a sequence number (8 bytes): without one nobody can tell which of them were lost,
-    /// late or repeated.
-    #[must_use]
+    /// Whether messages have room for a sequence number (8 bytes). Loss, order and repetition need one.
     pub fn numbers_messages(&self) -> bool {
         self.pattern != Pattern::Stream || self.sizes.message_bytes >= shape::NUMBERED_BYTES as u64
     }
 
-    /// Whether its messages have room for the time of their sending too (16 bytes): without it there is no jitter.
-    #[must_use]
+    /// Whether messages also have room for their send time (16 bytes). Jitter needs it.
     pub fn times_messages(&self) -> bool {
         self.pattern != Pattern::Stream || self.sizes.message_bytes >= shape::STAMPED_BYTES as u64
     }
 
-    /// How many flows (connections, or pairs of datagram sockets) the test has: `streams`, twice that when bidirectional.
-    #[must_use]
+    /// Flows: connections, or pairs of datagram sockets. Twice `streams` when bidirectional.
     pub fn flows(&self) -> u32 {
         match self.direction {
             Direction::Bidirectional => self.streams.saturating_mul(2),

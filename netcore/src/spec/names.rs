@@ -1,4 +1,4 @@
-//! What holds for patterns, transports, io methods and directions: their names in plans and results, and what runs over what.
+//! Patterns, transports, io methods and directions: their names in plans and results, and the table of what runs.
 
 use super::{Direction, Io, Pattern, Transport};
 
@@ -9,15 +9,15 @@ impl Pattern {
     }
 }
 
-/// What holds for a transport. An empty list of io methods says that the pattern does not run over it.
+/// A row of the table of transports. A pattern whose list of io methods is empty does not run over the transport.
 struct Facts {
     /// In plans and results.
     name: &'static str,
-    /// Its options of IP have a meaning, and a route decides by which interface it leaves.
+    /// Runs over IP: IP's options have a meaning, and a route chooses the interface.
     ip: bool,
-    /// It keeps message boundaries and may lose messages.
+    /// Keeps message boundaries and may lose messages.
     datagrams: bool,
-    /// The kernel module that brings it, where a kernel may lack it.
+    /// The kernel module, for transports that a kernel may lack.
     module: Option<&'static str>,
     stream: &'static [Io],
     request_response: &'static [Io],
@@ -45,7 +45,7 @@ const BYTES: Facts = Facts {
     ..NOTHING
 };
 
-/// Connections that `sendfile` and the connect patterns do not serve.
+/// Connections without `sendfile` and the connect patterns.
 const CONNECTIONS: Facts = Facts {
     stream: &[Io::Blocking, Io::Nonblocking, Io::Spin],
     request_response: &[Io::Blocking, Io::Nonblocking, Io::Spin],
@@ -59,11 +59,11 @@ const DATAGRAMS: Facts = Facts {
     ..NOTHING
 };
 
-/// Only calls that wait.
+/// Blocking calls only.
 const WAITING: Facts = Facts { stream: &[Io::Blocking], request_response: &[Io::Blocking], ..NOTHING };
 
 impl Transport {
-    /// All of them.
+    /// All transports, in the order of the enum.
     pub const ALL: [Self; 13] = [
         Self::Tcp,
         Self::Mptcp,
@@ -86,7 +86,7 @@ impl Transport {
             Self::Mptcp => Facts { name: "mptcp", ip: true, ..BYTES },
             Self::Udp => Facts { name: "udp", ip: true, ..DATAGRAMS },
             Self::UdpLite => Facts { name: "udplite", ip: true, ..DATAGRAMS },
-            // The kernel (seen on 6.1) tells only a call that waits that the peer has ended the association.
+            // The kernel (seen on 6.1) reports the end of an association to blocking calls only.
             Self::Sctp => Facts { name: "sctp", ip: true, module: Some("sctp"), ..WAITING },
             Self::Dccp => Facts {
                 name: "dccp",
@@ -108,12 +108,12 @@ impl Transport {
         }
     }
 
-    /// The transport's name in plans and results.
+    /// Name in plans and results.
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// The io methods of a pattern over it, besides `auto`; none where the pattern does not run.
+    /// The io methods of a pattern besides `auto`; empty if the pattern does not run over this transport.
     pub fn methods(self, pattern: Pattern) -> &'static [Io] {
         let facts = self.facts();
         match pattern {
@@ -124,7 +124,7 @@ impl Transport {
         }
     }
 
-    /// The kernel module that brings it, where a kernel may lack it.
+    /// The kernel module, for transports that a kernel may lack.
     pub fn module(self) -> Option<&'static str> {
         self.facts().module
     }
@@ -134,7 +134,7 @@ impl Transport {
         self.facts().datagrams
     }
 
-    /// Whether it runs over IP: then IP's options have a meaning on it, and a route decides by which interface it leaves.
+    /// Whether it runs over IP: IP's options have a meaning, and a route chooses the interface.
     pub fn uses_ip(self) -> bool {
         self.facts().ip
     }
@@ -156,7 +156,7 @@ impl Transport {
 }
 
 impl Io {
-    /// The io method's name in plans and results.
+    /// Name in plans and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -170,7 +170,7 @@ impl Io {
 }
 
 impl Direction {
-    /// The direction's name in results.
+    /// Name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A transport that is missing from the list has no workload.
+    /// A transport missing from the list would have no workload.
     #[test]
     fn every_transport_is_listed() {
         let numbers: Vec<usize> = Transport::ALL.iter().map(|transport| *transport as usize).collect();

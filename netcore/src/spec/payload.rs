@@ -1,4 +1,4 @@
-//! What is sent.
+//! The payload of a test.
 
 use std::{fmt, path::PathBuf};
 
@@ -7,7 +7,7 @@ use serde::{
     de::{self, EnumAccess, VariantAccess},
 };
 
-/// What is sent. A plan writes a file's path where the wire has `{"file": path}`.
+/// The bytes that are sent. A plan writes a file's path; the wire has `{"file": path}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Payload {
@@ -16,7 +16,7 @@ pub enum Payload {
     /// Pseudo-random bytes from a fixed seed: not compressible.
     #[default]
     Random,
-    /// The bytes of a file on the sending host: at least one message of them, repeated over the ring.
+    /// Bytes of a file on the sending host, at least one message long, repeated over the ring.
     File(PathBuf),
 }
 

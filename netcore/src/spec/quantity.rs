@@ -1,7 +1,7 @@
-//! Numbers that a plan writes with a unit: `64KiB`, `50us`.
+//! Numbers that plans write with a unit: `64KiB`, `50us`.
 //!
-//! On the wire they are plain numbers. A deserializer learns the name of the type that it reads, so that the reader of
-//! plans, who knows units, can hand over the number that `Bytes` or `Seconds` wants.
+//! On the wire they are plain numbers. Serde passes the type's name to the deserializer: the plan's reader, which knows
+//! units, sees `Bytes` or `Seconds`, parses the text and hands over the number.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -31,30 +31,26 @@ macro_rules! quantities {
 }
 
 quantities! {
-    /// Bytes.
     Bytes(u64), in plans a "Size";
-    /// Bytes, of which the kernel takes no more than 32 bits.
+    /// Bytes, for kernel options of 32 bits.
     Bytes32(u32), in plans a "Size";
-    /// Microseconds.
     Microseconds(u32), in plans a "Time";
-    /// Milliseconds.
     Milliseconds(u32), in plans a "Time";
-    /// Seconds.
     Seconds(u32), in plans a "Time";
     /// Seconds for which a close waits for what is unsent.
     Linger(u32), in plans a "Time";
 }
 
-/// The quantities that are lengths of time: name and nanoseconds of 1.
+/// Quantities of time: type name, and nanoseconds of its unit.
 pub const TIMES: [(&str, u32); 4] =
     [("Microseconds", 1_000), ("Milliseconds", 1_000_000), ("Seconds", 1_000_000_000), ("Linger", 1_000_000_000)];
 
-/// Reads a number of bytes; null is 0.
+/// Reads bytes; null is 0.
 pub(super) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     optional_bytes(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads a number of bytes, or null.
+/// Reads bytes or null.
 pub(super) fn optional_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Option::<Bytes>::deserialize(deserializer).map(|bytes| bytes.map(u64::from))
 }

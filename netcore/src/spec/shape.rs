@@ -41,7 +41,6 @@ pub struct Shape {
 
 impl Shape {
     /// Messages of `message_bytes` without a header, one at a time.
-    #[must_use]
     pub fn plain(message_bytes: u64) -> Self {
         Self { message_bytes, ..Self::default() }
     }
@@ -65,13 +64,11 @@ impl Shape {
     }
 
     /// Bytes of memory that buffers of this shape take.
-    #[must_use]
     pub fn memory_bytes(self, options: &BufferOptions) -> u128 {
         self.stride(options) * self.count(options) as u128 + u128::from(self.alignment(options))
     }
 
     /// The bytes that count towards the limit: 0 where nothing is sent or received, and without the page for alignment.
-    #[must_use]
     pub fn counted_bytes(self, options: &BufferOptions) -> u128 {
         if self.message_bytes == 0 {
             return 0;
@@ -110,7 +107,6 @@ impl TestSpec {
 }
 
 /// Length of the header in a stream's datagram of this length: number and phase, and time of sending.
-#[must_use]
 pub fn stamped(length: usize) -> usize {
     match length {
         STAMPED_BYTES.. => STAMPED_BYTES,

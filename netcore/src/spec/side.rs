@@ -32,7 +32,6 @@ pub enum Role {
 
 impl TestSpec {
     /// Options of one end.
-    #[must_use]
     pub fn end(&self, side: Side) -> &EndSpec {
         match side {
             Side::Near => &self.near,

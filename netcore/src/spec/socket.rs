@@ -1,5 +1,5 @@
-//! Socket options: one row for each, from which come its place in a plan and on the wire, its schema, how it is set and
-//! read back, and where it has a meaning.
+//! Socket options, one row each. A row gives the option's field in plans and on the wire, its schema, the transports on
+//! which it has a meaning, and how it is set and read back.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -8,26 +8,26 @@ use super::{
     quantity::{Bytes, Bytes32, Linger, Microseconds, Milliseconds, Seconds},
 };
 
-/// Where the kernel has an option of a socket.
+/// How an option is set on a transport's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The option has no meaning for this transport, even where the kernel takes it.
+    /// It has no meaning there, even if the kernel accepts it.
     Nowhere,
-    /// Set on the socket that connects or listens, when it does.
+    /// Set on the socket that connects or listens, when that happens.
     Opening,
-    /// An option of setsockopt(2).
+    /// By setsockopt(2).
     At {
         /// `SOL_SOCKET`, `IPPROTO_TCP`, ….
         level: libc::c_int,
         /// `SO_SNDBUF`, `TCP_NODELAY`, ….
         number: libc::c_int,
-        /// Whether reports name it even where the test leaves it out.
+        /// Whether reports include it even if the test leaves it out.
         always: bool,
     },
 }
 
 impl Place {
-    /// This place where `condition` holds.
+    /// This place if `condition` holds, otherwise nowhere.
     const fn on(self, condition: bool) -> Self {
         if condition { self } else { Self::Nowhere }
     }
@@ -41,7 +41,7 @@ const fn asked(level: libc::c_int, number: libc::c_int) -> Place {
     Place::At { level, number, always: false }
 }
 
-/// An option of the IP version in use.
+/// An option with a number for each IP version.
 const fn ip(v6: bool, number_v4: libc::c_int, number_v6: libc::c_int, always: bool) -> Place {
     if v6 {
         Place::At { level: libc::IPPROTO_IPV6, number: number_v6, always }
@@ -50,26 +50,25 @@ const fn ip(v6: bool, number_v4: libc::c_int, number_v6: libc::c_int, always: bo
     }
 }
 
-/// `linux/udp.h`; `libc` has neither.
+/// From `linux/udp.h`.
 const IPPROTO_UDPLITE: libc::c_int = 136;
 const UDPLITE_SEND_CSCOV: libc::c_int = 10;
-/// `linux/sctp.h`.
+/// From `linux/sctp.h`.
 const SCTP_NODELAY: libc::c_int = 3;
 const SCTP_MAXSEG: libc::c_int = 13;
 
-/// The value of an option, between plan and kernel.
+/// Converts an option's value between plan and kernel.
 pub trait OptionValue {
     /// Size of the kernel's form, bytes.
     const SIZE: usize = 4;
 
-    /// The value for setsockopt(2). What does not fit is clamped, as the kernel does.
+    /// The value for setsockopt(2). Numbers over `i32::MAX` are clamped.
     fn to_kernel(&self) -> Vec<u8>;
 
     /// The value as a plan writes it.
     fn shown(&self) -> String;
 
-    /// What getsockopt(2) wrote, as a plan writes it.
-    #[must_use]
+    /// The value from getsockopt(2), as a plan writes it.
     fn read(kernel: &[u8]) -> String {
         int(kernel).to_string()
     }
@@ -114,7 +113,7 @@ impl OptionValue for bool {
 }
 
 impl OptionValue for String {
-    /// Longer than any name of an interface or of a congestion control.
+    /// Room for any name of an interface or congestion control.
     const SIZE: usize = 32;
 
     fn to_kernel(&self) -> Vec<u8> {
@@ -148,7 +147,7 @@ impl OptionValue for Linger {
     }
 }
 
-/// How a socket discovers the path MTU.
+/// `IP_MTU_DISCOVER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -164,7 +163,7 @@ pub enum MtuDiscover {
 }
 
 impl OptionValue for MtuDiscover {
-    /// IP_PMTUDISC_*, the same numbers for both versions.
+    /// IP_PMTUDISC_*; the numbers are the same for both IP versions.
     fn to_kernel(&self) -> Vec<u8> {
         to_int(*self as u64)
     }
@@ -180,12 +179,12 @@ impl OptionValue for MtuDiscover {
     }
 }
 
-/// A differentiated-services code point. Plans may write its name.
+/// A differentiated-services code point. Plans may name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Dscp(pub u8);
 
 impl OptionValue for Dscp {
-    /// The upper six bits of the byte; the lower two belong to congestion notification.
+    /// The upper six bits of the byte; the lower two are ECN's.
     fn to_kernel(&self) -> Vec<u8> {
         to_int(u64::from(self.0) << 2)
     }
@@ -200,7 +199,7 @@ impl OptionValue for Dscp {
 }
 
 impl Dscp {
-    /// RFC 2474 (cs), 2597 (af), 3246 (ef), 5865 (va), 8622 (le).
+    /// Names of RFC 2474 (cs), 2597 (af), 3246 (ef), 5865 (va) and 8622 (le).
     fn named(name: &str) -> Option<u8> {
         let digit = |text: &str, range: std::ops::RangeInclusive<u8>| {
             text.parse::<u8>().ok().filter(|n| range.contains(n) && text.len() == 1)
@@ -237,7 +236,7 @@ impl<'de> Deserialize<'de> for Dscp {
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Dscp, E> {
                 let number = text.parse::<u8>().ok().filter(|number| *number < 64);
                 number.or_else(|| Dscp::named(&text.to_ascii_lowercase())).map(Dscp).ok_or_else(|| {
-                    E::custom(format!("`{text}` is no DSCP: write 0 to 63, or a name such as ef, af41, cs1, le"))
+                    E::custom(format!("`{text}` is not a DSCP: write 0 to 63, or a name such as ef, af41, cs1, le"))
                 })
             }
         }
@@ -261,10 +260,10 @@ impl schemars::JsonSchema for Dscp {
     }
 }
 
-/// The value that a test asks for.
+/// A requested value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// As setsockopt(2) takes it.
+    /// For setsockopt(2).
     pub kernel: Vec<u8>,
     /// As a plan writes it.
     pub shown: String,
@@ -279,33 +278,33 @@ impl Asked {
 /// A row of [`SOCKET_OPTIONS`].
 #[derive(Debug)]
 pub struct SocketOption {
-    /// Its name in plans and reports.
+    /// Name in plans and reports.
     pub name: &'static str,
-    /// Where the kernel has it, by transport and whether the socket is of IPv6.
+    /// By transport, and whether the socket is an IPv6 socket.
     pub place: fn(Transport, bool) -> Place,
-    /// What a test asks for.
+    /// The value that a test requests.
     pub asked: fn(&SocketOptions) -> Option<Asked>,
     /// Size of the kernel's form, bytes.
     pub size: usize,
-    /// What getsockopt(2) wrote, as a plan writes it.
+    /// Formats the value from getsockopt(2) as a plan writes it.
     pub read: fn(&[u8]) -> String,
 }
 
 macro_rules! socket_options {
     ($($(#[$doc:meta])* $name:ident: $value:ty, $place:expr;)*) => {
-        /// Socket options; what is left out stays as the system has it. Results show what was granted.
+        /// Socket options. One that is left out keeps the system's default. Results show the granted values.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(deny_unknown_fields, default)]
         pub struct SocketOptions {
             $($(#[$doc])* pub $name: Option<$value>,)*
             /// true: IPv6 only; false: IPv4 only (netperf -6, -4). At the near end only: both ends use the same.
-            // Only plans have it: a test carries it as its `family`, and leaves it out on the wire.
+            // Plans only: translation moves it to `TestSpec::family`, so it never travels.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub ipv6: Option<bool>,
         }
 
-        /// Every option, in the order in which they are set.
+        /// All options, in the order of setting.
         pub const SOCKET_OPTIONS: &[SocketOption] = &[$(SocketOption {
             name: stringify!($name),
             place: $place,
@@ -318,8 +317,7 @@ macro_rules! socket_options {
 
 use libc::{IPPROTO_SCTP as SCTP, IPPROTO_TCP as TCP, SOL_SOCKET as SOCKET};
 
-// Name and type, then the place by transport. The order matters: setting `dscp` sets the priority too, and what was asked
-// for as `priority` has the last word.
+// Name, type, and place by transport. Order matters: setting `dscp` changes the priority, so `priority` comes later.
 socket_options! {
     /// `SO_SNDBUF` (netperf -s, iperf3 -w). The kernel doubles it; results show its figure.
     send_buffer: Bytes, |_, _| always(SOCKET, libc::SO_SNDBUF);
@@ -373,8 +371,7 @@ socket_options! {
 }
 
 impl SocketOptions {
-    /// The options that are asked for and mean nothing to sockets of this transport. Reports name them.
-    #[must_use]
+    /// Requested options that have no meaning on this transport. Reports note them.
     pub fn without_meaning(&self, transport: Transport) -> Vec<&'static str> {
         let idle = |row: &&SocketOption| (row.asked)(self).is_some() && (row.place)(transport, false) == Place::Nowhere;
         SOCKET_OPTIONS.iter().filter(idle).map(|row| row.name).collect()
@@ -401,12 +398,12 @@ mod tests {
         assert_eq!(options.without_meaning(Transport::Udp), ["cork"]);
         assert_eq!(options.without_meaning(Transport::UnixStream), ["cork", "dscp"]);
         assert!(options.without_meaning(Transport::Tcp).is_empty());
-        // The kernel takes these for any socket.
+        // The kernel accepts these on any socket.
         let options = SocketOptions { device: Some("lo".into()), keepalive: Some(true), ..SocketOptions::default() };
         assert_eq!(options.without_meaning(Transport::UnixStream), ["keepalive", "device"]);
     }
 
-    /// Setting the code point sets the priority.
+    /// Setting the code point changes the priority.
     #[test]
     fn the_priority_is_set_after_the_code_point() {
         let place = |name| SOCKET_OPTIONS.iter().position(|row| row.name == name).unwrap();

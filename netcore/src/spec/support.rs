@@ -1,6 +1,6 @@
-//! Which combinations of pattern, transport, io, direction and options exist, and a sentence for each that does not.
+//! Refuses combinations of pattern, transport, io, direction and options that the engines cannot run, with a sentence.
 //!
-//! The plan's check and the daemon's admission both ask here, so a test that passes is one that the engines can run.
+//! The plan's check and the daemon's admission both call [`check`]: the engines can run every test that passes.
 
 mod transports;
 
@@ -8,13 +8,12 @@ use transports::{datagrams, pipes};
 
 use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Side, Stop, TestSpec, Transport, memory, threads};
 
-/// Why a test cannot be run by these engines, whatever the machine.
+/// A test that these engines cannot run on any machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unsupported {
-    /// The key of the plan's test body that is to blame: `workload`, `io`, `rate`, `socket.mss`, ….
+    /// The key to blame in the plan: `workload`, `io`, `rate`, `socket.mss`, ….
     pub key: &'static str,
-    /// The sentence.
     pub reason: String,
 }
 
@@ -22,7 +21,6 @@ pub(super) fn no(key: &'static str, reason: impl Into<String>) -> Result<(), Uns
     Err(Unsupported { key, reason: reason.into() })
 }
 
-/// Checks that the engines can run the test.
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let transport = spec.transport.name();
     let methods = spec.transport.methods(spec.pattern);
@@ -35,7 +33,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.transport == Transport::Sctp && matches!(spec.io, Io::Nonblocking | Io::Spin) {
         return no("io", format!("{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP));
     }
-    // A thread of several flows never waits inside a call.
+    // A thread of several flows must not block in a call.
     let in_turn = spec.io == Io::Nonblocking && spec.shares_threads();
     if spec.io != Io::Auto && !in_turn && !methods.contains(&spec.io) {
         let known: Vec<&str> = methods.iter().map(|io| io.name()).collect();
@@ -52,10 +50,10 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         return no("connected", format!("connected: false is for udp and udplite, not for {transport}"));
     }
     if spec.coalesce && (touches(&spec.near) || touches(&spec.far)) {
-        return no("buffers", "ring, dirty and clean are not for `coalesce`, which sends many requests from one place");
+        return no("buffers", "`coalesce` sends many requests from one buffer: leave out ring, dirty and clean");
     }
     if spec.io == Io::Sendfile && (spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0) {
-        return no("buffers", "sendfile sends a file's pages and not the buffers: there is nothing to dirty");
+        return no("buffers", "sendfile sends a file's pages, so there are no buffers to dirty");
     }
     if spec.pattern != Pattern::Stream && spec.direction != Direction::Forward {
         return no("direction", "requests go from the near end to the far end: exchange `from` and `to` instead");
@@ -81,7 +79,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         }
     }
     if spec.transport == Transport::UnixSeqpacket {
-        // A message that does not fit the receive call would be cut off in silence.
+        // The kernel silently truncates a message that does not fit the receive call.
         if spec.pattern == Pattern::Stream && spec.sizes.receive_bytes < spec.sizes.message_bytes {
             return no(
                 "receive_size",
@@ -98,12 +96,12 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     pace(spec)
 }
 
-/// Whether an end asks for more of its buffers than to be sent from.
+/// Whether an end does more with its buffers than send from them.
 fn touches(end: &super::EndSpec) -> bool {
     end.buffers.ring > 1 || end.buffers.dirty > 0 || end.buffers.clean > 0
 }
 
-/// What holds for connections that carry no data: those that wait for some would never be there.
+/// Rules of connections that carry no data.
 fn dataless(spec: &TestSpec) -> Result<(), Unsupported> {
     let (near, far) = (&spec.near.socket, &spec.far.socket);
     if near.fastopen == Some(true) {
@@ -114,15 +112,12 @@ fn dataless(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     if far.defer_accept.is_some() && spec.close != Close::NearFirst {
         let key = if near.defer_accept.is_some() { "socket.defer_accept" } else { "remote_socket.defer_accept" };
-        return no(
-            key,
-            "a connection that carries no data is not accepted while defer_accept waits for some: use tcp_crr",
-        );
+        return no(key, "defer_accept waits for data before it accepts, and these connections carry none: use tcp_crr");
     }
     Ok(())
 }
 
-/// What holds where the far end is a service that takes no part.
+/// Rules of a far end that is a plain service.
 fn alone(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.transport == Transport::Icmp {
         // The kernel of any host answers.
@@ -144,11 +139,11 @@ fn alone(spec: &TestSpec) -> Result<(), Unsupported> {
         Direction::Bidirectional | Direction::Duplex => {
             return no(
                 "direction",
-                "with control: none one end reports: what arrives at the other one cannot be known",
+                "with control: none only the near end reports: what arrives at the far end is unknown",
             );
         }
         Direction::Reverse if spec.transport == Transport::Udp => {
-            return no("direction", "a service sends one datagram for each that it gets: use udp_rr");
+            return no("direction", "a service sends one datagram for each that it receives: use udp_rr");
         }
         Direction::Reverse if spec.integrity => {
             return no("integrity", "with control: none the receiver does not know what the service sends");
@@ -164,12 +159,12 @@ fn alone(spec: &TestSpec) -> Result<(), Unsupported> {
     let sizes = &spec.sizes;
     let echoed = matches!(spec.pattern, Pattern::RequestResponse | Pattern::ConnectRequestResponse);
     if echoed && spec.transport == Transport::Tcp && sizes.request_bytes != sizes.response_bytes {
-        return no("response_size", "an echo is as long as what it answers: response_size must be request_size");
+        return no("response_size", "an echo is as long as its request: response_size must equal request_size");
     }
     Ok(())
 }
 
-/// What holds where every byte is checked.
+/// Rules of a test that checks every byte.
 fn integrity(spec: &TestSpec) -> Result<(), Unsupported> {
     if !spec.integrity {
         return Ok(());
@@ -183,13 +178,13 @@ fn integrity(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0 {
         return no(
             "integrity",
-            "integrity: bytes that are dirtied before each send are not those that the receiver expects",
+            "integrity: the receiver does not expect the bytes that `dirty` writes before each send",
         );
     }
     Ok(())
 }
 
-/// Nothing that is counted or moved may be nothing.
+/// Counts and sizes must be at least 1.
 fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
     let sizes = &spec.sizes;
     let stream = spec.pattern == Pattern::Stream;
@@ -208,7 +203,7 @@ fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
     }
 }
 
-/// What holds for an offered rate.
+/// Rules of an offered rate.
 fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
     let Some(pace) = spec.pace else { return Ok(()) };
     if !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) {
@@ -224,27 +219,26 @@ fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
         if spec.coalesce {
             return no(
                 "coalesce",
-                "requests that wait for their due times cannot share a call: leave `rate` or `coalesce`",
+                "requests that wait for their due times cannot share a call: leave out `rate` or `coalesce`",
             );
         }
     }
     match pace.mode {
         PaceMode::User => Ok(()),
-        _ if pace.burst > 1 => no("pacing", "a burst is sent by `mode: user`: the kernel spreads what it is given"),
+        _ if pace.burst > 1 => no("pacing", "the kernel spreads messages out: a burst needs `mode: user`"),
         PaceMode::Kernel if pace.arrival != Arrival::Closed => {
             no("arrival", "the kernel paces evenly by itself: for an arrival use `mode: user` or `txtime`")
         }
         PaceMode::Kernel if spec.transport.is_tcp() => Ok(()),
-        // Whether the queueing discipline heeds it is seen when the flows are there.
+        // The queueing discipline is checked once the flows exist.
         PaceMode::Kernel | PaceMode::Txtime if matches!(spec.transport, Transport::Udp | Transport::UdpLite) => Ok(()),
         PaceMode::Kernel => no("pacing", "the kernel paces TCP and UDP; for other transports use `mode: user`"),
         PaceMode::Txtime => no("pacing", "SO_TXTIME is for UDP: use `mode: kernel` or `user`"),
     }
 }
 
-/// Whether an end can learn that a counted test is over from its peer only, by way of the conversation: then an early
-/// stop is how its measurement ordinarily ends.
-#[must_use]
+/// Whether only its peer can tell an end, over the control connection, that a counted test is over. An early stop is then
+/// the ordinary end of its measurement.
 pub fn learns_its_end(spec: &TestSpec, side: Side) -> bool {
     let counted = !matches!(spec.phases.stop, Stop::AfterNs(_));
     let connectionless = spec.transport.is_datagram();
@@ -252,9 +246,8 @@ pub fn learns_its_end(spec: &TestSpec, side: Side) -> bool {
     counted && (connectionless || only_answers)
 }
 
-/// Whether both ends send datagrams up to a count: each then says when it has sent its own, and when both have, both are
+/// Whether both ends send datagrams up to a count. Each then reports when it has sent its own; once both have, both are
 /// told to end.
-#[must_use]
 pub fn ends_by_word(spec: &TestSpec) -> bool {
     spec.pattern == Pattern::Stream
         && spec.direction == Direction::Bidirectional

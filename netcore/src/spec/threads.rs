@@ -1,17 +1,15 @@
-//! How many threads move a test's data, and what a thread of several flows cannot do.
+//! The number of data threads, and the limits of a thread that serves several flows.
 
 use super::{
     Direction, Io, TestSpec, Transport,
     support::{Unsupported, no},
 };
 
-/// What the kernel (seen on 6.1) answers for ever once the peer has ended the association is that there is nothing yet.
-pub(super) const NO_END_OF_SCTP: &str =
-    "over sctp only a call that waits learns that the peer has ended the association";
+/// After the peer has ended the association, non-blocking receives return EAGAIN for ever (seen on 6.1).
+pub(super) const NO_END_OF_SCTP: &str = "over sctp only a blocking call learns that the peer has ended the association";
 
 impl TestSpec {
-    /// Whether a thread carries several flows: fewer threads are asked for than there are loops to run.
-    #[must_use]
+    /// Whether a thread serves several flows: the test asks for fewer threads than there are loops.
     pub fn shares_threads(&self) -> bool {
         self.threads.is_some_and(|threads| threads < self.loops())
     }
@@ -22,7 +20,6 @@ impl TestSpec {
     }
 }
 
-/// What holds for the number of threads.
 pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let Some(threads) = spec.threads else { return Ok(()) };
     let (flows, loops) = (spec.flows(), spec.loops());
@@ -33,8 +30,8 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         return no(
             "threads",
             format!(
-                "a flow has one thread at most (duplex: two), here {loops} in all and not {threads}: leave `threads` out, or \
-                 raise `streams`"
+                "a flow has at most one thread (duplex: two), so at most {loops} here and not {threads}: leave `threads` \
+                 out, or raise `streams`"
             ),
         );
     }
@@ -52,20 +49,17 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     let instead = format!("leave `threads` out, or set it to {loops}");
     if spec.transport == Transport::Pipe {
-        return no(
-            "threads",
-            format!("a pipe's calls wait inside the kernel, which a thread of several flows cannot do: {instead}"),
-        );
+        return no("threads", format!("calls on a pipe block, and a thread of several flows must not: {instead}"));
     }
     if spec.transport == Transport::Sctp {
-        return no("threads", format!("{NO_END_OF_SCTP}, and a thread of several flows cannot wait in one: {instead}"));
+        return no("threads", format!("{NO_END_OF_SCTP}, and a thread of several flows must not block: {instead}"));
     }
     match spec.io {
         Io::Auto | Io::Nonblocking | Io::Batch => Ok(()),
         io => no(
             "io",
             format!(
-                "io: {} keeps its thread to itself, and here {loops} loops share {threads}: leave `io` out, or {instead}",
+                "io: {} needs a thread for each loop, and here {loops} loops share {threads}: leave `io` out, or {instead}",
                 io.name()
             ),
         ),

@@ -1,10 +1,8 @@
-//! Keys of a test that were said and mean nothing to its workload: told in the notes, since defaults are written for many
-//! workloads at once and are no mistake there.
+//! Keys that are set and mean nothing to the workload. They are noted and accepted, since `defaults` serve many workloads.
 
 use super::{Pattern, TestSpec, Transport};
 
-/// The keys, by their names in plans. A key that says what would be without it cannot be told from one left out.
-#[must_use]
+/// Unused keys by their names in plans. A key set to its default looks like an absent key.
 pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
     let default = TestSpec::new(spec.pattern, spec.transport);
     let (now, then) = (&spec.sizes, &default.sizes);

@@ -1,4 +1,4 @@
-//! Socket options: asked for, set, and read back, since the kernel clamps and ignores in silence.
+//! Sets socket options and reads them back, since the kernel clamps and ignores silently.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -16,17 +16,17 @@ use crate::{
     sys,
 };
 
-/// An option of the table, for a socket of some transport.
+/// A row of the table for sockets of one transport.
 struct Entry {
     row: &'static SocketOption,
     level: libc::c_int,
     number: libc::c_int,
-    /// Whether it is reported even where nothing was asked for.
+    /// Whether it is reported even if not requested.
     always: bool,
     asked: Option<Asked>,
 }
 
-/// The options of setsockopt(2) that have a meaning on this transport, in the order in which they are set.
+/// Options of setsockopt(2) that have a meaning on this transport, in the order of setting.
 fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> impl Iterator<Item = Entry> {
     SOCKET_OPTIONS.iter().filter_map(move |row| match (row.place)(transport, v6) {
         Place::At { level, number, always } => Some(Entry { row, level, number, always, asked: (row.asked)(options) }),
@@ -40,7 +40,6 @@ pub struct Prepared {
     settings: Vec<Setting>,
 }
 
-/// One of them, as the kernel takes it.
 #[derive(Debug)]
 struct Setting {
     name: &'static str,
@@ -50,7 +49,6 @@ struct Setting {
 }
 
 impl Prepared {
-    /// What is asked for.
     pub fn new(options: &SocketOptions, transport: Transport, v6: bool) -> Self {
         let settings = entries(options, transport, v6).filter_map(|entry| {
             let Entry { row, level, number, asked, .. } = entry;
@@ -59,8 +57,8 @@ impl Prepared {
         Self { settings: settings.collect() }
     }
 
-    /// What an accepted connection is given again, since it does not have it from its listener: of TCP the priority,
-    /// which the kernel resets, and of the others everything (a Unix socket inherits nothing).
+    /// Options that an accepted connection does not inherit from its listener: of TCP the priority, which the kernel
+    /// resets; of the others all (a Unix socket inherits nothing).
     pub fn accepted(options: &SocketOptions, transport: Transport, v6: bool) -> Self {
         let mut all = Self::new(options, transport, v6);
         if transport.is_tcp() {
@@ -69,7 +67,6 @@ impl Prepared {
         all
     }
 
-    /// Sets them.
     pub fn apply(&self, socket: &OwnedFd) -> Result<(), EndError> {
         for Setting { name, level, number, asked } in &self.settings {
             sys::set_bytes(socket, *level, *number, &asked.kernel)
@@ -79,7 +76,6 @@ impl Prepared {
     }
 }
 
-/// Sets what was asked for.
 pub fn apply(socket: &OwnedFd, options: &SocketOptions, transport: Transport, v6: bool) -> Result<(), EndError> {
     Prepared::new(options, transport, v6).apply(socket)
 }
@@ -105,14 +101,13 @@ fn refused(name: &str, value: &str, source: io::Error) -> EndError {
     EndError::System { what, source }
 }
 
-/// What the kernel says about an option.
 fn read(socket: &OwnedFd, entry: &Entry) -> Option<String> {
     let mut value = vec![0; entry.row.size];
     let length = sys::get_bytes(socket, entry.level, entry.number, &mut value).ok()?;
     Some((entry.row.read)(&value[..length]))
 }
 
-/// Asked for and granted, for the options that were asked for and those that every report names.
+/// Requested and granted values of the requested options and of those that are always reported.
 pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, transport: Transport, v6: bool) -> Vec<Granted> {
     if transport == Transport::Pipe {
         return vec![Granted {
@@ -132,15 +127,15 @@ pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, transport: 
             requested: entry.asked.map(|asked| asked.shown),
             at_end: None,
         })
-        // What the kernel has no word for is only worth one where somebody asked for it.
+        // An option that the kernel does not report is listed only if it was requested.
         .filter(|granted| granted.requested.is_some() || granted.at_start.is_some())
         .collect()
 }
 
-/// Completes the list with what the kernel says now.
+/// Adds the values at the end of the test.
 pub fn read_again(list: &mut [Granted], socket: &OwnedFd, transport: Transport, v6: bool) {
     if transport == Transport::Pipe {
-        // Its descriptor leads nowhere by now, and a pipe's capacity does not change by itself.
+        // The descriptor is closed by now, and a pipe's capacity does not change by itself.
         for granted in list {
             granted.at_end.clone_from(&granted.at_start);
         }

@@ -1,4 +1,4 @@
-//! What one end is asked for: buffers, addresses and ports.
+//! Buffers, addresses and ports of an end.
 
 use std::net::IpAddr;
 
@@ -6,22 +6,22 @@ use netcore::spec::{BufferOptions, EndSpec};
 
 use super::{
     model::{Host, Ports, TestBody},
-    spec::{SpecError, fault},
+    spec::{SpecError, error},
 };
 
-/// The buffers of the near and of the far end. What the far end has from the near end is complained of there.
-pub(super) fn buffers(body: &TestBody, faults: &mut Vec<SpecError>) -> (BufferOptions, BufferOptions) {
+/// The buffers of the near and the far end. A mistake that the far end inherits is reported once, at the near end.
+pub(super) fn buffers(body: &TestBody, errors: &mut Vec<SpecError>) -> (BufferOptions, BufferOptions) {
     let default = BufferOptions::default();
     let (near, far) = (body.buffers.clone().unwrap_or_default(), body.remote_buffers.clone().unwrap_or_default());
     for (section, end, known) in [("buffers", &near, &default), ("remote_buffers", &far, &near)] {
         if end.ring == 0 && known.ring != 0 {
-            faults.push(fault(&format!("{section}.ring"), "`ring` is 0", "1 buffer or more"));
+            errors.push(error(&format!("{section}.ring"), "`ring` is 0", "1 buffer or more"));
         }
         let alignment = end.alignment.filter(|bytes| !bytes.is_power_of_two() && known.alignment != Some(*bytes));
         if let Some(bytes) = alignment {
-            faults.push(fault(
+            errors.push(error(
                 &format!("{section}.alignment"),
-                format!("an alignment of {bytes} is no power of two"),
+                format!("an alignment of {bytes} is not a power of two"),
                 bytes.checked_next_power_of_two().map_or(String::new(), |n| format!("for example {n}")),
             ));
         }
@@ -29,12 +29,12 @@ pub(super) fn buffers(body: &TestBody, faults: &mut Vec<SpecError>) -> (BufferOp
     (near, far)
 }
 
-/// `10.0.0.2%eth1`: an address, and the interface it is on.
+/// Splits `10.0.0.2%eth1` into an address and its interface.
 pub fn bind_parts(text: &str) -> Result<(IpAddr, Option<&str>), String> {
     let (address, device) = text.split_once('%').map_or((text, None), |(a, d)| (a, Some(d)));
     match address.parse() {
         Ok(address) => Ok((address, device)),
-        Err(_) => Err(format!("`{text}` is no address to bind to: write 10.0.0.2 or 10.0.0.2%eth1")),
+        Err(_) => Err(format!("`{text}` is not an address to bind to: write 10.0.0.2 or 10.0.0.2%eth1")),
     }
 }
 

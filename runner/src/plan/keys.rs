@@ -169,9 +169,7 @@ pub fn kind(path: &str) -> KeyKind {
         at = map["properties"].get(part).unwrap_or(&map["additionalProperties"]);
     }
     at = present(at);
-    // A definition may be another name: `Linger` is a `Time`.
-    let name = named(at).map(|name| named(&SCHEMA["$defs"][name]).unwrap_or(name));
-    match name {
+    match named(at) {
         Some("Size") => KeyKind::Size,
         Some("Time" | "Warmup") => KeyKind::Time,
         Some("Rate") => KeyKind::Rate,

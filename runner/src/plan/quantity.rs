@@ -87,17 +87,16 @@ quantity!(
 );
 
 impl Time {
-    /// Nanoseconds. Durations are bounded at a hundred years when they are read, which fits.
-    #[must_use]
+    /// Durations are limited to a hundred years when read, which fits.
     pub fn nanoseconds(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-/// The number that a quantity of [`netcore::spec::quantity`] wants for a plan's text; `None`: `name` is another type.
+/// Parses a plan's text for the type `name` of [`netcore::spec::quantity`]; `None`: `name` is another type.
 pub(super) fn number<'de, D: Deserializer<'de>>(name: &str, text: D) -> Result<Option<u64>, D::Error> {
     if let Some((_, unit_ns)) = TIMES.iter().find(|(time, _)| *time == name) {
-        // The kernel counts whole units; rounding down could make them 0, which means something else.
+        // Rounded up: the kernel counts whole units, and 0 means something else.
         let units = Time::deserialize(text)?.nanoseconds().div_ceil(u64::from(*unit_ns));
         return Ok(Some(units.min(u32::MAX.into())));
     }
@@ -157,7 +156,6 @@ impl Serialize for MetricName {
 }
 
 /// What to say of a metric nobody registered.
-#[must_use]
 pub fn unknown_metric(name: &str) -> String {
     let near = super::diagnostics::nearest(name, schemas::metrics::METRICS.iter().map(|m| m.name));
     let help = near.map_or_else(

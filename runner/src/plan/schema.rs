@@ -10,10 +10,9 @@ use super::{
 };
 
 /// `schemas/plan.schema.json`.
-#[must_use]
 pub fn plan_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
-    // netcore's quantities have these names too and are plain numbers there: the first to come describes them.
+    // netcore's quantities share these names and are plain numbers there. schemars keeps the first definition.
     generator.subschema_for::<Size>();
     generator.subschema_for::<Time>();
     let mut schema = generator.into_root_schema_for::<PlanFile>().to_value();

@@ -1,4 +1,4 @@
-//! A resolved test body → the [`TestSpec`] that both ends run from.
+//! Translates a resolved test body into the [`TestSpec`] that both ends run from.
 
 use netcore::spec::{Arrival, Direction, Family, Io, Pace, Pattern, Payload, Stop, TestSpec, Transport, support};
 use schemas::units::Rate;
@@ -10,47 +10,45 @@ use super::{
     workload::{Kind, Workload},
 };
 
-/// What is wrong with a key of a resolved test body.
+/// A mistake in a key of a resolved test body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// The dotted key.
+    /// Dotted.
     pub key: String,
-    /// The sentence.
     pub message: String,
-    /// What to do.
     pub help: String,
 }
 
-pub(super) fn fault(key: &str, message: impl Into<String>, help: impl Into<String>) -> SpecError {
+pub(super) fn error(key: &str, message: impl Into<String>, help: impl Into<String>) -> SpecError {
     SpecError { key: key.to_owned(), message: message.into(), help: help.into() }
 }
 
-/// Most bytes of one message, request or response: a buffer of it is allocated per flow.
+/// Limit of a message, request or response, bytes: each flow allocates a buffer of that size.
 const MESSAGE_MAX: u64 = 1 << 30;
-/// The longest that a warm-up may last that ends by itself, unless the plan says, nanoseconds.
+/// Default bound of a warm-up that ends by itself, nanoseconds.
 const WARMUP_AUTO_NS: u64 = 10_000_000_000;
-/// The shortest such bound, nanoseconds: less than a hundred readings of a millisecond says nothing.
+/// Shortest such bound, nanoseconds: fewer than a hundred samples of a millisecond prove nothing.
 const WARMUP_AUTO_LEAST_NS: u64 = 100_000_000;
-/// Readings of a warm-up that goes to its bound: a tenth of them are the fewest that can be judged.
+/// Samples of a warm-up that lasts to its bound; a tenth of them is the least that can be judged.
 const WARMUP_READINGS: u64 = 500;
-/// How much of the schedule may be made up for after a stall.
+/// Part of the schedule that is made up for after a stall, seconds.
 const CATCH_UP_S: f64 = 0.01;
 
-/// Translates; the faults it finds are added to `faults`. `None` for a command, or where there is nothing to translate.
+/// Translates a body; mistakes go to `errors`. `None` for a command.
 pub fn translate(
     body: &TestBody,
     workload: &Workload,
     from: Option<&Host>,
     to: Option<&Host>,
-    faults: &mut Vec<SpecError>,
+    errors: &mut Vec<SpecError>,
 ) -> Option<TestSpec> {
     let Kind::Traffic { pattern, transport, direction, io, pingpong } = workload.kind else { return None };
     let mut out = TestSpec::new(pattern, transport);
     let written = body.io.filter(|io| *io != Io::Auto);
-    out.io = one_of("io", "io method", written, io, workload, faults);
-    out.direction = one_of("direction", "direction", body.direction, direction, workload, faults);
+    out.io = one_of("io", "io method", written, io, workload, errors);
+    out.direction = one_of("direction", "direction", body.direction, direction, workload, errors);
     if body.direction == Some(Direction::Duplex) {
-        faults.push(fault("direction", "unknown value `duplex`", "it is a workload, for example tcp_duplex"));
+        errors.push(error("direction", "unknown value `duplex`", "it is a workload, for example tcp_duplex"));
     }
     out.near.socket = body.socket.clone().unwrap_or_default();
     out.far.socket = body.remote_socket.clone().unwrap_or_default();
@@ -60,16 +58,16 @@ pub fn translate(
         None => Family::Any,
     };
     if out.far.socket.ipv6.take().is_some() {
-        faults.push(fault("remote_socket.ipv6", "both ends use one IP version", "say it in `socket`"));
+        errors.push(error("remote_socket.ipv6", "both ends use one IP version", "write it in `socket`"));
     }
-    out.streams = positive("streams", body.streams, faults).unwrap_or(1);
-    out.threads = positive("threads", body.threads, faults);
-    out.inflight = positive("inflight", body.inflight, faults).unwrap_or(1);
+    out.streams = positive("streams", body.streams, errors).unwrap_or(1);
+    out.threads = positive("threads", body.threads, errors);
+    out.inflight = positive("inflight", body.inflight, errors).unwrap_or(1);
     out.coalesce = body.coalesce.unwrap_or(false);
-    sizes(body, transport, pingpong, &mut out, faults);
-    phases(body, &mut out, faults);
-    out.pace = pace(body, &out, faults);
-    (out.near.buffers, out.far.buffers) = buffers(body, faults);
+    sizes(body, transport, pingpong, &mut out, errors);
+    phases(body, &mut out, errors);
+    out.pace = pace(body, &out, errors);
+    (out.near.buffers, out.far.buffers) = buffers(body, errors);
     out.near.cpus = body.cpu.as_ref().or_else(|| from?.cpus.as_ref()).cloned();
     out.far.cpus = body.remote_cpu.as_ref().or_else(|| to?.cpus.as_ref()).cloned();
     bind(&mut out.near, from);
@@ -82,7 +80,7 @@ pub fn translate(
     };
     out.alone = body.control == Some(Control::None);
     if out.alone && to.is_none() {
-        faults.push(fault(
+        errors.push(error(
             "control",
             "`control: none` needs a host in `to`: where the service is",
             "add hosts.NAME.address to the plan and `to: NAME` to the test",
@@ -101,11 +99,10 @@ pub fn translate(
     Some(out)
 }
 
-/// What the engines cannot do of it, by the plan's key for it.
-#[must_use]
+/// The engines' refusal of a test, at the plan's key.
 pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<SpecError> {
     let unsupported = support::check(spec).err()?;
-    // The engines' words, where a plan has one word for two of them.
+    // A plan has one key for some pairs of engine keys.
     let key = match unsupported.key {
         "port" | "port_count" => "ports",
         "request_size" | "response_size" if matches!(workload.kind, Kind::Traffic { pingpong: true, .. }) => {
@@ -113,45 +110,45 @@ pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<SpecEr
         }
         other => other,
     };
-    Some(fault(key, unsupported.reason, ""))
+    Some(error(key, unsupported.reason, ""))
 }
 
-/// What the test says, or else its workload's name; both may say it only where they agree.
+/// The value that the test writes, or else that of its workload's name. The two must agree.
 fn one_of<T: Copy + Default + PartialEq>(
     key: &str,
     what: &str,
     written: Option<T>,
     named: Option<T>,
     workload: &Workload,
-    faults: &mut Vec<SpecError>,
+    errors: &mut Vec<SpecError>,
 ) -> T {
     if written.is_some() && named.is_some() && named != written {
-        faults.push(fault(key, format!("`{}` says another {what} already", workload.name), "leave one of them out"));
+        errors.push(error(key, format!("`{}` says another {what}", workload.name), "leave one of them out"));
     }
     written.or(named).unwrap_or_default()
 }
 
-fn positive(key: &str, value: Option<u32>, faults: &mut Vec<SpecError>) -> Option<u32> {
+fn positive(key: &str, value: Option<u32>, errors: &mut Vec<SpecError>) -> Option<u32> {
     if value == Some(0) {
-        faults.push(fault(key, format!("`{key}` is 0"), "1 or more"));
+        errors.push(error(key, format!("`{key}` is 0"), "1 or more"));
         return None;
     }
     value
 }
 
-fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSpec, faults: &mut Vec<SpecError>) {
+fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSpec, errors: &mut Vec<SpecError>) {
     let mut size = |key: &str, value: Option<Size>, slot: &mut u64| {
         let Some(Size(bytes)) = value else { return };
-        // A ping may carry nothing; everything else moves bytes.
+        // Only a ping may carry nothing.
         if bytes == 0 && transport != Transport::Icmp {
-            faults.push(fault(key, format!("`{key}` is 0"), "1 byte or more"));
+            errors.push(error(key, format!("`{key}` is 0"), "1 byte or more"));
         } else if bytes > MESSAGE_MAX {
-            faults.push(fault(key, format!("`{key}` is {bytes} bytes"), format!("the limit is {MESSAGE_MAX} bytes")));
+            errors.push(error(key, format!("`{key}` is {bytes} bytes"), format!("the limit is {MESSAGE_MAX} bytes")));
         }
         *slot = bytes;
     };
     if pingpong {
-        // Both ways the same, and 1 byte unless said, as for any request and response.
+        // The same size both ways; 1 byte by default, as for any request and response.
         let mut both = 1;
         size("message_size", body.message_size, &mut both);
         (out.sizes.request_bytes, out.sizes.response_bytes) = (both, both);
@@ -159,7 +156,7 @@ fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSp
     }
     size("message_size", body.message_size, &mut out.sizes.message_bytes);
     if transport.is_datagram() || transport == Transport::UnixSeqpacket {
-        // A shorter read would cut messages off.
+        // A shorter read would truncate messages.
         out.sizes.receive_bytes = out.sizes.receive_bytes.max(out.sizes.message_bytes);
     }
     size("receive_size", body.receive_size, &mut out.sizes.receive_bytes);
@@ -167,13 +164,13 @@ fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSp
     size("response_size", body.response_size, &mut out.sizes.response_bytes);
 }
 
-fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<SpecError>) {
+fn phases(body: &TestBody, out: &mut TestSpec, errors: &mut Vec<SpecError>) {
     (out.phases.warmup_ns, out.phases.settle_ns) = match &body.warmup {
         Some(Warmup::For(time)) => (time.nanoseconds(), 0),
         Some(Warmup::Auto(auto)) => {
             let longest_ns = auto.max.map_or(WARMUP_AUTO_NS, Time::nanoseconds);
             if longest_ns < WARMUP_AUTO_LEAST_NS {
-                faults.push(fault("warmup.max", "nothing settles in less than 100 ms", "max: 10s is the default"));
+                errors.push(error("warmup.max", "nothing settles in less than 100 ms", "max: 10s is the default"));
             }
             (longest_ns, (longest_ns / WARMUP_READINGS).max(1_000_000))
         }
@@ -190,7 +187,7 @@ fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<SpecError>) {
     .flatten()
     .collect();
     if let [first, second, ..] = rules.as_slice() {
-        faults.push(fault(
+        errors.push(error(
             second.0,
             format!("`{}` and `{}` both say when to stop", first.0, second.0),
             "keep one of duration, bytes, transactions",
@@ -198,53 +195,53 @@ fn phases(body: &TestBody, out: &mut TestSpec, faults: &mut Vec<SpecError>) {
     }
     if let Some((key, stop, zero)) = rules.first() {
         if *zero {
-            faults.push(fault(key, format!("`{key}` is 0"), "nothing can be measured in it"));
+            errors.push(error(key, format!("`{key}` is 0"), "it must be greater than 0"));
         }
         out.phases.stop = *stop;
     }
     if let Stop::AfterNs(ns) = out.phases.stop
         && out.phases.interval_ns > ns
     {
-        faults.push(fault("interval", "`interval` is longer than `duration`", "shorten it, or leave it out"));
+        errors.push(error("interval", "`interval` is longer than `duration`", "shorten it, or leave it out"));
     }
-    // A millisecond: shorter intervals measure the sampler.
+    // Intervals under a millisecond measure the sampler.
     if (1..1_000_000).contains(&out.phases.interval_ns) {
-        faults.push(fault("interval", "`interval` is shorter than a millisecond", "1ms or more, or 0 for none"));
+        errors.push(error("interval", "`interval` is shorter than a millisecond", "1ms or more, or 0 for none"));
     }
 }
 
-fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<SpecError>) -> Option<Pace> {
+fn pace(body: &TestBody, out: &TestSpec, errors: &mut Vec<SpecError>) -> Option<Pace> {
     let pacing = body.pacing.clone().unwrap_or_default();
-    let burst = positive("pacing.burst", pacing.burst, faults).unwrap_or(1);
+    let burst = positive("pacing.burst", pacing.burst, errors).unwrap_or(1);
     let streams = f64::from(out.streams);
     let stream = out.pattern == Pattern::Stream;
     let events_per_s = match (body.rate.map(|r| r.0), pacing.every) {
         (Some(_), Some(_)) => {
-            faults.push(fault("pacing.every", "`rate` and `pacing.every` both say how fast", "keep one of them"));
+            errors.push(error("pacing.every", "`rate` and `pacing.every` both say how fast", "keep one of them"));
             return None;
         }
         (Some(Rate::Bits(bits)), None) if stream => bits / 8.0 / out.sizes.message_bytes as f64 / streams,
         (Some(Rate::Bits(_)), None) => {
-            faults.push(fault("rate", "the rate of transactions is no bit rate", "write it per second: 20k/s"));
+            errors.push(error("rate", "transactions have no bit rate", "write it per second: 20k/s"));
             return None;
         }
         (Some(Rate::Events(events)), None) => events / streams,
         (None, Some(every)) if every.0.is_zero() => {
-            faults.push(fault("pacing.every", "`every` is 0", "leave it out to send without pauses"));
+            errors.push(error("pacing.every", "`every` is 0", "leave it out to send without pauses"));
             return None;
         }
         (None, Some(every)) => f64::from(burst) / every.0.as_secs_f64(),
         (None, None) => {
             if body.pacing.is_some() {
-                faults.push(fault("pacing", "`pacing` without a rate paces nothing", "add `rate`, or `pacing.every`"));
+                errors.push(error("pacing", "`pacing` without a rate paces nothing", "add `rate`, or `pacing.every`"));
             } else if matches!(body.arrival, Some(Arrival::Uniform | Arrival::Poisson)) {
-                faults.push(fault("arrival", "`arrival` needs a rate to arrive at", "add `rate`, for example 20k/s"));
+                errors.push(error("arrival", "`arrival` needs a rate", "add `rate`, for example 20k/s"));
             }
             return None;
         }
     };
     if events_per_s <= 0.0 || !events_per_s.is_finite() {
-        faults.push(fault("rate", "the rate is 0", "leave it out to send as fast as it goes"));
+        errors.push(error("rate", "the rate is 0", "leave it out to send as fast as it goes"));
         return None;
     }
     Some(Pace {
@@ -256,8 +253,7 @@ fn pace(body: &TestBody, out: &TestSpec, faults: &mut Vec<SpecError>) -> Option<
     })
 }
 
-/// The due times that may be made up for after a stall, where the plan does not say: those of a hundredth of a second.
-#[must_use]
+/// Default number of due times that are made up for after a stall: those of 10 ms.
 pub fn catch_up(events_per_s: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the type's range")]
     let within = (events_per_s * CATCH_UP_S).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
@@ -277,11 +273,11 @@ mod tests {
         let node = parse(source, &mut out).unwrap();
         let body: TestBody = decode(&merge::with_far_end(&node), &mut out).unwrap();
         assert!(!out.has_errors(), "{}", out.render(crate::plan::diagnostics::Format::Human));
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         let workload = body.workload.clone().unwrap();
-        let spec = translate(&body, &workload, None, None, &mut faults).unwrap();
-        faults.extend(beyond_the_engines(&spec, &workload));
-        (spec, faults.into_iter().map(|f| format!("{}: {}", f.key, f.message)).collect())
+        let spec = translate(&body, &workload, None, None, &mut errors).unwrap();
+        errors.extend(beyond_the_engines(&spec, &workload));
+        (spec, errors.into_iter().map(|f| format!("{}: {}", f.key, f.message)).collect())
     }
 
     #[test]
@@ -317,22 +313,22 @@ mod tests {
 
     #[test]
     fn packets_are_received_whole_unless_the_plan_says_otherwise() {
-        let (spec, faults) = run("{workload: unix_seqpacket_stream, message_size: 400000}");
-        assert_eq!((spec.sizes.receive_bytes, faults.len()), (400_000, 0));
+        let (spec, errors) = run("{workload: unix_seqpacket_stream, message_size: 400000}");
+        assert_eq!((spec.sizes.receive_bytes, errors.len()), (400_000, 0));
         assert_eq!(run("{workload: unix_seqpacket_stream, message_size: 2000, receive_size: 1000}").1.len(), 1);
     }
 
     #[test]
     fn a_mistake_about_the_far_end_is_said_at_its_key() {
-        let faults = run("{workload: tcp_rr, remote_buffers: {alignment: 3, ring: 0}, remote_socket: {ipv6: true}}").1;
+        let errors = run("{workload: tcp_rr, remote_buffers: {alignment: 3, ring: 0}, remote_socket: {ipv6: true}}").1;
         for key in ["remote_buffers.alignment: ", "remote_buffers.ring: ", "remote_socket.ipv6: "] {
-            assert!(faults.iter().any(|fault| fault.starts_with(key)), "{key} not in {faults:?}");
+            assert!(errors.iter().any(|fault| fault.starts_with(key)), "{key} not in {errors:?}");
         }
     }
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let faults =
+        let errors =
             run("{workload: tcp_maerts, direction: forward, duration: 1s, bytes: 5, streams: 0, message_size: 0, \
               interval: 2s, buffers: {alignment: 100}, pacing: {burst: 2}}")
             .1
@@ -343,10 +339,10 @@ mod tests {
             "streams: `streams` is 0",
             "message_size: `message_size` is 0",
             "interval: `interval` is longer",
-            "no power of two",
+            "not a power of two",
             "pacing: `pacing` without a rate",
         ] {
-            assert!(faults.contains(sentence), "{sentence} not in:\n{faults}");
+            assert!(errors.contains(sentence), "{sentence} not in:\n{errors}");
         }
         assert!(run("{workload: udp_stream, message_size: 64KiB}").1.iter().any(|f| f.contains("65536")));
         assert!(run("{workload: tcp_rr, rate: 1Gbit/s}").1.iter().any(|f| f.contains("no bit rate")));

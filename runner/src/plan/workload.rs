@@ -1,4 +1,4 @@
-//! Workload names: each is only a word for pattern × transport, with a direction and an io method where it says one.
+//! Workload names: a transport and a pattern, sometimes with a direction or an io method, in one word.
 
 use std::borrow::Cow;
 
@@ -8,31 +8,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::diagnostics::nearest;
 
-/// What a workload name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// The name in lower case, as results show it.
+    /// In lower case, as in results.
     pub name: String,
-    /// What runs.
     pub kind: Kind,
-    /// What is to be known about the name, where something is.
+    /// A remark about the name.
     pub note: Option<&'static str>,
 }
 
-/// What runs under a workload name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes between two ends.
     Traffic {
-        /// What the ends say.
         pattern: Pattern,
-        /// Over what.
         transport: Transport,
-        /// The direction in the name (`maerts`, `duplex`), where there is one.
+        /// Direction in the name (`maerts`, `duplex`).
         direction: Option<Direction>,
-        /// The io method in the name (`sendfile`), where there is one.
+        /// Io method in the name (`sendfile`).
         io: Option<Io>,
-        /// Whether requests and responses are both of `message_size`.
+        /// Requests and responses both have `message_size`.
         pingpong: bool,
     },
     /// A program that prints numbers.
@@ -62,7 +57,7 @@ const SUFFIXES: &[Suffix] = &[
     suffix("cc", Pattern::Connect),
 ];
 
-/// netperf's names that are not the same words in lower case, and what they are here.
+/// netperf's names that differ in more than case.
 const ALIASES: &[(&str, &str)] = &[
     ("stream_stream", "unix_stream"),
     ("stream_rr", "unix_rr"),
@@ -76,34 +71,34 @@ const ALIASES: &[(&str, &str)] = &[
 
 const XTI_NOTE: &str = "XTI has no implementation on Linux: the socket engine runs this";
 
-/// netperf's names that stand for nothing here, and what to do instead.
+/// netperf's names without a counterpart, and what to use instead.
 const REFUSED: &[(&str, &str)] = &[
     ("omni", "name what it does: tcp_stream, udp_rr, …; direction, transport and sizes are keys of the test"),
     ("tcp_mss", "every tcp workload reports mss_bytes: run tcp_rr"),
     ("loc_cpu", "CPU time needs no calibration here: every row has the CPU columns"),
     ("rem_cpu", "CPU time needs no calibration here: every row has the CPU columns"),
     ("uuid", "every run has its own run_id"),
-    ("dns_rr", "netperf removed it itself: use a command workload with a resolver benchmark"),
-    ("tcp_trr", "T/TCP is gone from every kernel: tcp_crr with socket.fastopen is its heir"),
+    ("dns_rr", "netperf itself removed it: use a command workload with a resolver benchmark"),
+    ("tcp_trr", "T/TCP is gone from every kernel: use tcp_crr with socket.fastopen"),
     ("tcp_nbrr", "write tcp_rr with io: nonblocking"),
     ("sdp_stream", "SDP is gone from Linux: tcp_stream runs over the same address"),
     ("sdp_maerts", "SDP is gone from Linux: tcp_maerts runs over the same address"),
     ("sdp_rr", "SDP is gone from Linux: tcp_rr runs over the same address"),
-    ("exs_tcp_stream", "EXS is gone from Linux: tcp_stream, with io: nonblocking where calls must not wait"),
+    ("exs_tcp_stream", "EXS is gone from Linux: use tcp_stream, with io: nonblocking if calls must not block"),
     ("sctp_stream_many", "one association per stream: write sctp_stream with streams: N"),
     ("sctp_rr_many", "one association per stream: write sctp_rr with streams: N"),
 ];
 
-/// A transport and what is said about it.
+/// Splits a name into transport and suffix.
 fn words(name: &str) -> Option<(Transport, &'static Suffix)> {
-    // Both halves must be known: `unix_dgram_rr` is no `unix` with a suffix `dgram_rr`.
+    // Both parts must be known: `unix_dgram_rr` is not `unix` with the suffix `dgram_rr`.
     Transport::ALL.iter().find_map(|transport| {
         let rest = name.strip_prefix(transport.name())?.strip_prefix('_')?;
         SUFFIXES.iter().find(|suffix| suffix.name == rest).map(|suffix| (*transport, suffix))
     })
 }
 
-/// Whether the engines run it, given an interface where they need one.
+/// Whether the engines run it, given the interface that a link test needs.
 fn runs(transport: Transport, suffix: &Suffix) -> bool {
     let mut spec = TestSpec::new(suffix.pattern, transport);
     spec.direction = suffix.direction.unwrap_or_default();
@@ -112,13 +107,13 @@ fn runs(transport: Transport, suffix: &Suffix) -> bool {
     support::check(&spec).is_ok()
 }
 
-/// The names over one transport.
+/// Workload names over one transport.
 pub fn names_over(transport: Transport) -> Vec<String> {
     let suffixes = SUFFIXES.iter().filter(|suffix| runs(transport, suffix));
     suffixes.map(|suffix| format!("{}_{}", transport.name(), suffix.name)).collect()
 }
 
-/// Every canonical name of something that runs.
+/// All workload names, in their canonical form.
 pub fn names() -> Vec<String> {
     let mut names: Vec<String> = Transport::ALL.into_iter().flat_map(names_over).collect();
     names.extend(["ping".to_owned(), "command".to_owned()]);
@@ -127,7 +122,7 @@ pub fn names() -> Vec<String> {
 
 fn traffic(name: &str) -> Result<Kind, String> {
     match words(name) {
-        // An io method or a direction that the transport lacks is refused at its key, with the reason.
+        // `support::check` refuses an io method or direction that the transport lacks, with the reason.
         Some((transport, suffix)) if !transport.methods(suffix.pattern).is_empty() => Ok(Kind::Traffic {
             pattern: suffix.pattern,
             transport,
@@ -156,7 +151,7 @@ impl std::str::FromStr for Workload {
         };
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| (*real).to_owned());
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return Err(format!("`{text}` is no workload here: {why}"));
+            return Err(format!("`{text}` is not a workload here: {why}"));
         }
         let kind = match name.as_str() {
             "command" => Kind::Command,
@@ -246,7 +241,7 @@ mod tests {
         }
     }
 
-    /// What is published runs, and what runs is published.
+    /// The names published in the schema are those that run.
     #[test]
     fn names_are_those_that_run() {
         let names = names();
@@ -263,7 +258,7 @@ mod tests {
         assert!(kind("unix_crr") != kind("unix_rr"));
     }
 
-    /// A message that recommends something recommends what runs.
+    /// Messages recommend only io methods that run.
     #[test]
     fn advice_can_be_followed() {
         let options = |text: &str| text.split("io: ").nth(1).map(|io| io.split([' ', ',']).next().unwrap().to_owned());

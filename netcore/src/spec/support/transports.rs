@@ -1,4 +1,4 @@
-//! What holds for single transports.
+//! Rules of single transports.
 
 use super::{Direction, Pattern, TestSpec, Transport, Unsupported, no};
 use crate::spec::EndSpec;
@@ -8,12 +8,11 @@ fn sends_from_ring(spec: &TestSpec) -> bool {
     let ring = |end: &EndSpec| end.buffers.ring > 1;
     let streams = spec.pattern == Pattern::Stream;
     let near_sends = !streams || spec.direction != Direction::Reverse;
-    // What a service sends back is our own.
+    // A plain service echoes the near end's bytes.
     let far_sends = !spec.alone && (!streams || spec.direction != Direction::Forward);
     near_sends && ring(&spec.near) || far_sends && ring(&spec.far)
 }
 
-/// What holds for datagrams.
 pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.direction == Direction::Duplex {
         return no(
@@ -61,8 +60,8 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
         return no(
             "integrity",
             format!(
-                "integrity: a datagram of less than {NUMBERED} bytes has no number, which says from which buffer of the ring it \
-                 came: choose longer ones, or one buffer"
+                "integrity: a datagram of less than {NUMBERED} bytes has no room for the number that names its buffer of the \
+                 ring: choose longer ones, or one buffer"
             ),
         );
     }
@@ -72,12 +71,11 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// What holds for pipes.
 pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
     let sizes = &spec.sizes;
     let all = u64::from(spec.inflight).saturating_mul(sizes.request_bytes.max(sizes.response_bytes));
     if spec.pattern == Pattern::RequestResponse {
-        // A pipe's calls cannot do without waiting: what is in flight must fit.
+        // Calls on a pipe block: everything in flight must fit.
         if spec.inflight > 1 && all > PIPE_BYTES {
             return no("inflight", format!("a pipe holds {PIPE_BYTES} bytes: {all} in flight could lock both ends up"));
         }
@@ -85,14 +83,14 @@ pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// What a pipe holds by default, bytes.
+/// Default capacity of a pipe, bytes.
 const PIPE_BYTES: u64 = 65_536;
 
-/// Messages of at least so many bytes have a number.
+/// Shortest message with a number, bytes.
 const NUMBERED: u64 = crate::spec::shape::NUMBERED_BYTES as u64;
 
 /// Payload of the longest UDP datagram over IPv4, bytes.
 const LARGEST_UDP: u64 = 65_507;
 
-/// The longest frame that any interface takes (the loopback's MTU), less what tells the flows apart, bytes.
+/// Longest frame of any interface (loopback's MTU), less the bytes that tell flows apart.
 const LARGEST_FRAME: u64 = 65_536 - 10;

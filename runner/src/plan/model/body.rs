@@ -1,4 +1,4 @@
-//! The test body.
+//! The body of a test.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -16,17 +16,17 @@ use crate::plan::{
     workload::Workload,
 };
 
-/// A test: what runs, between which hosts, how long, how often, and what must come out.
+/// A test: its workload, hosts, load, length, iterations and assertions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TestBody {
-    /// What runs: transport and pattern in one word (netperf -t).
+    /// Transport and pattern in one word (netperf -t).
     pub workload: Option<Workload>,
     /// The host that opens the connections; left out: this process.
     pub from: Option<String>,
     /// The host that accepts them; left out: the embedded daemon (netperf -H, iperf3 -c).
     pub to: Option<String>,
-    /// Who is at the far end: a daemon, or with none a service of its own at `remote_ports`, for example 7, echo (netperf -N).
+    /// `session`: a daemon at the far end; `none`: a plain service at `remote_ports`, for example 7, echo (netperf -N).
     pub control: Option<Control>,
     /// Whether UDP sockets are connected at both ends; false: every call names the other end's address, as netperf's do.
     pub connected: Option<bool>,
@@ -49,25 +49,25 @@ pub struct TestBody {
     /// Outstanding transactions per stream (netperf -b plus one).
     #[schemars(range(min = 1))]
     pub inflight: Option<u32>,
-    /// Drain all replies at hand with one read and refill with one send: other semantics, labelled in the results.
+    /// One read drains all replies at hand and one send refills: other semantics, labelled in the results.
     pub coalesce: Option<bool>,
     /// Offered load of each direction, over all streams: 1Gbit/s, 125MB/s, 20k/s (netperf -b and -w, iperf3 -b).
     pub rate: Option<Rate>,
-    /// Who keeps the time of the offered load, and how.
+    /// Pacing of the offered load.
     pub pacing: Option<Pacing>,
     /// How due times are spread; uniform and poisson count latency from the intended send.
     pub arrival: Option<Arrival>,
     /// By which calls bytes cross the socket.
     pub io: Option<Io>,
-    /// Socket options at `from`, and at `to` too where `remote_socket` does not say otherwise.
+    /// Socket options at `from`, and at `to` unless `remote_socket` overrides them.
     pub socket: Option<SocketOptions>,
     /// Socket options at `to`.
     pub remote_socket: Option<SocketOptions>,
-    /// Buffers at `from`, and at `to` too where `remote_buffers` does not say otherwise.
+    /// Buffers at `from`, and at `to` unless `remote_buffers` overrides them.
     pub buffers: Option<BufferOptions>,
     /// Buffers at `to`.
     pub remote_buffers: Option<BufferOptions>,
-    /// What is sent: zero, random or a file.
+    /// The bytes that are sent: zero, random or a file's.
     pub payload: Option<Payload>,
     /// Check every byte that arrives (NetPIPE -i).
     pub integrity: Option<bool>,
@@ -83,9 +83,9 @@ pub struct TestBody {
     pub close: Option<Close>,
     /// A datagram request unanswered for this long counts as lost (netperf -e).
     pub reply_timeout: Option<Time>,
-    /// Load that is not counted, before: a duration, or auto (iperf3 -O).
+    /// Uncounted load before the measurement: a duration, or auto (iperf3 -O).
     pub warmup: Option<Warmup>,
-    /// Load that is not counted, after.
+    /// Uncounted load after the measurement.
     pub cooldown: Option<Time>,
     /// The measurement ends after this long (netperf -l, iperf3 -t).
     pub duration: Option<Time>,
@@ -95,30 +95,30 @@ pub struct TestBody {
     pub transactions: Option<u64>,
     /// Length of interim intervals; 0: none (netperf -D, iperf3 -i).
     pub interval: Option<Time>,
-    /// How often it is measured: a count, or until confident (netperf -i and -I).
+    /// Number of measurements: a count, or until confident (netperf -i and -I).
     pub iterations: Option<Iterations>,
     /// Swept keys: every combination is a case.
     pub matrix: Option<Matrix>,
     /// Members that start together, instead of a workload.
     pub concurrent: Option<Concurrent>,
-    /// What is collected besides byte counters.
+    /// Measurements besides byte counters.
     pub collect: Option<Vec<Collectable>>,
-    /// What must come out.
+    /// Assertions on the results.
     pub assert: Option<Vec<Assert>>,
-    /// What must come out, added to what was inherited.
+    /// Assertions in addition to the inherited ones.
     #[serde(rename = "assert+")]
     pub assert_more: Option<Vec<Assert>>,
-    /// Skips the rest of an axis once it holds.
+    /// A condition that skips the rest of an axis.
     pub stop_when: Option<StopWhen>,
-    /// Searches the highest offered load at which something holds.
+    /// Searches the highest offered load at which a bound holds.
     pub find: Option<Find>,
     /// The program of a command workload.
     pub command: Option<Command>,
     /// Programs around the measurement; refused unless allowed on the command line.
     pub hooks: Option<Hooks>,
-    /// Words to choose tests by; they travel into the results.
+    /// Words for `--only`; they are also in the results.
     pub tags: Option<Vec<String>>,
-    /// true, or the reason why the test is not run.
+    /// true, or the reason why the test is skipped.
     pub skip: Option<Skip>,
     /// Profiles merged under this body, left to right.
     pub extends: Option<OneOrMany>,
@@ -128,18 +128,18 @@ pub struct TestBody {
     pub timeout: Option<Time>,
 }
 
-/// Who keeps the time of an offered load, and how.
+/// Pacing of an offered load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pacing {
-    /// Who keeps the time.
+    /// The sender or the kernel.
     pub mode: Option<PaceMode>,
     /// Messages sent back to back at each due time (netperf -b).
     #[schemars(range(min = 1))]
     pub burst: Option<u32>,
     /// Time between bursts, instead of `rate` (netperf -w).
     pub every: Option<Time>,
-    /// How many due times may be made up for after a stall.
+    /// Due times that are made up for after a stall.
     pub catch_up: Option<u32>,
 }
 
@@ -149,7 +149,7 @@ pub struct Pacing {
 pub struct Concurrent {
     /// How they start.
     pub start: Option<Start>,
-    /// Over which window they are summed.
+    /// The window over which they are summed.
     pub window: Option<Window>,
     /// The members by name; each is a test body merged over the test.
     pub members: BTreeMap<String, TestBody>,
@@ -159,7 +159,7 @@ pub struct Concurrent {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Start {
-    /// The largest skew that counts; past it the iteration is repeated. 5 ms unless said.
+    /// The largest skew that counts; past it the iteration is repeated. 5 ms by default.
     pub max_skew: Option<Time>,
 }
 

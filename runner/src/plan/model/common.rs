@@ -1,4 +1,4 @@
-//! Small types that several sections share.
+//! Types that several sections share.
 
 use std::{borrow::Cow, fmt};
 
@@ -11,7 +11,7 @@ use serde::{
 
 use crate::plan::quantity::unknown_metric;
 
-/// Whether what does not hold fails the run or only warns.
+/// Whether a failure fails the run or only warns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Ports {
             (Ok(low), Ok(high)) if low > 0 && low <= high => {
                 Ok(Self { first: low, count: (high - low).saturating_add(1) })
             }
-            _ => Err(D::Error::custom(format!("`{text}` is no port: write 5000, or a range such as 40000-40999"))),
+            _ => Err(D::Error::custom(format!("`{text}` is not a port: write 5000, or a range such as 40000-40999"))),
         }
     }
 }
@@ -135,7 +135,7 @@ impl JsonSchema for Ports {
     }
 }
 
-/// What a statement looks like, for the published schema.
+/// Pattern of a statement in the published schema.
 pub(super) const STATEMENT: &str = r"^ *([a-z0-9_.]+ *(<=|>=|==|!=|<|>) *.+|.*\$\{vars\..*)$";
 
 /// `METRIC OP LIMIT`, its unit checked against the metric's.
@@ -149,7 +149,7 @@ impl PartialEq for Statement {
 }
 
 impl Statement {
-    /// Reads one, with a suggestion for a metric that is nearly one.
+    /// Parses a statement; an unknown metric gets a suggestion.
     pub fn parse(text: &str) -> Result<Self, String> {
         assertion::parse(text).map(Self).map_err(|error| match error {
             AssertionError::UnknownMetric(name) => unknown_metric(&name),
@@ -200,7 +200,7 @@ impl JsonSchema for Word {
     }
 }
 
-/// The schema of a word that may also be a map that says more.
+/// The schema of a word, or a map with details.
 pub(super) fn either_schema(description: &str, word: &Schema, map: &Schema) -> Schema {
     json_schema!({"description": description, "anyOf": [word, map]})
 }

@@ -1,4 +1,4 @@
-//! The top level: everything but the tests' bodies.
+//! The top level of a plan, without the bodies of the tests.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -68,29 +68,29 @@ pub struct Var {
     pub help: Option<String>,
 }
 
-/// A machine.
+/// A host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
-    /// Where the traffic goes: a name or an address; `local` is this process.
+    /// Destination of the traffic: a name or an address; `local` is this process.
     pub address: Option<String>,
-    /// Where its daemon listens, `host:port`; by default the address, port 12864.
+    /// Its daemon, `host:port`; by default the address, port 12864.
     pub control: Option<String>,
     /// Addresses the data sockets are bound to, each with an interface if need be: `10.0.0.2%eth1`.
     pub bind: Option<OneOrMany>,
     /// Network namespace of this machine: plumb runs the host's daemon in it by itself. Needs root.
     pub netns: Option<String>,
-    /// CPUs for the data threads of every test, unless the test says otherwise.
+    /// CPUs for the data threads of every test that sets none.
     pub cpus: Option<Cpus>,
     /// The key that its daemon requires.
     pub key_file: Option<PathBuf>,
 }
 
-/// Something that must hold before anything runs.
+/// A precondition, checked before anything runs.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Precondition {
-    /// On which host; left out: on all.
+    /// The host; all by default.
     #[serde(default)]
     pub host: Option<String>,
     /// `cpu_governor`, `nic_speed`, `mtu`, `kernel`, `sysctl.<name>`, `clock_offset` or `free_cpus`.
@@ -104,7 +104,7 @@ pub struct Precondition {
     /// The most it may be.
     #[serde(default)]
     pub at_most: Option<Word>,
-    /// Whether the run stops (error) or goes on with a warning.
+    /// error stops the run; warn continues.
     #[serde(default)]
     pub severity: Option<Level>,
 }
@@ -125,7 +125,7 @@ pub struct Run {
     pub retries: Option<u32>,
     /// Idle time before each iteration.
     pub pause: Option<Time>,
-    /// The most cases the plan may expand to: 256 unless said.
+    /// The most cases the plan may expand to; 256 by default.
     pub max_cases: Option<u32>,
 }
 
@@ -148,13 +148,13 @@ pub enum Order {
 pub struct Baseline {
     /// A results file.
     pub source: PathBuf,
-    /// What it means when the file, or a case in it, is missing.
+    /// The verdict if the file, or a case in it, is missing.
     #[serde(default)]
     pub on_missing: Option<OnMissing>,
     /// Facts that must be the same: `host.kernel`, `host.cpu_model`, `host.nic_driver`, ….
     #[serde(default)]
     pub require_same: Option<Vec<String>>,
-    /// What is compared.
+    /// The comparisons.
     #[serde(default)]
     pub compare: Vec<Comparison>,
 }
@@ -173,7 +173,7 @@ pub struct Comparison {
     /// The test of significance.
     #[serde(default)]
     pub test: Option<RegressionTest>,
-    /// The significance level, 0.01 unless said.
+    /// The significance level; 0.01 by default.
     #[serde(default)]
     pub alpha: Option<Ratio>,
 }
@@ -191,7 +191,7 @@ pub enum RegressionTest {
     Bootstrap,
 }
 
-/// What a missing baseline means.
+/// The verdict on a missing baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnMissing {
@@ -204,7 +204,7 @@ pub enum OnMissing {
     Pass,
 }
 
-/// What an inconclusive verdict means for the exit code.
+/// The effect of an inconclusive verdict on the exit code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUncertain {
@@ -221,9 +221,9 @@ pub enum OnUncertain {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gate {
-    /// What an inconclusive verdict means.
+    /// The effect of an inconclusive verdict.
     pub on_inconclusive: Option<OnUncertain>,
-    /// How often a case with a failing verdict is measured again: it fails only if every attempt fails too.
+    /// Number of repetitions of a case with a failing verdict. It fails only if every attempt fails.
     pub confirm: Option<u32>,
 }
 
@@ -233,7 +233,7 @@ pub struct Gate {
 pub struct Output {
     /// A directory for everything; `${run.id}` in it is the run's id.
     pub dir: Option<String>,
-    /// Which tables are written there.
+    /// The tables that are written there.
     pub tables: Option<Vec<Table>>,
     /// `JUnit` XML, relative to `dir`.
     pub junit: Option<PathBuf>,
@@ -276,12 +276,12 @@ pub enum Table {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// What kind.
+    /// The kind of picture.
     pub kind: plot::Kind,
-    /// Of which tests; left out: of all.
+    /// The tests; all by default.
     #[serde(default)]
     pub tests: Option<Vec<String>>,
-    /// Which rows: `iteration` where there are some unless said, `probe` for those of a search.
+    /// The rows: `iteration` by default if there are any, `probe` for those of a search.
     #[serde(default)]
     pub record: Option<Record>,
     /// Column or metric along x.
@@ -293,7 +293,7 @@ pub struct Plot {
     /// Column or metric that a heat map's colours show.
     #[serde(default)]
     pub value: Option<String>,
-    /// Column that tells the curves apart.
+    /// Column with a curve for each of its values.
     #[serde(default)]
     pub by: Option<String>,
     /// Logarithmic axes: `x`, `y`, `xy` or `none`.

@@ -1,5 +1,5 @@
-//! The typed plan: what may be written, in serde types from which the published JSON Schema is made. What a test asks of
-//! the engines is in the types of [`netcore::spec`].
+//! The serde types of a plan, from which the published JSON Schema is generated. A test's options for the engines have the
+//! types of [`netcore::spec`].
 //!
 //! Everything is optional here, because any layer (defaults, profile, test, matrix, member) may leave it out. What must
 //! be there in the end is checked on the merged test.

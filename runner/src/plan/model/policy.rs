@@ -1,4 +1,4 @@
-//! How long, how often, and what must come out.
+//! Warm-up, iterations, assertions and searches of a test.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -27,7 +27,7 @@ pub enum Warmup {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WarmupAuto {
-    /// The longest it may take, 10 s unless said.
+    /// The longest it may take; 10 s by default.
     pub max: Option<Time>,
 }
 
@@ -44,21 +44,21 @@ pub enum Iterations {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IterationsDetail {
-    /// At least this often: 3 unless said.
+    /// At least this often; 3 by default.
     #[schemars(range(min = 1))]
     pub min: Option<u32>,
-    /// At most this often: 30 unless said.
+    /// At most this often; 30 by default.
     #[schemars(range(min = 1))]
     pub max: Option<u32>,
-    /// The confidence level: 95 % unless said.
+    /// The confidence level; 95 % by default.
     pub confidence: Option<Ratio>,
-    /// The half-width of the interval relative to the mean: 2.5 % unless said (netperf -I 99,5 is 99 %, 2.5 %).
+    /// The half-width of the interval relative to the mean: 2.5 % by default (netperf -I 99,5 is 99 %, 2.5 %).
     pub margin: Option<Ratio>,
-    /// Which metrics: the workload's headline unless said.
+    /// The metrics; by default the workload's headline.
     pub metrics: Option<Vec<MetricName>>,
 }
 
-/// A word, or a map that says more: read without guessing, so that an error keeps its place.
+/// A word, or a map with details. The value's form decides which, so that an error keeps its place.
 macro_rules! word_or_map {
     ($name:ident, $detail:ident, $expecting:literal, $types:tt, |$text:ident| $from_word:expr, |$map:ident| $from_map:expr) => {
         impl<'de> Deserialize<'de> for $name {
@@ -115,7 +115,7 @@ word_or_map!(
     "a count, or {min, max, confidence, margin, metrics}",
     {"type": "integer", "minimum": 1},
     |text| text.parse().ok().filter(|n| *n > 0).map(Iterations::Count).ok_or_else(|| E::custom(format!(
-        "`{text}` is no count: write 5, or a map such as {{min: 5, max: 30, margin: 2.5%}}"
+        "`{text}` is not a count: write 5, or a map such as {{min: 5, max: 30, margin: 2.5%}}"
     ))),
     |detail| Iterations::Until(detail)
 );
@@ -130,7 +130,7 @@ pub struct Assert(pub AssertDetail);
 pub struct AssertDetail {
     /// METRIC OP LIMIT.
     pub that: Statement,
-    /// Only for cases whose keys have these values; comparisons such as "<=64KiB" too.
+    /// Only for cases whose keys have these values, or fulfil comparisons such as "<=64KiB".
     #[serde(default)]
     pub when: Option<BTreeMap<String, Word>>,
     /// error (fails the run) or warn.
@@ -160,7 +160,7 @@ word_or_map!(
     |detail| Assert(detail)
 );
 
-/// When the rest of an axis is skipped.
+/// A condition that skips the rest of an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StopWhen(pub StopWhenDetail);
 
@@ -204,10 +204,10 @@ pub struct Find {
     /// Where it ends.
     #[serde(default)]
     pub to: Option<Word>,
-    /// How closely the answer is wanted, relative to it: 1 % unless said.
+    /// Precision of the answer, relative to it; 1 % by default.
     #[serde(default)]
     pub within: Option<Ratio>,
-    /// The most probes: 20 unless said.
+    /// The most probes; 20 by default.
     #[serde(default)]
     pub max_probes: Option<u32>,
 }

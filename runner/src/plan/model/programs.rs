@@ -1,4 +1,4 @@
-//! Programs that a plan starts, and tests that it does not.
+//! Programs that a plan starts, and skipped tests.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -44,28 +44,26 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Those that there are, by name, in the order in which they run.
+    /// The hooks by name, in the order in which they run.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Hook)> {
         [("setup", &self.setup), ("prepare", &self.prepare), ("conclude", &self.conclude), ("cleanup", &self.cleanup)]
             .into_iter()
             .filter_map(|(name, hook)| Some((name, hook.as_ref()?)))
     }
 
-    /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
 }
 
-/// A program on a host: its argv, or a map that says more.
+/// A program on a host: its argv, or a map with details.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hook {
     /// The program and its arguments; no shell.
     pub run: Vec<String>,
     /// The host it runs on: one with a daemon that allows it, or a network namespace here; left out: this machine.
     pub on: Option<String>,
-    /// How long it may take: 30 s unless said.
+    /// The longest it may take; 30 s by default.
     pub timeout: Option<Time>,
 }
 
@@ -77,7 +75,7 @@ struct HookDetail {
     /// The host it runs on: one with a daemon that allows it, or a network namespace here; left out: this machine.
     #[serde(default)]
     on: Option<String>,
-    /// How long it may take: 30 s unless said.
+    /// The longest it may take; 30 s by default.
     #[serde(default)]
     timeout: Option<Time>,
 }
@@ -124,7 +122,7 @@ impl JsonSchema for Hook {
     }
 }
 
-/// Whether, or why, a test is not run.
+/// Whether a test is skipped, or why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Skip {
     /// Without a reason.

@@ -13,16 +13,16 @@ macro_rules! words {
 }
 
 words!(
-    /// Who is at the far end.
+    /// The far end's part in the test.
     Control {
         /// A daemon: both ends report.
         Session,
-        /// A service that takes no part (echo, discard, chargen): the near end reports alone.
+        /// A plain service (echo, discard, chargen): only the near end reports.
         None,
     }
 );
 words!(
-    /// Whether the interval or the point is judged.
+    /// The value that is judged.
     Judge {
         /// The confidence interval: pass, fail or inconclusive.
         Ci,
@@ -31,7 +31,7 @@ words!(
     }
 );
 words!(
-    /// Which rows are judged.
+    /// The rows that are judged.
     Scope {
         /// Each stream.
         Stream,
@@ -42,7 +42,7 @@ words!(
     }
 );
 words!(
-    /// Over which window a concurrent group is summed.
+    /// The window over which a concurrent group is summed.
     Window {
         /// The window that all members share.
         Intersection,
@@ -52,7 +52,7 @@ words!(
 );
 
 words!(
-    /// What a search varies.
+    /// The key that a search varies.
     FindBy {
         /// The offered load.
         Rate,
