@@ -1,4 +1,4 @@
-//! `plumb compare`: two runs against each other. The help text is [`Args`]'s.
+//! `plumb compare`: two runs against each other.
 
 mod print;
 
@@ -26,12 +26,12 @@ use crate::table::{InputArgs, OutputArgs, Selection, Table};
 ///
 /// plumb compare main.csv branch.csv --fail-on regression
 ///
-/// The first file is the baseline, the others are what is compared with it. A regression is a change that is large enough
-/// (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of comparisons) and in the metric's own
-/// bad direction; an improvement is the same in the good direction; `~` (same) is where neither can hide in the interval;
-/// everything else is inconclusive. The change is that of the medians (Hodges–Lehmann's shift over the baseline's median),
-/// with Welch's test that of the means. Its interval has the level 1 − alpha. The CSV is the `verdicts` table. What stands
-/// beside the files (x.run.json) says whether they were measured on the same machine.
+/// The first file is the baseline; the others are compared with it. A regression is a change that is large enough
+/// (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of comparisons) and in the metric's
+/// bad direction. An improvement is the same in the good direction. `~` (same) means that the interval excludes both;
+/// everything else is inconclusive. The change is that of the medians (Hodges–Lehmann's shift over the baseline's
+/// median); with Welch's test, that of the means. Its interval has the level 1 − alpha. The CSV is the `verdicts`
+/// table. Files beside the tables (x.run.json) tell whether they were measured on the same machine.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Baseline results; may be repeated [default: the first FILE]
@@ -43,7 +43,7 @@ pub struct Args {
     /// Match cases by this column [default: case_id]
     #[arg(long, value_name = "COLUMN")]
     by: Option<String>,
-    /// How significance is found
+    /// Test of significance
     #[arg(long, value_name = "TEST", default_value = "mann-whitney")]
     test: Test,
     /// Largest p that counts as significant
@@ -58,8 +58,8 @@ pub struct Args {
     /// Exit with code 1 when there is one of these
     #[arg(long, value_name = "WHAT", default_value = "nothing")]
     fail_on: FailOn,
-    /// Make the baseline worse by this much and compare it with itself: exits with 1 if a case would not be noticed, and
-    /// says from which change on each is
+    /// Make the baseline worse by this much and compare it with itself. Exits with 1 if a case would not be noticed,
+    /// and says from which change on each is
     #[arg(long, value_name = "RATIO", value_parser = parse_effect)]
     self_test: Option<f64>,
     /// csv, text or md [default: text on a terminal, else csv]
@@ -83,7 +83,7 @@ pub enum FailOn {
     Nothing,
     /// A regression
     Regression,
-    /// A regression, or what could not be decided
+    /// A regression, or an inconclusive comparison
     Inconclusive,
     /// Any change, for better or worse
     Change,
@@ -93,7 +93,7 @@ pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
     units::parse_ratio(text).map_err(|e| e.to_string())
 }
 
-/// What to compare with what, read and ready.
+/// Both sides of the comparison.
 struct Sides {
     base: Samples,
     new: Samples,
@@ -121,7 +121,6 @@ impl Compared {
     }
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let (base, new) = files(args)?;
     let mut sides = read(args, base.clone(), new.clone())?;
@@ -150,7 +149,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if format == Format::Csv {
         crate::warn(&facts);
     }
-    // A test that was renamed must not pass for one that did not change.
+    // A renamed test must not pass as an unchanged one.
     let missing = comparisons.iter().all(|c| c.found.verdict == Missing);
     if let Some(file) = new.first().filter(|_| missing && args.self_test.is_none() && args.fail_on != FailOn::Nothing) {
         return Err(Error::Data {
@@ -163,7 +162,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(verdict(args, &comparisons))
 }
 
-/// On which machines the runs were made, as far as that stands beside their tables.
+/// Facts about the machines, from the files beside the tables.
 fn environments(files: &[PathBuf]) -> Result<Vec<Environment>, Error> {
     let mut found = Vec::new();
     for file in files {
@@ -172,7 +171,7 @@ fn environments(files: &[PathBuf]) -> Result<Vec<Environment>, Error> {
     Ok(found)
 }
 
-/// From which change on each case would be noticed, beside its verdict.
+/// Adds a note from which change on each case would be noticed.
 fn say_least(args: &Args, comparisons: &mut [Compared]) {
     let tested = if args.no_correction { 1 } else { comparisons.iter().filter(|c| c.found.p.is_some()).count() };
     for compared in comparisons {
@@ -224,7 +223,7 @@ fn files(args: &Args) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Error> {
 fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>) -> Result<Sides, Error> {
     let open = |files: Vec<PathBuf>| Table::open(&InputArgs { files });
     let mut base = open(base)?;
-    // A self-test has no other side; the baseline stands in until it is made worse.
+    // A self-test has one side: the baseline stands in for the other until it is made worse.
     let mut new = if new.is_empty() { None } else { Some(open(new)?) };
     let headline = args.metrics.is_empty();
     let columns: Vec<String> = if headline {

@@ -1,4 +1,4 @@
-//! `plumb gate`: assertions over a results file. The help text is [`Args`]'s.
+//! `plumb gate`: assertions over a results file.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,13 +23,15 @@ use crate::table::{InputArgs, OutputArgs, Selection, Table};
 ///
 /// plumb run plans/quick.yaml | plumb gate --assert 'throughput >= 1Gbit/s' --where workload!=tcp_rr
 ///
-/// With three or more iterations the confidence interval is judged, not the mean; a case without a sample of the metric
-/// fails. With --plan, also what the plan's baseline promises. Exit code 1 when something failed, 3 when a comparison may
-/// not be made, 4 when nothing failed, something is inconclusive and that fails. The CSV is the `verdicts` table.
+/// With three or more iterations the confidence interval is judged, not the mean. A case without a sample of the metric
+/// fails. With --plan, the promises of the plan's baseline are judged too. Exit code: 1 if something failed, 3 if a
+/// comparison may not be made, 4 if nothing failed but something is inconclusive and that counts. The CSV is the
+/// `verdicts` table.
 ///
-/// --self-test 10% shows that this gate can fail: each case is made worse by that much, in each judged metric's own bad
-/// direction and by itself. Exit code 0 when every one is noticed, 1 when one is not. Beside each stands from which worsening
-/// on it is noticed, given these values; in another run with the same variation about one in two that large would be.
+/// --self-test 10% shows that this gate can fail: each case is made worse by that much, by itself, in each judged
+/// metric's bad direction. Exit code 0 if every one is noticed, 1 if one is not. Each row says from which worsening on
+/// it is noticed, given these values; in another run with the same variation about half of the worsenings of that size
+/// would be.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// A statement such as 'throughput >= 9Gbit/s' or 'latency.p99 < 80us'; may be repeated
@@ -41,10 +43,10 @@ pub struct Args {
     /// With --plan: set a value of it as its run did, as `duration=1s`; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE", requires = "plan")]
     pub sets: Vec<String>,
-    /// The plan's assertions: whoever can read plans fills them in.
+    /// The plan's assertions, filled in by the program that can read plans.
     #[arg(skip)]
     pub statements: Vec<Statement>,
-    /// What the plan's baseline promises, filled in likewise.
+    /// The promises of the plan's baseline, filled in likewise.
     #[arg(skip)]
     pub terms: Option<Terms>,
     /// Make the values worse by this much, and exit with 1 if that is not noticed
@@ -70,7 +72,7 @@ pub struct Args {
     input: InputArgs,
 }
 
-/// Confidence level of the interval unless somebody says otherwise.
+/// The default confidence level.
 const LEVEL: f64 = 0.95;
 
 /// What an inconclusive verdict does to the exit code.
@@ -85,41 +87,33 @@ pub enum OnInconclusive {
 /// Which rows a statement is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// The case as a whole.
     #[default]
     Total,
-    /// Each direction by itself.
     Direction,
-    /// Each stream by itself.
     Stream,
 }
 
-/// A statement about some cases, and where it was made.
+/// A statement about some cases, and its place.
 #[derive(Debug, Clone)]
 pub struct Statement {
-    /// What must hold.
     pub assertion: assertion::Assertion,
-    /// The `case_id` it is about; `None`: all.
+    /// The case; `None`: all.
     pub case_id: Option<String>,
-    /// The member of a concurrent group it is about; `None`: the group's total, or each member where there is no total.
+    /// The member of a concurrent group; `None`: the group's total, or each member if there is no total.
     pub member: Option<String>,
-    /// What it is about within a case.
     pub scope: Scope,
-    /// How much it weighs.
     pub severity: Severity,
-    /// Interval or point.
     pub judge: Judge,
     /// Confidence level of the interval, 0 … 1.
     pub level: f64,
-    /// The file it stands in; empty for the command line.
+    /// Empty for the command line.
     pub file: String,
-    /// Its line there, from 1.
+    /// From 1.
     pub line: Option<u64>,
-    /// Its column there, from 1.
+    /// From 1.
     pub column: Option<u64>,
 }
 
-/// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut statements = args.statements.clone();
     for text in &args.assertions {
@@ -153,7 +147,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     even_unread(args.output.write(output, |w| verdicts::write(&rows, format, w)))?;
     let count = |of: words::Verdict| rows.iter().filter(|r| r.verdict == of && r.severity == Severity::Error).count();
     if args.self_test.is_some() {
-        // A gate of which everything only warns does not fail either.
+        // A gate whose statements only warn cannot fail either.
         return Ok(if count(words::Verdict::Unnoticed) > 0 || count(words::Verdict::Noticed) == 0 {
             Verdict::Failed
         } else {
@@ -171,7 +165,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     })
 }
 
-/// Where the results were measured, as far as that stands beside them; of several files that of the first that says it.
+/// Facts about the machine, from the first file that has them beside it.
 fn here(input: &InputArgs) -> Result<Environment, Error> {
     for file in input.files.iter().filter(|f| f.as_os_str() != "-") {
         if let Some(run) = environment::read(file)? {
@@ -190,7 +184,7 @@ fn hint(error: &assertion::AssertionError) -> String {
     near.filter(|(score, _)| *score > 0.75).map(|(_, n)| format!("; did you mean `{n}`?")).unwrap_or_default()
 }
 
-/// What is judged, read and ready.
+/// The values to judge.
 struct Data {
     /// Cases with their directions apart.
     samples: Samples,
@@ -198,7 +192,7 @@ struct Data {
     totals: Samples,
     /// Their streams.
     streams: Samples,
-    /// The columns that were read, by name, in the order of every case's values.
+    /// Names of the columns, in the order of every case's values.
     columns: Vec<String>,
 }
 
@@ -213,7 +207,7 @@ impl Data {
         let mut indices: Vec<usize> = Vec::new();
         let promised = baseline.map(Baseline::promises).unwrap_or_default().iter().map(|p| p.metric.column);
         for name in statements.iter().map(|s| s.assertion.metric.column).chain(promised) {
-            // A column that is not there is a metric without a sample, and fails.
+            // A missing column is a metric without a sample, and fails.
             if let Some(index) = table.header().find(name).filter(|_| !columns.iter().any(|c| c == name)) {
                 columns.push(name.to_owned());
                 indices.push(index);
@@ -243,7 +237,7 @@ impl Data {
         Indices { samples, totals, streams }
     }
 
-    /// The samples of every case as a baseline's promises want them.
+    /// The samples of every case, in the order of a baseline's promises.
     fn promised(&self, baseline: &Baseline) -> Vec<Case> {
         let values = |case: &Case| {
             baseline.promises().iter().map(|p| self.values(case, p.metric.column).to_vec()).collect::<Vec<_>>()
@@ -299,7 +293,7 @@ impl Data {
     }
 }
 
-/// The bad direction of what a statement is about.
+/// The bad direction of a statement.
 fn worse(statement: &Statement) -> Worse {
     match statement.assertion.operator {
         Operator::Less | Operator::LessOrEqual => Worse::Up,
@@ -308,7 +302,7 @@ fn worse(statement: &Statement) -> Worse {
     }
 }
 
-/// The cases of [`Data`], to be looked up.
+/// Looks up the cases of [`Data`].
 struct Indices<'a> {
     samples: Index<'a>,
     totals: Index<'a>,
@@ -316,7 +310,7 @@ struct Indices<'a> {
 }
 
 impl<'a> Indices<'a> {
-    /// The cases that a statement is about, and among which they are named. None for those that were left out on purpose.
+    /// The cases that a statement is about, and the cases they are named among. Leaves out cases skipped on purpose.
     fn subjects(&self, statement: &Statement) -> (Vec<&'a Case>, &Index<'a>) {
         let of = |index: &Index<'a>| -> Vec<&'a Case> {
             let concerned = |case: &&Case| concerns(statement, case, index);
@@ -328,7 +322,7 @@ impl<'a> Indices<'a> {
         let chosen = match statement.scope {
             Scope::Total => &self.totals,
             Scope::Direction => &self.samples,
-            // What has no rows of streams is judged as a whole.
+            // A case without rows of streams is judged as a whole.
             Scope::Stream if of(&self.streams).is_empty() => &self.totals,
             Scope::Stream => &self.streams,
         };
@@ -336,7 +330,7 @@ impl<'a> Indices<'a> {
     }
 }
 
-/// Whether a statement about its case is about it.
+/// Whether a statement applies to a case with its id.
 fn concerns(statement: &Statement, case: &Case, all: &Index<'_>) -> bool {
     let key = &case.key;
     if statement.scope == Scope::Direction && key.direction == Way::Both.as_str() {

@@ -1,9 +1,9 @@
-//! Does a statement hold? Assertions against samples, one per iteration: pass, fail, or inconclusive.
+//! Judges assertions against samples, one per iteration: pass, fail, or inconclusive.
 //!
-//! With three or more iterations the confidence interval of the mean is judged: it passes when it lies wholly on the good
-//! side of the limit, fails when wholly on the bad side, and is inconclusive when the limit lies within. With fewer, the
-//! mean is judged as it is. A count (`retransmits == 0`) has no interval: every iteration must hold. A metric without a
-//! sample fails, because a test that measured nothing must not pass.
+//! From three iterations on, the confidence interval of the mean is judged. It passes if it lies wholly on the good
+//! side of the limit, fails if wholly on the bad side, and is inconclusive if it includes the limit. With fewer
+//! iterations the mean is judged. A count (`retransmits == 0`) has no interval: every iteration must hold. A metric
+//! without a sample fails, because a test that measured nothing must not pass.
 
 use schemas::assertion::{Assertion, Operator};
 use schemas::metrics::Kind;
@@ -13,7 +13,7 @@ use crate::stats::confidence::{self, Interval};
 use crate::stats::histogram::column_quantile;
 use crate::stats::moments::Moments;
 
-/// Iterations from which on the interval is judged and not the point.
+/// The fewest iterations for which the interval is judged.
 const INTERVAL_FROM: usize = 3;
 
 /// Whether the interval or the mean is judged.
@@ -26,26 +26,24 @@ pub enum Judge {
     Point,
 }
 
-/// A judgement and what it rests on. Values are in the unit of the metric's column.
+/// A verdict and its basis. Values are in the unit of the metric's column.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// The verdict.
     pub verdict: Verdict,
-    /// The mean over the iterations, or for counts the worst of them; `None` without a sample.
+    /// The mean over the iterations; for counts the worst of them. `None` without a sample.
     pub observed: Option<f64>,
-    /// The confidence interval, where there is one.
     pub interval: Option<Interval>,
     /// Iterations with a sample.
     pub n: usize,
-    /// About how many iterations would decide, given the spread seen so far; only where inconclusive and it can be told.
+    /// About how many iterations would decide, given the spread so far; only if inconclusive and computable.
     pub needed: Option<u64>,
-    /// Why, where it is not plain from the numbers.
+    /// The reason, if the numbers do not show it.
     pub reason: Option<String>,
 }
 
 /// Judges `assertion` against one value per iteration at a confidence level. `observations` is the number of
-/// transactions behind the values of a latency percentile, if known: a percentile with fewer than ten observations
-/// beyond it in total is inconclusive.
+/// transactions behind a latency percentile, if known. A percentile with fewer than ten observations beyond it is
+/// inconclusive.
 pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, level: f64, judge: Judge) -> Judgement {
     let samples: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
     let moments: Moments = samples.iter().copied().collect();
@@ -102,7 +100,7 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
     judgement
 }
 
-/// Counts and exact statements: one iteration that does not hold is enough to fail.
+/// Judges counts and exact statements: one bad iteration is enough to fail.
 fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
     let broken = samples.iter().copied().filter(|v| !assertion.operator.holds(*v, assertion.limit));
     let distance = |v: &f64| (v - assertion.limit).abs();
@@ -119,7 +117,7 @@ fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
     }
 }
 
-/// How many observations a percentile takes and how many there were, if too few: ten beyond it.
+/// If there are too few observations for a percentile (ten beyond it): the number needed and the number there.
 fn too_few_observations(assertion: &Assertion, observations: Option<u64>) -> Option<(u64, u64)> {
     let quantile = column_quantile(assertion.metric.column)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 10 / 10^-6")]

@@ -1,4 +1,4 @@
-//! A run against an earlier one: what a plan's `baseline` promises, judged over samples of both.
+//! A run against an earlier one: judges the promises of a plan's `baseline` over samples of both.
 
 use std::{
     collections::HashSet,
@@ -23,32 +23,29 @@ use crate::{
     table::{InputArgs, Selection, Table},
 };
 
-/// What it means when there is nothing to compare with.
+/// Verdict if there is nothing to compare with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissing {
-    /// Inconclusive, to be warned of.
+    /// Inconclusive, as a warning.
     #[default]
     Warn,
-    /// A failure.
     Fail,
-    /// Nothing: the row says that it is missing.
+    /// `missing`, as a warning.
     Pass,
 }
 
 /// One metric that must not get worse, in some cases.
 #[derive(Clone, Debug)]
 pub struct Promise {
-    /// The metric.
     pub metric: &'static Metric,
-    /// What counts as worse.
     pub rule: Rule,
     /// The `case_id`s that measure it.
     pub case_ids: Vec<String>,
     /// The plan's file.
     pub file: String,
-    /// The line of the comparison there, from 1.
+    /// Line of the comparison in the plan, from 1.
     pub line: Option<u64>,
-    /// Its column there, from 1.
+    /// Column in the plan, from 1.
     pub column: Option<u64>,
 }
 
@@ -57,37 +54,35 @@ pub struct Promise {
 pub struct Terms {
     /// The results table of the earlier run.
     pub source: PathBuf,
-    /// What it means that it, or a case in it, is missing.
+    /// Verdict if the table, or a case in it, is missing.
     pub on_missing: OnMissing,
-    /// Facts that must be the same; `None`: another machine is not judged; empty: judged wherever it was measured.
+    /// Facts that must be the same. `None`: no verdict for another machine. Empty: a verdict wherever it was measured.
     pub require_same: Option<Vec<String>>,
-    /// What is compared.
     pub promises: Vec<Promise>,
 }
 
-/// An earlier run, read and ready.
+/// An earlier run.
 #[derive(Clone, Debug)]
 pub struct Baseline {
     terms: Terms,
-    /// Values by case; each case has one list per promise. `None`: there is no such file.
+    /// Values by case, with one list per promise. `None`: the file does not exist.
     samples: Option<Samples>,
-    /// Where it was measured, or why nobody knows.
+    /// The machine it was measured on, or why that is unknown.
     environment: Result<Environment, String>,
 }
 
-/// What the place of measurement does to the verdict.
+/// What the machine of the measurement does to the verdict.
 enum Place {
-    /// Judged, with this said beside it.
+    /// A verdict, with this note.
     Judged(Option<String>),
-    /// Shown, and not judged.
+    /// Shown without a verdict.
     Doubtful(String),
-    /// Not even compared.
+    /// Not compared.
     Refused(String),
 }
 
 impl Baseline {
-    /// Reads the table and what is known about the machine it was measured on. A file that is not there is no error here:
-    /// `on_missing` says what it is.
+    /// Reads the table and the facts about its machine. A missing file is handled by `on_missing`.
     pub fn read(terms: Terms) -> Result<Self, Error> {
         if !terms.source.exists() {
             let environment = Err(format!("there is no {}", terms.source.display()));
@@ -101,18 +96,18 @@ impl Baseline {
         Ok(Self { terms, samples: Some(samples), environment })
     }
 
-    /// The promises, in the order in which every case has its values.
+    /// The promises; each case has its values in this order.
     pub fn promises(&self) -> &[Promise] {
         &self.terms.promises
     }
 
-    /// The file it is in.
+    /// The baseline's file.
     pub fn source(&self) -> &Path {
         &self.terms.source
     }
 
-    /// The facts that must be the same and are not, as a sentence; only those that can be known before anything is
-    /// measured where `beforehand`. An error here says that comparing would be of no use.
+    /// An error says that a comparison is refused, and names the required facts that differ. With `beforehand`,
+    /// considers only facts that are known before the measurement.
     pub fn refuses(&self, here: &Environment, beforehand: bool) -> Result<(), String> {
         let required = self.terms.require_same.as_deref().unwrap_or_default();
         let required: Vec<&String> =
@@ -167,7 +162,8 @@ impl Baseline {
         }
     }
 
-    /// Judges the cases of a run; each has one list of values per promise. A row per promise and case, in their order.
+    /// Judges the cases of a run, which have one list of values per promise. Returns a row per promise and case, in
+    /// that order.
     pub fn judge(&self, new: &[Case], here: &Environment) -> Vec<VerdictRow> {
         let place = self.place(here);
         let (base, new) = (self.index(), Index::new(new));
@@ -177,7 +173,7 @@ impl Baseline {
         judged.into_iter().map(|(row, comparison)| concluded(row, comparison, &place)).collect()
     }
 
-    /// Rows that fail for the cases that left nothing at all behind: they must not pass by silence.
+    /// Rows that fail, for cases that left no row at all: they must not pass by silence.
     pub fn absent(&self, new: &[Case], skipped: &HashSet<String>) -> Vec<VerdictRow> {
         let (nothing, new) = (Index::new(&[]), Index::new(new));
         let mut rows = Vec::new();
@@ -196,7 +192,7 @@ impl Baseline {
         rows
     }
 
-    /// Whether the cases of a run, made worse by this share, would be called a regression, and from which share on.
+    /// Whether the cases of a run, made worse by `by`, would be called a regression, and from which change on.
     pub fn self_test(&self, new: &[Case], here: &Environment, by: f64) -> Vec<VerdictRow> {
         let place = self.place(here);
         let (base, new) = (self.index(), Index::new(new));
@@ -218,7 +214,7 @@ impl Baseline {
         subjects.iter().map(row).collect()
     }
 
-    /// The cases of each promise, and its place among the promises.
+    /// The cases of each promise, with the promise's index.
     fn subjects<'a>(&'a self, new: &Index<'a>) -> Vec<(usize, &'a Promise, &'a Case)> {
         let of = |(m, promise): (usize, &'a Promise)| {
             let cases = promise.case_ids.iter().flat_map(move |id| subjects(new, id, m));
@@ -227,7 +223,7 @@ impl Baseline {
         self.terms.promises.iter().enumerate().flat_map(of).collect()
     }
 
-    /// The baseline's own cases.
+    /// The baseline's cases.
     fn index(&self) -> Index<'_> {
         Index::new(self.samples.as_ref().map(|s| s.cases.as_slice()).unwrap_or_default())
     }
@@ -283,7 +279,7 @@ impl Baseline {
     }
 }
 
-/// The row of a comparison that is decided, with what its place of measurement makes of it.
+/// The row of a decided comparison, with the effect of the machine on its verdict.
 fn concluded(mut row: VerdictRow, comparison: Option<Comparison>, place: &Place) -> VerdictRow {
     let Some(comparison) = comparison else { return row };
     compared(&mut row, &comparison);
@@ -299,8 +295,8 @@ fn concluded(mut row: VerdictRow, comparison: Option<Comparison>, place: &Place)
     row
 }
 
-/// Which of a case's rows a promise is about: the case, a group's total where it has the metric, else the members that
-/// have it. Where nothing has it, the first row stands for the case, so that it does not pass by silence.
+/// The cases that a promise is about: the case itself, a group's total if it has the metric, else the members that have
+/// it. If none has it, the first stands for the case, so that it does not pass by silence.
 fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
     let of = cases.of(id);
     let with: Vec<&Case> = of.iter().copied().filter(|c| !c.values[m].is_empty()).collect();
@@ -312,7 +308,7 @@ fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
     }
 }
 
-/// What is known about where a table was measured, or a sentence that says why that is nothing.
+/// The facts about the machine of a table, or a sentence that says why they are unknown.
 fn known(source: &Path) -> Result<Result<Environment, String>, Error> {
     let Some(run) = environment::read(source)? else {
         let beside = &environment::beside(source)[0];
@@ -332,7 +328,7 @@ fn known(source: &Path) -> Result<Result<Environment, String>, Error> {
     Ok(Ok(environment))
 }
 
-/// The differences in one sentence, machine first; `None` where there are none.
+/// The differences in one sentence, machines first; `None` if there are none.
 pub fn said(differences: &[Difference]) -> Option<String> {
     const MOST: usize = 5;
     let mut sorted: Vec<&Difference> = differences.iter().collect();
@@ -344,7 +340,7 @@ pub fn said(differences: &[Difference]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// `3 %`, as a person wrote it, without what binary fractions add.
+/// `3 %`, rounded to hide what binary fractions add.
 fn percent(ratio: f64) -> String {
     format!("{} %", columns::number((ratio * 1e6).round() / 1e4))
 }

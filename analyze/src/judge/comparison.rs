@@ -1,10 +1,10 @@
-//! Did it get worse? One metric of one case on two sides: how large the change is, how sure, and what follows.
+//! Compares one metric of one case on two sides: size of the change, significance, and verdict.
 
 use schemas::{metrics::Better, units, words::Verdict};
 
 use crate::stats::{bootstrap, compare as ranks, confidence, moments, quantiles, series};
 
-/// How significance is found.
+/// Test of significance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Test {
     /// Mann–Whitney's rank test, and the Hodges–Lehmann shift: no assumption about the distribution
@@ -19,47 +19,43 @@ pub enum Test {
 /// What counts as a change.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// Which way the metric improves.
     pub better: Better,
-    /// How significance is found.
     pub test: Test,
-    /// The largest p, after the correction for the number of comparisons, that is significant.
+    /// The largest significant p, after the correction for the number of comparisons.
     pub alpha: f64,
     /// The smallest change that counts, over the baseline's centre.
     pub min_ratio: f64,
     /// The smallest change that counts, in the metric's unit; 0: any.
     pub min_difference: f64,
-    /// Seed of the bootstrap.
     pub seed: u64,
 }
 
 /// One metric of one case, two sides.
 #[derive(Debug, Clone)]
 pub struct Comparison {
-    /// By which rule.
     pub rule: Rule,
     /// The baseline's centre: the median, or the mean with Welch's test.
     pub base: Option<f64>,
-    /// The other side's.
+    /// The new side's centre.
     pub new: Option<f64>,
-    /// Values of the baseline and of the other side.
+    /// Number of values of the baseline and of the new side.
     pub n: (usize, usize),
     /// The change over the baseline's centre.
     pub change: Option<f64>,
     /// Its interval at level 1 − α.
     pub interval: Option<(f64, f64)>,
-    /// As tested; after [`decide`] as corrected.
+    /// As tested; [`decide`] corrects it.
     pub p: Option<f64>,
-    /// What follows; inconclusive until [`decide`].
+    /// Inconclusive until [`decide`].
     pub verdict: Verdict,
     /// Reasons and doubts.
     pub notes: Vec<String>,
-    /// Iterations a side that would decide.
+    /// Iterations per side that would decide.
     pub needed: Option<u64>,
 }
 
 impl Comparison {
-    /// Something that only one side has.
+    /// A case that only one side has.
     pub fn missing(rule: Rule, n: (usize, usize), note: impl Into<String>) -> Self {
         Self {
             rule,
@@ -75,7 +71,7 @@ impl Comparison {
         }
     }
 
-    /// Compares two samples, the values of each in the order of time.
+    /// Compares two samples; the values of each are in the order of time.
     pub fn of(a: &[f64], b: &[f64], rule: Rule) -> Self {
         let centre = |values: &[f64]| {
             let mut sorted = values.to_vec();
@@ -120,7 +116,7 @@ impl Comparison {
                 }
             }
             (Some(_), Some(cb)) => {
-                // Nothing on both sides is no change; something where there was nothing has no ratio to it.
+                // 0 on both sides is no change; a change from 0 has no ratio.
                 comparison.change = (cb == 0.0).then_some(0.0);
                 comparison.interval = (cb == 0.0).then_some((0.0, 0.0));
                 comparison.p = ranks::mann_whitney(a, b).map(|t| t.p);
@@ -136,13 +132,13 @@ impl Comparison {
         comparison
     }
 
-    /// Decides it as if it were the only one of so many comparisons that found anything.
+    /// Decides it as if it were the only significant one of so many comparisons.
     pub fn decide_among(&mut self, comparisons: usize) {
         self.p = self.p.map(|p| (p * comparisons.max(1) as f64).min(1.0));
         self.conclude(comparisons);
     }
 
-    /// The verdict, once p has been corrected for `comparisons` of them.
+    /// Sets the verdict from p, corrected for `comparisons` of them.
     fn conclude(&mut self, comparisons: usize) {
         let (Some(base), Some(new)) = (self.base, self.new) else { return };
         let Rule { better, alpha, min_ratio, min_difference, .. } = self.rule;
@@ -160,7 +156,7 @@ impl Comparison {
             };
             return;
         }
-        // What counts must pass both bounds: the interval has to stay below the larger one.
+        // A change must pass both bounds to count: the interval has to stay below the larger one.
         let bound = if base == 0.0 { min_ratio } else { min_ratio.max(min_difference / base.abs()) };
         let within = self.interval.is_some_and(|(low, high)| low > -bound && high < bound);
         let measurable = self.change.is_some() || min_difference > 0.0;
@@ -171,7 +167,7 @@ impl Comparison {
         self.verdict = Verdict::Inconclusive;
         let shortest = self.n.0.min(self.n.1);
         let needed = match self.rule.test {
-            // Could this many values a side ever have been significant, with so many comparisons?
+            // The fewest values per side that can be significant with so many comparisons.
             Test::MannWhitney => ranks::needed_per_side(alpha / comparisons.max(1) as f64),
             Test::Bootstrap => Some(bootstrap::FEWEST),
             Test::Welch => Some(2),
@@ -185,7 +181,7 @@ impl Comparison {
         }
     }
 
-    /// `+0.4 % (−0.6 … +1.5)`; empty where there is no ratio.
+    /// `+0.4 % (−0.6 … +1.5)`; empty without a ratio.
     pub fn change_text(&self) -> String {
         change_text(self.change, self.interval)
     }
@@ -205,8 +201,8 @@ pub fn change_text(change: Option<f64>, interval: Option<(f64, f64)>) -> String 
     }
 }
 
-/// Decides several comparisons together: corrects p by Holm's step-down method (unless `corrected` is false), then each is
-/// a regression or an improvement only where the effect is large enough **and** significant.
+/// Decides several comparisons together. Corrects p by Holm's step-down method unless `corrected` is false. A
+/// regression or improvement must be large enough **and** significant.
 pub fn decide<'a>(comparisons: impl IntoIterator<Item = &'a mut Comparison>, corrected: bool) {
     let mut comparisons: Vec<&mut Comparison> =
         comparisons.into_iter().filter(|c| c.verdict != Verdict::Missing).collect();
@@ -219,7 +215,7 @@ pub fn decide<'a>(comparisons: impl IntoIterator<Item = &'a mut Comparison>, cor
     }
 }
 
-/// Warnings about one side that make its comparison worth less.
+/// Warnings about one side that weaken the comparison.
 fn doubts(values: &[f64], side: &str) -> Vec<String> {
     let mut doubts = Vec::new();
     if series::correlated(values) {

@@ -1,8 +1,8 @@
-//! On which machine a run was made: the fingerprint of its `run.json`, and how two of them differ.
+//! The machine a run was made on, from its `run.json`, and how two of them differ.
 //!
 //! A fact is a property of a machine (its CPU, its driver) or a setting of it (its kernel, a sysctl). Runs on different
-//! machines are not two samples of one thing; runs on one machine with different settings may be just what somebody wants
-//! to compare. What a kernel does not tell is absent, and an absent fact differs from nothing.
+//! machines are not two samples of one thing. Runs on one machine with different settings may be exactly what somebody
+//! wants to compare. A fact that the kernel does not report is absent, and an absent fact never differs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,64 +32,60 @@ const SETTINGS: [(&str, &str); 6] = [
     ("host.security_modules", "security_modules"),
 ];
 
-/// Facts of the interface that the traffic used, by their keys in `run.json`. The last is a setting.
+/// Facts of the interface that carried the traffic, with their keys in `run.json`. The last is a setting.
 const NIC: [(&str, &str); 3] =
     [("host.nic_driver", "driver"), ("host.nic_speed", "speed_mbit_per_s"), ("host.nic_mtu", "mtu_bytes")];
 const NIC_SETTING: &str = "host.nic_mtu";
 
-/// Version of the program.
 const VERSION: &str = "plumb.version";
 
-/// What begins the name of a sysctl.
+/// Prefix of a sysctl's fact.
 const SYSCTL: &str = "host.sysctl.";
 
-/// Limits that the kernel derives from the memory it found free at boot: they differ a little from boot to boot.
+/// Limits that the kernel derives from the memory free at boot: they differ a little from boot to boot.
 const FROM_MEMORY: [&str; 3] = ["net.ipv4.tcp_mem", "net.ipv4.udp_mem", "net.ipv4.tcp_max_tw_buckets"];
 
-/// The names of all facts that can be asked for; a sysctl is `host.sysctl.<name>`.
+/// The names of all facts; a sysctl is `host.sysctl.<name>`.
 pub fn names() -> Vec<&'static str> {
     let hosts = MACHINE.iter().chain(&SETTINGS).chain(&NIC).map(|(name, _)| *name);
     hosts.chain([VERSION, "host.sysctl.net.ipv4.tcp_rmem"]).collect()
 }
 
-/// Whether there is such a fact.
 pub fn is_fact(name: &str) -> bool {
     name.strip_prefix(SYSCTL).is_some_and(|n| !n.is_empty()) || names().contains(&name)
 }
 
-/// The fingerprint of a run.
+/// The facts about a run's machines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Environment {
-    /// The run it is of.
     pub run_id: String,
-    /// When that began, as written there.
+    /// When the run began, as written there.
     pub began: String,
-    /// Per host, its facts by name.
+    /// Facts by name, per host.
     hosts: BTreeMap<String, BTreeMap<String, String>>,
-    /// Facts of interfaces: per case and end, by name.
+    /// Facts of interfaces by name, per case and end.
     nics: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// A fact that is not the same.
+/// A fact that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Its name.
     pub fact: String,
     /// `host.kernel was 6.1.0, is 6.12.0`
     pub text: String,
-    /// Whether it makes it another machine.
+    /// Whether it means another machine.
     pub machine: bool,
 }
 
-/// Where what is known about a run stands beside its table: `results.run.json`, or `run.json` in a run's own folder.
+/// Paths of the `run.json` beside a results table: `results.run.json`, or `run.json` in a run's own folder.
 pub fn beside(results: &Path) -> [PathBuf; 2] {
     [results.with_extension("run.json"), results.with_file_name("run.json")]
 }
 
-/// Reads what is known about a run from beside its table; `None` where nothing is there.
+/// Reads the `run.json` beside a table; `None` if there is none.
 pub fn read(results: &Path) -> Result<Option<Value>, Error> {
     for (i, path) in beside(results).into_iter().enumerate() {
-        // The folder of a run has one table of results: other files there are not described by its `run.json`.
+        // A run's folder has one results table: its `run.json` does not describe other files.
         if i == 1 && results.file_name().is_none_or(|n| n != "results.csv") {
             continue;
         }
@@ -116,7 +112,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 impl Environment {
-    /// From the content of a `run.json`. What it does not have is absent.
+    /// Takes the facts from a `run.json`.
     pub fn of(run: &Value) -> Self {
         let mut environment = Self {
             run_id: text(&run["run_id"]).unwrap_or_default(),
@@ -146,8 +142,8 @@ impl Environment {
         environment
     }
 
-    /// The facts in which `later` is not the same, in the order of their names. A fact that one of them lacks is no
-    /// difference; hosts are told apart by their names in the plan.
+    /// The facts that differ in `later`, in the order of their names. Facts that one of them lacks do not count. Hosts
+    /// are matched by their names in the plan.
     pub fn differences(&self, later: &Self) -> Vec<Difference> {
         let mut found = Vec::new();
         let names = |of: &Self| of.hosts.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -173,7 +169,7 @@ impl Environment {
             }
         }
         for (fact, _) in NIC {
-            // Over the cases that both have: another selection of cases is no other machine.
+            // Only over the cases that both have: another selection of cases does not mean another machine.
             let values = |of: &Self, with: &Self| -> BTreeSet<String> {
                 let shared = of.nics.iter().filter(|(case, facts)| {
                     facts.contains_key(fact) && with.nics.get(*case).is_some_and(|f| f.contains_key(fact))
@@ -193,17 +189,17 @@ impl Environment {
         found
     }
 
-    /// Whether anything is known of the hosts.
+    /// Whether there are facts about any host.
     pub fn is_known(&self) -> bool {
         !self.hosts.is_empty()
     }
 
-    /// Whether anybody knows this fact here. Of the interfaces nothing is known before they were used.
+    /// Whether any host or interface has this fact. Interfaces are known only after use.
     pub fn knows(&self, fact: &str) -> bool {
         self.hosts.values().chain(self.nics.values()).any(|facts| facts.contains_key(fact))
     }
 
-    /// Whether it can be known before anything is measured.
+    /// Whether the fact is known before the measurement.
     pub fn is_known_beforehand(fact: &str) -> bool {
         !NIC.iter().any(|(name, _)| *name == fact)
     }

@@ -1,4 +1,4 @@
-//! Rows of the `verdicts` table from what was judged.
+//! Makes rows of the `verdicts` table from judgements and comparisons.
 
 use schemas::{
     assertion::Assertion,
@@ -8,7 +8,7 @@ use schemas::{
 
 use super::{Judgement, comparison::Comparison};
 
-/// Where and when something was measured, as the results table says it; empty where it does not.
+/// Where and when something was measured, from the results table; empty if unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Origin {
     pub run_id: String,
@@ -29,7 +29,7 @@ impl From<&Row> for Origin {
 }
 
 impl Origin {
-    /// Puts it into a row.
+    /// Writes it into a row.
     pub fn mark(&self, row: &mut VerdictRow) {
         row.run_id.clone_from(&self.run_id);
         row.from.clone_from(&self.from);
@@ -38,7 +38,7 @@ impl Origin {
     }
 }
 
-/// The row for a judged assertion; the case and the place are the caller's.
+/// The row of a judged assertion. The caller adds case and place.
 pub fn of_assertion(assertion: &Assertion, judgement: &Judgement, severity: Severity) -> VerdictRow {
     let interval = judgement.interval;
     VerdictRow {
@@ -58,7 +58,7 @@ pub fn of_assertion(assertion: &Assertion, judgement: &Judgement, severity: Seve
     }
 }
 
-/// Puts what a comparison found into a row; the case, the metric and the place are the caller's.
+/// Writes the result of a comparison into a row. The caller adds case, metric and place.
 pub fn compared(row: &mut VerdictRow, found: &Comparison) {
     row.n = found.n.1 as u64;
     row.observed = found.new;

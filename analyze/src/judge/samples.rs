@@ -1,4 +1,4 @@
-//! One value per iteration, case by case: what `gate` and `compare` judge.
+//! Samples for `gate` and `compare`: one value per iteration, case by case.
 
 mod index;
 
@@ -12,7 +12,7 @@ use crate::table::select::{Picker, Preferred, left_out_note};
 use crate::table::{Header, Row, Selection, Table};
 pub use index::Index;
 
-/// What tells cases apart.
+/// Identifies a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Key {
     /// `case_id`, or what the user chose to match by.
@@ -21,24 +21,21 @@ pub struct Key {
     pub member: String,
     /// `forward`, `reverse`, `both`.
     pub direction: String,
-    /// Number of the stream, where it is about one.
+    /// Number of the stream, for the samples of one stream.
     pub stream: String,
 }
 
-/// A case's samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Case {
-    /// Which case.
     pub key: Key,
-    /// Its readable name.
     pub name: String,
-    /// Per asked metric, the values in the order of the rows; rows without one are left out.
+    /// The values of each metric in the order of the rows; rows without a value are left out.
     pub values: Vec<Vec<f64>>,
-    /// Transactions over all its rows, where they are counted.
+    /// Transactions over all its rows, if they are counted.
     pub transactions: Option<u64>,
     /// Times of its rows, as text that sorts.
     pub times: Vec<String>,
-    /// Where it was measured, and when its last row.
+    /// Where it was measured; the time is that of its last row.
     pub origin: Origin,
 }
 
@@ -47,18 +44,18 @@ pub struct Case {
 pub struct Samples {
     /// In the order of their first rows.
     pub cases: Vec<Case>,
-    /// The cases that were left out on purpose (`skip`, `stop_when`), by what they are matched by: they promised nothing.
+    /// Cases skipped on purpose (`skip`, `stop_when`), by what they are matched by. Nothing is expected of them.
     pub skipped: HashSet<String>,
     /// A sentence about rows that were left out.
     pub note: Option<String>,
 }
 
-/// The columns by which cases are told apart, those of them that a table has.
+/// Columns that tell cases apart, by preference.
 const CASE: [&str; 3] = ["case_id", "case", "test"];
 
 impl Samples {
-    /// Reads the values of some columns. Cases are matched `by` that column, or by the first of `case_id`, `case` and
-    /// `test` that there is.
+    /// Reads the values of some columns. Cases are matched by the column `by`, or by the first of `case_id`, `case` and
+    /// `test` that the table has.
     pub fn read(table: &mut Table, selection: &Selection, metrics: &[usize], by: Option<&str>) -> Result<Self, Error> {
         Self::read_parts(table, selection, metrics, by, false).map(|(whole, _)| whole)
     }
@@ -109,7 +106,7 @@ impl Samples {
         Ok((whole.samples(skipped.clone()), streams.samples(skipped)))
     }
 
-    /// Leaves out what a total already contains: the directions where there is a row for both together.
+    /// Drops the directions of a case that has a row for both together.
     pub fn keep_totals(&mut self) {
         let whole = |k: &Key| k.direction == Way::Both.as_str();
         let of = |k: &Key| (k.id.clone(), k.member.clone());
@@ -205,7 +202,7 @@ impl Reading {
     }
 }
 
-/// The column in which a case's result is usually read: what it has values of, of these the first.
+/// Columns of a case's main result, by preference.
 const HEADLINE: [&str; 3] = ["throughput_bits_per_s", "transactions_per_s", "latency_p50_us"];
 
 /// The indices of the headline columns that a table has.

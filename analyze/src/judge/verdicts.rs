@@ -1,4 +1,4 @@
-//! The `verdicts` table: as CSV, or as lines for people.
+//! The `verdicts` table, as CSV and for people.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use super::comparison::change_text;
 use crate::error::Error;
 use crate::table::layout::{self, Column};
 
-/// How verdicts are written.
+/// Format of verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// The `verdicts` table
@@ -23,7 +23,6 @@ pub enum Format {
     Md,
 }
 
-/// Writes verdicts of assertions.
 pub fn write(rows: &[VerdictRow], format: Format, output: &mut dyn Write) -> Result<(), Error> {
     match format {
         Format::Csv => csv(rows, output)?,
@@ -103,7 +102,7 @@ fn columns(rows: &[VerdictRow]) -> Vec<Column> {
     columns
 }
 
-/// `94.1 Gbit/s ± 0.3 %`. Near 0 a percentage says nothing: then the interval's ends. Of a comparison the change:
+/// `94.1 Gbit/s ± 0.3 %`; near 0, where a percentage says little, the interval's ends. For a comparison the change:
 /// `40.1 Gbit/s, −5.2 % (−6.0 … −4.3) from 42.3 Gbit/s`.
 pub fn observed(row: &VerdictRow) -> String {
     let Some(unit) = metrics::find(&row.metric).map(|m| m.unit) else { return String::new() };
@@ -114,7 +113,7 @@ pub fn observed(row: &VerdictRow) -> String {
         return format!("{}{change} from {}", human(observed), human(baseline));
     }
     match (row.observed, row.ci_low, row.ci_high) {
-        // What could not be compared may have been measured well enough.
+        // A comparison may be impossible although there are samples.
         (None, ..) => {
             if row.n > 0 {
                 String::new()

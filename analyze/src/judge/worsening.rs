@@ -1,4 +1,4 @@
-//! Can this gate fail? A gate that never fails is no gate: data made worse on purpose must not pass.
+//! Shows that a gate can fail: data made worse on purpose must not pass.
 
 use schemas::{
     metrics::{Better, Kind, Metric},
@@ -7,7 +7,7 @@ use schemas::{
 
 use schemas::{columns::VerdictRow, words::Verdict};
 
-/// Which way a metric is made worse.
+/// The direction in which a metric gets worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worse {
     /// Smaller values.
@@ -17,30 +17,30 @@ pub enum Worse {
 }
 
 impl Worse {
-    /// The bad direction of a metric; one that is neither better nor worse is taken to be better when larger.
+    /// The bad direction of a metric. A metric that is neither better nor worse counts as better when larger.
     pub fn of(better: Better) -> Self {
         if better == Better::Lower { Self::Up } else { Self::Down }
     }
 
-    /// The value, worse by this share of itself. Where it is 0 there is no share: a count then becomes one, a ratio the
-    /// share itself, and anything else stays.
+    /// The value, worse by a share of itself. A 0 has no share: a count becomes 1, a ratio becomes the share, anything
+    /// else stays.
     pub fn make(self, value: f64, metric: Option<&Metric>, by: f64) -> f64 {
         match (self, metric) {
             (Self::Down, _) => value * (1.0 - by),
             (Self::Up, Some(m)) if value == 0.0 && m.kind == Kind::Count && by > 0.0 => 1.0,
             (Self::Up, Some(m)) if value == 0.0 && m.unit == Unit::Ratio => by,
-            // One more is the least that a count can get worse by.
+            // A count gets worse by at least one.
             (Self::Up, Some(m)) if m.kind == Kind::Count && by > 0.0 => (value * (1.0 + by)).max(value + 1.0),
             (Self::Up, _) => value * (1.0 + by),
         }
     }
 }
 
-/// What is noticed from here on is noticed from the least on.
+/// A worsening up to this size is as good as the smallest possible one.
 const LEAST: f64 = 1e-4;
 
-/// The smallest worsening that fails, to about one part in a thousand, where `fails(by)` says whether the data made worse
-/// by that share fail. `None`: nothing fails, down to 0 or up to a thousandfold. The more is worse, the less it may pass.
+/// The smallest worsening that fails, to about one part in a thousand. `fails(by)` says whether data made worse by that
+/// share fail; more of it must not pass if less fails. `None`: nothing fails, down to 0 or up to a thousandfold.
 pub fn least_noticed(worse: Worse, fails: impl Fn(f64) -> bool) -> Option<f64> {
     if fails(0.0) {
         return Some(0.0);
@@ -60,16 +60,16 @@ pub fn least_noticed(worse: Worse, fails: impl Fn(f64) -> bool) -> Option<f64> {
     Some(high)
 }
 
-/// What became of data made worse by this share: `noticed` or `unnoticed`, and from which share on it is noticed.
+/// The row for data made worse by `by`: `noticed` or `unnoticed`, with the smallest worsening that is noticed.
 /// `judged(by)` is the verdict over the data made worse by that share.
 pub fn row(worse: Worse, by: f64, judged: impl Fn(f64) -> VerdictRow) -> VerdictRow {
     let mut row = judged(by);
     if row.n == 0 {
-        // It fails, but not because anything got worse.
+        // It fails without samples, not because anything got worse.
         row.verdict = Verdict::Unnoticed;
         return row;
     }
-    // Also what only warns is asked whether it would.
+    // Statements that only warn are tested too.
     let least = least_noticed(worse, |by| judged(by).verdict.is_bad());
     let noticed = row.verdict.is_bad();
     let mut notes = vec![match least {

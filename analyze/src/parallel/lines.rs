@@ -58,6 +58,11 @@ impl Wanted {
         self.slots[separator]
     }
 
+    /// The nearest wanted separator at or before this one.
+    pub(super) fn before(&self, separator: usize) -> usize {
+        self.slots[..=separator].iter().rposition(|slot| *slot != ELSEWHERE).unwrap_or(0)
+    }
+
     fn is_all(&self) -> bool {
         self.separators.len() == self.slots.len()
     }

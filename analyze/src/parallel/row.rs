@@ -102,16 +102,19 @@ impl<'a> Row<'a> {
         Some(&self.text[start as usize..end as usize - 1])
     }
 
-    /// The cell of a column that is not located, by its number in the line.
+    /// The cell of a column that is not located: counts cells from the nearest one that is.
     #[inline(never)]
     fn searched(&self, column: usize) -> Option<&'a str> {
-        let (start, end) = (*self.slots.first()?, *self.slots.last()?);
+        let own = self.layout.shape.map[column]?;
+        let near = self.layout.wanted.before(own);
+        let start = *self.slots.get(self.layout.wanted.slot(near) as usize)?;
+        let end = *self.slots.last()?;
         let mut quoted = false;
         let mut cells = self.text[start as usize..end as usize - 1].split(|c| {
             quoted ^= c == '"';
             c == ',' && !quoted
         });
-        cells.nth(self.layout.shape.map[column]?)
+        cells.nth(own - near)
     }
 
     #[inline(never)]

@@ -21,7 +21,7 @@ fn p_text(p: f64) -> String {
     }
 }
 
-/// An aligned or Markdown table and what must be known beside it.
+/// Prints an aligned or Markdown table, and the facts to know beside it.
 pub fn people(comparisons: &[Compared], facts: &str, format: Format, output: &mut dyn Write) -> Result<(), Error> {
     let value = |c: &Compared, v: Option<f64>| match (v, c.metric.map(|m| m.unit)) {
         (None, _) => String::new(),
@@ -105,7 +105,7 @@ fn machine([base, new]: &[Vec<Environment>; 2]) -> String {
     }
 }
 
-/// Whether the two sides were measured in turns: then what drifts, drifts in both.
+/// Whether the two sides were measured in turns: then a drift affects both.
 fn interleaved(base: &Samples, new: &Samples) -> Option<bool> {
     let times =
         |samples: &Samples| -> Vec<String> { samples.cases.iter().flat_map(|c| c.times.iter().cloned()).collect() };

@@ -1,4 +1,4 @@
-//! Looking cases up: by what tells them apart, and among the others of their case.
+//! Looks cases up and names them.
 
 use std::collections::HashMap;
 
@@ -6,17 +6,17 @@ use schemas::columns::VerdictRow;
 
 use super::{Case, Key};
 
-/// Finds cases without going through all of them: a table may have a hundred thousand, and each is looked up.
+/// Finds cases by hash: a table may have a hundred thousand.
 pub struct Index<'a> {
     all: &'a [Case],
     by_key: HashMap<&'a Key, &'a Case>,
     by_id: HashMap<&'a str, Vec<&'a Case>>,
-    /// The one direction in which a case's member was measured; `None`: several.
+    /// The direction in which a case's member was measured; `None`: several.
     direction: HashMap<(&'a str, &'a str), Option<&'a str>>,
 }
 
 impl<'a> Index<'a> {
-    /// Of a table's cases; where two have the same key, the first is found.
+    /// Of two cases with the same key, the first is found.
     pub fn new(cases: &'a [Case]) -> Self {
         let mut index = Self { all: cases, by_key: HashMap::new(), by_id: HashMap::new(), direction: HashMap::new() };
         for case in cases {
@@ -34,17 +34,16 @@ impl<'a> Index<'a> {
         self.all
     }
 
-    /// The case with this key.
     pub fn find(&self, key: &Key) -> Option<&'a Case> {
         self.by_key.get(key).copied()
     }
 
-    /// Everything with this `case_id` (or what else cases are matched by), in the order of the table.
+    /// Every case with this `case_id` (or other matching column), in the order of the table.
     pub fn of(&self, id: &str) -> &[&'a Case] {
         self.by_id.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Puts a case into a row: what it is called among these cases, and where it was measured.
+    /// Writes a case into a row: its label among these cases, and where it was measured.
     pub fn mark(&self, case: &Case, row: &mut VerdictRow) {
         row.case_id.clone_from(&case.key.id);
         row.case = self.label(case);
@@ -52,7 +51,7 @@ impl<'a> Index<'a> {
         case.origin.mark(row);
     }
 
-    /// A case's name with what else tells it apart from the others: `mixed up (reverse)`.
+    /// A case's name with what tells it apart from the others: `mixed up (reverse)`.
     pub fn label(&self, case: &Case) -> String {
         let Key { id, member, direction, stream } = &case.key;
         let mut label = case.name.clone();
