@@ -70,7 +70,9 @@ impl OutputParser {
                     return Err(wrong("units", "an importer knows its program's units", "remove `units`"));
                 }
                 Program::from_str(name, false).map(Self::Import).map_err(|_| {
-                    let known: Vec<&str> = Program::value_variants().iter().map(|p| p.name()).collect();
+                    let values: Vec<_> =
+                        Program::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
+                    let known: Vec<&str> = values.iter().map(clap::builder::PossibleValue::get_name).collect();
                     wrong("import", format!("there is no importer `{name}`"), suggest(name, &known))
                 })
             }
