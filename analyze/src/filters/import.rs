@@ -1,4 +1,4 @@
-//! `import`: other programs' outputs as rows of the results table.
+//! `import`: other programs' outputs as results.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::table::OutputArgs;
 
 /// Read other programs' outputs as results.
 ///
-/// Knows netperf (tables, -o, -k, -D), iperf3 (-J, --json-stream), hpcbench (console, files, system logs), NetPIPE (console,
-/// np.out), lmbench, sockperf, qperf, nuttcp and ping, and tells them apart by what they wrote. Each file may hold the output
-/// of several runs; runs of the same case become its iterations.
+/// Knows netperf (tables, -o, -k, -D), iperf3 (-J, --json-stream), hpcbench (console, files, system logs), NetPIPE
+/// (console, np.out), lmbench, sockperf, qperf, nuttcp and ping. The program is detected from the output. A file may
+/// hold the output of several runs; runs of the same case become its iterations.
 ///
-/// What a program means by its numbers is converted to what the table means: half round trips are doubled, NetPIPE's 2^20
-/// bit/s become bit/s, both directions of hpcbench's ping-pong become one. Each such conversion is told on standard error.
-/// What a program did not say stays empty.
+/// Numbers are converted to the meaning of the table's columns: half round trips are doubled, NetPIPE's 2^20 bit/s
+/// become bit/s, both directions of hpcbench's ping-pong become one. Each such conversion leaves a note on standard
+/// error. Columns that a program does not report stay empty.
 ///
 /// The whole output is read before the first row is written.
 #[derive(Debug, Clone, clap::Args)]
@@ -31,10 +31,10 @@ Examples:
 
 Exit codes: 0; 2 the command line is wrong; 3 an output could not be read (which file, which line, why).")]
 pub struct Args {
-    /// Outputs; `-` or none: standard input.
+    /// Outputs to read; `-` or none: standard input.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Whose output it is, where its content does not show it.
+    /// Program that wrote the output, where detection fails.
     #[arg(long, value_enum, value_name = "PROGRAM")]
     from: Option<Program>,
     /// Set a column in every row: `--set tag=monday --set axis_nic=cx5`. Columns called axis_… are your own.

@@ -24,7 +24,7 @@ fn console(line: &str) -> Option<f64> {
     number(rest.strip_suffix(" Mbps")?)
 }
 
-/// What the lines that begin with `#` said.
+/// Facts of the lines that begin with `#`.
 #[derive(Clone, Debug, Default)]
 struct Header {
     protocol: String,
@@ -76,7 +76,7 @@ impl Header {
         let protocol = if self.protocol.is_empty() { "tcp" } else { &self.protocol };
         let kind = match (self.ping_pong, self.blocking) {
             (false, _) => "stream",
-            // Without blocking, hpcbench pumps both ways at once and minds no message.
+            // Without blocking, hpcbench sends both ways at once and ignores message boundaries.
             (true, Some(false)) => "duplex",
             (true, _) => "pingpong",
         };
@@ -106,7 +106,7 @@ fn hosts(value: &str) -> Option<(String, String)> {
     Some((words.next()?.to_owned(), words.next()?.to_owned()))
 }
 
-/// Reads files and pasted sessions. A session shows a test's console and then its file: the file counts.
+/// Reads files and pasted sessions. A session shows a test's console output and then its file: the file counts.
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     if text.lines().any(|l| l.starts_with("# ") && l.contains(" syslog -- ")) {
         return system_log(text, sheet);
@@ -162,7 +162,7 @@ fn flush(pending: &mut Vec<Row>, sheet: &mut Sheet) {
     }
 }
 
-/// `TCP Round Trip Time (1) : 61.551 usec`; from a thousand microseconds on it says `msec`.
+/// `TCP Round Trip Time (1) : 61.551 usec`; from 1000 µs on the unit is `msec`.
 fn round_trip(line: &str, at: usize, header: &Header) -> Result<Row, ParseError> {
     let fault = || ParseError::expected(at, "`TCP Round Trip Time (N) : T usec`", line);
     let (head, tail) = line.rsplit_once(" : ").ok_or_else(fault)?;
@@ -222,7 +222,7 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
     Some(row)
 }
 
-/// `-c`: CPU load of the trials, with a second of idling before (warm-up here) and after (cool-down).
+/// `-c`: CPU load of the trials, with an idle second before (warm-up here) and after (cool-down).
 fn system_log(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut host = None;
     let mut records = 0;
@@ -263,7 +263,7 @@ fn system_log(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
                 };
                 row.phase = Some(phase);
                 row.iteration = Some(record.max(1).min(records.saturating_sub(2).max(1)));
-                // Only to find the record again; taken out at the end, since the log has no times.
+                // A mark to find the record again, removed at the end: the log has no times.
                 row.start_s = Some(record as f64);
                 row.local_cpu_ratio = Some(all / 100.0);
                 row.local_cpu_user_ratio = Some(user / 100.0);

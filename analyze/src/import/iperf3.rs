@@ -46,7 +46,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// The events of one run, put together to the document that `-J` would have written.
+/// The events of one run, joined to the document that `-J` writes.
 #[derive(Default)]
 struct Streamed {
     start: Value,
@@ -56,7 +56,7 @@ struct Streamed {
 }
 
 impl Streamed {
-    /// Takes an event; `true` after the last of a run.
+    /// Takes an event; returns `true` after the last one of a run.
     fn take(&mut self, event: &str, data: Value) -> bool {
         match event {
             "start" => self.start = data,
@@ -93,7 +93,7 @@ fn text(value: &Value, path: &str) -> Option<String> {
     value.pointer(path).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// What the whole run has in common.
+/// Facts that all rows of a run share.
 struct Run {
     base: Row,
     udp: bool,
@@ -128,7 +128,7 @@ fn run_of(document: &Value) -> Run {
     let start = document.get("start").unwrap_or(&Value::Null);
     let protocol = text(start, "/test_start/protocol").unwrap_or_else(|| "TCP".to_owned()).to_ascii_lowercase();
     let reverse = num(start, "/test_start/reverse").is_some_and(|v| v > 0.0);
-    // Versions before 3.17 do not say so in `start`.
+    // Versions before 3.17 lack it in `start`.
     let bidirectional = num(start, "/test_start/bidir").is_some_and(|v| v > 0.0)
         || document.pointer("/end/sum_sent_bidir_reverse").is_some();
     let mut base = measured(&format!("{protocol}_stream"));
@@ -148,7 +148,7 @@ fn run_of(document: &Value) -> Run {
     let offered = num(start, "/test_start/target_bitrate").filter(|v| *v > 0.0);
     base.offered_per_s = offered;
     base.offered_unit = offered.map(|_| OfferedUnit::Bits);
-    // Newer ones say milliseconds too.
+    // Newer versions have milliseconds.
     let started =
         num(start, "/timestamp/timemillisecs").map(|ms| ms / 1000.0).or_else(|| num(start, "/timestamp/timesecs"));
     base.time = started.and_then(from_unix_seconds);
@@ -171,7 +171,7 @@ fn intervals(interval: &Value, run: &Run, sheet: &mut Sheet) {
         if stream.get("omitted").and_then(Value::as_bool).unwrap_or(false) {
             row.phase = Some(Phase::Warmup);
         }
-        // iperf3 counts omitted seconds from zero, and the others from zero again.
+        // iperf3 counts omitted seconds from 0, and the others from 0 again.
         let shift = if row.phase == Some(Phase::Warmup) { -run.omit } else { 0.0 };
         row.start_s = num(stream, "/start").map(|s| s + shift);
         row.elapsed_s = num(stream, "/seconds");
@@ -180,7 +180,7 @@ fn intervals(interval: &Value, run: &Run, sheet: &mut Sheet) {
             _ => None,
         };
         let (bits, bytes) = (num(stream, "/bits_per_second"), num(stream, "/bytes").and_then(count));
-        // An interval is counted at the near end only: what it sent, or what it received.
+        // Intervals are counted at the near end only: bytes sent, or bytes received.
         if sender {
             (row.sent_bits_per_s, row.bytes_sent) = (bits, bytes);
             row.messages_sent = num(stream, "/packets").and_then(count);
@@ -217,7 +217,7 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
     let mut row = run.base.clone();
     let (sent, received) = match (end.get("sum_sent"), end.get("sum_received"), end.get("sum")) {
         (Some(sent), Some(received), _) => (sent, received),
-        // UDP before 3.10 has only one sum.
+        // UDP before 3.10 has a single sum.
         (_, _, Some(sum)) => (sum, sum),
         _ => return,
     };
@@ -234,7 +234,7 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
         row.remote_retransmits = back.remote_retransmits;
         sheet.note("iperf3 --bidir: the run's throughput is the sum of both directions; the stream rows have each");
     }
-    // iperf3 gives the share of one CPU, not of the machine.
+    // iperf3 reports shares of one CPU; the table's are shares of the machine.
     if end.get("cpu_utilization_percent").is_some() {
         sheet.note("iperf3's CPU figures are its own processes' share of one CPU, not the machine's: left out");
     }
@@ -268,7 +268,7 @@ fn sums(row: &mut Row, sent: &Value, received: &Value, udp: bool) {
         row.jitter_us = num(received, "/jitter_ms").map(|v| v * 1e3);
         row.reordered = num(received, "/out_of_order").and_then(count);
         if std::ptr::eq(sent, received) {
-            // One object for both ends counts what was sent.
+            // A single object for both ends counts the bytes sent.
             row.bytes_received = None;
             if lost.is_some_and(|l| l > 0) {
                 row.throughput_bits_per_s = None;

@@ -6,7 +6,7 @@ use schemas::words::{LatencyKind, Way};
 use super::sheet::{Sheet, count, measured, number, set_latency};
 use crate::input::ParseError;
 
-/// What a line says: the start of it, the workload, and what the number is.
+/// Result lines: start, workload, meaning of the number.
 const LINES: &[(&str, &str, Kind)] = &[
     ("TCP latency using ", "tcp_rr", Kind::RoundTrip),
     ("UDP latency using ", "udp_rr", Kind::RoundTrip),
@@ -34,21 +34,21 @@ pub fn looks_like(text: &str) -> bool {
     text.lines().any(|l| LINES.iter().any(|(start, ..)| l.trim_start().starts_with(start)) || bandwidth(l).is_some())
 }
 
-/// `0.065536 1915.97 MB/sec`, what `bw_tcp` prints: message size in 10^6 bytes, 10^6 bytes per second.
+/// `0.065536 1915.97 MB/sec` of `bw_tcp`: message size in 10^6 bytes, 10^6 bytes per second.
 fn bandwidth(line: &str) -> Option<(f64, f64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [megabytes, rate, "MB/sec"] = words.as_slice() else { return None };
     Some((number(megabytes)?, number(rate)?))
 }
 
-/// Reads every result line; others are the shell's.
+/// Reads result lines; other lines come from the shell.
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     for (at, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         let row = if let Some((megabytes, rate)) = bandwidth(line) {
             let mut row = measured("tcp_stream");
             row.message_bytes = count(megabytes * 1e6);
-            // bw_tcp's client reads what its server writes.
+            // bw_tcp's server writes, and its client reads.
             row.direction = Some(Way::Reverse);
             row.throughput_bits_per_s = Some(rate * 8e6);
             sheet.note("lmbench's MB are 10^6 bytes; it reports the median of its repetitions");

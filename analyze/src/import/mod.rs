@@ -95,7 +95,7 @@ impl Sheet {
         }
         for row in self.rows_from(start) {
             row.plan = Some(name.clone());
-            // Only iperf3 prints more digits than a person would; the others' must not grow by a change of unit.
+            // A change of unit must not add digits. Only iperf3 prints all digits itself.
             if program != Program::Iperf3 {
                 sheet::without_noise(row);
             }
@@ -104,7 +104,7 @@ impl Sheet {
     }
 }
 
-/// Columns that say what was measured, or how it went.
+/// Columns with results, which `--set` rejects.
 const MEASURED: [&str; 12] = [
     "record",
     "status",
@@ -120,7 +120,7 @@ const MEASURED: [&str; 12] = [
     "search",
 ];
 
-/// Sets a column by its name, as `--set column=value` does. Axes (`axis_…`) are collected by the caller.
+/// Sets a column by name, for `--set COLUMN=VALUE`. The caller collects axes (`axis_…`).
 pub fn set(row: &mut Row, column: &str, value: &str) -> Result<(), String> {
     if column.starts_with(AXIS_PREFIX) {
         return Ok(());

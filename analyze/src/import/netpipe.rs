@@ -16,12 +16,12 @@ fn is_file(text: &str) -> bool {
     lines.peek().is_some() && lines.all(|l| point(l).is_some())
 }
 
-/// A line of `np.out`: bytes, 2^20 bit/s, seconds one way. Only where these three agree is it one.
+/// A line of `np.out`: bytes, 2^20 bit/s, seconds one way. `None` where the three disagree.
 fn point(line: &str) -> Option<(u64, f64, f64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [bytes, rate, seconds] = words.as_slice() else { return None };
     let (bytes, rate, seconds) = (whole(bytes)?, number(rate)?, number(seconds)?);
-    // The time is printed to 10 ns: short ones have few digits left.
+    // Times are printed to 10 ns, so short ones have few digits.
     let expected = bytes as f64 * 8.0 / MEBIBIT / rate;
     let ratio = seconds / expected;
     (bytes > 0 && rate > 0.0 && (0.4..2.5).contains(&ratio)).then_some((bytes, rate, seconds))
@@ -51,7 +51,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         let mut row = measured("tcp_pingpong");
         row.message_bytes = Some(bytes);
         row.throughput_bits_per_s = Some(rate * MEBIBIT);
-        // Millionths of a microsecond: the file's digits give no more, and binary halves would print seventeen.
+        // Rounded to 10^-6 µs: the file has no more digits, and a binary half would print seventeen.
         row.latency_mean_us = Some((one_way * 2e12).round() / 1e6);
         row.latency_kind = Some(LatencyKind::RoundTrip);
         row.transactions_per_s = (one_way > 0.0).then(|| 1.0 / (2.0 * one_way));

@@ -81,7 +81,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// The row with what only the single replies tell.
+/// Adds the statistics of the single replies.
 fn finished(mut row: Row, replies: &mut Vec<f64>, duplicates: &mut u64) -> Row {
     let mut times = std::mem::take(replies);
     row.duplicated = Some(std::mem::take(duplicates)).filter(|_| !times.is_empty());
@@ -90,8 +90,8 @@ fn finished(mut row: Row, replies: &mut Vec<f64>, duplicates: &mut u64) -> Row {
         return row;
     }
     times.sort_by(f64::total_cmp);
-    // Nearest rank: the smallest time that at least this share of the replies did not exceed; of few replies only where
-    // at least one lies beyond it.
+    // Nearest rank: the smallest time that at least this share of the replies did not exceed. `None` where no reply
+    // lies beyond it.
     let rank = |share: f64| {
         (times.len() as f64 * (1.0 - share) >= 0.999).then_some(())?;
         let at = count((share * times.len() as f64).ceil()).unwrap_or(1).max(1);

@@ -71,7 +71,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
                 row.message_bytes = count(size);
             }
             "time" if unit == "sec" => row.elapsed_s = Some(value),
-            // msg_rate repeats the figure; the CPU figures are shares of one CPU.
+            // msg_rate repeats bw; the CPU figures are shares of one CPU.
             _ => {}
         }
     }

@@ -10,17 +10,17 @@ pub struct Sheet {
     rows: Vec<(u64, Row)>,
     run: u64,
     notes: Vec<String>,
-    /// The run that intervals were last read of, and the Unix time at which its first one started.
+    /// The run of the last interval, and the Unix time at which its first interval started.
     first_interval: Option<(u64, f64)>,
 }
 
 impl Sheet {
-    /// What was converted, each said once.
+    /// The conversions, each once.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Starts another output, whose rows are those from the returned index on.
+    /// Starts another output and returns the index of its first row.
     pub(super) fn begin(&mut self) -> usize {
         self.run += 1;
         self.rows.len()
@@ -46,7 +46,7 @@ impl Sheet {
         self.next_run();
     }
 
-    /// Seconds from the start of the run's first interval to one that starts at this Unix time.
+    /// Seconds from the start of the run's first interval to the Unix time `start`.
     pub(super) fn since_first(&mut self, start: f64) -> f64 {
         match self.first_interval {
             Some((run, first)) if run == self.run => ((start - first) * 1e3).round() / 1e3,
@@ -63,7 +63,7 @@ impl Sheet {
         }
     }
 
-    /// The rows with their cases named and their iterations numbered: runs of one case are its iterations.
+    /// Names the cases and numbers the iterations: runs of one case are its iterations.
     pub fn finish(mut self) -> Vec<Row> {
         self.name_intervals();
         let mut runs: HashMap<String, Vec<u64>> = HashMap::new();
@@ -85,7 +85,8 @@ impl Sheet {
         rows
     }
 
-    /// Intervals are printed before the result that says what ran: they take it over from the only result of their run.
+    /// Copies the names of a run to its intervals, which are printed before its result. Only a single result is
+    /// unambiguous.
     fn name_intervals(&mut self) {
         let is = |row: &Row, record| row.record == Some(record);
         let mut results: HashMap<u64, Vec<Row>> = HashMap::new();
@@ -107,7 +108,7 @@ impl Sheet {
     }
 }
 
-/// Twelve digits of every number: 516.5383 Mbit/s are 516538300 bit/s and not 516538300.00000006.
+/// Rounds every number to twelve digits: 516.5383 Mbit/s become 516538300 bit/s instead of 516538300.00000006.
 pub(super) fn without_noise(row: &mut Row) {
     for column in COLUMNS.iter().filter(|c| c.ty == ColumnType::Number) {
         if let Some(value) = row.number(column.name) {
@@ -116,7 +117,7 @@ pub(super) fn without_noise(row: &mut Row) {
     }
 }
 
-/// A readable name for what was run, in the manner of plans: the workload and the sizes.
+/// The name of the case, like those of plans: workload and sizes.
 fn case_of(row: &Row) -> String {
     let name = row.test.as_deref().or(row.workload.as_deref()).unwrap_or("import");
     let sizes: Vec<String> = [
@@ -131,7 +132,7 @@ fn case_of(row: &Row) -> String {
     if sizes.is_empty() { name.to_owned() } else { format!("{name}[{}]", sizes.join(",")) }
 }
 
-/// FNV-1a, 64 bits: case identifiers must be the same on every machine and for ever.
+/// FNV-1a, 64 bits: case identifiers are the same on every machine and in every version.
 fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
@@ -150,7 +151,7 @@ pub(super) fn measured(workload: &str) -> Row {
     }
 }
 
-/// A decimal number; units and commas behind it are not accepted.
+/// A decimal number without unit or comma.
 pub(super) fn number(text: &str) -> Option<f64> {
     let ok = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E'));
     if ok { text.parse().ok().filter(|v: &f64| v.is_finite()) } else { None }
@@ -160,7 +161,7 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-/// A count that came as a double.
+/// A count from a double.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, as a count may")]
 pub(super) fn count(value: f64) -> Option<u64> {
     (value.is_finite() && value >= 0.0).then(|| value.round() as u64)

@@ -10,7 +10,7 @@ pub fn looks_like(text: &str) -> bool {
     text.lines().any(|l| l.starts_with("sockperf:"))
 }
 
-/// The text without the terminal's colours.
+/// Removes the terminal's colours.
 fn plain(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;

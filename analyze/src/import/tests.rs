@@ -1,4 +1,4 @@
-//! The outputs that the project's source documents show, and captures of today's programs over loopback.
+//! Outputs from the documentation of the programs, and captures of today's versions over loopback.
 
 use proptest::prelude::*;
 use schemas::columns::Row;
@@ -163,7 +163,7 @@ fn netperf_interim_results() {
     near(demo[0].throughput_bits_per_s, 5.41 * 1_048_576.0 * 8.0);
     assert_eq!(demo[0].time.as_deref(), Some("2011-06-23T00:42:45.848Z"));
     assert_eq!((demo[0].start_s, demo[1].start_s), (Some(0.0), Some(1.348)));
-    // The result, printed last, tells what the intervals are of.
+    // The result, printed last, names the intervals' workload.
     assert!(demo.iter().all(|r| r.case_id == demo[7].case_id && r.iteration == Some(1)));
     near(rows(fixture!("netperf-interim.csv"), Program::Netperf)[0].throughput_bits_per_s, 2978.81 * 8_388_608.0);
     near(rows(fixture!("netperf-interim-keyval.txt"), Program::Netperf)[0].throughput_bits_per_s, 25e9);
@@ -180,7 +180,7 @@ fn netperf_selectors() {
         (3, Some("tcp_rr"), Some("tcp_rr"))
     );
     near(result.local_cpu_ratio, 0.2431);
-    // What netperf did not measure it prints as −1 or −2.
+    // netperf prints −1 or −2 where it did not measure.
     assert_eq!((result.remote_cpu_ratio, result.retransmits), (None, None));
     assert_eq!(
         (result.latency_p50_us, result.latency_kind.map(LatencyKind::as_str)),
@@ -192,7 +192,7 @@ fn netperf_selectors() {
 #[test]
 fn iperf3_documents_and_streams() {
     let document = rows(fixture!("iperf3-tcp.json"), Program::Iperf3);
-    // Of iperf3 3.21, which has the option: the same kinds of rows.
+    // From iperf3 3.21, which has the option: the same kinds of rows.
     let streamed = rows(fixture!("iperf3-stream.jsonl"), Program::Iperf3);
     let kinds: Vec<_> = streamed.iter().map(|r| r.record.map_or("", Record::as_str)).collect();
     assert_eq!(kinds, ["interval", "interval", "stream", "iteration"]);
@@ -353,7 +353,7 @@ proptest! {
         let mut sheet = Sheet::default();
         let _ = sheet.read("f", &changed, None);
         for row in sheet.finish() {
-            // What comes out can be written: the contract has no cells that are not finite.
+            // All cells can be written: the contract has finite numbers only.
             row.for_each_cell(|cell| assert!(!matches!(cell, "NaN" | "inf" | "-inf")));
         }
     }

@@ -1,4 +1,4 @@
-//! What `plumb plot` leaves on disk, and what it says when it cannot draw.
+//! The files of `plumb plot`, and its errors.
 
 use crate::tables;
 use analyze::plot::{self, Kind, Options};

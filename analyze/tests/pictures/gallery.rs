@@ -1,4 +1,4 @@
-//! `docs/gallery.md`: its commands are command lines, and its pictures and plans are there.
+//! `docs/gallery.md`: its commands parse, and its pictures and plans exist.
 
 use clap::Parser;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Pictures against those that were looked at and committed: SVG by its structure, PNG within a tolerance.
-//! `PLUMB_BLESS=1 cargo test -p analyze --test pictures golden` writes them anew; look at them before you commit.
+//! Compares pictures with committed ones: SVG by structure, PNG within a tolerance. `PLUMB_BLESS=1 cargo test -p
+//! analyze --test pictures golden` writes them anew; look at them before you commit.
 
 use crate::{figure, figure_of, tables};
 use analyze::plot::{self, Kind, Options, figure::Figure, options::Size};
@@ -21,7 +21,7 @@ fn committed(name: &str, bytes: &[u8]) -> Vec<u8> {
     std::fs::read(path(name)).unwrap_or_else(|e| panic!("{}: {e}", path(name).display()))
 }
 
-/// Text and numbers apart: elements, colours and words must be the same, positions may differ by half a pixel.
+/// Elements, colours and words must be equal; numbers may differ by 2 (half a pixel).
 fn assert_same_structure(name: &str, got: &str, wanted: &str) {
     let split = |text: &str| -> (String, Vec<f64>) {
         let mut words = String::new();

@@ -1,6 +1,5 @@
-//! Every kind of picture, drawn from tables like the runner's, at the sizes people use, with one series and with twelve:
-//! no text may leave the picture or cover another. With `PLUMB_PICTURES=FOLDER` the pictures are written there, to be
-//! looked at.
+//! Draws every kind of picture from tables like the runner's, at usual sizes, with one series and with twelve. No text
+//! may leave the picture or cover another. `PLUMB_PICTURES=FOLDER` writes the pictures there for a look.
 
 mod files;
 mod gallery;
@@ -25,7 +24,7 @@ fn figure_of(kind: Kind, table: &str, mut options: Options) -> Figure {
     plot::drawing(kind, &options).unwrap().figure
 }
 
-/// Draws at three sizes and looks at where the texts are.
+/// Draws at three sizes and checks the places of texts.
 fn check(name: &str, figure: &Figure) {
     for (width, height) in [(1200, 700), (600, 350), (400, 300)] {
         let options = Options { size: Some(plot::options::Size { width, height }), ..Options::default() };

@@ -1,4 +1,4 @@
-//! `plumb report` over a results file and what stands beside it.
+//! `plumb report` on a results file and the files beside it.
 
 use crate::tables;
 use clap::Parser;

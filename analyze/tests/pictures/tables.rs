@@ -1,10 +1,10 @@
-//! Results tables to draw: rows as the runner writes them, with numbers from a fixed sequence, so that the same picture
-//! comes out every time.
+//! Results tables to draw: rows as the runner writes them, with numbers from a fixed sequence, so that pictures stay
+//! the same.
 
 use schemas::columns::{Row, Timestamp, header};
 use schemas::words::{LatencyKind, Phase, Status, Way};
 
-/// Numbers that look random and are always the same (Knuth's MMIX generator).
+/// Pseudo-random numbers (Knuth's MMIX generator).
 pub struct Noise(u64);
 
 impl Noise {
@@ -18,7 +18,7 @@ impl Noise {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// `value`, give or take that share of it.
+    /// `value`, more or less by up to a share of it.
     pub fn around(&mut self, value: f64, share: f64) -> f64 {
         value * (1.0 + share * (self.share() + self.share() - 1.0))
     }
@@ -165,7 +165,7 @@ fn encoded(histogram: &hdrhistogram::Histogram<u64>) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// Throughput with what the processors did, over message sizes or over time.
+/// Throughput and CPU load, over message sizes or over time.
 pub fn cpu(over_time: bool) -> Vec<Row> {
     let mut noise = Noise::new(9);
     let mut rows = Vec::new();
@@ -216,7 +216,7 @@ pub fn grid() -> Vec<Row> {
     rows
 }
 
-/// What `compare` writes.
+/// A table of `compare`.
 pub fn verdicts() -> String {
     let columns = schemas::columns::names(schemas::columns::verdicts::VERDICT_COLUMNS).collect::<Vec<_>>().join(",");
     let mut table = format!("{columns}\n");

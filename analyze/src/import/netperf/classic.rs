@@ -15,7 +15,7 @@ enum Shape {
     Datagrams,
 }
 
-/// What the banner or the column headings said about the result that follows.
+/// Facts of the banner and the column headings about the next result.
 #[derive(Clone, Debug, Default)]
 struct Heading {
     workload: Option<String>,
@@ -26,8 +26,8 @@ struct Heading {
     maerts: bool,
 }
 
-/// Reads every result of a text: banner (where there is one), headings, numbers. Other lines are left alone, because shells
-/// and scripts print between results.
+/// Reads results: banner (optional), headings, numbers. Other lines are ignored, because shells and scripts print
+/// between results.
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut heading = Heading::default();
     let mut lines = (1..).zip(text.lines()).peekable();
@@ -53,7 +53,8 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             if heading.shape != Some(Shape::Stream) {
                 lines.next();
             }
-            // A second result under the same headings (-P 0 in a script) has the same shape; a table of -v 2 has not.
+            // A second result under the same headings (-P 0 in a script) has the same shape; a table of -v 2 has
+            // another.
             if line_ends_table(lines.peek().map(|(_, l)| *l)) {
                 heading.shape = None;
             }
@@ -79,7 +80,7 @@ fn hosts(line: &str) -> Option<(String, String)> {
     Some((host(from)?, host(to)?))
 }
 
-/// The workload of a banner's title, by the titles that 2.7 and older versions print.
+/// The workload of a banner's title. Titles are those of 2.7 and older versions.
 fn workload(title: &str) -> Option<String> {
     let title = title.trim_start_matches("MIGRATED ");
     let transport = ["TCP", "UDP", "SCTP", "DCCP"].into_iter().find(|t| title.starts_with(t));
@@ -108,7 +109,7 @@ fn workload(title: &str) -> Option<String> {
     Some(name)
 }
 
-/// Whether a line is one of the column headings; what it tells is noted.
+/// Whether a line is a column heading; its facts go into `heading`.
 fn heads(words: &[&str], heading: &mut Heading) -> bool {
     match words {
         ["Recv", "Send", "Send" | "Recv", rest @ ..] => {
@@ -138,7 +139,7 @@ fn heads(words: &[&str], heading: &mut Heading) -> bool {
     true
 }
 
-/// One result; `None` for a line of numbers that is none.
+/// A result; `None` for other lines of numbers.
 fn result(
     words: &[&str],
     second: &[&str],
@@ -234,7 +235,7 @@ fn result(
     Ok(Some(row))
 }
 
-/// Utilisation in per cent (local, remote) and service demand; netperf writes −1 for what it did not measure.
+/// Utilisation in per cent (local, remote) and service demand; −1 means not measured.
 fn cpu(row: &mut Row, busy: (f64, f64), demand: (f64, f64), unit: DemandUnit) {
     let known = |v: f64| (v >= 0.0).then_some(v);
     row.local_cpu_ratio = known(busy.0).map(|v| v / 100.0);

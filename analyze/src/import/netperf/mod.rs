@@ -20,7 +20,7 @@ pub fn looks_like(text: &str) -> bool {
     }) || text.lines().find(|l| !l.trim().is_empty()).is_some_and(|l| omni::csv_interim(l).is_some())
 }
 
-/// Reads any of the forms; they may follow each other in one text.
+/// Reads any of the forms.
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     if text.lines().any(omni::is_csv_header) || text.lines().any(|l| omni::csv_interim(l).is_some()) {
         omni::csv(text, sheet)

@@ -20,7 +20,7 @@ fn selector_of_title(title: &str) -> Option<&'static str> {
     COLUMNS.iter().find(|c| c.title == title).map(|c| c.selector)
 }
 
-/// A selector, its CSV heading, and where its value goes: a numeric column and what to multiply with.
+/// A selector with its CSV heading, its numeric column and the factor of its value.
 struct Column {
     selector: &'static str,
     title: &'static str,
@@ -33,7 +33,7 @@ const fn c(selector: &'static str, title: &'static str, target: &'static str, fa
     Column { selector, title, target, factor }
 }
 
-/// What the table has a column for; an empty column is handled by name in [`Collected::row`].
+/// Selectors that have a column. [`Collected::row`] handles those with an empty column by name.
 const COLUMNS: &[Column] = &[
     c("PROTOCOL", "Protocol", "", 1.0),
     c("DIRECTION", "Direction", "", 1.0),
@@ -42,7 +42,7 @@ const COLUMNS: &[Column] = &[
     c("SD_UNITS", "Service Demand Units", "", 1.0),
     c("CONFIDENCE_LEVEL", "Confidence Level Percent", "confidence_level", 0.01),
     c("CONFIDENCE_ITERATION", "Confidence Iterations Run", "iterations", 1.0),
-    // netperf's widths are full widths; the table's margin is half of one.
+    // netperf reports full widths; the table's margin is half a width.
     c("CONFIDENCE_INTERVAL", "Confidence Width Target", "margin_goal_ratio", 0.005),
     c("THROUGHPUT_CONFID", "Throughput Confidence Width (%)", "margin_ratio", 0.005),
     c("RESULT_BRAND", "Result Tag", "", 1.0),
@@ -118,13 +118,13 @@ impl<'t> Collected<'t> {
         for column in COLUMNS.iter().filter(|c| !c.target.is_empty()) {
             let Some(text) = self.get(column.selector) else { continue };
             let Some(value) = number(text) else {
-                // Shares that were not measured are printed as nan by some builds.
+                // Some builds print nan for shares that were not measured.
                 if matches!(text.trim_start_matches('-'), "nan" | "inf") {
                     continue;
                 }
                 return Err(ParseError::expected(self.line, &format!("a number for {}", column.selector), text));
             };
-            // −1 and −2 mean "not measured"; a rate of a stream is printed as 1.
+            // −1 and −2 mean "not measured"; streams have a rate of 1.
             let undefined = value < 0.0 || (column.selector == "TRANSACTION_RATE" && !is_rr);
             if !undefined {
                 row.set_number(column.target, Some(value * column.factor));
@@ -176,7 +176,7 @@ impl<'t> Collected<'t> {
         };
         match unit {
             Unit::Transactions => row.transactions_per_s = Some(value),
-            // -f u divides by bytes instead of transactions in 2.7.1: no conversion gives the truth back.
+            // -f u of 2.7.1 divides by bytes instead of transactions, which cannot be undone.
             Unit::Microseconds => sheet.note("netperf's -f u is wrong in 2.7.1 and was left out"),
             unit => row.throughput_bits_per_s = unit.bits(value, sheet),
         }
@@ -213,7 +213,7 @@ impl<'t> Collected<'t> {
     }
 }
 
-/// `-k`: NAME=value; a name that comes again begins the next result.
+/// `-k`: NAME=value. A repeated name begins the next result.
 pub fn key_value(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut result = Collected { values: Vec::new(), line: 1 };
     let mut interim_parts: [Option<&str>; 3] = [None; 3];
@@ -253,7 +253,7 @@ pub fn key_value(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// `-o`: a line of headings, then a line of values. Four fields of the right kind are an interim result.
+/// `-o`: a line of headings, then a line of values. A line of four fields may be an interim result.
 pub fn csv(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let mut header: Option<Vec<&str>> = None;
     for (at, line) in (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty()) {
@@ -284,7 +284,7 @@ pub fn csv(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Fields between commas; netperf puts quotes around its tag and its command line only.
+/// Fields between commas. netperf quotes its tag and its command line only.
 fn split_quoted(line: &str) -> Vec<&str> {
     let (mut fields, mut start, mut quoted) = (Vec::new(), 0, false);
     for (at, c) in line.char_indices() {

@@ -9,9 +9,9 @@ use schemas::time::from_unix_seconds;
 /// A unit word of netperf's `-f`, without its `/s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unit {
-    /// So many bits per second.
+    /// Bits per second.
     Bits(f64),
-    /// `10^0bits`: netperf labels bytes so.
+    /// `10^0bits`, netperf's label for bytes.
     MislabelledBytes,
     /// Transactions per second.
     Transactions,
@@ -37,7 +37,7 @@ impl Unit {
         })
     }
 
-    /// A value of this unit in bits per second, where it is a throughput.
+    /// Converts to bits per second; `None` where the unit is no throughput.
     pub fn bits(self, value: f64, sheet: &mut Sheet) -> Option<f64> {
         match self {
             Self::Bits(factor) => {
