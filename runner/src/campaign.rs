@@ -25,11 +25,7 @@ use crate::{
         step,
     },
     signals::Interrupts,
-    sinks::{
-        ci::CaseResult,
-        files::Files,
-        run_json::{PlanFacts, RunFacts},
-    },
+    sinks::{ci::CaseResult, files::Files, run_json::plan_record},
 };
 
 /// What the command line says about the run.
@@ -93,7 +89,7 @@ pub fn run(
     progress.clear();
     let record = &mut sinks.record;
     record.facts.ended = Some(resume::now());
-    record.facts.interrupted = interrupts.name();
+    record.facts.interrupted = interrupts.name().map(str::to_owned);
     report.notes = sinks.notes.of_run(&record.facts.hosts);
     record.facts.notes.clone_from(&report.notes);
     record.write()?;
@@ -129,7 +125,7 @@ fn one(
     let (options, stop) = (shared.options, shared.interrupts.flag());
     let steps = step::steps(plan, &shared.start.run_id, &shared.axis_paths);
     let seed = plan.run.seed.unwrap_or(shared.start.seed);
-    sinks.record.facts.plans.push(PlanFacts::of(plan, options.overrides.clone(), seed));
+    sinks.record.facts.plans.push(plan_record(plan, options.overrides.clone(), seed));
     progress.say(&headline(plan));
     let key = options.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
     let mut hosts = Hosts::open(plan, &steps, key.as_ref(), options.interim, stop)?;
@@ -141,7 +137,7 @@ fn one(
     }
     sinks.record.facts.hosts.extend(hosts.take_records());
     sinks.record.write()?;
-    expectations.check(&environment(&sinks.record.facts))?;
+    expectations.check(&Environment::of(&sinks.record.facts))?;
     let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
     let surroundings = Surroundings::of(plan, shared.files.dir.as_deref(), key.as_ref(), stop)?;
     let log = shared.files.hooks.as_deref();
@@ -149,7 +145,7 @@ fn one(
     let mut measure = || {
         let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, stop)?;
         let cases: Vec<_> = steps.iter().zip(&finished).collect();
-        let here = environment(&sinks.record.facts);
+        let here = Environment::of(&sinks.record.facts);
         let mut verdicts = expectations.judge(&cases, &here);
         let confirm = Confirm {
             attempts: plan.gate.confirm.unwrap_or(0),
@@ -183,12 +179,6 @@ fn one(
         });
     }
     Ok(())
-}
-
-/// The facts that distinguish this run's machines.
-fn environment(facts: &RunFacts) -> Environment {
-    // Cannot fail: plain data, as written to `run.json`.
-    Environment::of(&serde_json::to_value(facts).unwrap_or_default())
 }
 
 /// `quick · 3 cases · about 18 s · this machine (loopback, embedded daemon)`

@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use schemas::run_record::{CaseRecord, RunRecord};
+
 use crate::{
     error::Error,
     plan::Plan,
@@ -27,7 +29,7 @@ pub struct Start {
     /// When it was resumed.
     pub resumed: Vec<String>,
     /// Facts about its cases in `run.json`.
-    pub cases: BTreeMap<String, serde_json::Value>,
+    pub cases: BTreeMap<String, CaseRecord>,
 }
 
 impl Start {
@@ -49,12 +51,11 @@ impl Start {
         let wrong = |what: String| Error::Usage(format!("--resume: {}: {what}", path.display()));
         let [plan] = plans else { return Err(Error::Usage("--resume goes on with one plan: name that one".into())) };
         let text = fs::read_to_string(&path).map_err(|e| wrong(format!("{e}; is this the folder of a run?")))?;
-        let facts: serde_json::Value = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-        let stored = &facts["plans"][0];
-        let word = |value: &serde_json::Value, key: &str| {
-            value[key].as_str().map(str::to_owned).ok_or_else(|| wrong(format!("`{key}` is missing")))
-        };
-        if let Some(lines) = difference(&word(stored, "resolved")?, &plan.resolved) {
+        let facts: RunRecord = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        let stored = facts.plans.into_iter().next().unwrap_or_default();
+        let filled =
+            |text: String, key| if text.is_empty() { Err(wrong(format!("`{key}` is missing"))) } else { Ok(text) };
+        if let Some(lines) = difference(&filled(stored.resolved, "resolved")?, &plan.resolved) {
             return Err(Error::Usage(format!(
                 "--resume: the plan is not the one that {} was begun with:\n{lines}\n       start a new run, or take the \
                  changes back ({})",
@@ -62,16 +63,14 @@ impl Start {
                 dir.join("plan.yaml").display()
             )));
         }
-        let resumed = facts["resumed"].as_array().into_iter().flatten().filter_map(|t| t.as_str().map(str::to_owned));
-        let mut cases: BTreeMap<String, serde_json::Value> =
-            serde_json::from_value(facts["cases"].clone()).map_err(|e| wrong(e.to_string()))?;
+        let mut cases = facts.cases;
         cases.extend(run_json::journalled(&path)?);
         Ok(Self {
             cases,
-            run_id: word(&facts, "run_id")?,
-            seed: stored["seed"].as_u64().ok_or_else(|| wrong("`seed` is missing".into()))?,
-            began: word(&facts, "began")?,
-            resumed: resumed.chain([now()]).collect(),
+            run_id: filled(facts.run_id, "run_id")?,
+            seed: stored.seed.ok_or_else(|| wrong("`seed` is missing".into()))?,
+            began: filled(facts.began, "began")?,
+            resumed: facts.resumed.into_iter().chain([now()]).collect(),
         })
     }
 }

@@ -24,6 +24,7 @@ pub mod assertion;
 pub mod columns;
 pub mod metrics;
 pub mod publish;
+pub mod run_record;
 pub mod time;
 pub mod units;
 pub mod words;

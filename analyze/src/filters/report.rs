@@ -14,6 +14,7 @@ use schemas::{metrics, units};
 use super::table::view::View;
 use crate::{
     error::{Error, Verdict},
+    judge::environment,
     table::{InputArgs, Table, layout::Column, write_whole},
 };
 use document::{Block, Document};
@@ -110,7 +111,7 @@ fn results_file(path: &Path) -> Result<PathBuf, Error> {
 }
 
 fn assemble(results: &Path, title: Option<&str>) -> Result<Document, Error> {
-    let facts = facts::read(&results.with_extension("run.json"))?;
+    let facts = environment::read_file(&results.with_extension("run.json"))?;
     let input = InputArgs { files: vec![results.to_owned()] };
     let view = View::read(&mut Table::open(&input)?, &[], false)?;
     let mut blocks = Vec::new();
@@ -146,7 +147,7 @@ fn assemble(results: &Path, title: Option<&str>) -> Result<Document, Error> {
             blocks.extend(plans);
         }
     }
-    let named = || facts.as_ref().and_then(|f| f["plans"][0]["name"].as_str());
+    let named = || facts.as_ref().and_then(|f| f.plans.first()).map(|p| p.name.as_str()).filter(|n| !n.is_empty());
     let title = match title.or_else(named) {
         Some(title) => title.to_owned(),
         None => results.file_stem().unwrap_or_default().to_string_lossy().into_owned(),

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemas::run_record::RunRecord;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::{Error, Place};
@@ -83,23 +85,30 @@ pub fn beside(results: &Path) -> [PathBuf; 2] {
 }
 
 /// Reads the `run.json` beside a table; `None` if there is none.
-pub fn read(results: &Path) -> Result<Option<Value>, Error> {
+pub fn read(results: &Path) -> Result<Option<RunRecord>, Error> {
     for (i, path) in beside(results).into_iter().enumerate() {
         // A run's folder has one results table: its `run.json` does not describe other files.
         if i == 1 && results.file_name().is_none_or(|n| n != "results.csv") {
             continue;
         }
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(source) => return Err(Error::File { path, source }),
-        };
-        return serde_json::from_str(&text).map(Some).map_err(|e| Error::Data {
-            place: Place { file: path.display().to_string(), line: e.line() as u64, column: None },
-            reason: format!("this is no run.json: {e}"),
-        });
+        if let Some(run) = read_file(&path)? {
+            return Ok(Some(run));
+        }
     }
     Ok(None)
+}
+
+/// Reads a `run.json`; `None` where there is none.
+pub fn read_file(path: &Path) -> Result<Option<RunRecord>, Error> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Error::File { path: path.to_owned(), source }),
+    };
+    serde_json::from_str(&text).map(Some).map_err(|e| Error::Data {
+        place: Place { file: path.display().to_string(), line: e.line() as u64, column: None },
+        reason: format!("this is no run.json: {e}"),
+    })
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -113,29 +122,27 @@ fn text(value: &Value) -> Option<String> {
 
 impl Environment {
     /// Takes the facts from a `run.json`.
-    pub fn of(run: &Value) -> Self {
-        let mut environment = Self {
-            run_id: text(&run["run_id"]).unwrap_or_default(),
-            began: text(&run["began"]).unwrap_or_default(),
-            ..Self::default()
-        };
+    pub fn of<F: Serialize, C>(run: &RunRecord<F, C>) -> Self {
+        let mut environment = Self { run_id: run.run_id.clone(), began: run.began.clone(), ..Self::default() };
         // The embedded daemon is this process.
-        for (name, host) in run["hosts"].as_object().into_iter().flatten().filter(|(n, _)| *n != "embedded") {
+        for (name, host) in run.hosts.iter().filter(|(n, _)| *n != "embedded") {
             let facts = environment.hosts.entry(name.clone()).or_default();
+            // Cannot fail: plain data.
+            let known = serde_json::to_value(&host.facts).unwrap_or_default();
             for (fact, key) in MACHINE.iter().chain(&SETTINGS) {
-                facts.extend(text(&host["facts"][key]).map(|v| ((*fact).to_owned(), v)));
+                facts.extend(text(&known[key]).map(|v| ((*fact).to_owned(), v)));
             }
-            facts.extend(text(&host["tool_version"]).map(|v| (VERSION.to_owned(), v)));
-            for (key, value) in host["facts"]["sysctls"].as_object().into_iter().flatten() {
+            facts.extend(Some(host.tool_version.clone()).filter(|v| !v.is_empty()).map(|v| (VERSION.to_owned(), v)));
+            for (key, value) in known["sysctls"].as_object().into_iter().flatten() {
                 if !FROM_MEMORY.contains(&key.as_str()) {
                     facts.extend(text(value).map(|v| (format!("{SYSCTL}{key}"), v)));
                 }
             }
         }
-        for (case, record) in run["cases"].as_object().into_iter().flatten() {
-            for end in ["near_nic", "far_nic"] {
-                let nic = &record[end];
-                let facts = NIC.iter().filter_map(|(fact, key)| Some(((*fact).to_owned(), text(&nic[key])?)));
+        for (case, record) in &run.cases {
+            for (end, nic) in [("near_nic", &record.near_nic), ("far_nic", &record.far_nic)] {
+                let value = |key: &str| text(nic.as_ref()?.get(key)?);
+                let facts = NIC.iter().filter_map(|(fact, key)| Some(((*fact).to_owned(), value(key)?)));
                 environment.nics.insert(format!("{case} {end}"), facts.collect());
             }
         }
@@ -210,8 +217,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn record(json: Value) -> RunRecord {
+        serde_json::from_value(json).unwrap()
+    }
+
     fn run(kernel: &str, cpu: &str, driver: &str) -> Environment {
-        Environment::of(&json!({
+        Environment::of(&record(json!({
             "run_id": "r", "began": "t",
             "hosts": {
                 "local": {"tool_version": "1", "facts": {"kernel_release": kernel, "cpu_model": cpu, "cpus": 2,
@@ -219,7 +230,7 @@ mod tests {
                 "embedded": {"tool_version": "2", "facts": {}},
             },
             "cases": {"c1": {"near_nic": {"driver": driver, "speed_mbit_per_s": 25000}, "far_nic": null}},
-        }))
+        })))
     }
 
     #[test]
@@ -240,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_differs_from_nothing() {
-        let before = Environment::of(&json!({"hosts": {"local": {"facts": {"cpu_model": "A"}}}}));
+        let before = Environment::of(&record(json!({"hosts": {"local": {"facts": {"cpu_model": "A"}}}})));
         assert!(run("6.1", "A", "mlx5_core").differences(&before).is_empty());
         assert!(before.knows("host.cpu_model") && !before.knows("host.kernel") && !before.knows("host.nic_driver"));
         assert!(is_fact("host.sysctl.net.core.rmem_max") && !is_fact("host.sysctl.") && !is_fact("host.colour"));
@@ -248,7 +259,7 @@ mod tests {
 
     #[test]
     fn other_hosts_are_another_place() {
-        let two = Environment::of(&json!({"hosts": {"local": {"facts": {}}, "server": {"facts": {}}}}));
+        let two = Environment::of(&record(json!({"hosts": {"local": {"facts": {}}, "server": {"facts": {}}}})));
         let found = run("6.1", "A", "x").differences(&two);
         assert_eq!(found[0].text, "the hosts were local, are local, server");
     }
@@ -258,7 +269,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |n: &str| dir.path().join(n);
         std::fs::write(path("run.json"), "{\"run_id\": \"folder\"}").unwrap();
-        let id = |n: &str| read(&path(n)).unwrap().map(|v| v["run_id"].as_str().unwrap().to_owned());
+        let id = |n: &str| read(&path(n)).unwrap().map(|v| v.run_id);
         assert_eq!(id("results.csv").as_deref(), Some("folder"));
         assert_eq!(id("x.csv"), None);
         std::fs::write(path("x.run.json"), "{\"run_id\": \"x\"}").unwrap();

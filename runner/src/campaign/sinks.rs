@@ -1,6 +1,6 @@
 //! All sinks of a run as one: rows go to the tables, reports to `run.json`, counters and notes.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
 use schemas::{columns::Row, words::Record};
 
@@ -17,7 +17,7 @@ use crate::{
         csv::CsvSink,
         files::Files,
         notes::Notes,
-        run_json::{RunFacts, RunJson},
+        run_json::{RunJson, RunRecord},
     },
 };
 
@@ -42,19 +42,15 @@ impl Sinks {
             None if options.stdout_rows => Some(CsvSink::stdout(axis_paths)?),
             None => None,
         };
-        let facts = RunFacts {
+        let facts = RunRecord {
             results_version: schemas::publish::RESULTS_VERSION,
             run_id: start.run_id.clone(),
-            tool_version: env!("CARGO_PKG_VERSION"),
+            tool_version: env!("CARGO_PKG_VERSION").into(),
             argv: std::env::args().collect(),
             began: start.began.clone(),
             resumed: start.resumed.clone(),
-            ended: None,
-            interrupted: None,
-            plans: Vec::new(),
-            hosts: BTreeMap::new(),
             cases: start.cases.clone(),
-            notes: Vec::new(),
+            ..RunRecord::default()
         };
         Ok(Self {
             csv,

@@ -16,10 +16,11 @@ use analyze::{
     table::{InputArgs, Rows, Selection, Table},
 };
 use schemas::{
-    metrics, units,
+    metrics,
+    run_record::{Promotion, RunRecord},
+    units,
     words::{Phase, Record, Status},
 };
-use serde_json::{Value, json};
 
 use crate::{
     error::Error,
@@ -46,7 +47,7 @@ pub struct Request {
 /// A run as read from its files.
 struct Run {
     results: PathBuf,
-    record: Value,
+    record: RunRecord,
     /// Its iterations that count, no other rows.
     table: Rows,
     /// Per case: its name, and the numbers of its iterations that count.
@@ -99,13 +100,12 @@ pub fn promote(request: &Request) -> Result<String, Error> {
 }
 
 /// `baseline.source` of the run's plan, loaded with the `--set` of that run and then `sets`.
-fn source(record: &Value, sets: &[String]) -> Result<PathBuf, Error> {
-    let plan = &record["plans"][0];
-    let overrides = plan["overrides"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let of_run = overrides.filter_map(|word| word.strip_prefix("--set ")).map(str::to_owned);
+fn source(record: &RunRecord, sets: &[String]) -> Result<PathBuf, Error> {
+    let plan = record.plans.first().cloned().unwrap_or_default();
+    let of_run = plan.overrides.iter().filter_map(|word| word.strip_prefix("--set ")).map(str::to_owned);
     let options = LoadOptions { sets: of_run.chain(sets.iter().cloned()).collect(), ..LoadOptions::default() };
-    let loaded = plan::load_str(word(plan, "path"), plan["text"].as_str().unwrap_or_default(), &options)
-        .map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    let loaded =
+        plan::load_str(known(&plan.path), &plan.text, &options).map_err(|e| Error::Plan(e.render(Format::Human)))?;
     loaded.baseline.map(|(baseline, _)| PathBuf::from(baseline.source)).ok_or_else(|| {
         Error::Usage("the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into())
     })
@@ -163,10 +163,10 @@ impl Run {
         let mut table = Vec::new();
         self.table.write(&self.table.rows, &mut table)?;
         let mut record = self.record.clone();
-        record["promoted"] = json!({
-            "at": schemas::time::now().0,
-            "from": self.results.display().to_string(),
-            "tool_version": env!("CARGO_PKG_VERSION"),
+        record.promoted = Some(Promotion {
+            at: schemas::time::now().0,
+            from: self.results.display().to_string(),
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         });
         let mut text = serde_json::to_vec_pretty(&record).map_err(|e| Error::output(to.display())(e.into()))?;
         text.push(b'\n');
@@ -182,8 +182,8 @@ impl Run {
             "{}: {cases} case{}, {iterations} iterations of run {}, begun {}",
             to.display(),
             if cases == 1 { "" } else { "s" },
-            word(&self.record, "run_id"),
-            word(&self.record, "began"),
+            known(&self.record.run_id),
+            known(&self.record.began),
         )];
         lines.extend_from_slice(replaced);
         lines
@@ -193,22 +193,21 @@ impl Run {
     }
 }
 
-fn word<'a>(record: &'a Value, key: &str) -> &'a str {
-    record[key].as_str().unwrap_or("unknown")
+fn known(text: &str) -> &str {
+    if text.is_empty() { "unknown" } else { text }
 }
 
 /// Objections to the run from its `run.json`.
-fn faults_of(record: &Value) -> Vec<String> {
+fn faults_of(record: &RunRecord) -> Vec<String> {
     let mut faults = Vec::new();
-    if record["ended"].is_null() {
+    if record.ended.is_none() {
         faults.push("the run did not come to its end: go on with it by plumb run --resume".to_owned());
     }
-    if let Some(signal) = record["interrupted"].as_str() {
+    if let Some(signal) = &record.interrupted {
         faults.push(format!("the run was interrupted by {signal}"));
     }
-    let partial = |plan: &&Value| plan["partial"].as_bool() == Some(true);
-    for plan in record["plans"].as_array().into_iter().flatten().filter(partial) {
-        faults.push(format!("--only left cases of plan {} out", word(plan, "name")));
+    for plan in record.plans.iter().filter(|plan| plan.partial) {
+        faults.push(format!("--only left cases of plan {} out", known(&plan.name)));
     }
     faults
 }
@@ -243,7 +242,7 @@ fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
     let old = environment::read(to)?;
     match &old {
         Some(old) => {
-            lines.push(format!("it replaces run {}, begun {}", word(old, "run_id"), word(old, "began")));
+            lines.push(format!("it replaces run {}, begun {}", known(&old.run_id), known(&old.began)));
             let (was, is) = (Environment::of(old), Environment::of(&run.record));
             lines.extend(said(&was.differences(&is)).map(|what| format!("of another environment: {what}")));
         }

@@ -7,153 +7,34 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use netcore::{
-    control::clock::ClockOffset,
-    measure::host::HostFacts,
-    report::{Granted, NicFacts, SideReport},
-    spec::TestSpec,
-};
+use netcore::{control::clock::ClockOffset, measure::host::HostFacts, report::SideReport};
+use schemas::run_record::{self, CaseRecord, HookRecord, PlanRecord};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     error::Error,
     plan::{case::Plan, model::Hook},
     replace::replace,
-    schedule::{
-        bench::{Measured, ProgramFacts},
-        step::Step,
-    },
+    schedule::{bench::Measured, step::Step},
 };
 
-/// What the file says. Field names are the file's keys.
-#[derive(Debug, Serialize)]
-pub struct RunFacts {
-    /// The version of the results contract.
-    pub results_version: u64,
-    /// UUIDv7 of the run.
-    pub run_id: String,
-    /// The program's version.
-    pub tool_version: &'static str,
-    /// The command line.
-    pub argv: Vec<String>,
-    /// When it began, RFC 3339 in UTC.
-    pub began: String,
-    /// When it was taken up again after an interruption.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub resumed: Vec<String>,
-    /// When it ended; absent while it runs, and after a crash.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended: Option<String>,
-    /// The signal that ended it early.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interrupted: Option<&'static str>,
-    /// The plans, in the order in which they ran.
-    pub plans: Vec<PlanFacts>,
-    /// The machines, by name.
-    pub hosts: BTreeMap<String, HostRecord>,
-    /// What every case asked for and was granted, by `case_id` (`case_id/member` in groups).
-    pub cases: BTreeMap<String, serde_json::Value>,
-    /// What whoever relies on the numbers should know, as the summary says it; empty while it runs.
-    pub notes: Vec<String>,
-}
+/// With the engine's own types for what it knows of hosts.
+pub type RunRecord = run_record::RunRecord<HostFacts, ClockOffset>;
+pub type HostRecord = run_record::HostRecord<HostFacts, ClockOffset>;
 
-/// A plan in `run.json`.
-#[derive(Debug, Serialize)]
-pub struct PlanFacts {
-    /// Its path as given.
-    pub path: String,
-    /// Its name.
-    pub name: String,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Its text, verbatim.
-    pub text: String,
-    /// The same with defaults, profiles and the command line merged into every test.
-    pub resolved: String,
-    /// The command line's changes.
-    pub overrides: Vec<String>,
-    /// Seed of the random order.
-    pub seed: u64,
-    /// Whether cases were left out by `--only`.
-    pub partial: bool,
-}
-
-impl PlanFacts {
-    /// What is known of a plan once it is loaded.
-    #[must_use]
-    pub fn of(plan: &Plan, overrides: Vec<String>, seed: u64) -> Self {
-        Self {
-            path: plan.path.clone(),
-            name: plan.name.clone(),
-            labels: plan.labels.clone(),
-            text: plan.sources.get(0).map(|s| s.text.clone()).unwrap_or_default(),
-            resolved: plan.resolved.clone(),
-            overrides,
-            seed,
-            partial: plan.partial,
-        }
+/// A plan once it is loaded.
+pub fn plan_record(plan: &Plan, overrides: Vec<String>, seed: u64) -> PlanRecord {
+    PlanRecord {
+        path: plan.path.clone(),
+        name: plan.name.clone(),
+        labels: plan.labels.clone(),
+        text: plan.sources.get(0).map(|s| s.text.clone()).unwrap_or_default(),
+        resolved: plan.resolved.clone(),
+        overrides,
+        seed: Some(seed),
+        partial: plan.partial,
     }
-}
-
-/// A machine in `run.json`.
-#[derive(Debug, Serialize)]
-pub struct HostRecord {
-    /// Where its daemon listens; absent for this process.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub control: Option<String>,
-    /// Version of the program there.
-    pub tool_version: String,
-    /// What kind of machine it is.
-    pub facts: HostFacts,
-    /// How far its clocks are from ours, with the bound of the error.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub clock: Option<ClockOffset>,
-}
-
-/// A case in `run.json`, as its last iteration had it.
-#[derive(Debug, Serialize)]
-pub struct CaseRecord {
-    /// Its readable name.
-    pub case: String,
-    /// The test as both ends got it.
-    pub spec: TestSpec,
-    /// Programs around its iterations.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub hooks: BTreeMap<&'static str, HookRecord>,
-    /// Socket options of the near end, asked for and granted, per flow.
-    pub near_options: Vec<Granted>,
-    /// Socket options of the far end.
-    pub far_options: Vec<Granted>,
-    /// The interface that the near end's packets used; absent for transports that use none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub near_nic: Option<NicFacts>,
-    /// The far end's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub far_nic: Option<NicFacts>,
-    /// What the ends want known.
-    pub notes: Vec<String>,
-}
-
-/// A program around the measurement, in `run.json`; what it printed is in `hooks.log`.
-#[derive(Debug, Serialize)]
-pub struct HookRecord {
-    /// The program and its arguments.
-    pub run: Vec<String>,
-    /// The host of the plan; absent: this process's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub on: Option<String>,
-}
-
-/// A case whose workload is a program, as its last iteration had it.
-#[derive(Debug, Serialize)]
-pub struct CommandRecord {
-    /// Its readable name.
-    pub case: String,
-    /// What ran, and what it cost.
-    pub command: ProgramFacts,
-    /// Programs around its iterations.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub hooks: BTreeMap<&'static str, HookRecord>,
 }
 
 /// The file, written when the run begins and again when it ends.
@@ -164,7 +45,7 @@ pub struct CommandRecord {
 #[derive(Debug)]
 pub struct RunJson {
     /// What it will say.
-    pub facts: RunFacts,
+    pub facts: RunRecord,
     path: Option<PathBuf>,
     journal: Option<File>,
 }
@@ -173,13 +54,13 @@ pub struct RunJson {
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     key: String,
-    case: serde_json::Value,
+    case: CaseRecord,
 }
 
 impl RunJson {
     /// Nothing written yet; without a path nothing ever is.
     #[must_use]
-    pub fn new(facts: RunFacts, path: Option<PathBuf>) -> Self {
+    pub fn new(facts: RunRecord, path: Option<PathBuf>) -> Self {
         Self { facts, path, journal: None }
     }
 
@@ -199,26 +80,30 @@ impl RunJson {
             let Some(spec) = member.spec() else { continue };
             let record = CaseRecord {
                 case: step.name.clone(),
-                spec: spec.clone(),
+                spec: json(spec),
                 hooks: hooks(step),
-                near_options: reports.near.options.clone(),
-                far_options: reports.far.as_ref().map_or_else(Vec::new, |far| far.options.clone()),
-                near_nic: reports.near.nic.clone(),
-                far_nic: reports.far.as_ref().and_then(|far| far.nic.clone()),
-                notes,
+                near_options: json(&reports.near.options),
+                far_options: json(reports.far.as_ref().map_or(&[][..], |far| &far.options)),
+                near_nic: reports.near.nic.as_ref().and_then(json),
+                far_nic: reports.far.as_ref().and_then(|far| far.nic.as_ref()).and_then(json),
+                notes: Some(notes),
+                ..CaseRecord::default()
             };
-            self.insert(key, &record)?;
+            self.insert(key, record)?;
         }
         if let Some(printed) = &measured.printed {
-            let record = CommandRecord { case: step.name.clone(), command: printed.facts.clone(), hooks: hooks(step) };
-            self.insert(step.id.clone(), &record)?;
+            let record = CaseRecord {
+                case: step.name.clone(),
+                command: json(&printed.facts),
+                hooks: hooks(step),
+                ..CaseRecord::default()
+            };
+            self.insert(step.id.clone(), record)?;
         }
         Ok(())
     }
 
-    fn insert(&mut self, key: String, record: &impl Serialize) -> Result<(), Error> {
-        // Of plain data; the only failure there is would be a map with keys that are no text.
-        let case = serde_json::to_value(record).unwrap_or_default();
+    fn insert(&mut self, key: String, case: CaseRecord) -> Result<(), Error> {
         if self.facts.cases.get(&key) == Some(&case) {
             return Ok(());
         }
@@ -259,7 +144,7 @@ fn journal(path: &Path) -> PathBuf {
 
 /// What a run that crashed had learned of its cases, by their keys in `run.json`. A torn last line is no loss: its
 /// iteration has no rows.
-pub fn journalled(run_json: &Path) -> Result<BTreeMap<String, serde_json::Value>, Error> {
+pub fn journalled(run_json: &Path) -> Result<BTreeMap<String, CaseRecord>, Error> {
     let path = journal(run_json);
     let bytes = match fs::read(&path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -269,9 +154,14 @@ pub fn journalled(run_json: &Path) -> Result<BTreeMap<String, serde_json::Value>
     Ok(lines.map(|line| (line.key, line.case)).collect())
 }
 
-fn hooks(step: &Step) -> BTreeMap<&'static str, HookRecord> {
+/// As JSON. Cannot fail: plain data, with maps by text only.
+fn json(data: &(impl Serialize + ?Sized)) -> Option<Value> {
+    serde_json::to_value(data).ok()
+}
+
+fn hooks(step: &Step) -> BTreeMap<String, HookRecord> {
     let record = |hook: &Hook| HookRecord { run: hook.run.clone(), on: hook.on.clone() };
-    step.hooks.all().map(|(name, hook)| (name, record(hook))).collect()
+    step.hooks.all().map(|(name, hook)| (name.to_owned(), record(hook))).collect()
 }
 
 /// `results.csv` → `results.run.json`.
@@ -294,30 +184,17 @@ mod tests {
     fn a_crash_leaves_what_was_known_of_finished_iterations() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.json");
-        let facts = RunFacts {
-            results_version: 1,
-            run_id: "r".into(),
-            tool_version: "0",
-            argv: Vec::new(),
-            began: String::new(),
-            resumed: Vec::new(),
-            ended: None,
-            interrupted: None,
-            plans: Vec::new(),
-            hosts: BTreeMap::new(),
-            cases: BTreeMap::new(),
-            notes: Vec::new(),
-        };
-        let mut record = RunJson::new(facts, Some(path.clone()));
+        let mut record = RunJson::new(RunRecord::default(), Some(path.clone()));
         record.write().unwrap();
         for (key, case) in [("c1", "first"), ("c2", "one"), ("c1", "second"), ("c1", "second")] {
-            record.insert(key.into(), &case).unwrap();
+            record.insert(key.into(), CaseRecord { case: case.into(), ..CaseRecord::default() }).unwrap();
         }
         let journal = journal(&path);
         assert_eq!(fs::read_to_string(&journal).unwrap().lines().count(), 3);
         File::options().append(true).open(&journal).unwrap().write_all(b"{\"key\": \"c3\", \"case\": \"\xc3").unwrap();
         let found = journalled(&path).unwrap();
-        assert_eq!(found, BTreeMap::from([("c1".into(), "second".into()), ("c2".into(), "one".into())]));
+        let names: Vec<_> = found.iter().map(|(key, case)| (key.as_str(), case.case.as_str())).collect();
+        assert_eq!(names, [("c1", "second"), ("c2", "one")]);
         record.write().unwrap();
         assert!(!journal.exists());
         assert!(journalled(&path).unwrap().is_empty());

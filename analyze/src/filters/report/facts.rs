@@ -2,12 +2,9 @@
 //! the program, and reports are made of old files too.
 
 use super::document::Block;
-use crate::{
-    error::{Error, Place},
-    table::layout::Column,
-};
+use crate::table::layout::Column;
+use schemas::run_record::{PlanRecord, RunRecord};
 use serde_json::Value;
-use std::path::Path;
 
 /// Facts of a host that a report shows, with their titles.
 const HOST: [(&str, &str); 13] = [
@@ -26,19 +23,6 @@ const HOST: [(&str, &str); 13] = [
     ("hostname", "host name"),
 ];
 
-/// The file's content; `None` where there is none.
-pub fn read(path: &Path) -> Result<Option<Value>, Error> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(Error::File { path: path.to_owned(), source }),
-    };
-    serde_json::from_str(&text).map(Some).map_err(|e| Error::Data {
-        place: Place { file: path.display().to_string(), line: e.line() as u64, column: None },
-        reason: e.to_string(),
-    })
-}
-
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -49,69 +33,59 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// Run, command line, times.
-pub fn run(facts: &Value) -> Vec<String> {
-    let mut items = Vec::new();
-    let mut item = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            items.push(format!("{name}: {value}"));
-        }
-    };
-    item("run", text(&facts["run_id"]));
-    item("plumb", text(&facts["tool_version"]));
-    let argv = facts["argv"].as_array().map(|a| a.iter().filter_map(text).collect::<Vec<_>>().join(" "));
-    item("command", argv.filter(|a| !a.is_empty()));
-    item("began", text(&facts["began"]));
-    item("ended", text(&facts["ended"]));
-    item("interrupted by", text(&facts["interrupted"]));
-    items
+pub fn run(facts: &RunRecord) -> Vec<String> {
+    let (argv, none) = (facts.argv.join(" "), String::new());
+    let items = [
+        ("run", &facts.run_id),
+        ("plumb", &facts.tool_version),
+        ("command", &argv),
+        ("began", &facts.began),
+        ("ended", facts.ended.as_ref().unwrap_or(&none)),
+        ("interrupted by", facts.interrupted.as_ref().unwrap_or(&none)),
+    ];
+    items.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name}: {value}")).collect()
 }
 
 /// A table with a row per fact and a column per host; `None` without hosts.
-pub fn hosts(facts: &Value) -> Option<Block> {
-    let hosts = facts["hosts"].as_object().filter(|h| !h.is_empty())?;
+pub fn hosts(facts: &RunRecord) -> Option<Block> {
+    let hosts = Some(&facts.hosts).filter(|h| !h.is_empty())?;
     let known: Vec<(&str, &str)> =
-        HOST.into_iter().filter(|(key, _)| hosts.values().any(|h| text(&h["facts"][key]).is_some())).collect();
+        HOST.into_iter().filter(|(key, _)| hosts.values().any(|h| text(&h.facts[key]).is_some())).collect();
     let mut columns = vec![Column {
         title: "host".to_owned(),
         right: false,
         cells: known.iter().map(|(_, name)| (*name).to_owned()).collect(),
     }];
     for (name, host) in hosts {
-        let cells = known.iter().map(|(key, _)| text(&host["facts"][key]).unwrap_or_default()).collect();
+        let cells = known.iter().map(|(key, _)| text(&host.facts[key]).unwrap_or_default()).collect();
         columns.push(Column { title: name.clone(), right: false, cells });
     }
     Some(Block::Table(columns))
 }
 
 /// The plans, verbatim.
-pub fn plans(facts: &Value) -> Vec<Block> {
-    let plans = facts["plans"].as_array().map(Vec::as_slice).unwrap_or_default();
-    plans
-        .iter()
-        .filter_map(|plan| {
-            Some(Block::Verbatim {
-                about: format!("plan {}", text(&plan["path"]).or_else(|| text(&plan["name"]))?),
-                text: plan["text"].as_str()?.to_owned(),
-            })
-        })
-        .collect()
+pub fn plans(facts: &RunRecord) -> Vec<Block> {
+    let block = |plan: &PlanRecord| {
+        let name = [&plan.path, &plan.name].into_iter().find(|n| !n.is_empty())?;
+        Some(Block::Verbatim { about: format!("plan {name}"), text: plan.text.clone() })
+    };
+    facts.plans.iter().filter(|plan| !plan.text.is_empty()).filter_map(block).collect()
 }
 
 /// Notes about cases, each once with the cases it is about.
-pub fn notes(facts: &Value) -> Vec<String> {
+pub fn notes(facts: &RunRecord) -> Vec<String> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    let cases = facts["cases"].as_object().into_iter().flatten();
-    for (id, case) in cases {
-        let name = text(&case["case"]).unwrap_or_else(|| id.clone());
-        for note in case["notes"].as_array().into_iter().flatten().filter_map(text) {
-            match found.iter_mut().find(|f| f.0 == note) {
+    for (id, case) in &facts.cases {
+        let name = if case.case.is_empty() { id.clone() } else { case.case.clone() };
+        for note in case.notes.iter().flatten() {
+            match found.iter_mut().find(|f| f.0 == *note) {
                 Some(known) if known.1.contains(&name) => {}
                 Some(known) => known.1.push(name.clone()),
-                None => found.push((note, vec![name.clone()])),
+                None => found.push((note.clone(), vec![name.clone()])),
             }
         }
     }
-    let total = facts["cases"].as_object().map_or(0, serde_json::Map::len);
+    let total = facts.cases.len();
     found
         .into_iter()
         .map(|(note, cases)| match cases.len() {
@@ -126,25 +100,29 @@ pub fn notes(facts: &Value) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn record(json: Value) -> RunRecord {
+        serde_json::from_value(json).unwrap()
+    }
+
     #[test]
     fn notes_are_said_once() {
-        let facts = serde_json::json!({"cases": {
+        let facts = record(serde_json::json!({"cases": {
             "c1": {"case": "a", "notes": ["slow clock", "x"]},
             "c2": {"case": "b", "notes": ["slow clock"]},
-        }});
+        }}));
         assert_eq!(notes(&facts), ["slow clock (all cases)", "x (a)"]);
-        assert_eq!(notes(&serde_json::json!({})), Vec::<String>::new());
+        assert_eq!(notes(&RunRecord::default()), Vec::<String>::new());
     }
 
     #[test]
     fn hosts_stand_beside_each_other() {
-        let facts = serde_json::json!({"hosts": {
+        let facts = record(serde_json::json!({"hosts": {
             "a": {"facts": {"kernel_release": "6.12.0", "cpus": 2}}, "b": {"facts": {"kernel_release": "6.1.0"}},
-        }});
+        }}));
         let Some(Block::Table(columns)) = hosts(&facts) else { panic!("no table") };
         assert_eq!(columns.len(), 3);
         assert_eq!(columns[0].cells, ["CPUs", "kernel"]);
         assert_eq!(columns[2].cells, ["", "6.1.0"]);
-        assert!(hosts(&serde_json::json!({})).is_none());
+        assert!(hosts(&RunRecord::default()).is_none());
     }
 }

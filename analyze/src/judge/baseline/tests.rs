@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::judge::comparison::Test;
-use schemas::metrics;
+use schemas::{metrics, run_record::RunRecord};
 use serde_json::json;
 
 fn promise() -> Promise {
@@ -28,7 +28,8 @@ fn around(mean: f64) -> Vec<f64> {
 }
 
 fn here(cpu: &str, kernel: &str) -> Environment {
-    Environment::of(&json!({"hosts": {"local": {"facts": {"cpu_model": cpu, "kernel_release": kernel}}}}))
+    let run = json!({"hosts": {"local": {"facts": {"cpu_model": cpu, "kernel_release": kernel}}}});
+    Environment::of(&serde_json::from_value::<RunRecord>(run).unwrap())
 }
 
 fn judged(require_same: Option<&[&str]>, here: &Environment, new: f64) -> VerdictRow {

@@ -1,0 +1,148 @@
+//! `run.json`: everything that can change a number and is not in the table. Fields are the file's keys.
+//!
+//! The program writes this type and reads it back; a file of an older version lacks what is newer. Facts about hosts,
+//! tests and interfaces belong to the engine, which these types leave open: a reader that does not know them takes them
+//! as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, bound(deserialize = "Facts: Deserialize<'de> + Default, Clock: Deserialize<'de> + Default"))]
+pub struct RunRecord<Facts = Value, Clock = Value> {
+    /// The version of the results contract.
+    pub results_version: u64,
+    /// UUIDv7.
+    pub run_id: String,
+    pub tool_version: String,
+    /// The command line.
+    pub argv: Vec<String>,
+    /// RFC 3339 in UTC.
+    pub began: String,
+    /// When it was resumed after interruptions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<String>,
+    /// Absent while it runs, and after a crash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// The signal that ended it early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<String>,
+    /// In the order in which they ran.
+    pub plans: Vec<PlanRecord>,
+    /// By name.
+    pub hosts: BTreeMap<String, HostRecord<Facts, Clock>>,
+    /// By `case_id`, or `case_id/member` in groups.
+    pub cases: BTreeMap<String, CaseRecord>,
+    /// What the summary says about the numbers; empty while it runs.
+    pub notes: Vec<String>,
+    /// Where a baseline came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promoted: Option<Promotion>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlanRecord {
+    /// As given.
+    pub path: String,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// Verbatim.
+    pub text: String,
+    /// The text with defaults, profiles and the command line merged into every test.
+    pub resolved: String,
+    /// Changes by the command line.
+    pub overrides: Vec<String>,
+    /// Of the random order.
+    pub seed: Option<u64>,
+    /// Whether `--only` left cases out.
+    pub partial: bool,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, bound(deserialize = "Facts: Deserialize<'de> + Default, Clock: Deserialize<'de> + Default"))]
+pub struct HostRecord<Facts = Value, Clock = Value> {
+    /// Where its daemon listens; absent for this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<String>,
+    /// Version of the program there.
+    pub tool_version: String,
+    pub facts: Facts,
+    /// How far its clocks are from ours, with the bound of the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Clock>,
+}
+
+/// A case, as its last iteration had it: a test between two ends (`spec`), or a program (`command`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CaseRecord {
+    /// Its readable name.
+    pub case: String,
+    /// The test as both ends got it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Value>,
+    /// What ran, and what it cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Value>,
+    /// Programs around its iterations, by the hook's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub hooks: BTreeMap<String, HookRecord>,
+    /// Socket options of the near end, asked for and granted, per flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near_options: Option<Value>,
+    /// Socket options of the far end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far_options: Option<Value>,
+    /// The interface that the near end's packets used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near_nic: Option<Value>,
+    /// The interface of the far end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far_nic: Option<Value>,
+    /// What the ends note.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notes: Option<Vec<String>>,
+}
+
+/// A program around the measurement; its output is in `hooks.log`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HookRecord {
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// The host of the plan; absent: this process's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Promotion {
+    /// RFC 3339 in UTC.
+    pub at: String,
+    /// The results file.
+    pub from: String,
+    pub tool_version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_files_are_read_and_keys_are_written_as_they_were() {
+        let old = r#"{"run_id": "r", "hosts": {"local": {"facts": {"cpus": 2}}}, "cases": {"c1": {"case": "a", "near_nic": null}}}"#;
+        let record: RunRecord = serde_json::from_str(old).unwrap();
+        assert_eq!((record.run_id.as_str(), record.ended.as_deref()), ("r", None));
+        assert_eq!(record.hosts["local"].facts["cpus"], 2);
+        let written = serde_json::to_value(&record).unwrap();
+        let keys: Vec<&str> = written.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(
+            keys,
+            ["results_version", "run_id", "tool_version", "argv", "began", "plans", "hosts", "cases", "notes"]
+        );
+        assert_eq!(written["cases"]["c1"], serde_json::json!({"case": "a"}));
+    }
+}
