@@ -210,9 +210,8 @@ impl Plan {
         let uses = |wanted| self.uses(wanted);
         if uses(Statistic::Interval) {
             return Err(Error::Usage(format!(
-                "the rows are {0}s, which are not independent observations: -a ci would be too narrow. Count iterations \
-                 (--record iteration), or leave ci out: -a count,median,min,max",
-                kind
+                "the rows are {kind}s, which are not independent observations: -a ci would be too narrow. Count iterations \
+                 (--record iteration), or leave ci out: -a count,median,min,max"
             )));
         }
         let averaged = self
@@ -223,9 +222,8 @@ impl Plan {
             .find(|name| metrics::find(name).is_some_and(|m| matches!(m.kind, Kind::Rate | Kind::Distribution)));
         match averaged {
             Some(name) if uses(Statistic::Mean) => Err(Error::Usage(format!(
-                "{name} of {0}s is not averaged: the mean of parts is not the whole's. Count iterations (--record iteration), \
-                 pipe intervals through plumb window first, or leave mean out: -a count,median,min,max",
-                kind
+                "{name} of {kind}s is not averaged: the mean of parts is not the whole's. Count iterations (--record iteration), \
+                 pipe intervals through plumb window first, or leave mean out: -a count,median,min,max"
             ))),
             _ => Ok(()),
         }

@@ -180,7 +180,7 @@ impl Reading {
             return Ok(());
         }
         let case = &mut self.cases[i];
-        case.origin.time = columns.time.map_or("", |c| row.get(c)).to_owned();
+        columns.time.map_or("", |c| row.get(c)).clone_into(&mut case.origin.time);
         for (values, column) in case.values.iter_mut().zip(&columns.metrics) {
             values.extend(row.number(*column)?);
         }
