@@ -94,5 +94,9 @@ fn every_datagram_of_a_ring_is_checked_at_the_other_end() {
     let plan = folder.plan("", "  it: {workload: udp_stream, message_size: 7, integrity: true, buffers: {ring: 2}}");
     let ran = plumb(&["check", &plan]);
     assert_eq!(ran.code, Some(2));
-    assert!((ran.stdout.clone() + &ran.stderr).contains("less than 8 bytes has no number"), "{}", ran.stdout);
+    assert!(
+        (ran.stdout.clone() + &ran.stderr).contains("less than 8 bytes has no room for the number"),
+        "{}",
+        ran.stdout
+    );
 }

@@ -36,7 +36,7 @@ fn the_report_says_how_many_threads_there_were_and_the_ends_agree_to_the_byte() 
     let (near, _) = run(&spec, V4);
     assert_eq!((near.threads, near.io.as_str()), (6, "blocking"), "each has its own");
     spec.threads = Some(7);
-    assert!(connect(&spec, V4).err().unwrap().to_string().contains("here 6"));
+    assert!(connect(&spec, V4).err().unwrap().to_string().contains("at most 6 here"));
 }
 
 #[test]
