@@ -231,10 +231,7 @@ fn start_there(session: &mut Session, t0_ns: u64, plan: &Plan) -> Result<(), Cli
     let theirs = session.peer().clock.to_theirs(t0_ns);
     let t0_ns = theirs.ok_or_else(|| ClientError::Clock { host: session.host.clone(), probes: 0 })?;
     // A test of known length is watched by its deadline, and its window stays free of everything, keep-alive included.
-    session
-        .channel
-        .set_keepalive(plan.is_counted())
-        .map_err(|source| ClientError::Channel { host: session.host.clone(), source })?;
+    session.channel.set_keepalive(plan.length_ns.is_none()).map_err(|source| session.channel_error(source))?;
     session.send(&Request::Start { t0_ns })
 }
 

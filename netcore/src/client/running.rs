@@ -16,7 +16,7 @@ use crate::{
     },
     measure::clock::{monotonic_ns, nanoseconds},
     report::{Ending, SideReport, Window},
-    spec::{Side, Stop, TestSpec},
+    spec::{Side, TestSpec},
 };
 
 /// The far end normally finishes within this time after the near end; then it is told to stop.
@@ -71,7 +71,7 @@ pub(super) struct Plan {
     /// Length of a warm-up that may end early.
     settles_within_ns: Option<u64>,
     /// From t0 to the scheduled end of the load; `None`: it stops by a count.
-    length_ns: Option<u64>,
+    pub(super) length_ns: Option<u64>,
     counted_ns: u64,
     datagrams: bool,
     grace: Duration,
@@ -80,24 +80,14 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(spec: &TestSpec, timeouts: Timeouts, daemon_limit_ns: u64) -> Self {
         let phases = &spec.phases;
-        let length_ns = match phases.stop {
-            Stop::AfterNs(measure_ns) => {
-                Some(phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns))
-            }
-            _ => None,
-        };
         Self {
             watched: phases.interval_ns > 0 || phases.settle_ns > 0,
             settles_within_ns: (phases.settle_ns > 0).then_some(phases.warmup_ns),
-            length_ns,
+            length_ns: phases.length_ns(),
             counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
             datagrams: spec.transport.is_datagram(),
             grace: timeouts.grace,
         }
-    }
-
-    pub(super) fn is_counted(&self) -> bool {
-        self.length_ns.is_none()
     }
 }
 
@@ -218,10 +208,6 @@ impl<'s> Party<'s> {
             PartyEnd::There { session, .. } if self.report.is_none() => drop(session.abort()),
             PartyEnd::There { .. } => {}
         }
-    }
-
-    fn has_failed(&self) -> bool {
-        self.report.as_ref().is_some_and(|report| matches!(report.ending, Ending::Failed(_)))
     }
 
     fn session(&self) -> Option<&Session> {
@@ -385,7 +371,8 @@ impl<'s> RunningTest<'s> {
     /// Tells the other end that one end is done: it may have no other way to know. It is not stopped before its own time,
     /// unless the first one has failed.
     fn tell(&mut self) {
-        let failed = self.parties().any(Party::has_failed);
+        let reports = self.parties().filter_map(|party| party.report.as_ref());
+        let failed = reports.map(|report| &report.ending).any(|ending| matches!(ending, Ending::Failed(_)));
         let scheduled = self.plan.length_ns.filter(|_| !failed).map_or(0, |length| self.t0_ns + length);
         let at_ns = monotonic_ns().max(scheduled);
         self.parties_mut().filter(|party| !party.is_done()).for_each(|party| party.stop_at(at_ns));

@@ -63,13 +63,10 @@ impl Session {
         let deadline = Instant::now() + target.timeouts.connect;
         let addresses =
             resolve(&target.control).map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
-        let stream = netns::within(target.netns.as_deref(), || dial(&addresses, target.bind, deadline))?
-            .map_err(|source| ClientError::Connect { host: host.clone(), source })?;
-        let address = stream
-            .peer_addr()
-            .map_err(|source| ClientError::Connect { host: host.clone(), source })?
-            .ip()
-            .to_canonical();
+        let unreached = |source| ClientError::Connect { host: host.clone(), source };
+        let stream =
+            netns::within(target.netns.as_deref(), || dial(&addresses, target.bind, deadline))?.map_err(unreached)?;
+        let address = stream.peer_addr().map_err(unreached)?.ip().to_canonical();
         let mut channel =
             Channel::initiate(stream, target.key.as_ref(), deadline).map_err(|error| greeting_error(&host, error))?;
         let error = |source| ClientError::Channel { host: host.clone(), source };
@@ -263,7 +260,7 @@ impl Session {
         ClientError::Invalid { host: self.host.clone(), reason }
     }
 
-    fn channel_error(&self, source: ChannelError) -> ClientError {
+    pub(super) fn channel_error(&self, source: ChannelError) -> ClientError {
         ClientError::Channel { host: self.host.clone(), source }
     }
 }

@@ -71,9 +71,8 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), ReplyError>
         ));
     }
     support::check(spec).map_err(|unsupported| ReplyError::new(ErrorCode::Unsupported, unsupported.to_string()))?;
-    let phases = &spec.phases;
-    let measure_ns = if let Stop::AfterNs(measure_ns) = phases.stop { measure_ns } else { 0 };
-    let length_ns = phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns);
+    // A test that stops by a count has no cool-down.
+    let length_ns = spec.phases.length_ns().unwrap_or(spec.phases.warmup_ns);
     if length_ns > limits.duration_ns {
         return refuse(format!(
             "the test takes {} s with warm-up and cool-down, more than the {} s that this daemon grants (--max-duration)",
@@ -84,11 +83,7 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), ReplyError>
     check_intervals(config, spec, length_ns)?;
     check_buffers(config, spec, *side)?;
     check_files(config, spec, *side)?;
-    let end = match side {
-        Side::Near => &spec.near,
-        Side::Far => &spec.far,
-    };
-    if end.port.is_some_and(|port| port < 1024) {
+    if spec.end(*side).port.is_some_and(|port| port < 1024) {
         return refuse("data ports below 1024 are not given to clients");
     }
     if spec.pace.is_some_and(|pace| !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) || pace.burst == 0) {
@@ -159,14 +154,12 @@ fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Reply
     }
     let payload = if let Payload::File(path) = &spec.payload { Some(path) } else { None };
     let named = payload.or(spec.near.buffers.fill_file.as_ref()).or(spec.far.buffers.fill_file.as_ref());
-    match named {
-        Some(path) if !config.allow_files => refuse(format!(
-            "this daemon reads no files for its clients, and the test names {}: use payload `random`, or start it with \
-             --allow-files",
-            path.display()
-        )),
-        _ => Ok(()),
-    }
+    let Some(path) = named.filter(|_| !config.allow_files) else { return Ok(()) };
+    refuse(format!(
+        "this daemon reads no files for its clients, and the test names {}: use payload `random`, or start it with \
+         --allow-files",
+        path.display()
+    ))
 }
 
 /// Admits a peer that a near end here is to connect to.
@@ -193,14 +186,12 @@ pub(super) fn connect(config: &Config, addresses: Addresses, peer: &Peer) -> Res
 /// Admits the peers that a far end here sends datagrams to. A connection proves that its other end wants it; the source of a
 /// datagram proves nothing, and a client that forges it could direct the load at another host.
 pub(super) fn datagrams(config: &Config, addresses: Addresses, peers: &[IpAddr]) -> Result<(), ReplyError> {
-    match peers.iter().find(|address| !reaches(config, addresses, **address)) {
-        None => Ok(()),
-        Some(address) => refuse(format!(
-            "this daemon sends datagrams only to its client {} and to itself, and the near end's come from {address}: \
-             start it with --allow-connect {address} to allow that",
-            addresses.peer
-        )),
-    }
+    let Some(address) = peers.iter().find(|address| !reaches(config, addresses, **address)) else { return Ok(()) };
+    refuse(format!(
+        "this daemon sends datagrams only to its client {} and to itself, and the near end's come from {address}: start \
+         it with --allow-connect {address} to allow that",
+        addresses.peer
+    ))
 }
 
 fn reaches(config: &Config, addresses: Addresses, address: IpAddr) -> bool {

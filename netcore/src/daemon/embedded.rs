@@ -33,11 +33,8 @@ impl Daemon {
         let config = Config {
             listen: vec![([127, 0, 0, 1], 0).into()],
             key: Some(key.clone()),
-            allow: Vec::new(),
             allow_connect: Network::everything().to_vec(),
             allow_files: true,
-            // The client starts programs on its own machine itself.
-            allow_hooks: false,
             limits: Limits {
                 sessions: 1024,
                 flows: 4096,
@@ -48,7 +45,8 @@ impl Daemon {
             // The client is in the same process: it cannot vanish without this daemon.
             timeouts: Timeouts { idle: Duration::from_hours(30 * 24), ..Timeouts::default() },
             netns: netns.clone(),
-            log: None,
+            // The client starts programs on its own machine itself: no hooks.
+            ..Config::default()
         };
         let system = |what| move |source| DaemonError::System { what, source };
         let daemon = Self::bind(config)?;

@@ -166,10 +166,6 @@ impl Shared {
         let more = |taken: u32| (taken < limit).then_some(taken + 1);
         count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Slot(count))
     }
-
-    pub(crate) fn session_slot(&self) -> Option<Slot<'_>> {
-        Self::take(&self.sessions, self.config.limits.sessions)
-    }
 }
 
 pub(crate) struct Slot<'a>(&'a AtomicU32);

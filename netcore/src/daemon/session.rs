@@ -35,7 +35,7 @@ use crate::{
         host::HostFacts,
     },
     report::{Phase, Window},
-    spec::{Side, Stop, TestSpec},
+    spec::{Side, TestSpec},
 };
 
 /// The longest time for the flows to connect.
@@ -81,7 +81,7 @@ fn greet<'s>(
                 ),
             )
         };
-        shared.session_slot().ok_or_else(busy)
+        Shared::take(&shared.sessions, shared.config.limits.sessions).ok_or_else(busy)
     });
     let slot = match admitted {
         Ok(slot) => slot,
@@ -289,11 +289,9 @@ impl Session<'_> {
             return self.refuse(ReplyError::new(ErrorCode::Refused, message));
         }
         let phases = &spec.phases;
-        let counted = !matches!(phases.stop, Stop::AfterNs(_));
-        let length_ns = match phases.stop {
-            Stop::AfterNs(measure_ns) => phases.warmup_ns.saturating_add(measure_ns).saturating_add(phases.cooldown_ns),
-            _ => admission::longest_counted(&self.shared.config.limits, spec),
-        };
+        let counted = phases.length_ns().is_none();
+        let length_ns =
+            phases.length_ns().unwrap_or_else(|| admission::longest_counted(&self.shared.config.limits, spec));
         // In a test of unknown length only keep-alive can tell a client that works from one that is gone.
         self.channel.set_keepalive(counted)?;
         let mut deadline = Instant::now() + ahead + Duration::from_nanos(length_ns) + self.shared.config.timeouts.grace;
@@ -315,7 +313,10 @@ impl Session<'_> {
                 }
             }
             if finished {
-                return self.report(load);
+                for piece in report_pieces(&load.finish()).map_err(ChannelError::Message)? {
+                    self.reply(&piece)?;
+                }
+                return Ok(());
             }
             if !notified && load.is_awaiting_end_of_data() {
                 notified = true;
@@ -371,14 +372,6 @@ impl Session<'_> {
             format!("the load did not end within {seconds:.0} s after its time: the test was given up"),
         )
     }
-
-    fn report(&mut self, load: Load) -> Result<(), Over> {
-        let report = load.finish();
-        for piece in report_pieces(&report).map_err(ChannelError::Message)? {
-            self.reply(&piece)?;
-        }
-        Ok(())
-    }
 }
 
 fn unexpected(request: &Request, when: &str) -> Over {
@@ -391,9 +384,7 @@ fn stopping() -> Over {
 }
 
 fn reply_error(error: &EndError) -> ReplyError {
-    let code = match error {
-        EndError::Unsupported(_) => ErrorCode::Unsupported,
-        _ => ErrorCode::Failed,
-    };
+    let unsupported = matches!(error, EndError::Unsupported(_));
+    let code = if unsupported { ErrorCode::Unsupported } else { ErrorCode::Failed };
     ReplyError::new(code, error.to_string())
 }

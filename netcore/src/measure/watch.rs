@@ -7,13 +7,13 @@ use std::{
 
 use super::clock::monotonic_ns;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watch {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     workers: Vec<Worker>,
     stop_at_ns: Option<u64>,
@@ -60,18 +60,9 @@ impl State {
 }
 
 impl Watch {
-    #[must_use]
     pub fn new(workers: usize) -> Self {
-        let state = State {
-            workers: vec![Worker::default(); workers],
-            stop_at_ns: None,
-            began_ns: 0,
-            begin_at_ns: None,
-            aborted: false,
-            failure: None,
-            reported: false,
-        };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        let state = State { workers: vec![Worker::default(); workers], ..State::default() };
+        Self { state: Mutex::new(state), ..Self::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -106,7 +97,6 @@ impl Watch {
         self.change(|state| state.aborted = true);
     }
 
-    #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.state().aborted
     }
@@ -117,13 +107,11 @@ impl Watch {
     }
 
     /// Whether all other workers are done and only those that need an end-of-data message go on: time to tell the peer.
-    #[must_use]
     pub fn is_awaiting_end_of_data(&self) -> bool {
         self.state().is_awaiting_end_of_data()
     }
 
     /// End of the last load that this end knows of while it awaits the end of data; 0 otherwise.
-    #[must_use]
     pub fn sent_ns(&self) -> u64 {
         let state = self.state();
         let sent =
@@ -132,7 +120,6 @@ impl Watch {
     }
 
     /// Waits up to `at_most` for that or for the report; says whether one of them came.
-    #[must_use]
     pub fn wait_until_awaiting_end_of_data(&self, at_most: Duration) -> bool {
         self.wait_for(at_most, |state| state.reported || state.is_awaiting_end_of_data())
     }
@@ -165,7 +152,6 @@ impl Watch {
         });
     }
 
-    #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.state().failure.clone()
     }
@@ -174,13 +160,11 @@ impl Watch {
         self.change(|state| state.reported = true);
     }
 
-    #[must_use]
     pub fn is_reported(&self) -> bool {
         self.state().reported
     }
 
     /// Waits up to `at_most` for the report; says whether it is ready.
-    #[must_use]
     pub fn wait_for_report(&self, at_most: Duration) -> bool {
         self.wait_for(at_most, |state| state.reported)
     }
@@ -200,7 +184,6 @@ impl Watch {
 
     /// For workers: waits for the load's start, or for an early stop before it, after which the ends part as after any
     /// load. `false`: there is no load.
-    #[must_use]
     pub fn wait_for_start(&self, t0_ns: u64) -> bool {
         let mut state = self.state();
         loop {
@@ -218,13 +201,11 @@ impl Watch {
     }
 
     /// Start of the last worker that has begun its load, monotonic clock, nanoseconds; 0: none has.
-    #[must_use]
     pub fn began_ns(&self) -> u64 {
         self.state().began_ns
     }
 
     /// For the sampler: waits until an instant, or until something ends the load.
-    #[must_use]
     pub fn wait(&self, until_ns: u64) -> Wake {
         let mut state = self.state();
         loop {
@@ -255,7 +236,6 @@ impl Watch {
     }
 
     /// Waits until every worker has left, an abort (if heeded), or the instant. `true`: all have left.
-    #[must_use]
     pub fn wait_for_workers(&self, until_ns: u64, heed_abort: bool) -> bool {
         let mut state = self.state();
         loop {

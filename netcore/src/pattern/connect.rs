@@ -153,7 +153,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
         (number, taken) = (number + 1, 0);
         match transact(worker, wait, &connection, start, &mut tally, &mut expected) {
             Ok(nanoseconds) => {
-                connector.leave(connection);
+                connector.present.leave(connection);
                 tally.transactions += 1;
                 let (sent, received) = bytes(worker);
                 tally.store(worker, sent, received);
@@ -161,7 +161,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
             }
             Err(error) => {
                 let told = worker.end_of_loop(Err(error));
-                connector.leave(connection);
+                connector.present.leave(connection);
                 break told;
             }
         }
@@ -179,7 +179,7 @@ fn connect<W: Wait>(connector: &Connector, number: u64, wait: &W) -> Result<Conn
             Err(error) => Some(error),
         };
         if let Some(error) = failed {
-            connector.leave(connection);
+            connector.present.leave(connection);
             return Err(error);
         }
     }
@@ -253,11 +253,11 @@ pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError>
                     Err(WorkerError::Io { .. }) => tally.errors += 1,
                     Err(error) => {
                         let told = worker.end_of_loop(Err(error));
-                        listener.leave(connection);
+                        listener.present.leave(connection);
                         break told;
                     }
                 }
-                listener.leave(connection);
+                listener.present.leave(connection);
                 let (received, sent) = bytes(worker);
                 tally.store(worker, sent, received);
             }

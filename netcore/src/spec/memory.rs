@@ -53,7 +53,6 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
 }
 
 /// Bytes of the buffers of an end; [`u64::MAX`] if they are more.
-#[must_use]
 pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     let options = &spec.end(side).buffers;
     let of_role = |role: &Role| -> u128 {

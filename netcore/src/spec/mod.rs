@@ -155,6 +155,14 @@ pub struct Phases {
     pub interval_ns: u64,
 }
 
+impl Phases {
+    /// From the begin of the load to its scheduled end, nanoseconds; `None`: it stops by a count.
+    pub fn length_ns(&self) -> Option<u64> {
+        let Stop::AfterNs(measure_ns) = self.stop else { return None };
+        Some(self.warmup_ns.saturating_add(measure_ns).saturating_add(self.cooldown_ns))
+    }
+}
+
 /// The offered load of the senders (or requesters) of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -10,13 +10,13 @@ use super::{
 
 /// How an option is set on a transport's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Setter {
     /// It has no meaning there, even if the kernel accepts it.
-    Nowhere,
+    Meaningless,
     /// Set on the socket that connects or listens, when that happens.
     Opening,
     /// By setsockopt(2).
-    At {
+    Call {
         /// `SOL_SOCKET`, `IPPROTO_TCP`, ….
         level: libc::c_int,
         /// `SO_SNDBUF`, `TCP_NODELAY`, ….
@@ -26,27 +26,27 @@ pub enum Place {
     },
 }
 
-impl Place {
-    /// This place if `condition` holds, otherwise nowhere.
+impl Setter {
+    /// This setter if `condition` holds, otherwise none.
     const fn on(self, condition: bool) -> Self {
-        if condition { self } else { Self::Nowhere }
+        if condition { self } else { Self::Meaningless }
     }
 }
 
-const fn always(level: libc::c_int, number: libc::c_int) -> Place {
-    Place::At { level, number, always: true }
+const fn always(level: libc::c_int, number: libc::c_int) -> Setter {
+    Setter::Call { level, number, always: true }
 }
 
-const fn asked(level: libc::c_int, number: libc::c_int) -> Place {
-    Place::At { level, number, always: false }
+const fn asked(level: libc::c_int, number: libc::c_int) -> Setter {
+    Setter::Call { level, number, always: false }
 }
 
 /// An option with a number for each IP version.
-const fn ip(v6: bool, number_v4: libc::c_int, number_v6: libc::c_int, always: bool) -> Place {
+const fn ip(v6: bool, number_v4: libc::c_int, number_v6: libc::c_int, always: bool) -> Setter {
     if v6 {
-        Place::At { level: libc::IPPROTO_IPV6, number: number_v6, always }
+        Setter::Call { level: libc::IPPROTO_IPV6, number: number_v6, always }
     } else {
-        Place::At { level: libc::IPPROTO_IP, number: number_v4, always }
+        Setter::Call { level: libc::IPPROTO_IP, number: number_v4, always }
     }
 }
 
@@ -281,7 +281,7 @@ pub struct SocketOption {
     /// Name in plans and reports.
     pub name: &'static str,
     /// By transport, and whether the socket is an IPv6 socket.
-    pub place: fn(Transport, bool) -> Place,
+    pub setter: fn(Transport, bool) -> Setter,
     /// The value that a test requests.
     pub asked: fn(&SocketOptions) -> Option<Asked>,
     /// Size of the kernel's form, bytes.
@@ -291,7 +291,7 @@ pub struct SocketOption {
 }
 
 macro_rules! socket_options {
-    ($($(#[$doc:meta])* $name:ident: $value:ty, $place:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $value:ty, $setter:expr;)*) => {
         /// Socket options. One that is left out keeps the system's default. Results show the granted values.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -307,7 +307,7 @@ macro_rules! socket_options {
         /// All options, in the order of setting.
         pub const SOCKET_OPTIONS: &[SocketOption] = &[$(SocketOption {
             name: stringify!($name),
-            place: $place,
+            setter: $setter,
             asked: |options| options.$name.as_ref().map(Asked::of),
             size: <$value as OptionValue>::SIZE,
             read: <$value as OptionValue>::read,
@@ -317,7 +317,7 @@ macro_rules! socket_options {
 
 use libc::{IPPROTO_SCTP as SCTP, IPPROTO_TCP as TCP, SOL_SOCKET as SOCKET};
 
-// Name, type, and place by transport. Order matters: setting `dscp` changes the priority, so `priority` comes later.
+// Name, type, and setter by transport. Order matters: setting `dscp` changes the priority, so `priority` comes later.
 socket_options! {
     /// `SO_SNDBUF` (netperf -s, iperf3 -w). The kernel doubles it; results show its figure.
     send_buffer: Bytes, |_, _| always(SOCKET, libc::SO_SNDBUF);
@@ -346,9 +346,9 @@ socket_options! {
     /// `SO_BUSY_POLL`, for example 50us.
     busy_poll: Microseconds, |t, _| asked(SOCKET, libc::SO_BUSY_POLL).on(t.uses_ip());
     /// TCP Fast Open at both ends (netperf -F).
-    fastopen: bool, |t, _| Place::Opening.on(t.is_tcp());
+    fastopen: bool, |t, _| Setter::Opening.on(t.is_tcp());
     /// `TCP_DEFER_ACCEPT`.
-    defer_accept: Seconds, |t, _| Place::Opening.on(t.is_tcp());
+    defer_accept: Seconds, |t, _| Setter::Opening.on(t.is_tcp());
     /// `TCP_NOTSENT_LOWAT`.
     notsent_lowat: Bytes32, |t, _| asked(TCP, libc::TCP_NOTSENT_LOWAT).on(t.is_tcp());
     /// `TCP_USER_TIMEOUT`, for example 5s: how long sent data may stay unacknowledged before the connection is given up.
@@ -373,7 +373,8 @@ socket_options! {
 impl SocketOptions {
     /// Requested options that have no meaning on this transport. Reports note them.
     pub fn without_meaning(&self, transport: Transport) -> Vec<&'static str> {
-        let idle = |row: &&SocketOption| (row.asked)(self).is_some() && (row.place)(transport, false) == Place::Nowhere;
+        let idle =
+            |row: &&SocketOption| (row.asked)(self).is_some() && (row.setter)(transport, false) == Setter::Meaningless;
         SOCKET_OPTIONS.iter().filter(idle).map(|row| row.name).collect()
     }
 }

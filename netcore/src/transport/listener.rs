@@ -49,7 +49,7 @@ pub struct Listener {
     polled: bool,
     /// Options that an accepted connection does not inherit from the listening socket.
     accepted: Prepared,
-    present: Present,
+    pub present: Present,
 }
 
 /// Near end of a flow of a connect pattern: opens one connection for each operation.
@@ -63,12 +63,12 @@ pub struct Connector {
     /// First local port, and how many are used in turn.
     ports: Option<(u16, u16)>,
     reset: bool,
-    present: Present,
+    pub present: Present,
 }
 
 /// The connection of the present operation, so that a thread that is blocked on it can be freed.
 #[derive(Debug, Default)]
-struct Present(Mutex<Option<Arc<OwnedFd>>>);
+pub struct Present(Mutex<Option<Arc<OwnedFd>>>);
 
 impl Present {
     fn enter(&self, socket: OwnedFd) -> Connection {
@@ -77,12 +77,14 @@ impl Present {
         Connection::new(socket)
     }
 
-    fn leave(&self, connection: Connection) {
+    /// Closes the connection. The caller's handle must be the only other one.
+    pub fn leave(&self, connection: Connection) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(connection);
     }
 
-    fn free(&self) {
+    /// Frees a thread that waits on the connection.
+    pub fn free(&self) {
         if let Some(socket) = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             free(&socket);
         }
@@ -126,11 +128,6 @@ impl Listener {
     pub fn free(&self) {
         free(&self.socket);
         self.present.free();
-    }
-
-    /// Closes the present connection. The caller's handle must be the only other one.
-    pub fn leave(&self, connection: Connection) {
-        self.present.leave(connection);
     }
 
     /// Accepts the next connection of the peer; `Ok(None)`: a connection was gone again, or was a stranger's and dropped. An
@@ -228,21 +225,11 @@ impl Connector {
             Ok(()) => {}
             Err(nix::Error::EINPROGRESS) => connection.pending.set(true),
             Err(error) => {
-                self.leave(connection);
+                self.present.leave(connection);
                 return Err(ConnectError::of(error.into()));
             }
         }
         Ok(connection)
-    }
-
-    /// Frees a thread that waits on the present connection.
-    pub fn free(&self) {
-        self.present.free();
-    }
-
-    /// Closes the present connection. The caller's handle must be the only other one.
-    pub fn leave(&self, connection: Connection) {
-        self.present.leave(connection);
     }
 
     /// The socket of the `number`-th connection.

@@ -119,7 +119,7 @@ impl Link {
             listener.free();
         }
         if let Some(connector) = &self.connector {
-            connector.free();
+            connector.present.free();
         }
     }
 }

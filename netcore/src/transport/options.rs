@@ -11,7 +11,7 @@ use crate::{
     spec::{
         SocketOptions, Transport,
         quantity::Linger,
-        socket::{Asked, OptionValue, Place, SOCKET_OPTIONS, SocketOption},
+        socket::{Asked, OptionValue, SOCKET_OPTIONS, Setter, SocketOption},
     },
     sys,
 };
@@ -28,9 +28,11 @@ struct Entry {
 
 /// Options of setsockopt(2) that have a meaning on this transport, in the order of setting.
 fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> impl Iterator<Item = Entry> {
-    SOCKET_OPTIONS.iter().filter_map(move |row| match (row.place)(transport, v6) {
-        Place::At { level, number, always } => Some(Entry { row, level, number, always, asked: (row.asked)(options) }),
-        Place::Nowhere | Place::Opening => None,
+    SOCKET_OPTIONS.iter().filter_map(move |row| match (row.setter)(transport, v6) {
+        Setter::Call { level, number, always } => {
+            Some(Entry { row, level, number, always, asked: (row.asked)(options) })
+        }
+        Setter::Meaningless | Setter::Opening => None,
     })
 }
 

@@ -93,7 +93,7 @@ fn head_is_far(spec: &TestSpec) -> bool {
     !spec.alone && spec.pattern == Pattern::Stream && spec.direction == Direction::Forward
 }
 
-/// Begin and end of the member's measure phase, seconds on the conductor's clock.
+/// Begin and end of the member's measure phase, seconds on the client's clock.
 fn span(part: &Part<'_>) -> Option<(f64, f64)> {
     let r = part.reports;
     let start_ns = if head_is_far(part.spec) { r.far_start_ns } else { r.near_start_ns }?;
