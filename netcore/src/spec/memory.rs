@@ -82,24 +82,18 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), support::Unsupported> {
     // A service allocates its own buffers.
     let sides: &[Side] = if spec.alone { &[Side::Near] } else { &[Side::Near, Side::Far] };
     let bytes = sides.iter().map(|side| buffer_bytes(spec, *side)).max().unwrap_or(0);
-    if bytes <= MOST_BYTES {
-        return Ok(());
-    }
     let key = match spec {
         _ if spec.near.buffers.ring.max(spec.far.buffers.ring) > 1 => "buffers",
         _ if spec.streams > 1 => "streams",
         _ if spec.inflight > 1 => "inflight",
         _ => "message_size",
     };
-    support::no(
-        key,
-        format!(
+    support::refuse_if! {
+        bytes > MOST_BYTES => key,
             "the buffers of one end would take {:.1} GiB, more than the {} GiB that a test is granted: use smaller \
-             messages, a smaller ring, or fewer streams",
-            bytes as f64 / f64::from(1 << 30),
-            MOST_BYTES >> 30
-        ),
-    )
+             messages, a smaller ring, or fewer streams", bytes as f64 / f64::from(1 << 30), MOST_BYTES >> 30;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -17,75 +17,70 @@ pub struct Unsupported {
     pub reason: String,
 }
 
-pub(super) fn no(key: &'static str, reason: impl Into<String>) -> Result<(), Unsupported> {
-    Err(Unsupported { key, reason: reason.into() })
+/// Rules, one each: a condition, the key to blame, the reason. The first condition that holds refuses the test.
+macro_rules! refuse_if {
+    ($($condition:expr => $key:expr, $reason:literal $(, $argument:expr)*;)+) => {$(
+        if $condition {
+            return Err($crate::spec::support::Unsupported { key: $key, reason: format!($reason $(, $argument)*) });
+        }
+    )+};
 }
+pub(super) use refuse_if;
 
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
-    let transport = spec.transport.name();
+    let (transport, io) = (spec.transport.name(), spec.io.name());
     let methods = spec.transport.methods(spec.pattern);
-    if methods.is_empty() {
-        return no("workload", format!("this pattern over {transport} is not available yet"));
-    }
+    refuse_if! { methods.is_empty() => "workload", "this pattern over {transport} is not available yet"; }
     sizes(spec)?;
     memory::check(spec)?;
     threads::check(spec)?;
-    if spec.transport == Transport::Sctp && matches!(spec.io, Io::Nonblocking | Io::Spin) {
-        return no("io", format!("{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP));
-    }
     // A thread of several flows must not block in a call.
     let in_turn = spec.io == Io::Nonblocking && spec.shares_threads();
-    if spec.io != Io::Auto && !in_turn && !methods.contains(&spec.io) {
-        let known: Vec<&str> = methods.iter().map(|io| io.name()).collect();
-        return no(
-            "io",
-            format!("io: {} does not run this workload: leave `io` out, or write {}", spec.io.name(), known.join(", ")),
-        );
+    let known = || methods.iter().map(|io| io.name()).collect::<Vec<_>>().join(", ");
+    refuse_if! {
+        spec.transport == Transport::Sctp && matches!(spec.io, Io::Nonblocking | Io::Spin) =>
+            "io", "{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP;
+        spec.io != Io::Auto && !in_turn && !methods.contains(&spec.io) =>
+            "io", "io: {io} does not run this workload: leave `io` out, or write {}", known();
     }
-    integrity(spec)?;
+    let dirty = spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0;
+    refuse_if! {
+        spec.integrity && spec.pattern == Pattern::Connect =>
+            "integrity", "integrity: these connections carry no bytes to check; choose a workload that ends in _crr";
+        spec.integrity && dirty =>
+            "integrity", "integrity: the receiver does not expect the bytes that `dirty` writes before each send";
+    }
     if spec.alone {
         alone(spec)?;
     }
-    if !spec.connected && !matches!(spec.transport, Transport::Udp | Transport::UdpLite) {
-        return no("connected", format!("connected: false is for udp and udplite, not for {transport}"));
+    let stream = spec.pattern == Pattern::Stream;
+    refuse_if! {
+        !spec.connected && !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
+            "connected", "connected: false is for udp and udplite, not for {transport}";
+        spec.coalesce && (touches(&spec.near) || touches(&spec.far)) =>
+            "buffers", "`coalesce` sends many requests from one buffer: leave out ring, dirty and clean";
+        spec.io == Io::Sendfile && dirty =>
+            "buffers", "sendfile sends a file's pages, so there are no buffers to dirty";
+        !stream && spec.direction != Direction::Forward =>
+            "direction", "requests go from the near end to the far end: exchange `from` and `to` instead";
+        spec.phases.cooldown_ns > 0 && !matches!(spec.phases.stop, Stop::AfterNs(_)) =>
+            "cooldown", "a cool-down needs `duration`: after a count of bytes or transactions the load is over";
+        matches!(spec.phases.stop, Stop::AfterTransactions(_)) && stream =>
+            "transactions", "a stream has no transactions: stop it by `duration` or `bytes`";
+        matches!(spec.phases.stop, Stop::AfterBytes(_)) && !stream =>
+            "bytes", "requests and connections are counted by `transactions`, not by `bytes`";
+        spec.pattern.is_connecting() && spec.inflight != 1 =>
+            "inflight", "a connection test has one connection at a time and stream: use `streams` instead";
     }
-    if spec.coalesce && (touches(&spec.near) || touches(&spec.far)) {
-        return no("buffers", "`coalesce` sends many requests from one buffer: leave out ring, dirty and clean");
+    if spec.pattern == Pattern::Connect {
+        dataless(spec)?;
     }
-    if spec.io == Io::Sendfile && (spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0) {
-        return no("buffers", "sendfile sends a file's pages, so there are no buffers to dirty");
-    }
-    if spec.pattern != Pattern::Stream && spec.direction != Direction::Forward {
-        return no("direction", "requests go from the near end to the far end: exchange `from` and `to` instead");
-    }
-    if spec.phases.cooldown_ns > 0 && !matches!(spec.phases.stop, Stop::AfterNs(_)) {
-        return no("cooldown", "a cool-down needs `duration`: after a count of bytes or transactions the load is over");
-    }
-    if matches!(spec.phases.stop, Stop::AfterTransactions(_)) && spec.pattern == Pattern::Stream {
-        return no("transactions", "a stream has no transactions: stop it by `duration` or `bytes`");
-    }
-    if matches!(spec.phases.stop, Stop::AfterBytes(_)) && spec.pattern != Pattern::Stream {
-        return no("bytes", "requests and connections are counted by `transactions`, not by `bytes`");
-    }
-    if spec.pattern.is_connecting() {
-        if spec.inflight != 1 {
-            return no("inflight", "a connection test has one connection at a time and stream: use `streams` instead");
-        }
-        if spec.pattern == Pattern::Connect {
-            dataless(spec)?;
-        }
-        if spec.near.port_count.is_some() && spec.near.port.is_none() {
-            return no("port_count", "a range of local ports needs its first one: `port`");
-        }
-    }
-    if spec.transport == Transport::UnixSeqpacket {
+    refuse_if! {
+        spec.pattern.is_connecting() && spec.near.port_count.is_some() && spec.near.port.is_none() =>
+            "port_count", "a range of local ports needs its first one: `port`";
         // The kernel silently truncates a message that does not fit the receive call.
-        if spec.pattern == Pattern::Stream && spec.sizes.receive_bytes < spec.sizes.message_bytes {
-            return no(
-                "receive_size",
-                "sequenced packets are received whole: receive_size must not be less than message_size",
-            );
-        }
+        spec.transport == Transport::UnixSeqpacket && stream && spec.sizes.receive_bytes < spec.sizes.message_bytes =>
+            "receive_size", "sequenced packets are received whole: receive_size must not be less than message_size";
     }
     if spec.transport.is_datagram() {
         datagrams(spec)?;
@@ -104,15 +99,12 @@ fn touches(end: &super::EndSpec) -> bool {
 /// Rules of connections that carry no data.
 fn dataless(spec: &TestSpec) -> Result<(), Unsupported> {
     let (near, far) = (&spec.near.socket, &spec.far.socket);
-    if near.fastopen == Some(true) {
-        return no(
-            "socket.fastopen",
-            "Fast Open sends data in the first packet, and these connections carry none: use tcp_crr",
-        );
-    }
-    if far.defer_accept.is_some() && spec.close != Close::NearFirst {
-        let key = if near.defer_accept.is_some() { "socket.defer_accept" } else { "remote_socket.defer_accept" };
-        return no(key, "defer_accept waits for data before it accepts, and these connections carry none: use tcp_crr");
+    let deferred = if near.defer_accept.is_some() { "socket.defer_accept" } else { "remote_socket.defer_accept" };
+    refuse_if! {
+        near.fastopen == Some(true) => "socket.fastopen",
+            "Fast Open sends data in the first packet, and these connections carry none: use tcp_crr";
+        far.defer_accept.is_some() && spec.close != Close::NearFirst => deferred,
+            "defer_accept waits for data before it accepts, and these connections carry none: use tcp_crr";
     }
     Ok(())
 }
@@ -123,63 +115,25 @@ fn alone(spec: &TestSpec) -> Result<(), Unsupported> {
         // The kernel of any host answers.
         return Ok(());
     }
-    if !matches!(spec.transport, Transport::Tcp | Transport::Udp) {
-        return no(
-            "control",
-            format!("control: none is for ping and for services over TCP and UDP, not over {}", spec.transport.name()),
-        );
-    }
-    if spec.far.port.is_none() {
-        return no(
-            "control",
-            "control: none needs the port of the service: remote_ports (7 echoes, 9 discards, 19 generates characters)",
-        );
-    }
-    match spec.direction {
-        Direction::Bidirectional | Direction::Duplex => {
-            return no(
-                "direction",
-                "with control: none only the near end reports: what arrives at the far end is unknown",
-            );
-        }
-        Direction::Reverse if spec.transport == Transport::Udp => {
-            return no("direction", "a service sends one datagram for each that it receives: use udp_rr");
-        }
-        Direction::Reverse if spec.integrity => {
-            return no("integrity", "with control: none the receiver does not know what the service sends");
-        }
-        Direction::Reverse if !matches!(spec.phases.stop, Stop::AfterNs(_)) => {
-            return no("bytes", "with control: none the receiver cannot tell the sender to stop: use `duration`");
-        }
-        _ => {}
-    }
-    if spec.pattern.is_connecting() && spec.close == Close::FarFirst {
-        return no("close", "a service waits for the near end to close: `close: near_first` or `reset`");
-    }
-    let sizes = &spec.sizes;
+    let (tcp, udp) = (spec.transport == Transport::Tcp, spec.transport == Transport::Udp);
+    let reverse = spec.direction == Direction::Reverse;
     let echoed = matches!(spec.pattern, Pattern::RequestResponse | Pattern::ConnectRequestResponse);
-    if echoed && spec.transport == Transport::Tcp && sizes.request_bytes != sizes.response_bytes {
-        return no("response_size", "an echo is as long as its request: response_size must equal request_size");
-    }
-    Ok(())
-}
-
-/// Rules of a test that checks every byte.
-fn integrity(spec: &TestSpec) -> Result<(), Unsupported> {
-    if !spec.integrity {
-        return Ok(());
-    }
-    if spec.pattern == Pattern::Connect {
-        return no(
-            "integrity",
-            "integrity: these connections carry no bytes to check; choose a workload that ends in _crr",
-        );
-    }
-    if spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0 {
-        return no(
-            "integrity",
-            "integrity: the receiver does not expect the bytes that `dirty` writes before each send",
-        );
+    refuse_if! {
+        !tcp && !udp => "control",
+            "control: none is for ping and for services over TCP and UDP, not over {}", spec.transport.name();
+        spec.far.port.is_none() => "control",
+            "control: none needs the port of the service: remote_ports (7 echoes, 9 discards, 19 generates characters)";
+        matches!(spec.direction, Direction::Bidirectional | Direction::Duplex) => "direction",
+            "with control: none only the near end reports: what arrives at the far end is unknown";
+        reverse && udp => "direction", "a service sends one datagram for each that it receives: use udp_rr";
+        reverse && spec.integrity => "integrity",
+            "with control: none the receiver does not know what the service sends";
+        reverse && !matches!(spec.phases.stop, Stop::AfterNs(_)) => "bytes",
+            "with control: none the receiver cannot tell the sender to stop: use `duration`";
+        spec.pattern.is_connecting() && spec.close == Close::FarFirst => "close",
+            "a service waits for the near end to close: `close: near_first` or `reset`";
+        echoed && tcp && spec.sizes.request_bytes != spec.sizes.response_bytes => "response_size",
+            "an echo is as long as its request: response_size must equal request_size";
     }
     Ok(())
 }
@@ -197,44 +151,34 @@ fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
         ("request_size", data && sizes.request_bytes == 0),
         ("response_size", data && sizes.response_bytes == 0),
     ];
-    match zero.into_iter().find(|(_, is_zero)| *is_zero) {
-        Some((key, _)) => no(key, format!("{key}: at least 1")),
-        None => Ok(()),
+    for (key, is_zero) in zero {
+        refuse_if! { is_zero => key, "{key}: at least 1"; }
     }
+    Ok(())
 }
 
 /// Rules of an offered rate.
 fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
     let Some(pace) = spec.pace else { return Ok(()) };
-    if !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) {
-        return no("rate", "the rate must be a positive number");
+    let requests = spec.pattern != Pattern::Stream;
+    let user = pace.mode == PaceMode::User;
+    let kernel = pace.mode == PaceMode::Kernel;
+    let udp = matches!(spec.transport, Transport::Udp | Transport::UdpLite);
+    refuse_if! {
+        !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) => "rate", "the rate must be a positive number";
+        requests && !user => "pacing", "requests are paced by the requester: `mode: user`";
+        requests && pace.burst > 1 => "pacing", "requests come one at a time: a burst is for streams";
+        requests && spec.coalesce => "coalesce",
+            "requests that wait for their due times cannot share a call: leave out `rate` or `coalesce`";
+        !user && pace.burst > 1 => "pacing", "the kernel spreads messages out: a burst needs `mode: user`";
+        kernel && pace.arrival != Arrival::Closed => "arrival",
+            "the kernel paces evenly by itself: for an arrival use `mode: user` or `txtime`";
+        // The queueing discipline for UDP is checked once the flows exist.
+        kernel && !spec.transport.is_tcp() && !udp => "pacing",
+            "the kernel paces TCP and UDP; for other transports use `mode: user`";
+        pace.mode == PaceMode::Txtime && !udp => "pacing", "SO_TXTIME is for UDP: use `mode: kernel` or `user`";
     }
-    if spec.pattern != Pattern::Stream {
-        if pace.mode != PaceMode::User {
-            return no("pacing", "requests are paced by the requester: `mode: user`");
-        }
-        if pace.burst > 1 {
-            return no("pacing", "requests come one at a time: a burst is for streams");
-        }
-        if spec.coalesce {
-            return no(
-                "coalesce",
-                "requests that wait for their due times cannot share a call: leave out `rate` or `coalesce`",
-            );
-        }
-    }
-    match pace.mode {
-        PaceMode::User => Ok(()),
-        _ if pace.burst > 1 => no("pacing", "the kernel spreads messages out: a burst needs `mode: user`"),
-        PaceMode::Kernel if pace.arrival != Arrival::Closed => {
-            no("arrival", "the kernel paces evenly by itself: for an arrival use `mode: user` or `txtime`")
-        }
-        PaceMode::Kernel if spec.transport.is_tcp() => Ok(()),
-        // The queueing discipline is checked once the flows exist.
-        PaceMode::Kernel | PaceMode::Txtime if matches!(spec.transport, Transport::Udp | Transport::UdpLite) => Ok(()),
-        PaceMode::Kernel => no("pacing", "the kernel paces TCP and UDP; for other transports use `mode: user`"),
-        PaceMode::Txtime => no("pacing", "SO_TXTIME is for UDP: use `mode: kernel` or `user`"),
-    }
+    Ok(())
 }
 
 /// Whether only its peer can tell an end, over the control connection, that a counted test is over. An early stop is then

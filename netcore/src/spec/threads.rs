@@ -2,7 +2,7 @@
 
 use super::{
     Direction, Io, TestSpec, Transport,
-    support::{Unsupported, no},
+    support::{Unsupported, refuse_if},
 };
 
 /// After the peer has ended the association, non-blocking receives return EAGAIN for ever (seen on 6.1).
@@ -22,48 +22,29 @@ impl TestSpec {
 
 pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let Some(threads) = spec.threads else { return Ok(()) };
-    let (flows, loops) = (spec.flows(), spec.loops());
-    if threads == 0 {
-        return no("threads", "threads: at least 1");
-    }
-    if threads > loops {
-        return no(
-            "threads",
-            format!(
-                "a flow has at most one thread (duplex: two), so at most {loops} here and not {threads}: leave `threads` \
-                 out, or raise `streams`"
-            ),
-        );
+    let (flows, loops, io) = (spec.flows(), spec.loops(), spec.io.name());
+    refuse_if! {
+        threads == 0 => "threads", "threads: at least 1";
+        threads > loops => "threads",
+            "a flow has at most one thread (duplex: two), so at most {loops} here and not {threads}: leave `threads` \
+             out, or raise `streams`";
     }
     if !spec.shares_threads() {
         return Ok(());
     }
-    if threads > flows {
-        return no(
-            "threads",
-            format!(
-                "each connection of a duplex test has two threads ({loops} in all), or shares one: {flows} at most, not \
-                 {threads}"
-            ),
-        );
-    }
     let instead = format!("leave `threads` out, or set it to {loops}");
-    if spec.transport == Transport::Pipe {
-        return no("threads", format!("calls on a pipe block, and a thread of several flows must not: {instead}"));
+    refuse_if! {
+        threads > flows => "threads",
+            "each connection of a duplex test has two threads ({loops} in all), or shares one: {flows} at most, not \
+             {threads}";
+        spec.transport == Transport::Pipe => "threads",
+            "calls on a pipe block, and a thread of several flows must not: {instead}";
+        spec.transport == Transport::Sctp => "threads",
+            "{NO_END_OF_SCTP}, and a thread of several flows must not block: {instead}";
+        !matches!(spec.io, Io::Auto | Io::Nonblocking | Io::Batch) => "io",
+            "io: {io} needs a thread for each loop, and here {loops} loops share {threads}: leave `io` out, or {instead}";
     }
-    if spec.transport == Transport::Sctp {
-        return no("threads", format!("{NO_END_OF_SCTP}, and a thread of several flows must not block: {instead}"));
-    }
-    match spec.io {
-        Io::Auto | Io::Nonblocking | Io::Batch => Ok(()),
-        io => no(
-            "io",
-            format!(
-                "io: {} needs a thread for each loop, and here {loops} loops share {threads}: leave `io` out, or {instead}",
-                io.name()
-            ),
-        ),
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Rules of single transports.
 
-use super::{Direction, Pattern, TestSpec, Transport, Unsupported, no};
+use super::{Direction, Pattern, TestSpec, Transport, Unsupported, refuse_if};
 use crate::spec::EndSpec;
 
 /// Whether an end sends from a ring of buffers.
@@ -14,59 +14,39 @@ fn sends_from_ring(spec: &TestSpec) -> bool {
 }
 
 pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
-    if spec.direction == Direction::Duplex {
-        return no(
-            "workload",
-            "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead",
-        );
-    }
     let sizes = &spec.sizes;
     let (key, largest) = match spec.pattern {
         Pattern::Stream => ("message_size", sizes.message_bytes),
         _ if sizes.request_bytes >= sizes.response_bytes => ("request_size", sizes.request_bytes),
         _ => ("response_size", sizes.response_bytes),
     };
-    if spec.pattern == Pattern::Ping {
-        if sizes.message_bytes > LARGEST_UDP {
-            return no(
-                "message_size",
-                format!("an ICMP echo carries at most {LARGEST_UDP} bytes, not {}", sizes.message_bytes),
-            );
-        }
-        if spec.inflight > 65_535 {
-            return no("inflight", "an ICMP echo's number has 16 bits: at most 65535 can be told apart");
-        }
-        return Ok(());
-    }
-    if matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LARGEST_UDP {
-        return no(key, format!("a UDP datagram carries at most {LARGEST_UDP} bytes, not {largest}"));
-    }
-    if spec.transport == Transport::Link {
-        if largest > LARGEST_FRAME {
-            return no(key, format!("a frame carries at most {LARGEST_FRAME} bytes of a message, not {largest}"));
-        }
-        if spec.near.socket.device.is_none() || spec.far.socket.device.is_none() {
-            return no(
-                "socket.device",
-                "a link test needs the interface of each end: socket.device and remote_socket.device",
-            );
-        }
-    }
     let shortest = match spec.pattern {
         Pattern::Stream => sizes.message_bytes,
         _ => sizes.request_bytes.min(sizes.response_bytes),
     };
-    if spec.integrity && shortest < NUMBERED && sends_from_ring(spec) {
-        return no(
-            "integrity",
-            format!(
-                "integrity: a datagram of less than {NUMBERED} bytes has no room for the number that names its buffer of the \
-                 ring: choose longer ones, or one buffer"
-            ),
-        );
+    let (ping, link) = (spec.pattern == Pattern::Ping, spec.transport == Transport::Link);
+    refuse_if! {
+        spec.direction == Direction::Duplex => "workload",
+            "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead";
+        ping && sizes.message_bytes > LARGEST_UDP => "message_size",
+            "an ICMP echo carries at most {LARGEST_UDP} bytes, not {}", sizes.message_bytes;
+        ping && spec.inflight > 65_535 => "inflight",
+            "an ICMP echo's number has 16 bits: at most 65535 can be told apart";
     }
-    if spec.coalesce {
-        return no("coalesce", "datagrams keep their boundaries: requests cannot share one");
+    if ping {
+        return Ok(());
+    }
+    refuse_if! {
+        matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LARGEST_UDP => key,
+            "a UDP datagram carries at most {LARGEST_UDP} bytes, not {largest}";
+        link && largest > LARGEST_FRAME => key,
+            "a frame carries at most {LARGEST_FRAME} bytes of a message, not {largest}";
+        link && (spec.near.socket.device.is_none() || spec.far.socket.device.is_none()) => "socket.device",
+            "a link test needs the interface of each end: socket.device and remote_socket.device";
+        spec.integrity && shortest < NUMBERED && sends_from_ring(spec) => "integrity",
+            "integrity: a datagram of less than {NUMBERED} bytes has no room for the number that names its buffer of the \
+             ring: choose longer ones, or one buffer";
+        spec.coalesce => "coalesce", "datagrams keep their boundaries: requests cannot share one";
     }
     Ok(())
 }
@@ -74,11 +54,10 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
 pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
     let sizes = &spec.sizes;
     let all = u64::from(spec.inflight).saturating_mul(sizes.request_bytes.max(sizes.response_bytes));
-    if spec.pattern == Pattern::RequestResponse {
+    refuse_if! {
         // Calls on a pipe block: everything in flight must fit.
-        if spec.inflight > 1 && all > PIPE_BYTES {
-            return no("inflight", format!("a pipe holds {PIPE_BYTES} bytes: {all} in flight could lock both ends up"));
-        }
+        spec.pattern == Pattern::RequestResponse && spec.inflight > 1 && all > PIPE_BYTES => "inflight",
+            "a pipe holds {PIPE_BYTES} bytes: {all} in flight could lock both ends up";
     }
     Ok(())
 }
