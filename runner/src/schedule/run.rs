@@ -20,7 +20,7 @@ use netcore::control::stop::{StopFlag, Urgency};
 use schemas::{
     columns::Row,
     metrics::{METRICS, Metric},
-    words::Way,
+    words::{Search as Finding, Way},
 };
 
 use super::{
@@ -29,7 +29,7 @@ use super::{
     history::History,
     order,
     rows::summary::Summary,
-    search::{Outcome, Search},
+    search::Search,
     step::Step,
 };
 use crate::{
@@ -90,7 +90,7 @@ struct State {
     /// `None` when it has an answer.
     search: Option<Search>,
     /// How a search ended, and the lowest load that did not hold.
-    answer: Option<(Outcome, Option<f64>)>,
+    answer: Option<(Finding, Option<f64>)>,
 }
 
 /// Runs the steps to their ends, starting after `history`. Ends early only if output cannot be written.

@@ -12,7 +12,7 @@ use netcore::spec::TestSpec;
 use schemas::{
     columns::Row,
     units::{Unit, human},
-    words::{self, OfferedUnit, Way},
+    words::{OfferedUnit, Search as Finding, Way},
 };
 
 use super::{confidence::Samples, history::Done, rows::identity, step::Step};
@@ -27,55 +27,9 @@ const TRIES: usize = 3;
 /// Operations that may be missing at the edges of a window of a load that counts as reached.
 const EDGE: f64 = 2.0;
 
-/// The result of a probe, or of all probes of one load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Held,
-    /// The bound does not hold.
-    Exceeded,
-    /// The bound holds, but the sender did not offer the whole load: proves nothing.
-    Unreached,
-}
-
-impl Verdict {
-    pub fn word(self) -> words::Search {
-        match self {
-            Self::Held => words::Search::Held,
-            Self::Exceeded => words::Search::Exceeded,
-            Self::Unreached => words::Search::Unreached,
-        }
-    }
-}
-
-/// How a search ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The limit lies between two loads close enough.
-    Found,
-    AtLeast,
-    /// Loads above what held could not be offered.
-    Unreached,
-    /// The lowest load did not hold.
-    Nothing,
-    /// Ended before the limit was known closely enough.
-    Open,
-}
-
-impl Outcome {
-    pub fn word(self) -> words::Search {
-        match self {
-            Self::Found => words::Search::Found,
-            Self::AtLeast => words::Search::AtLeast,
-            Self::Unreached => words::Search::Unreached,
-            Self::Nothing => words::Search::Nothing,
-            Self::Open => words::Search::Open,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
-    pub outcome: Outcome,
+    pub outcome: Finding,
     /// The highest load that held.
     pub held: Option<f64>,
     /// The lowest load above it that did not.
@@ -130,7 +84,7 @@ impl Search {
     }
 
     /// Adds a probe by its measured rows; returns its own verdict.
-    pub fn take(&mut self, done: Done) -> Option<Verdict> {
+    pub fn take(&mut self, done: Done) -> Option<Finding> {
         // The total: both directions together where there are two.
         let total = done.measured.iter().max_by_key(|(m, way, _)| (*m, *way)).map(|(_, _, row)| row.clone())?;
         let load = self.load(&total)?;
@@ -161,26 +115,27 @@ impl Search {
         }
     }
 
-    fn judge(&self, values: &[Option<f64>], reached: f64) -> Verdict {
+    fn judge(&self, values: &[Option<f64>], reached: f64) -> Finding {
         let sum: Option<f64> = values.iter().copied().sum();
         let holds = sum.map(|sum| sum / values.len() as f64).is_some_and(|mean| {
             self.find.at_most.is_none_or(|most| mean <= most) && self.find.at_least.is_none_or(|least| mean >= least)
         });
         match holds {
-            false => Verdict::Exceeded,
-            true if reached < 1.0 - self.find.within => Verdict::Unreached,
-            true => Verdict::Held,
+            false => Finding::Exceeded,
+            // Proves nothing: the sender did not offer the whole load.
+            true if reached < 1.0 - self.find.within => Finding::Unreached,
+            true => Finding::Held,
         }
     }
 
-    fn verdict(&self, known: &Known) -> Verdict {
+    fn verdict(&self, known: &Known) -> Finding {
         self.judge(&known.values, known.reached)
     }
 
     fn is_settled(&self, known: &Known) -> bool {
         let n = known.values.len();
         known.samples.enough(u32::try_from(n).unwrap_or(u32::MAX))
-            && (n >= TRIES || self.verdict(known) != Verdict::Unreached)
+            && (n >= TRIES || self.verdict(known) != Finding::Unreached)
     }
 
     pub fn probes(&self) -> u32 {
@@ -189,7 +144,7 @@ impl Search {
 
     /// The highest load below which all held, and the lowest that did not hold.
     fn bracket(&self) -> (Option<&Known>, Option<&Known>) {
-        let over = self.known.iter().position(|k| self.verdict(k) != Verdict::Held).unwrap_or(self.known.len());
+        let over = self.known.iter().position(|k| self.verdict(k) != Finding::Held).unwrap_or(self.known.len());
         (over.checked_sub(1).and_then(|held| self.known.get(held)), self.known.get(over))
     }
 
@@ -205,7 +160,7 @@ impl Search {
         let find = &self.find;
         let again = |known: &Known| (!self.is_settled(known)).then_some(known.load);
         let (held, above) = self.bracket();
-        let above_again = above.filter(|k| k.values.len() < TRIES && self.verdict(k) == Verdict::Unreached);
+        let above_again = above.filter(|k| k.values.len() < TRIES && self.verdict(k) == Finding::Unreached);
         let is_known = |load: f64| self.known.iter().any(|k| same(k.load, load));
         match (held, above) {
             _ if !is_known(find.from) => Some(find.from),
@@ -246,10 +201,10 @@ impl Search {
     fn answer(&self) -> Answer {
         let (held, above) = self.bracket();
         let outcome = match (held, above) {
-            (_, Some(above)) if self.verdict(above) == Verdict::Unreached => Outcome::Unreached,
-            (None, _) => Outcome::Nothing,
-            (Some(_), None) => Outcome::AtLeast,
-            (Some(_), Some(_)) => Outcome::Found,
+            (_, Some(above)) if self.verdict(above) == Finding::Unreached => Finding::Unreached,
+            (None, _) => Finding::Nothing,
+            (Some(_), None) => Finding::AtLeast,
+            (Some(_), Some(_)) => Finding::Found,
         };
         Answer { outcome, held: held.map(|k| k.load), above: above.map(|k| k.load) }
     }
@@ -257,7 +212,7 @@ impl Search {
     /// The answer if the search ends here.
     pub fn so_far(&self) -> Answer {
         match self.wanted() {
-            Some(_) => Answer { outcome: Outcome::Open, ..self.answer() },
+            Some(_) => Answer { outcome: Finding::Open, ..self.answer() },
             None => self.answer(),
         }
     }
@@ -309,11 +264,11 @@ impl Search {
         let load = |load: Option<f64>| load.map(|l| self.words(l)).unwrap_or_default();
         let (held, above) = (load(answer.held), load(answer.above));
         let said = match (answer.outcome, answer.held, answer.above) {
-            (Outcome::Found, ..) => format!("{bound} holds up to {held}, not at {above}"),
-            (Outcome::AtLeast, ..) => {
+            (Finding::Found, ..) => format!("{bound} holds up to {held}, not at {above}"),
+            (Finding::AtLeast, ..) => {
                 format!("{bound} holds at {held}, the highest load of the search: the limit is at least that")
             }
-            (Outcome::Unreached, Some(_), _) => {
+            (Finding::Unreached, Some(_), _) => {
                 let share = self.bracket().1.map_or(0.0, |k| k.reached);
                 format!(
                     "{bound} holds up to {held}; of {above} only {} was really offered, so what ends there is the \
@@ -321,15 +276,16 @@ impl Search {
                     human(Unit::Ratio, share)
                 )
             }
-            (Outcome::Unreached, None, _) => {
+            (Finding::Unreached, None, _) => {
                 format!("not even the lowest load, {above}, was really offered: nothing is known of {bound}")
             }
-            (Outcome::Nothing, ..) => format!("{bound} does not hold even at {above}, the lowest load of the search"),
-            (Outcome::Open, Some(_), Some(_)) => {
+            (Finding::Nothing, ..) => format!("{bound} does not hold even at {above}, the lowest load of the search"),
+            // Still open.
+            (_, Some(_), Some(_)) => {
                 format!("ended before the limit was known closely: {bound} holds up to {held}, not at {above}")
             }
-            (Outcome::Open, Some(_), None) => format!("ended before a limit was seen: {bound} holds up to {held}"),
-            (Outcome::Open, None, _) => format!("ended before anything was known of {bound}"),
+            (_, Some(_), None) => format!("ended before a limit was seen: {bound} holds up to {held}"),
+            (_, None, _) => format!("ended before anything was known of {bound}"),
         };
         let probes = self.probes();
         format!("case {name}: {said} ({probes} probe{})", if probes == 1 { "" } else { "s" })

@@ -54,41 +54,31 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
         made.set_classname(&*case.test);
         made
     };
-    if let Some(reason) = &case.skipped {
-        let mut status = TestCaseStatus::skipped();
-        status.set_message(&**reason);
+    let saying = |mut status: TestCaseStatus, message: &str| {
+        status.set_message(message);
+        status
+    };
+    let error = || TestCaseStatus::non_success(NonSuccessKind::Error);
+    let of_all = match (&case.skipped, &case.failed) {
+        (Some(reason), _) => Some(saying(TestCaseStatus::skipped(), reason)),
+        (None, Some(reason)) => Some(saying(error(), reason)),
+        (None, None) => case.verdicts.is_empty().then(TestCaseStatus::success),
+    };
+    if let Some(status) = of_all {
         return vec![make(case.case.clone(), status)];
-    }
-    if let Some(reason) = &case.failed {
-        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-        status.set_message(&**reason);
-        return vec![make(case.case.clone(), status)];
-    }
-    if case.verdicts.is_empty() {
-        return vec![make(case.case.clone(), TestCaseStatus::success())];
     }
     let of = |v: &VerdictRow| {
-        let place = || format!("{}:{}", v.file, v.line.unwrap_or(0));
-        let status = match v.verdict {
-            _ if v.fails() => {
-                let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                status.set_message(sentence(v));
-                status.set_description(place());
-                status
-            }
-            Verdict::Error => {
-                let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-                status.set_message(&*v.note);
-                status.set_description(place());
-                status
-            }
+        let mut status = match v.verdict {
+            _ if v.fails() => saying(TestCaseStatus::non_success(NonSuccessKind::Failure), &sentence(v)),
+            Verdict::Error => saying(error(), &v.note),
             Verdict::Inconclusive | Verdict::Missing => {
-                let mut status = TestCaseStatus::skipped();
-                status.set_message(format!("{}: {}", v.verdict, v.note));
-                status
+                saying(TestCaseStatus::skipped(), &format!("{}: {}", v.verdict, v.note))
             }
             _ => TestCaseStatus::success(),
         };
+        if v.fails() || v.verdict == Verdict::Error {
+            status.set_description(format!("{}:{}", v.file, v.line.unwrap_or(0)));
+        }
         make(format!("{}: {}", v.case, v.assertion), status)
     };
     case.verdicts.iter().map(of).collect()
@@ -109,11 +99,7 @@ pub fn markdown(name: &str, summary: &str, rows: &[VerdictRow], notes: &[String]
         text.push_str(&String::from_utf8_lossy(&table));
         text.push('\n');
     }
-    for note in notes {
-        text.push_str("- ");
-        text.push_str(note);
-        text.push('\n');
-    }
+    text.extend(notes.iter().map(|note| format!("- {note}\n")));
     Ok(text)
 }
 
@@ -153,12 +139,8 @@ pub fn annotations(cases: &[CaseResult]) -> String {
         }
     }
     all.sort_by_key(|(kind, ..)| *kind != "error");
-    let lines = all.iter().take(MOST_ANNOTATIONS).map(|(kind, place, text)| {
-        let mut line = github_annotation(kind, place.as_ref(), text);
-        line.push('\n');
-        line
-    });
-    lines.collect()
+    let lines = all.iter().take(MOST_ANNOTATIONS);
+    lines.map(|(kind, place, text)| github_annotation(kind, place.as_ref(), text) + "\n").collect()
 }
 
 #[cfg(test)]

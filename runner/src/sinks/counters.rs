@@ -31,7 +31,6 @@ pub struct CounterSink {
 
 impl CounterSink {
     /// Will write there; a resumed run adds to what is there.
-    #[must_use]
     pub fn new(path: &Path, resume: bool) -> Self {
         Self { path: path.to_owned(), resume, file: None }
     }
@@ -76,21 +75,21 @@ impl CounterSink {
         if bytes.is_empty() {
             return Ok(());
         }
-        if self.file.is_none() {
-            // A resumed run goes on where the table ends.
-            let new = !self.resume || !self.path.exists();
-            let mut options = File::options();
-            options.create(true).write(true).truncate(new).append(!new);
-            let mut file = options.open(&self.path).and_then(Appended::at_end_of).map_err(fault())?;
-            if new {
-                file.write_all(&header(names(COUNTER_COLUMNS))).map_err(fault())?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                // A resumed run goes on where the table ends.
+                let new = !self.resume || !self.path.exists();
+                let mut options = File::options();
+                options.create(true).write(true).truncate(new).append(!new);
+                let mut file = options.open(&self.path).and_then(Appended::at_end_of).map_err(fault())?;
+                if new {
+                    file.write_all(&header(names(COUNTER_COLUMNS))).map_err(fault())?;
+                }
+                none.insert(file)
             }
-            self.file = Some(file);
-        }
-        match &mut self.file {
-            Some(file) => file.write_all(&bytes).map_err(Error::output(self.path.display())),
-            None => Ok(()),
-        }
+        };
+        file.write_all(&bytes).map_err(fault())
     }
 }
 

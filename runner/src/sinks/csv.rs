@@ -71,7 +71,6 @@ impl CsvSink {
     }
 
     /// Whether nobody reads any more.
-    #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
     }

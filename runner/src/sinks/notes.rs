@@ -32,11 +32,7 @@ impl Notes {
         }
         for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
             self.congestion_controls.extend(congestion_control(report));
-            for note in &report.notes {
-                if !self.said.contains(note) {
-                    self.said.push(note.clone());
-                }
-            }
+            report.notes.iter().cloned().for_each(|note| self.add(note));
         }
     }
 

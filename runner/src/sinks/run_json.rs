@@ -44,13 +44,11 @@ pub fn plan_record(plan: &Plan, overrides: Vec<String>, seed: u64) -> PlanRecord
 /// and not the file. The journal goes when the file is whole.
 #[derive(Debug)]
 pub struct RunJson {
-    /// What it will say.
     pub facts: RunRecord,
     path: Option<PathBuf>,
     journal: Option<File>,
 }
 
-/// A line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     key: String,
@@ -59,7 +57,6 @@ struct Line {
 
 impl RunJson {
     /// Nothing written yet; without a path nothing ever is.
-    #[must_use]
     pub fn new(facts: RunRecord, path: Option<PathBuf>) -> Self {
         Self { facts, path, journal: None }
     }
@@ -110,16 +107,14 @@ impl RunJson {
         self.facts.cases.insert(key.clone(), case.clone());
         let Some(path) = self.path.as_deref().map(journal) else { return Ok(()) };
         let fault = || Error::output(path.display());
-        if self.journal.is_none() {
+        let file = match &mut self.journal {
+            Some(file) => file,
             // Emptied: what an earlier crash left in it has been read, and written to the file when this run began.
-            self.journal = Some(File::create(&path).map_err(fault())?);
-        }
+            none => none.insert(File::create(&path).map_err(fault())?),
+        };
         let mut line = serde_json::to_vec(&Line { key, case }).map_err(|e| fault()(e.into()))?;
         line.push(b'\n');
-        match &mut self.journal {
-            Some(file) => file.write_all(&line).map_err(fault()),
-            None => Ok(()),
-        }
+        file.write_all(&line).map_err(fault())
     }
 
     /// Replaces the file as a whole: a reader sees the old one or the new one.
@@ -165,7 +160,6 @@ fn hooks(step: &Step) -> BTreeMap<String, HookRecord> {
 }
 
 /// `results.csv` → `results.run.json`.
-#[must_use]
 pub fn beside(results: &Path) -> PathBuf {
     results.with_extension("run.json")
 }

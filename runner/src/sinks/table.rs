@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use anstyle::Style;
 use netcore::spec::Pattern;
 use schemas::{
     columns::Row,
@@ -17,63 +16,47 @@ use crate::style;
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
-    lines: Vec<(Style, Vec<String>)>,
+    lines: Vec<Vec<String>>,
     /// Columns whose cells stand to the right.
     right: Vec<usize>,
 }
 
 impl Table {
     /// A table with that head; the columns named in `right` are aligned to the right.
-    #[must_use]
     pub fn new(head: &[&str], right: &[usize]) -> Self {
         Self { head: head.iter().map(|h| (*h).to_owned()).collect(), lines: Vec::new(), right: right.to_vec() }
     }
 
     /// Adds a line.
     pub fn push(&mut self, line: Vec<String>) {
-        self.push_styled(Style::new(), line);
-    }
-
-    /// Adds a line whose first cell has a style.
-    fn push_styled(&mut self, style: Style, line: Vec<String>) {
-        self.lines.push((style, line));
+        self.lines.push(line);
     }
 
     /// Writes it, two spaces in and two between the columns.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let widths: Vec<usize> = (0..self.head.len())
             .map(|i| {
-                let cells = self.lines.iter().filter_map(|(_, l)| l.get(i)).chain(self.head.get(i));
+                let cells = self.lines.iter().filter_map(|l| l.get(i)).chain(self.head.get(i));
                 cells.map(|c| c.width()).max().unwrap_or(0)
             })
             .collect();
-        let line = |style: Style, cells: &[String]| {
+        let line = |cells: &[String]| {
             let mut text = String::new();
             for (i, (cell, width)) in cells.iter().zip(&widths).enumerate() {
                 let pad = " ".repeat(width - cell.width());
-                let first = if i == 0 { style } else { Style::new() };
-                let cell = format!("{first}{cell}{}", first.render_reset());
-                text.push_str("  ");
-                if self.right.contains(&i) {
-                    text.push_str(&pad);
-                    text.push_str(&cell);
-                } else {
-                    text.push_str(&cell);
-                    text.push_str(&pad);
-                }
+                let aligned = if self.right.contains(&i) { [&pad, cell] } else { [cell, &pad] };
+                text.extend(["  ", aligned[0], aligned[1]]);
             }
             text.trim_end().to_owned()
         };
-        let head = line(Style::new(), &self.head);
+        let head = line(&self.head);
         writeln!(out, "{}{head}{}", style::HEAD, style::HEAD.render_reset())?;
-        for (style, cells) in &self.lines {
-            writeln!(out, "{}", line(*style, cells))?;
+        for cells in &self.lines {
+            writeln!(out, "{}", line(cells))?;
         }
         Ok(())
     }
-}
 
-impl Table {
     /// The same in Markdown.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         let line = |cells: &[String]| {
@@ -84,7 +67,7 @@ impl Table {
         let rule: Vec<String> =
             (0..self.head.len()).map(|i| if self.right.contains(&i) { "--:" } else { "---" }.to_owned()).collect();
         writeln!(out, "{}", line(&rule))?;
-        for (_, cells) in &self.lines {
+        for cells in &self.lines {
             writeln!(out, "{}", line(cells))?;
         }
         Ok(())
@@ -92,7 +75,6 @@ impl Table {
 }
 
 /// The summary of a run: a line per summary row.
-#[must_use]
 pub fn summary(rows: &[(Option<Pattern>, Row)]) -> Table {
     let level = rows.iter().find_map(|(_, r)| r.confidence_level).unwrap_or(0.95);
     let margin = format!("± {} %", three_digits(level * 100.0).trim_end_matches('0').trim_end_matches('.'));
@@ -120,7 +102,6 @@ pub fn summary(rows: &[(Option<Pattern>, Row)]) -> Table {
 }
 
 /// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or why there is none.
-#[must_use]
 pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
     if row.status.is_some_and(|s| s != Status::Ok) && row.iterations.unwrap_or(0) == 0 {
         return row.status.map_or_else(String::new, |s| s.to_string());

@@ -41,7 +41,6 @@ pub fn requested(row: &mut Row, spec: &TestSpec) {
 }
 
 /// The load that all streams of one direction offer together, and its unit.
-#[must_use]
 pub fn offered(spec: &TestSpec) -> Option<(f64, OfferedUnit)> {
     let events = spec.pace.as_ref()?.events_per_s * f64::from(spec.streams);
     Some(match spec.pattern {

@@ -14,13 +14,11 @@ pub struct Merged {
 }
 
 /// These latencies, all of one kind: the first of [`LatencyKind::ALL`] that was timed. None where nothing was timed.
-#[must_use]
 pub fn merged(timed: &[&Latencies]) -> Option<Merged> {
     LatencyKind::ALL.iter().find_map(|kind| of_kind(*kind, timed))
 }
 
 /// The receive calls where send calls were timed too: they are told beside them and not mixed with them.
-#[must_use]
 pub fn receive_calls(timed: &[&Latencies]) -> Option<Merged> {
     merged(timed).filter(|first| first.kind != LatencyKind::Receive).and_then(|_| of_kind(LatencyKind::Receive, timed))
 }
@@ -33,7 +31,6 @@ fn of_kind(kind: LatencyKind, timed: &[&Latencies]) -> Option<Merged> {
 
 impl Merged {
     /// Reads a histogram back. `None` for a text that is none.
-    #[must_use]
     pub fn decode(kind: LatencyKind, text: &str) -> Option<Self> {
         let mut histogram = histogram::decode(text)?;
         // A histogram of a fixed range would refuse larger values of another when they are merged.
@@ -42,19 +39,16 @@ impl Merged {
     }
 
     /// The histogram of a row.
-    #[must_use]
     pub fn of_row(row: &Row) -> Option<Self> {
         Self::decode(row.latency_kind?, row.latency_histogram.as_deref()?)
     }
 
     /// The receive calls of a row that has them beside its latencies.
-    #[must_use]
     pub fn receive_calls_of_row(row: &Row) -> Option<Self> {
         Self::decode(LatencyKind::Receive, row.receive_call_histogram.as_deref()?)
     }
 
     /// Both together.
-    #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         // Cannot fail: `auto` lets it grow to any u64.
         let _ = self.histogram.add(&other.histogram);

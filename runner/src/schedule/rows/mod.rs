@@ -35,7 +35,6 @@ pub struct IterationRows {
 }
 
 /// The ways that a test's rows are about: one, or each direction and both together.
-#[must_use]
 pub fn ways(direction: Direction) -> &'static [Way] {
     match direction {
         Direction::Forward => &[Way::Forward],
@@ -46,7 +45,6 @@ pub fn ways(direction: Direction) -> &'static [Way] {
 
 /// Makes the rows of an iteration from what its two ends reported, or the near one alone where the far one is a service.
 /// `identity` carries the cells that every row shares.
-#[must_use]
 pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) -> IterationRows {
     let granted = |way: Way| {
         let mut identity = identity.clone();

@@ -16,7 +16,6 @@ pub struct PrintedRows {
 }
 
 /// Makes the rows of an iteration from what was read in an output; `identity` carries the cells that the plan decides.
-#[must_use]
 pub fn of_iteration(identity: &Row, lines: &[Row]) -> PrintedRows {
     let mut made = PrintedRows::default();
     for line in lines {
@@ -45,19 +44,16 @@ pub fn of_iteration(identity: &Row, lines: &[Row]) -> PrintedRows {
 }
 
 /// Whether a line of output is a result, not an interval or a stream of one.
-#[must_use]
 pub fn is_measured(row: &Row) -> bool {
     (row.record, row.phase, row.status) == (Some(Record::Iteration), Some(Phase::Measure), Some(Status::Ok))
 }
 
 /// Which way a line of output counts.
-#[must_use]
 pub fn way(row: &Row) -> Way {
     row.direction.unwrap_or(Way::Forward)
 }
 
 /// The number of the next line of that way.
-#[must_use]
 pub fn line_of(measured: &[(usize, Way, Row)], way: Way) -> usize {
     measured.iter().filter(|(_, w, _)| *w == way).count()
 }

@@ -44,13 +44,11 @@ impl Summary {
     }
 
     /// How many iterations were added.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// The summary so far, without the confidence cells; `None` before the first iteration.
-    #[must_use]
     pub fn row(&self) -> Option<Row> {
         let mut row = self.last.clone()?;
         row.record = Some(Record::Summary);

@@ -56,36 +56,27 @@ pub fn row(identity: &Row, parts: &[Part<'_>], own: bool) -> Result<Row, NoTotal
     total.status = Some(Status::Ok);
     total.elapsed_s = Some(high - low);
     total.time = parts.iter().filter_map(|p| p.row.time.clone()).min();
-    let mut sums = [Sum::default(), Sum::default(), Sum::default()];
+    let mut of_members = Vec::new();
     for (part, span) in parts.iter().zip(&spans) {
         let whole = own || span.1 - span.0 <= (high - low) * (1.0 + SLACK);
-        let row = if whole { part.row.clone() } else { inside(part, span.0, low, high).ok_or(NoTotal::Uncut)? };
-        sums[0].add(row.throughput_bits_per_s);
-        sums[1].add(row.sent_bits_per_s);
-        sums[2].add(row.transactions_per_s);
+        of_members.push(if whole { rates(part.row) } else { inside(part, span.0, low, high).ok_or(NoTotal::Uncut)? });
     }
-    [total.throughput_bits_per_s, total.sent_bits_per_s, total.transactions_per_s] = sums.map(|s| s.0);
-    let counts = ["retransmits", "remote_retransmits", "errors", "lost", "streams"];
-    for column in counts {
-        let mut sum = Sum::default();
-        for part in parts {
-            sum.add(part.row.number(column));
-        }
-        total.set_number(column, sum.0);
+    [total.throughput_bits_per_s, total.sent_bits_per_s, total.transactions_per_s] =
+        [0, 1, 2].map(|rate| sum(of_members.iter().map(|rates| rates[rate])));
+    for column in ["retransmits", "remote_retransmits", "errors", "lost", "streams"] {
+        total.set_number(column, sum(parts.iter().map(|part| part.row.number(column))));
     }
     Ok(total)
 }
 
-/// A sum of what is there.
-#[derive(Default)]
-struct Sum(Option<f64>);
+/// The rates that are added up.
+fn rates(row: &Row) -> [Option<f64>; 3] {
+    [row.throughput_bits_per_s, row.sent_bits_per_s, row.transactions_per_s]
+}
 
-impl Sum {
-    fn add(&mut self, value: Option<f64>) {
-        if let Some(value) = value {
-            self.0 = Some(self.0.unwrap_or(0.0) + value);
-        }
-    }
+/// The sum of the values that are there.
+fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    values.flatten().reduce(|a, b| a + b)
 }
 
 /// The end whose clock and windows the member's row has.
@@ -101,8 +92,8 @@ fn span(part: &Part<'_>) -> Option<(f64, f64)> {
     Some((start, start + part.row.elapsed_s?))
 }
 
-/// The member's row over its intervals that lie within the common window.
-fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<Row> {
+/// The member's rates over its intervals that lie within the common window.
+fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<[Option<f64>; 3]> {
     let fits = |w: &Window| {
         let begin = start + w.start_ns as f64 / 1e9;
         w.phase == Phase::Measure && begin >= low && begin + w.elapsed_ns as f64 / 1e9 <= high
@@ -118,18 +109,12 @@ fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<Row> {
         let row = window::row(&Row::default(), part.spec, pair, way, None);
         let elapsed = row.elapsed_s?;
         seconds += elapsed;
-        let rates = [row.throughput_bits_per_s, row.sent_bits_per_s, row.transactions_per_s];
-        for (sum, rate) in work.iter_mut().zip(rates) {
+        for (sum, rate) in work.iter_mut().zip(rates(&row)) {
             *sum += rate.unwrap_or(0.0) * elapsed;
         }
     }
-    let rate = |work: f64, like: Option<f64>| like.map(|_| work / seconds);
-    (seconds > 0.0).then(|| Row {
-        throughput_bits_per_s: rate(work[0], part.row.throughput_bits_per_s),
-        sent_bits_per_s: rate(work[1], part.row.sent_bits_per_s),
-        transactions_per_s: rate(work[2], part.row.transactions_per_s),
-        ..Row::default()
-    })
+    let whole = rates(part.row);
+    (seconds > 0.0).then(|| [0, 1, 2].map(|rate| whole[rate].map(|_| work[rate] / seconds)))
 }
 
 #[cfg(test)]

@@ -15,23 +15,6 @@ use schemas::{
 
 use super::{identity, latency};
 
-/// Whether the near end's flow of that role carries payload that way.
-fn takes_near(way: Way, role: Role) -> bool {
-    match way {
-        Way::Both => true,
-        Way::Forward => !matches!(role, Role::Receiver),
-        Way::Reverse => matches!(role, Role::Receiver | Role::Duplex),
-    }
-}
-
-fn takes_far(way: Way, role: Role) -> bool {
-    match way {
-        Way::Both => true,
-        Way::Forward => !matches!(role, Role::Sender),
-        Way::Reverse => matches!(role, Role::Sender | Role::Duplex),
-    }
-}
-
 /// The same phase or interval at both ends; an end that reported none of it is `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
@@ -42,7 +25,6 @@ pub struct Pair<'a> {
 }
 
 /// The way of one stream, from its role at whichever end reported it.
-#[must_use]
 pub fn way_of(direction: Direction, pair: Pair<'_>, stream: u32) -> Option<Way> {
     let find = |w: Option<&Window>| w.and_then(|w| w.flows.iter().find(|f| f.flow == stream)).map(|f| f.role);
     let way = match (find(pair.near), find(pair.far)) {
@@ -101,29 +83,28 @@ impl End<'_> {
     }
 }
 
-fn ends(pair: Pair<'_>, way: Way, stream: Option<u32>) -> (Option<End<'_>>, Option<End<'_>>) {
-    let wanted = |f: &&FlowWindow| stream.is_none_or(|s| s == f.flow);
-    let near = pair.near.map(|window| {
-        let flows = window.flows.iter().filter(wanted).filter(|f| takes_near(way, f.role)).collect();
-        let duplex = window.flows.iter().any(|f| f.role == Role::Duplex);
-        End { window, flows, sends: !duplex || way != Way::Reverse, receives: !duplex || way != Way::Forward }
-    });
-    let far = pair.far.map(|window| {
-        let flows = window.flows.iter().filter(wanted).filter(|f| takes_far(way, f.role)).collect();
-        let duplex = window.flows.iter().any(|f| f.role == Role::Duplex);
-        End { window, flows, sends: !duplex || way != Way::Forward, receives: !duplex || way != Way::Reverse }
-    });
-    (near, far)
+/// The part of an end that a row about `way` needs. Flows with the role `reverse` carry payload in reverse only: receivers of
+/// the near end, senders of the far end.
+fn end(window: &Window, way: Way, stream: Option<u32>, reverse: Role) -> End<'_> {
+    let takes = |role: Role| match way {
+        Way::Both => true,
+        Way::Forward => role != reverse,
+        Way::Reverse => role == reverse || role == Role::Duplex,
+    };
+    let flows = window.flows.iter().filter(|f| stream.is_none_or(|s| s == f.flow) && takes(f.role)).collect();
+    let one_of_two = way != Way::Both && window.flows.iter().any(|f| f.role == Role::Duplex);
+    let is_source = (way == Way::Forward) == (reverse == Role::Receiver);
+    End { window, flows, sends: !one_of_two || is_source, receives: !one_of_two || !is_source }
 }
 
 /// Fills a row for that way, and for one stream where one is named. The record's kind is the caller's.
-#[must_use]
 pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Option<u32>) -> Row {
     let mut row = identity.clone();
     row.status = Some(Status::Ok);
     row.direction = Some(way);
     row.stream = stream.map(u64::from);
-    let (near, far) = ends(pair, way, stream);
+    let near = pair.near.map(|window| end(window, way, stream, Role::Receiver));
+    let far = pair.far.map(|window| end(window, way, stream, Role::Sender));
 
     // The headline's end: the receiver of a stream, the requester otherwise.
     let head = match (spec.pattern, way) {
@@ -165,21 +146,24 @@ fn phase(phase: Phase) -> words::Phase {
 
 fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     let ends = || near.into_iter().chain(far);
-    let bits = |bytes: u64, end: &End<'_>| bytes as f64 * 8.0 / end.seconds();
+    let senders: Vec<_> = ends().filter(|e| e.is_sender()).collect();
+    let receivers: Vec<_> = ends().filter(|e| e.is_receiver()).collect();
+    let sum = |ends: &[&End<'_>], of: fn(&FlowWindow) -> u64| ends.iter().map(|e| e.sum(of)).sum::<u64>();
+    let rate = |ends: &[&End<'_>], of: fn(&FlowWindow) -> u64| {
+        ends.iter().map(|e| e.sum(of) as f64 / e.seconds()).reduce(|a, b| a + b)
+    };
     let both = near.is_some() && far.is_some();
     // Where both ends send or receive, half of a sum would be a wrong number: it needs both of them.
     let two_way = spec.pattern != Pattern::Stream || row.direction == Some(Way::Both);
-    if ends().any(End::is_sender) && (both || !two_way) {
-        row.bytes_sent = Some(ends().filter(|e| e.is_sender()).map(|e| e.sum(|f| f.counts.bytes_sent)).sum());
-        row.sends = Some(ends().filter(|e| e.is_sender()).map(|e| e.sum(|f| f.counts.sends)).sum());
-        row.sent_bits_per_s =
-            Some(ends().filter(|e| e.is_sender()).map(|e| bits(e.sum(|f| f.counts.bytes_sent), e)).sum());
+    if !senders.is_empty() && (both || !two_way) {
+        row.bytes_sent = Some(sum(&senders, |f| f.counts.bytes_sent));
+        row.sends = Some(sum(&senders, |f| f.counts.sends));
+        row.sent_bits_per_s = rate(&senders, |f| f.counts.bytes_sent).map(|bytes| bytes * 8.0);
     }
-    if ends().any(End::is_receiver) && (both || !two_way) {
-        row.bytes_received = Some(ends().filter(|e| e.is_receiver()).map(|e| e.sum(|f| f.counts.bytes_received)).sum());
-        row.receives = Some(ends().filter(|e| e.is_receiver()).map(|e| e.sum(|f| f.counts.receives)).sum());
-        row.throughput_bits_per_s =
-            Some(ends().filter(|e| e.is_receiver()).map(|e| bits(e.sum(|f| f.counts.bytes_received), e)).sum());
+    if !receivers.is_empty() && (both || !two_way) {
+        row.bytes_received = Some(sum(&receivers, |f| f.counts.bytes_received));
+        row.receives = Some(sum(&receivers, |f| f.counts.receives));
+        row.throughput_bits_per_s = rate(&receivers, |f| f.counts.bytes_received).map(|bytes| bytes * 8.0);
     }
     if spec.pattern != Pattern::Stream
         && let Some(near) = near
@@ -195,10 +179,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     {
         let sent = match unit {
             OfferedUnit::Bits => row.sent_bits_per_s,
-            OfferedUnit::Messages => ends()
-                .filter(|e| e.is_sender())
-                .map(|e| e.sum(|f| f.counts.messages_sent) as f64 / e.seconds())
-                .reduce(|a, b| a + b),
+            OfferedUnit::Messages => rate(&senders, |f| f.counts.messages_sent),
             OfferedUnit::Transactions => row.transactions_per_s,
         };
         // The load is that of each direction.

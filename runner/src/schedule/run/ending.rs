@@ -38,7 +38,7 @@ impl Run<'_> {
         }
         if let Some((outcome, above)) = &state.answer {
             for (_, _, row) in &mut rows {
-                (row.search, row.search_above) = (Some(outcome.word()), *above);
+                (row.search, row.search_above) = (Some(*outcome), *above);
             }
         }
         let written: Vec<Row> = rows.iter().map(|(_, _, row)| row.clone()).collect();

@@ -222,33 +222,26 @@ impl Run<'_> {
             .filter_map(|(m, (member, reports))| Some(Part { spec: member.spec()?, reports, row: of(m)? }))
             .collect();
         let identity = Row { iteration: Some(iteration.into()), ..group_identity(step, measured) };
-        match total::row(&identity, &parts, group.window == Window::Own) {
-            Ok(row) => Some(row),
-            Err(NoTotal::Apart) => {
-                self.progress.warn(&format!("case {}: its members never ran at the same time: no total", step.name));
-                None
-            }
+        let why = match total::row(&identity, &parts, group.window == Window::Own) {
+            Ok(row) => return Some(row),
+            Err(NoTotal::Apart) => "its members never ran at the same time: no total",
             Err(NoTotal::Uncut) => {
-                self.progress.warn(&format!(
-                    "case {}: its members share only a part of their windows, which cannot be cut out without \
-                     intervals: no total; set `interval`",
-                    step.name
-                ));
-                None
+                "its members share only a part of their windows, which cannot be cut out without intervals: no total; set \
+                 `interval`"
             }
-        }
+        };
+        self.progress.warn(&format!("case {}: {why}", step.name));
+        None
     }
 
     fn fault_row(&mut self, step: &Step, iteration: u32, status: Status, spoiled: &Spoiled) -> Result<(), Error> {
-        let mut faults = Vec::new();
-        for identity in &step.identities {
-            let mut row = blank(identity, Record::Iteration, status, &spoiled.fault.message);
-            row.start_skew_us = spoiled.skew.map(|s| s.as_secs_f64() * 1e6);
-            row.iteration = Some(iteration.into());
-            row.phase = Some(Phase::Measure);
-            faults.push(row);
-        }
-        self.sink.rows(&faults)
+        let faults = step.identities.iter().map(|identity| Row {
+            start_skew_us: spoiled.skew.map(|s| s.as_secs_f64() * 1e6),
+            iteration: Some(iteration.into()),
+            phase: Some(Phase::Measure),
+            ..blank(identity, Record::Iteration, status, &spoiled.fault.message)
+        });
+        self.sink.rows(&faults.collect::<Vec<_>>())
     }
 
     fn fail(&mut self, i: usize, iteration: u32, fault: MeasureError) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use schemas::{
     columns::Row,
-    words::{self, Phase, Record},
+    words::{Phase, Record, Search as Finding},
 };
 
 use super::Run;
@@ -11,7 +11,7 @@ use crate::{
     schedule::{
         bench::{Bench, Measured},
         history::Done,
-        search::{Answer, Next, Outcome},
+        search::{Answer, Next, Search},
         step::Step,
     },
 };
@@ -47,15 +47,15 @@ impl Run<'_> {
     }
 
     /// Counts a probe, measured now or before an interruption. Returns its finding.
-    pub(super) fn absorb_probe(&mut self, i: usize, done: Done) -> Option<words::Search> {
+    pub(super) fn absorb_probe(&mut self, i: usize, done: Done) -> Option<Finding> {
         let state = &mut self.states[i];
         state.result.done += 1;
-        Some(state.search.as_mut()?.take(done)?.word())
+        state.search.as_mut()?.take(done)
     }
 
     /// Ends a search if it needs no more probes.
     pub(super) fn answer_if_known(&mut self, i: usize) -> Result<(), Error> {
-        match self.states[i].search.as_ref().map(crate::schedule::search::Search::next) {
+        match self.states[i].search.as_ref().map(Search::next) {
             Some(Next::Done(answer)) => self.answer(i, answer),
             _ => Ok(()),
         }
@@ -87,8 +87,8 @@ impl Run<'_> {
         self.states[i].answer = Some((answer.outcome, above));
         self.states[i].result.answer = Some(sentence.clone());
         match answer.outcome {
-            Outcome::Found | Outcome::AtLeast => self.progress.note(&sentence),
-            Outcome::Unreached | Outcome::Nothing | Outcome::Open => self.progress.warn(&sentence),
+            Finding::Found | Finding::AtLeast => self.progress.note(&sentence),
+            _ => self.progress.warn(&sentence),
         }
         self.sink.note(sentence);
         self.conclude(i)

@@ -135,7 +135,7 @@ fn what_the_sender_cannot_offer_proves_nothing_of_the_path() {
     // Within a hundredth of what was asked for the load counts as offered.
     assert!(held <= 300e6 / 0.99 && held > 290e6, "{held}");
     assert!(rows.1[0].contains("the sender: the limit is at least"), "{:?}", rows.1);
-    assert!(rows.0.iter().any(|r| r.search == Some(words::Search::Unreached) && r.record == Some(Record::Probe)));
+    assert!(rows.0.iter().any(|r| r.search == Some(Finding::Unreached) && r.record == Some(Record::Probe)));
     let (summary, rows, _) = found(&by_rate(1e9, Some(10e9), 0.01, 40), PLENTY, 300e6);
     assert_eq!((summary.search.as_deref(), summary.throughput_bits_per_s), (Some("unreached"), None));
     assert!(rows.1[0].contains("not even the lowest load"), "{:?}", rows.1);
@@ -164,10 +164,10 @@ fn a_single_stall_of_the_sender_is_no_limit() {
         rows.0.extend(made.rows);
         search.take(Done { measured, streams: Vec::new() })
     };
-    assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Verdict::Unreached));
+    assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Finding::Unreached));
     link.sender = PLENTY;
     assert_eq!(search.next(), Next::Probe(1e6), "it is tried again");
-    assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Verdict::Held));
+    assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Finding::Held));
     assert_eq!(search.next(), Next::Probe(64e6));
 }
 
