@@ -1,6 +1,6 @@
 //! Verdicts: assertions over samples, and comparisons of two sides.
 //!
-//! - [`assertion`]: whether a statement holds: pass, fail, or inconclusive
+//! - [`judge()`]: whether a statement holds: pass, fail, or inconclusive
 //! - [`comparison`]: two sides of a metric: regression, improvement, same, or inconclusive
 //! - [`baseline`]: a run against an earlier one
 //! - [`environment`]: the machine a run was made on, and how it differs from another

@@ -106,7 +106,7 @@ fn source(record: &RunRecord, sets: &[String]) -> Result<PathBuf, Error> {
     let options = LoadOptions { sets: of_run.chain(sets.iter().cloned()).collect(), ..LoadOptions::default() };
     let loaded =
         plan::load_str(known(&plan.path), &plan.text, &options).map_err(|e| Error::Plan(e.render(Format::Human)))?;
-    loaded.baseline.map(|(baseline, _)| PathBuf::from(baseline.source)).ok_or_else(|| {
+    loaded.baseline.map(|(baseline, _)| baseline.source).ok_or_else(|| {
         Error::Usage("the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into())
     })
 }

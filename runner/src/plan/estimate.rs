@@ -14,7 +14,7 @@ pub struct Estimate {
     pub least: Duration,
     /// Where every case goes to its maximum.
     pub most: Duration,
-    /// Whether [`ASSUMED`] is part of it.
+    /// Whether part of it is assumed: a count of bytes or transactions has no length.
     pub open: bool,
 }
 

@@ -4,7 +4,7 @@
 //! - [`history`]: finished iterations of an interrupted run
 //! - [`order`]: the next case
 //! - [`confidence`]: when a case is known well enough
-//! - [`bench`]: the interface to measuring and to the sinks
+//! - [`mod@bench`]: the interface to measuring and to the sinks
 //! - [`rows`]: from reports to rows
 //! - [`run`]: the loop
 //! - [`search`]: the next load in a search for the highest one that holds
