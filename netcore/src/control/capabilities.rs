@@ -2,7 +2,7 @@
 
 use nix::libc;
 
-use crate::spec::Transport;
+use crate::{spec::Transport, transport::Protocol};
 
 /// Every transport for which the kernel gives a socket. Asking loads modules that the kernel loads on demand.
 pub fn transports() -> Vec<Transport> {
@@ -10,23 +10,15 @@ pub fn transports() -> Vec<Transport> {
 }
 
 fn has(transport: Transport) -> bool {
-    use libc::{SOCK_DCCP, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM};
-    let either = |kind, protocol| opens(libc::AF_INET, kind, protocol) || opens(libc::AF_INET6, kind, protocol);
-    match transport {
-        Transport::Tcp => either(SOCK_STREAM, libc::IPPROTO_TCP),
-        Transport::Mptcp => either(SOCK_STREAM, libc::IPPROTO_MPTCP),
-        Transport::Udp => either(SOCK_DGRAM, libc::IPPROTO_UDP),
-        Transport::UdpLite => either(SOCK_DGRAM, libc::IPPROTO_UDPLITE),
-        Transport::Sctp => either(SOCK_STREAM, libc::IPPROTO_SCTP),
-        Transport::Dccp => either(SOCK_DCCP, libc::IPPROTO_DCCP),
-        Transport::UnixStream => opens(libc::AF_UNIX, SOCK_STREAM, 0),
-        Transport::UnixSeqpacket => opens(libc::AF_UNIX, SOCK_SEQPACKET, 0),
-        Transport::UnixDatagram => opens(libc::AF_UNIX, SOCK_DGRAM, 0),
-        Transport::Vsock => opens(libc::AF_VSOCK, SOCK_STREAM, 0),
-        Transport::Link => opens(libc::AF_PACKET, SOCK_DGRAM, 0),
-        Transport::Icmp => either(SOCK_DGRAM, libc::IPPROTO_ICMP) || opens(libc::AF_INET, SOCK_RAW, libc::IPPROTO_ICMP),
-        Transport::Pipe => true,
-    }
+    let Some(Protocol { kind, number, .. }) = Protocol::of(transport) else { return true };
+    let families: &[libc::c_int] = match transport {
+        Transport::Vsock => &[libc::AF_VSOCK],
+        Transport::Link => &[libc::AF_PACKET],
+        _ if transport.uses_ip() => &[libc::AF_INET, libc::AF_INET6],
+        _ => &[libc::AF_UNIX],
+    };
+    families.iter().any(|family| opens(*family, kind, number))
+        || transport == Transport::Icmp && opens(libc::AF_INET, libc::SOCK_RAW, number)
 }
 
 fn opens(domain: i32, kind: i32, protocol: i32) -> bool {

@@ -12,13 +12,7 @@ use crate::transport::Link;
 
 /// `send` and `recv` on a socket.
 pub struct Blocking {
-    link: Arc<Link>,
-}
-
-impl Blocking {
-    pub fn new(link: Arc<Link>) -> Self {
-        Self { link }
-    }
+    pub link: Arc<Link>,
 }
 
 impl Channel for Blocking {
@@ -49,13 +43,7 @@ impl Channel for Blocking {
 
 /// `write` and `read` on pipes.
 pub struct Pipe {
-    link: Arc<Link>,
-}
-
-impl Pipe {
-    pub fn new(link: Arc<Link>) -> Self {
-        Self { link }
-    }
+    pub link: Arc<Link>,
 }
 
 impl Channel for Pipe {

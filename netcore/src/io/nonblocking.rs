@@ -10,14 +10,8 @@ use crate::transport::Link;
 
 /// Calls with `MSG_DONTWAIT`.
 pub struct Nonblocking<W> {
-    link: Arc<Link>,
-    wait: W,
-}
-
-impl<W: Wait> Nonblocking<W> {
-    pub fn new(link: Arc<Link>, wait: W) -> Self {
-        Self { link, wait }
-    }
+    pub link: Arc<Link>,
+    pub wait: W,
 }
 
 impl<W: Wait> Channel for Nonblocking<W> {

@@ -9,7 +9,7 @@ use std::{thread, time::Duration};
 
 use super::{clock, interrupts, kernel_sample::KernelSample, snmp, system};
 use crate::{
-    report::{CounterChange, CounterWindow, Span},
+    report::{CounterWindow, Span},
     spec::Collect,
 };
 
@@ -24,16 +24,6 @@ struct Edge {
     sample: KernelSample,
 }
 
-/// A window on this host's monotonic clock.
-#[derive(Debug)]
-struct Piece {
-    span: Span,
-    from_ns: u64,
-    to_ns: u64,
-    wall_end_ns: i64,
-    values: Vec<CounterChange>,
-}
-
 /// The log of one end and one iteration. Every method reads files, so only the sampling thread may call it, never a
 /// data thread.
 #[derive(Debug)]
@@ -43,7 +33,8 @@ pub struct CounterLog {
     interfaces: system::Interfaces,
     measure: Option<Edge>,
     interval: Option<Edge>,
-    pieces: Vec<Piece>,
+    /// With their starts on the monotonic clock.
+    windows: Vec<CounterWindow>,
 }
 
 impl CounterLog {
@@ -56,7 +47,7 @@ impl CounterLog {
             interfaces: system::Interfaces::up(),
             measure: None,
             interval: None,
-            pieces: Vec::new(),
+            windows: Vec::new(),
         })
     }
 
@@ -95,24 +86,18 @@ impl CounterLog {
 
     /// All windows, in the order of their ends, with times relative to `measure_start_ns` on this host's monotonic
     /// clock.
-    pub fn into_windows(self, measure_start_ns: u64) -> Vec<CounterWindow> {
-        self.pieces
-            .into_iter()
-            .map(|piece| CounterWindow {
-                span: piece.span,
-                start_ns: piece.from_ns.wrapping_sub(measure_start_ns).cast_signed(),
-                elapsed_ns: piece.to_ns - piece.from_ns,
-                wall_end_ns: piece.wall_end_ns,
-                values: piece.values,
-            })
-            .collect()
+    pub fn into_windows(mut self, measure_start_ns: u64) -> Vec<CounterWindow> {
+        for window in &mut self.windows {
+            window.start_ns = window.start_ns.wrapping_sub(measure_start_ns.cast_signed());
+        }
+        self.windows
     }
 
     fn push(&mut self, span: Span, start: &Edge, end: &Edge) {
-        self.pieces.push(Piece {
+        self.windows.push(CounterWindow {
             span,
-            from_ns: start.monotonic_ns,
-            to_ns: end.monotonic_ns,
+            start_ns: start.monotonic_ns.cast_signed(),
+            elapsed_ns: end.monotonic_ns - start.monotonic_ns,
             wall_end_ns: end.wall_ns,
             values: end.sample.since(&start.sample),
         });
@@ -146,6 +131,7 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
+    use crate::report::CounterChange;
 
     fn change<'a>(window: &'a CounterWindow, source: &str, key: &str) -> &'a CounterChange {
         window.values.iter().find(|c| c.source == source && c.key == key).unwrap_or_else(|| panic!("{source} {key}"))

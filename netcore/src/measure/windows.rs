@@ -109,18 +109,11 @@ impl Windows {
             let retransmits = after.tcp[i]
                 .zip(before.tcp[i])
                 .map(|(after, before)| after.retransmits.saturating_sub(before.retransmits));
-            let receives_datagrams = after.counts[i].messages_received > 0;
             FlowWindow {
-                flow: flow.flow,
-                role: flow.role,
                 counts: after.counts[i] - before.counts[i],
-                latencies: Vec::new(),
                 tcp_at_start: before.tcp[i],
-                tcp_info: after.tcp[i],
                 retransmits,
-                datagrams: None,
-                jitter_ns: receives_datagrams.then(|| flow.cell.jitter_ns()),
-                pacing: None,
+                ..total(flow, i, after)
             }
         });
         let cpu = after.cpu.as_ref().zip(before.cpu.as_ref());
@@ -185,19 +178,24 @@ impl Windows {
             window
         });
         let intervals = intervals.collect();
-        let totals = flows.iter().enumerate().map(|(i, flow)| FlowWindow {
-            flow: flow.flow,
-            role: flow.role,
-            counts: end.counts[i],
-            latencies: Vec::new(),
-            tcp_at_start: None,
-            tcp_info: end.tcp[i],
-            retransmits: end.tcp[i].map(|info| info.retransmits),
-            datagrams: None,
-            jitter_ns: (end.counts[i].messages_received > 0).then(|| flow.cell.jitter_ns()),
-            pacing: None,
-        });
+        let totals = flows.iter().enumerate().map(|(i, flow)| total(flow, i, end));
         (phases, intervals, totals.collect())
+    }
+}
+
+/// Everything that flow `i` did until the sample.
+fn total(flow: &SampledFlow, i: usize, sample: &Sample) -> FlowWindow {
+    FlowWindow {
+        flow: flow.flow,
+        role: flow.role,
+        counts: sample.counts[i],
+        latencies: Vec::new(),
+        tcp_at_start: None,
+        tcp_info: sample.tcp[i],
+        retransmits: sample.tcp[i].map(|info| info.retransmits),
+        datagrams: None,
+        jitter_ns: (sample.counts[i].messages_received > 0).then(|| flow.cell.jitter_ns()),
+        pacing: None,
     }
 }
 

@@ -236,17 +236,17 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
         return if spins { by_datagrams(worker, &Spin) } else { by_datagrams(worker, &Block) };
     }
     if worker.spec.transport == Transport::Pipe {
-        return over(worker, Pipe::new(link));
+        return over(worker, Pipe { link });
     }
     match (worker.spec.resolved_io(), worker.role) {
-        (Io::Nonblocking, _) => over(worker, Nonblocking::new(link, Poll)),
-        (Io::Spin, _) => over(worker, Nonblocking::new(link, Spin)),
+        (Io::Nonblocking, _) => over(worker, Nonblocking { link, wait: Poll }),
+        (Io::Spin, _) => over(worker, Nonblocking { link, wait: Spin }),
         (Io::Sendfile, Role::Sender) => {
             let channel =
                 Sendfile::new(link, &worker.send_buffers).map_err(worker.error("make a file to send from"))?;
             over(worker, channel)
         }
-        _ => over(worker, Blocking::new(link)),
+        _ => over(worker, Blocking { link }),
     }
 }
 
@@ -259,7 +259,7 @@ fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(
         return by_datagrams(worker, &turns);
     }
     let link = worker.link.clone();
-    over(worker, Nonblocking::new(link, turns))
+    over(worker, Nonblocking { link, wait: turns })
 }
 
 fn by_connections<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {

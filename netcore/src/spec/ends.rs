@@ -80,23 +80,11 @@ impl FromStr for Cpus {
 
 impl fmt::Display for Cpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut i = 0;
-        while i < self.0.len() {
-            let first = self.0[i];
-            let mut last = first;
-            while i + 1 < self.0.len() && self.0[i + 1] == last + 1 {
-                i += 1;
-                last = self.0[i];
-            }
-            i += 1;
-            let comma = if i < self.0.len() { "," } else { "" };
-            if first == last {
-                write!(f, "{first}{comma}")?;
-            } else {
-                write!(f, "{first}-{last}{comma}")?;
-            }
-        }
-        Ok(())
+        let runs = self.0.chunk_by(|cpu, next| *next == cpu + 1).map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            run => run.iter().map(u32::to_string).collect(),
+        });
+        f.write_str(&runs.collect::<Vec<_>>().join(","))
     }
 }
 

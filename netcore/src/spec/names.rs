@@ -11,11 +11,8 @@ impl Pattern {
 
 /// A row of the table of transports. A pattern whose list of io methods is empty does not run over the transport.
 struct Facts {
-    /// In plans and results.
     name: &'static str,
-    /// Runs over IP: IP's options have a meaning, and a route chooses the interface.
     ip: bool,
-    /// Keeps message boundaries and may lose messages.
     datagrams: bool,
     /// The kernel module, for transports that a kernel may lack.
     module: Option<&'static str>,

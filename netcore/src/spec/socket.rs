@@ -51,7 +51,6 @@ const fn ip(v6: bool, number_v4: libc::c_int, number_v6: libc::c_int, always: bo
 }
 
 /// From `linux/udp.h`.
-const IPPROTO_UDPLITE: libc::c_int = 136;
 const UDPLITE_SEND_CSCOV: libc::c_int = 10;
 /// From `linux/sctp.h`.
 const SCTP_NODELAY: libc::c_int = 3;
@@ -367,7 +366,7 @@ socket_options! {
     no_checksum: bool, |t, _| asked(SOCKET, libc::SO_NO_CHECK).on(matches!(t, Transport::Udp));
     /// UDP-Lite's checksum coverage.
     checksum_coverage: Bytes32,
-        |t, _| always(IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV).on(matches!(t, Transport::UdpLite));
+        |t, _| always(libc::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV).on(matches!(t, Transport::UdpLite));
 }
 
 impl SocketOptions {

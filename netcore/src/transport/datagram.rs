@@ -21,7 +21,7 @@ use nix::{
 use socket2::SockRef;
 
 use super::{
-    Deadline, Link,
+    Deadline, Link, Protocol,
     address::Address,
     connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
     options,
@@ -47,8 +47,6 @@ const RECEIVE_BUFFER: Bytes = Bytes(4 << 20);
 /// Default send buffer where the kernel paces. fq silently drops the packets of a flow beyond 100; this is room for fewer.
 const PACED_BUFFER: Bytes = Bytes(32 << 10);
 
-const IPPROTO_UDPLITE: libc::c_int = 136;
-
 /// The options of a data socket, with the engines' own defaults.
 pub fn effective(asked: &SocketOptions, spec: &TestSpec) -> SocketOptions {
     let mut options = asked.clone();
@@ -63,7 +61,7 @@ pub fn effective(asked: &SocketOptions, spec: &TestSpec) -> SocketOptions {
 
 /// A socket with its options, bound.
 pub fn socket(spec: &TestSpec, asked: &SocketOptions, address: &Address, bind: bool) -> Result<OwnedFd, EndError> {
-    let protocol = if spec.transport == Transport::UdpLite { IPPROTO_UDPLITE } else { 0 };
+    let protocol = Protocol::of(spec.transport).map_or(0, |protocol| protocol.number);
     let name = spec.transport.name();
     let socket = sys::socket(address.family(), libc::SOCK_DGRAM, protocol).map_err(|source| {
         let hint =

@@ -124,15 +124,13 @@ impl Link {
     }
 }
 
-/// Numbers of a connection-oriented protocol, as socket(2) takes them.
+/// Numbers of a transport's sockets, as socket(2) takes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     transport: Transport,
-    kind: libc::c_int,
-    number: libc::c_int,
+    pub kind: libc::c_int,
+    pub number: libc::c_int,
 }
-
-const IPPROTO_MPTCP: libc::c_int = 262;
 
 /// Level and name of the option for a DCCP service code, which must be the same at both ends: 32 bits in network order.
 const SOL_DCCP: libc::c_int = 269;
@@ -142,20 +140,29 @@ const SERVICE: &[u8; 4] = b"PLMB";
 
 /// Whether each flow of a transport has its own pair of datagram sockets, without listening and accepting.
 pub fn has_socket_pairs(transport: Transport) -> bool {
-    transport.is_datagram() && Protocol::of(transport).is_none()
+    transport.is_datagram() && Protocol::connecting(transport).is_none()
 }
 
 impl Protocol {
     /// `None`: the transport does not listen, connect and accept.
+    pub fn connecting(transport: Transport) -> Option<Self> {
+        Self::of(transport).filter(|protocol| protocol.kind != libc::SOCK_DGRAM)
+    }
+
+    /// `None`: a pipe.
     pub fn of(transport: Transport) -> Option<Self> {
         let (kind, number) = match transport {
             Transport::Tcp => (libc::SOCK_STREAM, libc::IPPROTO_TCP),
-            Transport::Mptcp => (libc::SOCK_STREAM, IPPROTO_MPTCP),
+            Transport::Mptcp => (libc::SOCK_STREAM, libc::IPPROTO_MPTCP),
             Transport::Sctp => (libc::SOCK_STREAM, libc::IPPROTO_SCTP),
             Transport::Dccp => (libc::SOCK_DCCP, libc::IPPROTO_DCCP),
             Transport::UnixStream | Transport::Vsock => (libc::SOCK_STREAM, 0),
             Transport::UnixSeqpacket => (libc::SOCK_SEQPACKET, 0),
-            _ => return None,
+            Transport::Udp => (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+            Transport::UdpLite => (libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
+            Transport::Icmp => (libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
+            Transport::UnixDatagram | Transport::Link => (libc::SOCK_DGRAM, 0),
+            Transport::Pipe => return None,
         };
         Some(Self { transport, kind, number })
     }

@@ -130,7 +130,7 @@ fn has_socket_per_flow(spec: &TestSpec) -> bool {
 }
 
 fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Rendezvous, EndError> {
-    let protocol = Protocol::of(spec.transport);
+    let protocol = Protocol::connecting(spec.transport);
     // Connect tests connect as fast as they can.
     let backlog = if spec.pattern.is_connecting() { 4096 } else { spec.flows().max(16) };
     let mut endpoints = Endpoints::default();
@@ -364,7 +364,7 @@ fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<A
 }
 
 fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
-    Protocol::of(spec.transport)
+    Protocol::connecting(spec.transport)
         .ok_or_else(|| EndError::Impossible(format!("{} has no connections", spec.transport.name())))
 }
 
