@@ -335,14 +335,14 @@ fn tcp_info_is_what_ss_shows() {
 fn watched(pair: &Pair, test: &str) -> (Row, String) {
     let _daemon = Daemon::start(pair);
     let (_folder, path) = plan(&format!("{{version: 1, name: witness, {}, tests: {{it: {test}}}}}", hosts()));
-    let mut run = pair.near.command(PLUMB);
-    let mut run =
-        run.args(["run", "--progress", "never", &path]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut plumb = pair.near.command(PLUMB);
+    plumb.args(["run", "--progress", "never", &path]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = plumb.spawn().unwrap();
     let mut last = String::new();
     while run.try_wait().unwrap().is_none() {
-        let text = pair.near.read("ss", &["-Htin", "dst", Pair::FAR]);
-        if text.contains("busy:") && text.contains("ESTAB") {
-            last = text;
+        let sockets = pair.near.read("ss", &["-Htin", "dst", Pair::FAR]);
+        if sockets.contains("busy:") && sockets.contains("ESTAB") {
+            last = sockets;
         }
         thread::sleep(Duration::from_millis(20));
     }

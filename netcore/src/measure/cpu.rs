@@ -16,7 +16,7 @@ use crate::report::CpuUse;
 /// time with a disk request of this CPU outstanding; `steal` is time in which the hypervisor ran something else.
 pub(super) const STATES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
-/// Time of one CPU by state ([`STATES`]), in ticks (USER_HZ, a hundredth of a second on every Linux architecture in use),
+/// Time of one CPU by state (`STATES`), in ticks (USER_HZ, a hundredth of a second on every Linux architecture in use),
 /// since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks(pub(super) [u64; STATES.len()]);
