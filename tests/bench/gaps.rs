@@ -1,5 +1,5 @@
-//! How evenly a program sends datagrams, seen by the kernel and not by the program: watches loopback, takes the kernel's
-//! time of every datagram of the given size that is sent, and prints what the gaps between them are like.
+//! Measures how evenly a program sends datagrams, by the kernel's clock instead of the program's. Watches loopback, takes the
+//! kernel's timestamp of every sent datagram of the given size, and prints statistics of the gaps between them.
 //!
 //! `cargo run --release -p netcore --example gaps -- PAYLOAD_BYTES GAP_US SECONDS` (as root), while something sends.
 
@@ -18,7 +18,7 @@ use nix::sys::{
     time::TimeVal,
 };
 
-/// A packet that this host sends; loopback shows each of them a second time as received.
+/// Packet type of a packet that this host sends (PACKET_OUTGOING). Loopback shows each packet a second time, as received.
 const OUTGOING: u8 = 4;
 /// Bytes of an IPv4 header and a UDP header.
 const HEADERS: usize = 28;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut end = Instant::now() + Duration::from_mins(1);
     while Instant::now() < end {
         let mut parts = [IoSliceMut::new(&mut bytes)];
-        // MSG_TRUNC: the length is the packet's, not the buffer's.
+        // With MSG_TRUNC the length is that of the packet, even beyond the buffer.
         let Ok(message) = recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::MSG_TRUNC)
         else {
             continue;
