@@ -37,6 +37,17 @@ pub use select::{Picker, Selection};
 
 use crate::error::{Error, Place};
 
+/// What most filters share: the rows that count, the output, the input.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct TableArgs {
+    #[command(flatten)]
+    pub selection: Selection,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub input: InputArgs,
+}
+
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct InputArgs {
     /// Results files (CSV); `-` or none: standard input
@@ -59,6 +70,11 @@ impl Header {
     pub fn find(&self, name: &str) -> Option<usize> {
         let exact = |name: &str| self.names.iter().position(|n| n == name);
         exact(name).or_else(|| schemas::metrics::find(name).and_then(|m| exact(m.column)))
+    }
+
+    /// Those of the names that are columns.
+    pub fn having(&self, names: &[&str]) -> Vec<String> {
+        names.iter().filter(|name| self.find(name).is_some()).map(|name| (*name).to_owned()).collect()
     }
 
     /// A sentence about a missing column; names a similar column if there is one.
@@ -249,6 +265,15 @@ impl Table {
                 ),
             )),
         }
+    }
+
+    /// The columns to group rows by: those named, else `case`, and `member` and `direction` where the table has them.
+    pub fn group_by(&self, names: &[String]) -> Result<Vec<usize>, Error> {
+        if names.is_empty() {
+            let usual = ["member", "direction"].into_iter().filter_map(|name| self.header.find(name));
+            return Ok(std::iter::once(self.require("case")?).chain(usual).collect());
+        }
+        names.iter().map(|name| self.require(name)).collect()
     }
 
     /// The index of the rate that is asked for; without a name, of the rate that the table has.

@@ -59,6 +59,12 @@ impl Column {
     pub fn description(&self) -> String {
         self.text.replace("{words}", &words::listed(self.words))
     }
+
+    /// Whether it is a parameter: rows that differ in one are not comparable. Buffers and MSS as the kernel reports them
+    /// at the end are results.
+    pub fn is_parameter(&self) -> bool {
+        self.group == "what ran" && !self.name.ends_with("_buffer_bytes") && self.name != "mss_bytes"
+    }
 }
 
 /// What one filled cell holds.

@@ -186,11 +186,15 @@ words! {
         Unnoticed = "unnoticed" ("they do not"),
     }
 
-    /// How much a failing verdict weighs.
-    #[derive(Default)]
+    /// Whether a failure fails the run or only warns.
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[schemars(rename = "Level")]
     Severity {
+        /// It fails.
         #[default]
         Error = "error" ("a failure fails the run"),
+        /// It warns.
         Warn = "warn" ("a failure is only reported"),
     }
 

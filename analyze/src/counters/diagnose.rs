@@ -1,6 +1,6 @@
 //! The meaning of the differences, in sentences.
 
-use std::collections::HashMap;
+use indexmap::IndexMap;
 
 use super::diff::Change;
 
@@ -188,17 +188,13 @@ fn softnet(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'static
 const TROUBLE: &[&str] = &["drop", "discard", "err", "fifo", "miss", "crc", "no_buf", "nobuf", "overrun", "timeout"];
 
 fn interfaces(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'static str>) {
-    // In the order of their first mention; the map finds them, since there may be thousands.
-    let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
+    // In the order of their first mention; there may be thousands.
+    let mut sources = IndexMap::<&str, Vec<String>>::new();
     for change in look.changes {
         if !["dev:", "ethtool", "ip:", "ip-json:"].iter().any(|p| change.source.starts_with(p)) {
             continue;
         }
-        let place = *places.entry(change.source).or_insert_with(|| {
-            sources.push((change.source, Vec::new()));
-            sources.len() - 1
-        });
+        let found = sources.entry(change.source).or_default();
         let key = change.key.to_ascii_lowercase();
         // XDP programs drop on purpose.
         if TROUBLE.iter().any(|t| key.contains(t))
@@ -206,7 +202,7 @@ fn interfaces(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'sta
             && let Some(super::diff::Delta::Whole(v)) = change.delta
             && v > 0
         {
-            sources[place].1.push(format!("{} {v}", change.key));
+            found.push(format!("{} {v}", change.key));
         }
     }
     if sources.is_empty() {

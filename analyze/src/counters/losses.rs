@@ -1,6 +1,6 @@
 //! Counters without a difference, reported in words.
 
-use std::collections::HashMap;
+use indexmap::IndexMap;
 
 use super::diff::{Change, Note};
 use super::line_at;
@@ -10,20 +10,13 @@ use crate::input::ParseError;
 /// Counters that were reset, vanished or are new, by source and note, in the order in which they came.
 #[derive(Default)]
 pub struct Losses<'c> {
-    kinds: Vec<Loss<'c>>,
-}
-
-/// The lost counters of one source and note.
-struct Loss<'c> {
-    /// The first of them.
-    first: &'c Change<'c>,
-    count: usize,
+    /// The first change of each kind, and their number.
+    kinds: IndexMap<(&'c str, Note), (&'c Change<'c>, usize)>,
 }
 
 impl<'c> Losses<'c> {
     pub fn of(changes: &'c [Change<'c>]) -> Self {
-        let mut kinds: Vec<Loss<'c>> = Vec::new();
-        let mut places: HashMap<(&str, Note), usize> = HashMap::new();
+        let mut kinds = IndexMap::<_, (&Change<'_>, usize)>::new();
         for change in changes {
             let lost = match change.note {
                 Note::Reset | Note::Gone => true,
@@ -31,11 +24,7 @@ impl<'c> Losses<'c> {
                 _ => false,
             };
             if lost {
-                let at = *places.entry((change.source, change.note)).or_insert(kinds.len());
-                match kinds.get_mut(at) {
-                    Some(known) => known.count += 1,
-                    None => kinds.push(Loss { first: change, count: 1 }),
-                }
+                kinds.entry((change.source, change.note)).or_insert((change, 0)).1 += 1;
             }
         }
         Self { kinds }
@@ -43,7 +32,7 @@ impl<'c> Losses<'c> {
 
     /// Warns once for each source and note.
     pub fn warn(&self) {
-        for Loss { first: Change { source, key, note, .. }, count } in &self.kinds {
+        for (Change { source, key, note, .. }, count) in self.kinds.values() {
             let (what, help) = match note {
                 Note::Gone => ("no longer there", ""),
                 Note::New => ("not there before, so without a difference", "; --missing zero counts them from zero"),
@@ -57,7 +46,7 @@ impl<'c> Losses<'c> {
 
     /// The first loss as an error, for `--strict`, with its line in AFTER.
     pub fn error(&self, (file, text): (&str, &str)) -> Option<Error> {
-        let Change { source, key, note, at, .. } = self.kinds.first()?.first;
+        let Change { source, key, note, at, .. } = self.kinds.first()?.1.0;
         let what = match note {
             Note::Gone => "is no longer there",
             Note::New => "was not there before",

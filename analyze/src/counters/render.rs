@@ -243,8 +243,7 @@ pub fn csv(
             change.note.word(),
         ])?;
     }
-    writer.flush()?;
-    Ok(())
+    Ok(writer.flush()?)
 }
 
 fn rate(change: &Change<'_>, elapsed: Option<f64>) -> Option<f64> {

@@ -5,7 +5,7 @@ mod statistic;
 
 use std::io::Write;
 
-use schemas::columns::{self, AXIS_PREFIX, number};
+use schemas::columns::{self, AXIS_PREFIX, Column, number};
 use schemas::metrics::{self, Kind};
 use schemas::units;
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Verdict};
 use crate::parallel;
 use crate::stats::{bootstrap, sketch};
 use crate::table::select::Preferred;
-use crate::table::{Header, InputArgs, OutputArgs, Picker, Record, Selection, Table};
+use crate::table::{Header, Picker, Record, Table, TableArgs};
 
 /// Statistics per group of rows: mean and confidence interval over the iterations of each case, and others.
 ///
@@ -58,11 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     ignore: Vec<String>,
     #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    input: InputArgs,
+    tables: TableArgs,
 }
 
 /// A confidence level as people write it: `95%` or `0.95`.
@@ -72,7 +68,7 @@ pub(crate) fn parse_level(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
-    let mut table = Table::open(&args.input)?;
+    let mut table = Table::open(&args.tables.input)?;
     let plan = Plan::new(args, &table)?;
     let (kind, groups) = read(args, &mut table, &plan)?;
     plan.check_kind(kind, table.header())?;
@@ -82,12 +78,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     for warning in groups.warnings(table.header(), &plan.columns) {
         crate::warn(&warning);
     }
-    args.output.write(output, |w| plan.write(table.header(), groups, w))?;
+    args.tables.output.write(output, |w| plan.write(table.header(), groups, w))?;
     Ok(Verdict::Ok)
 }
 
 fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(Record, Groups), Error> {
-    let new = Picker::new(&args.selection, table)?;
+    let new = Picker::new(&args.tables.selection, table)?;
     let runs: Vec<_> = new.columns().map(|column| (column, column)).chain(plan.columns.looked_at()).collect();
     let mut picker = new.clone();
     let mut kept: Preferred<Groups> = Preferred::default();
@@ -128,13 +124,7 @@ impl Plan {
         let header = table.header();
         let require = |names: &[String]| names.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>();
         let present = |names: &[&str]| names.iter().filter_map(|n| header.find(n)).collect::<Vec<_>>();
-        let group = match args.group.as_slice() {
-            [] => {
-                table.require("case")?;
-                present(&["case", "member", "direction"])
-            }
-            names => require(names)?,
-        };
+        let group = table.group_by(&args.group)?;
         let metrics = match args.metrics.as_slice() {
             [] => {
                 let headline = present(&["throughput", "transaction_rate", "latency.p50", "latency.p99"]);
@@ -277,14 +267,12 @@ impl Plan {
         } else {
             groups.iter().try_for_each(|group| writer.write_record(row(group)))?;
         }
-        writer.flush()?;
-        Ok(())
+        Ok(writer.flush()?)
     }
 }
 
-/// The columns that describe what ran: rows that differ in one of them measure different things. Buffers and MSS as the
-/// kernel reports them at the end are results. The kind of a latency and the unit of a demand matter only if one of
-/// these is condensed.
+/// The parameters: rows that differ in one of them measure different things. The kind of a latency and the unit of a
+/// demand matter only if one of these is condensed.
 fn watched<'a>(header: &'a Header, metrics: &[usize]) -> impl Iterator<Item = usize> + 'a {
     let condensed = |part: &str| metrics.iter().any(|c| header.names()[*c].contains(part));
     let (latency, demand) = (condensed("latency"), condensed("service_demand"));
@@ -293,8 +281,7 @@ fn watched<'a>(header: &'a Header, metrics: &[usize]) -> impl Iterator<Item = us
         "latency_kind" => latency,
         "service_demand_unit" => demand,
         _ if name.starts_with(AXIS_PREFIX) => true,
-        _ if name.ends_with("_buffer_bytes") || name == "mss_bytes" => false,
-        _ => columns::find(name).is_some_and(|c| c.group == "what ran"),
+        _ => columns::find(name).is_some_and(Column::is_parameter),
     };
     header.names().iter().enumerate().filter(move |(_, name)| watched(name)).map(|(i, _)| i)
 }

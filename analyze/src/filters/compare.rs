@@ -20,7 +20,7 @@ use crate::judge::samples::{self, Case, Index, Samples};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, VerdictRow};
-use crate::table::{InputArgs, OutputArgs, Selection, Table};
+use crate::table::{InputArgs, Table, TableArgs};
 
 /// What changed between two runs: effect, interval, p and a verdict per case.
 ///
@@ -69,11 +69,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = crate::stats::bootstrap::SEED)]
     seed: u64,
     #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    input: InputArgs,
+    tables: TableArgs,
 }
 
 /// When `compare` exits with 1.
@@ -140,9 +136,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if args.self_test.is_some() {
         say_least(args, &mut comparisons);
     }
-    let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
     let facts = print::facts(&sides.base, &sides.new, &comparisons, &places);
-    even_unread(args.output.write(output, |w| match format {
+    even_unread(args.tables.output.write(output, |w| match format {
         Format::Csv => verdicts::csv(&comparisons.iter().map(Compared::row).collect::<Vec<_>>(), w),
         _ => print::people(&comparisons, &facts, format, w),
     }))?;
@@ -209,7 +205,7 @@ fn verdict(args: &Args, comparisons: &[Compared]) -> Verdict {
 }
 
 fn files(args: &Args) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Error> {
-    let files = &args.input.files;
+    let files = &args.tables.input.files;
     let (base, new) = match (args.base.as_slice(), files.as_slice()) {
         ([], [base, new @ ..]) => (vec![base.clone()], new.to_vec()),
         (base, new) => (base.to_vec(), new.to_vec()),
@@ -241,7 +237,7 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>) -> Result<Sides, Err
     };
     let side = |table: &mut Table| {
         let indices = columns.iter().map(|c| table.require(c)).collect::<Result<Vec<_>, _>>()?;
-        let mut samples = Samples::read(table, &args.selection, &indices, args.by.as_deref())?;
+        let mut samples = Samples::read(table, &args.tables.selection, &indices, args.by.as_deref())?;
         samples.keep_totals();
         Ok::<_, Error>(samples)
     };

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::error::{Error, Verdict};
 use crate::export::{benchfmt, gnuplot, jsonl, junit, markdown, openmetrics, rrd};
-use crate::table::{InputArgs, OutputArgs, Selection, Table};
+use crate::table::{Table, TableArgs};
 
 /// Write results in another program's format.
 ///
@@ -41,11 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN")]
     by: Option<String>,
     #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    input: InputArgs,
+    tables: TableArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -74,22 +70,22 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if !args.metrics.is_empty() && !matches!(args.to, To::Openmetrics | To::Benchfmt | To::Rrd) {
         return Err(Error::Usage("-m is for --to openmetrics, benchfmt and rrd".into()));
     }
-    let mut table = Table::open(&args.input)?;
+    let mut table = Table::open(&args.tables.input)?;
     if args.to == To::Gnuplot {
         let picture = gnuplot::Picture { x: args.x.as_deref(), y: args.y.as_deref(), by: args.by.as_deref() };
         // Writes two files together, so it handles the output itself.
-        gnuplot::write(&mut table, &args.selection, &picture, args.output.file(), output)?;
+        gnuplot::write(&mut table, &args.tables.selection, &picture, args.tables.output.file(), output)?;
         return Ok(Verdict::Ok);
     }
-    args.output.write(output, |w| match args.to {
+    args.tables.output.write(output, |w| match args.to {
         To::Jsonl => jsonl::write(&mut table, w),
         To::Md => markdown::write(&mut table, w),
-        To::Openmetrics => openmetrics::write(&mut table, &args.selection, &args.metrics, w),
-        To::Benchfmt => benchfmt::write(&mut table, &args.selection, &args.metrics, w),
+        To::Openmetrics => openmetrics::write(&mut table, &args.tables.selection, &args.metrics, w),
+        To::Benchfmt => benchfmt::write(&mut table, &args.tables.selection, &args.metrics, w),
         To::Junit => junit::write(&mut table, w),
         To::Gnuplot | To::Rrd => match args.metrics.as_slice() {
-            [] => rrd::write(&mut table, &args.selection, "throughput", w),
-            [metric] => rrd::write(&mut table, &args.selection, metric, w),
+            [] => rrd::write(&mut table, &args.tables.selection, "throughput", w),
+            [metric] => rrd::write(&mut table, &args.tables.selection, metric, w),
             _ => Err(Error::Usage("--to rrd writes one metric: give one -m".into())),
         },
     })?;

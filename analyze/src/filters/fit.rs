@@ -1,14 +1,15 @@
 //! `plumb fit`: latency and asymptotic bandwidth from a sweep of sizes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Write;
 
+use indexmap::IndexMap;
 use schemas::columns::number;
 use schemas::units::{self, Rate, Unit};
 
 use crate::error::{Error, Verdict};
 use crate::stats::{hockney, moments::Moments};
-use crate::table::{InputArgs, OutputArgs, Rows, Selection, Table};
+use crate::table::{Rows, Selection, Table, TableArgs};
 
 /// Latency, asymptotic bandwidth, half-bandwidth and saturation size from a sweep over message sizes.
 ///
@@ -37,11 +38,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    input: InputArgs,
+    tables: TableArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -111,17 +108,13 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         })?),
         None => None,
     };
-    let mut table = Table::open(&args.input)?;
+    let mut table = Table::open(&args.tables.input)?;
     let titles: Vec<String> = match args.group.as_slice() {
-        [] => ["test", "member", "direction"]
-            .iter()
-            .filter(|n| table.header().find(n).is_some())
-            .map(|n| (*n).to_owned())
-            .collect(),
+        [] => table.header().having(&["test", "member", "direction"]),
         names => names.to_vec(),
     };
-    let fits = fits(&mut table, &args.selection, &titles)?;
-    let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
+    let fits = fits(&mut table, &args.tables.selection, &titles)?;
+    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
     for fit in fits.iter().filter(|f| f.model.is_none()) {
         crate::warn(&format!(
             "{}: {} sizes cannot be fitted; it takes three or more, and a time that grows with the size",
@@ -129,7 +122,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             fit.sizes
         ));
     }
-    args.output.write(output, |w| match format {
+    args.tables.output.write(output, |w| match format {
         Format::Csv => write_csv(&titles, &fits, wire, w),
         Format::Text => write_text(&fits, wire, w),
     })?;
@@ -155,8 +148,7 @@ fn fits(table: &mut Table, selection: &Selection, group: &[String]) -> Result<Ve
     if let Some(note) = &rows.note {
         crate::warn(note);
     }
-    let mut index: HashMap<Vec<String>, usize> = HashMap::new();
-    let mut list: Vec<(Vec<String>, Times)> = Vec::new();
+    let mut groups: IndexMap<Vec<String>, Times> = IndexMap::new();
     for row in &rows.rows {
         let value = |i: usize| at[i].map_or(Ok(None), |c: usize| rows.number(row, c));
         let [message, throughput, request, response, rate, inflight] =
@@ -172,15 +164,11 @@ fn fits(table: &mut Table, selection: &Selection, group: &[String]) -> Result<Ve
             _ => None,
         };
         let Some((bits, seconds)) = point.filter(|(_, t)| *t > 0.0) else { continue };
-        let key: Vec<String> = (0..first).map(|i| row.get(i).to_owned()).collect();
-        let i = *index.entry(key.clone()).or_insert_with(|| {
-            list.push((key, Times::new()));
-            list.len() - 1
-        });
+        let times = groups.entry((0..first).map(|i| row.get(i).to_owned()).collect()).or_default();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes are below 2^60 bits")]
-        list[i].1.entry(bits as u64).or_default().push(seconds);
+        times.entry(bits as u64).or_default().push(seconds);
     }
-    Ok(list.into_iter().map(|(group, times)| fit(group, &times)).collect())
+    Ok(groups.into_iter().map(|(group, times)| fit(group, &times)).collect())
 }
 
 fn fit(group: Vec<String>, times: &Times) -> Fit {
@@ -229,8 +217,7 @@ fn write_csv(titles: &[String], fits: &[Fit], wire: Option<f64>, output: &mut dy
         let cells = values.map(|v| v.map(number).unwrap_or_default());
         writer.write_record(fit.group.iter().cloned().chain([fit.sizes.to_string()]).chain(cells))?;
     }
-    writer.flush()?;
-    Ok(())
+    Ok(writer.flush()?)
 }
 
 fn write_text(fits: &[Fit], wire: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {

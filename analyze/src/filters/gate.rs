@@ -16,8 +16,8 @@ use crate::judge::environment::{self, Environment};
 use crate::judge::samples::{Case, Index, Samples};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
-use crate::judge::{self, Judge, Severity, VerdictRow};
-use crate::table::{InputArgs, OutputArgs, Selection, Table};
+use crate::judge::{self, Judge, Scope, Severity, VerdictRow};
+use crate::table::{InputArgs, Selection, Table, TableArgs};
 
 /// Whether assertions hold in a results file: pass, fail or inconclusive, case by case.
 ///
@@ -65,11 +65,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    input: InputArgs,
+    tables: TableArgs,
 }
 
 /// The default confidence level.
@@ -82,15 +78,6 @@ pub enum OnInconclusive {
     Warn,
     /// Exit code 4, unless something failed
     Fail,
-}
-
-/// Which rows a statement is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Scope {
-    #[default]
-    Total,
-    Direction,
-    Stream,
 }
 
 /// A statement about some cases, and its place.
@@ -138,13 +125,13 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             None => "nothing to judge: give --assert 'METRIC OP LIMIT' or --plan PLAN".to_owned(),
         }));
     }
-    let mut table = Table::open(&args.input)?;
-    let here = here(&args.input)?;
+    let mut table = Table::open(&args.tables.input)?;
+    let here = here(&args.tables.input)?;
     let baseline = args.terms.clone().map(Baseline::read).transpose()?;
-    let data = Data::read(&mut table, &args.selection, &statements, baseline.as_ref())?;
+    let data = Data::read(&mut table, &args.tables.selection, &statements, baseline.as_ref())?;
     let rows = data.judge(&statements, baseline.as_ref(), &here, args.self_test);
-    let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
-    even_unread(args.output.write(output, |w| verdicts::write(&rows, format, w)))?;
+    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    even_unread(args.tables.output.write(output, |w| verdicts::write(&rows, format, w)))?;
     let count = |of: words::Verdict| rows.iter().filter(|r| r.verdict == of && r.severity == Severity::Error).count();
     if args.self_test.is_some() {
         // A gate whose statements only warn cannot fail either.

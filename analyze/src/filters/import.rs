@@ -73,8 +73,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             row.for_each_cell(|cell| record.push(cell.to_owned()));
             writer.write_record(&record)?;
         }
-        writer.flush()?;
-        Ok(())
+        Ok(writer.flush()?)
     })?;
     Ok(Verdict::Ok)
 }

@@ -1,14 +1,14 @@
 //! `plumb percentiles`: latency percentiles from merged histograms.
 
-use std::collections::HashMap;
 use std::io::Write;
 
+use indexmap::IndexMap;
 use schemas::columns::number;
 
 use crate::error::{Error, Verdict};
 use crate::stats::histogram::{Latencies, column_name, percentile_name};
 use crate::table::select::Preferred;
-use crate::table::{InputArgs, OutputArgs, Picker, Selection, Table};
+use crate::table::{Picker, Table, TableArgs};
 
 /// Latency percentiles per group, from the merged histograms of its rows.
 ///
@@ -32,11 +32,7 @@ pub struct Args {
     #[arg(long)]
     one_way: bool,
     #[command(flatten)]
-    selection: Selection,
-    #[command(flatten)]
-    output: OutputArgs,
-    #[command(flatten)]
-    input: InputArgs,
+    tables: TableArgs,
 }
 
 /// The fewest observations beyond a meaningful percentile.
@@ -44,8 +40,7 @@ const BEYOND: f64 = 10.0;
 
 #[derive(Default)]
 struct Groups {
-    index: HashMap<Vec<String>, usize>,
-    list: Vec<(Vec<String>, Latencies)>,
+    list: IndexMap<Vec<String>, Latencies>,
     kinds: Vec<String>,
 }
 
@@ -64,19 +59,13 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if let Some(i) = (1..percentiles.len()).find(|i| percentiles[..*i].contains(&percentiles[*i])) {
         return Err(Error::Usage(format!("--p names {} twice", args.p[i].trim())));
     }
-    let mut table = Table::open(&args.input)?;
+    let mut table = Table::open(&args.tables.input)?;
     let header = table.header();
-    let group = match args.group.as_slice() {
-        [] => {
-            table.require("case")?;
-            ["case", "member", "direction"].iter().filter_map(|n| header.find(n)).collect()
-        }
-        names => names.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>()?,
-    };
+    let group = table.group_by(&args.group)?;
     let titles: Vec<String> = group.iter().map(|c| header.names()[*c].clone()).collect();
     let histogram = table.require("latency_histogram")?;
     let kind = header.find("latency_kind");
-    let mut picker = Picker::new(&args.selection, &table)?;
+    let mut picker = Picker::new(&args.tables.selection, &table)?;
     let mut kept: Preferred<Groups> = Preferred::default();
     while let Some(row) = table.next_row()? {
         let Some(groups) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
@@ -86,11 +75,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         }
         let latencies = Latencies::decode(cell).map_err(|reason| row.error(Some(histogram), reason))?;
         let key: Vec<String> = group.iter().map(|c| row.get(*c).to_owned()).collect();
-        let i = *groups.index.entry(key.clone()).or_insert_with(|| {
-            groups.list.push((key, Latencies::default()));
-            groups.list.len() - 1
-        });
-        groups.list[i].1.merge(&latencies).map_err(|reason| row.error(Some(histogram), reason))?;
+        groups.list.entry(key).or_default().merge(&latencies).map_err(|reason| row.error(Some(histogram), reason))?;
         if let Some(kind) = kind.map(|c| row.get(c)).filter(|k| !groups.kinds.iter().any(|seen| seen == k)) {
             groups.kinds.push(kind.to_owned());
         }
@@ -105,7 +90,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             groups.kinds.join(", ")
         ));
     }
-    args.output.write(output, |w| write(args, &titles, &percentiles, &groups, w))?;
+    args.tables.output.write(output, |w| write(args, &titles, &percentiles, &groups, w))?;
     Ok(Verdict::Ok)
 }
 
@@ -117,8 +102,9 @@ fn write(
     output: &mut dyn Write,
 ) -> Result<(), Error> {
     // Default columns are shown if they tell groups apart.
+    let pairs = groups.list.keys().zip(groups.list.keys().skip(1));
     let used: Vec<usize> = (0..group.len())
-        .filter(|i| !args.group.is_empty() || *i == 0 || groups.list.iter().any(|g| g.0[*i] != groups.list[0].0[*i]))
+        .filter(|i| !args.group.is_empty() || *i == 0 || pairs.clone().any(|(a, b)| a[*i] != b[*i]))
         .collect();
     let mut writer = csv::Writer::from_writer(output);
     let mut titles: Vec<&str> = used.iter().map(|i| group[*i].as_str()).collect();
@@ -141,6 +127,5 @@ fn write(
         cells.push(value(latencies.max_us()));
         writer.write_record(&cells)?;
     }
-    writer.flush()?;
-    Ok(())
+    Ok(writer.flush()?)
 }

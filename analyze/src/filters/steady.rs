@@ -1,8 +1,8 @@
 //! `plumb steady`: the end of the warm-up.
 
-use std::collections::HashMap;
 use std::io::Write;
 
+use indexmap::IndexMap;
 use schemas::columns::number;
 
 use crate::error::{Error, Verdict};
@@ -39,16 +39,11 @@ pub struct Args {
 /// The columns that tell series apart, besides the file.
 const SERIES: [&str; 7] = ["run_id", "case_id", "case", "iteration", "member", "direction", "stream"];
 
-struct Series {
-    key: Vec<String>,
-    /// Place in the table, end in seconds, value.
-    intervals: Vec<(usize, Option<f64>, f64)>,
-}
+/// Intervals by what tells series apart: place in the table, end in seconds, value.
+type Series = IndexMap<Vec<String>, Vec<(usize, Option<f64>, f64)>>;
 
-impl Series {
-    fn values(&self) -> Vec<f64> {
-        self.intervals.iter().map(|i| i.2).collect()
-    }
+fn values(intervals: &[(usize, Option<f64>, f64)]) -> Vec<f64> {
+    intervals.iter().map(|i| i.2).collect()
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
@@ -60,23 +55,18 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let start = table.header().find("start_s").zip(table.header().find("elapsed_s"));
     let keep = args.mark || args.trim;
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut index: HashMap<Vec<String>, usize> = HashMap::new();
-    let mut all: Vec<Series> = Vec::new();
+    let mut all = Series::new();
     let mut at = 0;
     while let Some(row) = table.next_row()? {
         let counts = row.get(record) == Record::Interval.as_str() && row.get(phase) == "measure";
         if counts && let Some(value) = row.number(metric)? {
             let key: Vec<String> =
                 std::iter::once(row.file()).chain(keys.iter().map(|c| row.get(*c))).map(str::to_owned).collect();
-            let i = *index.entry(key.clone()).or_insert_with(|| {
-                all.push(Series { key, intervals: Vec::new() });
-                all.len() - 1
-            });
             let end = match start {
                 Some((start, elapsed)) => row.number(start)?.zip(row.number(elapsed)?).map(|(s, e)| s + e),
                 None => None,
             };
-            all[i].intervals.push((at, end, value));
+            all.entry(key).or_default().push((at, end, value));
         }
         if keep {
             rows.push(row.cells().map(str::to_owned).collect());
@@ -86,16 +76,16 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if all.is_empty() {
         crate::warn("there are no intervals of the measure phase: run the plan with an interval (interval: 100ms)");
     }
-    let found: Vec<WarmUp> = all.iter().map(|s| series::warm_up(&s.values())).collect();
+    let found: Vec<WarmUp> = all.values().map(|s| series::warm_up(&values(s))).collect();
     let titles: Vec<&str> = std::iter::once("file").chain(keys.iter().map(|c| names[*c].as_str())).collect();
     args.output.write(output, |w| {
         if !keep {
             return report(&titles, &names[metric], &all, &found, w);
         }
         let mut warm = vec![false; rows.len()];
-        for (series, found) in all.iter().zip(&found) {
+        for (series, found) in all.values().zip(&found) {
             if let WarmUp::Until(n) = found {
-                series.intervals[..*n].iter().for_each(|i| warm[i.0] = true);
+                series[..*n].iter().for_each(|i| warm[i.0] = true);
             }
         }
         let mut writer = csv::Writer::from_writer(w);
@@ -109,23 +99,22 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             }
             writer.write_record(&row)?;
         }
-        writer.flush()?;
-        Ok(())
+        Ok(writer.flush()?)
     })?;
-    for (series, found) in all.iter().zip(&found) {
+    for (key, found) in all.keys().zip(&found) {
         if *found == WarmUp::NotOver {
-            let name = series.key[1..].join(" ");
+            let name = key[1..].join(" ");
             crate::warn(&format!("{}: half of the intervals are not enough to settle; measure longer", name.trim()));
         }
     }
     Ok(Verdict::Ok)
 }
 
-fn report(keys: &[&str], metric: &str, all: &[Series], found: &[WarmUp], output: &mut dyn Write) -> Result<(), Error> {
+fn report(keys: &[&str], metric: &str, all: &Series, found: &[WarmUp], output: &mut dyn Write) -> Result<(), Error> {
     // Identifiers of runs and cases are for machines: they are shown if nothing else tells series apart.
     let shown: Vec<usize> = (0..keys.len())
         .filter(|k| {
-            let varies = all.iter().any(|s| s.key[*k] != all[0].key[*k]);
+            let varies = all.keys().zip(all.keys().skip(1)).any(|(a, b)| a[*k] != b[*k]);
             keys[*k] == "case"
                 || varies && !matches!(keys[*k], "run_id" | "case_id")
                 || varies && keys[*k] != "file" && !keys.contains(&"case")
@@ -137,26 +126,25 @@ fn report(keys: &[&str], metric: &str, all: &[Series], found: &[WarmUp], output:
     titles.extend(["mean", "steady_mean"].map(|s| format!("{metric}_{s}")));
     titles.push("change_ratio".to_owned());
     writer.write_record(&titles)?;
-    for (series, found) in all.iter().zip(found) {
-        let values = series.values();
+    for ((key, series), found) in all.iter().zip(found) {
+        let values = values(series);
         let (word, cut) = match found {
             WarmUp::TooShort => ("too_short", None),
             WarmUp::None => ("none", Some(0)),
             WarmUp::Until(n) => ("found", Some(*n)),
             WarmUp::NotOver => ("not_over", None),
         };
-        let end = cut.filter(|n| *n > 0).and_then(|n| series.intervals[n - 1].1);
+        let end = cut.filter(|n| *n > 0).and_then(|n| series[n - 1].1);
         let mean = moments::mean(&values);
         let steady = cut.and_then(|n| moments::mean(&values[n..]));
         let change = mean.zip(steady).map(|(m, s)| (s - m) / m.abs()).filter(|r| r.is_finite());
-        let mut cells: Vec<String> = shown.iter().map(|k| series.key[*k].clone()).collect();
+        let mut cells: Vec<String> = shown.iter().map(|k| key[*k].clone()).collect();
         cells.extend([values.len().to_string(), word.to_owned()]);
         cells.push(cut.map(|n| n.to_string()).unwrap_or_default());
         cells.extend([end, mean, steady, change].map(|v| v.map(number).unwrap_or_default()));
         writer.write_record(&cells)?;
     }
-    writer.flush()?;
-    Ok(())
+    Ok(writer.flush()?)
 }
 
 #[cfg(test)]

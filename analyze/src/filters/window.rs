@@ -69,9 +69,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.input)?;
     let metric = table.require_rate(args.metric.as_deref())?;
     let group: Vec<String> = match args.group.as_slice() {
-        [] => {
-            ["case", "iteration"].iter().filter(|n| table.header().find(n).is_some()).map(|n| (*n).to_owned()).collect()
-        }
+        [] => table.header().having(&["case", "iteration"]),
         [none] if none == "none" => Vec::new(),
         names => names.to_vec(),
     };
@@ -137,8 +135,7 @@ fn windows(
             writer.write_record(&cells)?;
         }
     }
-    writer.flush()?;
-    Ok(())
+    Ok(writer.flush()?)
 }
 
 fn cells(
@@ -163,8 +160,7 @@ fn cells(
             }
         }
     }
-    writer.flush()?;
-    Ok(())
+    Ok(writer.flush()?)
 }
 
 /// Seconds to the nanosecond: anything beyond is the rounding of sums.

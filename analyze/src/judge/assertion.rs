@@ -5,9 +5,11 @@
 //! iterations the mean is judged. A count (`retransmits == 0`) has no interval: every iteration must hold. A metric
 //! without a sample fails, because a test that measured nothing must not pass.
 
+use schemars::JsonSchema;
 use schemas::assertion::{Assertion, Operator};
 use schemas::metrics::Kind;
 use schemas::words::Verdict;
+use serde::{Deserialize, Serialize};
 
 use crate::stats::confidence::{self, Interval};
 use crate::stats::histogram::column_quantile;
@@ -17,13 +19,27 @@ use crate::stats::moments::Moments;
 const INTERVAL_FROM: usize = 3;
 
 /// Whether the interval or the mean is judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
 pub enum Judge {
     /// The confidence interval, from three iterations on
     #[default]
     Ci,
     /// The mean, however uncertain
     Point,
+}
+
+/// The rows that are judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Each stream.
+    Stream,
+    /// Each direction.
+    Direction,
+    /// The sum.
+    #[default]
+    Total,
 }
 
 /// A verdict and its basis. Values are in the unit of the metric's column.

@@ -5,11 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use schemas::{
     columns,
     metrics::{Better, Metric},
     words::Verdict,
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
     Severity, VerdictRow, compared,
@@ -23,14 +25,16 @@ use crate::{
     table::{InputArgs, Selection, Table},
 };
 
-/// Verdict if there is nothing to compare with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The verdict on a missing baseline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OnMissing {
-    /// Inconclusive, as a warning.
+    /// Inconclusive, with a warning.
     #[default]
     Warn,
+    /// A failure.
     Fail,
-    /// `missing`, as a warning.
+    /// `missing`, with a warning.
     Pass,
 }
 
@@ -72,7 +76,7 @@ pub struct Baseline {
 }
 
 /// What the machine of the measurement does to the verdict.
-enum Place {
+enum Comparability {
     /// A verdict, with this note.
     Judged(Option<String>),
     /// Shown without a verdict.
@@ -136,29 +140,29 @@ impl Baseline {
         Err(format!("the baseline {source} is of another environment: {}", wrong.join("; ")))
     }
 
-    fn place(&self, here: &Environment) -> Place {
+    fn place(&self, here: &Environment) -> Comparability {
         if let Err(reason) = self.refuses(here, false) {
-            return Place::Refused(reason);
+            return Comparability::Refused(reason);
         }
         let anywhere = self.terms.require_same.as_ref().is_some_and(Vec::is_empty);
         if !here.is_known() && !anywhere {
-            return Place::Doubtful(
+            return Comparability::Doubtful(
                 "nobody knows on which machine this was measured: its run.json is missing".to_owned(),
             );
         }
         let was = match &self.environment {
             Ok(was) => was,
-            Err(why) if anywhere => return Place::Judged(Some(why.clone())),
-            Err(why) => return Place::Doubtful(why.clone()),
+            Err(why) if anywhere => return Comparability::Judged(Some(why.clone())),
+            Err(why) => return Comparability::Doubtful(why.clone()),
         };
         let differences = was.differences(here);
         let machine = differences.iter().any(|d| d.machine);
         match said(&differences) {
-            None => Place::Judged(None),
+            None => Comparability::Judged(None),
             Some(what) if machine && !anywhere => {
-                Place::Doubtful(format!("the baseline is of another machine: {what}"))
+                Comparability::Doubtful(format!("the baseline is of another machine: {what}"))
             }
-            Some(what) => Place::Judged(Some(what)),
+            Some(what) => Comparability::Judged(Some(what)),
         }
     }
 
@@ -186,7 +190,7 @@ impl Baseline {
                     values: vec![Vec::new(); self.terms.promises.len()],
                     ..Case::default()
                 };
-                rows.push(self.one(promise, m, &nobody, [&nothing, &nothing], &Place::Judged(None)).0);
+                rows.push(self.one(promise, m, &nobody, [&nothing, &nothing], &Comparability::Judged(None)).0);
             }
         }
         rows
@@ -234,7 +238,7 @@ impl Baseline {
         m: usize,
         case: &Case,
         [base, among]: [&Index<'_>; 2],
-        place: &Place,
+        place: &Comparability,
     ) -> (VerdictRow, Option<Comparison>) {
         let worse = if promise.rule.better == Better::Lower { "above" } else { "below" };
         let source = self.terms.source.display();
@@ -270,7 +274,7 @@ impl Baseline {
             return (row, None);
         };
         row.baseline_run_id.clone_from(&base.origin.run_id);
-        if let Place::Refused(why) = place {
+        if let Comparability::Refused(why) = place {
             row.verdict = Verdict::Error;
             row.note.clone_from(why);
             return (row, None);
@@ -280,17 +284,17 @@ impl Baseline {
 }
 
 /// The row of a decided comparison, with the effect of the machine on its verdict.
-fn concluded(mut row: VerdictRow, comparison: Option<Comparison>, place: &Place) -> VerdictRow {
+fn concluded(mut row: VerdictRow, comparison: Option<Comparison>, place: &Comparability) -> VerdictRow {
     let Some(comparison) = comparison else { return row };
     compared(&mut row, &comparison);
     match place {
-        Place::Doubtful(why) => {
+        Comparability::Doubtful(why) => {
             row.verdict = Verdict::Inconclusive;
             row.needed_iterations = None;
             row.say_first(why);
         }
-        Place::Judged(Some(what)) => row.say(what),
-        Place::Judged(None) | Place::Refused(_) => {}
+        Comparability::Judged(Some(what)) => row.say(what),
+        Comparability::Judged(None) | Comparability::Refused(_) => {}
     }
     row
 }

@@ -1,11 +1,15 @@
 //! Compares one metric of one case on two sides: size of the change, significance, and verdict.
 
+use schemars::JsonSchema;
 use schemas::{metrics::Better, units, words::Verdict};
+use serde::{Deserialize, Serialize};
 
 use crate::stats::{bootstrap, compare as ranks, confidence, moments, quantiles, series};
 
 /// Test of significance.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "RegressionTest")]
 pub enum Test {
     /// Mann–Whitney's rank test, and the Hodges–Lehmann shift: no assumption about the distribution
     #[default]

@@ -17,6 +17,6 @@ pub mod samples;
 pub mod verdicts;
 pub mod worsening;
 
-pub use assertion::{Judge, Judgement, judge};
+pub use assertion::{Judge, Judgement, Scope, judge};
 pub use row::{Origin, compared, of_assertion};
 pub use schemas::{columns::VerdictRow, words::Severity};

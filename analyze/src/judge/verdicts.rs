@@ -47,8 +47,7 @@ pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
         row.for_each_cell(|cell| record.push_field(cell));
         writer.write_record(&record)?;
     }
-    writer.flush()?;
-    Ok(())
+    Ok(writer.flush()?)
 }
 
 /// `1 failed, 1 inconclusive, 1 passed`

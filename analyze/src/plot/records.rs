@@ -17,11 +17,9 @@ use std::collections::{HashMap, HashSet};
 /// Columns that name what ran.
 const NAMES: [&str; 6] = ["file", "plan", "case", "test", "member", "direction"];
 
-/// Parameters: rows that differ in one are not comparable. The `axis_` columns are parameters, too; columns that a
-/// kernel reports (buffers, MSS) are results.
+/// The parameters of the contract; `axis_` columns are parameters, too.
 fn parameters<'a>() -> impl Iterator<Item = &'a str> {
-    let reported = |name: &str| name.ends_with("_buffer_bytes") || name == "mss_bytes";
-    COLUMNS.iter().filter(move |c| c.group == "what ran" && !reported(c.name)).map(|c| c.name)
+    COLUMNS.iter().filter(|c| c.is_parameter()).map(|c| c.name)
 }
 
 /// The origin of rows, for footers.

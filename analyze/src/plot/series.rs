@@ -11,7 +11,7 @@ use crate::{
     stats::{confidence, moments::Moments},
     table::Record as RecordKind,
 };
-use std::collections::HashMap;
+use indexmap::IndexMap;
 
 /// The summary of the values at one x of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,15 +62,10 @@ pub fn gather(
     x: impl Fn(&Record) -> Option<f64>,
     y: impl Fn(&Record) -> Option<f64>,
 ) -> Vec<Series> {
-    let mut index: HashMap<String, usize> = HashMap::new();
-    let mut groups: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let mut groups = IndexMap::<String, Vec<(f64, f64)>>::new();
     for record in &records.list {
         let (Some(x), Some(y)) = (x(record), y(record)) else { continue };
-        let at = *index.entry(records.series(record)).or_insert_with_key(|name| {
-            groups.push((name.clone(), Vec::new()));
-            groups.len() - 1
-        });
-        groups[at].1.push((x, y));
+        groups.entry(records.series(record)).or_default().push((x, y));
     }
     groups
         .into_iter()

@@ -1,17 +1,11 @@
 //! `plumb gate --plan`: translates a plan's assertions and comparisons for the filter, which knows no plans.
 
-use analyze::{
-    filters::gate::{Args, OnInconclusive, Scope, Statement},
-    judge::Judge,
-};
+use analyze::filters::gate::{Args, OnInconclusive, Statement};
 
 use crate::{
     error::Error,
     gate::baseline,
-    plan::{
-        self, Format, LoadOptions,
-        model::{self, OnUncertain},
-    },
+    plan::{self, Format, LoadOptions, model::OnUncertain},
 };
 
 /// Adds the assertions of each case of the plan that was named, if any.
@@ -30,13 +24,9 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
                 assertion: detail.that.0.clone(),
                 case_id: Some(case.id.clone()),
                 member: detail.member.clone(),
-                scope: match detail.scope {
-                    None | Some(model::Scope::Total) => Scope::Total,
-                    Some(model::Scope::Direction) => Scope::Direction,
-                    Some(model::Scope::Stream) => Scope::Stream,
-                },
-                severity: assertion.severity.into(),
-                judge: if detail.judge == Some(model::Judge::Point) { Judge::Point } else { Judge::Ci },
+                scope: detail.scope.unwrap_or_default(),
+                severity: assertion.severity,
+                judge: detail.judge.unwrap_or_default(),
                 // The same as in the run.
                 level: args.level.unwrap_or(case.policy.level),
                 file: assertion.place.file.clone(),

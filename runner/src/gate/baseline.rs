@@ -2,8 +2,8 @@
 
 use analyze::{
     judge::{
-        baseline::{OnMissing, Promise, Terms},
-        comparison::{Rule, Test},
+        baseline::{Promise, Terms},
+        comparison::Rule,
         samples,
     },
     stats::bootstrap,
@@ -11,12 +11,7 @@ use analyze::{
 use schemas::{units, words::Way};
 
 use crate::{
-    plan::{
-        Plan,
-        case::Case,
-        measures,
-        model::{self, RegressionTest},
-    },
+    plan::{Plan, case::Case, measures},
     schedule::{
         run::{Finished, Values, value_of},
         step::Step,
@@ -37,11 +32,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
             metric,
             rule: Rule {
                 better: metric.better,
-                test: match comparison.test.unwrap_or_default() {
-                    RegressionTest::MannWhitney => Test::MannWhitney,
-                    RegressionTest::Welch => Test::Welch,
-                    RegressionTest::Bootstrap => Test::Bootstrap,
-                },
+                test: comparison.test.unwrap_or_default(),
                 alpha: comparison.alpha.map_or(ALPHA, |a| a.0),
                 min_ratio: comparison.max_regression.0,
                 // Checked when the plan was loaded.
@@ -60,11 +51,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
     });
     Some(Terms {
         source: baseline.source.clone(),
-        on_missing: match baseline.on_missing.unwrap_or_default() {
-            model::OnMissing::Warn => OnMissing::Warn,
-            model::OnMissing::Fail => OnMissing::Fail,
-            model::OnMissing::Pass => OnMissing::Pass,
-        },
+        on_missing: baseline.on_missing.unwrap_or_default(),
         require_same: baseline.require_same.clone(),
         promises: promises.collect(),
     })

@@ -7,7 +7,7 @@ pub mod promote;
 use std::{collections::HashMap, io::Write, path::Path};
 
 use analyze::judge::{
-    self, Judge, Judgement, Origin, VerdictRow,
+    self, Judgement, Origin, Scope, VerdictRow,
     baseline::Baseline,
     environment::Environment,
     verdicts::{self, Format},
@@ -17,10 +17,7 @@ use schemas::words::{Severity, Verdict, Way};
 
 use crate::{
     error::{Error, Exit},
-    plan::{
-        Plan, case,
-        model::{self, Level, OnUncertain, Scope},
-    },
+    plan::{Plan, case, model::OnUncertain},
     replace::replace,
     schedule::{
         rows,
@@ -91,10 +88,6 @@ impl<'a> Expectations<'a> {
 fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -> Vec<VerdictRow> {
     let detail = &assertion.detail;
     let statement = &detail.that.0;
-    let how = match detail.judge {
-        Some(model::Judge::Point) => Judge::Point,
-        Some(model::Judge::Ci) | None => Judge::Ci,
-    };
     let member = match &detail.member {
         Some(name) => step.members.iter().position(|m| m.name == *name),
         None if step.group.is_some() => Some(step.members.len()),
@@ -109,7 +102,7 @@ fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -
     let all = rows::ways(direction);
     let total = step.headline_way(member);
     let lines: Vec<_> = finished.values.iter().filter(|((_, way), _)| *way == total).collect();
-    let subjects: Vec<(String, Way, &Vec<Values>)> = match detail.scope.unwrap_or(Scope::Total) {
+    let subjects: Vec<(String, Way, &Vec<Values>)> = match detail.scope.unwrap_or_default() {
         // A program may print a table: an assertion about its results is judged for each line.
         _ if one.is_some_and(|m| m.spec().is_none()) && lines.len() > 1 => {
             lines.into_iter().map(|((line, _), values)| (format!(" (line {})", line + 1), total, values)).collect()
@@ -135,7 +128,8 @@ fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -
         .into_iter()
         .map(|(what, way, values)| {
             let samples: Vec<f64> = values.iter().filter_map(|v| value_of(statement.metric, v)).collect();
-            let mut judgement = judge::judge(statement, &samples, observations, step.policy.level, how);
+            let mut judgement =
+                judge::judge(statement, &samples, observations, step.policy.level, detail.judge.unwrap_or_default());
             if let Some(fault) = finished.failed.as_ref().filter(|_| samples.is_empty()) {
                 judgement.reason = Some(format!("the case failed: {}", fault.message));
             }
@@ -165,16 +159,7 @@ fn verdict(step: &Step, member: usize, what: &str, assertion: &case::Assertion, 
         file: place.file.clone(),
         line: Some(place.line as u64),
         column: Some(place.column as u64),
-        ..judge::of_assertion(&assertion.detail.that.0, judgement, assertion.severity.into())
-    }
-}
-
-impl From<Level> for Severity {
-    fn from(level: Level) -> Self {
-        match level {
-            Level::Error => Self::Error,
-            Level::Warn => Self::Warn,
-        }
+        ..judge::of_assertion(&assertion.detail.that.0, judgement, assertion.severity)
     }
 }
 

@@ -6,15 +6,14 @@ use std::{
 };
 
 use netcore::spec::Transport;
-use schemas::units::{self, Unit};
+use schemas::{
+    units::{self, Unit},
+    words::Severity,
+};
 
 use super::view::View;
 use crate::{
-    plan::{
-        Plan,
-        case::Endpoint,
-        model::{Level, Precondition},
-    },
+    plan::{Plan, case::Endpoint, model::Precondition},
     schedule::step::Step,
     sinks::run_json::HostRecord,
 };
@@ -63,8 +62,8 @@ pub fn check(
             if let Err(what) = found {
                 let sentence = format!("{}: host `{name}`: {what}", plan.sources.place(*span));
                 match condition.severity.unwrap_or_default() {
-                    Level::Error => errors.push(sentence),
-                    Level::Warn => warnings.push(sentence),
+                    Severity::Error => errors.push(sentence),
+                    Severity::Warn => warnings.push(sentence),
                 }
             }
         }

@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use netcore::spec::TestSpec;
-use schemas::metrics::Metric;
+use schemas::{metrics::Metric, words::Severity};
 use sha2::{Digest, Sha256};
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics},
-    model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Level, Order, Output, Precondition, Window},
+    model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
     source::{SourcePlace, Sources, Span},
     spec::catch_up,
 };
@@ -193,7 +193,7 @@ pub struct Policy {
 #[derive(Clone, Debug)]
 pub struct Assertion {
     pub detail: AssertDetail,
-    pub severity: Level,
+    pub severity: Severity,
     pub place: SourcePlace,
 }
 

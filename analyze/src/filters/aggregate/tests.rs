@@ -94,7 +94,7 @@ fn any_number_of_threads_writes_the_same_bytes() {
     assert_eq!(one, on(2));
     assert_eq!(one, on(5));
     // Against the plain way: every row in turn.
-    let mut table = Table::open(&InputArgs { files: vec![file.path().to_owned()] }).unwrap();
+    let mut table = Table::open(&crate::table::InputArgs { files: vec![file.path().to_owned()] }).unwrap();
     let mut sum = 0.0;
     let mut count = 0.0;
     while let Some(row) = table.next_row().unwrap() {

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+
 use super::grid::Piece;
 use crate::error::Error;
 use crate::parallel::{self, Row};
@@ -109,15 +111,10 @@ impl Part {
     }
 
     /// The groups, in the order of their first instances.
-    fn groups(self) -> Vec<(Vec<String>, Instances)> {
-        let mut index: HashMap<Vec<String>, usize> = HashMap::new();
-        let mut groups: Vec<(Vec<String>, Instances)> = Vec::new();
+    fn groups(self) -> IndexMap<Vec<String>, Instances> {
+        let mut groups = IndexMap::<_, Instances>::new();
         for instance in self.instances {
-            let g = *index.entry(instance.key).or_insert_with_key(|key| {
-                groups.push((key.clone(), Vec::new()));
-                groups.len() - 1
-            });
-            groups[g].1.push((instance.identity, instance.pieces));
+            groups.entry(instance.key).or_default().push((instance.identity, instance.pieces));
         }
         groups
     }

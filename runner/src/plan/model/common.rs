@@ -11,17 +11,6 @@ use serde::{
 
 use crate::plan::quantity::unknown_metric;
 
-/// Whether a failure fails the run or only warns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// It fails.
-    #[default]
-    Error,
-    /// It warns.
-    Warn,
-}
-
 /// A name that becomes part of paths: `[a-z0-9][a-z0-9-]*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Name(pub String);

@@ -2,12 +2,17 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use analyze::{plot, table::Record};
+use analyze::{
+    judge::{baseline::OnMissing, comparison::Test},
+    plot,
+    table::Record,
+};
 use netcore::spec::Cpus;
 use schemars::JsonSchema;
+use schemas::words::Severity;
 use serde::{Deserialize, Serialize};
 
-use super::{Level, Name, OneOrMany, TestBody, common::Word};
+use super::{Name, OneOrMany, TestBody, common::Word};
 use crate::plan::quantity::{MetricName, Ratio, Time};
 
 /// A Plumbline plan.
@@ -106,7 +111,7 @@ pub struct Precondition {
     pub at_most: Option<Word>,
     /// error stops the run; warn continues.
     #[serde(default)]
-    pub severity: Option<Level>,
+    pub severity: Option<Severity>,
 }
 
 /// How the cases are run.
@@ -172,36 +177,10 @@ pub struct Comparison {
     pub min_effect: Option<Word>,
     /// The test of significance.
     #[serde(default)]
-    pub test: Option<RegressionTest>,
+    pub test: Option<Test>,
     /// The significance level; 0.01 by default.
     #[serde(default)]
     pub alpha: Option<Ratio>,
-}
-
-/// A test of significance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum RegressionTest {
-    /// Mann-Whitney's U.
-    #[default]
-    MannWhitney,
-    /// Welch's t.
-    Welch,
-    /// BCa bootstrap.
-    Bootstrap,
-}
-
-/// The verdict on a missing baseline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnMissing {
-    /// Inconclusive, with a warning.
-    #[default]
-    Warn,
-    /// A failure.
-    Fail,
-    /// Nothing.
-    Pass,
 }
 
 /// The effect of an inconclusive verdict on the exit code.

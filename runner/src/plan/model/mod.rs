@@ -12,13 +12,13 @@ mod programs;
 mod words;
 
 pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
-pub use common::{Level, Name, OneOrMany, Ports, Statement, Word};
+pub use common::{Name, OneOrMany, Ports, Statement, Word};
 pub use file::{
-    Annotations, Baseline, Comparison, Gate, Host, OnMissing, OnUncertain, Order, Output, PlanFile, Plot, Precondition,
-    RegressionTest, Run, Table, Var,
+    Annotations, Baseline, Comparison, Gate, Host, OnUncertain, Order, Output, PlanFile, Plot, Precondition, Run,
+    Table, Var,
 };
 pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
 };
 pub use programs::{Command, Hook, Hooks, Skip};
-pub use words::{Control, FindBy, Judge, Scope, Window};
+pub use words::{Control, FindBy, Window};

@@ -2,14 +2,16 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use analyze::judge::{Judge, Scope};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemas::words::Severity;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
 use super::{
-    FindBy, Judge, Level, Scope, Statement,
+    FindBy, Statement,
     common::{STATEMENT, Word, either_schema},
 };
 use crate::plan::quantity::{MetricName, Ratio, Time};
@@ -135,7 +137,7 @@ pub struct AssertDetail {
     pub when: Option<BTreeMap<String, Word>>,
     /// error (fails the run) or warn.
     #[serde(default)]
-    pub severity: Option<Level>,
+    pub severity: Option<Severity>,
     /// Whether the interval or the point is judged; by default the interval where there are three iterations.
     #[serde(default)]
     pub judge: Option<Judge>,

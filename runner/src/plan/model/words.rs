@@ -22,26 +22,6 @@ words!(
     }
 );
 words!(
-    /// The value that is judged.
-    Judge {
-        /// The confidence interval: pass, fail or inconclusive.
-        Ci,
-        /// The mean (or the only value).
-        Point,
-    }
-);
-words!(
-    /// The rows that are judged.
-    Scope {
-        /// Each stream.
-        Stream,
-        /// Each direction.
-        Direction,
-        /// The sum.
-        Total,
-    }
-);
-words!(
     /// The window over which a concurrent group is summed.
     Window {
         /// The window that all members share.
