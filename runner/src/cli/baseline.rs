@@ -1,7 +1,5 @@
 //! `plumb baseline promote`, the only writer of baselines.
 
-use std::path::PathBuf;
-
 use clap::Subcommand;
 
 use crate::{
@@ -30,34 +28,11 @@ pub struct Args {
 enum What {
     /// Make a finished run the baseline.
     #[command(after_help = EXAMPLES)]
-    Promote {
-        /// The run: its output.dir, or the FILE of -o.
-        #[arg(value_name = "RUN")]
-        run: PathBuf,
-        /// File of the baseline [default: baseline.source of the run's plan].
-        #[arg(long, value_name = "FILE")]
-        to: Option<PathBuf>,
-        /// Fewest iterations per case; below five no rank test can be significant at alpha 0.01.
-        #[arg(long, value_name = "N", default_value_t = 5)]
-        min_iterations: u64,
-        /// Promote although verdicts failed: these results are the new normal.
-        #[arg(long)]
-        accept_failures: bool,
-        /// Set a value of the run's plan, as for `plumb run`, after the run's own --set; may be repeated.
-        #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "to")]
-        sets: Vec<String>,
-    },
+    Promote(Request),
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
-    let What::Promote { run, to, min_iterations, accept_failures, sets } = &args.what;
-    let request = Request {
-        run: run.clone(),
-        to: to.clone(),
-        min_iterations: *min_iterations,
-        accept_failures: *accept_failures,
-        sets: sets.clone(),
-    };
-    super::print(&promote::promote(&request)?)?;
+    let What::Promote(request) = &args.what;
+    super::print(&promote::promote(request)?)?;
     Ok(Exit::Success)
 }

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use clap::ValueEnum;
-
 use super::Selection;
 use crate::{
     error::{Error, Exit},
@@ -33,27 +31,13 @@ pub struct Args {
     explain: Option<String>,
     /// Format of errors.
     #[arg(long, value_name = "FORMAT", default_value = "human")]
-    error_format: ErrorFormat,
+    error_format: Format,
     #[command(flatten)]
     selection: Selection,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ErrorFormat {
-    /// The line of the plan, with a pointer under the word.
-    Human,
-    /// One JSON array per plan.
-    Json,
-    /// GitHub annotations.
-    Github,
-}
-
 pub fn run(args: &Args) -> Result<Exit, Error> {
-    let format = match args.error_format {
-        ErrorFormat::Human => Format::Human,
-        ErrorFormat::Json => Format::Json,
-        ErrorFormat::Github => Format::Github,
-    };
+    let format = args.error_format;
     let options = args.selection.options();
     let mut wrong = String::new();
     for path in &args.plans {

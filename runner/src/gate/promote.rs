@@ -30,18 +30,23 @@ use crate::{
     sinks::run_json::beside,
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Request {
-    /// A run's folder, or its results file.
-    pub run: PathBuf,
-    /// File of the baseline; `None`: `baseline.source` of the run's plan.
-    pub to: Option<PathBuf>,
-    /// Fewest iterations per case.
-    pub min_iterations: u64,
-    /// Whether to promote although verdicts failed.
-    pub accept_failures: bool,
-    /// `--set PATH=VALUE`, after those of the run.
-    pub sets: Vec<String>,
+    /// The run: its output.dir, or the FILE of -o.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// File of the baseline [default: baseline.source of the run's plan].
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Fewest iterations per case; below five no rank test can be significant at alpha 0.01.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    min_iterations: u64,
+    /// Promote although verdicts failed: these results are the new normal.
+    #[arg(long)]
+    accept_failures: bool,
+    /// Set a value of the run's plan, as for `plumb run`, after the run's own --set; may be repeated.
+    #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "to")]
+    sets: Vec<String>,
 }
 
 /// A run as read from its files.

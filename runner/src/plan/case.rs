@@ -275,7 +275,7 @@ impl Plan {
 pub fn case_id(members: &[Member], salt: &str) -> String {
     let mut hash = Sha256::new();
     for member in members {
-        let value = match &member.job {
+        let mut value = match &member.job {
             Job::Traffic(spec) => {
                 let mut spec = (**spec).clone();
                 // Addresses and interim reports do not affect the workload.
@@ -294,7 +294,8 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
         };
         hash.update(member.name.as_bytes());
         hash.update([0]);
-        hash.update(canonical(value).to_string().as_bytes());
+        value.sort_all_objects();
+        hash.update(value.to_string().as_bytes());
         hash.update([0]);
     }
     hash.update(salt.as_bytes());
@@ -315,16 +316,5 @@ fn without_defaults(value: &mut serde_json::Value, default: &serde_json::Value) 
                 without_defaults(value, default);
             }
         }
-    }
-}
-
-fn canonical(value: serde_json::Value) -> serde_json::Value {
-    match value {
-        serde_json::Value::Object(map) => {
-            let sorted: BTreeMap<String, serde_json::Value> = map.into_iter().map(|(k, v)| (k, canonical(v))).collect();
-            serde_json::Value::Object(sorted.into_iter().collect())
-        }
-        serde_json::Value::Array(items) => items.into_iter().map(canonical).collect(),
-        other => other,
     }
 }

@@ -27,14 +27,14 @@ impl Severity {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// The line with a pointer under the word.
+    /// The line of the plan, with a pointer under the word.
     #[default]
     Human,
-    /// One JSON array.
+    /// One JSON array per plan.
     Json,
-    /// GitHub workflow commands (`::error file=…`).
+    /// GitHub annotations.
     Github,
 }
 

@@ -45,23 +45,16 @@ impl Expander<'_> {
         let layers = self.layers.of_test(name, &entry.value, out);
         let mut body = resolve::fold(&layers);
         let resolved = Some(body.clone());
-        let matrix = body.remove("matrix").map(|m| Matrix::read(&m.value, out)).map(|mut matrix| {
-            for set in self.layers.sets.iter().filter(|s| s.test.as_deref().is_none_or(|t| t == &**name)) {
-                matrix.fix(&set.path);
-            }
-            matrix
-        });
-        let matrix = matrix.unwrap_or_default();
+        let mut matrix = body.remove("matrix").map(|m| Matrix::read(&m.value, out)).unwrap_or_default();
+        for set in self.layers.sets.iter().filter(|s| s.test.as_deref().is_none_or(|t| t == &**name)) {
+            matrix.fix(&set.path);
+        }
         let combinations = matrix.combinations(limit, out);
         let paths = matrix.paths();
-        let mut cases = Vec::with_capacity(combinations.len().min(limit));
         // All cases of a broken test would repeat its mistakes.
         let take = if out.has_errors() { 1 } else { limit };
-        for combination in combinations.iter().take(take) {
-            if let Some(case) = self.case(entry, &body, combination, &paths, out) {
-                cases.push(case);
-            }
-        }
+        let combinations = combinations.iter().take(take);
+        let cases = combinations.filter_map(|combination| self.case(entry, &body, combination, &paths, out)).collect();
         Expanded { cases, paths, resolved }
     }
 

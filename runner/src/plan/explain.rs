@@ -142,13 +142,7 @@ fn known_key(path: &str, key: &str, out: &mut Diagnostics) -> Option<()> {
 
 fn line(node: &Node) -> String {
     match &node.value {
-        Value::Scalar(scalar) if node.is_null() => {
-            if scalar.text.is_empty() {
-                "~".to_owned()
-            } else {
-                scalar.text.to_string()
-            }
-        }
+        Value::Scalar(scalar) if node.is_null() && scalar.text.is_empty() => "~".to_owned(),
         Value::Scalar(scalar) => scalar.text.to_string(),
         Value::List(items) => format!("[{}]", items.iter().map(line).collect::<Vec<_>>().join(", ")),
         Value::Map(entries) => {

@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as RawSpan};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span as RawSpan, StrInput, Tag};
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics},
@@ -24,6 +24,7 @@ struct Builder<'a> {
     text: &'a str,
     /// Byte offset of each character; empty where every character is one byte.
     offsets: Vec<u32>,
+    parser: Parser<'a, StrInput<'a>>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     out: &'a mut Diagnostics,
@@ -46,25 +47,19 @@ pub fn parse(source: u16, out: &mut Diagnostics) -> Option<Node> {
         #[expect(clippy::cast_possible_truncation, reason = "bounded by MAX_BYTES")]
         text.char_indices().map(|(at, _)| at as u32).collect()
     };
-    let mut builder = Builder { source, text: &text, offsets, anchors: HashMap::new(), nodes: 0, out };
-    let mut parser = Parser::new_from_str(&text);
-    match builder.document(&mut parser) {
+    let parser = Parser::new_from_str(&text);
+    let mut builder = Builder { source, text: &text, offsets, parser, anchors: HashMap::new(), nodes: 0, out };
+    match builder.document() {
         Ok(node) => node,
-        Err(error) => {
-            let diagnostic = builder.syntax(*error);
-            builder.out.push(diagnostic);
+        Err(diagnostic) => {
+            builder.out.push(*diagnostic);
             None
         }
     }
 }
 
-/// Why reading stopped.
-enum Stop {
-    Scan(saphyr_parser::ScanError),
-    Refused(Diagnostic),
-}
-
-type Step<T> = Result<T, Box<Stop>>;
+/// Reading stops at the first mistake in the syntax.
+type Step<T> = Result<T, Box<Diagnostic>>;
 
 impl<'a> Builder<'a> {
     #[expect(clippy::cast_possible_truncation, reason = "bounded by MAX_BYTES")]
@@ -82,22 +77,22 @@ impl<'a> Builder<'a> {
         Span { source: self.source, start, end: end.max(start) }
     }
 
-    fn next(&self, parser: &mut Parser<'a, saphyr_parser::StrInput<'a>>) -> Step<(Event<'a>, Span)> {
-        match parser.next_event() {
+    fn next(&mut self) -> Step<(Event<'a>, Span)> {
+        match self.parser.next_event() {
             Some(Ok((event, raw))) => Ok((event, self.span(raw))),
-            Some(Err(error)) => Err(Box::new(Stop::Scan(error))),
+            Some(Err(error)) => Err(Box::new(self.syntax(&error))),
             None => Ok((Event::StreamEnd, Span { source: self.source, ..Span::default() })),
         }
     }
 
     fn refuse<T>(diagnostic: Diagnostic) -> Step<T> {
-        Err(Box::new(Stop::Refused(diagnostic)))
+        Err(Box::new(diagnostic))
     }
 
-    fn document(&mut self, parser: &mut Parser<'a, saphyr_parser::StrInput<'a>>) -> Step<Option<Node>> {
+    fn document(&mut self) -> Step<Option<Node>> {
         let mut root = None;
         loop {
-            let (event, span) = self.next(parser)?;
+            let (event, span) = self.next()?;
             match event {
                 Event::StreamEnd => return Ok(root),
                 Event::StreamStart | Event::Nothing | Event::DocumentEnd => {}
@@ -107,8 +102,8 @@ impl<'a> Builder<'a> {
                     );
                 }
                 Event::DocumentStart(_) => {
-                    let (event, span) = self.next(parser)?;
-                    root = Some(self.node(parser, event, span, 0)?);
+                    let (event, span) = self.next()?;
+                    root = Some(self.node(event, span, 0)?);
                 }
                 _ => return Self::refuse(Diagnostic::error(span, "this is not YAML that a plan can be made of")),
             }
@@ -126,13 +121,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn node(
-        &mut self,
-        parser: &mut Parser<'a, saphyr_parser::StrInput<'a>>,
-        event: Event<'a>,
-        span: Span,
-        depth: usize,
-    ) -> Step<Node> {
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Step<Node> {
         if depth > MAX_DEPTH {
             return Self::refuse(Diagnostic::error(span, format!("nested deeper than {MAX_DEPTH} levels")));
         }
@@ -148,18 +137,18 @@ impl<'a> Builder<'a> {
                 let mut items = Vec::new();
                 let mut all = span;
                 loop {
-                    let (event, span) = self.next(parser)?;
+                    let (event, span) = self.next()?;
                     if event == Event::SequenceEnd {
                         all.end = all.end.max(span.end);
                         break;
                     }
-                    items.push(self.node(parser, event, span, depth + 1)?);
+                    items.push(self.node(event, span, depth + 1)?);
                 }
                 (Node { value: Value::List(items), span: all }, anchor)
             }
             Event::MappingStart(anchor, tag) => {
                 Self::refuse_tag(tag.as_deref(), span)?;
-                let (entries, end) = self.entries(parser, depth)?;
+                let (entries, end) = self.entries(depth)?;
                 (Node { value: Value::Map(entries), span: Span { end: end.max(span.end), ..span } }, anchor)
             }
             Event::Alias(id) => {
@@ -179,15 +168,11 @@ impl<'a> Builder<'a> {
         Ok(node)
     }
 
-    fn entries(
-        &mut self,
-        parser: &mut Parser<'a, saphyr_parser::StrInput<'a>>,
-        depth: usize,
-    ) -> Step<(Vec<Entry>, u32)> {
+    fn entries(&mut self, depth: usize) -> Step<(Vec<Entry>, u32)> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut seen: HashMap<Arc<str>, Span> = HashMap::new();
         loop {
-            let (event, key_span) = self.next(parser)?;
+            let (event, key_span) = self.next()?;
             let key: Cow<'_, str> = match event {
                 Event::MappingEnd => return Ok((entries, key_span.end)),
                 Event::Scalar(key, _, 0, None) => key,
@@ -199,8 +184,8 @@ impl<'a> Builder<'a> {
                 );
             }
             let key: Arc<str> = Arc::from(&*key);
-            let (event, span) = self.next(parser)?;
-            let value = self.node(parser, event, span, depth + 1)?;
+            let (event, span) = self.next()?;
+            let value = self.node(event, span, depth + 1)?;
             if let Some(first) = seen.insert(key.clone(), key_span) {
                 self.out.push(
                     Diagnostic::error(key_span, format!("`{key}` twice")).help("remove one").see(first, "first here"),
@@ -211,7 +196,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn refuse_tag(tag: Option<&saphyr_parser::Tag>, span: Span) -> Step<()> {
+    fn refuse_tag(tag: Option<&Tag>, span: Span) -> Step<()> {
         match tag {
             // Quotes do what `!!str 5` does.
             Some(tag) => Self::refuse(Diagnostic::error(span, format!("the YAML tag `{tag}` means nothing in a plan"))),
@@ -219,11 +204,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn syntax(&self, stop: Stop) -> Diagnostic {
-        let error = match stop {
-            Stop::Refused(diagnostic) => return diagnostic,
-            Stop::Scan(error) => error,
-        };
+    fn syntax(&self, error: &ScanError) -> Diagnostic {
         let at = self.offset(*error.marker());
         let line_start = self.text[..at as usize].rfind('\n').map_or(0, |n| n + 1);
         // The scanner may report a tab only on the next line.
