@@ -1,6 +1,6 @@
 //! Errors that end the program, as sentences, and exit codes.
 
-use std::io;
+use std::{io, path::Path};
 
 use crate::style;
 
@@ -35,6 +35,14 @@ impl Exit {
             Self::Command(code) => code,
         }
     }
+}
+
+/// Replaces a file as a whole: a reader, or a crash, sees the old file or the new one.
+pub fn replace(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
+    analyze::table::replace(path, bytes).map_err(|e| match e {
+        analyze::Error::File { path, source } => Error::output(path.display())(source),
+        other => other.into(),
+    })
 }
 
 /// Why the program gave up. Messages follow `error: `.

@@ -12,7 +12,6 @@ pub mod hosts;
 pub mod plan;
 pub mod programs;
 pub mod progress;
-pub mod replace;
 pub mod resume;
 pub mod schedule;
 pub mod signals;

@@ -7,7 +7,7 @@ use std::path::Path;
 use schemas::metrics;
 
 use crate::error::Error;
-use crate::table::{Rows, Selection, Table, write_whole};
+use crate::table::{Rows, Selection, Table, replace};
 
 #[derive(Debug, Clone, Default)]
 pub struct Picture<'a> {
@@ -92,9 +92,9 @@ pub fn write(
                 name("ps"),
                 name("eps"),
             );
-            write_whole(&beside, |w| Ok(w.write_all(data.as_bytes())?))?;
+            replace(&beside, data)?;
             let text = script("", &finish).replace("DATA index", &format!("{} index", name("dat")));
-            write_whole(path, |w| Ok(w.write_all(text.as_bytes())?))?;
+            replace(path, text)?;
         }
     }
     Ok(())

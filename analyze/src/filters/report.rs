@@ -15,7 +15,7 @@ use super::table::view::View;
 use crate::{
     error::{Error, Verdict},
     judge::environment,
-    table::{InputArgs, Table, layout::Column, write_whole},
+    table::{InputArgs, Table, layout::Column, replace},
 };
 use document::{Block, Document};
 
@@ -56,7 +56,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         None => output.write_all(document.markdown(|_, _| None).as_bytes())?,
         Some(path) if html => {
             let text = document.html();
-            write_whole(path, |file| Ok(file.write_all(text.as_bytes())?))?;
+            replace(path, text)?;
         }
         Some(path) => {
             let mut pictures = Vec::new();
@@ -68,9 +68,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
                 Some(name.replace(' ', "%20"))
             });
             for (path, svg) in &pictures {
-                write_whole(path, |file| Ok(file.write_all(svg.as_bytes())?))?;
+                replace(path, svg)?;
             }
-            write_whole(path, |file| Ok(file.write_all(text.as_bytes())?))?;
+            replace(path, text)?;
         }
     }
     Ok(Verdict::Ok)

@@ -41,7 +41,7 @@ pub use options::{Log, Options};
 
 use crate::{
     error::Error,
-    table::{OutputArgs, write_whole},
+    table::{OutputArgs, replace},
 };
 use clap::ValueEnum as _;
 use drawing::Drawing;
@@ -163,7 +163,7 @@ pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec
             Some("svg") => to_svg(figure, options)?.into_bytes(),
             _ => to_png(figure, options)?,
         };
-        write_whole(path, |file| Ok(file.write_all(&bytes)?))?;
+        replace(path, &bytes)?;
     }
     if options.data.is_some() {
         OutputArgs { output: options.data.clone() }.write(stdout, |file| drawing.points.write(file))?;

@@ -1,5 +1,6 @@
 //! Output of filters: standard output, or a file that is replaced when the result is complete.
 
+use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -39,8 +40,13 @@ impl OutputArgs {
     }
 }
 
-/// Writes a file through a temporary one in the same folder and renames it when complete: nobody sees half of it. A
-/// path that is not a regular file (`/dev/null`, a FIFO) is written directly.
+/// Replaces a file by these bytes, as [`write_whole`] does.
+pub fn replace(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
+    write_whole(path, |file| Ok(file.write_all(bytes.as_ref())?))
+}
+
+/// Writes a temporary file in the same folder and renames it when complete: a reader, or a crash, sees the old file or
+/// the new one. A path that is not a regular file (`/dev/null`, a FIFO) is written directly.
 pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
     let file_error = |source| Error::File { path: path.to_owned(), source };
     if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
@@ -50,21 +56,16 @@ pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<
         return Ok(value);
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        // The umask decides, as for any file a program creates; a temporary file would be private otherwise.
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    // The error must name the folder, not the temporary file.
-    std::fs::metadata(folder).map_err(file_error)?;
-    let mut temporary = BufWriter::new(builder.tempfile_in(folder).map_err(|e| file_error(e.kind().into()))?);
+    // `create_new` leaves the mode to the umask; a temporary file is private otherwise.
+    let temporary = tempfile::Builder::new().make_in(folder, |path| File::create_new(path)).map_err(file_error)?;
+    let mut temporary = BufWriter::new(temporary);
     let value = write(&mut temporary).map_err(|e| match e {
         Error::Output(source) => file_error(source),
         other => other,
     })?;
-    temporary.into_inner().map_err(|e| file_error(e.into_error()))?.persist(path).map_err(|e| file_error(e.error))?;
+    let temporary = temporary.into_inner().map_err(|e| file_error(e.into_error()))?;
+    temporary.as_file().sync_all().map_err(file_error)?;
+    temporary.persist(path).map_err(|e| file_error(e.error))?;
     Ok(value)
 }
 
@@ -84,7 +85,7 @@ mod tests {
         assert!(result.is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        write_whole(&path, |w| Ok(w.write_all(b"new")?)).unwrap();
+        replace(&path, "new").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
     }
 

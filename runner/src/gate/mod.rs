@@ -16,9 +16,8 @@ use netcore::spec::Direction;
 use schemas::words::{Severity, Verdict, Way};
 
 use crate::{
-    error::{Error, Exit},
+    error::{Error, Exit, replace},
     plan::{Plan, case, model::OnUncertain},
-    replace::replace,
     schedule::{
         rows,
         run::{Finished, Values, value_of},

@@ -23,9 +23,8 @@ use schemas::{
 };
 
 use crate::{
-    error::Error,
+    error::{Error, replace},
     plan::{self, Format, LoadOptions},
-    replace::replace,
     schedule::history,
     sinks::run_json::beside,
 };

@@ -20,7 +20,7 @@ use super::{
     rows::{printed, ways},
     step::Step,
 };
-use crate::{error::Error, replace::replace};
+use crate::error::{Error, replace};
 
 /// One finished iteration of a step.
 #[derive(Clone, Debug, Default)]

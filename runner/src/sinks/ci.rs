@@ -11,9 +11,8 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use schemas::{columns::VerdictRow, words::Verdict};
 
 use crate::{
-    error::Error,
+    error::{Error, replace},
     plan::{diagnostics::github_annotation, source::SourcePlace},
-    replace::replace,
 };
 
 /// GitHub shows about ten annotations of a kind per step; the summary has the rest.

@@ -7,12 +7,11 @@ use std::{
 
 use super::run_json;
 use crate::{
-    error::Error,
+    error::{Error, replace},
     plan::{
         Plan,
         model::{Annotations, Plot, Table},
     },
-    replace::replace,
 };
 
 /// The files of a run; what is `None` is not written.

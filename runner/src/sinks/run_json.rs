@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    error::Error,
+    error::{Error, replace},
     plan::{case::Plan, model::Hook},
-    replace::replace,
     schedule::{bench::Measured, step::Step},
 };
 
