@@ -73,11 +73,7 @@ fn summary(rows: &[VerdictRow]) -> String {
 }
 
 fn columns(rows: &[VerdictRow]) -> Vec<Column> {
-    let column = |title: &str, cell: &dyn Fn(&VerdictRow) -> String| Column {
-        title: title.to_owned(),
-        right: false,
-        cells: rows.iter().map(cell).collect(),
-    };
+    let column = |title, cell: &dyn Fn(&VerdictRow) -> String| Column::of(title, false, rows, cell);
     let place = |r: &VerdictRow| match (r.file.as_str(), r.line) {
         ("", _) => String::new(),
         (file, Some(line)) => format!("{file}:{line}"),

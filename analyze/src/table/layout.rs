@@ -16,6 +16,11 @@ fn width(text: &str) -> usize {
 }
 
 impl Column {
+    /// A cell per row.
+    pub fn of<T>(title: &str, right: bool, rows: &[T], cell: impl Fn(&T) -> String) -> Self {
+        Self { title: title.to_owned(), right, cells: rows.iter().map(cell).collect() }
+    }
+
     fn width(&self) -> usize {
         self.cells.iter().map(|c| width(c)).chain([width(&self.title)]).max().unwrap_or(0)
     }

@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use analyze::table::layout;
 use netcore::spec::Pattern;
 use schemas::columns::Row;
 
@@ -49,7 +50,7 @@ impl Report {
             ci::junit(path, &name, &self.cases)?;
         }
         let mut table = Vec::new();
-        table::summary(&self.summaries).markdown(&mut table).map_err(Error::output("the summary"))?;
+        layout::markdown(&table::summary(&self.summaries), &mut table).map_err(Error::output("the summary"))?;
         let text = ci::markdown(&name, &String::from_utf8_lossy(&table), self.verdicts.rows(), &self.notes)?;
         ci::write_markdown(files.markdown.as_ref(), &text)?;
         if files.annotations {
@@ -94,7 +95,7 @@ impl Report {
     fn write_results(&self, out: &mut dyn Write) -> io::Result<()> {
         if !self.summaries.is_empty() {
             writeln!(out)?;
-            table::summary(&self.summaries).write(out)?;
+            table::write(&table::summary(&self.summaries), out)?;
             writeln!(out)?;
         }
         self.write_notes(out)

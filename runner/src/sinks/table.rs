@@ -2,103 +2,48 @@
 
 use std::io::{self, Write};
 
+use analyze::table::layout::{self, Column};
 use netcore::spec::Pattern;
 use schemas::{
     columns::Row,
     units::{Unit, human, three_digits},
     words::{Control, Search, Status},
 };
-use unicode_width::UnicodeWidthStr;
 
 use crate::style;
 
-/// The table's head and lines, as text per cell.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    head: Vec<String>,
-    lines: Vec<Vec<String>>,
-    /// Columns whose cells stand to the right.
-    right: Vec<usize>,
-}
-
-impl Table {
-    /// A table with that head; the columns named in `right` are aligned to the right.
-    pub fn new(head: &[&str], right: &[usize]) -> Self {
-        Self { head: head.iter().map(|h| (*h).to_owned()).collect(), lines: Vec::new(), right: right.to_vec() }
-    }
-
-    /// Adds a line.
-    pub fn push(&mut self, line: Vec<String>) {
-        self.lines.push(line);
-    }
-
-    /// Writes it, two spaces in and two between the columns.
-    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let widths: Vec<usize> = (0..self.head.len())
-            .map(|i| {
-                let cells = self.lines.iter().filter_map(|l| l.get(i)).chain(self.head.get(i));
-                cells.map(|c| c.width()).max().unwrap_or(0)
-            })
-            .collect();
-        let line = |cells: &[String]| {
-            let mut text = String::new();
-            for (i, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-                let pad = " ".repeat(width - cell.width());
-                let aligned = if self.right.contains(&i) { [&pad, cell] } else { [cell, &pad] };
-                text.extend(["  ", aligned[0], aligned[1]]);
-            }
-            text.trim_end().to_owned()
-        };
-        let head = line(&self.head);
-        writeln!(out, "{}{head}{}", style::HEAD, style::HEAD.render_reset())?;
-        for cells in &self.lines {
-            writeln!(out, "{}", line(cells))?;
-        }
-        Ok(())
-    }
-
-    /// The same in Markdown.
-    pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
-        let line = |cells: &[String]| {
-            let cells: Vec<String> = cells.iter().map(|c| c.replace('|', "\\|")).collect();
-            format!("| {} |", cells.join(" | "))
-        };
-        writeln!(out, "{}", line(&self.head))?;
-        let rule: Vec<String> =
-            (0..self.head.len()).map(|i| if self.right.contains(&i) { "--:" } else { "---" }.to_owned()).collect();
-        writeln!(out, "{}", line(&rule))?;
-        for cells in &self.lines {
-            writeln!(out, "{}", line(cells))?;
-        }
-        Ok(())
-    }
+/// Prints columns two spaces in, with a bold head.
+pub fn write(columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
+    let mut text = Vec::new();
+    layout::aligned(columns, &mut text)?;
+    let mut lines = std::str::from_utf8(&text).map_err(io::Error::other)?.lines();
+    writeln!(out, "{}  {}{}", style::HEAD, lines.next().unwrap_or_default(), style::HEAD.render_reset())?;
+    lines.try_for_each(|line| writeln!(out, "  {line}"))
 }
 
 /// The summary of a run: a line per summary row.
-pub fn summary(rows: &[(Option<Pattern>, Row)]) -> Table {
+pub fn summary(rows: &[(Option<Pattern>, Row)]) -> Vec<Column> {
     let level = rows.iter().find_map(|(_, r)| r.confidence_level).unwrap_or(0.95);
     let margin = format!("± {} %", three_digits(level * 100.0).trim_end_matches('0').trim_end_matches('.'));
-    let mut table = Table::new(&["case", "workload", "result", &margin, "n", "cpu here/there"], &[3, 4]);
-    for (pattern, row) in rows {
-        let both =
-            rows.iter().any(|(_, r)| r.case == row.case && r.member == row.member && r.direction != row.direction);
-        let mut case = row.case.clone().unwrap_or_default();
-        if let Some(member) = &row.member {
-            case = format!("{case} {member}");
-        }
-        if both && let Some(direction) = &row.direction {
-            case = format!("{case} ({direction})");
-        }
-        table.push(vec![
-            case,
-            row.workload.clone().unwrap_or_default(),
-            result(*pattern, row),
-            row.margin_ratio.map(|m| human(Unit::Ratio, m)).unwrap_or_default(),
-            row.iterations.map(|n| n.to_string()).unwrap_or_default(),
-            cpu(row),
-        ]);
-    }
-    table
+    let column = |title, right, cell: &dyn Fn(&Row) -> String| Column::of(title, right, rows, |(_, row)| cell(row));
+    vec![
+        column("case", false, &|row| {
+            let mut case = row.case.clone().unwrap_or_default();
+            if let Some(member) = &row.member {
+                case = format!("{case} {member}");
+            }
+            let other = |r: &Row| r.case == row.case && r.member == row.member && r.direction != row.direction;
+            if let Some(direction) = row.direction.filter(|_| rows.iter().any(|(_, r)| other(r))) {
+                case = format!("{case} ({direction})");
+            }
+            case
+        }),
+        column("workload", false, &|row| row.workload.clone().unwrap_or_default()),
+        Column::of("result", false, rows, |(pattern, row)| result(*pattern, row)),
+        column(&margin, true, &|row| row.margin_ratio.map(|m| human(Unit::Ratio, m)).unwrap_or_default()),
+        column("n", true, &|row| row.iterations.map(|n| n.to_string()).unwrap_or_default()),
+        column("cpu here/there", false, &cpu),
+    ]
 }
 
 /// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or why there is none.
@@ -193,7 +138,7 @@ mod tests {
         let table =
             summary(&[(Some(Pattern::Stream), row("µ", 41.8e9, 3)), (Some(Pattern::Stream), row("upload", 9.5e6, 10))]);
         let mut out = Vec::new();
-        table.write(&mut out).unwrap();
+        write(&table, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("± 95 %"), "{text}");

@@ -28,11 +28,7 @@ pub fn people(comparisons: &[Compared], facts: &str, format: Format, output: &mu
         (Some(v), Some(unit)) => units::human(unit, v),
         (Some(v), None) => units::three_digits(v),
     };
-    let column = |title: &str, right: bool, cell: &dyn Fn(&Compared) -> String| Column {
-        title: title.to_owned(),
-        right,
-        cells: comparisons.iter().map(cell).collect(),
-    };
+    let column = |title, right, cell: &dyn Fn(&Compared) -> String| Column::of(title, right, comparisons, cell);
     let mut metric_of: HashMap<&str, &str> = HashMap::new();
     let several = comparisons.iter().any(|c| *metric_of.entry(&c.row.case).or_insert(&c.row.metric) != c.row.metric);
     let mut columns = vec![

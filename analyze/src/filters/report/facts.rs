@@ -51,14 +51,9 @@ pub fn hosts(facts: &RunRecord) -> Option<Block> {
     let hosts = Some(&facts.hosts).filter(|h| !h.is_empty())?;
     let known: Vec<(&str, &str)> =
         HOST.into_iter().filter(|(key, _)| hosts.values().any(|h| text(&h.facts[key]).is_some())).collect();
-    let mut columns = vec![Column {
-        title: "host".to_owned(),
-        right: false,
-        cells: known.iter().map(|(_, name)| (*name).to_owned()).collect(),
-    }];
+    let mut columns = vec![Column::of("host", false, &known, |(_, name)| (*name).to_owned())];
     for (name, host) in hosts {
-        let cells = known.iter().map(|(key, _)| text(&host.facts[key]).unwrap_or_default()).collect();
-        columns.push(Column { title: name.clone(), right: false, cells });
+        columns.push(Column::of(name, false, &known, |(key, _)| text(&host.facts[key]).unwrap_or_default()));
     }
     Some(Block::Table(columns))
 }
