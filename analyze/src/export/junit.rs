@@ -4,41 +4,59 @@ use std::io::Write;
 use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
-use schemas::metrics;
+use schemas::{
+    metrics,
+    words::{Phase, Record, Severity, Status, Verdict},
+};
 
 use crate::error::Error;
 use crate::table::{Row, Table};
 
 /// Writes the report; it is read whole, because its head counts what failed.
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
-    let mut suites: Vec<(String, Vec<TestCase>)> = Vec::new();
+    let mut cases = Vec::new();
     let verdicts = table.header().find("verdict");
     if verdicts.is_none() {
         table.require("case")?;
     }
     let columns = Columns::of(table);
     while let Some(row) = table.next_row()? {
-        let (suite, case) = match verdicts {
-            Some(verdict) => (String::from("gate"), columns.verdict(&row, verdict)?),
-            None => match columns.result(&row)? {
-                Some(found) => found,
-                None => continue,
-            },
-        };
-        match suites.iter_mut().find(|(name, _)| *name == suite) {
-            Some((_, cases)) => cases.push(case),
-            None => suites.push((suite, vec![case])),
+        match verdicts {
+            Some(verdict) => cases.push((String::from("gate"), columns.verdict(&row, verdict)?)),
+            None => cases.extend(columns.result(&row)?),
         }
     }
-    let mut report = Report::new("plumb");
-    for (name, cases) in suites {
-        let mut suite = TestSuite::new(name);
-        suite.add_test_cases(cases);
-        report.add_test_suite(suite);
+    report("plumb", cases, output)
+}
+
+/// Writes test cases, each behind the name of its suite.
+pub fn report(
+    name: &str,
+    cases: impl IntoIterator<Item = (String, TestCase)>,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
+    let mut suites: Vec<TestSuite> = Vec::new();
+    for (name, case) in cases {
+        match suites.iter_mut().find(|s| s.name.as_str() == name) {
+            Some(suite) => _ = suite.add_test_case(case),
+            None => {
+                let mut suite = TestSuite::new(name);
+                suite.add_test_case(case);
+                suites.push(suite);
+            }
+        }
     }
-    report.serialize(&mut *output).map_err(|e| Error::Output(std::io::Error::other(e)))?;
-    output.write_all(b"\n")?;
-    Ok(())
+    let mut report = Report::new(name);
+    report.add_test_suites(suites);
+    report.serialize(output).map_err(|e| Error::Output(std::io::Error::other(e)))
+}
+
+/// A test case with the message of its status. Success has none.
+pub fn case(name: &str, class: &str, mut status: TestCaseStatus, message: &str) -> TestCase {
+    status.set_message(message);
+    let mut case = TestCase::new(name, status);
+    case.set_classname(class);
+    case
 }
 
 /// Where the cells are that a report shows.
@@ -64,54 +82,45 @@ impl Columns {
         let observed = format!("observed {}, limit {}", self.get(row, "observed"), self.get(row, "limit"));
         let note = self.get(row, "note");
         let message = if note.is_empty() { observed } else { format!("{observed}: {note}") };
-        let status = match row.get(column) {
-            "fail" | "regression" if self.get(row, "severity") != "warn" => {
-                let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                status.set_message(message);
-                status
+        let (status, message) = match row.get(column).parse::<Verdict>() {
+            Ok(v) if v.is_bad() && self.get(row, "severity") != Severity::Warn.as_str() => {
+                (TestCaseStatus::non_success(NonSuccessKind::Failure), message)
             }
-            "fail" | "regression" | "inconclusive" => {
-                let mut status = TestCaseStatus::skipped();
-                status.set_message(format!("{}: {message}", row.get(column)));
-                status
-            }
-            "" => return Err(row.error(Some(column), "the verdict is missing")),
-            _ => TestCaseStatus::success(),
+            Ok(v) if v.is_bad() || v == Verdict::Inconclusive => (TestCaseStatus::skipped(), format!("{v}: {message}")),
+            Err(e) if e.found.is_empty() => return Err(row.error(Some(column), "the verdict is missing")),
+            _ => (TestCaseStatus::success(), String::new()),
         };
         let what = match self.get(row, "assertion") {
             "" => self.get(row, "metric"),
             assertion => assertion,
         };
-        let mut case = TestCase::new(what, status);
-        case.set_classname(self.get(row, "case"));
-        Ok(case)
+        Ok(case(what, self.get(row, "case"), status, &message))
     }
 
     /// An iteration, or whatever else has a status that is not good. Streams, intervals and summaries only repeat it.
     fn result(&self, row: &Row<'_>) -> Result<Option<(String, TestCase)>, Error> {
-        if !matches!(self.get(row, "record"), "" | "iteration") || !matches!(self.get(row, "phase"), "" | "measure") {
+        let is = |name, word: &str| ["", word].contains(&self.get(row, name));
+        if !is("record", Record::Iteration.as_str()) || !is("phase", Phase::Measure.as_str()) {
             return Ok(None);
         }
-        let status = match self.get(row, "status") {
-            "" | "ok" => TestCaseStatus::success(),
-            word @ ("skipped" | "discarded" | "confirm") => {
-                let mut status = TestCaseStatus::skipped();
-                status.set_message(format!("{word}: {}", self.get(row, "error")));
-                status
+        let (word, error) = (self.get(row, "status"), self.get(row, "error"));
+        let (status, message) = match word.parse() {
+            Ok(Status::Ok) => (TestCaseStatus::success(), String::new()),
+            Ok(Status::Skipped | Status::Discarded | Status::Confirm) => {
+                (TestCaseStatus::skipped(), format!("{word}: {error}"))
             }
-            word => {
+            _ if word.is_empty() => (TestCaseStatus::success(), String::new()),
+            _ => {
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-                status.set_message(self.get(row, "error"));
                 status.set_type(word);
-                status
+                (status, error.to_owned())
             }
         };
         let name = match (self.get(row, "case"), self.get(row, "iteration")) {
             (case, "") => case.to_owned(),
             (case, iteration) => format!("{case} #{iteration}"),
         };
-        let mut case = TestCase::new(name, status);
-        case.set_classname(self.get(row, "test"));
+        let mut case = case(&name, self.get(row, "test"), status, &message);
         for (metric, index) in &self.metrics {
             if row.number(*index)?.is_some() {
                 case.add_property(Property::new(metric.column, row.get(*index)));

@@ -6,8 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use analyze::judge::verdicts::{self, Format};
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use analyze::{
+    export::junit,
+    judge::verdicts::{self, Format},
+};
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 use schemas::{columns::VerdictRow, words::Verdict};
 
 use crate::{
@@ -32,53 +35,34 @@ pub struct CaseResult {
 
 /// Writes JUnit XML: a suite per test, with a test case per verdict, or one per case without verdicts.
 pub fn junit(path: &Path, name: &str, cases: &[CaseResult]) -> Result<(), Error> {
-    let fault = || Error::output(path.display());
-    let mut report = Report::new(name);
-    let mut tests: Vec<&str> = cases.iter().map(|c| c.test.as_str()).collect();
-    tests.dedup();
-    for test in tests {
-        let mut suite = TestSuite::new(test);
-        for case in cases.iter().filter(|c| c.test == test) {
-            suite.add_test_cases(junit_cases(case));
-        }
-        report.add_test_suite(suite);
-    }
-    let text = report.to_string().map_err(|e| fault()(std::io::Error::other(e)))?;
-    replace(path, text.as_bytes())
+    let cases = cases.iter().flat_map(|c| junit_cases(c).into_iter().map(|made| (c.test.clone(), made)));
+    let mut bytes = Vec::new();
+    junit::report(name, cases, &mut bytes)?;
+    replace(path, bytes)
 }
 
 fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
-    let make = |name: String, status| {
-        let mut made = TestCase::new(name, status);
-        made.set_classname(&*case.test);
-        made
-    };
-    let saying = |mut status: TestCaseStatus, message: &str| {
-        status.set_message(message);
-        status
-    };
-    let error = || TestCaseStatus::non_success(NonSuccessKind::Error);
-    let of_all = match (&case.skipped, &case.failed) {
-        (Some(reason), _) => Some(saying(TestCaseStatus::skipped(), reason)),
-        (None, Some(reason)) => Some(saying(error(), reason)),
-        (None, None) => case.verdicts.is_empty().then(TestCaseStatus::success),
-    };
-    if let Some(status) = of_all {
-        return vec![make(case.case.clone(), status)];
+    let failed = TestCaseStatus::non_success;
+    let whole = |status, message: &str| vec![junit::case(&case.case, &case.test, status, message)];
+    match (&case.skipped, &case.failed) {
+        (Some(reason), _) => return whole(TestCaseStatus::skipped(), reason),
+        (_, Some(reason)) => return whole(failed(NonSuccessKind::Error), reason),
+        _ if case.verdicts.is_empty() => return whole(TestCaseStatus::success(), ""),
+        _ => {}
     }
     let of = |v: &VerdictRow| {
-        let mut status = match v.verdict {
-            _ if v.fails() => saying(TestCaseStatus::non_success(NonSuccessKind::Failure), &sentence(v)),
-            Verdict::Error => saying(error(), &v.note),
+        let (mut status, message) = match v.verdict {
+            _ if v.fails() => (failed(NonSuccessKind::Failure), sentence(v)),
+            Verdict::Error => (failed(NonSuccessKind::Error), v.note.clone()),
             Verdict::Inconclusive | Verdict::Missing => {
-                saying(TestCaseStatus::skipped(), &format!("{}: {}", v.verdict, v.note))
+                (TestCaseStatus::skipped(), format!("{}: {}", v.verdict, v.note))
             }
-            _ => TestCaseStatus::success(),
+            _ => (TestCaseStatus::success(), String::new()),
         };
-        if v.fails() || v.verdict == Verdict::Error {
+        if matches!(status, TestCaseStatus::NonSuccess { .. }) {
             status.set_description(format!("{}:{}", v.file, v.line.unwrap_or(0)));
         }
-        make(format!("{}: {}", v.case, v.assertion), status)
+        junit::case(&format!("{}: {}", v.case, v.assertion), &case.test, status, &message)
     };
     case.verdicts.iter().map(of).collect()
 }
