@@ -37,14 +37,11 @@ pub fn report(
 ) -> Result<(), Error> {
     let mut suites: Vec<TestSuite> = Vec::new();
     for (name, case) in cases {
-        match suites.iter_mut().find(|s| s.name.as_str() == name) {
-            Some(suite) => _ = suite.add_test_case(case),
-            None => {
-                let mut suite = TestSuite::new(name);
-                suite.add_test_case(case);
-                suites.push(suite);
-            }
-        }
+        let at = suites.iter().position(|s| s.name.as_str() == name).unwrap_or_else(|| {
+            suites.push(TestSuite::new(name));
+            suites.len() - 1
+        });
+        suites[at].add_test_case(case);
     }
     let mut report = Report::new(name);
     report.add_test_suites(suites);
