@@ -86,9 +86,9 @@ pub struct Case {
     pub pause: Duration,
     /// The longest an iteration may run over its planned length.
     pub grace: Duration,
-    /// SourcePlace of its `command`, or of the test.
+    /// Where its `command` is written, or of the test.
     pub command_span: Span,
-    /// SourcePlace of its `hooks`, or of the test.
+    /// Where its `hooks` are written, or of the test.
     pub hooks_span: Span,
 }
 
