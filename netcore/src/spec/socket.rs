@@ -68,9 +68,7 @@ pub trait OptionValue {
     fn shown(&self) -> String;
 
     /// The value from getsockopt(2), as a plan writes it.
-    fn read(kernel: &[u8]) -> String {
-        int(kernel).to_string()
-    }
+    fn read(kernel: &[u8]) -> String;
 }
 
 fn to_int(value: u64) -> Vec<u8> {
@@ -81,21 +79,35 @@ fn int(kernel: &[u8]) -> i32 {
     kernel.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes))
 }
 
-macro_rules! plain_numbers {
-    ($($name:ty),*) => {$(
+/// Numbers, with the unit that a plan writes after them.
+macro_rules! numbers {
+    ($($name:ty, $unit:literal;)*) => {$(
         impl OptionValue for $name {
             fn to_kernel(&self) -> Vec<u8> {
                 to_int((*self).into())
             }
 
             fn shown(&self) -> String {
-                u64::from(*self).to_string()
+                format!(concat!("{}", $unit), u64::from(*self))
+            }
+
+            fn read(kernel: &[u8]) -> String {
+                format!(concat!("{}", $unit), int(kernel))
             }
         }
     )*};
 }
 
-plain_numbers!(u8, u32, Bytes, Bytes32, Microseconds, Milliseconds, Seconds);
+numbers! {
+    u8, "";
+    u32, "";
+    Bytes, "";
+    Bytes32, "";
+    // Without a unit, a time in a plan is in seconds.
+    Seconds, "";
+    Milliseconds, "ms";
+    Microseconds, "us";
+}
 
 impl OptionValue for bool {
     fn to_kernel(&self) -> Vec<u8> {

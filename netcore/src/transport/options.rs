@@ -201,6 +201,8 @@ mod tests {
             assert_eq!(granted.at_end, granted.at_start);
         }
         assert_eq!(list.len(), 17);
+        let asked = |name| list.iter().find(|granted| granted.option == name).and_then(|it| it.requested.as_deref());
+        assert_eq!((asked("user_timeout"), asked("busy_poll")), (Some("5000ms"), Some("50us")));
     }
 
     #[test]
