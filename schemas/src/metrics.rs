@@ -3,6 +3,7 @@
 pub use crate::columns::metric::{Better, Kind, Metric};
 /// Every metric, in the order of its column. A metric is declared beside its column, in [`crate::columns::results`].
 pub use crate::columns::results::METRICS;
+pub use crate::units::Range;
 
 /// The metric of that name, or the one held by the column of that name. `throughput.mean` is `throughput`.
 pub fn find(name: &str) -> Option<&'static Metric> {
@@ -10,6 +11,11 @@ pub fn find(name: &str) -> Option<&'static Metric> {
         .iter()
         .find(|m| m.name == name || m.column == name)
         .or_else(|| name.strip_suffix(".mean").and_then(|stem| METRICS.iter().find(|m| m.name == stem)))
+}
+
+/// The range of the metric in that column (or of that name). A column without a metric can have any value.
+pub fn range_of(column: &str) -> Range {
+    find(column).map_or(Range::ANY, Metric::range)
 }
 
 #[cfg(test)]
@@ -26,6 +32,23 @@ mod tests {
             assert!(names.insert(m.name));
             assert!(m.name == m.column || names.insert(m.column), "column {} has two metrics", m.column);
         }
+    }
+
+    #[test]
+    fn ranges_follow_units_and_meanings() {
+        for m in METRICS {
+            let text = columns::find(m.column).unwrap().description();
+            let range = m.range();
+            assert!(!text.contains("0 … 1") || range == Range::SHARE, "{}", m.name);
+            assert!(m.name == "rate_error" || range.low.abs() < f64::EPSILON, "{}", m.name);
+        }
+        assert_eq!(range_of("throughput_bits_per_s"), Range::POSITIVE);
+        assert_eq!(range_of("loss_ratio"), Range::SHARE);
+        assert_eq!(range_of("cpu.local_peak"), Range::SHARE);
+        // A sender may reach more than the offered rate, but not less than nothing.
+        assert_eq!(range_of("rate_error_ratio"), Range::at_least(-1.0));
+        assert_eq!(range_of("start_s"), Range::ANY);
+        assert!(Range::SHARE.contains(1.0) && !Range::SHARE.contains(1.1) && Range::SHARE.clamp(1.1) == 1.0);
     }
 
     #[test]

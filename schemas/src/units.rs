@@ -6,9 +6,11 @@
 
 mod human;
 mod parse;
+mod range;
 
 pub use human::{human, margin, three_digits};
 pub use parse::{parse_duration, parse_for, parse_rate, parse_ratio, parse_size};
+pub use range::Range;
 
 /// The unit of a metric's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,21 @@ impl Unit {
             ("_service_demand", Unit::ServiceDemand),
         ];
         ENDINGS.iter().find_map(|(ending, unit)| Some((name.strip_suffix(ending)?, *unit)))
+    }
+
+    /// The values that a metric of this unit can have, unless its column says otherwise.
+    #[must_use]
+    pub fn range(self) -> Range {
+        match self {
+            Self::Ratio => Range::SHARE,
+            Self::BitsPerSecond
+            | Self::PerSecond
+            | Self::Bytes
+            | Self::Seconds
+            | Self::Microseconds
+            | Self::Count
+            | Self::ServiceDemand => Range::POSITIVE,
+        }
     }
 
     /// The unit as the registry publishes it.

@@ -1,6 +1,6 @@
 //! A metric: what a column with one says about it.
 
-use crate::units::Unit;
+use crate::units::{Range, Unit};
 
 /// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,4 +64,13 @@ pub struct Metric {
     pub kind: Kind,
     /// What a person calls it on an axis or in a table.
     pub label: &'static str,
+    /// The values that it can have, where the unit does not say it.
+    pub(crate) own_range: Option<Range>,
+}
+
+impl Metric {
+    /// The values that it can have, in the unit of its column. No interval, axis or limit reaches beyond them.
+    pub fn range(&self) -> Range {
+        self.own_range.unwrap_or(self.unit.range())
+    }
 }

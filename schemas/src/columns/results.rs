@@ -107,7 +107,7 @@ columns! {
     }
     "pacing" {
         rate_error_ratio: Number = "(sent rate − offered rate) over the offered rate."
-            => ("rate_error", Ratio, Neither, Gauge, "rate error");
+            => ("rate_error", Ratio, Neither, Gauge, "rate error", at_least(-1.0));
         gap_p50_us: Number = "Median gap between sends, microseconds."
             => ("gap.p50", Microseconds, Neither, Distribution, "gap between sends, median");
         gap_p99_us: Number = "99th percentile of the gap between sends, microseconds."
