@@ -1,9 +1,12 @@
 //! The registry of metrics: which column holds them, their unit, and which way is better.
 
+mod headline;
+
 pub use crate::columns::metric::{Better, Kind, Metric};
 /// Every metric, in the order of its column. A metric is declared beside its column, in [`crate::columns::results`].
 pub use crate::columns::results::METRICS;
 pub use crate::units::Range;
+pub use headline::{Family, headline, headlines};
 
 /// The metric of that name, or the one held by the column of that name. `throughput.mean` is `throughput`.
 pub fn find(name: &str) -> Option<&'static Metric> {

@@ -37,7 +37,8 @@ pub struct Args {
     /// Baseline results; may be repeated [default: the first FILE]
     #[arg(long, value_name = "FILE")]
     base: Vec<PathBuf>,
-    /// Metrics to compare [default: each case's headline: throughput, else transaction rate, else median latency]
+    /// Metrics to compare [default: the headline of each case's workload: throughput of streams, transaction
+    /// rate of request/response and connect, median latency of ping]
     #[arg(short, long, value_name = "METRIC,…", value_delimiter = ',')]
     metrics: Vec<String>,
     /// Match cases by this column [default: case_id]
@@ -97,6 +98,20 @@ struct Sides {
     columns: Vec<String>,
     /// Whether each case is compared in its headline only.
     headline: bool,
+}
+
+impl Sides {
+    /// Indices of the columns in which a case is compared: its headline, or what the user named. A round-trip test has no
+    /// loss on either side, and nobody misses it.
+    fn judged(&self, base: &Case, new: Option<&Case>) -> Vec<usize> {
+        if self.headline {
+            let of = |case: &Case| case.headline(&self.columns);
+            return vec![of(base).or_else(|| new.and_then(of)).unwrap_or(0)];
+        }
+        let has = |m: &usize| !base.values[*m].is_empty() || new.is_some_and(|new| !new.values[*m].is_empty());
+        let some: Vec<usize> = (0..self.columns.len()).filter(has).collect();
+        if some.is_empty() { (0..self.columns.len()).collect() } else { some }
+    }
 }
 
 /// One metric of one case on both sides.
@@ -223,8 +238,8 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>) -> Result<Sides, Err
     let mut new = if new.is_empty() { None } else { Some(open(new)?) };
     let headline = args.metrics.is_empty();
     let columns: Vec<String> = if headline {
-        let names = |t: &Table| samples::headline(t.header()).iter().map(|c| t.header().names()[*c].clone()).collect();
-        let names: Vec<String> = names(&base);
+        let names: Vec<String> =
+            samples::headlines(base.header()).into_iter().map(|c| base.header().names()[c].clone()).collect();
         if names.is_empty() {
             return Err(Error::Usage("say which columns to compare: -m COLUMN,…".to_owned()));
         }
@@ -282,13 +297,7 @@ fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
     };
     for base in &sides.base.cases {
         let new = news.find(&base.key);
-        for m in 0..sides.columns.len() {
-            let first = base.values.iter().position(|v| !v.is_empty());
-            let nowhere = base.values[m].is_empty() && new.is_some_and(|n| n.values[m].is_empty());
-            // A round-trip test has no throughput on either side, and nobody misses it.
-            if sides.headline && m != first.unwrap_or(0) || !sides.headline && nowhere && first.is_some() {
-                continue;
-            }
+        for m in sides.judged(base, new) {
             comparisons.extend(one([Some(base), new], m, &|rule| match new {
                 Some(new) => Comparison::of(&base.values[m], &new.values[m], rule),
                 None => Comparison::missing(rule, (base.values[m].len(), 0), "only in the baseline"),
@@ -296,7 +305,7 @@ fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
         }
     }
     for new in sides.new.cases.iter().filter(|c| bases.find(&c.key).is_none()) {
-        let m = new.values.iter().position(|v| !v.is_empty()).unwrap_or(0);
+        let m = new.headline(&sides.columns).unwrap_or(0);
         comparisons.extend(one([None, Some(new)], m, &|rule| {
             Comparison::missing(rule, (0, new.values[m].len()), "not in the baseline")
         }));

@@ -4,7 +4,10 @@ mod index;
 
 use std::collections::{HashMap, HashSet};
 
-use schemas::words::{Record, Status, Way};
+use schemas::{
+    metrics::{self, Family},
+    words::{Record, Status, Way},
+};
 
 use super::Origin;
 use crate::error::Error;
@@ -29,6 +32,8 @@ pub struct Key {
 pub struct Case {
     pub key: Key,
     pub name: String,
+    /// The kind of its workload, which decides its headline.
+    pub family: Family,
     /// The values of each metric in the order of the rows; rows without a value are left out.
     pub values: Vec<Vec<f64>>,
     /// Transactions over all its rows, if they are counted.
@@ -116,7 +121,8 @@ impl Samples {
 }
 
 /// Texts of a row that are read if the table has them.
-const TEXTS: [&str; 9] = ["case", "member", "direction", "stream", "run_id", "from", "to", "status", "error"];
+const TEXTS: [&str; 10] =
+    ["case", "member", "direction", "stream", "run_id", "from", "to", "workload", "status", "error"];
 
 /// Reasons for which a case was skipped although it should have run. Every other reason is on purpose.
 const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
@@ -159,7 +165,7 @@ struct Reading {
 impl Reading {
     fn add(&mut self, row: &Row<'_>, kind: Record, columns: &Columns) -> Result<(), Error> {
         let texts = columns.text(row);
-        let [_, member, direction, stream, run_id, from, to] =
+        let [_, member, direction, stream, run_id, from, to, workload] =
             texts.first_chunk().map(|t| t.map(str::to_owned)).unwrap_or_default();
         let stream = if kind == Record::Stream { stream } else { String::new() };
         let key = Key { id: row.get(columns.id).to_owned(), member, direction, stream };
@@ -168,7 +174,8 @@ impl Reading {
             let name = if columns.texts[0].is_some() { texts[0] } else { &key.id };
             let origin = Origin { run_id, from, to, time: String::new() };
             let values = vec![Vec::new(); columns.metrics.len()];
-            self.cases.push(Case { key: key.clone(), name: name.to_owned(), values, origin, ..Case::default() });
+            let (key, name, family) = (key.clone(), name.to_owned(), Family::of(&workload));
+            self.cases.push(Case { key, name, family, values, origin, ..Case::default() });
             self.cases.len() - 1
         });
         let [.., status, _] = texts;
@@ -202,12 +209,19 @@ impl Reading {
     }
 }
 
-/// Columns of a case's main result, by preference.
-const HEADLINE: [&str; 3] = ["throughput_bits_per_s", "transactions_per_s", "latency_p50_us"];
+impl Case {
+    /// The headline of its workload, as an index into its values, whose columns have these names. `None`: it has no
+    /// values of any metric that could be.
+    pub fn headline(&self, columns: &[String]) -> Option<usize> {
+        let index = |column: &str| columns.iter().position(|c| c == column);
+        let metric = self.family.headline(|m| index(m.column).is_some_and(|i| !self.values[i].is_empty()))?;
+        index(metric.column)
+    }
+}
 
-/// The indices of the headline columns that a table has.
-pub fn headline(header: &Header) -> Vec<usize> {
-    HEADLINE.iter().filter_map(|n| header.find(n)).collect()
+/// Indices of the columns of a table that can be the headline of a case.
+pub fn headlines(header: &Header) -> Vec<usize> {
+    metrics::headlines().iter().filter_map(|m| header.find(m.column)).collect()
 }
 
 #[cfg(test)]

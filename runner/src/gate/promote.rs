@@ -292,15 +292,13 @@ fn change(before: &Median, now: &Median) -> String {
 /// The medians of all cases with values.
 fn medians(path: &Path) -> Result<Vec<Median>, Error> {
     let mut table = Table::open(&InputArgs { files: vec![path.to_owned()] })?;
-    // Transactions are the headline of a case that has any.
-    let mut columns = samples::headline(table.header());
-    columns.sort_by_key(|c| table.header().names()[*c] != "transactions_per_s");
+    let columns = samples::headlines(table.header());
     let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
     let mut read = Samples::read(&mut table, &Selection::default(), &columns, Some("case_id"))?;
     read.keep_totals();
     let cases = Index::new(&read.cases);
     let median = |case: &samples::Case| {
-        let m = case.values.iter().position(|v| !v.is_empty())?;
+        let m = case.headline(&names)?;
         let mut sorted = case.values[m].clone();
         sorted.sort_by(f64::total_cmp);
         Some(Median {

@@ -3,7 +3,7 @@
 use netcore::spec::{Direction, Pattern, TestSpec};
 use schemas::{
     columns,
-    metrics::{self, Metric},
+    metrics::{Family, METRICS, Metric},
 };
 
 use super::{
@@ -13,11 +13,14 @@ use super::{
 
 /// Why a job cannot deliver a metric; `None`: it can.
 pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
-    let spec = match job {
-        Job::Traffic(spec) => spec,
+    match job {
+        Job::Traffic(spec) => lacks_of(spec, metric),
         // Mistakes in how its output is read are already reported.
-        Job::Command(command) => return OutputParser::of(command).ok()?.lacks(metric),
-    };
+        Job::Command(command) => OutputParser::of(command).ok()?.lacks(metric),
+    }
+}
+
+fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
     let name = metric.name;
     let family = name.split('.').next().unwrap_or(name);
     let group = columns::find(metric.column).map_or("", |column| column.group);
@@ -72,22 +75,29 @@ pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     Some(missing.to_owned())
 }
 
-/// The main metric of a test.
-pub fn headline(spec: &TestSpec) -> &'static Metric {
-    let name = match spec.pattern {
-        Pattern::Stream if spec.alone && spec.direction != Direction::Reverse => "sent",
-        Pattern::Stream => "throughput",
-        Pattern::RequestResponse | Pattern::Connect | Pattern::ConnectRequestResponse => "transaction_rate",
-        Pattern::Ping => "latency.mean",
-    };
-    metrics::find(name).unwrap_or(&metrics::METRICS[0])
+fn family(pattern: Pattern) -> Family {
+    match pattern {
+        Pattern::Stream => Family::Stream,
+        Pattern::RequestResponse | Pattern::Connect | Pattern::ConnectRequestResponse => Family::Transactions,
+        Pattern::Ping => Family::Ping,
+    }
 }
 
-/// The main metric of a job: for a program, the first that its expression finds.
+/// The main metric of a test.
+pub fn headline(spec: &TestSpec) -> &'static Metric {
+    family(spec.pattern).headline(|metric| lacks_of(spec, metric).is_none()).unwrap_or(&METRICS[0])
+}
+
+/// The main metric of a job: for a program, of those that its expression finds.
 pub fn of_job(job: &Job) -> Option<&'static Metric> {
     match job {
         Job::Traffic(spec) => Some(headline(spec)),
-        Job::Command(command) => OutputParser::of(command).ok()?.groups().iter().find_map(Group::metric),
+        Job::Command(command) => {
+            let parser = OutputParser::of(command).ok()?;
+            let found: Vec<&'static Metric> = parser.groups().iter().filter_map(Group::metric).collect();
+            let has = |metric: &Metric| found.iter().any(|m| m.name == metric.name);
+            Family::Other.headline(has).or_else(|| found.first().copied())
+        }
     }
 }
 
@@ -95,6 +105,9 @@ pub fn of_job(job: &Job) -> Option<&'static Metric> {
 mod tests {
     use super::*;
     use netcore::spec::Transport;
+    use schemas::metrics;
+
+    use crate::plan::workload::{self, Kind, Workload};
 
     fn has(pattern: Pattern, transport: Transport, metric: &str) -> bool {
         let job = Job::Traffic(Box::new(TestSpec::new(pattern, transport)));
@@ -113,6 +126,20 @@ mod tests {
         assert!(has(Pattern::RequestResponse, Transport::UnixStream, "latency.p50"));
         assert!(!has(Pattern::RequestResponse, Transport::Tcp, "gap.p99"));
         assert!(has(Pattern::Ping, Transport::Icmp, "loss_ratio"));
-        assert_eq!(headline(&TestSpec::new(Pattern::Ping, Transport::Icmp)).name, "latency.mean");
+    }
+
+    #[test]
+    fn plans_and_tables_agree_on_the_headline() {
+        for name in workload::names() {
+            let Kind::Traffic { pattern, transport, direction, .. } = name.parse::<Workload>().unwrap().kind else {
+                assert_eq!(Family::of(&name), Family::Other);
+                continue;
+            };
+            assert_eq!(Family::of(&name), family(pattern), "{name}");
+            let spec = TestSpec { direction: direction.unwrap_or_default(), ..TestSpec::new(pattern, transport) };
+            assert_eq!(Some(headline(&spec).name), metrics::headline(&name, |_| true).map(|m| m.name), "{name}");
+        }
+        let alone = TestSpec { alone: true, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
+        assert_eq!(headline(&alone).name, "sent");
     }
 }
