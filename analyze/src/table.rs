@@ -12,6 +12,7 @@
 //!
 //! [`select`] decides for every filter which rows count.
 
+pub mod beside;
 mod blocks;
 pub mod layout;
 mod number;

@@ -14,8 +14,12 @@ use schemas::{metrics, units};
 use super::table::view::View;
 use crate::{
     error::{Error, Verdict},
-    judge::environment,
-    table::{InputArgs, Table, layout::Column, replace},
+    table::{
+        InputArgs, Table,
+        beside::{self, Beside},
+        layout::Column,
+        replace,
+    },
 };
 use document::{Block, Document};
 
@@ -111,11 +115,13 @@ fn results_file(path: &Path) -> Result<PathBuf, Error> {
 }
 
 fn assemble(results: &Path, title: Option<&str>) -> Result<Document, Error> {
-    let facts = environment::read_file(&results.with_extension("run.json"))?;
+    let mut foreign = Vec::new();
+    let facts = own(beside::run_record(results)?, &mut foreign);
     let input = InputArgs { files: vec![results.to_owned()] };
     let view = View::read(&mut Table::open(&input)?, &[], false)?;
     let mut blocks = Vec::new();
-    let mut warnings: Vec<String> = view.note.clone().into_iter().collect();
+    let verdicts_file = own(beside::table(results, "verdicts.csv")?, &mut foreign);
+    let mut warnings: Vec<String> = view.note.clone().into_iter().chain(foreign).collect();
     if let Some(facts) = &facts {
         blocks.push(Block::List(facts::run(facts)));
         warnings.extend(facts::notes(facts));
@@ -125,7 +131,7 @@ fn assemble(results: &Path, title: Option<&str>) -> Result<Document, Error> {
             results.with_extension("run.json").display()
         ));
     }
-    if let Some(columns) = verdicts(&results.with_extension("verdicts.csv"))? {
+    if let Some(columns) = verdicts_file.as_deref().map(verdicts).transpose()? {
         blocks.push(Block::Heading("Verdicts".to_owned()));
         blocks.push(Block::Table(columns));
     }
@@ -155,11 +161,20 @@ fn assemble(results: &Path, title: Option<&str>) -> Result<Document, Error> {
     Ok(Document { title, blocks })
 }
 
-/// The `verdicts` table for people; `None` if the file does not exist.
-fn verdicts(path: &Path) -> Result<Option<Vec<Column>>, Error> {
-    if !path.exists() {
-        return Ok(None);
+/// The file, if it is of the run of the table; else why it is ignored goes to `foreign`.
+fn own<T>(found: Beside<T>, foreign: &mut Vec<String>) -> Option<T> {
+    match found {
+        Beside::Own(file) => Some(file),
+        Beside::Absent => None,
+        Beside::Foreign(why) => {
+            foreign.push(why);
+            None
+        }
     }
+}
+
+/// The `verdicts` table for people.
+fn verdicts(path: &Path) -> Result<Vec<Column>, Error> {
     let mut table = Table::open(&InputArgs { files: vec![path.to_owned()] })?;
     let require = |name: &str| table.require(name);
     let (verdict, case, assertion) = (require("verdict")?, require("case")?, require("assertion")?);
@@ -192,5 +207,5 @@ fn verdicts(path: &Path) -> Result<Option<Vec<Column>>, Error> {
         }
     }
     columns.retain(|c| c.title == "verdict" || c.cells.iter().any(|cell| !cell.is_empty()));
-    Ok(Some(columns))
+    Ok(columns)
 }

@@ -16,13 +16,16 @@ use serde::{Deserialize, Serialize};
 use super::{
     Severity, VerdictRow, compared,
     comparison::{self, Comparison, Rule},
-    environment::{self, Difference, Environment},
+    environment::{Difference, Environment},
     worsening::{self, Worse},
 };
 use crate::{
     error::Error,
     judge::samples::{Case, Index, Key, Samples},
-    table::{InputArgs, Selection, Table},
+    table::{
+        InputArgs, Selection, Table,
+        beside::{self, Beside},
+    },
 };
 
 /// The verdict on a missing baseline.
@@ -314,22 +317,16 @@ fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
 
 /// The facts about the machine of a table, or a sentence that says why they are unknown.
 fn known(source: &Path) -> Result<Result<Environment, String>, Error> {
-    let Some(run) = environment::read(source)? else {
-        let beside = &environment::beside(source)[0];
-        return Ok(Err(format!(
+    Ok(match beside::run_record(source)? {
+        Beside::Own(run) => Ok(Environment::of(&run)),
+        Beside::Foreign(_) => {
+            Err(format!("what stands beside {} is about another run: promote it again", source.display()))
+        }
+        Beside::Absent => Err(format!(
             "{} is missing, so nobody knows on which machine the baseline was measured",
-            beside.display()
-        )));
-    };
-    let environment = Environment::of(&run);
-    let mut table = Table::open(&InputArgs { files: vec![source.to_owned()] })?;
-    if let Some(column) = table.header().find("run_id")
-        && let Some(row) = table.next_row()?
-        && row.get(column) != environment.run_id
-    {
-        return Ok(Err(format!("what stands beside {} is about another run: promote it again", source.display())));
-    }
-    Ok(Ok(environment))
+            source.with_extension("run.json").display()
+        )),
+    })
 }
 
 /// The differences in one sentence, machines first; `None` if there are none.

@@ -6,14 +6,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use schemas::run_record::RunRecord;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Error, Place};
+use crate::{error::Error, table::beside};
 
 /// Facts that tell machines apart: name, and the key in `run.json`'s facts of a host.
 const MACHINE: [(&str, &str); 5] = [
@@ -79,36 +79,9 @@ pub struct Difference {
     pub machine: bool,
 }
 
-/// Paths of the `run.json` beside a results table: `results.run.json`, or `run.json` in a run's own folder.
-pub fn beside(results: &Path) -> [PathBuf; 2] {
-    [results.with_extension("run.json"), results.with_file_name("run.json")]
-}
-
-/// Reads the `run.json` beside a table; `None` if there is none.
+/// The `run.json` beside a table; `None` if there is none of its run. A note says if there is one of another run.
 pub fn read(results: &Path) -> Result<Option<RunRecord>, Error> {
-    for (i, path) in beside(results).into_iter().enumerate() {
-        // A run's folder has one results table: its `run.json` does not describe other files.
-        if i == 1 && results.file_name().is_none_or(|n| n != "results.csv") {
-            continue;
-        }
-        if let Some(run) = read_file(&path)? {
-            return Ok(Some(run));
-        }
-    }
-    Ok(None)
-}
-
-/// Reads a `run.json`; `None` where there is none.
-pub fn read_file(path: &Path) -> Result<Option<RunRecord>, Error> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(Error::File { path: path.to_owned(), source }),
-    };
-    serde_json::from_str(&text).map(Some).map_err(|e| Error::Data {
-        place: Place { file: path.display().to_string(), line: e.line() as u64, column: None },
-        reason: format!("this is no run.json: {e}"),
-    })
+    Ok(beside::run_record(results)?.or_note())
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -262,19 +235,5 @@ mod tests {
         let two = Environment::of(&record(json!({"hosts": {"local": {"facts": {}}, "server": {"facts": {}}}})));
         let found = run("6.1", "A", "x").differences(&two);
         assert_eq!(found[0].text, "the hosts were local, are local, server");
-    }
-
-    #[test]
-    fn the_file_stands_beside_the_table_or_in_its_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |n: &str| dir.path().join(n);
-        std::fs::write(path("run.json"), "{\"run_id\": \"folder\"}").unwrap();
-        let id = |n: &str| read(&path(n)).unwrap().map(|v| v.run_id);
-        assert_eq!(id("results.csv").as_deref(), Some("folder"));
-        assert_eq!(id("x.csv"), None);
-        std::fs::write(path("x.run.json"), "{\"run_id\": \"x\"}").unwrap();
-        assert_eq!(id("x.csv").as_deref(), Some("x"));
-        std::fs::write(path("x.run.json"), "{").unwrap();
-        assert!(read(&path("x.csv")).unwrap_err().to_string().contains("no run.json"));
     }
 }

@@ -13,7 +13,7 @@ use analyze::{
         samples::{self, Index, Key, Samples},
     },
     stats::quantiles,
-    table::{InputArgs, Rows, Selection, Table},
+    table::{InputArgs, Rows, Selection, Table, beside},
 };
 use schemas::{
     metrics,
@@ -26,7 +26,7 @@ use crate::{
     error::{Error, replace},
     plan::{self, Format, LoadOptions},
     schedule::history,
-    sinks::run_json::beside,
+    sinks::run_json,
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -123,7 +123,7 @@ impl Run {
         let record = environment::read(&results)?.ok_or_else(|| {
             wrong(format!(
                 "{} is missing: only a run that is known to have ended can be a baseline",
-                beside(&results).display()
+                run_json::beside(&results).display()
             ))
         })?;
         let broken = |e: analyze::Error| wrong(format!("this is not a results table: {e}"));
@@ -174,7 +174,7 @@ impl Run {
         });
         let mut text = serde_json::to_vec_pretty(&record).map_err(|e| Error::output(to.display())(e.into()))?;
         text.push(b'\n');
-        let facts = beside(to);
+        let facts = run_json::beside(to);
         replace(&facts, &text)?;
         replace(to, &table)
     }
@@ -192,7 +192,7 @@ impl Run {
         lines.extend_from_slice(replaced);
         lines
             .extend(self.skipped.iter().map(|(case, why)| format!("no baseline for {case}, which was skipped: {why}")));
-        lines.push(format!("keep it: git add {} {}", to.display(), beside(to).display()));
+        lines.push(format!("keep it: git add {} {}", to.display(), run_json::beside(to).display()));
         lines.join("\n") + "\n"
     }
 }
@@ -218,12 +218,7 @@ fn faults_of(record: &RunRecord) -> Vec<String> {
 
 /// Failed verdicts as sentences, from the table beside the results.
 fn failed_verdicts(results: &Path) -> Result<Vec<String>, Error> {
-    let folder =
-        results.file_name().is_some_and(|n| n == "results.csv").then(|| results.with_file_name("verdicts.csv"));
-    let Some(path) = [Some(results.with_extension("verdicts.csv")), folder].into_iter().flatten().find(|p| p.exists())
-    else {
-        return Ok(Vec::new());
-    };
+    let Some(path) = beside::table(results, "verdicts.csv")?.or_note() else { return Ok(Vec::new()) };
     let mut table = Table::open(&InputArgs { files: vec![path] })?;
     let columns = ["verdict", "severity", "case", "assertion"].map(|name| table.require(name));
     let [verdict, severity, case, assertion] = columns;
