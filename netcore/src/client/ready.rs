@@ -23,6 +23,7 @@ use crate::{
     error::EndError,
     measure::clock::{monotonic_ns, nanoseconds},
     spec::{Side, TestSpec},
+    transport::folder::has_names,
 };
 
 /// Time for the threads to wake up before the load, besides the time that the message takes.
@@ -242,8 +243,8 @@ fn check_endpoints(session: &Session, spec: &TestSpec, far: IpAddr, endpoints: &
         Some(address) if address != far && address != session.peer().address && !spec.far.bind.contains(&address) => {
             elsewhere(address.to_string())
         }
-        _ if !endpoints.paths.is_empty() && !far.is_loopback() && !session.peer().address.is_loopback() => {
-            elsewhere(endpoints.paths[0].display().to_string())
+        _ if has_names(spec.transport) && !far.is_loopback() && !session.peer().address.is_loopback() => {
+            elsewhere(format!("a {} of that host", spec.transport.name()))
         }
         _ => Ok(()),
     }

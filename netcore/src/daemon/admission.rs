@@ -1,6 +1,6 @@
 //! Admission of clients, tests and programs. Every number in a test is bounded before anything is allocated or opened for it.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, path::Path};
 
 use super::{Config, plain};
 use crate::{
@@ -154,12 +154,17 @@ fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Reply
     }
     let payload = if let Payload::File(path) = &spec.payload { Some(path) } else { None };
     let named = payload.or(spec.near.buffers.fill_file.as_ref()).or(spec.far.buffers.fill_file.as_ref());
-    let Some(path) = named.filter(|_| !config.allow_files) else { return Ok(()) };
+    let Some(path) = named.filter(|path| !may_read(config, path)) else { return Ok(()) };
     refuse(format!(
-        "this daemon reads no files for its clients, and the test names {}: use payload `random`, or start it with \
-         --allow-files",
-        path.display()
+        "this daemon does not read {path:?} for its clients: use payload `random`, or start it with --allow-files and the folder \
+         of that file"
     ))
+}
+
+/// Whether a file is in an allowed folder. The answer does not tell whether a file elsewhere exists.
+fn may_read(config: &Config, path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    config.allow_files.iter().filter_map(|folder| folder.canonicalize().ok()).any(|folder| path.starts_with(folder))
 }
 
 /// Admits a peer that a near end here is to connect to.
@@ -173,7 +178,7 @@ pub(super) fn connect(config: &Config, addresses: Addresses, peer: &Peer) -> Res
             ));
         }
     }
-    let local = !peer.endpoints.paths.is_empty() || peer.endpoints.cid.is_some() || peer.endpoints.mac.is_some();
+    let local = peer.endpoints.cid.is_some() || peer.endpoints.mac.is_some();
     if local && !addresses.peer.is_loopback() && config.allow_connect.is_empty() {
         return refuse(
             "this daemon opens sockets other than IP sockets only for clients on its own machine: start it with \
@@ -325,6 +330,46 @@ mod tests {
     }
 
     #[test]
+    fn files_are_read_in_allowed_folders_only() {
+        let (allowed, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for folder in [&allowed, &elsewhere] {
+            std::fs::write(folder.path().join("file"), "x").unwrap();
+        }
+        let (link, inside) = (allowed.path().join("link"), allowed.path().join("file"));
+        let outside = elsewhere.path().join("file");
+        std::os::unix::fs::symlink(&outside, &link).unwrap();
+        let config = Config { allow_files: vec![allowed.path().to_owned()], ..Config::default() };
+        let up = allowed.path().join("..").join(outside.strip_prefix(allowed.path().parent().unwrap()).unwrap());
+        let read = |path: &Path| {
+            let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+            (spec.direction, spec.payload) = (Direction::Reverse, Payload::File(path.to_owned()));
+            test(&config, &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+        };
+        read(&inside).unwrap();
+        let none = elsewhere.path().join("none");
+        for path in [&outside, &link, &up, &none] {
+            let error = read(path).unwrap_err();
+            assert!(error.message.contains("does not read"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_ports_ends_before_the_last_one() {
+        let of = |transport, first| {
+            let mut spec = TestSpec::new(Pattern::Stream, transport);
+            (spec.far.port, spec.streams) = (Some(first), 55);
+            test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+        };
+        // One listener serves all connections.
+        of(Transport::Tcp, 65535).unwrap();
+        of(Transport::Udp, 65481).unwrap();
+        for first in [65482, 65535] {
+            let error = of(Transport::Udp, first).unwrap_err();
+            assert!(error.message.contains("begin at 65481 or below"), "{error}");
+        }
+    }
+
+    #[test]
     fn programs_need_a_key_and_permission() {
         let asked = Execute { argv: vec!["true".into()], environment: BTreeMap::default(), limit_ns: 1 };
         let key = Some(Key::generate().unwrap());
@@ -380,8 +425,8 @@ mod tests {
         // The address may hide in the endpoints, or not be an address at all.
         let elsewhere = Endpoints { address: Some("198.51.100.1".parse().unwrap()), ..Endpoints::default() };
         assert!(judge(&open, "10.0.0.1", elsewhere).is_err());
-        let path = Endpoints { paths: vec!["/run/docker.sock".into()], ..Endpoints::default() };
-        assert!(judge(&strict, "10.0.0.1", path).is_err());
+        let vsock = Endpoints { cid: Some(2), ..Endpoints::default() };
+        assert!(judge(&strict, "10.0.0.1", vsock).is_err());
         assert!(judge(&strict, "127.0.0.1", Endpoints::default()).is_err());
     }
 

@@ -34,7 +34,7 @@ impl Daemon {
             listen: vec![([127, 0, 0, 1], 0).into()],
             key: Some(key.clone()),
             allow_connect: Network::everything().to_vec(),
-            allow_files: true,
+            allow_files: vec!["/".into()],
             limits: Limits {
                 sessions: 1024,
                 flows: 4096,

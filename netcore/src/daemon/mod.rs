@@ -15,6 +15,7 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -54,8 +55,8 @@ pub struct Config {
     pub allow: Vec<Network>,
     /// Networks that near ends may connect to, besides the client's own address and this daemon's.
     pub allow_connect: Vec<Network>,
-    /// Whether a test may name files of this host to be read and sent.
-    pub allow_files: bool,
+    /// Folders whose regular files a test may name to be read and sent.
+    pub allow_files: Vec<PathBuf>,
     /// Whether clients that have proven the key may run any program here, with this process's rights. Needs a key.
     pub allow_hooks: bool,
     pub limits: Limits,
@@ -72,7 +73,7 @@ impl Default for Config {
             key: None,
             allow: Vec::new(),
             allow_connect: Vec::new(),
-            allow_files: false,
+            allow_files: Vec::new(),
             allow_hooks: false,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -3,7 +3,7 @@
 //! The default is one buffer that stays warm in the cache, as in a fast program: the result is then a property of the
 //! path and not of the memory. A longer ring makes the buffers cold on purpose.
 
-use std::{fs::File, hint::black_box, io::Read, ops::Range, path::Path};
+use std::{fs::File, hint::black_box, io::Read, ops::Range, os::unix::fs::OpenOptionsExt, path::Path};
 
 use chacha20::ChaCha8Rng;
 use rand::{Rng, SeedableRng};
@@ -125,9 +125,16 @@ impl Buffers {
         }
         let wanted = message_bytes * self.ring;
         let mut contents = Vec::new();
-        File::open(path).and_then(|file| file.take(wanted as u64).read_to_end(&mut contents)).map_err(|source| {
-            EndError::System { what: format!("cannot read the fill file {}", path.display()), source }
-        })?;
+        let failed = EndError::system(format!("cannot read the fill file {}", path.display()));
+        // Opening a FIFO would otherwise wait for its writer.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let read = file.and_then(|file| {
+            if !file.metadata()?.is_file() {
+                return Err(std::io::Error::other("it is no regular file"));
+            }
+            file.take(wanted as u64).read_to_end(&mut contents)
+        });
+        read.map_err(failed)?;
         // Repeated within a message, the contents would compress better than the file.
         if contents.len() < message_bytes {
             return Err(EndError::Impossible(format!(
@@ -421,6 +428,13 @@ mod tests {
         assert_eq!(whole(&buffers, 2), b"\0\0abcde", "without a ring every message is the file's beginning");
         assert_eq!(to_send(Shape::default(), &options).unwrap().size(), 0, "an end that only receives");
         assert_eq!(Buffers::to_receive(Shape::plain(5), &options).unwrap().present(), [0; 5]);
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [folder.path(), &fifo, "/dev/zero".as_ref()] {
+            let odd = BufferOptions { fill_file: Some(path.to_owned()), ..BufferOptions::default() };
+            assert!(to_send(Shape::plain(5), &odd).unwrap_err().to_string().contains("no regular file"), "{path:?}");
+        }
         let missing = BufferOptions { fill_file: Some("/no/such/file".into()), ..BufferOptions::default() };
         assert!(to_send(Shape::plain(5), &missing).unwrap_err().to_string().contains("/no/such/file"));
     }

@@ -155,6 +155,14 @@ pub struct EndSpec {
     pub port_count: Option<u16>,
 }
 
+impl EndSpec {
+    /// The port of a flow's own socket; 0: the kernel chooses.
+    pub fn port_of(&self, flow: u32) -> u16 {
+        // Tests whose range goes beyond the last port are refused.
+        self.port.map_or(0, |first| first.saturating_add(u16::try_from(flow).unwrap_or(u16::MAX)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -82,6 +82,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         spec.transport == Transport::UnixSeqpacket && stream && spec.sizes.receive_bytes < spec.sizes.message_bytes =>
             "receive_size", "sequenced packets are received whole: receive_size must not be less than message_size";
     }
+    ports(spec)?;
     if spec.transport.is_datagram() {
         datagrams(spec)?;
     }
@@ -89,6 +90,22 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         pipes(spec)?;
     }
     pace(spec)
+}
+
+/// Ports are counted up from the first: none may be beyond the last.
+fn ports(spec: &TestSpec) -> Result<(), Unsupported> {
+    let connecting = spec.pattern.is_connecting();
+    let near = if connecting { spec.near.port_count.map_or(1, u32::from) } else { spec.flows() };
+    let far = if connecting || spec.transport.is_datagram() { spec.flows() } else { 1 };
+    let last = |first: Option<u16>, count: u32| u32::from(first.unwrap_or(0)).saturating_add(count.saturating_sub(1));
+    let (last_near, last_far) = (last(spec.near.port, near), last(spec.far.port, far));
+    refuse_if! {
+        spec.near.port.is_some() && last_near > 65535 => "port",
+            "the near end takes {near} ports, and the last one would be {last_near}: begin at {} or below", 65536 - near.min(65535);
+        spec.far.port.is_some() && last_far > 65535 => "remote_ports",
+            "the far end takes {far} ports, and the last one would be {last_far}: begin at {} or below", 65536 - far.min(65535);
+    }
+    Ok(())
 }
 
 /// Whether an end does more with its buffers than send from them.

@@ -114,7 +114,7 @@ pub fn unspecified(peer: IpAddr) -> IpAddr {
 pub fn near_bind(spec: &TestSpec, data_ip: Option<IpAddr>, peer: IpAddr, flow: u32) -> Option<SocketAddr> {
     let bind = &spec.near.bind;
     let address = bind.get(flow as usize % bind.len().max(1)).copied().or(data_ip);
-    let port = spec.near.port.map_or(0, |port| port.wrapping_add(u16::try_from(flow).unwrap_or(u16::MAX)));
+    let port = spec.near.port_of(flow);
     match (address, port) {
         (None, 0) => None,
         (address, port) => Some((address.unwrap_or(unspecified(peer)), port).into()),

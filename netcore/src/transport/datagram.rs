@@ -5,11 +5,7 @@
 
 use std::{
     net::SocketAddr,
-    os::{
-        fd::{AsRawFd, OwnedFd, RawFd},
-        unix::ffi::OsStrExt,
-    },
-    path::PathBuf,
+    os::fd::{AsRawFd, OwnedFd, RawFd},
     sync::Arc,
     time::Duration,
 };
@@ -122,11 +118,11 @@ pub fn receive_from(link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Res
     }
 }
 
-/// Near end: connects the socket (or not) and sends the preamble until it is answered. `own`: the socket's path.
+/// Near end: connects the socket (or not) and sends the preamble until it is answered.
 pub fn knock(
     socket: OwnedFd,
-    (to, connected): (&Address, bool),
-    own: Option<&PathBuf>,
+    to: &Address,
+    connected: bool,
     token: &Token,
     flow: u32,
     deadline: &Deadline<'_>,
@@ -138,8 +134,7 @@ pub fn knock(
     let peer = aim(&socket, to, connected).map_err(failed)?;
     let link = Link { peer, ..Link::of_socket(flow, socket) };
     let socket = &*link.receive;
-    let mut hello = preamble(token, flow).to_vec();
-    hello.extend(own.iter().flat_map(|path| path.as_os_str().as_bytes()));
+    let hello = preamble(token, flow);
     let send = || match send_to(socket.as_raw_fd(), &hello, peer, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
         // A refusal may answer an earlier preamble, sent before the far end was there.
         Ok(_) | Err(nix::Error::EAGAIN | nix::Error::ECONNREFUSED | nix::Error::ENOBUFS) => Ok(()),
@@ -200,9 +195,11 @@ pub fn await_preamble<T>(
     }
 }
 
-/// Far end: waits for the near end's preamble on a flow's socket, connects to it (or not) and answers.
+/// Far end: waits for the near end's preamble on a flow's socket, connects to it (or not) and answers. `named`:
+/// the near end's address where the kernel does not tell it, as with Unix sockets.
 pub fn admit(
     socket: &Arc<OwnedFd>,
+    named: impl Fn() -> Option<Address>,
     token: &Token,
     connected: bool,
     flow: u32,
@@ -210,13 +207,12 @@ pub fn admit(
 ) -> Result<Link, EndError> {
     let hint = "the peer's datagrams did not arrive; is the data port open in the firewall?";
     let peer = await_preamble(socket, flow, deadline, hint, || {
-        let mut hello = [0; PREAMBLE_BYTES + 108];
+        let mut hello = [0; PREAMBLE_BYTES];
         let (n, from) = sys::receive_from(&**socket, &mut hello, 0).ok()?;
-        if n < PREAMBLE_BYTES || flow_of(&hello[..PREAMBLE_BYTES], token) != Some(flow) {
+        if flow_of(&hello[..n], token) != Some(flow) {
             return None;
         }
-        let path = || PathBuf::from(std::ffi::OsStr::from_bytes(&hello[PREAMBLE_BYTES..n]));
-        Some(from.map_or_else(|| Address::Path(path()), Address::Ip))
+        from.map(Address::Ip).or_else(&named)
     })?;
     let unconnected =
         aim(socket, &peer, connected).map_err(EndError::system(format!("cannot answer the near end at {peer}")))?;

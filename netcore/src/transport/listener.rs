@@ -253,7 +253,7 @@ impl Connector {
         let ip = self.from.get(usize::try_from(number % addresses).unwrap_or(0)).copied();
         let port = self.ports.map_or(0, |(first, count)| {
             let offset = u16::try_from(number / addresses % u64::from(count)).unwrap_or(0);
-            first.wrapping_add(offset)
+            first.saturating_add(offset)
         });
         if ip.is_none() && port == 0 {
             return Ok(socket);

@@ -19,12 +19,18 @@ use nix::{
 use super::{
     Deadline, Link,
     connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
+    folder::Folder,
 };
 use crate::{error::EndError, spec::Bytes};
 
-/// The name of the FIFO in the other direction.
-fn down(up: &Path) -> std::path::PathBuf {
-    up.with_extension("down")
+/// Name of the FIFO from the near end to the far end.
+fn up(flow: u32) -> String {
+    format!("up{flow}")
+}
+
+/// Name of the FIFO from the far end to the near end.
+fn down(flow: u32) -> String {
+    format!("down{flow}")
 }
 
 /// Opens a FIFO without waiting for its other end.
@@ -35,12 +41,13 @@ fn open(path: &Path, write: bool) -> Result<OwnedFd, EndError> {
 }
 
 /// Far end: creates the FIFOs of a flow and opens the one that it receives from.
-pub fn make(path: &Path) -> Result<OwnedFd, EndError> {
-    for path in [path, &down(path)] {
-        mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)
+pub fn make(folder: &Folder, flow: u32) -> Result<OwnedFd, EndError> {
+    for name in [up(flow), down(flow)] {
+        let path = folder.place(&name);
+        mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)
             .map_err(EndError::system(format!("cannot make the pipe {}", path.display())))?;
     }
-    open(path, false)
+    open(&folder.made(&up(flow))?, false)
 }
 
 /// Sets the capacity, where the test asks for one.
@@ -53,9 +60,9 @@ fn resize(pipe: &OwnedFd, bytes: Option<Bytes>) -> Result<(), EndError> {
 }
 
 /// Near end: opens both FIFOs and proves itself.
-pub fn open_flow(path: &Path, token: &Token, flow: u32, send_buffer: Option<Bytes>) -> Result<Link, EndError> {
-    let receive = open(&down(path), false)?;
-    let send = open(path, true)?;
+pub fn open_flow(folder: &Folder, token: &Token, flow: u32, send_buffer: Option<Bytes>) -> Result<Link, EndError> {
+    let receive = open(&folder.made(&down(flow))?, false)?;
+    let send = open(&folder.made(&up(flow))?, true)?;
     resize(&send, send_buffer)?;
     let mut file = File::from(send);
     file.write_all(&preamble(token, flow)).map_err(EndError::system("cannot begin a pipe's flow"))?;
@@ -65,7 +72,7 @@ pub fn open_flow(path: &Path, token: &Token, flow: u32, send_buffer: Option<Byte
 /// Far end: waits for the near end's proof and opens the other direction.
 pub fn admit(
     receive: &Arc<OwnedFd>,
-    path: &Path,
+    folder: &Folder,
     token: &Token,
     flow: u32,
     send_buffer: Option<Bytes>,
@@ -89,9 +96,12 @@ pub fn admit(
         }
     }
     if flow_of(&bytes, token) != Some(flow) {
-        return Err(EndError::Impossible(format!("a stranger has opened the pipe {}", path.display())));
+        return Err(EndError::Impossible(format!(
+            "a stranger has opened the pipe {}",
+            folder.place(&up(flow)).display()
+        )));
     }
-    let send = open(&down(path), true)?;
+    let send = open(&folder.made(&down(flow))?, true)?;
     resize(&send, send_buffer)?;
     finish(flow, send, receive.clone())
 }

@@ -1,22 +1,21 @@
 //! Connects the two ends of a test over any transport: the far end listens, the near end connects.
 
 use std::{
-    fs::Permissions,
     net::{IpAddr, Ipv4Addr},
-    os::{fd::OwnedFd, unix::fs::PermissionsExt},
-    path::PathBuf,
+    os::fd::OwnedFd,
     sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
 use super::{
     Deadline, Link, Protocol,
     address::{Address, listening_ip, local_ip, near_bind},
     check_family,
     connection::{self, Token},
-    datagram, has_socket_pairs, icmp, largest_message, link, listener,
+    datagram,
+    folder::{self, Folder},
+    has_socket_pairs, icmp, largest_message, link, listener,
     options::Prepared,
     pipe, vsock,
 };
@@ -33,8 +32,6 @@ pub struct Endpoints {
     pub address: Option<IpAddr>,
     /// Ports: one that serves every flow, or one per flow.
     pub ports: Vec<u16>,
-    /// Paths of Unix sockets or FIFOs: one that serves every flow, or one per flow.
-    pub paths: Vec<PathBuf>,
     /// Context identifier of a vsock end.
     pub cid: Option<u32>,
     /// Hardware address of a link end.
@@ -46,15 +43,13 @@ pub enum Rendezvous {
     Near {
         /// Local address of the data sockets, where the session chose one.
         data_ip: Option<IpAddr>,
-        /// Folder for sockets that have names.
-        folder: Option<TempDir>,
     },
     Far {
         /// Listening sockets: one that serves every flow, or one per flow.
         sockets: Vec<Arc<OwnedFd>>,
         endpoints: Endpoints,
-        /// Folder of its sockets or FIFOs.
-        _folder: Option<TempDir>,
+        /// Folder of sockets or FIFOs.
+        folder: Option<Folder>,
     },
 }
 
@@ -70,10 +65,7 @@ impl Rendezvous {
     /// Starts listening at the far end.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: &Token) -> Result<Self, EndError> {
         match side {
-            Side::Near => {
-                let folder = if spec.transport == Transport::UnixDatagram { Some(private_folder()?) } else { None };
-                Ok(Self::Near { data_ip, folder })
-            }
+            Side::Near => Ok(Self::Near { data_ip }),
             Side::Far => listen(spec, data_ip, token),
         }
     }
@@ -100,10 +92,11 @@ impl Rendezvous {
         deadline: &Deadline<'_>,
     ) -> Result<Connected, EndError> {
         match (self, peer) {
-            (Self::Far { sockets, endpoints, .. }, None) => {
-                accept(spec, token, sockets, endpoints, deadline).map(connected)
+            (Self::Far { sockets, endpoints, folder }, None) => {
+                accept(spec, token, sockets, endpoints, folder.as_ref(), deadline).map(connected)
             }
-            (Self::Near { data_ip, folder }, Some((ip, endpoints))) => {
+            (Self::Near { data_ip }, Some((ip, endpoints))) => {
+                let folder = if folder::has_names(spec.transport) { Some(Folder::find(token)?) } else { None };
                 let destination = Destination { ip, endpoints, data_ip: *data_ip, folder: folder.as_ref() };
                 let mut connected = open_all(spec, token, destination, deadline).map(connected)?;
                 if spec.alone || spec.transport == Transport::Icmp {
@@ -137,7 +130,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
     let mut sockets = Vec::new();
     if spec.transport == Transport::Icmp {
         // The kernel answers; nothing listens.
-        return Ok(Rendezvous::Far { sockets, endpoints, _folder: None });
+        return Ok(Rendezvous::Far { sockets, endpoints, folder: None });
     }
     if spec.transport == Transport::Link {
         for flow in 0..spec.flows() {
@@ -145,20 +138,22 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
             endpoints.mac = Some(mac);
             sockets.push(Arc::new(socket));
         }
-        return Ok(Rendezvous::Far { sockets, endpoints, _folder: None });
+        return Ok(Rendezvous::Far { sockets, endpoints, folder: None });
     }
-    let folder = if is_unix(spec) || spec.transport == Transport::Pipe { Some(private_folder()?) } else { None };
+    let folder = if folder::has_names(spec.transport) { Some(Folder::make(token)?) } else { None };
     let open = |address: &Address| match protocol {
         Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
         None => datagram::socket(spec, &spec.far.socket, address, true),
     };
     let count = if has_socket_per_flow(spec) { spec.flows() } else { 1 };
     for index in 0..count {
-        let port = spec.far.port.map_or(0, |port| port.wrapping_add(u16::try_from(index).unwrap_or(u16::MAX)));
+        let port = spec.far.port_of(index);
         let socket = if let Some(folder) = &folder {
-            let path = folder.path().join(format!("listener{index}"));
-            endpoints.paths.push(path.clone());
-            if spec.transport == Transport::Pipe { pipe::make(&path)? } else { open(&Address::Path(path))? }
+            if spec.transport == Transport::Pipe {
+                pipe::make(folder, index)?
+            } else {
+                open(&Address::Path(folder.place(&far_name(index))))?
+            }
         } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
             let (socket, cid, port) = vsock::listen(protocol, &spec.far, backlog)?;
             endpoints.cid = Some(cid);
@@ -176,14 +171,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
         };
         sockets.push(Arc::new(socket));
     }
-    Ok(Rendezvous::Far { sockets, endpoints, _folder: folder })
-}
-
-/// A folder that only this user may enter. It is removed with its content when it is dropped.
-fn private_folder() -> Result<TempDir, EndError> {
-    let private = Permissions::from_mode(0o700);
-    let what = "cannot make a folder for the test's sockets (TMPDIR names another place)";
-    tempfile::Builder::new().prefix("plumb-").permissions(private).tempdir().map_err(EndError::system(what))
+    Ok(Rendezvous::Far { sockets, endpoints, folder })
 }
 
 /// Opens a socket on an address, or on every IPv4 address where the host has no IPv6.
@@ -200,9 +188,14 @@ fn on_either_version(ip: IpAddr, open: impl Fn(IpAddr) -> Result<OwnedFd, EndErr
     }
 }
 
-/// Whether the sockets have names in the file system.
-fn is_unix(spec: &TestSpec) -> bool {
-    matches!(spec.transport, Transport::UnixStream | Transport::UnixSeqpacket | Transport::UnixDatagram)
+/// Name of a far end's Unix socket.
+fn far_name(index: u32) -> String {
+    format!("far{index}")
+}
+
+/// Name of a near end's Unix socket, where it has one.
+fn near_name(flow: u32) -> String {
+    format!("near{flow}")
 }
 
 fn accept(
@@ -210,17 +203,21 @@ fn accept(
     token: &Token,
     sockets: &[Arc<OwnedFd>],
     endpoints: &Endpoints,
+    folder: Option<&Folder>,
     deadline: &Deadline<'_>,
 ) -> Result<Vec<Link>, EndError> {
     if has_socket_per_flow(spec) {
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| match spec.transport {
             _ if spec.pattern.is_connecting() => listener::admit(socket.clone(), token, spec, flow, deadline),
             Transport::Pipe => {
-                let path = &endpoints.paths[flow as usize];
-                pipe::admit(socket, path, token, flow, spec.far.socket.send_buffer, deadline)
+                let folder = folder.ok_or_else(no_folder)?;
+                pipe::admit(socket, folder, token, flow, spec.far.socket.send_buffer, deadline)
             }
             Transport::Link => link::admit(socket, endpoints.mac.unwrap_or_default(), token, flow, deadline),
-            _ => datagram::admit(socket, token, spec.connected, flow, deadline),
+            _ => {
+                let named = || folder.and_then(|it| it.made(&near_name(flow)).ok()).map(Address::Path);
+                datagram::admit(socket, named, token, spec.connected, flow, deadline)
+            }
         };
         return sockets.iter().zip(0..).map(admit).collect();
     }
@@ -241,8 +238,8 @@ struct Destination<'a> {
     ip: IpAddr,
     endpoints: &'a Endpoints,
     data_ip: Option<IpAddr>,
-    /// The near end's folder for sockets that have names.
-    folder: Option<&'a TempDir>,
+    /// Folder of sockets or FIFOs.
+    folder: Option<&'a Folder>,
 }
 
 fn open_all(
@@ -268,19 +265,18 @@ fn open_all(
             let (socket, own) = link::open(spec, &spec.near.socket, token, flow, Side::Near)?;
             return link::knock(socket, own, to, token, flow, deadline);
         }
-        let to = towards(spec, destination, flow)?;
-        if let (Transport::Pipe, Address::Path(path)) = (spec.transport, &to) {
-            return pipe::open_flow(path, token, flow, spec.near.socket.send_buffer);
+        if spec.transport == Transport::Pipe {
+            let folder = destination.folder.ok_or_else(no_folder)?;
+            return pipe::open_flow(folder, token, flow, spec.near.socket.send_buffer);
         }
+        let to = towards(spec, destination, flow)?;
         if has_socket_pairs(spec.transport) {
-            let own = destination.folder.map(|folder| folder.path().join(format!("near{flow}")));
-            let from = match (&to, &own) {
-                (Address::Ip(to), _) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
-                (_, Some(own)) => Some(Address::Path(own.clone())),
-                _ => None,
+            let from = match &to {
+                Address::Ip(to) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
+                _ => destination.folder.map(|folder| Address::Path(folder.place(&near_name(flow)))),
             };
             let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
-            return datagram::knock(socket, (&to, spec.connected), own.as_ref(), token, flow, deadline);
+            return datagram::knock(socket, &to, spec.connected, token, flow, deadline);
         }
         let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {
@@ -339,18 +335,12 @@ fn open_to_service(
 /// Address of the far end's socket for a flow.
 fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<Address, EndError> {
     let unsaid = || EndError::Impossible("the far end did not name the endpoints of its data sockets".to_owned());
-    let index = if has_socket_per_flow(spec) { flow as usize } else { 0 };
+    let number = if has_socket_per_flow(spec) { flow } else { 0 };
+    if let Some(folder) = destination.folder {
+        return folder.made(&far_name(number)).map(Address::Path);
+    }
+    let index = number as usize;
     match spec.transport {
-        _ if is_unix(spec) || spec.transport == Transport::Pipe => {
-            let path = destination.endpoints.paths.get(index).ok_or_else(unsaid)?;
-            if !path.exists() {
-                return Err(EndError::Impossible(format!(
-                    "{} is not on this host: both ends of a Unix socket or pipe must be on one host and see the same files",
-                    path.display()
-                )));
-            }
-            Ok(Address::Path(path.clone()))
-        }
         Transport::Vsock => {
             let port = *destination.endpoints.ports.get(index).ok_or_else(unsaid)?;
             Ok(vsock::address(destination.endpoints.cid.ok_or_else(unsaid)?, port))
@@ -361,6 +351,10 @@ fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<A
             Ok(Address::Ip((ip, *destination.endpoints.ports.get(index).ok_or_else(unsaid)?).into()))
         }
     }
+}
+
+fn no_folder() -> EndError {
+    EndError::Impossible("the test has no folder for its pipes".to_owned())
 }
 
 fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
@@ -374,19 +368,4 @@ fn connected(links: Vec<Link>) -> Connected {
     // The family of the socket, not of the packets, decides at which level options are set.
     let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
     Connected { links: links.into_iter().map(Arc::new).collect(), v6, peer }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_folder_is_private_and_goes_with_its_owner() {
-        let folder = private_folder().unwrap();
-        let path = folder.path().to_owned();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        std::fs::write(path.join("x"), "x").unwrap();
-        drop(folder);
-        assert!(!path.exists());
-    }
 }

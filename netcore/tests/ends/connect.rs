@@ -19,7 +19,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, shutdown, socket,
 };
 
-use crate::pair::{MS, PATIENCE, TOKEN, V4, connect, finish, join, lasting, measured, phase, prepare, run, start, sum};
+use crate::pair::{MS, PATIENCE, V4, connect, finish, join, lasting, measured, phase, prepare, run, start, sum, token};
 
 fn counted(pattern: Pattern, transactions: u64) -> TestSpec {
     let mut spec = TestSpec::new(pattern, Transport::Tcp);
@@ -188,7 +188,7 @@ fn deaf() -> (OwnedFd, Vec<TcpStream>, u16) {
 /// The near end of a test whose far end is a service on that port.
 fn alone(spec: &mut TestSpec, port: u16) -> Running {
     (spec.alone, spec.close, spec.far.port) = (true, Close::NearFirst, Some(port));
-    let mut near = End::prepare(spec, Side::Near, None, *TOKEN).unwrap();
+    let mut near = End::prepare(spec, Side::Near, None, token()).unwrap();
     near.connect(Some((V4, &Endpoints::default())), PATIENCE).unwrap();
     near.start(netcore::measure::clock::monotonic_ns(), None).unwrap()
 }

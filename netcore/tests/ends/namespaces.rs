@@ -15,7 +15,7 @@ use netcore::{
 };
 use nix::sched::{CloneFlags, setns};
 
-use crate::pair::{MS, PATIENCE, TOKEN, lasting, measured, phase, sum};
+use crate::pair::{MS, PATIENCE, lasting, measured, phase, sum, token};
 
 /// Two namespaces with a link of limited rate from the first to the second. They are deleted when it is dropped.
 struct Link {
@@ -69,19 +69,19 @@ impl Link {
         let enter = |name: &str| {
             setns(File::open(format!("/run/netns/{name}")).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
         };
-        let t0 = monotonic_ns() + 500 * MS;
+        let (t0, token) = (monotonic_ns() + 500 * MS, token());
         thread::scope(|scope| {
             let (tell, hear) = mpsc::channel();
             let far = scope.spawn(move || {
                 enter(&self.far);
-                let mut far = End::prepare(spec, Side::Far, "10.99.0.2".parse().ok(), *TOKEN).unwrap();
+                let mut far = End::prepare(spec, Side::Far, "10.99.0.2".parse().ok(), token).unwrap();
                 tell.send(far.endpoints()).unwrap();
                 far.connect(None, PATIENCE).unwrap();
                 far.start(t0, None).unwrap().finish()
             });
             let near = scope.spawn(move || {
                 enter(&self.near);
-                let mut near = End::prepare(spec, Side::Near, None, *TOKEN).unwrap();
+                let mut near = End::prepare(spec, Side::Near, None, token).unwrap();
                 let endpoints = hear.recv().unwrap();
                 near.connect(Some(("10.99.0.2".parse().unwrap(), &endpoints)), PATIENCE).unwrap();
                 near.start(t0, None).unwrap().finish()

@@ -2,10 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr},
-    sync::{
-        LazyLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     thread,
     time::Duration,
 };
@@ -18,12 +15,14 @@ use netcore::{
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 
-/// It differs in every process: frames of two test runs on one machine share the loopback interface.
-pub static TOKEN: LazyLock<[u8; 16]> = LazyLock::new(|| {
+/// A token of a test's own: tests run at the same time, and frames of two processes share the loopback interface.
+pub fn token() -> [u8; 16] {
+    static TESTS: AtomicU32 = AtomicU32::new(0);
     let mut token = *b"0123456789abcdef";
     token[..4].copy_from_slice(&std::process::id().to_be_bytes());
+    token[4..8].copy_from_slice(&TESTS.fetch_add(1, Relaxed).to_be_bytes());
     token
-});
+}
 pub const MS: u64 = 1_000_000;
 pub const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Bound on a test that hangs; it is not a statement about speed.
@@ -54,8 +53,9 @@ pub fn prepare(
     from: Option<IpAddr>,
     to: IpAddr,
 ) -> Result<(End, End, Endpoints), EndError> {
-    let far = End::prepare(far, Side::Far, Some(to), *TOKEN)?;
-    let near = End::prepare(near, Side::Near, from, *TOKEN)?;
+    let token = token();
+    let far = End::prepare(far, Side::Far, Some(to), token)?;
+    let near = End::prepare(near, Side::Near, from, token)?;
     let endpoints = far.endpoints();
     Ok((near, far, endpoints))
 }

@@ -16,7 +16,7 @@ use netcore::{
 };
 
 use crate::pair::{
-    MS, PATIENCE, TOKEN, V4, connect, finish, join, lasting, measured, meet, phase, prepare, run, start, sum,
+    MS, PATIENCE, V4, connect, finish, join, lasting, measured, meet, phase, prepare, run, start, sum, token,
 };
 
 fn stream(ms: u64) -> TestSpec {
@@ -168,7 +168,7 @@ fn a_stranger_is_dropped_and_delays_no_flow() {
 
 #[test]
 fn missing_connections_are_counted_at_the_deadline() {
-    let mut far = End::prepare(&stream(50), Side::Far, Some(V4), *TOKEN).unwrap();
+    let mut far = End::prepare(&stream(50), Side::Far, Some(V4), token()).unwrap();
     let error = far.connect(None, Duration::from_millis(50)).unwrap_err().to_string();
     assert!(error.contains("0 of 1 data connections"), "{error}");
 }

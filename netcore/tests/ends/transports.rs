@@ -59,16 +59,6 @@ fn requests_are_answered() {
 }
 
 #[test]
-fn a_unix_socket_leaves_nothing_behind() {
-    let spec = lasting(Pattern::Stream, Transport::UnixStream, 20);
-    let (near, far) = connect(&spec, V4).unwrap();
-    let path = far.endpoints().paths[0].clone();
-    assert!(path.exists());
-    let _ = finish(start((near, far)));
-    assert!(!path.parent().unwrap().exists());
-}
-
-#[test]
 fn sendfile_and_nonblocking_over_unix_sockets() {
     for io in [Io::Sendfile, Io::Nonblocking, Io::Spin] {
         let mut spec = lasting(Pattern::Stream, Transport::UnixStream, 30);

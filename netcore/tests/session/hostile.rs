@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    os::unix::fs::OpenOptionsExt,
     time::Duration,
 };
 
@@ -158,6 +159,32 @@ fn a_daemon_is_sent_nowhere() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// A client could otherwise lead a daemon to any pipe or Unix socket of its user.
+#[test]
+fn an_end_opens_only_what_the_other_end_of_the_test_made() {
+    let served = Served::new(Config::default());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("victim");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut victim = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+    for transport in [Transport::Pipe, Transport::UnixStream, Transport::UnixDatagram] {
+        let spec = TestSpec::new(Pattern::Stream, transport);
+        let near = Prepare { spec, side: Side::Near, token: [9; 16], data_address: None };
+        let mut raw = Raw::greeted(served.address);
+        assert!(matches!(raw.ask(&Request::Prepare(Box::new(near))), Reply::Prepared(_)));
+        let peer = Peer { address: "127.0.0.1".parse().unwrap(), endpoints: Endpoints::default() };
+        match raw.ask(&Request::Connect(Connect { peer: Some(peer), within_ns: 1_000_000_000 })) {
+            Reply::Error(error) => assert!(error.message.contains("is not there"), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        // No field of the message holds a path.
+        let named = format!(r#"{{"address":"127.0.0.1","endpoints":{{"paths":["{}"]}}}}"#, path.display());
+        assert!(serde_json::from_str::<Peer>(&named).unwrap_err().to_string().contains("unknown field"));
+    }
+    assert_eq!(victim.read(&mut [0; 64]).unwrap(), 0, "nothing was written");
+    serves(&served);
 }
 
 /// The source address of a datagram is what its sender says: who forges it must not turn a daemon's load on others.

@@ -42,9 +42,9 @@ pub struct Args {
     /// Let tests connect from here to this network, not only to their client; may be repeated.
     #[arg(long, value_name = "CIDR")]
     allow_connect: Vec<Network>,
-    /// Let tests send the contents of this host's files.
-    #[arg(long)]
-    allow_files: bool,
+    /// Let tests send the contents of the regular files in this folder; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    allow_files: Vec<PathBuf>,
     /// Let clients with the key run programs here, with your rights: the hooks of plans that are `on` this host.
     #[arg(long)]
     allow_hooks: bool,
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         key,
         allow: args.allow.clone(),
         allow_connect: args.allow_connect.clone(),
-        allow_files: args.allow_files,
+        allow_files: args.allow_files.clone(),
         allow_hooks: args.allow_hooks,
         limits: limits.clone(),
         netns: args.netns.clone(),
