@@ -22,6 +22,9 @@ use crate::{
 /// The far end normally finishes within this time after the near end; then it is told to stop.
 const LINGER: Duration = Duration::from_millis(200);
 
+/// Messages of one end that are handled before the stop flag and the deadline are looked at again.
+const MESSAGES_A_TURN: usize = 64;
+
 /// Hears of intervals while a test runs.
 pub trait Observer {
     /// An interval has ended. A near end in this process tells of the intervals that the test has; ends on daemons only
@@ -137,11 +140,11 @@ impl<'s> Party<'s> {
         }
     }
 
-    /// Handles what has arrived.
-    fn pump(&mut self, side: Side, observer: &mut dyn Observer) -> Result<(), ClientError> {
+    /// Handles some of what has arrived. Returns whether there may be more.
+    fn pump(&mut self, side: Side, observer: &mut dyn Observer) -> Result<bool, ClientError> {
         match &mut self.end {
             PartyEnd::Here(slot) => {
-                let Some(load) = slot else { return Ok(()) };
+                let Some(load) = slot else { return Ok(false) };
                 load.clear_news();
                 // Asked first: the last interval is there before the end is.
                 let finished = load.is_finished();
@@ -153,23 +156,25 @@ impl<'s> Party<'s> {
                 }
             }
             PartyEnd::There { session, pieces, has_sent } => {
-                while self.report.is_none() {
+                for _ in 0..MESSAGES_A_TURN {
                     match session.try_recv()? {
-                        None => break,
+                        None => return Ok(false),
                         Some(Reply::Interim(window)) => observer.interval(side, &window),
                         Some(Reply::Sent) => *has_sent = true,
                         Some(Reply::Report { text, last }) => {
                             self.report = pieces.add(&text, last).map_err(|reason| session.invalid(reason))?;
                             if self.report.is_some() {
                                 session.completed();
+                                return Ok(false);
                             }
                         }
                         Some(other) => return Err(session.unexpected("start", other)),
                     }
                 }
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Asks for the begin of the measure phase at an instant of this host's clock.
@@ -298,8 +303,9 @@ impl<'s> RunningTest<'s> {
         let mut first_done: Option<Instant> = None;
         let mut notified = false;
         loop {
+            let mut more = false;
             for (party, side) in self.parties_mut().zip([Side::Near, Side::Far]) {
-                party.pump(side, observer)?;
+                more |= !party.is_done() && party.pump(side, observer)?;
             }
             if self.parties().all(Party::is_done) {
                 return Ok(());
@@ -336,6 +342,9 @@ impl<'s> RunningTest<'s> {
                 } else {
                     wake = deadline.min(since + linger);
                 }
+            }
+            if more {
+                continue;
             }
             let fds = [self.near.fd(), self.far.as_ref().and_then(Party::fd), stop.beyond(seen)];
             wait(fds, Some(wake))

@@ -32,12 +32,15 @@ pub fn encode(body: &[u8], bound: usize) -> Result<Vec<u8>, FrameError> {
 #[derive(Debug)]
 pub struct Decoder {
     bytes: Vec<u8>,
+    /// Bytes at the front that were taken. They go when more arrive: moving the rest for each frame would make a flood of
+    /// short frames cost its square.
+    taken: usize,
     bound: usize,
 }
 
 impl Decoder {
     pub fn new(bound: usize) -> Self {
-        Self { bytes: Vec::new(), bound }
+        Self { bytes: Vec::new(), taken: 0, bound }
     }
 
     /// Sets the bound of the frames that are not yet taken.
@@ -47,25 +50,29 @@ impl Decoder {
 
     /// Adds bytes as they arrive.
     pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Whether no frame has begun to arrive.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.bytes.len() == self.taken
     }
 
     /// Takes the next frame, if it is whole. An error makes the rest of the stream meaningless.
     pub fn take(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
-        let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let Some((header, rest)) = self.bytes[self.taken..].split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_be_bytes(*header) as usize;
         if length > self.bound {
             return Err(FrameError::TooLong { bytes: length, bound: self.bound });
         }
         let Some(body) = rest.get(..length) else { return Ok(None) };
         let body = body.to_vec();
-        self.bytes.drain(..HEADER + length);
-        if self.bytes.is_empty() {
+        self.taken += HEADER + length;
+        if self.is_empty() {
+            self.bytes.clear();
+            self.taken = 0;
             // One large report must not keep its memory for the rest of a long session.
             self.bytes.shrink_to(4096);
         }

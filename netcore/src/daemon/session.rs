@@ -154,11 +154,12 @@ impl Session<'_> {
         let mut deadline = Instant::now() + patience;
         let mut begun = false;
         loop {
-            if let Some(request) = self.channel.try_recv()? {
-                return Ok(request);
-            }
+            // Before the requests: a client that never pauses must not keep a daemon from ending.
             if self.stop.urgency() > Urgency::None {
                 return Err(stopping());
+            }
+            if let Some(request) = self.channel.try_recv()? {
+                return Ok(request);
             }
             if !begun && self.channel.is_amid_frame() {
                 begun = true;
@@ -322,17 +323,16 @@ impl Session<'_> {
                 notified = true;
                 self.reply(&Reply::Sent)?;
             }
-            match self.channel.try_recv()? {
+            // One message a turn: the stop flag and the deadline are looked at after each.
+            let request = self.channel.try_recv()?;
+            let more = request.is_some();
+            match request {
                 Some(Request::Stop { at_ns }) => {
                     load.stop_at(at_ns);
                     let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
                     deadline = deadline.min(Instant::now() + left + self.shared.config.timeouts.grace);
-                    continue;
                 }
-                Some(Request::Measure { at_ns }) => {
-                    load.begin_at(at_ns);
-                    continue;
-                }
+                Some(Request::Measure { at_ns }) => load.begin_at(at_ns),
                 Some(Request::Abort) => {
                     drop(load);
                     return Ok(self.reply(&Reply::Idle)?);
@@ -347,6 +347,9 @@ impl Session<'_> {
             if Instant::now() >= deadline {
                 drop(load);
                 return self.refuse(self.overdue(counted.then_some(length_ns)));
+            }
+            if more {
+                continue;
             }
             wait([Some(self.channel.as_fd()), Some(load.as_fd()), self.stop.beyond(seen)], Some(deadline))
                 .map_err(|source| ChannelError::Io { what: "waiting for the end of a test failed", source })?;

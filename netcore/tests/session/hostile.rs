@@ -8,9 +8,13 @@ use std::{
 };
 
 use netcore::{
-    control::message::{Connect, ErrorCode, Peer, Prepare, Reply, Request},
-    daemon::Config,
+    control::{
+        frame::REQUEST_BOUND,
+        message::{Connect, ErrorCode, Peer, Prepare, Reply, Request},
+    },
+    daemon::{Config, Timeouts},
     end::{End, Endpoints},
+    measure::clock::monotonic_ns,
     spec::{Direction, Pattern, Side, TestSpec, Transport},
 };
 use proptest::prelude::*;
@@ -215,4 +219,48 @@ fn datagrams_go_only_to_the_client() {
             other => panic!("{source}: {other:?}"),
         }
     }
+}
+
+/// Sends the same request until the daemon ends the session; returns its last word.
+fn flood(mut raw: Raw, request: &Request) -> ErrorCode {
+    loop {
+        for _ in 0..100 {
+            if raw.0.send(request, REQUEST_BOUND, soon()).is_err() {
+                break;
+            }
+        }
+        while let Some(reply) = raw.0.try_recv().unwrap() {
+            if let Reply::Error(error) = reply {
+                return error.code;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_never_pauses_does_not_keep_a_daemon_from_ending() {
+    let served = Served::new(Config::default());
+    let raw = Raw::greeted(served.address);
+    let stop = served.stop.clone();
+    let flooding = std::thread::spawn(move || flood(raw, &Request::Probe));
+    stop.request();
+    assert_eq!(flooding.join().unwrap(), ErrorCode::Stopping);
+}
+
+#[test]
+fn a_client_that_floods_does_not_outlast_its_time() {
+    let timeouts = Timeouts { grace: Duration::from_millis(200), ..Timeouts::default() };
+    let served = Served::new(Config { timeouts, ..Config::default() });
+    let mut raw = Raw::greeted(served.address);
+    let token = [4; 16];
+    let Reply::Prepared(endpoints) = raw.ask(&prepare(stream(30), token)) else { panic!() };
+    let mut near = End::prepare(&stream(30), Side::Near, None, token).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| near.connect(Some(("127.0.0.1".parse().unwrap(), &endpoints)), Duration::from_secs(10)).unwrap());
+        assert_eq!(raw.ask(&connect_far()), Reply::Ready);
+    });
+    // The near end never sends: the far end waits for its data until it is given up.
+    raw.0.send(&Request::Start { t0_ns: monotonic_ns() }, REQUEST_BOUND, soon()).unwrap();
+    assert_eq!(flood(raw, &Request::Stop { at_ns: monotonic_ns() + 3_600_000_000_000 }), ErrorCode::Failed);
+    drop(near);
 }

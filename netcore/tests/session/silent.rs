@@ -40,6 +40,7 @@ enum Part {
 enum Then {
     Hangs,
     Vanishes,
+    Floods,
 }
 
 fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
@@ -53,7 +54,11 @@ fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
             // Longer than the test: the process does not wait for this thread.
             thread::sleep(Duration::from_hours(1));
         }
-        drop((held, kept));
+        if let (Then::Floods, Some((mut channel, _))) = (then, kept) {
+            while channel.send(&Reply::Sent, REPLY_BOUND, soon()).is_ok() {}
+            return;
+        }
+        drop(held);
     });
     address
 }
@@ -125,6 +130,12 @@ fn a_daemon_that_hangs_at_any_step_is_given_up() {
             scope.spawn(move || given_up(part));
         }
     });
+}
+
+#[test]
+fn a_daemon_that_floods_does_not_outlast_the_deadline() {
+    let sentence = run(play(Part::Ready, Then::Floods, None)).to_string();
+    assert!(sentence.contains("no data from"), "{sentence}");
 }
 
 #[test]
