@@ -27,6 +27,8 @@ pub const PROTOCOL: u8 = 1;
 const MAGIC: [u8; 6] = *b"plumb\0";
 const CLEAR: u8 = 0;
 const KEYED: u8 = 1;
+/// In place of the use of a key: no client from this address is served.
+const TURNED_AWAY: u8 = 2;
 const PREAMBLE: usize = 8;
 
 /// Why a control connection cannot be used (any more).
@@ -54,6 +56,10 @@ pub enum ChannelError {
     KeyRequired,
     #[error("a key was given here and the other end uses none")]
     KeyUnknown,
+    #[error(
+        "it serves no clients from this address: the option --allow of its `plumb serve` names the networks that it serves"
+    )]
+    TurnedAway,
     #[error("the two ends have different keys")]
     KeyDiffers,
     /// Decryption failed after the handshake.
@@ -113,6 +119,15 @@ impl Channel {
             channel.cipher = Some(handshake.finish()?);
         }
         Ok(channel)
+    }
+
+    /// Tells a client that it is not served. Nothing is read from it, and nothing is waited for.
+    pub fn turn_away(mut stream: &TcpStream) {
+        let mut words = preamble(None);
+        words[PREAMBLE - 1] = TURNED_AWAY;
+        // The client may be gone. There is always room for the first bytes of a connection.
+        let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&words));
+        let _ = stream.shutdown(std::net::Shutdown::Write);
     }
 
     fn over(stream: TcpStream) -> Result<Self, ChannelError> {
@@ -310,6 +325,7 @@ fn agree(theirs: [u8; PREAMBLE], key: Option<&Key>) -> Result<(), ChannelError> 
     }
     match (key, theirs[7]) {
         (None, CLEAR) | (Some(_), KEYED) => Ok(()),
+        (_, TURNED_AWAY) => Err(ChannelError::TurnedAway),
         (None, _) => Err(ChannelError::KeyRequired),
         (Some(_), _) => Err(ChannelError::KeyUnknown),
     }

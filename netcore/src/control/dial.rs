@@ -121,7 +121,7 @@ mod tests {
         };
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = dial(&[silent, listener.local_addr().unwrap()], None, soon(2000)).unwrap();
+        let stream = dial(&[silent, listener.local_addr().unwrap()], None, soon(6000)).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
     }
 

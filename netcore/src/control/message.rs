@@ -298,8 +298,6 @@ impl ReportBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The client's address is outside the allowed networks.
-    NotAllowed,
     /// No session is free.
     Busy,
     /// The request is beyond a limit, or the daemon does not do this at all.

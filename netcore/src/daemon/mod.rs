@@ -5,6 +5,7 @@
 //! by [`Limits`]. [`Daemon::spawn_embedded`] is the same code on a loopback port with a key made for the purpose.
 
 mod admission;
+mod door;
 mod embedded;
 mod listen;
 mod network;
@@ -26,6 +27,7 @@ use std::{
 
 use nix::sys::socket::{Shutdown, shutdown};
 
+use door::Door;
 pub use embedded::Embedded;
 pub use listen::{Listen, listen};
 pub use network::{Network, NetworkError};
@@ -33,14 +35,12 @@ pub use network::{Network, NetworkError};
 pub use crate::control::message::Limits;
 use crate::control::{
     DEFAULT_PORT,
+    channel::Channel,
     event::wait,
     key::Key,
     netns::{self, NetnsError},
     stop::{StopFlag, Urgency},
 };
-
-/// Connections that may be in their greeting at the same time.
-const PENDING: u32 = 64;
 
 /// Receives one line about each event.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -152,7 +152,7 @@ pub struct Daemon {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     sessions: AtomicU32,
-    pending: AtomicU32,
+    door: Door,
 }
 
 impl Shared {
@@ -206,7 +206,7 @@ impl Daemon {
             }
         })??;
         let (listeners, addresses) = bound.into_iter().unzip();
-        let shared = Shared { config, sessions: AtomicU32::new(0), pending: AtomicU32::new(0) };
+        let shared = Shared { config, sessions: AtomicU32::new(0), door: Door::default() };
         Ok(Self { listeners, addresses, shared })
     }
 
@@ -264,14 +264,27 @@ impl Daemon {
 
     fn serve<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stream: TcpStream, peer: SocketAddr, stop: StopFlag) {
         let shared = &self.shared;
-        let Some(pending) = Shared::take(&shared.pending, PENDING) else {
-            // An error message would need a greeting, of which there are too many already.
-            shared.log(|| format!("{peer}: dropped, {PENDING} connections are in their greeting"));
+        let address = plain(peer);
+        if !admission::allows(&shared.config, address) {
+            Channel::turn_away(&stream);
+            shared.log(|| format!("{peer}: turned away, --allow does not name its network"));
             return;
+        }
+        let place = match shared.door.enter(&stream, address) {
+            Ok((place, evicted)) => {
+                if let Some(evicted) = evicted {
+                    shared.log(|| format!("{evicted}: dropped, too many connections are in their greeting"));
+                }
+                place
+            }
+            Err(error) => {
+                shared.log(|| format!("{peer}: dropped, no descriptor for it: {error}"));
+                return;
+            }
         };
         let spawned = thread::Builder::new()
             .name("session".into())
-            .spawn_scoped(scope, move || session::serve(shared, stream, peer, pending, &stop));
+            .spawn_scoped(scope, move || session::serve(shared, stream, peer, place, &stop));
         if let Err(error) = spawned {
             shared.log(|| format!("{peer}: dropped, no thread for it: {error}"));
         }

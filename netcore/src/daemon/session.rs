@@ -16,6 +16,7 @@ use std::{
 use super::{
     Shared, Slot,
     admission::{self, Addresses},
+    door::Place,
     plain, programs,
 };
 use crate::{
@@ -44,9 +45,9 @@ const LONGEST_CONNECT: Duration = Duration::from_mins(1);
 const LONGEST_LEAD: Duration = Duration::from_mins(10);
 
 /// Serves one accepted connection until it closes.
-pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, pending: Slot<'_>, stop: &StopFlag) {
+pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, place: Place<'_>, stop: &StopFlag) {
     let greeted = greet(shared, stream, peer, stop);
-    drop(pending);
+    drop(place);
     match greeted {
         Ok((mut session, _slot)) => {
             shared.log(|| format!("{peer}: session opened"));
@@ -71,24 +72,16 @@ fn greet<'s>(
         let _ = channel.send(&answer, GREETING_BOUND, deadline);
         return Err(error.into());
     }
-    let admitted = admission::client(&shared.config, peer).and_then(|()| {
-        let busy = || {
-            let sessions = shared.config.limits.sessions;
-            ReplyError::new(
-                ErrorCode::Busy,
-                format!(
-                    "all {sessions} sessions are in use: wait for one to end, or start the daemon with more (--max-sessions)"
-                ),
-            )
-        };
-        Shared::take(&shared.sessions, shared.config.limits.sessions).ok_or_else(busy)
-    });
-    let slot = match admitted {
-        Ok(slot) => slot,
-        Err(error) => {
-            channel.send(&Greeting::Error(error.clone()), GREETING_BOUND, deadline)?;
-            return Err(Over::Refused(error));
-        }
+    let sessions = shared.config.limits.sessions;
+    let Some(slot) = Shared::take(&shared.sessions, sessions) else {
+        let error = ReplyError::new(
+            ErrorCode::Busy,
+            format!(
+                "all {sessions} sessions are in use: wait for one to end, or start the daemon with more (--max-sessions)"
+            ),
+        );
+        channel.send(&Greeting::Error(error.clone()), GREETING_BOUND, deadline)?;
+        return Err(Over::Refused(error));
     };
     let hello = Hello {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),

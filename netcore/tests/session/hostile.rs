@@ -221,6 +221,17 @@ fn datagrams_go_only_to_the_client() {
     }
 }
 
+/// They could otherwise shut everybody out, for as long as they are renewed.
+#[test]
+fn silent_strangers_keep_nobody_out() {
+    let served = Served::new(Config::default());
+    let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(served.address).unwrap()).collect();
+    for _ in 0..3 {
+        serves(&served);
+    }
+    drop(silent);
+}
+
 /// Sends the same request until the daemon ends the session; returns its last word.
 fn flood(mut raw: Raw, request: &Request) -> ErrorCode {
     loop {
@@ -256,7 +267,8 @@ fn a_client_that_floods_does_not_outlast_its_time() {
     let Reply::Prepared(endpoints) = raw.ask(&prepare(stream(30), token)) else { panic!() };
     let mut near = End::prepare(&stream(30), Side::Near, None, token).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| near.connect(Some(("127.0.0.1".parse().unwrap(), &endpoints)), Duration::from_secs(10)).unwrap());
+        scope
+            .spawn(|| near.connect(Some(("127.0.0.1".parse().unwrap(), &endpoints)), Duration::from_secs(10)).unwrap());
         assert_eq!(raw.ask(&connect_far()), Reply::Ready);
     });
     // The near end never sends: the far end waits for its data until it is given up.

@@ -1,0 +1,131 @@
+//! Connections whose clients have proven nothing yet. Their number is bounded, and a new one takes the place of the oldest:
+//! silent strangers cannot keep clients out.
+
+use std::{
+    net::{IpAddr, Shutdown, TcpStream},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Limit of connections that have not finished their greeting.
+pub(super) const PLACES: usize = 64;
+
+/// Limit of those of one address.
+pub(super) const PLACES_OF_AN_ADDRESS: usize = 16;
+
+#[derive(Debug, Default)]
+pub(super) struct Door {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    /// In the order of their arrival.
+    guests: Vec<Guest>,
+}
+
+#[derive(Debug)]
+struct Guest {
+    number: u64,
+    address: IpAddr,
+    connection: TcpStream,
+}
+
+/// A place at the door; dropping it frees the place.
+#[derive(Debug)]
+pub(super) struct Place<'d> {
+    door: &'d Door,
+    number: u64,
+}
+
+impl Door {
+    /// Takes a place for a connection. If there is none, the oldest connection of the same address is closed, or else the
+    /// oldest one of the address with the most; its own address is returned then.
+    pub(super) fn enter(&self, stream: &TcpStream, address: IpAddr) -> std::io::Result<(Place<'_>, Option<IpAddr>)> {
+        let connection = stream.try_clone()?;
+        let mut waiting = self.lock();
+        let crowded = waiting.crowded(address);
+        let evicted = crowded.and_then(|crowded| waiting.evict(crowded)).map(|guest| {
+            // Its thread notices that at once. A connection that is closed already needs no end.
+            let _ = guest.connection.shutdown(Shutdown::Both);
+            guest.address
+        });
+        let number = waiting.next;
+        waiting.next += 1;
+        waiting.guests.push(Guest { number, address, connection });
+        Ok((Place { door: self, number }, evicted))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn of(&self, address: IpAddr) -> usize {
+        self.guests.iter().filter(|guest| guest.address == address).count()
+    }
+
+    /// The address that must give up a place before `address` can have one.
+    fn crowded(&self, address: IpAddr) -> Option<IpAddr> {
+        if self.of(address) >= PLACES_OF_AN_ADDRESS {
+            return Some(address);
+        }
+        let most = || self.guests.iter().map(|guest| guest.address).max_by_key(|address| self.of(*address));
+        if self.guests.len() >= PLACES { most() } else { None }
+    }
+
+    fn evict(&mut self, address: IpAddr) -> Option<Guest> {
+        let oldest = self.guests.iter().position(|guest| guest.address == address)?;
+        Some(self.guests.remove(oldest))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.door.lock().guests.retain(|guest| guest.number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, net::TcpListener, time::Duration};
+
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    #[test]
+    fn the_oldest_of_the_most_crowded_address_goes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let door = Door::default();
+        let mut kept = Vec::new();
+        let mut enter = |last: u8| {
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (far, _) = listener.accept().unwrap();
+            let (place, evicted) = door.enter(&far, address(last)).unwrap();
+            kept.push((near, far, Some(place)));
+            (kept.len() - 1, evicted)
+        };
+        let (first, none) = enter(1);
+        assert_eq!(none, None);
+        for _ in 1..PLACES_OF_AN_ADDRESS {
+            assert_eq!(enter(1).1, None);
+        }
+        assert_eq!(enter(1).1, Some(address(1)), "an address has its own bound");
+        for last in 2..=49 {
+            assert_eq!(enter(last).1, None);
+        }
+        assert_eq!(enter(50).1, Some(address(1)), "who has most gives up a place");
+        assert_eq!(door.lock().guests.len(), PLACES);
+        let near = &mut kept[first].0;
+        near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        assert_eq!(near.read(&mut [0]).unwrap(), 0, "the oldest is closed");
+        for (_, _, place) in &mut kept {
+            drop(place.take());
+        }
+        assert!(door.lock().guests.is_empty());
+    }
+}
