@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use netcore::{control::capabilities::has, spec::Transport};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -184,10 +185,9 @@ fn both_ways_and_every_transport_share_threads() {
         "  duplex: {workload: tcp_duplex, streams: 4, threads: 2, bytes: 4MiB, message_size: 16KiB, integrity: true}\n  \
          both: {workload: tcp_stream, streams: 4, threads: 1, bytes: 4MiB, message_size: 16KiB, direction: bidirectional}\n",
     );
-    let has = netcore::control::capabilities::transports();
     for kind in kinds {
         let name = kind.rsplit_once('_').unwrap().0;
-        if has.iter().any(|transport| transport.name() == name) {
+        if Transport::ALL.into_iter().any(|transport| transport.name() == name && has(transport)) {
             let keys = "streams: 4, threads: 2, duration: 200ms, message_size: 1000";
             tests = format!("{tests}  {kind}: {{workload: {kind}, {keys}}}\n");
         } else {

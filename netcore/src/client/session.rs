@@ -10,7 +10,6 @@ use std::{
 use super::{ClientError, HostLabel, Target, Timeouts};
 use crate::{
     control::{
-        capabilities,
         channel::{Channel, ChannelError},
         child,
         clock::{ClockOffset, PROBES, Probe},
@@ -25,7 +24,6 @@ use crate::{
         clock::{monotonic_ns, wall_ns},
         host::HostFacts,
     },
-    spec::Transport,
 };
 
 /// After this long the clocks are compared again before a test.
@@ -35,8 +33,6 @@ const CLOCK_AGE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerFacts {
     pub tool_version: String,
-    /// Transports that its kernel offers.
-    pub transports: Vec<Transport>,
     pub limits: Limits,
     pub host: HostFacts,
     pub clock: ClockOffset,
@@ -78,7 +74,6 @@ impl Session {
         channel.set_bound(REPLY_BOUND);
         let peer = PeerFacts {
             tool_version: hello.tool_version,
-            transports: hello.transports,
             limits: hello.limits.unwrap_or_default(),
             host: hello.host,
             clock: ClockOffset::default(),
@@ -267,9 +262,9 @@ impl Session {
 
 fn our_hello() -> Hello {
     // The facts do not change while the process lives, and asking the kernel for them takes milliseconds.
-    static FACTS: OnceLock<(Vec<Transport>, HostFacts)> = OnceLock::new();
-    let (transports, host) = FACTS.get_or_init(|| (capabilities::transports(), HostFacts::collect())).clone();
-    Hello { tool_version: env!("CARGO_PKG_VERSION").to_owned(), transports, limits: None, host }
+    static FACTS: OnceLock<HostFacts> = OnceLock::new();
+    let host = FACTS.get_or_init(HostFacts::collect).clone();
+    Hello { tool_version: env!("CARGO_PKG_VERSION").to_owned(), limits: None, host }
 }
 
 fn greeting_error(host: &HostLabel, error: ChannelError) -> ClientError {

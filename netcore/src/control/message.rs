@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::capabilities;
 use crate::{
     end::{Endpoints, Token},
     measure::{cpu::free_cpus, host::HostFacts},
@@ -16,8 +17,6 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     pub tool_version: String,
-    /// Transports that the kernel has.
-    pub transports: Vec<Transport>,
     /// The daemon's limits; `None` from a client.
     pub limits: Option<Limits>,
     pub host: HostFacts,
@@ -110,6 +109,8 @@ pub struct Look {
     pub towards: Option<IpAddr>,
     /// Count the free CPUs, which takes [`Look::CPU_WINDOW`].
     pub free_cpus: bool,
+    /// Report those of these transports that the kernel offers. It may load a module for one.
+    pub transports: Vec<Transport>,
 }
 
 impl Look {
@@ -121,6 +122,7 @@ impl Look {
         Seen {
             nic: self.towards.and_then(NicFacts::towards),
             free_cpus: if self.free_cpus { free_cpus(Self::CPU_WINDOW) } else { None },
+            transports: self.transports.iter().copied().filter(|transport| capabilities::has(*transport)).collect(),
         }
     }
 }
@@ -133,6 +135,7 @@ pub struct Seen {
     pub nic: Option<NicFacts>,
     /// CPUs that were less than a tenth busy.
     pub free_cpus: Option<u32>,
+    pub transports: Vec<Transport>,
 }
 
 /// A program that runs on the daemon's host, with the rights of the daemon.

@@ -21,7 +21,6 @@ use super::{
 };
 use crate::{
     control::{
-        capabilities,
         channel::{Channel, ChannelError},
         event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
@@ -85,7 +84,6 @@ fn greet<'s>(
     };
     let hello = Hello {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        transports: capabilities::transports(),
         limits: Some(shared.config.limits.clone()),
         host: HostFacts::collect(),
     };

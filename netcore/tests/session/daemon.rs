@@ -251,10 +251,12 @@ fn a_daemon_looks_around_when_it_is_asked() {
     let served = Served::new(Config::default());
     let mut session = served.connect();
     let loopback = "127.0.0.1".parse().unwrap();
-    let seen = session.look(Look { towards: Some(loopback), free_cpus: true }).unwrap();
+    let seen =
+        session.look(Look { towards: Some(loopback), free_cpus: true, transports: vec![Transport::Tcp] }).unwrap();
     let nic = seen.nic.unwrap();
     assert_eq!((nic.name.as_str(), nic.speed_mbit_per_s), ("lo", None));
     assert!(nic.mtu_bytes.unwrap() >= 1500);
     assert!(seen.free_cpus.unwrap() <= session.peer().host.cpus.unwrap());
+    assert_eq!(seen.transports, [Transport::Tcp]);
     assert_eq!(session.look(Look::default()).unwrap(), Seen::default());
 }

@@ -56,7 +56,6 @@ fn a_session_runs_many_tests_and_facts_are_exchanged() {
     let mut session = Session::connect(&embedded.target("embedded")).unwrap();
     let facts = session.peer();
     assert_eq!(facts.tool_version, env!("CARGO_PKG_VERSION"));
-    assert!(facts.transports.contains(&netcore::spec::Transport::Tcp));
     assert!(facts.host.kernel_release.is_some());
     for direction in [Direction::Forward, Direction::Reverse, Direction::Bidirectional] {
         let mut spec = stream(20);

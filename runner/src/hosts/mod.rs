@@ -1,9 +1,9 @@
 //! Where far ends come from: daemons inside this process, and those on other hosts.
 //!
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
-//! - [`require`]: transports and `require` of the plan, checked before anything runs
+//! - [`require`]: `require` of the plan, checked before anything runs
 //! - [`targets`]: from the plan's inventory to addresses
-//! - [`view`]: interfaces and free CPUs, if a plan requires some
+//! - [`view`]: interfaces, free CPUs and transports, where a plan needs them
 //! - [`watch`]: progress and interim results of a running measurement
 
 pub mod bench;
@@ -22,14 +22,12 @@ use std::{
 use netcore::{
     client::{ClientError, Session, Target},
     control::{
-        capabilities,
         channel::ChannelError,
         key::Key,
         stop::{StopFlag, Urgency},
     },
     daemon::{Daemon, Embedded},
     measure::host::HostFacts,
-    spec::Transport,
 };
 
 use schemas::units::{Unit, human};
@@ -109,8 +107,8 @@ impl Hosts {
                 hosts.places.insert(end.clone(), place);
             }
         }
-        let known = hosts.greet()?;
-        let lacking = require::lacking(steps, &known);
+        hosts.greet()?;
+        let lacking = hosts.lacking(steps).map_err(Error::measurement)?;
         if lacking.is_empty() { Ok(hosts) } else { Err(Error::Measurement(lacking.join("\n       "))) }
     }
 
@@ -129,9 +127,8 @@ impl Hosts {
         Ok(place)
     }
 
-    /// Asks every daemon for the facts of its host. Returns the transports that each end's kernel has.
-    fn greet(&mut self) -> Result<BTreeMap<Endpoint, Vec<Transport>>, Error> {
-        let mut known = BTreeMap::from([(Endpoint::Local, capabilities::transports())]);
+    /// Asks every daemon for the facts of its host.
+    fn greet(&mut self) -> Result<(), Error> {
         self.records.insert(
             "local".into(),
             HostRecord {
@@ -146,7 +143,6 @@ impl Hosts {
         for end in ends {
             let session = self.session(&end, GRACE).map_err(Error::measurement)?;
             let peer = session.peer();
-            known.insert(end.clone(), peer.transports.clone());
             self.records.insert(
                 end.name().to_owned(),
                 HostRecord {
@@ -158,7 +154,7 @@ impl Hosts {
             );
             self.give_back(&end, GRACE, session);
         }
-        Ok(known)
+        Ok(())
     }
 
     /// A session with the daemon of that end: an idle one, or a new one.

@@ -1,11 +1,7 @@
-//! What a plan needs of its hosts, checked before anything runs: kernels with its transports, and its `require`.
+//! The conditions of a plan for its hosts (`require`), checked before anything runs.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Ordering, collections::BTreeMap};
 
-use netcore::spec::Transport;
 use schemas::{
     units::{self, Unit},
     words::Severity,
@@ -13,29 +9,9 @@ use schemas::{
 
 use super::view::View;
 use crate::{
-    plan::{Plan, case::Endpoint, model::Precondition},
-    schedule::step::Step,
+    plan::{Plan, model::Precondition},
     sinks::run_json::HostRecord,
 };
-
-/// A sentence for each transport that a step needs and a host lacks, with the module that brings it.
-pub fn lacking(steps: &[Step], known: &BTreeMap<Endpoint, Vec<Transport>>) -> Vec<String> {
-    let mut sentences = BTreeSet::new();
-    let members = steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members);
-    for (member, spec) in members.filter_map(|m| Some((m, m.spec()?))) {
-        let Some(module) = spec.transport.module() else { continue };
-        for end in [&member.from, &member.to] {
-            if known.get(end).is_some_and(|has| !has.contains(&spec.transport)) {
-                sentences.insert(format!(
-                    "{} is not available: the kernel of host `{}` has none; load it there with: modprobe {module}",
-                    spec.transport.name(),
-                    end.name()
-                ));
-            }
-        }
-    }
-    sentences.into_iter().collect()
-}
 
 /// Whether a check needs a [`View`]. The others use facts that every daemon sends when a session opens.
 pub fn is_seen(check: &str) -> bool {

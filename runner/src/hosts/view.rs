@@ -1,4 +1,4 @@
-//! The interfaces that a host's traffic uses, and its free CPUs: asked for only where a plan requires some.
+//! The interfaces that a host's traffic uses, its free CPUs and its transports: asked for only where a plan needs them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use netcore::{
     client::ClientError,
     control::message::{Look, Seen},
     report::NicFacts,
-    spec::{Family, TestSpec},
+    spec::{Family, TestSpec, Transport},
 };
 
 use super::Hosts;
@@ -60,15 +60,42 @@ impl Hosts {
         for (end, peers) in ways.into_iter().filter(|(end, _)| *end != Endpoint::Embedded) {
             let mut view = View::default();
             for peer in peers {
-                let seen = self.look(&end, Look { towards: Some(peer), free_cpus: false })?;
+                let seen = self.look(&end, Look { towards: Some(peer), ..Look::default() })?;
                 view.routes.insert(peer, seen.nic);
             }
             if cpus {
-                view.free_cpus = self.look(&end, Look { towards: None, free_cpus: true })?.free_cpus;
+                view.free_cpus = self.look(&end, Look { free_cpus: true, ..Look::default() })?.free_cpus;
             }
             views.insert(end.name().to_owned(), view);
         }
         Ok(views)
+    }
+
+    /// A sentence for each transport that a step needs and a host lacks, with the module that brings it.
+    pub(super) fn lacking(&mut self, steps: &[Step]) -> Result<Vec<String>, ClientError> {
+        let mut needed: BTreeMap<Endpoint, Vec<Transport>> = BTreeMap::new();
+        let members = steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members);
+        for (member, spec) in members.filter_map(|m| Some((m, m.spec()?))) {
+            for end in [&member.from, &member.to].into_iter().filter(|_| spec.transport.module().is_some()) {
+                let of_end = needed.entry(end.clone()).or_default();
+                if !of_end.contains(&spec.transport) {
+                    of_end.push(spec.transport);
+                }
+            }
+        }
+        let mut sentences = Vec::new();
+        for (end, transports) in needed {
+            let seen = self.look(&end, Look { transports: transports.clone(), ..Look::default() })?;
+            for transport in transports.into_iter().filter(|transport| !seen.transports.contains(transport)) {
+                sentences.push(format!(
+                    "{} is not available: the kernel of host `{}` has none; load it there with: modprobe {}",
+                    transport.name(),
+                    end.name(),
+                    transport.module().unwrap_or_default()
+                ));
+            }
+        }
+        Ok(sentences)
     }
 
     fn look(&mut self, end: &Endpoint, look: Look) -> Result<Seen, ClientError> {
