@@ -37,6 +37,10 @@ pub enum Greeting {
 pub struct Limits {
     /// Sessions at the same time.
     pub sessions: u32,
+    /// Those of one address.
+    pub sessions_per_client: u32,
+    /// Memory of all tests at the same time, bytes: buffers and readings of intervals.
+    pub memory_bytes: u64,
     /// Flows of a test.
     pub flows: u32,
     /// Length of a test with warm-up and cool-down, nanoseconds. A test that stops by a count is ended after it.
@@ -51,6 +55,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 16,
+            // One address leaves some to others.
+            sessions_per_client: 12,
+            memory_bytes: 4 << 30,
             flows: 64,
             duration_ns: 3600 * 1_000_000_000,
             buffer_bytes: memory::MOST_BYTES,

@@ -5,6 +5,7 @@ use std::{net::IpAddr, path::Path};
 use super::Config;
 use crate::{
     control::message::{ErrorCode, Execute, Limits, Peer, Prepare, ReplyError},
+    report::FlowWindow,
     spec::{Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory, support},
 };
 
@@ -50,13 +51,13 @@ pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError
     Ok(())
 }
 
-/// Admits one end of a test.
-pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), ReplyError> {
+/// Admits one end of a test. Returns the memory that it takes, bytes.
+pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError> {
     let Prepare { spec, side, .. } = prepare;
     let limits = &config.limits;
     let flows = spec.flows();
     if flows > limits.flows {
-        return refuse(format!(
+        return refused(format!(
             "{flows} flows are more than the {} that this daemon grants (--max-flows)",
             limits.flows
         ));
@@ -65,22 +66,23 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<(), ReplyError>
     // A test that stops by a count has no cool-down.
     let length_ns = spec.phases.length_ns().unwrap_or(spec.phases.warmup_ns);
     if length_ns > limits.duration_ns {
-        return refuse(format!(
+        return refused(format!(
             "the test takes {} s with warm-up and cool-down, more than the {} s that this daemon grants (--max-duration)",
             seconds(length_ns),
             seconds(limits.duration_ns)
         ));
     }
-    check_intervals(config, spec, length_ns)?;
-    check_buffers(config, spec, *side)?;
+    let readings = check_intervals(config, spec, length_ns)?;
+    let buffer_bytes = check_buffers(config, spec, *side)?;
     check_files(config, spec, *side)?;
     if spec.end(*side).port.is_some_and(|port| port < 1024) {
-        return refuse("data ports below 1024 are not given to clients");
+        return refused("data ports below 1024 are not given to clients");
     }
     if spec.pace.is_some_and(|pace| !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) || pace.burst == 0) {
-        return refuse("a rate must be a positive number, and its bursts at least one message long");
+        return refused("a rate must be a positive number, and its bursts at least one message long");
     }
-    Ok(())
+    let reading_bytes = readings.saturating_mul(size_of::<FlowWindow>() as u64);
+    Ok(buffer_bytes.saturating_add(reading_bytes))
 }
 
 /// The longest time for a test that stops by a count, nanoseconds: the time that the daemon grants, and the time for which it
@@ -91,7 +93,7 @@ pub(super) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
     limits.duration_ns.min(kept_ns.unwrap_or(u64::MAX))
 }
 
-fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(), ReplyError> {
+fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<u64, ReplyError> {
     let Phases { interval_ns, settle_ns, warmup_ns, .. } = spec.phases;
     // A test that stops by a count ends at its granted time: [`longest_counted`].
     let known_ns = if matches!(spec.phases.stop, Stop::AfterNs(_)) { interval_ns } else { 0 };
@@ -101,35 +103,36 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<(
     let granted = config.limits.interval_readings;
     let shortest_ns = [interval_ns, settle_ns].into_iter().filter(|ns| *ns > 0).min().unwrap_or(u64::MAX);
     if shortest_ns < 1_000_000 || readings > granted {
-        return refuse(format!(
+        return refused(format!(
             "intervals of {} s would make up to {readings} readings of {} flows; this daemon keeps {granted}, of intervals of \
              at least a millisecond: lengthen `interval`, or shorten the test",
             seconds(shortest_ns),
             spec.flows()
         ));
     }
-    Ok(())
+    // A test that stops by a count may use up what is granted.
+    Ok(if interval_ns > known_ns { granted } else { readings })
 }
 
 /// Bounds the memory that the engines allocate.
-fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<(), ReplyError> {
+fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<u64, ReplyError> {
     let buffers = &spec.end(side).buffers;
     let alignment = buffers.alignment.unwrap_or(1);
     if !alignment.is_power_of_two() || alignment > 1 << 30 || buffers.offset > 1 << 30 {
-        return refuse("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");
+        return refused("buffer alignment must be a power of two, and alignment and offset at most 1 GiB");
     }
     if buffers.ring == 0 {
-        return refuse("a ring must have at least one buffer");
+        return refused("a ring must have at least one buffer");
     }
     let bytes = memory::buffer_bytes(spec, side);
     if bytes > config.limits.buffer_bytes {
-        return refuse(format!(
+        return refused(format!(
             "the buffers of this test take {bytes} bytes; this daemon grants {}: use smaller messages, a smaller ring, \
              or fewer streams",
             config.limits.buffer_bytes
         ));
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// Files need --allow-files, unlike with netserver, which sends any file that a client names.
@@ -198,6 +201,10 @@ fn reaches(config: &Config, addresses: Addresses, address: IpAddr) -> bool {
 }
 
 fn refuse(message: impl Into<String>) -> Result<(), ReplyError> {
+    refused(message)
+}
+
+fn refused<T>(message: impl Into<String>) -> Result<T, ReplyError> {
     Err(ReplyError::new(ErrorCode::Refused, message))
 }
 
@@ -216,7 +223,7 @@ mod tests {
         spec::{Direction, Pattern, Transport},
     };
 
-    fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<(), ReplyError> {
+    fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<u64, ReplyError> {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
         change(&mut spec);
         test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
@@ -245,7 +252,7 @@ mod tests {
             (spec.sizes.receive_bytes, spec.far.buffers.ring) = (1 << 17, ring);
             let prepare = Prepare { spec, side: Side::Far, token: [0; 16], data_address: None };
             match test(&config, &prepare) {
-                Ok(()) => assert!(granted),
+                Ok(_) => assert!(granted),
                 Err(error) => assert!(!granted && error.message.contains("smaller ring"), "{error}"),
             }
         }

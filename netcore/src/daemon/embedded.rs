@@ -37,6 +37,8 @@ impl Daemon {
             allow_files: vec!["/".into()],
             limits: Limits {
                 sessions: 1024,
+                sessions_per_client: 1024,
+                memory_bytes: u64::MAX,
                 flows: 4096,
                 duration_ns: 30 * 24 * 3600 * 1_000_000_000,
                 buffer_bytes: memory::MOST_BYTES,

@@ -5,6 +5,7 @@
 //! by [`Limits`]. [`Daemon::spawn_embedded`] is the same code on a loopback port with a key made for the purpose.
 
 mod admission;
+mod budget;
 mod door;
 mod embedded;
 mod listen;
@@ -17,16 +18,14 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use nix::sys::socket::{Shutdown, shutdown};
 
+use budget::Budget;
 use door::Door;
 pub use embedded::Embedded;
 pub use listen::{Listen, listen};
@@ -151,7 +150,7 @@ pub struct Daemon {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    sessions: AtomicU32,
+    budget: Budget,
     door: Door,
 }
 
@@ -160,20 +159,6 @@ impl Shared {
         if let Some(log) = &self.config.log {
             log(&line());
         }
-    }
-
-    /// Takes one of `limit` slots until the guard is dropped.
-    fn take(count: &AtomicU32, limit: u32) -> Option<Slot<'_>> {
-        let more = |taken: u32| (taken < limit).then_some(taken + 1);
-        count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Slot(count))
-    }
-}
-
-pub(crate) struct Slot<'a>(&'a AtomicU32);
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -206,7 +191,7 @@ impl Daemon {
             }
         })??;
         let (listeners, addresses) = bound.into_iter().unzip();
-        let shared = Shared { config, sessions: AtomicU32::new(0), door: Door::default() };
+        let shared = Shared { config, budget: Budget::default(), door: Door::default() };
         Ok(Self { listeners, addresses, shared })
     }
 

@@ -14,8 +14,9 @@ use std::{
 };
 
 use super::{
-    Shared, Slot,
+    Shared,
     admission::{self, Addresses},
+    budget::{Charge, Slot},
     door::Place,
     plain, programs,
 };
@@ -35,7 +36,7 @@ use crate::{
         host::HostFacts,
     },
     report::{Phase, Window},
-    spec::{Side, TestSpec},
+    spec::Side,
 };
 
 /// The longest time for the flows to connect.
@@ -71,16 +72,12 @@ fn greet<'s>(
         let _ = channel.send(&answer, GREETING_BOUND, deadline);
         return Err(error.into());
     }
-    let sessions = shared.config.limits.sessions;
-    let Some(slot) = Shared::take(&shared.sessions, sessions) else {
-        let error = ReplyError::new(
-            ErrorCode::Busy,
-            format!(
-                "all {sessions} sessions are in use: wait for one to end, or start the daemon with more (--max-sessions)"
-            ),
-        );
-        channel.send(&Greeting::Error(error.clone()), GREETING_BOUND, deadline)?;
-        return Err(Over::Refused(error));
+    let slot = match shared.budget.session(&shared.config.limits, plain(peer)) {
+        Ok(slot) => slot,
+        Err(error) => {
+            channel.send(&Greeting::Error(error.clone()), GREETING_BOUND, deadline)?;
+            return Err(Over::Refused(error));
+        }
     };
     let hello = Hello {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -103,10 +100,17 @@ enum Over {
     Refused(ReplyError),
 }
 
-enum State {
+enum State<'s> {
     Idle,
-    Prepared(End, Box<Prepare>),
-    Connected(End, Box<Prepare>),
+    Prepared(Test<'s>),
+    Connected(Test<'s>),
+}
+
+/// An end of a test before its start.
+struct Test<'s> {
+    end: End,
+    prepare: Box<Prepare>,
+    charge: Charge<'s>,
 }
 
 struct Session<'s> {
@@ -114,10 +118,10 @@ struct Session<'s> {
     channel: Channel,
     addresses: Addresses,
     stop: StopFlag,
-    state: State,
+    state: State<'s>,
 }
 
-impl Session<'_> {
+impl<'s> Session<'s> {
     /// Answers requests until the session ends.
     fn converse(&mut self) -> Over {
         loop {
@@ -195,22 +199,22 @@ impl Session<'_> {
                 Ok(()) => self.execute(&asked),
                 Err(error) => self.refuse(error),
             },
-            (Request::Prepare(prepare), State::Idle) => match self.prepare(&prepare) {
-                Ok(end) => {
-                    let endpoints = end.endpoints();
-                    self.state = State::Prepared(end, prepare);
+            (Request::Prepare(prepare), State::Idle) => match self.prepare(prepare) {
+                Ok(test) => {
+                    let endpoints = test.end.endpoints();
+                    self.state = State::Prepared(test);
                     Ok(self.reply(&Reply::Prepared(endpoints))?)
                 }
                 Err(error) => self.refuse(error),
             },
-            (Request::Connect(connect), State::Prepared(end, prepare)) => match self.connect(end, &prepare, &connect) {
-                Ok(end) => {
-                    self.state = State::Connected(end, prepare);
+            (Request::Connect(connect), State::Prepared(mut test)) => match self.connect(&mut test, &connect) {
+                Ok(()) => {
+                    self.state = State::Connected(test);
                     Ok(self.reply(&Reply::Ready)?)
                 }
                 Err(error) => self.refuse(error),
             },
-            (Request::Start { t0_ns }, State::Connected(end, prepare)) => self.run(end, &prepare.spec, t0_ns),
+            (Request::Start { t0_ns }, State::Connected(test)) => self.run(test, t0_ns),
             (request, _) => Err(unexpected(&request, "")),
         }
     }
@@ -239,16 +243,20 @@ impl Session<'_> {
         }
     }
 
-    fn prepare(&self, prepare: &Prepare) -> Result<End, ReplyError> {
-        admission::test(&self.shared.config, prepare)?;
+    fn prepare(&self, prepare: Box<Prepare>) -> Result<Test<'s>, ReplyError> {
+        let memory_bytes = admission::test(&self.shared.config, &prepare)?;
+        let charge = self.shared.budget.memory(&self.shared.config.limits, memory_bytes)?;
         let address = match prepare.side {
             Side::Far => Some(prepare.data_address.unwrap_or(self.addresses.local)),
             Side::Near => prepare.data_address,
         };
-        End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| reply_error(&error))
+        let end =
+            End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| reply_error(&error))?;
+        Ok(Test { end, prepare, charge })
     }
 
-    fn connect(&self, mut end: End, prepare: &Prepare, connect: &Connect) -> Result<End, ReplyError> {
+    fn connect(&self, test: &mut Test<'_>, connect: &Connect) -> Result<(), ReplyError> {
+        let Test { end, prepare, .. } = test;
         let within = Duration::from_nanos(connect.within_ns).min(LONGEST_CONNECT);
         let peer = match (prepare.side, &connect.peer) {
             (Side::Near, Some(peer)) => {
@@ -271,10 +279,13 @@ impl Session<'_> {
         if prepare.side == Side::Far && prepare.spec.transport.is_datagram() {
             admission::datagrams(&self.shared.config, self.addresses, &end.peers())?;
         }
-        Ok(end)
+        Ok(())
     }
 
-    fn run(&mut self, end: End, spec: &TestSpec, t0_ns: u64) -> Result<(), Over> {
+    fn run(&mut self, test: Test<'_>, t0_ns: u64) -> Result<(), Over> {
+        // The memory is in use until the report is sent.
+        let Test { end, prepare, charge: _charge } = test;
+        let spec = &prepare.spec;
         let ahead = Duration::from_nanos(t0_ns.saturating_sub(monotonic_ns()));
         if ahead > LONGEST_LEAD {
             let message = format!("a start in {:.0} s is too far ahead", ahead.as_secs_f64());

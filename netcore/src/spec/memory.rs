@@ -3,7 +3,7 @@
 //! It is allocated, filled and touched before the load, while the other end waits.
 
 use super::{
-    Role, Side, TestSpec, Transport,
+    Io, Role, Side, TestSpec, Transport,
     shape::{ICMP_HEADER_BYTES, IP_HEADER_BYTES, LINK_HEADER_BYTES, Shape},
     support,
 };
@@ -57,13 +57,36 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     let options = &spec.end(side).buffers;
     let of_role = |role: &Role| -> u128 {
         let (send, receive) = shapes(spec, *role);
-        send.counted_bytes(options) + receive.counted_bytes(options) + in_flight(spec, *role, send.message_bytes)
+        send.counted_bytes(options)
+            + receive.counted_bytes(options)
+            + in_flight(spec, *role, send.message_bytes)
+            + copies(spec, side, *role)
     };
     let flow = |flow: u32| -> u128 { spec.roles(side, flow).iter().map(of_role).sum() };
     // The flows of a direction are alike: computed from the first of each.
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
     u64::try_from(forward.saturating_add(reverse)).unwrap_or(u64::MAX)
+}
+
+/// Bytes of the copies of a ring: the file that sendfile sends from, and the data that `integrity` expects, which are made
+/// from a ring of their own.
+fn copies(spec: &TestSpec, side: Side, role: Role) -> u128 {
+    let ring = |side: Side, bytes: u64| u128::from(spec.end(side).buffers.ring) * u128::from(bytes);
+    let other = if side == Side::Near { Side::Far } else { Side::Near };
+    let sizes = &spec.sizes;
+    let sent = match role {
+        Role::Sender | Role::Duplex if spec.resolved_io() == Io::Sendfile => ring(side, sizes.message_bytes),
+        _ => 0,
+    };
+    let expected = match role {
+        _ if !spec.integrity => 0,
+        Role::Sender => 0,
+        Role::Receiver | Role::Duplex => ring(other, sizes.message_bytes),
+        Role::Requester => ring(other, sizes.response_bytes),
+        Role::Responder => ring(other, sizes.request_bytes),
+    };
+    sent + 2 * expected
 }
 
 /// Bytes beside the buffers, for the transactions in flight.

@@ -31,7 +31,7 @@ fn error_of(error: ClientError) -> (ErrorCode, String) {
 
 #[test]
 fn twenty_sessions_at_once() {
-    let limits = Limits { sessions: 20, ..Limits::default() };
+    let limits = Limits { sessions: 20, sessions_per_client: 20, ..Limits::default() };
     let served = Served::new(Config { limits, ..Config::default() });
     let mut sessions: Vec<Session> = (0..20).map(|_| served.connect()).collect();
     std::thread::scope(|scope| {
@@ -176,6 +176,21 @@ fn only_allowed_networks_have_sessions() {
         lines.iter().any(|line| line.contains("turned away"))
             && lines.iter().any(|line| line.starts_with("127.0.0.9") && line.ends_with("session opened"))
     });
+}
+
+#[test]
+fn the_tests_of_a_daemon_share_its_memory() {
+    let limits = Limits { memory_bytes: 3 << 20, ..Limits::default() };
+    let served = Served::new(Config { limits, ..Config::default() });
+    let mut spec = stream(10);
+    (spec.sizes.receive_bytes, spec.far.buffers.ring) = (1 << 20, 2);
+    let ask = |raw: &mut Raw| raw.ask(&prepare(spec.clone(), [8; 16]));
+    let (mut first, mut second) = (Raw::greeted(served.address), Raw::greeted(served.address));
+    assert!(matches!(ask(&mut first), Reply::Prepared(_)));
+    let Reply::Error(error) = ask(&mut second) else { panic!("there is room for one only") };
+    assert!(error.code == ErrorCode::Busy && error.message.contains("--max-memory"), "{error}");
+    assert_eq!(first.ask(&Request::Abort), Reply::Idle);
+    assert!(matches!(ask(&mut second), Reply::Prepared(_)));
 }
 
 #[test]

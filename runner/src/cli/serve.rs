@@ -51,6 +51,12 @@ pub struct Args {
     /// Most sessions at the same time.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_sessions: u32,
+    /// Most sessions of one client address at the same time [default: three quarters of all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    max_sessions_per_client: Option<u32>,
+    /// Most memory of all tests at the same time: buffers and readings of intervals.
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    max_memory: u64,
     /// Most parallel connections of a test.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_flows: u32,
@@ -75,6 +81,10 @@ fn duration(text: &str) -> Result<Duration, String> {
     schemas::units::parse_duration(text).map_err(|e| e.to_string())
 }
 
+fn size(text: &str) -> Result<u64, String> {
+    schemas::units::parse_size(text).map_err(|e| e.to_string())
+}
+
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let key = args.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
     let has_key = key.is_some();
@@ -89,6 +99,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let place = listen(args.listen, has_key);
     let limits = Limits {
         sessions: args.max_sessions,
+        sessions_per_client: args.max_sessions_per_client.unwrap_or((args.max_sessions * 3 / 4).max(1)),
+        memory_bytes: args.max_memory,
         flows: args.max_flows,
         duration_ns: u64::try_from(args.max_duration.as_nanos()).unwrap_or(u64::MAX),
         ..Limits::default()
