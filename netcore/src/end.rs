@@ -8,6 +8,7 @@
 //! message when one of them has finished. The other end then calls [`Running::stop_at`] with the present, since a receiver
 //! of datagrams cannot otherwise learn of a sender's end.
 
+pub(crate) mod files;
 mod running;
 
 use std::{
@@ -60,6 +61,7 @@ impl End {
     /// Listens (far end) and allocates and touches the buffers. `data_ip`: the local address of the data sockets.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: Token) -> Result<Self, EndError> {
         support::check(spec)?;
+        files::raise_limit();
         let spec = Arc::new(spec.clone());
         let assignments = pattern::assignments(&spec, side)?;
         let rendezvous = Rendezvous::prepare(&spec, side, data_ip, &token)?;

@@ -32,13 +32,16 @@ pub use listen::{Listen, listen};
 pub use network::{Network, NetworkError};
 
 pub use crate::control::message::Limits;
-use crate::control::{
-    DEFAULT_PORT,
-    channel::Channel,
-    event::wait,
-    key::Key,
-    netns::{self, NetnsError},
-    stop::{StopFlag, Urgency},
+use crate::{
+    control::{
+        DEFAULT_PORT,
+        channel::Channel,
+        event::wait,
+        key::Key,
+        netns::{self, NetnsError},
+        stop::{StopFlag, Urgency},
+    },
+    end::files,
 };
 
 /// Receives one line about each event.
@@ -165,6 +168,7 @@ impl Shared {
 impl Daemon {
     /// Listens on those of the addresses that the machine has, at least one.
     pub fn bind(config: Config) -> Result<Self, DaemonError> {
+        files::raise_limit();
         let bind = |address: &SocketAddr| -> io::Result<(TcpListener, SocketAddr)> {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
