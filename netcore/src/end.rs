@@ -296,6 +296,7 @@ impl Conclusion {
             wall_start_ns,
             monotonic_start_ns,
             under_load_ns: if monotonic_start_ns == 0 { 0 } else { monotonic_start_ns.max(watch.began_ns()) },
+            shared_ns: 0,
             time_wait,
             ending,
             notes,

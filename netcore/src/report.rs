@@ -343,6 +343,9 @@ pub struct SideReport {
     /// due, by definition if there is no warm-up; a thread begins when the machine lets it. So this instant, not the
     /// phase's start, tells how nearly several ends started together. 0: never.
     pub under_load_ns: u64,
+    /// Time of the measure phase during which a load of another client ran on the same daemon, nanoseconds. An end without a
+    /// daemon has 0.
+    pub shared_ns: u64,
     /// Connections in TIME_WAIT; only for the connect patterns.
     pub time_wait: Option<TimeWait>,
     pub ending: Ending,
@@ -366,6 +369,7 @@ impl SideReport {
             wall_start_ns: 0,
             monotonic_start_ns: 0,
             under_load_ns: 0,
+            shared_ns: 0,
             time_wait: None,
             ending,
             notes: Vec::new(),

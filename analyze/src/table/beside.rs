@@ -128,7 +128,8 @@ mod tests {
         write("r.verdicts.csv", "verdict,run_id\nmissing,\npass,b\n");
         write("r.run.json", "{\"run_id\": \"b\"}");
         for said in [
-            table(&path("r.csv"), "verdicts.csv").map(|found| matches!(found, Beside::Foreign(why) if why.contains("run b"))),
+            table(&path("r.csv"), "verdicts.csv")
+                .map(|found| matches!(found, Beside::Foreign(why) if why.contains("run b"))),
             run_record(&path("r.csv")).map(|found| matches!(found, Beside::Foreign(why) if why.contains("of run a"))),
         ] {
             assert!(said.unwrap());

@@ -17,6 +17,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     pub tool_version: String,
+    /// A number of the client process, by which the daemon tells its clients apart; `None` from a daemon.
+    pub client: Option<u64>,
     /// The daemon's limits; `None` from a client.
     pub limits: Option<Limits>,
     pub host: HostFacts,

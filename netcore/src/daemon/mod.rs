@@ -9,6 +9,7 @@ mod budget;
 mod door;
 mod embedded;
 mod listen;
+mod loads;
 mod network;
 mod programs;
 mod session;
@@ -29,6 +30,7 @@ use budget::Budget;
 use door::Door;
 pub use embedded::Embedded;
 pub use listen::{Listen, listen};
+use loads::Loads;
 pub use network::{Network, NetworkError};
 
 pub use crate::control::message::Limits;
@@ -155,6 +157,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     budget: Budget,
     door: Door,
+    loads: Loads,
 }
 
 impl Shared {
@@ -195,7 +198,7 @@ impl Daemon {
             }
         })??;
         let (listeners, addresses) = bound.into_iter().unzip();
-        let shared = Shared { config, budget: Budget::default(), door: Door::default() };
+        let shared = Shared { config, budget: Budget::default(), door: Door::default(), loads: Loads::default() };
         Ok(Self { listeners, addresses, shared })
     }
 

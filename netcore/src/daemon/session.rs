@@ -18,6 +18,7 @@ use super::{
     admission::{self, Addresses},
     budget::{Charge, Slot},
     door::Place,
+    loads::Client,
     plain, programs,
 };
 use crate::{
@@ -35,7 +36,7 @@ use crate::{
         clock::{monotonic_ns, wall_ns},
         host::HostFacts,
     },
-    report::{Phase, Window},
+    report::{Phase, SideReport, Window},
     spec::Side,
 };
 
@@ -66,12 +67,16 @@ fn greet<'s>(
 ) -> Result<(Session<'s>, Slot<'s>), Over> {
     let deadline = Instant::now() + shared.config.timeouts.greeting;
     let mut channel = Channel::accept(stream, shared.config.key.as_ref(), deadline)?;
-    if let Err(error) = channel.recv::<Hello>(deadline) {
-        let answer = Greeting::Error(ReplyError::new(ErrorCode::Protocol, error.to_string()));
-        // The client may be gone already.
-        let _ = channel.send(&answer, GREETING_BOUND, deadline);
-        return Err(error.into());
-    }
+    let hello: Hello = match channel.recv(deadline) {
+        Ok(hello) => hello,
+        Err(error) => {
+            let answer = Greeting::Error(ReplyError::new(ErrorCode::Protocol, error.to_string()));
+            // The client may be gone already.
+            let _ = channel.send(&answer, GREETING_BOUND, deadline);
+            return Err(error.into());
+        }
+    };
+    let client = hello.client.unwrap_or_default();
     let slot = match shared.budget.session(&shared.config.limits, plain(peer)) {
         Ok(slot) => slot,
         Err(error) => {
@@ -81,6 +86,7 @@ fn greet<'s>(
     };
     let hello = Hello {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        client: None,
         limits: Some(shared.config.limits.clone()),
         host: HostFacts::collect(),
     };
@@ -88,7 +94,7 @@ fn greet<'s>(
     channel.set_bound(REQUEST_BOUND);
     let local = channel.local_addr().map_err(|source| ChannelError::Io { what: "no local address", source })?;
     let addresses = Addresses { peer: plain(peer), local: plain(local) };
-    Ok((Session { shared, channel, addresses, stop: stop.clone(), state: State::Idle }, slot))
+    Ok((Session { shared, client, channel, addresses, stop: stop.clone(), state: State::Idle }, slot))
 }
 
 /// The end of a session.
@@ -115,6 +121,7 @@ struct Test<'s> {
 
 struct Session<'s> {
     shared: &'s Shared,
+    client: Client,
     channel: Channel,
     addresses: Addresses,
     stop: StopFlag,
@@ -303,6 +310,7 @@ impl<'s> Session<'s> {
             Ok(load) => load,
             Err(error) => return self.refuse(reply_error(&error)),
         };
+        let running = self.shared.loads.begin(self.client, t0_ns);
         let (mut seen, mut notified) = (self.stop.urgency(), false);
         loop {
             load.clear_news();
@@ -316,7 +324,9 @@ impl<'s> Session<'s> {
                 }
             }
             if finished {
-                for piece in report_pieces(&load.finish()).map_err(ChannelError::Message)? {
+                let mut report = load.finish();
+                report.shared_ns = measured(&report).map_or(0, |(from_ns, to_ns)| running.beside_ns(from_ns, to_ns));
+                for piece in report_pieces(&report).map_err(ChannelError::Message)? {
                     self.reply(&piece)?;
                 }
                 return Ok(());
@@ -377,6 +387,12 @@ impl<'s> Session<'s> {
             format!("the load did not end within {seconds:.0} s after its time: the test was given up"),
         )
     }
+}
+
+/// Begin and end of a report's measure phase on the monotonic clock, nanoseconds.
+fn measured(report: &SideReport) -> Option<(u64, u64)> {
+    let window = report.phases.iter().find(|window| window.phase == Phase::Measure)?;
+    Some((report.monotonic_start_ns, report.monotonic_start_ns + window.elapsed_ns))
 }
 
 fn unexpected(request: &Request, when: &str) -> Over {

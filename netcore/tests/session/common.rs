@@ -103,7 +103,7 @@ impl Raw {
     /// The same; `None`: the daemon is busy.
     pub fn welcome(address: SocketAddr) -> Option<Self> {
         let mut raw = Self(Channel::initiate(TcpStream::connect(address).unwrap(), None, soon()).unwrap());
-        let hello = Hello { tool_version: "test".into(), limits: None, host: HostFacts::default() };
+        let hello = Hello { tool_version: "test".into(), client: None, limits: None, host: HostFacts::default() };
         raw.0.send(&hello, GREETING_BOUND, soon()).unwrap();
         let greeting: Greeting = raw.0.recv(soon()).unwrap();
         raw.0.set_bound(REPLY_BOUND);

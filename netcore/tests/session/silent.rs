@@ -74,7 +74,7 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
         return Some((channel, end));
     }
     let _: Hello = channel.recv(soon()).ok()?;
-    let hello = Hello { tool_version: "0".into(), limits: None, host: HostFacts::default() };
+    let hello = Hello { tool_version: "0".into(), client: None, limits: None, host: HostFacts::default() };
     channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, soon()).ok()?;
     channel.set_bound(REPLY_BOUND);
     loop {

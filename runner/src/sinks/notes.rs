@@ -6,6 +6,7 @@ use netcore::{
     report::{FlowWindow, Phase, SideReport, TimeWait},
     spec::Role,
 };
+use schemas::units::margin;
 
 use super::run_json::HostRecord;
 use crate::schedule::bench::Measured;
@@ -17,6 +18,8 @@ pub struct Notes {
     said: Vec<String>,
     /// Iterations per case that counted nothing at all.
     silent: BTreeMap<String, u32>,
+    /// Cases during which another client's load ran on a daemon: iterations, and the largest share of a measurement.
+    beside_others: BTreeMap<String, (u32, f64)>,
     /// At connecting and at accepting ends: before the first connect test, and after the last.
     time_wait: [Option<(u64, u64)>; 2],
 }
@@ -27,6 +30,12 @@ impl Notes {
         for member in &measured.members {
             if is_silent([Some(&member.near), member.far.as_ref()].into_iter().flatten()) {
                 *self.silent.entry(case.to_owned()).or_default() += 1;
+            }
+            let ends = [Some(&member.near), member.far.as_ref()];
+            let share = ends.into_iter().flatten().map(beside_others_ratio).fold(0.0, f64::max);
+            if share > 0.0 {
+                let (times, most) = self.beside_others.entry(case.to_owned()).or_default();
+                (*times, *most) = (*times + 1, most.max(share));
             }
             self.keep_time_wait([member.near.time_wait, member.far.as_ref().and_then(|far| far.time_wait)]);
         }
@@ -82,9 +91,24 @@ impl Notes {
                 if *times == 1 { "" } else { "s" }
             )
         }));
+        notes.extend(self.beside_others.iter().map(|(case, (times, most))| {
+            format!(
+                "{case}: another client's load ran on the same daemon during up to {} of a measurement, {times} time{}",
+                margin(*most),
+                if *times == 1 { "" } else { "s" }
+            )
+        }));
         notes.extend(self.said.iter().cloned());
         notes
     }
+}
+
+/// Share of a measurement during which another client's load ran on the same daemon.
+fn beside_others_ratio(report: &SideReport) -> f64 {
+    let measured = report.phases.iter().find(|window| window.phase == Phase::Measure);
+    measured
+        .filter(|window| window.elapsed_ns > 0)
+        .map_or(0.0, |window| report.shared_ns as f64 / window.elapsed_ns as f64)
 }
 
 /// Whether all receivers and requesters together counted zero: bytes received, or transactions.
