@@ -8,6 +8,7 @@ use std::{
 use super::{ClientError, HostLabel, Session, Timeouts};
 use crate::{
     control::{
+        channel::PROGRESS,
         clock::ClockOffset,
         event::wait,
         load::Load,
@@ -107,6 +108,8 @@ enum PartyEnd<'s> {
         session: &'s mut Session,
         pieces: ReportBuilder,
         has_sent: bool,
+        /// Bytes of the report at the last look.
+        counted: usize,
     },
 }
 
@@ -116,7 +119,7 @@ impl<'s> Party<'s> {
     }
 
     pub(super) fn there(session: &'s mut Session) -> Self {
-        let end = PartyEnd::There { session, pieces: ReportBuilder::default(), has_sent: false };
+        let end = PartyEnd::There { session, pieces: ReportBuilder::default(), has_sent: false, counted: 0 };
         Self { end, report: None }
     }
 
@@ -140,6 +143,15 @@ impl<'s> Party<'s> {
         }
     }
 
+    /// Whether a further part of a long report has arrived.
+    fn has_progressed(&mut self) -> bool {
+        let PartyEnd::There { session, pieces, counted, .. } = &mut self.end else { return false };
+        let bytes = pieces.bytes() + session.channel.pending_bytes();
+        let progressed = bytes >= *counted + PROGRESS;
+        *counted = if progressed { bytes } else { *counted };
+        progressed
+    }
+
     /// Handles some of what has arrived. Returns whether there may be more.
     fn pump(&mut self, side: Side, observer: &mut dyn Observer) -> Result<bool, ClientError> {
         match &mut self.end {
@@ -155,7 +167,7 @@ impl<'s> Party<'s> {
                     self.report = slot.take().map(Load::finish);
                 }
             }
-            PartyEnd::There { session, pieces, has_sent } => {
+            PartyEnd::There { session, pieces, has_sent, .. } => {
                 for _ in 0..MESSAGES_A_TURN {
                     match session.try_recv()? {
                         None => return Ok(false),
@@ -314,6 +326,10 @@ impl<'s> RunningTest<'s> {
                 self.begin_both()?;
             }
             let now = Instant::now();
+            // A long report may take long over a slow path.
+            if self.parties_mut().fold(false, |any, party| party.has_progressed() || any) {
+                deadline = deadline.max(now + self.plan.grace);
+            }
             if now >= deadline {
                 return Err(self.silent());
             }

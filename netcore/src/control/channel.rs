@@ -31,6 +31,9 @@ const KEYED: u8 = 1;
 const TURNED_AWAY: u8 = 2;
 const PREAMBLE: usize = 8;
 
+/// Bytes of a long message that must pass within its deadline; each further ones have as long again.
+pub const PROGRESS: usize = 64 << 10;
+
 /// Why a control connection cannot be used (any more).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -204,6 +207,11 @@ impl Channel {
         !self.decoder.is_empty()
     }
 
+    /// Bytes that have arrived of messages that are not yet taken.
+    pub fn pending_bytes(&self) -> usize {
+        self.decoder.pending_bytes()
+    }
+
     fn feed(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
         if let Some(cipher) = &mut self.cipher {
             let mut clear = Vec::new();
@@ -273,12 +281,21 @@ impl Channel {
         }
     }
 
-    fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> Result<(), ChannelError> {
+    /// The deadline is for each [`PROGRESS`] bytes: a long message may take long over a slow path.
+    fn write_all(&mut self, mut bytes: &[u8], mut deadline: Instant) -> Result<(), ChannelError> {
         let since = Instant::now();
+        let patience = deadline.saturating_duration_since(since);
+        let mut due = bytes.len().saturating_sub(PROGRESS);
         let io = |source| ChannelError::Io { what: "the control connection cannot be written to", source };
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
-                Ok(count) => bytes = &bytes[count..],
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    if bytes.len() < due {
+                        due = bytes.len().saturating_sub(PROGRESS);
+                        deadline = Instant::now() + patience;
+                    }
+                }
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
                     io::ErrorKind::WouldBlock => {

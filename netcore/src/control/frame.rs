@@ -55,9 +55,14 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Bytes of the frames that are not yet taken.
+    pub fn pending_bytes(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
     /// Whether no frame has begun to arrive.
     pub fn is_empty(&self) -> bool {
-        self.bytes.len() == self.taken
+        self.pending_bytes() == 0
     }
 
     /// Takes the next frame, if it is whole. An error makes the rest of the stream meaningless.

@@ -292,6 +292,11 @@ impl ReportBuilder {
     /// The longest report, bytes. The limit on interval readings keeps daemons far below it.
     pub const BOUND: usize = 256 << 20;
 
+    /// Bytes of the pieces so far.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Adds a piece; gives the report after the last one.
     pub fn add(&mut self, text: &str, last: bool) -> Result<Option<SideReport>, String> {
         if self.text.len() + text.len() > Self::BOUND {

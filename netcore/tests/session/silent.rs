@@ -41,6 +41,8 @@ enum Then {
     Hangs,
     Vanishes,
     Floods,
+    /// Sends a long report in small pieces, for longer than the client's patience with silence.
+    ReportsSlowly,
 }
 
 fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
@@ -54,9 +56,17 @@ fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
             // Longer than the test: the process does not wait for this thread.
             thread::sleep(Duration::from_hours(1));
         }
-        if let (Then::Floods, Some((mut channel, _))) = (then, kept) {
-            while channel.send(&Reply::Sent, REPLY_BOUND, soon()).is_ok() {}
-            return;
+        match (then, kept) {
+            (Then::Floods, Some((mut channel, _))) => while channel.send(&Reply::Sent, REPLY_BOUND, soon()).is_ok() {},
+            (Then::ReportsSlowly, Some((mut channel, _))) => {
+                for piece in 0..16 {
+                    thread::sleep(Duration::from_millis(250));
+                    let text = if piece < 15 { " ".repeat(100_000) } else { "none".to_owned() };
+                    let _ = channel.send(&Reply::Report { text, last: piece == 15 }, REPLY_BOUND, soon());
+                }
+                thread::sleep(Duration::from_secs(5));
+            }
+            _ => {}
         }
         drop(held);
     });
@@ -136,6 +146,13 @@ fn a_daemon_that_hangs_at_any_step_is_given_up() {
 fn a_daemon_that_floods_does_not_outlast_the_deadline() {
     let sentence = run(play(Part::Ready, Then::Floods, None)).to_string();
     assert!(sentence.contains("no data from"), "{sentence}");
+}
+
+#[test]
+fn a_long_report_has_time_while_it_arrives() {
+    // The pieces take four seconds, twice the time for silence. What they make is no report.
+    let error = run(play(Part::Ready, Then::ReportsSlowly, None));
+    assert!(matches!(error, ClientError::Invalid { .. }), "{error}");
 }
 
 #[test]
