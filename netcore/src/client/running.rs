@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ClientError, HostLabel, Session, Timeouts};
+use super::{ClientError, HostLabel, Session, Timeouts, plausible::Frame};
 use crate::{
     control::{
         channel::PROGRESS,
@@ -15,6 +15,7 @@ use crate::{
         message::{Reply, ReportBuilder, Request},
         stop::{StopFlag, Urgency},
     },
+    error::EndError,
     measure::clock::{monotonic_ns, nanoseconds},
     report::{Ending, SideReport, Window},
     spec::{Side, TestSpec},
@@ -79,6 +80,7 @@ pub(super) struct Plan {
     counted_ns: u64,
     datagrams: bool,
     grace: Duration,
+    frame: Frame,
 }
 
 impl Plan {
@@ -91,6 +93,7 @@ impl Plan {
             counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
             datagrams: spec.transport.is_datagram(),
             grace: timeouts.grace,
+            frame: Frame::of(spec),
         }
     }
 }
@@ -281,9 +284,18 @@ impl<'s> RunningTest<'s> {
         }
         let clocks = [self.near.clock(), self.far.as_ref().and_then(Party::clock)];
         let clock_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_at_ns(self.t0_ns)).sum();
+        let far_host = self.far.as_ref().and_then(Party::host).or(self.near.host()).cloned();
         // watch() returns only when all are done.
         let near = self.near.report.expect("the near end has finished");
         let far = self.far.map(|far| far.report.expect("the far end has finished"));
+        let lasted_ns = monotonic_ns().saturating_sub(self.t0_ns).saturating_add(clock_bound_ns);
+        if let Some(contradiction) = self.plan.frame.contradiction(&near, far.as_ref(), lasted_ns) {
+            let reason = format!("a report cannot be true: {contradiction}");
+            return Err(match far_host {
+                Some(host) => ClientError::Invalid { host, reason },
+                None => EndError::Impossible(reason).into(),
+            });
+        }
         let ours = |theirs_ns: u64, clock: Option<ClockOffset>| {
             let theirs_ns = (theirs_ns > 0).then_some(theirs_ns)?;
             clock.map_or(Some(theirs_ns), |clock| clock.to_ours(theirs_ns))
