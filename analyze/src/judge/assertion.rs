@@ -1,28 +1,38 @@
 //! Judges assertions against samples, one per iteration: pass, fail, or inconclusive.
 //!
-//! From three iterations on, the confidence interval of the mean is judged. It passes if it lies wholly on the good
-//! side of the limit, fails if wholly on the bad side, and is inconclusive if it includes the limit. With fewer
-//! iterations the mean is judged. A count (`retransmits == 0`) has no interval: every iteration must hold. A metric
-//! without a sample fails, because a test that measured nothing must not pass.
+//! A statement is about the typical iteration: it holds if at least half of all iterations would keep it. The typical
+//! value's interval ([`confidence::typical_interval`]) is judged from three iterations on:
+//!
+//! - pass: the interval lies wholly on the good side of the limit
+//! - fail: it lies wholly on the bad side, or every iteration violates the limit
+//! - inconclusive: everything else
+//!
+//! So a pass of few iterations takes room beside their agreement, and a fail does not. No shape of the noise is assumed
+//! for what is promised: with n iterations, at most 2^-n of the verdicts are false passes and at most 2^-n false fails,
+//! and at most half of 1 − level each from [`confidence::fewest_for_median`] iterations on. `docs/statistics.md` has the
+//! reasons and the simulation.
+//!
+//! One or two iterations have no interval: they pass or fail if they agree. A count that must be 0 (`retransmits == 0`),
+//! an exact statement, and a limit at the end of the metric's range are about every iteration. A metric without a sample
+//! fails, because a test that measured nothing must not pass.
 
 use schemars::JsonSchema;
 use schemas::assertion::{Assertion, Operator};
-use schemas::metrics::Kind;
 use schemas::words::Verdict;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::confidence::{self, Interval};
 use crate::stats::histogram::column_quantile;
-use crate::stats::moments::Moments;
+use crate::stats::{moments, quantiles};
 
 /// The fewest iterations for which the interval is judged.
 const INTERVAL_FROM: usize = 3;
 
-/// Whether the interval or the mean is judged.
+/// Whether the iterations or their mean are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Judge {
-    /// The confidence interval, from three iterations on
+    /// The typical iteration: its confidence interval, from three iterations on
     #[default]
     Ci,
     /// The mean, however uncertain
@@ -46,8 +56,9 @@ pub enum Scope {
 #[derive(Clone, Debug)]
 pub struct Judgement {
     pub verdict: Verdict,
-    /// The mean over the iterations; for counts the worst of them. `None` without a sample.
+    /// The median of the iterations; their mean if that is judged; the worst of them if each is. `None` without a sample.
     pub observed: Option<f64>,
+    /// Of the median, or of the mean if that is judged. Never leaves the range of the metric.
     pub interval: Option<Interval>,
     /// Iterations with a sample.
     pub n: usize,
@@ -61,9 +72,9 @@ pub struct Judgement {
 /// transactions behind a latency percentile, if known. A percentile with fewer than ten observations beyond it is
 /// inconclusive.
 pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, level: f64, judge: Judge) -> Judgement {
-    let samples: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
-    let moments: Moments = samples.iter().copied().collect();
-    let Some(mean) = moments.mean() else {
+    let mut samples: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
+    quantiles::sort(&mut samples);
+    if samples.is_empty() {
         return Judgement {
             verdict: Verdict::Fail,
             observed: None,
@@ -72,38 +83,14 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
             needed: None,
             reason: Some(format!("there is no sample of {}", assertion.metric.name)),
         };
-    };
-    let exact = matches!(assertion.operator, Operator::Equal | Operator::NotEqual);
-    if exact || assertion.metric.kind == Kind::Count && assertion.limit == 0.0 {
+    }
+    if is_about_each(assertion) {
         return judge_each(assertion, &samples);
     }
-    let holds = |value: f64| assertion.operator.holds(value, assertion.limit);
-    let verdict = |holds: bool| if holds { Verdict::Pass } else { Verdict::Fail };
-    let interval = confidence::t_interval_of(&moments, level).filter(|i| i.half_width() > 0.0);
-    let mut judgement = Judgement {
-        verdict: verdict(holds(mean)),
-        observed: Some(mean),
-        interval,
-        n: samples.len(),
-        needed: None,
-        reason: None,
+    let mut judgement = match judge {
+        Judge::Ci => judge_typical(assertion, &samples, level),
+        Judge::Point => judge_mean(assertion, &samples, level),
     };
-    if judge == Judge::Ci
-        && samples.len() >= INTERVAL_FROM
-        && let Some(i) = interval
-    {
-        if holds(i.low) == holds(i.high) {
-            judgement.verdict = verdict(holds(i.low));
-        } else {
-            judgement.verdict = Verdict::Inconclusive;
-            let distance = (mean - assertion.limit).abs();
-            judgement.needed = moments.stddev().and_then(|s| confidence::needed_for_half_width(s, level, distance));
-            judgement.reason = Some(match judgement.needed {
-                Some(n) => format!("needs about {n} iterations"),
-                None => "the mean is too close to the limit for any number of iterations".to_owned(),
-            });
-        }
-    }
     if let Some((needed, observed)) = too_few_observations(assertion, observations)
         && judgement.verdict == Verdict::Pass
     {
@@ -114,6 +101,82 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
         ));
     }
     judgement
+}
+
+fn verdict(holds: bool) -> Verdict {
+    if holds { Verdict::Pass } else { Verdict::Fail }
+}
+
+/// Whether one bad iteration is enough to fail: for exact statements, and for limits at an end of the metric's range,
+/// such as a count that must be 0.
+fn is_about_each(assertion: &Assertion) -> bool {
+    let range = assertion.metric.range();
+    matches!(assertion.operator, Operator::Equal | Operator::NotEqual)
+        || [range.low, range.high].contains(&assertion.limit)
+}
+
+/// Judges whether at least half of all iterations would keep the statement. The samples are sorted.
+fn judge_typical(assertion: &Assertion, samples: &[f64], level: f64) -> Judgement {
+    let n = samples.len();
+    let holds = |value: f64| assertion.operator.holds(value, assertion.limit);
+    let broken = samples.iter().filter(|v| !holds(**v)).count();
+    let interval = (n >= INTERVAL_FROM)
+        .then(|| confidence::typical_interval(samples, level, assertion.metric.range()))
+        .flatten()
+        .filter(|i| i.half_width() > 0.0);
+    // The limit may lie in the room that the interval of few values leaves around them.
+    let includes_limit = interval.is_some_and(|i| holds(i.low) != holds(i.high));
+    let outcome = match interval {
+        _ if broken == n => Verdict::Fail,
+        Some(i) if !includes_limit => verdict(holds(i.low)),
+        None if broken == 0 => Verdict::Pass,
+        _ => Verdict::Inconclusive,
+    };
+    let needed = if outcome == Verdict::Inconclusive { needed(broken, n, level) } else { None };
+    let iterations = |count: usize| format!("in {count} of {n} iterations");
+    let reason = match outcome {
+        Verdict::Fail if includes_limit => {
+            Some(format!("{}, although the interval includes the limit", iterations(broken)))
+        }
+        Verdict::Fail => (broken < n || n == 2).then(|| iterations(broken)),
+        Verdict::Pass => (broken > 0).then(|| format!("violated {}", iterations(broken))),
+        _ => {
+            let why = if broken == 0 {
+                format!("kept {}, but with too little room", iterations(n))
+            } else {
+                format!("violated {}", iterations(broken))
+            };
+            Some(match needed {
+                Some(needed) => format!("{why}: needs about {needed} iterations"),
+                None => format!("{why}: more of them may not decide"),
+            })
+        }
+    };
+    Judgement { verdict: outcome, observed: quantiles::median(samples), interval, n, needed, reason }
+}
+
+/// About how many iterations would decide, if `broken` of `n` violate the limit: as few as possible if all agree.
+fn needed(broken: usize, n: usize, level: f64) -> Option<u64> {
+    if broken == 0 {
+        return Some(confidence::fewest_for_median(level));
+    }
+    // Half an iteration on each side: few that agree do not prove that all would.
+    let share = (broken as f64 + 0.5) / (n as f64 + 1.0);
+    confidence::needed_for_majority(share, level).map(|needed| needed.max(n as u64 + 1))
+}
+
+/// Judges the mean, however uncertain.
+fn judge_mean(assertion: &Assertion, samples: &[f64], level: f64) -> Judgement {
+    let mean = moments::mean(samples);
+    let interval = confidence::t_interval(samples, level).map(|i| i.within(assertion.metric.range()));
+    Judgement {
+        verdict: verdict(mean.is_some_and(|mean| assertion.operator.holds(mean, assertion.limit))),
+        observed: mean,
+        interval: interval.filter(|i| i.half_width() > 0.0),
+        n: samples.len(),
+        needed: None,
+        reason: None,
+    }
 }
 
 /// Judges counts and exact statements: one bad iteration is enough to fail.
@@ -161,15 +224,105 @@ mod tests {
         assert_eq!(unclear.verdict, Verdict::Inconclusive);
         let needed = unclear.needed.unwrap();
         assert!((20..200).contains(&needed), "{needed}");
-        assert_eq!(unclear.reason.unwrap(), format!("needs about {needed} iterations"));
+        assert_eq!(unclear.reason.unwrap(), format!("violated in 1 of 3 iterations: needs about {needed} iterations"));
     }
 
     #[test]
-    fn two_iterations_are_judged_by_their_mean() {
-        assert_eq!(judged("throughput >= 9Gbit/s", &[8.8e9, 9.5e9]).verdict, Verdict::Pass);
+    fn what_every_iteration_violates_fails() {
+        for values in [[50.0, 60.0, 400.0], [2.0, 157.0, 394.0], [1.0, 1.0, 1.1]] {
+            let bad = judged("latency.p99 < 1us", &values);
+            assert_eq!(bad.verdict, Verdict::Fail, "{values:?}");
+            assert!(bad.interval.is_some_and(|i| i.low > 0.0), "a latency is positive: {bad:?}");
+            assert_eq!(judged("latency.p99 > 500us", &values).verdict, Verdict::Fail);
+        }
+        // The interval alone would not say so.
+        let bad = judged("latency.p99 < 10us", &[50.0, 60.0, 400.0]);
+        assert_eq!(bad.verdict, Verdict::Fail);
+        assert_eq!(bad.reason.unwrap(), "in 3 of 3 iterations, although the interval includes the limit");
+        assert_eq!(judged("loss_ratio < 0.1%", &[0.002, 0.01, 0.9]).verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn what_every_iteration_keeps_passes_with_room_or_from_six_iterations_on() {
+        let [far, near] =
+            [judged("latency.p99 < 5ms", &[50.0, 60.0, 400.0]), judged("latency.p99 < 500us", &[50.0, 60.0, 400.0])];
+        assert_eq!(far.verdict, Verdict::Pass);
+        assert_eq!((near.verdict, near.needed), (Verdict::Inconclusive, Some(6)));
+        assert_eq!(
+            near.reason.unwrap(),
+            "kept in 3 of 3 iterations, but with too little room: needs about 6 iterations"
+        );
+        let six = judged("latency.p99 < 500us", &[50.0, 60.0, 400.0, 80.0, 450.0, 70.0]);
+        assert_eq!((six.verdict, six.observed), (Verdict::Pass, Some(75.0)));
+        let most = judged("latency.p99 < 95us", &[90.0, 91.0, 92.0, 93.0, 94.0, 90.5, 91.5, 92.5, 93.5, 400.0]);
+        assert_eq!(most.verdict, Verdict::Pass);
+        assert_eq!(most.reason.unwrap(), "violated in 1 of 10 iterations");
+        let least = judged("latency.p99 > 95us", &[90.0, 91.0, 92.0, 93.0, 94.0, 90.5, 91.5, 92.5, 93.5, 400.0]);
+        assert_eq!(least.verdict, Verdict::Fail);
+        assert_eq!(least.reason.unwrap(), "in 9 of 10 iterations");
+    }
+
+    #[test]
+    fn more_agreement_is_asked_for_at_a_higher_level() {
+        let values = [50.0, 60.0, 400.0, 80.0, 450.0, 70.0];
+        let assertion = parse("latency.p99 < 500us").unwrap();
+        let at = |level| judge(&assertion, &values, None, level, Judge::Ci);
+        assert_eq!((at(0.95).verdict, at(0.99).verdict), (Verdict::Pass, Verdict::Inconclusive));
+        assert_eq!((at(0.99).needed, at(0.99).interval.map(|i| i.level)), (Some(8), Some(0.99)));
+        assert!(at(0.95).interval.unwrap().level > 0.95, "the level that order statistics reach");
+    }
+
+    #[test]
+    fn a_verdict_agrees_with_its_interval() {
+        let values = [0.0, 1.0, 3.0, 60.0, 61.0, 62.0, 63.0, 64.0, 65.0, 400.0, 2e6];
+        for n in 3..=values.len() {
+            for limit in values.iter().flat_map(|v| [*v, v + 0.5, v / 3.0, v * 7.0]) {
+                for operator in ["<", "<=", ">", ">="] {
+                    let found = judged(&format!("latency.p99 {operator} {limit}us"), &values[..n]);
+                    let Some(i) = found.interval else { continue };
+                    assert!(i.low >= 0.0 && found.observed.is_some_and(|o| (i.low..=i.high).contains(&o)));
+                    let includes = (i.low..=i.high).contains(&limit);
+                    let reason = found.reason.clone().unwrap_or_default();
+                    match found.verdict {
+                        Verdict::Inconclusive => assert!(includes && !reason.is_empty(), "{found:?}"),
+                        Verdict::Fail if reason.contains("although") => assert!(includes, "{found:?}"),
+                        _ => assert!(!includes || limit == i.low || limit == i.high, "{limit} {found:?}"),
+                    }
+                    assert!(found.needed.is_none_or(|needed| needed > n as u64), "{found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_or_two_iterations_decide_if_they_agree() {
+        assert_eq!(judged("throughput >= 9Gbit/s", &[8.8e9]).verdict, Verdict::Fail);
+        let two = judged("throughput >= 9Gbit/s", &[9.2e9, 9.5e9]);
+        assert_eq!((two.verdict, two.interval), (Verdict::Pass, None));
+        let two = judged("throughput >= 9Gbit/s", &[8.8e9, 9.5e9]);
+        assert_eq!(
+            (two.verdict, two.reason.unwrap().as_str()),
+            (Verdict::Inconclusive, "violated in 1 of 2 iterations: more of them may not decide")
+        );
+    }
+
+    #[test]
+    fn the_mean_is_judged_on_request() {
         let all = [8.8e9, 9.5e9, 9.0e9];
         let point = judge(&parse("throughput >= 9Gbit/s").unwrap(), &all, None, 0.95, Judge::Point);
-        assert_eq!(point.verdict, Verdict::Pass);
+        assert_eq!((point.verdict, point.observed), (Verdict::Pass, Some(9.1e9)));
+        let wild = judge(&parse("latency.p99 < 1us").unwrap(), &[50.0, 60.0, 400.0], None, 0.95, Judge::Point);
+        assert_eq!((wild.verdict, wild.interval.map(|i| i.low)), (Verdict::Fail, Some(0.0)));
+    }
+
+    #[test]
+    fn a_limit_at_the_end_of_a_range_is_about_each_iteration() {
+        assert_eq!(judged("loss_ratio <= 0%", &[0.0, 0.0, 1e-6]).verdict, Verdict::Fail);
+        assert_eq!(judged("loss_ratio <= 0%", &[0.0, 0.0, 0.0]).verdict, Verdict::Pass);
+        assert_eq!(judged("throughput > 0bit/s", &[0.0, 1e9, 1e9]).verdict, Verdict::Fail);
+        assert_eq!(judged("busy_ratio >= 100%", &[1.0, 0.999]).verdict, Verdict::Fail);
+        assert_eq!(judged("loss_ratio < 0.1%", &[0.0, 0.0, 0.0]).verdict, Verdict::Pass);
+        assert_eq!(judged("rate_error < 10%", &[0.0, -0.001, 0.001]).verdict, Verdict::Pass);
     }
 
     #[test]

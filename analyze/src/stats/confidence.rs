@@ -1,8 +1,9 @@
 //! Confidence intervals, and the number of observations that a given precision needs.
 
-use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
+use schemas::metrics::Range;
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
-use super::moments::Moments;
+use super::{moments::Moments, quantiles, scale::Scale};
 
 /// An interval around an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,6 +26,13 @@ impl Interval {
     pub fn margin_ratio(&self) -> Option<f64> {
         let ratio = self.half_width() / self.centre.abs();
         ratio.is_finite().then_some(ratio)
+    }
+
+    /// The part of it that lies within the range of its quantity, which covers the truth as often. [`Self::margin_ratio`]
+    /// of the part is smaller: take it before.
+    #[must_use]
+    pub fn within(self, range: Range) -> Self {
+        Self { low: range.clamp(self.low), high: range.clamp(self.high), ..self }
     }
 }
 
@@ -97,12 +105,52 @@ pub fn median_interval(sorted: &[f64], level: f64) -> Option<Interval> {
     }
     let k = (low > 0).then_some(low)?;
     Some(Interval {
-        centre: super::quantiles::median(sorted)?,
+        centre: quantiles::median(sorted)?,
         low: sorted[k - 1],
         high: sorted[n - k],
         level: coverage(k),
         n: n as u64,
     })
+}
+
+/// The interval of the typical value of a quantity with that range: of the value that half of all values do not exceed.
+///
+/// With enough values it is [`median_interval`]. Fewer have none of that level. Then it is Student's interval on the
+/// quantity's [`Scale`], widened to include every value: it rests on the shape of the noise, but no interval of so few
+/// values does without. `None` for fewer than two values or a level outside (0, 1).
+pub fn typical_interval(sorted: &[f64], level: f64, range: Range) -> Option<Interval> {
+    if let Some(interval) = median_interval(sorted, level) {
+        return Some(interval);
+    }
+    let (least, most) = (*sorted.first()?, *sorted.last()?);
+    let scale = Scale::of(range, sorted);
+    let student = t_interval_of(&sorted.iter().map(|v| scale.to(*v)).collect(), level)?;
+    // Equal values do not always come back equal from a scale.
+    let spread = least < most;
+    let end = |place: f64| scale.back(place).clamp(f64::MIN, f64::MAX);
+    Some(Interval {
+        centre: quantiles::median(sorted)?,
+        low: if spread { end(student.low).min(least) } else { least },
+        high: if spread { end(student.high).max(most) } else { most },
+        level,
+        n: student.n,
+    })
+}
+
+/// The fewest values for which [`median_interval`] reaches a level: 6 for 95 %, 8 for 99 %. The level is below 1.
+pub fn fewest_for_median(level: f64) -> u64 {
+    const MOST: u64 = 1100;
+    (2..MOST).find(|n| 1.0 - 2.0 * 0.5f64.powf(*n as f64) >= level).unwrap_or(MOST)
+}
+
+/// About how many values put a limit outside of [`median_interval`] as often as not, if the share `kept` of all values
+/// lies on one side of it. `None` for half of them, or more than a million values.
+pub fn needed_for_majority(kept: f64, level: f64) -> Option<u64> {
+    let z = Normal::standard().inverse_cdf(f64::midpoint(1.0, level));
+    let lead = (2.0 * kept - 1.0).abs();
+    let needed = (z / lead).powi(2) + 1.0 / lead;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, below a million")]
+    (needed <= 1e6).then(|| (needed.ceil() as u64).max(fewest_for_median(level)))
 }
 
 #[cfg(test)]
@@ -147,5 +195,49 @@ mod tests {
         let sorted: Vec<f64> = (1..=8).map(f64::from).collect();
         assert!(median_interval(&sorted[..7], 0.99).is_none());
         assert!(median_interval(&sorted, 0.99).is_some());
+        assert_eq!([0.5, 0.9, 0.95, 0.99].map(fewest_for_median), [2, 5, 6, 8]);
+    }
+
+    #[test]
+    fn typical_intervals_stay_within_the_range() {
+        let interval = |values: &[f64], range| {
+            let i = typical_interval(values, 0.95, range).unwrap();
+            assert!(range.contains(i.low) && range.contains(i.high), "{i:?}");
+            assert!(i.low <= values[0] && i.high >= *values.last().unwrap(), "{i:?}");
+            (i.low, i.centre, i.high)
+        };
+        // In R, of x = log(c(50, 60, 400)): exp(mean(x) + c(-1, 1) * 4.302652729911275 * sd(x) / sqrt(3))
+        let (low, centre, high) = interval(&[50.0, 60.0, 400.0], Range::POSITIVE);
+        close(low, 6.082_034_085_498_298);
+        close(high, 1_856.686_790_608_006);
+        close(centre, 60.0);
+        // The plain one is −323 … 663.
+        interval(&[0.0, 0.0, 3.0], Range::POSITIVE);
+        interval(&[0.0, 0.5, 1.0], Range::SHARE);
+        interval(&[0.97, 0.98, 1.0], Range::SHARE);
+        let (low, _, high) = interval(&[0.97, 0.98, 0.999], Range::SHARE);
+        assert!(low < 0.97 && high < 1.0);
+        interval(&[-0.9, 0.1, 0.2], Range::at_least(-1.0));
+        interval(&[1e-300, 1.0, 1e300], Range::POSITIVE);
+        assert_eq!(interval(&[0.3, 0.3, 0.3], Range::SHARE), (0.3, 0.3, 0.3));
+        let six = [1.0, 2.0, 3.0, 4.0, 5.0, 600.0];
+        assert_eq!(typical_interval(&six, 0.95, Range::POSITIVE), median_interval(&six, 0.95));
+        assert_eq!(typical_interval(&[1.0], 0.95, Range::ANY), None);
+    }
+
+    #[test]
+    fn a_majority_decides_about_every_other_time() {
+        for kept in [0.55, 0.6, 0.7, 0.8, 0.9] {
+            let n = needed_for_majority(kept, 0.95).unwrap();
+            let values: Vec<f64> = (1..=n).map(|i| i as f64).collect();
+            // The first value of the interval is k: at most k − 1 of the others may lie beyond the limit.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
+            let k = median_interval(&values, 0.95).unwrap().low as u64;
+            let decided = Binomial::new(1.0 - kept, n).unwrap().cdf(k - 1);
+            assert!((0.35..0.7).contains(&decided), "{kept}: {n} decide in {decided}");
+        }
+        assert_eq!(needed_for_majority(1.0, 0.95), Some(6));
+        assert_eq!(needed_for_majority(0.3, 0.95), needed_for_majority(0.7, 0.95));
+        assert_eq!(needed_for_majority(0.5, 0.95), None);
     }
 }

@@ -10,6 +10,7 @@ pub mod histogram;
 pub mod hockney;
 pub mod moments;
 pub mod quantiles;
+pub mod scale;
 pub mod series;
 pub mod sketch;
 
