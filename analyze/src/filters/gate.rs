@@ -23,8 +23,9 @@ use crate::table::{InputArgs, Selection, Table, TableArgs};
 ///
 /// plumb run plans/quick.yaml | plumb gate --assert 'throughput >= 1Gbit/s' --where workload!=tcp_rr
 ///
-/// With three or more iterations the confidence interval is judged, not the mean. A case without a sample of the metric
-/// fails. With --plan, the promises of the plan's baseline are judged too. Exit code: 1 if something failed, 3 if a
+/// A statement holds if at least half of all iterations would keep it. With three or more iterations the confidence
+/// interval of their median is judged; what every iteration violates fails. A case without a sample of the metric fails.
+/// With --plan, the promises of the plan's baseline are judged too. Exit code: 1 if something failed, 3 if a
 /// comparison may not be made, 4 if nothing failed but something is inconclusive and that counts. The CSV is the
 /// `verdicts` table.
 ///
@@ -52,7 +53,7 @@ pub struct Args {
     /// Make the values worse by this much, and exit with 1 if that is not noticed
     #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_effect)]
     self_test: Option<f64>,
-    /// What is judged from three iterations on
+    /// What is judged
     #[arg(long, value_name = "WHAT", default_value = "ci")]
     judge: Judge,
     /// Confidence level of the interval [default: the plan's, else 95%]

@@ -97,7 +97,8 @@ fn columns(rows: &[VerdictRow]) -> Vec<Column> {
     columns
 }
 
-/// `94.1 Gbit/s ± 0.3 %`; near 0, where a percentage says little, the interval's ends. For a comparison the change:
+/// `94.1 Gbit/s ± 0.3 %`, or `94.1 Gbit/s (−0.2 % … +0.4 %)` if the interval reaches further on one side; its ends if it
+/// is wide. For a comparison the change:
 /// `40.1 Gbit/s, −5.2 % (−6.0 … −4.3) from 42.3 Gbit/s`.
 pub fn observed(row: &VerdictRow) -> String {
     let Some(unit) = metrics::find(&row.metric).map(|m| m.unit) else { return String::new() };
@@ -117,9 +118,12 @@ pub fn observed(row: &VerdictRow) -> String {
             }
         }
         (Some(observed), Some(low), Some(high)) => {
-            let ratio = (high - low) / 2.0 / observed.abs();
-            if ratio < 0.1 {
-                format!("{} ± {}", human(observed), units::margin(ratio))
+            let [below, above] = [observed - low, high - observed].map(|side| side / observed.abs());
+            let [less, more] = [below, above].map(units::margin);
+            if below.max(above) < 0.1 && less == more {
+                format!("{} ± {less}", human(observed))
+            } else if below.max(above) < 0.1 && below.min(above) >= 0.0 {
+                format!("{} (−{less} … +{more})", human(observed))
             } else {
                 format!("{} ({} … {})", human(observed), human(low), human(high))
             }
@@ -131,6 +135,23 @@ pub fn observed(row: &VerdictRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_is_shown_as_it_lies() {
+        let shown = |value: f64, low: f64, high: f64| {
+            observed(&VerdictRow {
+                metric: "latency_p99_us".into(),
+                observed: Some(value),
+                ci_low: Some(low),
+                ci_high: Some(high),
+                ..VerdictRow::default()
+            })
+        };
+        assert_eq!(shown(100.0, 98.0, 102.0), "100 µs ± 2.0 %");
+        assert_eq!(shown(100.0, 99.5, 104.0), "100 µs (−0.50 % … +4.0 %)");
+        assert_eq!(shown(60.0, 6.08, 1857.0), "60.0 µs (6.08 µs … 1.86 ms)");
+        assert_eq!(shown(0.0, 0.0, 3.0), "0 s (0 s … 3.00 µs)");
+    }
 
     #[test]
     fn people_read_units() {

@@ -1,6 +1,6 @@
 //! Statistics for `-a`: their names, and the columns of each.
 
-use schemas::metrics::{Better, Metric};
+use schemas::metrics::{Better, Metric, Range};
 
 use super::group::Values;
 use crate::error::Error;
@@ -163,11 +163,10 @@ impl Statistic {
             Self::Pooled => of.latencies.as_ref().and_then(|l| l.column(column)),
             Self::Interval => {
                 let interval = intervals.of(of);
-                return vec![
-                    interval.map(|i| i.low),
-                    interval.map(|i| i.high),
-                    interval.and_then(|i| i.margin_ratio()),
-                ];
+                // The part within the range would seem more precise than the mean is.
+                let margin = interval.and_then(|i| i.margin_ratio());
+                let interval = interval.map(|i| i.within(metric.map_or(Range::ANY, Metric::range)));
+                return vec![interval.map(|i| i.low), interval.map(|i| i.high), margin];
             }
         };
         vec![one]

@@ -219,3 +219,19 @@ fn what_is_too_much_to_resample_is_an_error() {
     let within = aggregate(&table(40), &options).unwrap();
     assert!(ends(&within)[0].1 > 100.0, "{within}");
 }
+
+#[test]
+fn an_interval_stays_within_the_range_of_its_metric() {
+    let text = "case,latency_p99_us,loss_ratio,rate_error_ratio,queue_us\n\
+        a,50,0.9,-0.5,50\na,60,0.9,0.5,60\na,400,1,0,400\n";
+    let out =
+        aggregate(&file(text), &["-m", "latency_p99_us,loss_ratio,rate_error_ratio,queue_us", "-a", "ci"]).unwrap();
+    let cells: Vec<f64> =
+        out.lines().nth(1).unwrap().split(',').skip(1).map(|cell| cell.parse().unwrap_or(f64::NAN)).collect();
+    assert_eq!(cells[0], 0.0, "{out}");
+    // The margin is that of the whole interval: 493 of 170.
+    assert!((cells[2] - 2.9).abs() < 0.1, "{out}");
+    assert_eq!(cells[4], 1.0, "{out}");
+    assert_eq!(cells[6], -1.0, "{out}");
+    assert!(cells[9] < -300.0, "nothing is known of a column without a metric: {out}");
+}
