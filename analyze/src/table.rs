@@ -36,6 +36,8 @@ pub use rows::Rows;
 pub use schemas::words::Record;
 pub use select::{Picker, Selection};
 
+use schemas::vocabulary::{self, Meaning, Unresolved};
+
 use crate::error::{Error, Place};
 
 /// What most filters share: the rows that count, the output, the input.
@@ -67,10 +69,20 @@ impl Header {
         &self.names
     }
 
-    /// The index of a column. A metric's name (`throughput`) finds its column, unless a column has that name itself.
+    /// The index of the column that a name means (see [`vocabulary`]); `None` where it means none, or several.
     pub fn find(&self, name: &str) -> Option<usize> {
-        let exact = |name: &str| self.names.iter().position(|n| n == name);
-        exact(name).or_else(|| schemas::metrics::find(name).and_then(|m| exact(m.column)))
+        self.resolve(name).ok()
+    }
+
+    /// The index of the column that a name means, or a sentence why there is none.
+    pub fn resolve(&self, name: &str) -> Result<usize, String> {
+        vocabulary::resolve(name, &self.names).map_err(|error| match error {
+            Unresolved::Missing => self.missing(name),
+            Unresolved::Ambiguous(columns) => {
+                let columns: Vec<String> = columns.iter().map(|c| format!("`{c}`")).collect();
+                format!("`{name}` can be {}: name one of these columns", columns.join(" or "))
+            }
+        })
     }
 
     /// Those of the names that are columns.
@@ -78,18 +90,8 @@ impl Header {
         names.iter().filter(|name| self.find(name).is_some()).map(|name| (*name).to_owned()).collect()
     }
 
-    /// A sentence about a missing column; names a similar column if there is one.
+    /// A sentence about a missing column; suggests a similar name if there is one.
     pub fn missing(&self, name: &str) -> String {
-        let near = self
-            .names
-            .iter()
-            .map(String::as_str)
-            .chain(
-                schemas::metrics::METRICS.iter().filter(|m| self.names.iter().any(|n| n == m.column)).map(|m| m.name),
-            )
-            .map(|n| (strsim::jaro_winkler(n, name), n))
-            .filter(|(score, _)| *score > 0.84)
-            .max_by(|a, b| a.0.total_cmp(&b.0));
         if let [only] = &self.names[..]
             && let Some(separator) = [';', '\t'].into_iter().find(|s| only.contains(*s))
         {
@@ -98,20 +100,36 @@ impl Header {
                 only.escape_debug()
             );
         }
-        let known = schemas::metrics::find(name)
-            .map(|m| m.column)
-            .or_else(|| schemas::columns::find(name).map(|c| c.name))
-            .filter(|c| !self.names.iter().any(|n| n == c));
-        match (known, near) {
-            (Some(column), _) if column != name => format!("there is no column `{column}` (for `{name}`)"),
-            (_, Some((_, near))) => format!("there is no column `{name}`; did you mean `{near}`?"),
-            (Some(_), None) => {
+        let column = vocabulary::canonical(name);
+        let statistics: Vec<String> = self
+            .names
+            .iter()
+            .filter_map(|other| {
+                let Meaning { metric: Some(metric), statistic: Some(of), .. } = Meaning::of(other) else { return None };
+                (metric.column == column).then(|| format!("`{}.{of}`", metric.name))
+            })
+            .collect();
+        if !statistics.is_empty() {
+            return format!("there is no column `{column}`, only statistics of it: {}", statistics.join(", "));
+        }
+        let spellings = vocabulary::spellings(&self.names);
+        let near = vocabulary::nearest(name, &spellings);
+        let known = schemas::columns::find(&column).is_some();
+        match near {
+            _ if known && column != name => format!("there is no column `{column}` (for `{name}`)"),
+            Some(near) => format!("there is no column `{name}`; did you mean `{near}`?"),
+            None if known => {
                 format!("there is no column `{name}`: written by an older version, or another filter left it out")
             }
-            (None, None) if self.names.len() <= 12 => {
+            None if self.names.len() <= 12 => {
                 format!("there is no column `{name}`; there are: {}", self.names.join(", "))
             }
-            (None, None) => format!("there is no column `{name}`"),
+            None if name.contains('.') => {
+                format!(
+                    "there is no column `{name}`, and no swept key of that name: `plumb table --all` shows the columns"
+                )
+            }
+            None => format!("there is no column `{name}`: `plumb table --all` shows the columns"),
         }
     }
 }
@@ -255,7 +273,7 @@ impl Table {
     /// The index of a column that every input must have.
     pub fn require(&self, name: &str) -> Result<usize, Error> {
         let error = |source: &Source, reason: String| source.shape.error(1, None, reason);
-        let index = self.header.find(name).ok_or_else(|| error(&self.sources[0], self.header.missing(name)))?;
+        let index = self.header.resolve(name).map_err(|reason| error(&self.sources[0], reason))?;
         match self.sources.iter().find(|s| s.shape.map[index].is_none()) {
             None => Ok(index),
             Some(source) => Err(error(
@@ -266,6 +284,11 @@ impl Table {
                 ),
             )),
         }
+    }
+
+    /// The columns' own names, for any names that they have.
+    pub fn names_of(&self, names: &[String]) -> Result<Vec<String>, Error> {
+        names.iter().map(|name| Ok(self.header.names[self.require(name)?].clone())).collect()
     }
 
     /// The columns to group rows by: those named, else `case`, and `member` and `direction` where the table has them.

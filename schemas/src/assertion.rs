@@ -1,8 +1,9 @@
 //! `metric op quantity`: the one-line statements of `assert`, and of `gate --assert`.
 
 use crate::{
-    metrics::{self, Metric},
+    metrics::Metric,
     units::{self, QuantityError},
+    vocabulary,
 };
 
 /// How the observed value is compared with the limit.
@@ -79,8 +80,8 @@ pub enum AssertionError {
         "`{0}` is no assertion: write METRIC OP LIMIT, for example `throughput >= 9Gbit/s` or `latency.p99 < 80us`"
     )]
     NoOperator(String),
-    /// A metric that is not registered.
-    #[error("unknown metric `{0}`")]
+    /// The name is not a metric's: a sentence that suggests one.
+    #[error("{0}")]
     UnknownMetric(String),
     /// The limit.
     #[error(transparent)]
@@ -94,7 +95,7 @@ pub fn parse(text: &str) -> Result<Assertion, AssertionError> {
         .find_map(|(at, _)| Some((at, Operator::split(&text[at..])?)))
         .ok_or_else(|| AssertionError::NoOperator(text.trim().to_owned()))?;
     let name = text[..at].trim();
-    let metric = metrics::find(name).ok_or_else(|| AssertionError::UnknownMetric(name.to_owned()))?;
+    let metric = vocabulary::metric(name).map_err(AssertionError::UnknownMetric)?;
     let limit = units::parse_for(metric.unit, limit)?;
     Ok(Assertion { metric, operator, limit, text: text.trim().to_owned() })
 }

@@ -9,8 +9,8 @@
 //! - [`units`]: sizes, durations, rates and ratios as people write them (`64KiB`, `150us`, `1Gbit/s`, `2.5%`), and back
 //!   into words for tables and axes.
 //!
-//! [`assertion`] is the small grammar `metric op quantity`, checked against the registry. [`publish`] makes the JSON
-//! documents that `schemas/` publishes.
+//! [`vocabulary`] finds a column by any of its names. [`assertion`] is the small grammar `metric op quantity`, checked
+//! against the registry. [`publish`] makes the JSON documents that `schemas/` publishes.
 //!
 //! ```
 //! use schemas::{metrics, units};
@@ -27,4 +27,5 @@ pub mod publish;
 pub mod run_record;
 pub mod time;
 pub mod units;
+pub mod vocabulary;
 pub mod words;

@@ -324,6 +324,23 @@ const PLANS: &[(&str, &str, &[&str])] = &[
         &["unknown column or metric", "did you mean `message_bytes`?"],
     ),
     (
+        "version: 1\nname: t\noutput: {plots: [{kind: sweep, x: socket.mss, y: throughput, file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:35",
+        &["no test sweeps `socket.mss`", "sweep it in a `matrix`"],
+    ),
+    (
+        "version: 1\nname: t\noutput: {plots: [{kind: sweep, x: rate, y: thruput, file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:44",
+        &["unknown column or metric `thruput`", "did you mean `throughput`?"],
+    ),
+    // A column's name in place of the key that fills it.
+    (
+        "workload: tcp_stream\nmessage_bytes: 64KiB",
+        "6:5",
+        &["unknown key `message_bytes`", "did you mean `message_size`?"],
+    ),
+    ("workload: tcp_rr\nassert: [inflight > 4]", "6:14", &["`inflight` is a column, not a metric"]),
+    (
         "version: 1\nname: t\noutput: {plots: [{kind: sweep, tests: [b], file: a.jpg}]}\ntests: {a: {workload: tcp_rr}}\n",
         "3:40",
         &["unknown test `b`", "end it in .png or .svg"],

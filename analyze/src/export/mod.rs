@@ -13,6 +13,7 @@ mod tests;
 
 use schemas::columns;
 use schemas::metrics::{self, Metric};
+use schemas::vocabulary;
 
 use crate::error::Error;
 use crate::table::{Rows, Selection, Table};
@@ -42,8 +43,7 @@ impl Measurements {
             all.sort_by_key(|m| describes(m));
             all
         } else {
-            let find =
-                |name: &String| metrics::find(name).ok_or_else(|| Error::Usage(format!("-m {name}: unknown metric")));
+            let find = |name: &String| vocabulary::metric(name).map_err(|e| Error::Usage(format!("-m: {e}")));
             names.iter().map(find).collect::<Result<_, _>>()?
         };
         let mut columns: Vec<usize> = LABELS.iter().filter_map(|l| table.header().find(l)).collect();

@@ -144,8 +144,9 @@ impl Plan {
         } else {
             None
         };
+        let ignored: Vec<usize> = args.ignore.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?;
         let watched = watched(header, &metrics)
-            .filter(|c| !group.contains(c) && !metrics.contains(c) && !args.ignore.contains(&header.names()[*c]))
+            .filter(|c| !group.contains(c) && !metrics.contains(c) && !ignored.contains(c))
             .collect::<Vec<_>>();
         let runs = group::runs(group.iter().chain(&watched).copied());
         let centre = Centre::among(&statistics);

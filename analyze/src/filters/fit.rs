@@ -111,7 +111,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.tables.input)?;
     let titles: Vec<String> = match args.group.as_slice() {
         [] => table.header().having(&["test", "member", "direction"]),
-        names => names.to_vec(),
+        names => table.names_of(names)?,
     };
     let fits = fits(&mut table, &args.tables.selection, &titles)?;
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });

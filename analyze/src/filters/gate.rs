@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use schemas::{
     assertion::{self, Operator},
-    metrics,
     words::{self, Way},
 };
 
@@ -105,8 +104,7 @@ pub struct Statement {
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut statements = args.statements.clone();
     for text in &args.assertions {
-        let assertion =
-            assertion::parse(text).map_err(|e| Error::Usage(format!("--assert {text}: {e}{}", hint(&e))))?;
+        let assertion = assertion::parse(text).map_err(|e| Error::Usage(format!("--assert {text}: {e}")))?;
         statements.push(Statement {
             assertion,
             case_id: None,
@@ -161,15 +159,6 @@ fn here(input: &InputArgs) -> Result<Environment, Error> {
         }
     }
     Ok(Environment::default())
-}
-
-fn hint(error: &assertion::AssertionError) -> String {
-    let assertion::AssertionError::UnknownMetric(name) = error else { return String::new() };
-    let near = metrics::METRICS
-        .iter()
-        .map(|m| (strsim::jaro_winkler(m.name, name), m.name))
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    near.filter(|(score, _)| *score > 0.75).map(|(_, n)| format!("; did you mean `{n}`?")).unwrap_or_default()
 }
 
 /// The values to judge.

@@ -71,7 +71,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let group: Vec<String> = match args.group.as_slice() {
         [] => table.header().having(&["case", "iteration"]),
         [none] if none == "none" => Vec::new(),
-        names => names.to_vec(),
+        names => table.names_of(names)?,
     };
     let column = table.header().names()[metric].clone();
     let groups = instances::read(&mut table, &group, metric, &args.phase, args.clock)?;

@@ -16,8 +16,9 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// The quantity of a column: from the registry, or from the unit at the end of its name.
+    /// The quantity of a column, by any of its names: from the registry, or from the unit at the end of its name.
     pub fn of_column(name: &str) -> Self {
+        let name = &*schemas::vocabulary::canonical(name);
         if let Some(metric) = metrics::find(name) {
             return Self { label: metric.label.to_owned(), unit: Some(metric.unit), per: None };
         }

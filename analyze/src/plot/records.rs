@@ -100,24 +100,23 @@ impl Records {
                 number_columns.push(column);
             }
         }
-        let required = columns.required_texts.iter().copied().chain(by.iter().map(String::as_str));
-        for name in required {
-            if !records.texts.contains_key(name) {
-                let column = if name == "file" { None } else { Some(table.require(name)?) };
-                records.texts.insert(name.to_owned(), text_columns.len());
-                text_columns.push(column);
-            }
+        let by: Vec<String> = by.iter().map(|name| named(table, name)).collect::<Result<_, _>>()?;
+        for name in columns.required_texts.iter().copied() {
+            let column = if name == "file" { None } else { Some(table.require(name)?) };
+            records.read_text(name, column, &mut text_columns);
+        }
+        let required = text_columns.len();
+        for name in &by {
+            let column = if name == "file" { None } else { Some(table.require(name)?) };
+            records.read_text(name, column, &mut text_columns);
         }
         let axes: Vec<String> =
             table.header().names().iter().filter(|name| name.starts_with(AXIS_PREFIX)).cloned().collect();
         let optional = columns.texts.iter().copied().chain(NAMES).chain(parameters()).chain(FACTS);
         for name in optional.chain(columns.along.iter().copied()).chain(axes.iter().map(String::as_str)) {
             let column = if name == "file" { Some(None) } else { table.header().find(name).map(Some) };
-            if let Some(column) = column
-                && !records.texts.contains_key(name)
-            {
-                records.texts.insert(name.to_owned(), text_columns.len());
-                text_columns.push(column);
+            if let Some(column) = column {
+                records.read_text(name, column, &mut text_columns);
             }
         }
         let test = match options.tests[..] {
@@ -137,7 +136,7 @@ impl Records {
             }
             let cells: Vec<Box<str>> =
                 text_columns.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect();
-            if cells[..columns.required_texts.len()].iter().any(|cell| cell.is_empty()) {
+            if cells[..required].iter().any(|cell| cell.is_empty()) {
                 continue;
             }
             if let Some(slot) = kept.slot(kind) {
@@ -149,11 +148,11 @@ impl Records {
             records.kind = Some(kind);
             records.list = list;
         }
-        let found = records.distinguishing(by, columns, &axes);
+        let found = records.distinguishing(&by, columns, &axes);
         if by.is_empty() {
             records.by = found;
         } else {
-            records.by = by.to_vec();
+            records.by.clone_from(&by);
             if !found.is_empty() {
                 let names: Vec<String> = found.iter().map(|name| format!("`{name}`")).collect();
                 records.warnings.push(format!(
@@ -165,6 +164,15 @@ impl Records {
         }
         records.names = records.series_names();
         Ok(records)
+    }
+
+    /// Keeps the text of a column, under this name too.
+    fn read_text(&mut self, name: &str, column: Option<usize>, columns: &mut Vec<Option<usize>>) {
+        let place = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
+            columns.push(column);
+            columns.len() - 1
+        });
+        self.texts.entry(name.to_owned()).or_insert(place);
     }
 
     fn key(&self, record: &Record) -> Vec<Box<str>> {
@@ -198,7 +206,8 @@ impl Records {
         let mut keys: Vec<&str> = columns.along.iter().copied().chain(given.iter().map(String::as_str)).collect();
         let mut found = Vec::new();
         for name in candidates.filter(|name| self.texts.contains_key(*name)) {
-            if keys.contains(&name) {
+            // One column may have several names.
+            if keys.iter().any(|key| self.texts.get(*key) == self.texts.get(name)) {
                 continue;
             }
             let mut first: HashMap<Vec<&str>, &str> = HashMap::new();
@@ -353,6 +362,14 @@ impl Records {
     }
 }
 
+/// The name of a column in the table, from any name that it has.
+fn named(table: &Table, name: &str) -> Result<String, Error> {
+    if name == "file" {
+        return Ok(name.to_owned());
+    }
+    Ok(table.header().names()[table.require(name)?].clone())
+}
+
 /// A value as part of a series' name.
 fn part(column: &str, value: &str) -> Option<String> {
     match column {
@@ -417,6 +434,23 @@ mod tests {
         let r = Records::of_table(&mut table, &Options::default(), &Selection::default(), &columns).unwrap();
         let names: Vec<String> = r.list.iter().map(|record| r.series(record)).collect();
         assert_eq!(names, ["stream", "duplex · forward", "duplex · reverse"]);
+    }
+
+    #[test]
+    fn a_column_has_all_its_names() {
+        let text = "test,message_bytes,axis_socket_mss,throughput_bits_per_s\nt,64,500,1\nt,64,900,2\n";
+        let options = Options { by: vec!["socket.mss".to_owned()], ..Options::default() };
+        let columns = Columns {
+            numbers: &["throughput.mean"],
+            along: &["message_size"],
+            required_texts: &["message_size"],
+            ..Columns::default()
+        };
+        let mut table = Table::from_text("t", text).unwrap();
+        let r = Records::of_table(&mut table, &options, &Selection::default(), &columns).unwrap();
+        assert_eq!((r.by.clone(), &*r.warnings), (vec!["axis_socket_mss".to_owned()], &[][..]));
+        assert_eq!((r.text(&r.list[0], "message_size"), r.text(&r.list[0], "message_bytes")), ("64", "64"));
+        assert_eq!(Quantity::of_column("rate").label, Quantity::of_column("offered_per_s").label);
     }
 
     #[test]

@@ -10,7 +10,9 @@
 //! - of those, the rows that match every `--where`.
 
 use schemas::{
-    units,
+    columns,
+    units::{self, Rate, Unit},
+    vocabulary::{self, Meaning},
     words::{Phase, Record, Status},
 };
 
@@ -48,7 +50,74 @@ struct Condition {
     column: usize,
     test: Test,
     text: String,
+    scale: Scale,
     number: Option<f64>,
+}
+
+/// How the values of a column are read as numbers.
+#[derive(Debug, Clone, Copy)]
+enum Scale {
+    /// Plain numbers; a condition may write them in this unit.
+    Column(Option<Unit>),
+    /// An offered load: plain numbers; a condition may write bits or events per second.
+    Load,
+    /// The values of a swept key, as the plan wrote them: plain numbers, or quantities with a unit.
+    Axis,
+}
+
+impl Scale {
+    fn of(column: &str) -> Self {
+        match column {
+            _ if column.starts_with(columns::AXIS_PREFIX) => Self::Axis,
+            // The row's `offered_unit` says whether they are bits or events.
+            "offered_per_s" | "search_above" => Self::Load,
+            _ => Self::Column(Meaning::of(column).unit),
+        }
+    }
+
+    /// The number that a condition writes, in the unit of the column's cells.
+    fn read(self, text: &str) -> Option<f64> {
+        let plain = || text.parse().ok();
+        let number = match self {
+            Self::Axis => quantity(text),
+            Self::Column(None) => plain().or_else(|| units::parse_for(Unit::Count, text).ok()),
+            Self::Load => plain().or_else(|| rate(text)),
+            Self::Column(Some(unit)) => plain().or_else(|| units::parse_for(unit, text).ok()),
+        };
+        number.filter(|v: &f64| v.is_finite())
+    }
+
+    /// The number in a cell.
+    fn cell(self, text: &str) -> Option<f64> {
+        match self {
+            Self::Axis => quantity(text),
+            Self::Load | Self::Column(_) => parse_number(text).ok().flatten(),
+        }
+    }
+
+    /// A sentence about a value that [`Self::read`] does not read.
+    fn refusal(self, column: &str, value: &str) -> String {
+        let reason = match self {
+            Self::Column(Some(unit)) => units::parse_for(unit, value).err().map(|e| e.to_string()),
+            Self::Load => units::parse_rate(value).err().map(|e| e.to_string()),
+            _ => None,
+        };
+        reason.unwrap_or_else(|| format!("`{value}` is not a number, and `{column}` is compared by size"))
+    }
+}
+
+fn rate(text: &str) -> Option<f64> {
+    units::parse_rate(text).ok().map(|rate| match rate {
+        Rate::Bits(v) | Rate::Events(v) => v,
+    })
+}
+
+/// A quantity of any kind in its base unit: a count, bytes, seconds, bits or events per second, a ratio.
+fn quantity(text: &str) -> Option<f64> {
+    let duration = || units::parse_duration(text).ok().map(|v| v.as_secs_f64());
+    // `10m` is ten minutes in a plan's times, and a size only with netperf's suffixes: the duration comes first.
+    let size = || units::parse_size(text).ok().map(|v| v as f64);
+    text.parse().ok().or_else(duration).or_else(size).or_else(|| rate(text)).or_else(|| units::parse_ratio(text).ok())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,19 +154,16 @@ impl Condition {
         let name = text[..at].trim();
         let value = text[at + symbol.len()..].trim();
         let column = table.require(name)?;
-        let metric = schemas::metrics::find(&table.header().names()[column]);
-        let number = value
-            .parse()
-            .ok()
-            .or_else(|| metric.and_then(|m| units::parse_for(m.unit, value).ok()))
-            .filter(|v: &f64| v.is_finite());
+        let name = &table.header().names()[column];
+        let scale = Scale::of(name);
+        let number = scale.read(value);
         let ordered = matches!(test, Test::Less | Test::LessOrEqual | Test::Greater | Test::GreaterOrEqual);
         if ordered && number.is_none() {
-            return Err(Error::Usage(format!(
-                "--where `{text}`: `{value}` is not a number (or not in the column's unit)"
-            )));
+            return Err(Error::Usage(format!("--where `{text}`: {}", scale.refusal(name, value))));
         }
-        Ok(Self { column, test, text: value.to_owned(), number })
+        // Verdicts name the column that was judged; people name its metric.
+        let value = if name == "metric" { vocabulary::canonical(value) } else { value.into() };
+        Ok(Self { column, test, text: value.into_owned(), scale, number })
     }
 
     fn holds(&self, row: &impl Cells) -> Result<bool, Error> {
@@ -106,12 +172,12 @@ impl Condition {
             (Test::Contains, _) => cell.contains(&self.text),
             #[expect(clippy::float_cmp, reason = "a written value is looked up, nothing is computed")]
             (Test::Equal | Test::NotEqual, Some(limit)) => {
-                let equal = cell == self.text || parse_number(cell).ok().flatten().is_some_and(|v| v == limit);
+                let equal = cell == self.text || self.scale.cell(cell).is_some_and(|v| v == limit);
                 equal == (self.test == Test::Equal)
             }
             (Test::Equal, None) => cell == self.text,
             (Test::NotEqual, None) => cell != self.text,
-            (test, limit) => match (row.number(self.column)?, limit) {
+            (test, limit) => match (self.number(row)?, limit) {
                 (Some(value), Some(limit)) => match test {
                     Test::Less => value < limit,
                     Test::LessOrEqual => value <= limit,
@@ -121,6 +187,16 @@ impl Condition {
                 _ => false,
             },
         })
+    }
+}
+
+impl Condition {
+    /// The number in the row's cell; cells of swept keys may hold words.
+    fn number(&self, row: &impl Cells) -> Result<Option<f64>, Error> {
+        match self.scale {
+            Scale::Axis => Ok(self.scale.cell(row.get(self.column))),
+            Scale::Load | Scale::Column(_) => row.number(self.column),
+        }
     }
 }
 
@@ -327,12 +403,47 @@ mod tests {
     }
 
     #[test]
+    fn conditions_take_any_name_and_quantities_as_plans_do() {
+        const SWEPT: &str = "record,message_bytes,offered_per_s,latency_p99_us,metric,axis_duration,axis_socket_mss,axis_io\n\
+            iteration,1024,1e8,79,latency_p99_us,500ms,1400,blocking\n\
+            iteration,65536,2000,81,throughput_bits_per_s,2s,9000,io_uring\n";
+        let rows = |condition: &str| {
+            let mut table = Table::from_text("t", SWEPT).unwrap();
+            let rows = Rows::read(&mut table, &with(None, "all", &[condition]), &[1]).unwrap();
+            rows.rows.iter().map(|r| r.get(0).to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        for (condition, sizes) in [
+            ("message_size >= 64KiB", "65536"),
+            ("message_size < 64 KiB", "1024"),
+            ("axis_message_size = 1KiB", "1024"),
+            ("latency.p99 < 80us", "1024"),
+            ("latency.p99 < 0.08ms", "1024"),
+            ("latency.p99 > 80", "65536"),
+            ("rate = 100Mbit/s", "1024"),
+            ("rate = 2k/s", "65536"),
+            ("duration >= 1s", "65536"),
+            ("duration < 1", "1024"),
+            ("duration = 0.5s", "1024"),
+            ("socket.mss < 2KiB", "1024"),
+            ("io = io_uring", "65536"),
+            ("axis_io != io_uring", "1024"),
+            ("metric = latency.p99", "1024"),
+            ("metric = throughput", "65536"),
+        ] {
+            assert_eq!(rows(condition), sizes, "{condition}");
+        }
+    }
+
+    #[test]
     fn wrong_words_are_refused() {
         let table = Table::from_text("t", TABLE).unwrap();
         let message = |s: &Selection| Picker::new(s, &table).unwrap_err().to_string();
         assert!(message(&with(None, "main", &[])).contains("--phase `main` does not exist"));
         assert!(message(&with(Some("row"), "all", &[])).contains("--record `row` does not exist"));
         assert!(message(&with(None, "all", &["streams"])).contains("a condition is COLUMN=VALUE"));
-        assert!(message(&with(None, "all", &["throughput>fast"])).contains("is not a number"));
+        assert!(message(&with(None, "all", &["throughput>fast"])).contains("`fast` is not a rate"));
+        assert!(message(&with(None, "all", &["throughput>10us"])).contains("unknown unit `us`"));
+        assert!(message(&with(None, "all", &["thruput>1"])).contains("did you mean `throughput`?"));
+        assert!(message(&with(None, "all", &["stream>1"])).contains("did you mean `streams`?"));
     }
 }

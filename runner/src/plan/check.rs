@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use analyze::judge::environment;
-use schemas::{columns, metrics, units};
+use schemas::{
+    columns, metrics, units,
+    vocabulary::{self, Unresolved},
+};
 
 use super::{
     case::Case,
@@ -27,7 +30,6 @@ pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>,
     }
     requirements(root, hosts, out);
     comparisons(root, file, out);
-    plots(root, out);
 }
 
 /// Names of tests, profiles, members and hosts stand in paths (`--set tests.NAME.streams`), case names and result columns,
@@ -201,7 +203,10 @@ pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut 
     }
 }
 
-fn plots(root: &Node, out: &mut Diagnostics) {
+/// Checks the pictures: their tests, and their columns among those of the run's table. With errors in the tests
+/// (`complete` is false) the swept keys are not all known.
+pub fn plots(root: &Node, axis_paths: &[String], complete: bool, out: &mut Diagnostics) {
+    let header = columns::header(axis_paths);
     let tests: Vec<&str> =
         root.get("tests").and_then(Node::entries).unwrap_or_default().iter().map(|e| &*e.key).collect();
     for plot in root.at("output.plots").and_then(Node::items).unwrap_or_default() {
@@ -214,14 +219,28 @@ fn plots(root: &Node, out: &mut Diagnostics) {
         for key in ["x", "y", "value", "by"] {
             let Some(node) = plot.get(key) else { continue };
             let Some(name) = node.text() else { continue };
-            if column(name).is_none() {
-                let known: Vec<&str> =
-                    columns::COLUMNS.iter().map(|c| c.name).chain(metrics::METRICS.iter().map(|m| m.name)).collect();
-                let help = super::diagnostics::nearest(name, known.iter().copied()).map_or_else(
-                    || "a column of the results, or a metric".to_owned(),
-                    |n| format!("did you mean `{n}`?"),
-                );
-                out.error(node.span, format!("unknown column or metric `{name}`"), help);
+            let swept = vocabulary::canonical(name).starts_with(columns::AXIS_PREFIX) || keys::find(name).is_some();
+            match vocabulary::resolve(name, &header) {
+                // The latencies in the histograms, where the kind of picture draws them.
+                _ if name == "latency" => {}
+                Ok(_) => {}
+                Err(Unresolved::Missing) if swept && !complete => {}
+                Err(Unresolved::Missing) if swept && keys::of_path(name).is_some() => out.error(
+                    node.span,
+                    format!("no test sweeps `{name}`, so the results have no column for it"),
+                    "sweep it in a `matrix`, or name a metric or a column",
+                ),
+                Err(Unresolved::Missing) => {
+                    let known = vocabulary::spellings(&header);
+                    let help = vocabulary::nearest(name, &known).map_or_else(
+                        || "a column of the results, a metric, or a swept key".to_owned(),
+                        |n| format!("did you mean `{n}`?"),
+                    );
+                    out.error(node.span, format!("unknown column or metric `{name}`"), help);
+                }
+                Err(Unresolved::Ambiguous(names)) => {
+                    out.error(node.span, format!("`{name}` can be several columns"), names.join(" or "));
+                }
             }
         }
         if let Some(node) = plot.get("file") {
@@ -231,18 +250,4 @@ fn plots(root: &Node, out: &mut Diagnostics) {
             }
         }
     }
-}
-
-/// The results column of a column's, a metric's or a swept key's name.
-pub fn column(name: &str) -> Option<String> {
-    if columns::find(name).is_some() || name.starts_with(columns::AXIS_PREFIX) {
-        return Some(name.to_owned());
-    }
-    if let Some(metric) = metrics::find(name) {
-        return Some(metric.column.to_owned());
-    }
-    if let Some(key) = keys::find(name) {
-        return key.column.map(str::to_owned);
-    }
-    name.contains('.').then(|| columns::axis_column(name))
 }

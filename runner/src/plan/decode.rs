@@ -69,7 +69,12 @@ impl de::Error for Error {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("unknown key `{field}`"), suggest(field, expected))
+        // A column or a metric in place of its key: `message_bytes` for `message_size`.
+        let help = match schemas::vocabulary::key_of(field).filter(|key| expected.contains(key)) {
+            Some(key) => format!("did you mean `{key}`?"),
+            None => suggest(field, expected),
+        };
+        Self::new(format!("unknown key `{field}`"), help)
     }
 
     fn missing_field(field: &'static str) -> Self {

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use schemas::vocabulary;
+
 use super::{
     arguments::{add_host, matches, set},
     case::{Case, Endpoint, Plan, RunOptions, case_id},
@@ -13,7 +15,7 @@ use super::{
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics},
     expand::Expander,
-    keys, merge,
+    merge,
     model::{Host, PlanFile, Run},
     resolve::{BodySet, Layers},
     source::{Sources, Span},
@@ -211,9 +213,7 @@ fn build(
         let expanded = tests_of.test(entry, max_cases + 1, out);
         cases.extend(expanded.cases);
         for path in expanded.paths {
-            if keys::find(&path).is_none_or(|key| key.column.is_none())
-                && !axis_paths.iter().any(|p: &String| **p == *path)
-            {
+            if vocabulary::column_of_key(&path).is_none() && !axis_paths.iter().any(|p: &String| **p == *path) {
                 axis_paths.push(path.to_string());
             }
         }
@@ -230,6 +230,8 @@ fn build(
         }
     }
     distinct_ids(&mut cases);
+    let complete = !out.has_errors();
+    check::plots(root, &axis_paths, complete, out);
     if !out.has_errors() {
         unused_hosts(&hosts, &inventory, &cases, out);
         check::compared(root, file.as_ref(), &cases, out);

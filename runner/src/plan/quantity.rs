@@ -155,20 +155,10 @@ impl Serialize for MetricName {
     }
 }
 
-/// What to say of a metric nobody registered.
-pub fn unknown_metric(name: &str) -> String {
-    let near = super::diagnostics::nearest(name, schemas::metrics::METRICS.iter().map(|m| m.name));
-    let help = near.map_or_else(
-        || "for example throughput, transaction_rate, latency.p99, loss_ratio, retransmits".to_owned(),
-        |near| format!("did you mean `{near}`?"),
-    );
-    format!("unknown metric `{name}`: {help}")
-}
-
 impl<'de> Deserialize<'de> for MetricName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        schemas::metrics::find(&name).map(Self).ok_or_else(|| D::Error::custom(unknown_metric(&name)))
+        schemas::vocabulary::metric(&name).map(Self).map_err(D::Error::custom)
     }
 }
 

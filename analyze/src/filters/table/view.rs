@@ -1,8 +1,9 @@
 //! The columns to show to a person, with titles and units.
 
-use schemas::columns::{self, ColumnType};
-use schemas::metrics::{self, Kind, Metric};
+use schemas::columns;
+use schemas::metrics::{self, Kind};
 use schemas::units::{self, Unit};
+use schemas::vocabulary::Meaning;
 
 use crate::error::Error;
 use crate::table::layout::Column;
@@ -136,7 +137,8 @@ impl View {
                     let cells = self.cells.iter().map(|r| self.count(r)).collect();
                     return Column { title: "n".to_owned(), right: true, cells };
                 }
-                let title = if raw || self.verbatim { name.clone() } else { about.title(name, level.as_deref(), self) };
+                let title =
+                    if raw || self.verbatim { name.clone() } else { title(&about, name, level.as_deref(), self) };
                 let unit = about.unit.filter(|_| !raw && numeric);
                 let text = |cell: &str| match (unit, parse_number(cell)) {
                     (Some(_), Ok(Some(value))) if name.ends_with("_margin_ratio") => units::margin(value),
@@ -200,14 +202,6 @@ impl View {
     }
 }
 
-/// The meaning of a column, from its name.
-struct Meaning {
-    metric: Option<&'static Metric>,
-    /// The statistic after the metric's column: `mean` in `throughput_bits_per_s_mean`.
-    statistic: Option<String>,
-    unit: Option<Unit>,
-}
-
 /// Whether a number without a unit (such as a fit's `r2`) has too many digits for people. Four after the point are
 /// enough, unless little is left of it.
 fn is_long(cell: &str, value: f64) -> bool {
@@ -216,51 +210,27 @@ fn is_long(cell: &str, value: f64) -> bool {
         && cell.split_once('.').is_some_and(|(_, digits)| digits.len() > 4)
 }
 
-impl Meaning {
-    fn of(name: &str) -> Self {
-        if let Some(metric) = metrics::METRICS.iter().find(|m| m.column == name) {
-            return Self { metric: Some(metric), statistic: None, unit: Some(metric.unit) };
+/// The title of a column for people.
+fn title(about: &Meaning, name: &str, level: Option<&str>, view: &View) -> String {
+    let Some(metric) = about.metric else { return name.to_owned() };
+    // `latency p99 mean` reads better than `latency, 99th percentile mean`.
+    let label = match metric.kind {
+        Kind::Distribution => metric.name.replace('.', " "),
+        _ => metric.label.to_owned(),
+    };
+    let Some(statistic) = &about.statistic else {
+        return if about.unit == Some(Unit::Bytes) { name.to_owned() } else { label };
+    };
+    // With a single metric, interval and count need not repeat its name.
+    let stems = |n: &String| Meaning::of(n).metric.filter(|_| Meaning::of(n).statistic.is_some()).map(|m| m.column);
+    let alone = view.names.iter().filter_map(stems).all(|column| column == metric.column);
+    match statistic.as_str() {
+        "count" => format!("{label} n"),
+        "margin_ratio" => {
+            let title = level.map_or("±".to_owned(), |l| format!("± {l}"));
+            if alone { title } else { format!("{title} {label}") }
         }
-        let longest = metrics::METRICS
-            .iter()
-            .filter(|m| name.strip_prefix(m.column).is_some_and(|rest| rest.starts_with('_')))
-            .max_by_key(|m| m.column.len());
-        if let Some(metric) = longest {
-            let statistic = name[metric.column.len() + 1..].to_owned();
-            let unit = match statistic.as_str() {
-                s if s.ends_with("_ratio") => Some(Unit::Ratio),
-                "count" => None,
-                _ => Some(metric.unit),
-            };
-            return Self { metric: Some(metric), statistic: Some(statistic), unit };
-        }
-        let fixed = columns::find(name);
-        let number = fixed.is_none_or(|c| matches!(c.ty, ColumnType::Number | ColumnType::Integer));
-        let unit = Unit::of_column(name).filter(|_| number).map(|(_, unit)| unit);
-        Self { metric: None, statistic: None, unit }
-    }
-
-    fn title(&self, name: &str, level: Option<&str>, view: &View) -> String {
-        let Some(metric) = self.metric else { return name.to_owned() };
-        // `latency p99 mean` reads better than `latency, 99th percentile mean`.
-        let label = match metric.kind {
-            Kind::Distribution => metric.name.replace('.', " "),
-            _ => metric.label.to_owned(),
-        };
-        let Some(statistic) = &self.statistic else {
-            return if self.unit == Some(Unit::Bytes) { name.to_owned() } else { label };
-        };
-        // With a single metric, interval and count need not repeat its name.
-        let stems = |n: &String| Self::of(n).metric.filter(|_| Self::of(n).statistic.is_some()).map(|m| m.column);
-        let alone = view.names.iter().filter_map(stems).all(|column| column == metric.column);
-        match statistic.as_str() {
-            "count" => format!("{label} n"),
-            "margin_ratio" => {
-                let title = level.map_or("±".to_owned(), |l| format!("± {l}"));
-                if alone { title } else { format!("{title} {label}") }
-            }
-            "cv_ratio" => format!("{label} cv"),
-            other => format!("{label} {}", other.replace('_', " ")),
-        }
+        "cv_ratio" => format!("{label} cv"),
+        other => format!("{label} {}", other.replace('_', " ")),
     }
 }

@@ -3,13 +3,11 @@
 use std::{borrow::Cow, fmt};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use schemas::assertion::{self, AssertionError};
+use schemas::assertion;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{Error as _, SeqAccess, Visitor},
 };
-
-use crate::plan::quantity::unknown_metric;
 
 /// A name that becomes part of paths: `[a-z0-9][a-z0-9-]*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -140,10 +138,7 @@ impl PartialEq for Statement {
 impl Statement {
     /// Parses a statement; an unknown metric gets a suggestion.
     pub fn parse(text: &str) -> Result<Self, String> {
-        assertion::parse(text).map(Self).map_err(|error| match error {
-            AssertionError::UnknownMetric(name) => unknown_metric(&name),
-            other => other.to_string(),
-        })
+        assertion::parse(text).map(Self).map_err(|error| error.to_string())
     }
 }
 
