@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use schemas::columns::number;
 
 use crate::error::{Error, Verdict};
-use crate::stats::histogram::{Latencies, column_name, percentile_name};
+use crate::stats::histogram::{Latencies, asked_percentile, column_name};
 use crate::table::select::Preferred;
 use crate::table::{Picker, Table, TableArgs};
 
@@ -22,8 +22,14 @@ pub struct Args {
     /// Group rows by these columns [default: case, and member and direction where they are used]
     #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
     group: Vec<String>,
-    /// Percentiles
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99,99.9")]
+    /// Percentiles, each from 0 to below 100
+    #[arg(
+        long,
+        value_name = "P,…",
+        value_delimiter = ',',
+        default_value = "50,90,95,99,99.9",
+        allow_hyphen_values = true
+    )]
     p: Vec<String>,
     /// Show percentiles with fewer than ten observations beyond them
     #[arg(long)]
@@ -48,13 +54,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let percentiles = args
         .p
         .iter()
-        .map(|p| {
-            let name = format!("p{}", p.trim().trim_start_matches('p'));
-            let q = percentile_name(&name).ok_or_else(|| {
-                Error::Usage(format!("--p {p}: a percentile is at least 0 and below 100, such as 99 or 99.9"))
-            })?;
-            Ok((column_name(q), q))
-        })
+        .map(|p| asked_percentile(p).map(|q| (column_name(q), q)).map_err(|e| Error::Usage(format!("--p: {e}"))))
         .collect::<Result<Vec<_>, Error>>()?;
     if let Some(i) = (1..percentiles.len()).find(|i| percentiles[..*i].contains(&percentiles[*i])) {
         return Err(Error::Usage(format!("--p names {} twice", args.p[i].trim())));

@@ -118,6 +118,19 @@ pub fn percentile_name(name: &str) -> Option<f64> {
     format!("0.{whole:0>2}{decimals}").parse().ok()
 }
 
+/// A percentile as a person writes it: `99`, `99.9`, `p99`, and with its `p` also `p999`. Other numbers of three and more
+/// digits are mistakes: `p101` is not the percentile 10.1.
+pub fn asked_percentile(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let digits = text.strip_prefix('p').unwrap_or(text);
+    let decimals_by_place = text.starts_with("p9") || text.starts_with("p0");
+    let clear = digits.contains('.') || digits.len() <= 2 || decimals_by_place;
+    let quantile = percentile_name(&format!("p{digits}")).filter(|_| clear);
+    quantile.ok_or_else(|| {
+        format!("`{text}` is not a percentile: write a number from 0 to below 100, with at most 6 decimals, such as 99 or 99.9")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,6 +33,9 @@ fn number(text: &str, wanted: &'static str, example: &'static str) -> Result<(f6
     if value < 0.0 {
         return Err(QuantityError::OutOfRange { text: text.trim().to_owned(), wanted, fault: "negative" });
     }
+    if !value.is_finite() {
+        return Err(QuantityError::OutOfRange { text: text.trim().to_owned(), wanted, fault: "beyond all numbers" });
+    }
     Ok((value, unit.to_owned()))
 }
 
@@ -312,6 +315,7 @@ mod tests {
         assert_eq!(parse_for(Unit::Microseconds, "80us").map(f64::round), Ok(80.0));
         assert!(parse_for(Unit::Microseconds, "80Mbit/s").is_err());
         assert!(parse_for(Unit::Microseconds, "80").is_err());
+        assert!(parse_ratio("1e999%").unwrap_err().to_string().contains("beyond all numbers"));
         assert_eq!(parse_for(Unit::Count, "0"), Ok(0.0));
     }
 

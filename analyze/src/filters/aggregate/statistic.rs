@@ -120,10 +120,10 @@ impl Statistic {
             "ci" => Self::Interval,
             "pooled" => Self::Pooled,
             "fairness" => Self::Fairness,
-            _ => Self::Quantile(
-                histogram::percentile_name(name)
-                    .ok_or_else(|| Error::Usage(format!("unknown statistic `{name}`: there are {NAMES}")))?,
-            ),
+            _ if name.starts_with('p') && name[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+                Self::Quantile(histogram::asked_percentile(name).map_err(|e| Error::Usage(format!("-a: {e}")))?)
+            }
+            _ => return Err(Error::Usage(format!("unknown statistic `{name}`: there are {NAMES}"))),
         })
     }
 
