@@ -23,6 +23,7 @@ pub mod judge;
 pub mod parallel;
 pub mod plot;
 pub mod stats;
+pub mod style;
 pub mod table;
 
 pub(crate) use error::warn;

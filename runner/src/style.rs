@@ -2,15 +2,7 @@
 
 use std::{fmt, io::Write as _};
 
-use anstyle::{AnsiColor, Style};
-
-/// Of `error:` and failures.
-pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// Of `warning:` and inconclusive verdicts.
-pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-pub const NOTE: Style = AnsiColor::Cyan.on_default();
-/// Of table heads.
-pub const HEAD: Style = Style::new().bold();
+pub use analyze::style::{ERROR, NOTE, WARNING};
 
 /// Writes a line to standard error and ignores failures: a full disk or a closed pipe must not end a measurement or a daemon.
 pub fn tell(text: impl fmt::Display) {

@@ -20,7 +20,7 @@ use crate::judge::samples::{self, Case, Index, Samples};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, VerdictRow};
-use crate::table::{InputArgs, Table, TableArgs};
+use crate::table::{InputArgs, Table, TableArgs, layout::Sheet};
 
 /// What changed between two runs: effect, interval, p and a verdict per case.
 ///
@@ -61,7 +61,7 @@ pub struct Args {
     fail_on: FailOn,
     /// Make the baseline worse by this much and compare it with itself. Exits with 1 if a case would not be noticed,
     /// and says from which change on each is
-    #[arg(long, value_name = "RATIO", value_parser = parse_effect)]
+    #[arg(long, value_name = "RATIO", value_parser = parse_worsening)]
     self_test: Option<f64>,
     /// csv, text or md [default: text on a terminal, else csv]
     #[arg(short, long, value_name = "FORMAT")]
@@ -86,8 +86,19 @@ pub enum FailOn {
     Change,
 }
 
+/// A change as people write it: `3%` or `0.03`.
 pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
     units::parse_ratio(text).map_err(|e| e.to_string())
+}
+
+/// A worsening, which is more than nothing.
+pub(super) fn parse_worsening(text: &str) -> Result<f64, String> {
+    let ratio = parse_effect(text)?;
+    if ratio > 0.0 && ratio < 1.0 {
+        Ok(ratio)
+    } else {
+        Err(format!("`{text}`: write a share between 0 and 100 %, such as 10%"))
+    }
 }
 
 /// Both sides of the comparison.
@@ -155,7 +166,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let facts = print::facts(&sides.base, &sides.new, &comparisons, &places);
     even_unread(args.tables.output.write(output, |w| match format {
         Format::Csv => verdicts::csv(&comparisons.iter().map(Compared::row).collect::<Vec<_>>(), w),
-        _ => print::people(&comparisons, &facts, format, w),
+        _ => print::people(&comparisons, &facts, format, &Sheet::of(&args.tables.output), w),
     }))?;
     if format == Format::Csv {
         crate::warn(&facts);

@@ -16,7 +16,7 @@ use crate::judge::samples::{Case, Index, Samples};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, Judge, Scope, Severity, VerdictRow};
-use crate::table::{InputArgs, Selection, Table, TableArgs};
+use crate::table::{InputArgs, Selection, Table, TableArgs, layout::Sheet};
 
 /// Whether assertions hold in a results file: pass, fail or inconclusive, case by case.
 ///
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(skip)]
     pub terms: Option<Terms>,
     /// Make the values worse by this much, and exit with 1 if that is not noticed
-    #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_effect)]
+    #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_worsening)]
     self_test: Option<f64>,
     /// What is judged
     #[arg(long, value_name = "WHAT", default_value = "ci")]
@@ -130,7 +130,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let data = Data::read(&mut table, &args.tables.selection, &statements, baseline.as_ref())?;
     let rows = data.judge(&statements, baseline.as_ref(), &here, args.self_test);
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
-    even_unread(args.tables.output.write(output, |w| verdicts::write(&rows, format, w)))?;
+    even_unread(
+        args.tables.output.write(output, |w| verdicts::write(&rows, format, &Sheet::of(&args.tables.output), w)),
+    )?;
     let count = |of: words::Verdict| rows.iter().filter(|r| r.verdict == of && r.severity == Severity::Error).count();
     if args.self_test.is_some() {
         // A gate whose statements only warn cannot fail either.

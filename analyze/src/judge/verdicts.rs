@@ -10,7 +10,7 @@ use schemas::{
 
 use super::comparison::change_text;
 use crate::error::Error;
-use crate::table::layout::{self, Column};
+use crate::table::layout::{self, Column, Sheet};
 
 /// Format of verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -23,11 +23,12 @@ pub enum Format {
     Md,
 }
 
-pub fn write(rows: &[VerdictRow], format: Format, output: &mut dyn Write) -> Result<(), Error> {
+/// Writes the rows; text fits the sheet.
+pub fn write(rows: &[VerdictRow], format: Format, sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
     match format {
         Format::Csv => csv(rows, output)?,
         Format::Text => {
-            layout::aligned(&columns(rows), output)?;
+            layout::aligned(&columns(rows), sheet, output)?;
             writeln!(output, "{}", summary(rows))?;
         }
         Format::Md => {
@@ -72,7 +73,8 @@ fn summary(rows: &[VerdictRow]) -> String {
     parts.join(", ")
 }
 
-fn columns(rows: &[VerdictRow]) -> Vec<Column> {
+/// The columns for people.
+pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
     let column = |title, cell: &dyn Fn(&VerdictRow) -> String| Column::of(title, false, rows, cell);
     let place = |r: &VerdictRow| match (r.file.as_str(), r.line) {
         ("", _) => String::new(),
@@ -166,7 +168,7 @@ mod tests {
             ..VerdictRow::default()
         };
         let mut out = Vec::new();
-        write(&[row], Format::Text, &mut out).unwrap();
+        write(&[row], Format::Text, &Sheet::PLAIN, &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "verdict  case  assertion               observed\n\

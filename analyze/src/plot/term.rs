@@ -6,19 +6,19 @@ use super::{
     font::Metrics,
     layer::Layer,
 };
+use crate::table::layout::{Sheet, size_or};
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use unicode_width::UnicodeWidthChar;
 
-/// Default columns and rows.
-const SIZE: (usize, usize) = (100, 30);
+/// Columns and rows where there is no terminal.
+const SIZE: (usize, usize) = (100, 32);
 
 /// Draws for standard output: with the size and colours of a terminal, else plain.
 pub fn draw(figure: &Figure) -> String {
-    let side = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
-    let (columns, rows) = (side("COLUMNS").unwrap_or(SIZE.0), side("LINES").map_or(SIZE.1, |l| l.saturating_sub(2)));
-    let coloured = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    characters(figure, columns.clamp(40, 300), rows.clamp(12, 100), coloured)
+    let sheet = Sheet::stdout();
+    let (columns, rows) = size_or(SIZE);
+    // Two lines for the command and the prompt after it.
+    characters(figure, columns.clamp(40, 300), rows.saturating_sub(2).clamp(12, 100), sheet.colours)
 }
 
 pub fn characters(figure: &Figure, columns: usize, rows: usize, coloured: bool) -> String {

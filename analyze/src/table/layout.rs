@@ -1,8 +1,15 @@
-//! Prints tables for people: aligned columns, or Markdown.
+//! Prints tables for people: aligned columns that fit the terminal, or Markdown.
+
+mod fit;
+mod sheet;
 
 use std::io::{self, Write};
 
+use schemas::words::{Severity, Status, Verdict};
 use unicode_width::UnicodeWidthStr;
+
+use crate::style::{self, Style};
+pub use sheet::{Sheet, size_or};
 
 pub struct Column {
     pub title: String,
@@ -24,6 +31,26 @@ impl Column {
     fn width(&self) -> usize {
         self.cells.iter().map(|c| width(c)).chain([width(&self.title)]).max().unwrap_or(0)
     }
+
+    /// The look of a word that judges.
+    fn style(&self, cell: &str) -> Style {
+        if matches!(self.title.as_str(), "verdict" | "status") { style_of(cell) } else { Style::new() }
+    }
+}
+
+/// The look of a verdict or a status.
+pub fn style_of(word: &str) -> Style {
+    match (word.parse::<Verdict>(), word.parse::<Status>()) {
+        (Ok(verdict), _) if verdict.is_bad() => style::ERROR,
+        (Ok(Verdict::Error | Verdict::Unnoticed), _) => style::ERROR,
+        (Ok(Verdict::Same), _) => Style::new(),
+        (Ok(verdict), _) if verdict.is_well() || verdict == Verdict::Noticed => style::GOOD,
+        (Ok(_), _) => style::WARNING,
+        (_, Ok(Status::Failed | Status::Timeout)) => style::ERROR,
+        (_, Ok(Status::Discarded | Status::Skipped)) => style::WARNING,
+        _ if word == Severity::Warn.as_str() => style::WARNING,
+        _ => Style::new(),
+    }
 }
 
 fn padded(text: &str, to: usize, right: bool, last: bool) -> String {
@@ -40,24 +67,64 @@ fn rows(columns: &[Column]) -> usize {
     columns.first().map_or(0, |c| c.cells.len())
 }
 
-/// Prints columns two blanks apart under their titles.
-pub fn aligned(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
-    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
-    let mut line = |cell: &dyn Fn(&Column) -> String| -> io::Result<()> {
-        let mut text = String::new();
-        for (i, column) in columns.iter().enumerate() {
-            if i > 0 {
-                text.push_str("  ");
+/// Prints columns two blanks apart under their titles, within the sheet. Where there is little room, titles and texts
+/// break, and names are shortened in the middle; columns that still do not fit are left out, and a last line says so.
+pub fn aligned(columns: &[Column], sheet: &Sheet, output: &mut dyn Write) -> io::Result<()> {
+    let room = sheet.width.map(|width| width.saturating_sub(sheet.indent));
+    let fitted = fit::fit(columns, room);
+    let indent = " ".repeat(sheet.indent);
+    let print = |cells: &[String], head: bool, output: &mut dyn Write| -> io::Result<()> {
+        let broken: Vec<Vec<String>> = cells
+            .iter()
+            .zip(&fitted.shown)
+            .map(|(cell, (_, width))| if room.is_some() { fit::wrapped(cell, *width) } else { vec![cell.clone()] })
+            .collect();
+        for at in 0..broken.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut line = String::new();
+            for (place, ((i, width), parts)) in fitted.shown.iter().zip(&broken).enumerate() {
+                if place > 0 {
+                    line.push_str(&" ".repeat(fit::GAP));
+                }
+                let text = parts.get(at).map_or("", String::as_str);
+                let text = padded(text, *width, columns[*i].right, place + 1 == fitted.shown.len());
+                let look = if head { Style::new() } else { columns[*i].style(text.trim()) };
+                line.push_str(&sheet.painted(look, &text));
             }
-            text.push_str(&padded(&cell(column), widths[i], column.right, i + 1 == columns.len()));
+            let look = if head { style::HEAD } else { Style::new() };
+            writeln!(output, "{}", sheet.painted(look, format!("{indent}{line}").trim_end()))?;
         }
-        writeln!(output, "{}", text.trim_end())
+        Ok(())
     };
-    line(&|c| c.title.clone())?;
+    let titles: Vec<String> = fitted.shown.iter().map(|(i, _)| columns[*i].title.clone()).collect();
+    print(&titles, true, output)?;
+    let short: Vec<Vec<String>> = fitted
+        .shown
+        .iter()
+        .map(|(i, width)| match room {
+            Some(_) => fit::shortened(&columns[*i].cells, *width),
+            None => columns[*i].cells.clone(),
+        })
+        .collect();
     for row in 0..rows(columns) {
-        line(&|c| c.cells[row].clone())?;
+        let cells: Vec<String> = short.iter().map(|cells| cells[row].clone()).collect();
+        print(&cells, false, output)?;
+        if let Some(notes) = fitted.below.map(|i| &columns[i].cells[row]).filter(|notes| !notes.is_empty()) {
+            paragraph(notes, sheet.indent + 4, sheet.width, output)?;
+        }
+    }
+    if !fitted.left_out.is_empty() {
+        let names: Vec<&str> = fitted.left_out.iter().map(|i| columns[*i].title.as_str()).collect();
+        let columns = if names.len() == 1 { "column" } else { "columns" };
+        let note = format!("… {} {columns} left out ({}): {}", names.len(), names.join(", "), sheet.hint);
+        paragraph(&note, sheet.indent, sheet.width, output)?;
     }
     Ok(())
+}
+
+/// Prints a text in lines of the given width.
+fn paragraph(text: &str, indent: usize, width: Option<usize>, output: &mut dyn Write) -> io::Result<()> {
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent));
+    fit::wrapped(text, room).iter().try_for_each(|line| writeln!(output, "{:indent$}{line}", ""))
 }
 
 /// Prints a Markdown table that is also readable as text.
@@ -94,8 +161,69 @@ mod tests {
     #[test]
     fn numbers_stand_right_and_no_line_ends_in_blanks() {
         let mut out = Vec::new();
-        aligned(&columns(), &mut out).unwrap();
+        aligned(&columns(), &Sheet::PLAIN, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "case    rate  note\na|b     1 µs\ngröße  10 µs  x\n");
+    }
+
+    fn fitted(columns: &[Column], width: usize) -> String {
+        let mut out = Vec::new();
+        aligned(columns, &Sheet { width: Some(width), ..Sheet::PLAIN }, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().all(|line| line.width() <= width), "{text}");
+        text
+    }
+
+    fn verdicts() -> Vec<Column> {
+        let column = |title: &str, cells: [&str; 2]| Column {
+            title: title.into(),
+            right: false,
+            cells: cells.map(str::to_owned).to_vec(),
+        };
+        vec![
+            column("verdict", ["pass", "inconclusive"]),
+            column("case", ["bulk[message_size=1024,streams=1]", "bulk[message_size=65536,streams=1]"]),
+            column("assertion", ["throughput >= 90Gbit/s", "latency.p99 < 80us"]),
+            column("observed", ["94.1 Gbit/s ± 0.32 %", "157 µs (12.5 µs … 394 µs)"]),
+            column("", ["", "the interval leaves room for both; about 40 iterations would decide"]),
+        ]
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal_without_cutting_a_number() {
+        for width in [160, 120, 100, 80, 60, 40] {
+            let text = fitted(&verdicts(), width);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let has = |words_of: &str| words_of.split(' ').all(|word| words.contains(&word));
+            assert!(has("inconclusive iterations would decide"), "{width}: {text}");
+            assert!(text.contains("94.1 Gbit/s") || text.contains("left out"), "{width}: {text}");
+        }
+        let text = fitted(&verdicts(), 80);
+        assert!(text.contains("157 µs") && text.contains("394 µs)") && !text.contains("left out"), "{text}");
+        // The sizes tell the cases apart.
+        assert!(text.contains("1024") && text.contains("65536"), "{text}");
+    }
+
+    #[test]
+    fn columns_without_room_are_named() {
+        let number = |title: &str| Column { title: title.into(), right: true, cells: vec!["41.8 Gbit/s".into()] };
+        let columns: Vec<Column> = ["one", "two", "three", "four", "five"].map(number).into_iter().collect();
+        let text = fitted(&columns, 40);
+        assert!(text.starts_with("        one          two        three\n"), "{text}");
+        assert!(text.contains("… 2 columns left out (four, five): a"), "{text}");
+        assert!(!fitted(&columns, 64).contains("left out"));
+    }
+
+    #[test]
+    fn verdicts_have_colours_on_terminals_only() {
+        let columns = [Column { title: "verdict".into(), right: false, cells: vec!["pass".into(), "fail".into()] }];
+        let print = |colours| {
+            let mut out = Vec::new();
+            aligned(&columns, &Sheet { colours, ..Sheet::PLAIN }, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(print(false), "verdict\npass\nfail\n");
+        assert!(print(true).contains("\u{1b}[32mpass\u{1b}[0m"), "{:?}", print(true));
+        assert!(print(true).contains("\u{1b}[31m"), "{:?}", print(true));
     }
 
     #[test]

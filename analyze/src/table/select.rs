@@ -113,7 +113,7 @@ fn rate(text: &str) -> Option<f64> {
 }
 
 /// A quantity of any kind in its base unit: a count, bytes, seconds, bits or events per second, a ratio.
-fn quantity(text: &str) -> Option<f64> {
+pub(crate) fn quantity(text: &str) -> Option<f64> {
     let duration = || units::parse_duration(text).ok().map(|v| v.as_secs_f64());
     // `10m` is ten minutes in a plan's times, and a size only with netperf's suffixes: the duration comes first.
     let size = || units::parse_size(text).ok().map(|v| v as f64);

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use analyze::table::layout;
+use analyze::table::layout::{self, Sheet};
 use netcore::spec::Pattern;
 use schemas::columns::Row;
 
@@ -81,9 +81,9 @@ impl Report {
     }
 
     /// Writes the summary for people: results, notes, verdicts, and the file of the rows.
-    pub fn write_summary(&self, out: &mut dyn Write) -> Result<(), Error> {
-        self.write_results(out).map_err(Error::output("standard output"))?;
-        self.verdicts.write_table(out)?;
+    pub fn write_summary(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
+        self.write_results(sheet, out).map_err(Error::output("standard output"))?;
+        self.verdicts.write_table(sheet, out)?;
         let fault = || Error::output("standard output");
         match &self.kept {
             Some(path) => writeln!(out, "rows: {}", path.display()).map_err(fault()),
@@ -92,10 +92,10 @@ impl Report {
         }
     }
 
-    fn write_results(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn write_results(&self, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
         if !self.summaries.is_empty() {
             writeln!(out)?;
-            table::write(&table::summary(&self.summaries), out)?;
+            table::write(&table::summary(&self.summaries), sheet, out)?;
             writeln!(out)?;
         }
         self.write_notes(out)
@@ -109,11 +109,11 @@ impl Report {
     }
 
     /// Writes notes and verdicts only, where rows go to standard output. No notes if their reader has left.
-    pub fn write_remarks(&self, out: &mut dyn Write) -> Result<(), Error> {
+    pub fn write_remarks(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
         if !self.closed {
             self.write_notes(out).map_err(Error::output("standard error"))?;
         }
-        self.verdicts.write_table(out)
+        self.verdicts.write_table(sheet, out)
     }
 
     /// The exit code: a signal's own, else the worst of verdicts and measurements in the documented order.

@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use analyze::table::layout::Sheet;
 use clap::ValueEnum;
 
 use super::Selection;
@@ -121,11 +122,13 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
 fn show(report: &Report, options: &Options) -> Result<(), Error> {
     if options.stdout_rows {
         // Readers of rows make their own summary; notes and verdicts should be seen anyway.
-        let _ = report.write_remarks(&mut anstream::stderr().lock());
+        let _ = report.write_remarks(&Sheet::stderr(), &mut anstream::stderr().lock());
         return Ok(());
     }
     let mut out = anstream::stdout().lock();
-    let shown = report.write_summary(&mut out).and_then(|()| out.flush().map_err(Error::output("standard output")));
+    let shown = report
+        .write_summary(&Sheet::stdout(), &mut out)
+        .and_then(|()| out.flush().map_err(Error::output("standard output")));
     shown.or_else(|error| if error.exit() == Exit::Success { Ok(()) } else { Err(error) })
 }
 

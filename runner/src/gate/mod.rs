@@ -12,6 +12,7 @@ use analyze::judge::{
     environment::Environment,
     verdicts::{self, Format},
 };
+use analyze::table::layout::Sheet;
 use netcore::spec::Direction;
 use schemas::words::{Severity, Verdict, Way};
 
@@ -191,11 +192,11 @@ impl Verdicts {
     }
 
     /// Writes the table for people and a line with counts; nothing if nothing was judged.
-    pub fn write_table(&self, out: &mut dyn Write) -> Result<(), Error> {
+    pub fn write_table(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        Ok(verdicts::write(&self.rows, Format::Text, out)?)
+        Ok(verdicts::write(&self.rows, Format::Text, sheet, out)?)
     }
 
     /// Writes the `verdicts` table.

@@ -9,6 +9,7 @@ use std::{
 use analyze::{
     export::junit,
     judge::verdicts::{self, Format},
+    table::layout::Sheet,
 };
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 use schemas::{columns::VerdictRow, words::Verdict};
@@ -78,7 +79,7 @@ pub fn markdown(name: &str, summary: &str, rows: &[VerdictRow], notes: &[String]
     let mut text = format!("## {name}\n\n{summary}\n");
     if !rows.is_empty() {
         let mut table = Vec::new();
-        verdicts::write(rows, Format::Md, &mut table)?;
+        verdicts::write(rows, Format::Md, &Sheet::PLAIN, &mut table)?;
         text.push_str(&String::from_utf8_lossy(&table));
         text.push('\n');
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analyze::table::layout::{self, Column};
+use analyze::table::layout::{self, Column, Sheet};
 use netcore::spec::Pattern;
 use schemas::{
     columns::Row,
@@ -10,15 +10,9 @@ use schemas::{
     words::{Control, Search, Status},
 };
 
-use crate::style;
-
-/// Prints columns two spaces in, with a bold head.
-pub fn write(columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
-    let mut text = Vec::new();
-    layout::aligned(columns, &mut text)?;
-    let mut lines = std::str::from_utf8(&text).map_err(io::Error::other)?.lines();
-    writeln!(out, "{}  {}{}", style::HEAD, lines.next().unwrap_or_default(), style::HEAD.render_reset())?;
-    lines.try_for_each(|line| writeln!(out, "  {line}"))
+/// Prints columns two spaces in.
+pub fn write(columns: &[Column], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+    layout::aligned(columns, &sheet.indented(2), out)
 }
 
 /// The summary of a run: a line per summary row.
@@ -138,7 +132,7 @@ mod tests {
         let table =
             summary(&[(Some(Pattern::Stream), row("µ", 41.8e9, 3)), (Some(Pattern::Stream), row("upload", 9.5e6, 10))]);
         let mut out = Vec::new();
-        write(&table, &mut out).unwrap();
+        write(&table, &Sheet::PLAIN, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("± 95 %"), "{text}");

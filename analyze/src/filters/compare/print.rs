@@ -10,7 +10,7 @@ use crate::judge::baseline::said;
 use crate::judge::environment::Environment;
 use crate::judge::samples::Samples;
 use crate::judge::verdicts::Format;
-use crate::table::layout::{self, Column};
+use crate::table::layout::{self, Column, Sheet};
 
 /// p with two digits, never a 0.
 fn p_text(p: f64) -> String {
@@ -22,7 +22,13 @@ fn p_text(p: f64) -> String {
 }
 
 /// Prints an aligned or Markdown table, and the facts to know beside it.
-pub fn people(comparisons: &[Compared], facts: &str, format: Format, output: &mut dyn Write) -> Result<(), Error> {
+pub fn people(
+    comparisons: &[Compared],
+    facts: &str,
+    format: Format,
+    sheet: &Sheet,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
     let value = |c: &Compared, v: Option<f64>| match (v, c.metric.map(|m| m.unit)) {
         (None, _) => String::new(),
         (Some(v), Some(unit)) => units::human(unit, v),
@@ -52,7 +58,7 @@ pub fn people(comparisons: &[Compared], facts: &str, format: Format, output: &mu
         layout::markdown(&columns, output)?;
         writeln!(output)?;
     } else {
-        layout::aligned(&columns, output)?;
+        layout::aligned(&columns, sheet, output)?;
     }
     writeln!(output, "{facts}")?;
     Ok(())

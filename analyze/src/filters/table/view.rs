@@ -1,12 +1,14 @@
 //! The columns to show to a person, with titles and units.
 
-use schemas::columns;
+use schemas::columns::{self, CellError, VerdictRow};
 use schemas::metrics::{self, Kind};
 use schemas::units::{self, Unit};
 use schemas::vocabulary::Meaning;
 
 use crate::error::Error;
+use crate::judge::verdicts;
 use crate::table::layout::Column;
+use crate::table::select::{Picker, quantity};
 use crate::table::{Record, Rows, Selection, Table, parse_number};
 
 /// The columns shown of a raw results file.
@@ -33,8 +35,54 @@ const FIRST_SIGHT: &[&str] = &[
     "error",
 ];
 
+/// The columns shown of a table of counters.
+const COUNTERS: &[&str] =
+    &["case", "member", "iteration", "host", "span", "source", "key", "before", "after", "delta", "rate_per_s", "note"];
+
 /// Columns shown even if they say the same in every row.
-const ALWAYS: &[&str] = &["case", "throughput_bits_per_s", "transactions_per_s"];
+const ALWAYS: &[&str] = &["case", "throughput_bits_per_s", "transactions_per_s", "key", "before", "after", "delta"];
+
+/// What a table is, from its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contents {
+    Results,
+    Verdicts,
+    Counters,
+    /// Other programs' tables, and what filters write.
+    Other,
+}
+
+impl Contents {
+    fn of(table: &Table) -> Self {
+        let has = |names: &[&str]| names.iter().all(|name| table.header().names().iter().any(|n| n == name));
+        match () {
+            () if has(&["record", "run_id"]) => Self::Results,
+            () if has(&["verdict", "assertion", "severity"]) => Self::Verdicts,
+            () if has(&["source", "key", "delta"]) => Self::Counters,
+            () => Self::Other,
+        }
+    }
+
+    /// The most important columns; `None`: all of them.
+    fn first_sight(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Results => Some(FIRST_SIGHT),
+            Self::Counters => Some(COUNTERS),
+            Self::Verdicts | Self::Other => None,
+        }
+    }
+}
+
+/// The rows and columns that the user wants to see.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice<'a> {
+    pub columns: &'a [String],
+    pub sort: &'a [String],
+    pub all: bool,
+    pub phase: Option<&'a str>,
+    pub record: Option<&'a str>,
+    pub conditions: &'a [String],
+}
 
 pub struct View {
     names: Vec<String>,
@@ -46,57 +94,140 @@ pub struct View {
     verbatim: bool,
     /// Whether the user named the columns: then empty columns are shown too.
     chosen: bool,
+    /// Verdicts are shown as `plumb gate` shows them.
+    verdicts: Option<Vec<VerdictRow>>,
+}
+
+/// The rows of a verdicts table; `None` where a newer version wrote words that this one does not know.
+fn as_verdicts(names: &[String], rows: &[Vec<String>]) -> Option<Vec<VerdictRow>> {
+    let row = |cells: &Vec<String>| {
+        let mut row = VerdictRow::default();
+        for (name, cell) in names.iter().zip(cells) {
+            match row.set(name, cell) {
+                // Somebody's own column.
+                Ok(()) | Err(CellError::NoColumn(_)) => {}
+                Err(CellError::Value(_)) => return None,
+            }
+        }
+        Some(row)
+    };
+    rows.iter().map(row).collect()
+}
+
+/// The places of the sort keys among the wanted columns, and whether the largest comes first. Adds missing columns.
+fn sort_keys(table: &Table, names: &[String], wanted: &mut Vec<usize>) -> Result<Vec<(usize, bool)>, Error> {
+    let mut keys = Vec::new();
+    for name in names {
+        let (name, falling) = name.strip_prefix('-').map_or((name.as_str(), false), |name| (name, true));
+        let column = table.require(name)?;
+        let place = wanted.iter().position(|c| *c == column).unwrap_or_else(|| {
+            wanted.push(column);
+            wanted.len() - 1
+        });
+        keys.push((place, falling));
+    }
+    Ok(keys)
+}
+
+/// Sorts by numbers (quantities too) before words; empty cells come last.
+fn sort_rows(rows: &mut [Vec<String>], keys: &[(usize, bool)]) {
+    use std::cmp::Ordering;
+    rows.sort_by(|a, b| {
+        let one = |(place, falling): &(usize, bool)| {
+            let (a, b) = (a[*place].as_str(), b[*place].as_str());
+            let order = match (a.is_empty(), b.is_empty()) {
+                (false, false) => match (quantity(a), quantity(b)) {
+                    (Some(a), Some(b)) => a.total_cmp(&b),
+                    (Some(_), None) => Ordering::Less,
+                    (None, Some(_)) => Ordering::Greater,
+                    (None, None) => a.cmp(b),
+                },
+                (a, b) => return a.cmp(&b),
+            };
+            if *falling { order.reverse() } else { order }
+        };
+        keys.iter().map(one).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    });
+}
+
+/// The cells of the chosen rows, and a note about the others.
+type Chosen = (Vec<Vec<String>>, Option<String>);
+
+/// The iterations of a results file (or the next best kind of row), failed ones too.
+fn preferred(table: &mut Table, selection: &Selection, wanted: &[usize]) -> Result<Chosen, Error> {
+    let rows = Rows::read_any_status(table, selection, wanted)?;
+    let note = (rows.passed_over > 0).then(|| {
+        let kind = match rows.kind {
+            Record::Iteration => "iterations",
+            Record::Summary => "summaries",
+            Record::Stream => "streams",
+            Record::Interval => "intervals",
+            Record::Probe => "probes",
+        };
+        format!("shown are the {kind}; {} other rows (--all shows them)", rows.passed_over)
+    });
+    Ok((rows.rows.iter().map(|r| r.cells().map(str::to_owned).collect()).collect(), note))
+}
+
+/// The rows of every kind.
+fn every(table: &mut Table, selection: &Selection, wanted: &[usize]) -> Result<Chosen, Error> {
+    let mut picker = Picker::of_any_status(selection, table)?;
+    let mut cells = Vec::new();
+    while let Some(row) = table.next_row()? {
+        if picker.pick(&row)?.is_some() {
+            cells.push(wanted.iter().map(|c| row.get(*c).to_owned()).collect());
+        }
+    }
+    Ok((cells, None))
 }
 
 impl View {
-    pub fn read(table: &mut Table, chosen: &[String], all: bool) -> Result<Self, Error> {
-        let header = table.header();
-        let is_results = header.find("record").is_some() && header.find("run_id").is_some();
-        if is_results && !all {
-            return Self::read_results(table, chosen);
-        }
-        let wanted = match chosen {
-            [] => (0..header.names().len()).collect(),
-            names => names.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>()?,
-        };
-        let names = wanted.iter().map(|c| table.header().names()[*c].clone()).collect();
-        let mut cells = Vec::new();
-        while let Some(row) = table.next_row()? {
-            cells.push(wanted.iter().map(|c| row.get(*c).to_owned()).collect());
-        }
-        Ok(Self { names, cells, note: None, verbatim: all || !chosen.is_empty(), chosen: !chosen.is_empty() })
+    /// Of a table as it is shown without a choice of rows.
+    pub fn read(table: &mut Table, columns: &[String], all: bool) -> Result<Self, Error> {
+        Self::choose(table, &Choice { columns, all, ..Choice::default() })
     }
 
-    /// Reads the iterations of a raw results file (or the next best kind of row), failed ones too.
-    fn read_results(table: &mut Table, chosen: &[String]) -> Result<Self, Error> {
+    pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<Self, Error> {
+        let contents = Contents::of(table);
         let header = table.header();
-        let axes = |name: &String| name.starts_with(columns::AXIS_PREFIX);
-        let wanted: Vec<usize> = match chosen {
-            [] => FIRST_SIGHT.iter().filter_map(|n| header.find(n)).collect(),
-            names => names.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?,
+        let chosen = !choice.columns.is_empty();
+        let mut wanted: Vec<usize> = match (choice.columns, contents.first_sight()) {
+            ([], Some(first)) if !choice.all => {
+                let axes = (0..header.names().len()).filter(|i| header.names()[*i].starts_with(columns::AXIS_PREFIX));
+                let mut first = first.iter().filter_map(|n| header.find(n));
+                first.next().into_iter().chain(axes).chain(first).collect()
+            }
+            ([], _) => (0..header.names().len()).collect(),
+            (names, _) => names.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?,
         };
-        let axis: Vec<usize> = (0..header.names().len()).filter(|i| axes(&header.names()[*i])).collect();
-        let wanted = if chosen.is_empty() { [&wanted[..1], &axis, &wanted[1..]].concat() } else { wanted };
-        let rows = Rows::read_any_status(table, &Selection::default(), &wanted)?;
-        let hidden = rows.passed_over;
-        let note = (hidden > 0 && chosen.is_empty()).then(|| {
-            let kind = match rows.kind {
-                Record::Iteration => "iterations",
-                Record::Summary => "summaries",
-                Record::Stream => "streams",
-                Record::Interval => "intervals",
-                Record::Probe => "probes",
-            };
-            format!("shown are the {kind}; {hidden} other rows (--all shows them)")
-        });
-        let mut view = Self {
-            names: rows.columns.clone(),
-            cells: rows.rows.iter().map(|r| (0..wanted.len()).map(|i| r.get(i).to_owned()).collect()).collect(),
-            note,
-            verbatim: !chosen.is_empty(),
-            chosen: !chosen.is_empty(),
+        let shown = wanted.len();
+        let sort = sort_keys(table, choice.sort, &mut wanted)?;
+        if choice.record.is_some() {
+            table.require("record")?;
+        }
+        // All kinds of rows of a results file would show the same traffic several times.
+        let one_kind = contents == Contents::Results && !choice.all;
+        let selection = Selection {
+            phase: choice.phase.unwrap_or(if one_kind { "measure" } else { "all" }).to_owned(),
+            record: choice.record.map(str::to_owned),
+            conditions: choice.conditions.to_vec(),
         };
-        if chosen.is_empty() {
+        let names = wanted[..shown].iter().map(|c| header.names()[*c].clone()).collect();
+        let (mut cells, note) =
+            if one_kind { preferred(table, &selection, &wanted)? } else { every(table, &selection, &wanted)? };
+        sort_rows(&mut cells, &sort);
+        for row in &mut cells {
+            row.truncate(shown);
+        }
+        let note = note.filter(|_| !chosen && choice.conditions.is_empty() && choice.record.is_none());
+        let selected = !choice.conditions.is_empty() || choice.record.is_some() || choice.phase.is_some();
+        let none =
+            (cells.is_empty() && selected).then(|| "no row of the table is chosen by these conditions".to_owned());
+        let plain = chosen || choice.all || contents != Contents::Verdicts;
+        let names: Vec<String> = names;
+        let verdicts = if plain { None } else { as_verdicts(&names, &cells) };
+        let mut view = Self { names, cells, note: none.or(note), verbatim: choice.all || chosen, chosen, verdicts };
+        if !chosen && !choice.all && contents.first_sight().is_some() {
             view.drop_constant_words();
         }
         Ok(view)
@@ -122,6 +253,13 @@ impl View {
 
     /// The printed columns: those with a value, with titles and units for people unless `raw`.
     pub fn columns(&self, raw: bool) -> Vec<Column> {
+        match &self.verdicts {
+            Some(rows) if !raw => verdicts::columns(rows),
+            _ => self.measured(raw),
+        }
+    }
+
+    fn measured(&self, raw: bool) -> Vec<Column> {
         let level = self.level();
         let hidden = self.hidden();
         let single_count = self.single_count().filter(|_| !self.verbatim && !raw);
