@@ -13,10 +13,13 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 /// The histogram's upper bound: an hour, in nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
+/// Significant digits.
+const DIGITS: u8 = 3;
+
 /// An empty histogram of nanoseconds, three significant digits, from 1 ns to an hour.
 pub fn empty() -> Histogram<u64> {
     // The constants fulfil the constructor's conditions (1 ≤ low, 2·low ≤ high, digits ≤ 5).
-    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
+    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("constant bounds are valid")
 }
 
 /// The slot that a recorder fills and the sampler empties.
@@ -110,7 +113,22 @@ pub fn encode(histogram: &Histogram<u64>) -> String {
 /// Decodes the text of [`encode`]; `None` for anything else.
 pub fn decode(text: &str) -> Option<Histogram<u64>> {
     let bytes = STANDARD.decode(text).ok()?;
+    if !has_own_header(&bytes) {
+        return None;
+    }
     Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+}
+
+/// Whether a header of 40 bytes is as [`encode`] writes it: uncompressed V2, the length of the counts, three digits, from
+/// 1 ns. The text comes from another host, and the decoder would reserve the memory for any size that stands there.
+fn has_own_header(bytes: &[u8]) -> bool {
+    const COOKIE: u32 = 0x1c84_9313;
+    let Some((header, counts)) = bytes.split_first_chunk::<40>() else { return false };
+    let word = |i: usize| u32::from_be_bytes(header.as_chunks::<4>().0[i]);
+    word(0) == COOKIE
+        && word(1) as usize == counts.len()
+        && word(3) == u32::from(DIGITS)
+        && (word(4), word(5)) == (0, 1)
 }
 
 #[cfg(test)]
@@ -148,5 +166,24 @@ mod tests {
         let back = decode(&encode(&histogram)).unwrap();
         assert_eq!((back.len(), back.min(), back.max()), (2, histogram.min(), histogram.max()));
         assert_eq!(decode("not a histogram"), None);
+    }
+
+    #[test]
+    fn sizes_are_checked_before_memory_is_reserved() {
+        let mut histogram = empty();
+        histogram.record(12_345).unwrap();
+        let good = STANDARD.decode(encode(&histogram)).unwrap();
+        let with = |at: usize, bytes: &[u8]| {
+            let mut changed = good.clone();
+            changed[at..at + bytes.len()].copy_from_slice(bytes);
+            decode(&STANDARD.encode(changed)).map(|histogram| histogram.len())
+        };
+        assert_eq!(with(0, &[]), Some(1));
+        // Four gigabytes of counts; five digits; from 2 ns; compressed.
+        assert_eq!(with(4, &[0xff; 4]), None);
+        assert_eq!(with(12, &5u32.to_be_bytes()), None);
+        assert_eq!(with(16, &2u64.to_be_bytes()), None);
+        assert_eq!(with(0, &0x1c84_9314u32.to_be_bytes()), None);
+        assert_eq!(decode(&STANDARD.encode(&good[..39])), None);
     }
 }
