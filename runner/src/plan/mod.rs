@@ -8,11 +8,13 @@
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
 //! - [`keys`]: the keys of a test, one row each
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: from layers of test bodies to swept values
+//! - `apart`: several plans in one run
 //! - [`estimate`]: how long it takes
 //! - [`output`]: how the output of a command is read
 //! - [`expand`], `member`, `policy`, [`spec`], [`measures`], [`check`]: from bodies to checked cases
 //! - [`mod@explain`]: which layers set a value; [`schema`]: the published JSON Schema
 
+mod apart;
 mod arguments;
 pub mod case;
 pub mod check;
@@ -43,6 +45,7 @@ pub mod vars;
 pub mod workload;
 pub mod yaml;
 
+pub use apart::tell_apart;
 pub use case::{Case, Plan};
 pub use diagnostics::{Diagnostics, Format};
 pub use explain::{Explanation, explain};
