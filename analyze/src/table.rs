@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub use blocks::RECORD_LIMIT;
 pub(crate) use blocks::{Block, Blocks, Unchecked};
 pub use number::parse_number;
-pub use output::{OutputArgs, replace, write_whole};
+pub use output::{OutputArgs, replace, sync_folder, write_whole};
 pub(crate) use row::Records;
 pub use row::{Cells, Row};
 pub use rows::Rows;

@@ -3,7 +3,7 @@
 mod report;
 mod sinks;
 
-use std::path::PathBuf;
+use std::{fmt::Write as _, path::PathBuf};
 
 use analyze::judge::environment::Environment;
 use netcore::control::key::Key;
@@ -19,13 +19,17 @@ use crate::{
     progress::Progress,
     resume::{self, Start},
     schedule::{
-        bench::RowSink,
-        history::Taken,
+        bench::{Bench, MeasureError, Measured, RowSink},
+        history::{History, Taken},
         run::{self, Settings},
-        step,
+        step::{self, Step},
     },
     signals::Interrupts,
-    sinks::{ci::CaseResult, files::Files, run_json::plan_record},
+    sinks::{
+        claim::{Claim, resume_command},
+        files::{Files, Output},
+        run_json::plan_record,
+    },
 };
 
 /// What the command line says about the run.
@@ -35,8 +39,10 @@ pub struct Options {
     pub output: Option<PathBuf>,
     /// File for JUnit XML.
     pub junit: Option<PathBuf>,
-    /// Folder of an interrupted run to go on with.
+    /// Folder or table of an interrupted run to go on with.
     pub resume: Option<PathBuf>,
+    /// Whether to replace whatever is in the place of the results.
+    pub overwrite: bool,
     /// Whether rows go to standard output.
     pub stdout_rows: bool,
     /// Key for daemons without a `key_file` in the plan.
@@ -54,48 +60,112 @@ pub fn run(
     interrupts: &Interrupts,
     progress: &mut Progress,
 ) -> Result<Report, Error> {
-    let start = match &options.resume {
-        Some(dir) => Start::of_interrupted(dir, plans)?,
-        None => Start::new(),
-    };
     let mut axis_paths: Vec<String> = Vec::new();
     for path in plans.iter().flat_map(|p| &p.axis_paths) {
         if !axis_paths.contains(path) {
             axis_paths.push(path.clone());
         }
     }
-    let mut files = Files::of(
-        plans,
-        options.output.as_deref(),
-        options.junit.as_deref(),
-        options.resume.as_deref(),
-        &start.run_id,
-    )?;
-    if options.stdout_rows {
-        // A plan's folder then has everything but the table, as with -o.
-        files.results = None;
-    }
-    files.keep_plans(plans)?;
-    let taken = match (&options.resume, &files.results, plans.first()) {
+    let new = Start::new();
+    let output = Output {
+        table: options.output.as_deref(),
+        rows_elsewhere: options.stdout_rows,
+        junit: options.junit.as_deref(),
+        resume: options.resume.as_deref(),
+    };
+    let files = Files::of(plans, &output, &new.run_id)?;
+    let mut claim = Claim::of(&files)?;
+    let start = match (&options.resume, &files.run_json) {
+        (Some(place), Some(run_json)) => Start::of_interrupted(place, run_json, plans)?,
+        _ => {
+            if !options.overwrite {
+                claim.spare(&files, plans)?;
+            }
+            claim.find_stale(&files, plans);
+            new
+        }
+    };
+    let mut taken = match (&options.resume, &files.results, plans.first()) {
         (Some(_), Some(results), Some(plan)) => resume::take_up(results, &files, plan, &start.run_id, &axis_paths)?,
         _ => Taken::default(),
     };
-    let mut sinks = Sinks::open(&files, &start, options, &axis_paths)?;
-    let mut report = Report { kept: files.results.clone(), ..Report::default() };
-    let shared = Shared { start, taken, axis_paths, files: &files, options, interrupts };
+    let trimmed = std::mem::take(&mut taken.trimmed);
+    let mut sinks = Sinks::new(&files, claim, &start, options, &axis_paths, trimmed)?;
+    if let Some(version) = &start.begun_with {
+        sinks.note(format!(
+            "the run was begun with version {version} of plumb and went on with version {}",
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    let mut report = Report::default();
+    let shared = Shared { start, taken, axis_paths: &axis_paths, files: &files, options, interrupts };
     for plan in plans {
         one(plan, &shared, progress, &mut sinks, &mut report)?;
     }
     progress.clear();
+    sinks.end(interrupts.requested())?;
+    let is_begun = sinks.is_begun();
+    report.kept = files.results.clone().filter(|_| is_begun);
     let record = &mut sinks.record;
     record.facts.ended = Some(resume::now());
     record.facts.interrupted = interrupts.name().map(str::to_owned);
-    report.notes = sinks.notes.of_run(&record.facts.hosts);
+    record.facts.unfinished.clone_from(&report.unfinished);
+    report.notes.extend(interruption(&report, &files, plans, options, interrupts, is_begun));
+    report.notes.extend(sinks.notes.of_run(&record.facts.hosts));
     record.facts.notes.clone_from(&report.notes);
     record.write()?;
     report.closed = sinks.is_closed();
-    report.write_files(plans, &files, progress)?;
+    report.write_files(plans, &files, is_begun, progress)?;
     Ok(report)
+}
+
+/// Names of unfinished cases in the sentence about an interruption; `run.json` has all of them.
+const MOST_NAMED: usize = 6;
+
+/// A sentence about what a signal kept from being measured, and the command that goes on.
+fn interruption(
+    report: &Report,
+    files: &Files,
+    plans: &[Plan],
+    options: &Options,
+    interrupts: &Interrupts,
+    is_begun: bool,
+) -> Option<String> {
+    let signal = interrupts.name()?;
+    let open = &report.unfinished;
+    if open.is_empty() {
+        return None;
+    }
+    let named = open.iter().take(MOST_NAMED).map(|case| match (case.iterations, case.of) {
+        (0, _) => format!("{} ({})", case.case, case.reason),
+        (done, 0) => format!("{} ({done} probes; {})", case.case, case.reason),
+        (done, of) => format!("{} ({done} of {of} iterations; {})", case.case, case.reason),
+    });
+    let mut named: Vec<String> = named.collect();
+    if open.len() > MOST_NAMED {
+        named.push(format!("and {} more", open.len() - MOST_NAMED));
+    }
+    let mut sentence = format!(
+        "interrupted by {signal}: {} of {} cases not measured to the end: {}",
+        open.len(),
+        report.cases.len(),
+        named.join(", ")
+    );
+    let place = match (&files.dir, &files.results) {
+        (Some(dir), Some(results)) if results.parent() == Some(dir) => Some(dir),
+        (_, results) => results.as_ref().filter(|_| !files.is_special),
+    };
+    match (place, plans) {
+        (Some(place), _) if !is_begun => {
+            let _ = write!(sentence, "; nothing was measured, and {} stays as it was", place.display());
+        }
+        (Some(place), [plan]) => {
+            let command = resume_command(&plan.path, &options.overrides, place);
+            let _ = write!(sentence, "; go on with {command}");
+        }
+        _ => {}
+    }
+    Some(sentence)
 }
 
 /// Common to all plans of a run.
@@ -103,7 +173,7 @@ struct Shared<'a> {
     start: Start,
     /// Finished iterations of an interrupted run; empty for a new one.
     taken: Taken,
-    axis_paths: Vec<String>,
+    axis_paths: &'a [String],
     files: &'a Files,
     options: &'a Options,
     interrupts: &'a Interrupts,
@@ -114,7 +184,7 @@ fn one(
     plan: &Plan,
     shared: &Shared<'_>,
     progress: &mut Progress,
-    sinks: &mut Sinks,
+    sinks: &mut Sinks<'_>,
     report: &mut Report,
 ) -> Result<(), Error> {
     let expectations = Expectations::of(plan)?;
@@ -122,10 +192,19 @@ fn one(
     if !warnings.is_empty() {
         progress.print(warnings.trim_end());
     }
-    let (options, stop) = (shared.options, shared.interrupts.flag());
-    let steps = step::steps(plan, &shared.start.run_id, &shared.axis_paths);
+    let (options, interrupts) = (shared.options, shared.interrupts);
+    let stop = interrupts.flag();
+    let steps = step::steps(plan, &shared.start.run_id, shared.axis_paths);
     let seed = plan.run.seed.unwrap_or(shared.start.seed);
     sinks.record.facts.plans.push(plan_record(plan, options.overrides.clone(), seed));
+    let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
+    if interrupts.requested() {
+        // A plan after the one that was interrupted: its hosts are not asked for anything.
+        let finished = run::run(&steps, settings, &History::new(), &mut NoBench, sinks, progress, interrupts)?;
+        let verdicts = vec![Vec::new(); finished.len()];
+        report.add(plan, &steps, finished, verdicts);
+        return Ok(());
+    }
     progress.say(&headline(plan));
     let key = options.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
     let mut hosts = Hosts::open(plan, &steps, key.as_ref(), options.interim, stop)?;
@@ -138,12 +217,10 @@ fn one(
     sinks.record.facts.hosts.extend(hosts.take_records());
     sinks.record.write()?;
     expectations.check(&Environment::of(&sinks.record.facts))?;
-    let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
     let surroundings = Surroundings::of(plan, shared.files.dir.as_deref(), key.as_ref(), stop)?;
-    let log = shared.files.hooks.as_deref();
-    let mut bench = Programs::around(&mut hosts, surroundings, log, options.resume.is_some());
+    let mut bench = Programs::around(&mut hosts, surroundings, sinks.hook_log.clone());
     let mut measure = || {
-        let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, stop)?;
+        let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, interrupts)?;
         let cases: Vec<_> = steps.iter().zip(&finished).collect();
         let here = Environment::of(&sinks.record.facts);
         let mut verdicts = expectations.judge(&cases, &here);
@@ -154,7 +231,7 @@ fn one(
             settings: Settings { fail_fast: false, ..settings },
             earlier: &shared.taken.confirmed,
             here: &here,
-            stop,
+            stop: interrupts,
         };
         confirm.run(&mut verdicts, &mut bench, sinks, progress)?;
         Ok((finished, verdicts))
@@ -163,22 +240,17 @@ fn one(
     // Cleanup runs also after an error.
     bench.finish(progress);
     let (finished, verdicts) = measured?;
-    for ((step, finished), verdicts) in steps.iter().zip(finished).zip(verdicts) {
-        report.failed |= finished.failed.is_some();
-        for (member, _, row) in finished.summaries {
-            let job = step.members.get(member).or(step.members.first());
-            report.summaries.push((job.and_then(|m| m.spec()).map(|spec| spec.pattern), row));
-        }
-        report.verdicts.add(plan, &verdicts);
-        report.cases.push(CaseResult {
-            test: step.test.to_string(),
-            case: step.name.clone(),
-            failed: finished.failed.map(|f| f.message),
-            skipped: finished.skipped.filter(|_| finished.done == 0),
-            verdicts,
-        });
-    }
+    report.add(plan, &steps, finished, verdicts);
     Ok(())
+}
+
+/// Measures nothing.
+struct NoBench;
+
+impl Bench for NoBench {
+    fn measure(&mut self, _: &Step, _: u32, _: &mut Progress) -> Result<Measured, MeasureError> {
+        Err(MeasureError::failed("interrupted"))
+    }
 }
 
 /// `quick · 3 cases · about 18 s · this machine (loopback, embedded daemon)`

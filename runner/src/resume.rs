@@ -6,7 +6,11 @@ use std::{
     path::Path,
 };
 
-use schemas::run_record::{CaseRecord, RunRecord};
+use analyze::table::{InputArgs, Table};
+use schemas::{
+    columns::{self, counters::COUNTER_COLUMNS},
+    run_record::{CaseRecord, RunRecord},
+};
 
 use crate::{
     error::Error,
@@ -30,6 +34,8 @@ pub struct Start {
     pub resumed: Vec<String>,
     /// Facts about its cases in `run.json`.
     pub cases: BTreeMap<String, CaseRecord>,
+    /// Another version of the program that the run was begun with.
+    pub begun_with: Option<String>,
 }
 
 impl Start {
@@ -43,15 +49,16 @@ impl Start {
             began: now(),
             resumed: Vec::new(),
             cases: BTreeMap::new(),
+            begun_with: None,
         }
     }
 
-    /// Reads `run.json` of an interrupted run, and refuses a plan that has changed since.
-    pub fn of_interrupted(dir: &Path, plans: &[Plan]) -> Result<Self, Error> {
-        let path = dir.join("run.json");
+    /// Reads `run.json` of an interrupted run, and refuses a plan that has changed since. `place`: as on the command line.
+    pub fn of_interrupted(place: &Path, path: &Path, plans: &[Plan]) -> Result<Self, Error> {
         let wrong = |what: String| Error::Usage(format!("--resume: {}: {what}", path.display()));
         let [plan] = plans else { return Err(Error::Usage("--resume goes on with one plan: name that one".into())) };
-        let text = fs::read_to_string(&path).map_err(|e| wrong(format!("{e}; is this the folder of a run?")))?;
+        let text =
+            fs::read_to_string(path).map_err(|e| wrong(format!("{e}; is this the folder or table of a run?")))?;
         let facts: RunRecord = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
         let stored = facts.plans.into_iter().next().unwrap_or_default();
         let filled =
@@ -60,23 +67,24 @@ impl Start {
             return Err(Error::Usage(format!(
                 "--resume: the plan is not the one that {} was begun with:\n{lines}\n       start a new run, or take the \
                  changes back ({})",
-                dir.display(),
-                dir.join("plan.yaml").display()
+                place.display(),
+                path.display()
             )));
         }
         let mut cases = facts.cases;
-        cases.extend(run_json::journalled(&path)?);
+        cases.extend(run_json::journalled(path)?);
         Ok(Self {
             cases,
             run_id: filled(facts.run_id, "run_id")?,
             seed: stored.seed.ok_or_else(|| wrong("`seed` is missing".into()))?,
             began: filled(facts.began, "began")?,
             resumed: facts.resumed.into_iter().chain([now()]).collect(),
+            begun_with: Some(facts.tool_version).filter(|version| version != env!("CARGO_PKG_VERSION")),
         })
     }
 }
 
-/// Reads the tables of an interrupted run back and removes unfinished iterations.
+/// Reads the tables of an interrupted run back. They go on without their unfinished iterations.
 pub fn take_up(
     results: &Path,
     files: &Files,
@@ -84,11 +92,47 @@ pub fn take_up(
     run_id: &str,
     axis_paths: &[String],
 ) -> Result<Taken, Error> {
-    let taken = history::take_up(results, &step::steps(plan, run_id, axis_paths))?;
-    for table in [&files.intervals, &files.counters].into_iter().flatten() {
-        history::cut(table, &taken.finished)?;
+    let header = columns::header(axis_paths);
+    same_header(results, &header)?;
+    let mut taken = history::take_up(results, &step::steps(plan, run_id, axis_paths), run_id)?;
+    let of_counters = columns::names(COUNTER_COLUMNS).map(str::to_owned).collect();
+    for (table, header) in [(&files.intervals, header), (&files.counters, of_counters)] {
+        if let Some(table) = table {
+            same_header(table, &header)?;
+            taken.trimmed.extend(history::trim(table, &taken.finished, run_id)?);
+        }
     }
     Ok(taken)
+}
+
+/// Refuses a table of another version of the program, whose rows would have other columns than the ones to come.
+fn same_header(path: &Path, expected: &[String]) -> Result<(), Error> {
+    // A table that cannot be read is refused where it is read; a torn header is no header.
+    let whole = fs::read(path).is_ok_and(|bytes| bytes.contains(&b'\n'));
+    let Some(table) = whole.then(|| Table::open(&InputArgs { files: vec![path.to_owned()] }).ok()).flatten() else {
+        return Ok(());
+    };
+    let found = table.header().names();
+    if found == expected {
+        return Ok(());
+    }
+    let lacks = |of: &[String], there: &[String]| {
+        let names: Vec<&str> = of.iter().filter(|name| !there.contains(name)).map(String::as_str).collect();
+        names.join(", ")
+    };
+    let (gone, new) = (lacks(found, expected), lacks(expected, found));
+    let what = match (gone.is_empty(), new.is_empty()) {
+        (true, true) => "the same columns in another order".to_owned(),
+        (false, true) => format!("columns that this version does not write: {gone}"),
+        (true, false) => format!("not the columns that this version writes: {new}"),
+        (false, false) => {
+            format!("columns that this version does not write ({gone}), and not those that it does ({new})")
+        }
+    };
+    Err(Error::Usage(format!(
+        "--resume: {} has {what}; go on with the version that began the run, or start a new run",
+        path.display()
+    )))
 }
 
 /// The current time as `run.json` has it: RFC 3339 in UTC.
@@ -112,6 +156,21 @@ fn difference(old: &str, new: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_with_other_columns_is_refused_by_their_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        let said = |header: &str| {
+            fs::write(&path, header).unwrap();
+            same_header(&path, &["a".to_owned(), "b".to_owned()]).err().map(|e| e.to_string()).unwrap_or_default()
+        };
+        assert_eq!((said("a,b\n"), said("a,")), (String::new(), String::new()));
+        assert!(said("a,c\n").contains("does not write (c), and not those that it does (b)"));
+        assert!(said("a,b,c\n").contains("does not write: c"));
+        assert!(said("a\n").contains("that this version writes: b"));
+        assert!(said("b,a\n").contains("in another order"));
+    }
 
     #[test]
     fn a_changed_plan_is_shown_by_its_lines() {

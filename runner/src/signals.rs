@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use netcore::control::stop::StopFlag;
+use netcore::control::stop::{StopFlag, Urgency};
 use signal_hook::{
     consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -25,17 +25,26 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Catches the signals in a thread of their own. A SIGHUP that is ignored already (`nohup`) stays ignored.
-    pub fn install() -> io::Result<Self> {
-        let (flag, first) = (StopFlag::new()?, Arc::new(AtomicI32::new(0)));
+    /// No signal is caught: only [`Interrupts::flag`] can ask for the end.
+    pub fn uncaught() -> io::Result<Self> {
+        Ok(Self { flag: StopFlag::new()?, first: Arc::new(AtomicI32::new(0)) })
+    }
+
+    /// Catches the signals in a thread of their own, which calls `first_caught` with the name of the first. A SIGHUP that is
+    /// ignored already (`nohup`) stays ignored.
+    pub fn install(first_caught: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
+        let caught = Self::uncaught()?;
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGALRM])?;
         if !is_ignored(SIGHUP, &fs::read_to_string("/proc/self/status").unwrap_or_default()) {
             signals.add_signal(SIGHUP)?;
         }
-        let caught = Self { flag: flag.clone(), first: Arc::clone(&first) };
+        let (flag, first) = (caught.flag.clone(), Arc::clone(&caught.first));
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
                 let again = first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err();
+                if !again {
+                    first_caught(name(signal).unwrap_or("a signal"));
+                }
                 // A second alarm is a timer's, and a closed terminal sends SIGHUP from both the kernel and the shell: only a
                 // repeated SIGINT or SIGTERM means "at once".
                 if !again || ![SIGALRM, SIGHUP].contains(&signal) {
@@ -61,14 +70,29 @@ impl Interrupts {
         }
     }
 
+    /// Name of the first signal.
     pub fn name(&self) -> Option<&'static str> {
-        match self.first.load(Ordering::SeqCst) {
-            SIGHUP => Some("SIGHUP"),
-            SIGINT => Some("SIGINT"),
-            SIGTERM => Some("SIGTERM"),
-            SIGALRM => Some("SIGALRM"),
-            _ => None,
-        }
+        name(self.first.load(Ordering::SeqCst))
+    }
+
+    /// Whether the run is to end, early but whole or at once.
+    pub fn requested(&self) -> bool {
+        self.flag.urgency() != Urgency::None
+    }
+
+    /// Whether a timer ended the run (SIGALRM): its results were wanted until then.
+    pub fn by_timer(&self) -> bool {
+        self.first.load(Ordering::SeqCst) == SIGALRM
+    }
+}
+
+fn name(signal: i32) -> Option<&'static str> {
+    match signal {
+        SIGHUP => Some("SIGHUP"),
+        SIGINT => Some("SIGINT"),
+        SIGTERM => Some("SIGTERM"),
+        SIGALRM => Some("SIGALRM"),
+        _ => None,
     }
 }
 

@@ -30,6 +30,12 @@ pub struct RunRecord<Facts = Value, Clock = Value> {
     /// The signal that ended it early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<String>,
+    /// Cases that were not measured to their end, though the plan wanted it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<Unfinished>,
+    /// Files that the run writes, relative to the folder of this one. Those that it had no use for do not exist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
     /// In the order in which they ran.
     pub plans: Vec<PlanRecord>,
     /// By name.
@@ -41,6 +47,27 @@ pub struct RunRecord<Facts = Value, Clock = Value> {
     /// Where a baseline came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promoted: Option<Promotion>,
+}
+
+impl<Facts, Clock> RunRecord<Facts, Clock> {
+    /// Whether it was cut off: by a crash, or by a signal other than a timer's (SIGALRM).
+    pub fn is_cut_off(&self) -> bool {
+        self.ended.is_none() || self.interrupted.as_ref().is_some_and(|signal| signal != "SIGALRM")
+    }
+}
+
+/// A case that was not measured to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unfinished {
+    pub plan: String,
+    /// Its readable name.
+    pub case: String,
+    /// Iterations that were measured, or probes of a search.
+    pub iterations: u32,
+    /// Fewest iterations that the plan asks for; 0: a search.
+    pub of: u32,
+    pub reason: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

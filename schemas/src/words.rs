@@ -123,6 +123,7 @@ words! {
         Skipped = "skipped",
         Discarded = "discarded",
         Confirm = "confirm" ("measured again because a verdict failed"),
+        Cut = "cut" ("ended by a signal before its end: not counted, and measured again by `--resume`"),
     }
 
     /// Which way the payload that a row counts went.

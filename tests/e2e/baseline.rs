@@ -126,7 +126,7 @@ fn a_baseline_of_another_machine_is_not_judged_and_says_what_differs() {
     let ran = run(&folder, "  require_same: [host.cpu_model]", "");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stderr.contains("is of another environment: host.cpu_model was Cray-1, is "), "{}", ran.stderr);
-    assert!(fs::read_to_string(folder.path("r.csv")).unwrap().lines().count() == 1, "nothing was measured");
+    assert!(!folder.path("r.csv").exists(), "nothing was measured");
 
     fs::remove_file(folder.path("base.run.json")).unwrap();
     assert_eq!(run(&folder, "", "").code, Some(0));

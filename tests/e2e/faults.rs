@@ -103,7 +103,7 @@ fn what_no_longer_fits_leaves_no_torn_row() {
     );
     // Limit of the file size in blocks: the write that reaches it is partial, as on a full disk.
     for blocks in [16, 17, 18, 40] {
-        let words = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" run \"$1\" --progress never");
+        let words = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" run \"$1\" --overwrite --progress never");
         let ran = Command::new("sh").args(["-c", &words, env!("CARGO_BIN_EXE_plumb"), &plan]).output().unwrap();
         let stderr = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(3), "{stderr}");

@@ -24,6 +24,7 @@ mod program;
 mod programs;
 mod readme;
 mod relay;
+mod replacing;
 mod resume;
 mod run;
 mod selectors;

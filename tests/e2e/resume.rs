@@ -121,7 +121,7 @@ fn a_changed_plan_is_refused_with_the_difference() {
     }
     let ran = plumb(&["run", &written, "--resume", &folder.name("nowhere")]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-    assert!(ran.stderr.contains("is this the folder of a run?"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is this the folder or table of a run?"), "{}", ran.stderr);
 }
 
 #[test]

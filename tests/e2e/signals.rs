@@ -37,18 +37,37 @@ fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
 }
 
-fn ended_whole(folder: &Folder, ran: &Ran, code: i32) {
+/// Whole rows of all that was measured. `by`: the signal, unless it is a timer's, after which the only iteration counts.
+fn ended_whole(folder: &Folder, ran: &Ran, code: i32, by: Option<&str>) {
     assert_eq!(ran.code, Some(code), "{}", ran.stderr);
     let rows = rows(&folder.path("r.csv"));
     let iterations = of(&rows, "iteration");
     assert_eq!(iterations.len(), 1);
-    assert_eq!(iterations[0]["status"], "ok");
+    assert_eq!(iterations[0]["status"], if by.is_some() { "cut" } else { "ok" });
     let elapsed = number(iterations[0], "elapsed_s");
     assert!(elapsed > 0.05 && elapsed < 59.0, "{elapsed}");
     assert!(number(iterations[0], "throughput_bits_per_s") > 0.0);
     let status: Vec<_> = of(&rows, "summary").iter().map(|r| (r["case"].as_str(), r["status"].as_str())).collect();
-    assert_eq!(status, [("bulk", "ok"), ("next", "skipped")]);
+    assert_eq!(status, [("bulk", if by.is_some() { "skipped" } else { "ok" }), ("next", "skipped")]);
     assert!(ran.stdout.contains("bulk"), "the results of what was measured are shown: {}", ran.stdout);
+    let unmeasured = format!("next (interrupted by {} before it ran)", by.unwrap_or("SIGALRM"));
+    assert!(ran.stdout.contains(&unmeasured), "{}", ran.stdout);
+    let facts = std::fs::read_to_string(folder.path("r.run.json")).unwrap();
+    let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
+    assert_eq!(facts["interrupted"], by.unwrap_or("SIGALRM"));
+    let unfinished: Vec<_> =
+        facts["unfinished"].as_array().unwrap().iter().map(|c| c["case"].as_str().unwrap()).collect();
+    if let Some(by) = by {
+        assert_eq!(unfinished, ["bulk", "next"]);
+        let said = &iterations[0]["error"];
+        assert!(said.starts_with(&format!("interrupted by {by} after ")) && said.ends_with(" of 60.0 s"), "{said}");
+        let intervals = of(&rows, "interval");
+        assert!(intervals.iter().any(|r| r["status"] == "ok"), "whole intervals are facts");
+        assert!(ran.stdout.contains("--resume"), "{}", ran.stdout);
+    } else {
+        assert_eq!(unfinished, ["next"]);
+        assert!(ran.stdout.contains("its only iteration was interrupted by SIGALRM after"), "{}", ran.stdout);
+    }
 }
 
 #[test]
@@ -56,7 +75,7 @@ fn sigint_ends_it_whole() {
     let folder = Folder::new();
     let child = long(&folder);
     signal(&child, Signal::SIGINT);
-    ended_whole(&folder, &end(child), 130);
+    ended_whole(&folder, &end(child), 130, Some("SIGINT"));
 }
 
 #[test]
@@ -64,7 +83,7 @@ fn sigterm_ends_it_whole() {
     let folder = Folder::new();
     let child = long(&folder);
     signal(&child, Signal::SIGTERM);
-    ended_whole(&folder, &end(child), 143);
+    ended_whole(&folder, &end(child), 143, Some("SIGTERM"));
 }
 
 #[test]
@@ -74,7 +93,7 @@ fn a_terminal_that_closes_ends_it_whole() {
     // The kernel sends one, and the shell another.
     signal(&child, Signal::SIGHUP);
     signal(&child, Signal::SIGHUP);
-    ended_whole(&folder, &end(child), 129);
+    ended_whole(&folder, &end(child), 129, Some("SIGHUP"));
 }
 
 #[test]
@@ -94,7 +113,7 @@ fn sigalrm_is_a_timers_way_to_end_it_and_no_failure() {
     let folder = Folder::new();
     let child = long(&folder);
     signal(&child, Signal::SIGALRM);
-    ended_whole(&folder, &end(child), 0);
+    ended_whole(&folder, &end(child), 0, None);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Columns {
         let (word, error) = (self.get(row, "status"), self.get(row, "error"));
         let (status, message) = match word.parse() {
             Ok(Status::Ok) => (TestCaseStatus::success(), String::new()),
-            Ok(Status::Skipped | Status::Discarded | Status::Confirm) => {
+            Ok(Status::Skipped | Status::Discarded | Status::Confirm | Status::Cut) => {
                 (TestCaseStatus::skipped(), format!("{word}: {error}"))
             }
             _ if word.is_empty() => (TestCaseStatus::success(), String::new()),

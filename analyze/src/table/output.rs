@@ -66,7 +66,16 @@ pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<
     let temporary = temporary.into_inner().map_err(|e| file_error(e.into_error()))?;
     temporary.as_file().sync_all().map_err(file_error)?;
     temporary.persist(path).map_err(|e| file_error(e.error))?;
+    sync_folder(path).map_err(file_error)?;
     Ok(value)
+}
+
+/// Brings the name of a file in its folder to the disk, after it was made or renamed. Some file systems cannot.
+pub fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A folder that may be written and not read cannot be opened.
+    let Ok(folder) = File::open(folder) else { return Ok(()) };
+    folder.sync_all().or_else(|e| if e.kind() == std::io::ErrorKind::InvalidInput { Ok(()) } else { Err(e) })
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! - only `phase=measure` (or rows without a phase), unless `--phase` says otherwise;
 //! - only one kind of record: `--record`, or the first of these that the input has: `iteration`, `summary`, `stream`,
 //!   `interval`, `probe`. Rows without a `record` (other programs' tables, and what filters write) count as iterations;
-//! - only rows whose status is `ok` or empty. Rows that are `failed`, `timeout`, `skipped`, `discarded` or `confirm`
-//!   are left out, with a note;
+//! - only rows whose status is `ok` or empty. Rows with another status (`failed`, `discarded`, `cut` …) are left out, with
+//!   a note;
 //! - of those, the rows that match every `--where`.
 
 use schemas::{

@@ -7,13 +7,17 @@ use std::{
 
 use analyze::table::layout::{self, Sheet};
 use netcore::spec::Pattern;
-use schemas::columns::Row;
+use schemas::{
+    columns::{Row, VerdictRow},
+    run_record::Unfinished,
+};
 
 use crate::{
     error::{Error, Exit},
     gate::Verdicts,
     plan::Plan,
     progress::Progress,
+    schedule::{run::Finished, step::Step},
     signals::Interrupts,
     sinks::{
         ci::{self, CaseResult},
@@ -32,6 +36,8 @@ pub struct Report {
     pub(super) cases: Vec<CaseResult>,
     pub(super) notes: Vec<String>,
     pub(super) failed: bool,
+    /// Cases that were not measured to their end, but for those that the plan left out.
+    pub(super) unfinished: Vec<Unfinished>,
     /// File of the rows.
     pub(super) kept: Option<PathBuf>,
     /// Whether the reader of the rows has left.
@@ -39,11 +45,46 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes verdicts, JUnit, Markdown, annotations and pictures.
-    pub(super) fn write_files(&self, plans: &[Plan], files: &Files, progress: &Progress) -> Result<(), Error> {
+    /// Adds the cases of a plan.
+    pub(super) fn add(&mut self, plan: &Plan, steps: &[Step], finished: Vec<Finished>, verdicts: Vec<Vec<VerdictRow>>) {
+        for ((step, finished), verdicts) in steps.iter().zip(finished).zip(verdicts) {
+            self.failed |= finished.failed.is_some();
+            if let Some(reason) = finished.skipped.as_ref().filter(|_| !finished.left_out) {
+                self.unfinished.push(Unfinished {
+                    plan: plan.name.clone(),
+                    case: step.name.clone(),
+                    iterations: if step.find.is_some() { finished.numbers } else { finished.done },
+                    of: if step.find.is_some() { 0 } else { step.policy.min },
+                    reason: reason.clone(),
+                });
+            }
+            for (member, _, row) in finished.summaries {
+                let job = step.members.get(member).or(step.members.first());
+                self.summaries.push((job.and_then(|m| m.spec()).map(|spec| spec.pattern), row));
+            }
+            self.verdicts.add(plan, &verdicts);
+            self.cases.push(CaseResult {
+                test: step.test.to_string(),
+                case: step.name.clone(),
+                failed: finished.failed.map(|f| f.message),
+                skipped: finished.skipped,
+                verdicts,
+            });
+        }
+    }
+
+    /// Writes verdicts, JUnit, Markdown, annotations and pictures. `is_begun`: the run has replaced the files of an earlier
+    /// one, if there was any.
+    pub(super) fn write_files(
+        &self,
+        plans: &[Plan],
+        files: &Files,
+        is_begun: bool,
+        progress: &Progress,
+    ) -> Result<(), Error> {
         let names: Vec<&str> = plans.iter().map(|p| p.name.as_str()).collect();
         let name = names.join(" ");
-        if let Some(path) = files.verdicts.as_deref().filter(|_| !self.verdicts.rows().is_empty()) {
+        if let Some(path) = files.verdicts.as_deref().filter(|_| is_begun && !self.verdicts.rows().is_empty()) {
             self.verdicts.write_csv(path)?;
         }
         if let Some(path) = &files.junit {
@@ -57,6 +98,7 @@ impl Report {
             progress.print(ci::annotations(&self.cases).trim_end());
         }
         match &files.results {
+            Some(_) if !is_begun => {}
             Some(results) => {
                 for (plot, file) in &files.plots {
                     // Time series are drawn from the intervals, which may have their own table.

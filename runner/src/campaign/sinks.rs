@@ -1,8 +1,14 @@
 //! All sinks of a run as one: rows go to the tables, reports to `run.json`, counters and notes.
+//!
+//! Files are made with the first measured iteration. Until then an earlier run's stay, and rows of what was skipped or cut
+//! off wait. Then, in this order: each table with its first rows beside the one that it replaces; `run.json`; the tables
+//! in their places; the earlier run's other files go. A crash in between leaves files of two runs, which readers notice by
+//! their run ids.
 
-use std::path::PathBuf;
-
-use schemas::{columns::Row, words::Record};
+use schemas::{
+    columns::Row,
+    words::{Record, Status},
+};
 
 use super::Options;
 use crate::{
@@ -10,37 +16,55 @@ use crate::{
     resume::Start,
     schedule::{
         bench::{Measured, RowSink},
+        history::Trimmed,
         step::Step,
     },
     sinks::{
+        claim::Claim,
         counters::CounterSink,
-        csv::CsvSink,
+        csv::{CsvSink, Fresh},
         files::Files,
+        hook_log::HookLog,
         notes::Notes,
         run_json::{RunJson, RunRecord},
     },
 };
 
-pub(super) struct Sinks {
+pub(super) struct Sinks<'a> {
+    files: &'a Files,
+    axis_paths: &'a [String],
+    claim: Claim,
+    /// Standard output, or a table that is a device or a pipe.
+    stream: Option<CsvSink>,
     csv: Option<CsvSink>,
     /// Interval rows, if they have a table of their own.
     intervals: Option<CsvSink>,
     counters: Option<CounterSink>,
+    pub(super) hook_log: HookLog,
+    /// Rows from before the first measured iteration; `None` once the files are begun.
+    waiting: Option<Vec<Row>>,
+    /// Tables that a resumed run goes on with.
+    trimmed: Vec<Trimmed>,
+    resumed: bool,
     pub(super) record: RunJson,
     pub(super) notes: Notes,
 }
 
-impl Sinks {
-    /// Opens the tables of a run. A resumed run appends to its own.
-    pub(super) fn open(files: &Files, start: &Start, options: &Options, axis_paths: &[String]) -> Result<Self, Error> {
+impl<'a> Sinks<'a> {
+    /// The tables of a run, none of which is opened yet unless it is a stream.
+    pub(super) fn new(
+        files: &'a Files,
+        claim: Claim,
+        start: &Start,
+        options: &Options,
+        axis_paths: &'a [String],
+        trimmed: Vec<Trimmed>,
+    ) -> Result<Self, Error> {
         let resumed = options.resume.is_some();
-        let table = |path: &PathBuf| {
-            if resumed && path.exists() { CsvSink::append(path, axis_paths) } else { CsvSink::create(path, axis_paths) }
-        };
-        let csv = match &files.results {
-            Some(path) => Some(table(path)?),
+        let stream = match &files.results {
+            Some(path) if files.is_special => Some(CsvSink::special(path, axis_paths)?),
             None if options.stdout_rows => Some(CsvSink::stdout(axis_paths)?),
-            None => None,
+            _ => None,
         };
         let facts = RunRecord {
             results_version: schemas::publish::RESULTS_VERSION,
@@ -50,30 +74,104 @@ impl Sinks {
             began: start.began.clone(),
             resumed: start.resumed.clone(),
             cases: start.cases.clone(),
+            files: files.beside_run_json(),
             ..RunRecord::default()
         };
         Ok(Self {
-            csv,
-            intervals: files.intervals.as_ref().map(table).transpose()?,
+            files,
+            axis_paths,
+            claim,
+            stream,
+            csv: None,
+            intervals: None,
             counters: files.counters.as_deref().map(|path| CounterSink::new(path, resumed)),
-            record: RunJson::new(facts, files.run_json.clone()),
+            hook_log: HookLog::new(files.hooks.as_deref(), &start.run_id, resumed),
+            waiting: Some(Vec::new()),
+            trimmed,
+            resumed,
+            record: RunJson::new(facts, files.run_json.clone(), files.run_json_copy.clone()),
             notes: Notes::default(),
         })
     }
+
+    /// Whether the run has files.
+    pub(super) fn is_begun(&self) -> bool {
+        self.claim.is_begun()
+    }
+
+    /// Ends the tables. A run that was interrupted before it measured anything leaves an earlier one as it was.
+    pub(super) fn end(&mut self, interrupted: bool) -> Result<(), Error> {
+        let is_there = self.files.claimed.iter().any(|table| table.metadata().is_ok_and(|m| m.len() > 0));
+        if self.waiting.is_some() && !(interrupted && is_there) { self.begin() } else { Ok(()) }
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        let waiting = self.waiting.take().unwrap_or_default();
+        let (intervals, rest) = self.split(&waiting);
+        let results = self.files.results.as_ref().filter(|_| !self.files.is_special);
+        if self.resumed {
+            self.trimmed.iter().try_for_each(Trimmed::write)?;
+        }
+        let fresh = |path, rows: &[Row]| Fresh::with(path, self.axis_paths, rows);
+        let goes_on = |path: &&std::path::PathBuf| self.resumed && path.exists();
+        let append = |path: &std::path::PathBuf, rows: &[Row]| {
+            let mut table = CsvSink::append(path, self.axis_paths)?;
+            table.rows(rows)?;
+            Ok::<_, Error>(table)
+        };
+        let new_results = results.filter(|path| !goes_on(path)).map(|path| fresh(path, &rest)).transpose()?;
+        let new_intervals = self.files.intervals.as_ref().filter(|path| !goes_on(path));
+        let new_intervals = new_intervals.map(|path| fresh(path, &intervals)).transpose()?;
+        self.record.begin()?;
+        self.files.keep_plans()?;
+        self.csv = match new_results {
+            Some(table) => Some(table.publish()?),
+            None => results.map(|path| append(path, &rest)).transpose()?,
+        };
+        self.intervals = match new_intervals {
+            Some(table) => Some(table.publish()?),
+            None => self.files.intervals.as_ref().map(|path| append(path, &intervals)).transpose()?,
+        };
+        self.claim.begin()?;
+        if let Some(counters) = &mut self.counters {
+            counters.begin()?;
+        }
+        self.hook_log.begin().map_err(Error::output("hooks.log"))
+    }
+
+    /// Interval rows, if they have a table of their own, and the rest.
+    fn split(&self, rows: &[Row]) -> (Vec<Row>, Vec<Row>) {
+        let apart = self.files.intervals.is_some();
+        rows.iter().cloned().partition(|r| apart && r.record == Some(Record::Interval))
+    }
 }
 
-impl RowSink for Sinks {
+impl RowSink for Sinks<'_> {
     fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
-        let apart = self.intervals.is_some();
-        let (intervals, rest): (Vec<Row>, Vec<Row>) =
-            rows.iter().cloned().partition(|r| apart && r.record == Some(Record::Interval));
+        if let Some(stream) = &mut self.stream {
+            let apart = self.files.intervals.is_some();
+            let rest = rows.iter().filter(|r| !apart || r.record != Some(Record::Interval)).cloned();
+            stream.rows(&rest.collect::<Vec<_>>())?;
+        }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.extend_from_slice(rows);
+            // An iteration that was cut off is no result yet.
+            let is = |status| rows.iter().any(|row| row.status == Some(status));
+            let measured = !is(Status::Cut) && rows.iter().any(|row| row.status != Some(Status::Skipped));
+            return if measured || self.resumed { self.begin() } else { Ok(()) };
+        }
+        let (intervals, rest) = self.split(rows);
         if let Some(table) = &mut self.intervals {
             table.rows(&intervals)?;
         }
-        match &mut self.csv {
-            Some(csv) => csv.rows(&rest),
-            None => Ok(()),
+        if let Some(table) = &mut self.csv {
+            table.rows(&rest)?;
         }
+        // The results last: with them the iteration is finished, also after a power cut.
+        self.record.sync()?;
+        self.counters.as_ref().map_or(Ok(()), CounterSink::sync)?;
+        self.intervals.as_ref().map_or(Ok(()), CsvSink::sync)?;
+        self.csv.as_ref().map_or(Ok(()), CsvSink::sync)
     }
 
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
@@ -90,6 +188,6 @@ impl RowSink for Sinks {
     }
 
     fn is_closed(&self) -> bool {
-        self.csv.as_ref().is_some_and(CsvSink::is_closed)
+        self.stream.as_ref().is_some_and(CsvSink::is_closed)
     }
 }

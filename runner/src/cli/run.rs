@@ -16,6 +16,7 @@ use crate::{
     programs::refusal::{self, Allowed},
     progress::{Mode, Progress},
     signals::Interrupts,
+    style,
 };
 
 pub const EXAMPLES: &str = "\
@@ -24,15 +25,22 @@ Examples:
   plumb run plans/message-size.yaml -o sizes.csv
   plumb run lab.yaml --host server=b.lab --key-file lab.key -o lab.csv
   plumb run lab.yaml --resume results/0198c2…
+  plumb run lab.yaml --resume lab.csv
   plumb run lab.yaml --only 'bulk*' --set duration=1s
   plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
 
 Rows go to FILE with -o, else to standard output if that is a pipe or a file; on a terminal the summary is shown there \
 instead. Progress, notes and errors go to standard error.
 
-SIGINT, SIGTERM, SIGHUP and SIGALRM end the measurement early but complete: everything measured is written and summed up. \
-The exit code is 130 after SIGINT, 143 after SIGTERM and 129 after SIGHUP (which nohup keeps away). SIGALRM lets a timer \
-end a long run and changes no exit code (timeout -s ALRM 60 plumb run …). A second SIGINT ends it at once.";
+A table of a run that came to its end is replaced, with the files beside it, when this run has its first rows. Another file \
+of that name stays as it is: --resume goes on with a run that was cut off, --overwrite replaces it. One run at a time writes \
+to a place.
+
+SIGINT, SIGTERM, SIGHUP and SIGALRM end the measurement early: every iteration that is complete is written and summed up, \
+the one that was cut off is kept with the status `cut` and does not count, and what was not measured is said. The exit code \
+is 130 after SIGINT, 143 after SIGTERM and 129 after SIGHUP (which nohup keeps away). SIGALRM lets a timer end a long run and \
+changes no exit code (timeout -s ALRM 60 plumb run …); the only iteration of a case counts then. A second SIGINT or SIGTERM \
+ends it at once.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -45,9 +53,12 @@ pub struct Args {
     /// Write JUnit XML to FILE [default: the plan's output.junit].
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Go on with the interrupted run whose folder (output.dir) is DIR; finished iterations are kept.
-    #[arg(long, value_name = "DIR", conflicts_with = "output")]
+    /// Go on with an interrupted run: PLACE is its folder (output.dir) or its table (-o). Finished iterations are kept.
+    #[arg(long, value_name = "PLACE", conflicts_with = "output")]
     resume: Option<PathBuf>,
+    /// Replace the results of a run that was cut off, or a file that is no table of a run.
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
     /// Let the plan measure with programs of its choice (`workload: command`). Read it first: they run as you.
     #[arg(long)]
     allow_commands: bool,
@@ -92,7 +103,9 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     if !wrong.is_empty() {
         return Err(Error::Plan(wrong));
     }
-    let interrupts = Interrupts::install().map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    plan::tell_apart(&mut plans);
+    let interrupts =
+        Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
     let mode = match args.progress {
         When::Auto => Mode::auto(),
         When::Always => Mode::Line,
@@ -108,14 +121,31 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         output,
         junit: args.junit.clone(),
         resume: args.resume.clone(),
+        overwrite: args.overwrite,
         stdout_rows: to_stdout || !kept && !terminal,
         key_file: args.key_file.clone(),
         interim: args.interim,
         overrides: overrides(&args.selection),
     };
-    let report = campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode))?;
+    let report = match campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode)) {
+        Err(error) if interrupts.exit().is_some() => {
+            // Whatever was waited for when the signal came did not happen: that is not this error's fault.
+            error.print();
+            return Ok(interrupts.exit().unwrap_or(Exit::Measurement));
+        }
+        report => report?,
+    };
     show(&report, &options)?;
     Ok(report.exit(&interrupts))
+}
+
+/// Says at once that a signal was heard: the end of a measurement may take a while.
+fn announce(signal: &str) {
+    // Over the progress line, if there is one.
+    let start = if std::io::stderr().is_terminal() { "\r\u{1b}[2K" } else { "" };
+    style::tell(format_args!(
+        "{start}{signal}: this measurement ends early; a second SIGINT or SIGTERM ends it at once"
+    ));
 }
 
 /// Shows the results to people. A closed pipe is no error: the exit code still tells the verdict.

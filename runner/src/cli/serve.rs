@@ -117,7 +117,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         log: Some(Arc::new(|line: &str| style::tell(line))),
         ..Config::default()
     };
-    let interrupts = Interrupts::install().map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let interrupts =
+        Interrupts::install(|_| {}).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
     let daemon = Daemon::bind(config).map_err(Error::measurement)?;
     if let Some(advice) = place.advice {
         style::tell(format_args!("note: {advice}"));

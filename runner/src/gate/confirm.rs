@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 
 use analyze::judge::{VerdictRow, environment::Environment, verdicts::observed};
-use netcore::control::stop::{StopFlag, Urgency};
 use schemas::{
     columns::Row,
     words::{Record, Status, Verdict},
@@ -24,6 +23,7 @@ use crate::{
         run::{self, Finished, Settings},
         step::Step,
     },
+    signals::Interrupts,
 };
 
 /// Cases of a plan, with what is needed to measure them again.
@@ -36,7 +36,7 @@ pub struct Confirm<'a> {
     /// Per case, attempts and their iterations of an interrupted run.
     pub earlier: &'a [Vec<(u32, Done)>],
     pub here: &'a Environment,
-    pub stop: &'a StopFlag,
+    pub stop: &'a Interrupts,
 }
 
 impl Confirm<'_> {
@@ -55,7 +55,7 @@ impl Confirm<'_> {
             let failing: Vec<usize> = (0..self.cases.len())
                 .filter(|i| self.cases[*i].1.failed.is_none() && verdicts[*i].iter().any(VerdictRow::fails))
                 .collect();
-            if failing.is_empty() || self.stop.urgency() != Urgency::None || sink.is_closed() {
+            if failing.is_empty() || self.stop.requested() || sink.is_closed() {
                 return Ok(());
             }
             let names: Vec<&str> = failing.iter().map(|i| self.cases[*i].0.name.as_str()).collect();
@@ -162,8 +162,6 @@ impl RowSink for Marked<'_> {
 
 #[cfg(test)]
 mod tests {
-    use netcore::control::stop::StopFlag;
-
     use super::*;
     use crate::{
         plan::{LoadOptions, Plan, load_str, model::Order},
@@ -188,7 +186,7 @@ mod tests {
         let settings = Settings { order: Order::Interleave, seed: 1, fail_fast: false, retries: 0 };
         let (mut bench, mut rows) = (FakeBench::default(), Rows::default());
         bench.results.extend(bytes.iter().map(|b| Ok(stream(*b))));
-        let (mut progress, stop) = (Progress::new(Mode::Silent), StopFlag::new().unwrap());
+        let (mut progress, stop) = (Progress::new(Mode::Silent), Interrupts::uncaught().unwrap());
         let finished =
             run::run(&steps, settings, &History::new(), &mut bench, &mut rows, &mut progress, &stop).unwrap();
         let cases: Vec<_> = steps.iter().zip(&finished).collect();

@@ -4,13 +4,7 @@
 //! conclude or cleanup that fails is a warning: the measurement is made. Once setup was tried, cleanup runs in any case,
 //! also after a signal.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::Write,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use netcore::control::{
     child::{self, Program, shown},
@@ -26,6 +20,7 @@ use crate::{
         rows::printed,
         step::Step,
     },
+    sinks::hook_log::HookLog,
 };
 
 /// Default time limit of a hook.
@@ -46,7 +41,7 @@ pub(super) struct Output {
 pub struct Programs<'a> {
     inner: &'a mut dyn Bench,
     surroundings: Surroundings,
-    log: Option<PathBuf>,
+    log: HookLog,
     /// Cases that need a cleanup, and whether their setup succeeded.
     unclean: BTreeMap<String, (Step, bool)>,
     /// Number of results that each command printed the last time.
@@ -54,13 +49,9 @@ pub struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    /// `inner` measures what is no command. The log starts empty unless a run is resumed.
-    pub fn around(inner: &'a mut dyn Bench, surroundings: Surroundings, log: Option<&Path>, resumed: bool) -> Self {
-        if let Some(log) = log.filter(|log| !resumed && log.exists()) {
-            // Left by an earlier run in the same folder. If it cannot be removed, this run appends to it.
-            let _ = std::fs::remove_file(log);
-        }
-        Self { inner, surroundings, log: log.map(Path::to_owned), unclean: BTreeMap::new(), lines: BTreeMap::new() }
+    /// `inner` measures what is no command.
+    pub fn around(inner: &'a mut dyn Bench, surroundings: Surroundings, log: HookLog) -> Self {
+        Self { inner, surroundings, log, unclean: BTreeMap::new(), lines: BTreeMap::new() }
     }
 
     /// Runs the cleanup of every case that has not ended.
@@ -152,7 +143,6 @@ impl<'a> Programs<'a> {
         iteration: Option<u32>,
         ran: &Result<Output, MeasureError>,
     ) -> std::io::Result<()> {
-        let Some(path) = &self.log else { return Ok(()) };
         let when = iteration.map_or_else(String::new, |n| format!(", iteration {n}"));
         let place = hook.on.as_ref().map_or_else(String::new, |host| format!(", on {host}"));
         let now = schemas::time::now().0;
@@ -168,7 +158,7 @@ impl<'a> Programs<'a> {
             }
             Err(fault) => text.extend(["  ", &fault.message, "\n"]),
         }
-        File::options().create(true).append(true).open(path)?.write_all(text.as_bytes())
+        self.log.add(&text)
     }
 
     /// One iteration without its hooks.

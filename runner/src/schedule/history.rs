@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs, io,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use analyze::table::{Rows, Table, rows::OwnedRow};
@@ -45,6 +45,26 @@ pub struct Taken {
     pub confirmed: Vec<Vec<(u32, Done)>>,
     /// All of them.
     pub finished: FinishedKeys,
+    /// Tables without the rows of unfinished iterations.
+    pub trimmed: Vec<Trimmed>,
+}
+
+/// A table of an interrupted run, as the run goes on with it.
+#[derive(Clone, Debug)]
+pub struct Trimmed {
+    pub path: PathBuf,
+    /// `None`: not even its header is whole.
+    bytes: Option<Vec<u8>>,
+}
+
+impl Trimmed {
+    /// Replaces the file.
+    pub fn write(&self) -> Result<(), Error> {
+        match &self.bytes {
+            Some(bytes) => replace(&self.path, bytes),
+            None => fs::remove_file(&self.path).map_err(Error::output(self.path.display())),
+        }
+    }
 }
 
 /// The `error` cell of a confirmation: its attempt, and why it was made.
@@ -71,25 +91,45 @@ fn whole(table: &[u8]) -> &[u8] {
     &table[..end]
 }
 
-/// The complete rows of a table; `None`: there is no file, or not even its header, which is then removed.
-fn read(path: &Path) -> Result<Option<Rows>, Error> {
+/// The complete rows of a table.
+enum Read {
+    /// There is no file.
+    Absent,
+    /// Not even its header is whole.
+    Torn,
+    Rows(Rows),
+}
+
+fn read(path: &Path) -> Result<Read, Error> {
     let bytes = match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Read::Absent),
         bytes => bytes.map_err(|e| Error::Usage(format!("--resume: cannot read {}: {e}", path.display())))?,
     };
     let whole = whole(&bytes);
     if whole.is_empty() {
-        return fs::remove_file(path).map(|()| None).map_err(Error::output(path.display()));
+        return Ok(Read::Torn);
     }
     let table = Table::from_text(&path.display().to_string(), whole).and_then(|mut table| Rows::read_all(&mut table));
-    table.map(Some).map_err(|e| Error::Usage(format!("--resume: {e}")))
+    table.map(Read::Rows).map_err(|e| Error::Usage(format!("--resume: {e}")))
 }
 
-/// Replaces a table by some of its rows.
-fn write<'a>(path: &Path, table: &Rows, rows: impl IntoIterator<Item = &'a OwnedRow>) -> Result<(), Error> {
+/// Some of a table's rows.
+fn trimmed<'a>(path: &Path, table: &Rows, rows: impl IntoIterator<Item = &'a OwnedRow>) -> Result<Trimmed, Error> {
     let mut bytes = Vec::new();
     table.write(rows, &mut bytes)?;
-    replace(path, &bytes)
+    Ok(Trimmed { path: path.to_owned(), bytes: Some(bytes) })
+}
+
+/// Refuses a table with rows of another run.
+fn of_run(path: &Path, table: &Rows, run_id: &str) -> Result<(), Error> {
+    let Some(column) = table.column("run_id") else { return Ok(()) };
+    match table.rows.iter().map(|row| row.get(column)).find(|id| *id != run_id) {
+        None => Ok(()),
+        Some(other) => Err(Error::Usage(format!(
+            "--resume: {} has rows of run {other}, and run.json beside it is about run {run_id}",
+            path.display()
+        ))),
+    }
 }
 
 /// A row with typed cells. Cells that no version of this program writes stay empty.
@@ -101,9 +141,17 @@ pub fn typed(table: &Rows, cells: &OwnedRow) -> Row {
     row
 }
 
-/// Reads a table back and removes everything but finished iterations and discarded tries from it.
-pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
-    let Some(table) = read(path)? else { return Ok(Taken::default()) };
+/// Reads a table of a run back. What goes on has finished iterations and discarded tries only.
+pub fn take_up(path: &Path, steps: &[Step], run_id: &str) -> Result<Taken, Error> {
+    let table = match read(path)? {
+        Read::Absent => return Ok(Taken::default()),
+        Read::Torn => {
+            let torn = Trimmed { path: path.to_owned(), bytes: None };
+            return Ok(Taken { trimmed: vec![torn], ..Taken::default() });
+        }
+        Read::Rows(table) => table,
+    };
+    of_run(path, &table, run_id)?;
     if ["case_id", "iteration", "record", "phase", "status"].iter().any(|name| table.column(name).is_none()) {
         return Err(Error::Usage(format!("--resume: {} is not a results table", path.display())));
     }
@@ -170,8 +218,7 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
             _ => {}
         }
     }
-    write(path, &table, kept)?;
-    let mut taken = Taken { finished, ..Taken::default() };
+    let mut taken = Taken { finished, trimmed: vec![trimmed(path, &table, kept)?], ..Taken::default() };
     for iterations in iterations {
         let (again, first): (Vec<_>, Vec<_>) = iterations.into_values().partition(|(attempt, _)| *attempt > 0);
         taken.history.push(first.into_iter().map(|(_, done)| done).collect());
@@ -180,15 +227,20 @@ pub fn take_up(path: &Path, steps: &[Step]) -> Result<Taken, Error> {
     Ok(taken)
 }
 
-/// Removes rows of unfinished iterations from another table of the run, if there is one.
-pub fn cut(path: &Path, finished: &FinishedKeys) -> Result<(), Error> {
-    let Some(table) = read(path)? else { return Ok(()) };
+/// Another table of the run, if there is one, without the rows of unfinished iterations.
+pub fn trim(path: &Path, finished: &FinishedKeys, run_id: &str) -> Result<Option<Trimmed>, Error> {
+    let table = match read(path)? {
+        Read::Absent => return Ok(None),
+        Read::Torn => return Ok(Some(Trimmed { path: path.to_owned(), bytes: None })),
+        Read::Rows(table) => table,
+    };
+    of_run(path, &table, run_id)?;
     let (case, iteration) = (table.column("case_id"), table.column("iteration"));
     let is_finished = |row: &&OwnedRow| {
         let cell = |at: Option<usize>| at.map_or("", |i| row.get(i));
         cell(iteration).parse().is_ok_and(|n| finished.contains(&(cell(case).to_owned(), n)))
     };
-    write(path, &table, table.rows.iter().filter(is_finished))
+    trimmed(path, &table, table.rows.iter().filter(is_finished)).map(Some)
 }
 
 #[cfg(test)]
@@ -201,10 +253,17 @@ mod tests {
             fake::step,
             rows::{latency::encoded, summary::Summary},
         },
-        sinks::csv::CsvSink,
+        sinks::csv::Fresh,
     };
 
     const HEAD: &str = "case_id,case,iteration,record,phase,status,member,direction,stream,throughput_bits_per_s\n";
+
+    /// Takes a table up and trims the file.
+    fn taken_up(path: &Path, steps: &[Step]) -> Taken {
+        let taken = take_up(path, steps, "").unwrap();
+        taken.trimmed.iter().for_each(|table| table.write().unwrap());
+        taken
+    }
 
     fn taken(rows: &str) -> (Taken, String) {
         let dir = tempfile::tempdir().unwrap();
@@ -212,7 +271,7 @@ mod tests {
         fs::write(&path, format!("{HEAD}{rows}")).unwrap();
         let mut one = step("a", 3, 3, None);
         one.case.id = "c1".into();
-        let taken = take_up(&path, &[one]).unwrap();
+        let taken = taken_up(&path, &[one]);
         (taken, fs::read_to_string(&path).unwrap().replace(HEAD, ""))
     }
 
@@ -240,7 +299,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("intervals.csv");
         fs::write(&path, "case_id,iter").unwrap();
-        cut(&path, &FinishedKeys::new()).unwrap();
+        trim(&path, &FinishedKeys::new(), "").unwrap().unwrap().write().unwrap();
         assert!(!path.exists(), "without its header it is begun anew");
     }
 
@@ -256,7 +315,7 @@ mod tests {
         if let crate::plan::case::Job::Traffic(spec) = &mut one.case.members[0].job {
             spec.direction = netcore::spec::Direction::Bidirectional;
         }
-        let taken = take_up(&path, &[one]).unwrap();
+        let taken = taken_up(&path, &[one]);
         assert_eq!(taken.history[0].len(), 1);
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{HEAD}{first}"));
     }
@@ -279,14 +338,32 @@ mod tests {
             receive_call_histogram: Some(encoded(&[7000])),
             ..one.identity(0)
         };
-        let mut sink = CsvSink::create(&path, &[]).unwrap();
-        sink.rows(&[written]).unwrap();
-        let taken = take_up(&path, &[one]).unwrap();
+        Fresh::with(&path, &[], &[written]).unwrap().publish().unwrap();
+        let taken = taken_up(&path, &[one]);
         let mut summary = Summary::default();
         summary.push(&taken.history[0][0].measured[0].2);
         let row = summary.row().unwrap();
         let near = |got: Option<f64>, want: f64| got.is_some_and(|got| (got / want - 1.0).abs() < 0.01);
         assert!(near(row.latency_p99_us, 1.0) && near(row.receive_call_p99_us, 7.0), "{row:?}");
+    }
+
+    #[test]
+    fn what_was_cut_off_is_measured_again() {
+        let whole = "c1,a,1,iteration,measure,ok,,forward,,8\n";
+        let (taken, left) = taken(&format!(
+            "{whole}c1,a,2,interval,measure,ok,,forward,,8\nc1,a,2,iteration,warmup,ok,,forward,,8\n\
+             c1,a,2,iteration,measure,cut,,forward,,7\n"
+        ));
+        assert_eq!((taken.history[0].len(), left.as_str()), (1, whole));
+    }
+
+    #[test]
+    fn rows_of_another_run_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.csv");
+        fs::write(&path, "run_id,case_id,iteration,record,phase,status\nb,c1,1,iteration,measure,ok\n").unwrap();
+        let said = take_up(&path, &[], "a").unwrap_err().to_string();
+        assert!(said.contains("has rows of run b"), "{said}");
     }
 
     #[test]
@@ -311,7 +388,7 @@ mod tests {
         fs::write(&path, &text).unwrap();
         let mut one = step("a", 1, 1, None);
         one.case.id = "c1".into();
-        let taken = take_up(&path, &[one]).unwrap();
+        let taken = taken_up(&path, &[one]);
         assert_eq!(taken.history[0].len(), 1);
         let rates: Vec<_> =
             taken.confirmed[0].iter().map(|(k, d)| (*k, d.measured[0].2.throughput_bits_per_s.unwrap())).collect();

@@ -3,11 +3,13 @@
 //! It measures through [`Bench`], so every rule here is tested without a network.
 //!
 //! - `iteration`: one iteration, with its retries
+//! - `cut`: iterations that a signal ended early
 //! - `ending`: summaries, warnings and skipped cases
 //! - `probing`: the iterations of a search
 //! - `line`: `stop_when`, which skips the rest of an axis
 //! - `together`: whether the ends measured at the same time
 
+mod cut;
 mod ending;
 mod iteration;
 mod line;
@@ -16,7 +18,6 @@ mod together;
 
 use std::collections::BTreeMap;
 
-use netcore::control::stop::{StopFlag, Urgency};
 use schemas::{
     columns::Row,
     metrics::{METRICS, Metric},
@@ -36,6 +37,7 @@ use crate::{
     error::Error,
     plan::model::Order,
     progress::{Position, Progress},
+    signals::Interrupts,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +85,8 @@ pub struct Finished {
 struct State {
     result: Finished,
     open: bool,
+    /// Its iteration that a signal ended early, as a sentence.
+    cut: Option<String>,
     samples: Samples,
     /// The headline of each member and way, for its own summary row.
     own: BTreeMap<(usize, Way), Samples>,
@@ -101,7 +105,7 @@ pub fn run(
     bench: &mut dyn Bench,
     sink: &mut dyn RowSink,
     progress: &mut Progress,
-    stop: &StopFlag,
+    stop: &Interrupts,
 ) -> Result<Vec<Finished>, Error> {
     let mut run =
         Run { steps, settings, sink, progress, stop, states: steps.iter().map(State::new).collect(), give_up: None };
@@ -153,7 +157,7 @@ struct Run<'a> {
     settings: Settings,
     sink: &'a mut dyn RowSink,
     progress: &'a mut Progress,
-    stop: &'a StopFlag,
+    stop: &'a Interrupts,
     states: Vec<State>,
     /// Why nothing more runs.
     give_up: Option<String>,
@@ -164,6 +168,7 @@ impl State {
         Self {
             result: Finished::default(),
             open: true,
+            cut: None,
             samples: Samples::new(step.policy.clone()),
             own: BTreeMap::new(),
             summaries: BTreeMap::new(),
@@ -180,7 +185,7 @@ impl State {
 
 impl Run<'_> {
     fn over(&self) -> bool {
-        self.give_up.is_some() || self.sink.is_closed() || self.stop.urgency() != Urgency::None
+        self.give_up.is_some() || self.sink.is_closed() || self.stop.requested()
     }
 
     fn position(&self, i: usize) -> Position {

@@ -21,6 +21,16 @@ impl Appended {
     }
 }
 
+impl Appended {
+    /// Brings the pieces to the disk. A device or a pipe has none.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data().or_else(|e| match e.kind() {
+            io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => Ok(()),
+            _ => Err(e),
+        })
+    }
+}
+
 impl Write for Appended {
     /// Writes the whole piece or, if the file can be truncated, nothing.
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {

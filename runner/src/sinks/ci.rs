@@ -29,7 +29,7 @@ pub struct CaseResult {
     pub case: String,
     /// Why it failed.
     pub failed: Option<String>,
-    /// Why it was not run.
+    /// Why it was not run, or not to its end.
     pub skipped: Option<String>,
     pub verdicts: Vec<VerdictRow>,
 }
@@ -46,7 +46,13 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
     let failed = TestCaseStatus::non_success;
     let whole = |status, message: &str| vec![junit::case(&case.case, &case.test, status, message)];
     match (&case.skipped, &case.failed) {
-        (Some(reason), _) => return whole(TestCaseStatus::skipped(), reason),
+        // What an interrupted case has shown to fail stays a failure.
+        (Some(reason), _) => {
+            let fails = case.verdicts.iter().filter(|v| v.fails()).cloned().collect();
+            let failed = CaseResult { skipped: None, verdicts: fails, ..case.clone() };
+            let failed = if failed.verdicts.is_empty() { Vec::new() } else { junit_cases(&failed) };
+            return whole(TestCaseStatus::skipped(), reason).into_iter().chain(failed).collect();
+        }
         (_, Some(reason)) => return whole(failed(NonSuccessKind::Error), reason),
         _ if case.verdicts.is_empty() => return whole(TestCaseStatus::success(), ""),
         _ => {}

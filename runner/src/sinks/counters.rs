@@ -26,19 +26,31 @@ use crate::{
 pub struct CounterSink {
     path: PathBuf,
     resume: bool,
+    /// Rows from before the run had its first row in the results; `None` after that.
+    waiting: Option<Vec<u8>>,
     file: Option<Appended>,
 }
 
 impl CounterSink {
     /// Will write there; a resumed run adds to what is there.
     pub fn new(path: &Path, resume: bool) -> Self {
-        Self { path: path.to_owned(), resume, file: None }
+        Self { path: path.to_owned(), resume, waiting: Some(Vec::new()), file: None }
+    }
+
+    /// Allows the file to be made.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        let waiting = self.waiting.take().unwrap_or_default();
+        self.write(&waiting)
+    }
+
+    /// Brings the rows to the disk.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.file.as_ref().map_or(Ok(()), |file| file.sync().map_err(Error::output(self.path.display())))
     }
 
     /// Writes the counters of an iteration.
     pub fn keep(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
         let mut text = LineWriter::new();
-        let fault = || Error::output(self.path.display());
         for ((member, row), reports) in step.members_with_identity().zip(&measured.members) {
             let far = reports.far.as_ref().map(|far| (member.to.name(), far));
             let ends: Vec<(&str, &SideReport)> =
@@ -72,9 +84,20 @@ impl CounterSink {
             }
         }
         let bytes = text.finish();
+        match &mut self.waiting {
+            Some(waiting) => {
+                waiting.extend(bytes);
+                Ok(())
+            }
+            None => self.write(&bytes),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.is_empty() {
             return Ok(());
         }
+        let fault = || Error::output(self.path.display());
         let file = match &mut self.file {
             Some(file) => file,
             none => {
@@ -89,7 +112,7 @@ impl CounterSink {
                 none.insert(file)
             }
         };
-        file.write_all(&bytes).map_err(fault())
+        file.write_all(bytes).map_err(fault())
     }
 }
 

@@ -1,49 +1,101 @@
-//! The results table: the header before the first measurement, then the rows of each iteration in one write.
+//! The results table: a header, then the rows of each iteration in one write.
+//!
+//! A file is made with its first rows, so that a run that measures nothing leaves an earlier one as it was.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
+use analyze::table::sync_folder;
 use schemas::columns::{self, Row};
+use tempfile::TempPath;
 
 use super::appended::Appended;
 use crate::error::Error;
 
 /// Writes rows as they become known.
 pub struct CsvSink {
-    out: Box<dyn Write>,
+    out: Out,
     to: String,
     axes: usize,
     /// Whether the reader went away: nothing more is written then, and it is no fault.
     closed: bool,
 }
 
-impl CsvSink {
-    /// Creates (or empties) a file.
-    pub fn create(path: &Path, axis_paths: &[String]) -> Result<Self, Error> {
+enum Out {
+    /// A file that grows.
+    File(Appended),
+    /// A pipe, a device, or standard output.
+    Stream(Box<dyn Write>),
+}
+
+/// A table that is written beside the one that it replaces.
+pub struct Fresh {
+    sink: CsvSink,
+    path: PathBuf,
+    temporary: TempPath,
+}
+
+impl Fresh {
+    /// A table with its first rows. The file at `path` stays until [`Fresh::publish`].
+    pub fn with(path: &Path, axis_paths: &[String], rows: &[Row]) -> Result<Self, Error> {
         let to = path.display().to_string();
-        let file = File::create(path).and_then(Appended::at_end_of).map_err(Error::output(&to))?;
-        Self::new(Box::new(file), to, axis_paths)
+        let fault = || Error::output(&to);
+        // A link stays a link.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // `create_new` leaves the mode to the umask; a temporary file is private otherwise.
+        let made = tempfile::Builder::new().make_in(folder, |path| File::create_new(path)).map_err(fault())?;
+        let (file, temporary) = made.into_parts();
+        let file = Appended::at_end_of(file).map_err(fault())?;
+        let mut sink = CsvSink::new(Out::File(file), to.clone(), axis_paths)?;
+        sink.rows(rows)?;
+        sink.sync()?;
+        Ok(Self { sink, path, temporary })
     }
 
+    /// Puts it in the place of the earlier one.
+    pub fn publish(self) -> Result<CsvSink, Error> {
+        self.temporary.persist(&self.path).map_err(|e| Error::output(&self.sink.to)(e.error))?;
+        sync_folder(&self.path).map_err(Error::output(&self.sink.to))?;
+        Ok(self.sink)
+    }
+}
+
+impl CsvSink {
     /// Goes on at the end of a table that ends with a whole row.
     pub fn append(path: &Path, axis_paths: &[String]) -> Result<Self, Error> {
         let to = path.display().to_string();
         let file = File::options().append(true).open(path).and_then(Appended::at_end_of).map_err(Error::output(&to))?;
-        Ok(Self { out: Box::new(file), to, axes: axis_paths.len(), closed: false })
+        Ok(Self { out: Out::File(file), to, axes: axis_paths.len(), closed: false })
+    }
+
+    /// Writes to a device or a pipe that has a name.
+    pub fn special(path: &Path, axis_paths: &[String]) -> Result<Self, Error> {
+        let to = path.display().to_string();
+        let file = File::options().write(true).open(path).map_err(Error::output(&to))?;
+        Self::new(Out::Stream(Box::new(file)), to, axis_paths)
     }
 
     /// Writes to standard output.
     pub fn stdout(axis_paths: &[String]) -> Result<Self, Error> {
-        Self::new(Box::new(io::stdout()), "standard output".into(), axis_paths)
+        Self::new(Out::Stream(Box::new(io::stdout())), "standard output".into(), axis_paths)
     }
 
-    fn new(out: Box<dyn Write>, to: String, axis_paths: &[String]) -> Result<Self, Error> {
+    fn new(out: Out, to: String, axis_paths: &[String]) -> Result<Self, Error> {
         let mut sink = Self { out, to, axes: axis_paths.len(), closed: false };
         sink.write(&header(columns::header(axis_paths)))?;
         Ok(sink)
+    }
+
+    /// Brings the rows of a file to the disk.
+    pub fn sync(&self) -> Result<(), Error> {
+        match &self.out {
+            Out::File(file) => file.sync().map_err(Error::output(&self.to)),
+            Out::Stream(_) => Ok(()),
+        }
     }
 
     /// Writes rows in one write, so that a crash leaves all of them or none.
@@ -61,7 +113,11 @@ impl CsvSink {
         if self.closed {
             return Ok(());
         }
-        match self.out.write_all(line).and_then(|()| self.out.flush()) {
+        let out: &mut dyn Write = match &mut self.out {
+            Out::File(file) => file,
+            Out::Stream(stream) => stream,
+        };
+        match out.write_all(line).and_then(|()| out.flush()) {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;
                 Ok(())
@@ -112,6 +168,10 @@ mod tests {
 
     use super::*;
 
+    fn stream(out: impl Write + 'static) -> Out {
+        Out::Stream(Box::new(out))
+    }
+
     /// Remembers each write by itself.
     #[derive(Clone, Default)]
     struct Writes(Rc<RefCell<Vec<Vec<u8>>>>);
@@ -130,7 +190,7 @@ mod tests {
     #[test]
     fn rows_that_belong_together_are_one_write_and_read_back() {
         let writes = Writes::default();
-        let mut sink = CsvSink::new(Box::new(writes.clone()), "x".into(), &["socket.mss".into()]).unwrap();
+        let mut sink = CsvSink::new(stream(writes.clone()), "x".into(), &["socket.mss".into()]).unwrap();
         let row = Row { case: Some("a[b=\"1\", c=2]\n".into()), axes: vec!["1448".into()], ..Row::default() };
         sink.rows(&[row.clone(), row]).unwrap();
         let writes = writes.0.borrow();
@@ -154,9 +214,9 @@ mod tests {
                 Ok(())
             }
         }
-        let sink = CsvSink::new(Box::new(Fails(io::ErrorKind::BrokenPipe)), "x".into(), &[]).unwrap();
+        let sink = CsvSink::new(stream(Fails(io::ErrorKind::BrokenPipe)), "x".into(), &[]).unwrap();
         assert!(sink.is_closed());
-        let full = CsvSink::new(Box::new(Fails(io::ErrorKind::StorageFull)), "x".into(), &[]);
+        let full = CsvSink::new(stream(Fails(io::ErrorKind::StorageFull)), "x".into(), &[]);
         assert_eq!(full.err().map(|e| e.exit().code()), Some(3));
     }
 }

@@ -39,17 +39,32 @@ pub struct Files {
     pub plots: Vec<(Plot, PathBuf)>,
     /// Whether GitHub is told of verdicts at the plan's own lines.
     pub annotations: bool,
+    /// A copy of `run.json` beside a table outside of the run's folder.
+    pub run_json_copy: Option<PathBuf>,
+    /// Copies of the plans in the run's folder, with their texts.
+    pub plans: Vec<(PathBuf, String)>,
+    /// Tables whose place, with the files beside them, belongs to one run at a time.
+    pub claimed: Vec<PathBuf>,
+    /// Whether the rows go to a device or a pipe that is named as a file.
+    pub is_special: bool,
+}
+
+/// What the command line says about files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Output<'a> {
+    /// `-o`.
+    pub table: Option<&'a Path>,
+    /// Whether rows go to standard output: a plan's folder then has everything but the table.
+    pub rows_elsewhere: bool,
+    /// `--junit`.
+    pub junit: Option<&'a Path>,
+    /// `--resume`: a run's folder or its table.
+    pub resume: Option<&'a Path>,
 }
 
 impl Files {
-    /// From the command line (`-o`, `--junit`) and the plans' `output`. Makes the folders.
-    pub fn of(
-        plans: &[Plan],
-        output: Option<&Path>,
-        junit: Option<&Path>,
-        dir: Option<&Path>,
-        run_id: &str,
-    ) -> Result<Self, Error> {
+    /// From the command line (`-o` or `--resume`, `--junit`) and the plans' `output`. Touches nothing.
+    pub fn of(plans: &[Plan], output: &Output<'_>, run_id: &str) -> Result<Self, Error> {
         let mut dirs: Vec<&str> = plans.iter().filter_map(|p| p.output.dir.as_deref()).collect();
         dirs.dedup();
         if dirs.len() > 1 {
@@ -58,35 +73,44 @@ impl Files {
                 dirs.join(", ")
             )));
         }
-        let dir = match (dir, dirs.first()) {
-            (Some(dir), _) => Some(dir.to_owned()),
-            (None, Some(dir)) => Some(PathBuf::from(dir.replace("${run.id}", run_id))),
-            (None, None) => None,
+        let (dir, table) = match (output.resume, dirs.first()) {
+            (Some(table), _) if !table.is_dir() => (None, Some(table)),
+            (Some(dir), _) => (Some(dir.to_owned()), None),
+            (None, Some(dir)) => (Some(PathBuf::from(dir.replace("${run.id}", run_id))), output.table),
+            (None, None) => (None, output.table),
         };
         let mut files = Self { dir: dir.clone(), ..Self::default() };
         if let Some(dir) = &dir {
-            fs::create_dir_all(dir).map_err(Error::output(dir.display()))?;
             let tables: Vec<Table> = plans.iter().filter_map(|p| p.output.tables.as_ref()).flatten().copied().collect();
             let wanted = |table| tables.is_empty() || tables.contains(&table);
-            files.results = Some(dir.join("results.csv"));
+            files.results = (!output.rows_elsewhere).then(|| dir.join("results.csv"));
             files.intervals = tables.contains(&Table::Intervals).then(|| dir.join("intervals.csv"));
             files.counters = wanted(Table::Counters).then(|| dir.join("counters.csv"));
             files.verdicts = wanted(Table::Verdicts).then(|| dir.join("verdicts.csv"));
             files.hooks = Some(dir.join("hooks.log"));
             files.run_json = Some(dir.join("run.json"));
+            files.claimed.push(dir.join("results.csv"));
         }
-        if let Some(output) = output {
-            files.results = Some(output.to_owned());
-            if dir.is_none() {
-                files.counters = Some(output.with_extension("counters.csv"));
-                files.verdicts = Some(output.with_extension("verdicts.csv"));
-                files.hooks = Some(output.with_extension("hooks.log"));
-                files.run_json = Some(run_json::beside(output));
+        if let Some(table) = table {
+            files.results = Some(table.to_owned());
+            // A device or a pipe has nothing beside it.
+            files.is_special = fs::metadata(table).is_ok_and(|m| !m.is_file() && !m.is_dir());
+            if !files.is_special {
+                files.claimed.push(table.to_owned());
+                match dir {
+                    Some(_) => files.run_json_copy = Some(run_json::beside(table)),
+                    None => {
+                        files.counters = Some(table.with_extension("counters.csv"));
+                        files.verdicts = Some(table.with_extension("verdicts.csv"));
+                        files.hooks = Some(table.with_extension("hooks.log"));
+                        files.run_json = Some(run_json::beside(table));
+                    }
+                }
             }
         }
-        let base = dir.as_deref().or_else(|| output.and_then(Path::parent)).unwrap_or(Path::new("")).to_owned();
+        let base = dir.as_deref().or_else(|| table.and_then(Path::parent)).unwrap_or(Path::new("")).to_owned();
         let first = |of: fn(&Plan) -> Option<&PathBuf>| plans.iter().find_map(of).map(|p| base.join(p));
-        files.junit = junit.map(Path::to_owned).or_else(|| first(|p| p.output.junit.as_ref()));
+        files.junit = output.junit.map(Path::to_owned).or_else(|| first(|p| p.output.junit.as_ref()));
         files.markdown = first(|p| p.output.markdown.as_ref());
         files.annotations = plans.iter().any(|p| match p.output.annotations.unwrap_or_default() {
             Annotations::Always => true,
@@ -95,24 +119,35 @@ impl Files {
         });
         let plots = plans.iter().flat_map(|p| p.output.plots.iter().flatten());
         files.plots = plots.map(|p| (p.clone(), base.join(&p.file))).collect();
-        let made = [&files.junit, &files.markdown];
-        for file in made.into_iter().flatten().chain(files.plots.iter().map(|(_, f)| f)) {
-            if let Some(parent) = file.parent().filter(|p| !p.as_os_str().is_empty()) {
-                fs::create_dir_all(parent).map_err(Error::output(parent.display()))?;
-            }
-        }
+        files.plans = plan_copies(dir.as_deref(), plans);
         files.spare(plans)?;
         Ok(files)
     }
 
+    /// All files that the run may write, but the table of somebody's pipe.
+    pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        let results = self.results.iter().filter(|_| !self.is_special);
+        let tables = results.chain(&self.intervals).chain(&self.counters).chain(&self.verdicts);
+        let others = [&self.hooks, &self.run_json, &self.run_json_copy, &self.junit, &self.markdown];
+        let pictures = self.plots.iter().map(|(_, file)| file);
+        tables.chain(others.into_iter().flatten()).chain(pictures).chain(self.plans.iter().map(|(file, _)| file))
+    }
+
+    /// The files in the folder of `run.json`, relative to it.
+    pub fn beside_run_json(&self) -> Vec<String> {
+        let Some(folder) = self.run_json.as_deref().and_then(Path::parent) else { return Vec::new() };
+        let inside = self.all().filter_map(|file| file.strip_prefix(folder).ok()?.to_str());
+        let mut names: Vec<String> = inside.map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
     /// Refuses to write over what the run reads.
     fn spare(&self, plans: &[Plan]) -> Result<(), Error> {
-        let tables = [&self.results, &self.intervals, &self.counters, &self.verdicts];
-        let others = [&self.hooks, &self.run_json, &self.junit, &self.markdown];
-        let made = tables.into_iter().chain(others).flatten().chain(self.plots.iter().map(|(_, file)| file));
         // What is not there yet is written over by nobody.
         let made: Vec<(PathBuf, &PathBuf)> =
-            made.filter_map(|file| fs::canonicalize(file).ok().map(|real| (real, file))).collect();
+            self.all().filter_map(|file| fs::canonicalize(file).ok().map(|real| (real, file))).collect();
         for plan in plans {
             let baseline = plan.baseline.as_ref().map(|(baseline, _)| (&*baseline.source, "the baseline"));
             for (read, what) in [Some((Path::new(&plan.path), "the plan")), baseline].into_iter().flatten() {
@@ -129,17 +164,20 @@ impl Files {
     }
 
     /// Keeps the plans beside the results, as written and as resolved.
-    pub fn keep_plans(&self, plans: &[Plan]) -> Result<(), Error> {
-        let Some(dir) = &self.dir else { return Ok(()) };
-        for plan in plans {
-            // Several plans in one folder are told apart by their names.
-            let name = if plans.len() == 1 { "plan".to_owned() } else { format!("plan-{}", plan.name) };
-            let text = plan.sources.get(0).map(|s| s.text.as_str()).unwrap_or_default();
-            for (file, text) in [(format!("{name}.yaml"), text), (format!("{name}.resolved.yaml"), &plan.resolved)] {
-                let path = dir.join(file);
-                replace(&path, text.as_bytes())?;
-            }
-        }
-        Ok(())
+    pub fn keep_plans(&self) -> Result<(), Error> {
+        self.plans.iter().try_for_each(|(path, text)| replace(path, text.as_bytes()))
     }
+}
+
+/// The plans as written and as resolved, with the files in a run's folder that they are kept in.
+fn plan_copies(dir: Option<&Path>, plans: &[Plan]) -> Vec<(PathBuf, String)> {
+    let mut copies = Vec::new();
+    for (dir, plan) in plans.iter().filter_map(|plan| Some((dir?, plan))) {
+        // Several plans in one folder are told apart by their names.
+        let name = if plans.len() == 1 { "plan".to_owned() } else { format!("plan-{}", plan.name.replace('/', "-")) };
+        let text = plan.sources.get(0).map(|s| s.text.clone()).unwrap_or_default();
+        copies.push((dir.join(format!("{name}.yaml")), text));
+        copies.push((dir.join(format!("{name}.resolved.yaml")), plan.resolved.clone()));
+    }
+    copies
 }

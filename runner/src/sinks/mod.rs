@@ -1,16 +1,18 @@
 //! Where results go.
 //!
-//! - [`files`]: which files a run leaves behind
+//! - [`files`]: which files a run leaves behind; [`claim`]: their place, and what an earlier run left there
 //! - [`csv`]: the results table; [`counters`]: the kernels' counters; [`appended`]: the files of both
-//! - [`run_json`]: what the tables do not hold
+//! - [`run_json`]: what the tables do not hold; [`hook_log`]: what hooks printed
 //! - [`ci`]: JUnit, Markdown, annotations; [`plots`]: pictures
 //! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers
 
 pub mod appended;
 pub mod ci;
+pub mod claim;
 pub mod counters;
 pub mod csv;
 pub mod files;
+pub mod hook_log;
 pub mod notes;
 pub mod plots;
 pub mod run_json;

@@ -36,7 +36,7 @@ pub fn plan_record(plan: &Plan, overrides: Vec<String>, seed: u64) -> PlanRecord
     }
 }
 
-/// The file, written when the run begins and again when it ends.
+/// The file, written with the first rows and again when the run ends.
 ///
 /// What becomes known in between stands in a journal beside it, a line per case that is new or has changed, and is there
 /// before the rows of its iteration are: so a crash loses nothing of a finished iteration, and an iteration costs a line
@@ -45,6 +45,10 @@ pub fn plan_record(plan: &Plan, overrides: Vec<String>, seed: u64) -> PlanRecord
 pub struct RunJson {
     pub facts: RunRecord,
     path: Option<PathBuf>,
+    /// A second one, beside a table that is elsewhere.
+    copy: Option<PathBuf>,
+    /// Whether the file exists. Until the run has rows, it may be that of an earlier run.
+    begun: bool,
     journal: Option<File>,
 }
 
@@ -56,8 +60,14 @@ struct Line {
 
 impl RunJson {
     /// Nothing written yet; without a path nothing ever is.
-    pub fn new(facts: RunRecord, path: Option<PathBuf>) -> Self {
-        Self { facts, path, journal: None }
+    pub fn new(facts: RunRecord, path: Option<PathBuf>, copy: Option<PathBuf>) -> Self {
+        Self { facts, path, copy, begun: false, journal: None }
+    }
+
+    /// Writes the file for the first time.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        self.begun = true;
+        self.write()
     }
 
     /// Keeps what the ends of an iteration said about themselves.
@@ -104,6 +114,9 @@ impl RunJson {
             return Ok(());
         }
         self.facts.cases.insert(key.clone(), case.clone());
+        if !self.begun {
+            return Ok(());
+        }
         let Some(path) = self.path.as_deref().map(journal) else { return Ok(()) };
         let fault = || Error::output(path.display());
         let file = match &mut self.journal {
@@ -116,13 +129,22 @@ impl RunJson {
         file.write_all(&line).map_err(fault())
     }
 
-    /// Replaces the file as a whole: a reader sees the old one or the new one.
+    /// Brings the journal to the disk.
+    pub fn sync(&self) -> Result<(), Error> {
+        let (Some(file), Some(path)) = (&self.journal, &self.path) else { return Ok(()) };
+        file.sync_data().map_err(Error::output(journal(path).display()))
+    }
+
+    /// Replaces the file as a whole, if it is begun: a reader sees the old one or the new one.
     pub fn write(&mut self) -> Result<(), Error> {
-        let Some(path) = &self.path else { return Ok(()) };
+        let Some(path) = self.path.as_ref().filter(|_| self.begun) else { return Ok(()) };
         let fault = || Error::output(path.display());
         let mut text = serde_json::to_vec_pretty(&self.facts).map_err(|e| fault()(e.into()))?;
         text.push(b'\n');
         replace(path, &text)?;
+        if let Some(copy) = &self.copy {
+            replace(copy, &text)?;
+        }
         self.journal = None;
         match fs::remove_file(journal(path)) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::output(journal(path).display())(e)),
@@ -177,8 +199,8 @@ mod tests {
     fn a_crash_leaves_what_was_known_of_finished_iterations() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.json");
-        let mut record = RunJson::new(RunRecord::default(), Some(path.clone()));
-        record.write().unwrap();
+        let mut record = RunJson::new(RunRecord::default(), Some(path.clone()), None);
+        record.begin().unwrap();
         for (key, case) in [("c1", "first"), ("c2", "one"), ("c1", "second"), ("c1", "second")] {
             record.insert(key.into(), CaseRecord { case: case.into(), ..CaseRecord::default() }).unwrap();
         }

@@ -6,7 +6,7 @@ use schemas::{
     words::{Record, Status},
 };
 
-use super::Run;
+use super::{Run, cut};
 use crate::{
     error::Error,
     schedule::{confidence::Samples, search::Search},
@@ -111,12 +111,17 @@ impl Run<'_> {
 
     /// Ends the cases that are still open: with a summary of their iterations, or with a row that says why there is none.
     pub(super) fn close(&mut self) -> Result<(), Error> {
-        let reason = self.give_up.clone().unwrap_or_else(|| "interrupted before it ran".to_owned());
         for i in 0..self.steps.len() {
-            if !self.states[i].open {
+            let state = &self.states[i];
+            if !state.open {
                 continue;
             }
-            if self.states[i].result.done > 0 {
+            let reason = match (&self.give_up, &state.cut) {
+                (Some(reason), _) | (None, Some(reason)) => reason.clone(),
+                (None, None) if state.result.done > 0 => cut::by(self.stop),
+                (None, None) => format!("{} before it ran", cut::by(self.stop)),
+            };
+            if state.result.done > 0 {
                 match self.states[i].search.as_ref().map(Search::so_far) {
                     Some(answer) => self.answer(i, answer)?,
                     None => self.conclude(i)?,

@@ -7,7 +7,6 @@ use std::{
 
 use netcore::{
     client::Outcome,
-    control::stop::Urgency,
     report::{Ending, SideReport},
 };
 use schemas::{
@@ -19,6 +18,7 @@ use schemas::{
 
 use super::{
     Run, Values,
+    cut::{self, Cut},
     ending::blank,
     together::{self, Apart},
 };
@@ -62,12 +62,38 @@ impl Run<'_> {
         let (step, iteration) = (&self.steps[i], self.states[i].result.done + 1);
         let Some(measured) = self.attempt(i, step, iteration, bench)? else { return Ok(()) };
         let (rows, done) = self.rows_of(step, iteration, &measured);
+        if let Some(cut) = cut::of(step, &measured, self.stop) {
+            let sole = cut.has_numbers && self.states[i].result.done == 0;
+            if self.stop.by_timer() && sole {
+                // A timer ends a long test on purpose: until then it was measured as the plan says.
+                self.doubt(format!("case {}: its only iteration was {}", step.name, cut.sentence));
+            } else {
+                return self.cut_off(i, step, &measured, rows, cut, iteration);
+            }
+        }
         // Rows last: with them the iteration is finished, even if the program crashes then.
         self.sink.reports(step, iteration, &measured)?;
         self.sink.rows(&rows)?;
         self.absorb(i, &done);
         let state = &self.states[i];
         if state.samples.enough(state.result.done) { self.conclude(i) } else { Ok(()) }
+    }
+
+    /// Keeps the rows of an iteration that does not count.
+    pub(super) fn cut_off(
+        &mut self,
+        i: usize,
+        step: &Step,
+        measured: &Measured,
+        mut rows: Vec<Row>,
+        cut: Cut,
+        iteration: u32,
+    ) -> Result<(), Error> {
+        cut::mark(&mut rows, &cut.sentence);
+        self.sink.reports(step, iteration, measured)?;
+        self.sink.rows(&rows)?;
+        self.states[i].cut = Some(cut.sentence);
+        Ok(())
     }
 
     /// Measures once, with retries. `None`: there is no result, which has been reported.
@@ -101,7 +127,8 @@ impl Run<'_> {
                 Err(spoiled) => spoiled,
             };
             // A signal that ends an iteration early does not fail its case.
-            if self.stop.urgency() != Urgency::None {
+            if self.stop.requested() {
+                self.states[i].cut = Some(format!("{} in iteration {iteration}", cut::by(self.stop)));
                 return Ok(None);
             }
             // A start whose ends were not together says nothing about the case: it has retries of its own.

@@ -5,7 +5,7 @@ use schemas::{
     words::{Phase, Record, Search as Finding},
 };
 
-use super::Run;
+use super::{Run, cut};
 use crate::{
     error::Error,
     schedule::{
@@ -37,6 +37,9 @@ impl Run<'_> {
         let of_probe = |row: &&mut Row| row.record == Some(Record::Iteration);
         for row in rows.iter_mut().chain(done.measured.iter_mut().map(|(_, _, row)| row)).filter(of_probe) {
             row.record = Some(Record::Probe);
+        }
+        if let Some(cut) = cut::of(at_load, measured, self.stop) {
+            return self.cut_off(i, at_load, measured, rows, cut, number);
         }
         let showed = self.absorb_probe(i, done);
         for row in rows.iter_mut().filter(|r| r.phase == Some(Phase::Measure)) {

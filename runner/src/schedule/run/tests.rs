@@ -22,7 +22,8 @@ fn go(steps: &[Step], settings: Settings, bench: &mut FakeBench) -> (Vec<Finishe
     let mut rows = Rows::default();
     let mut progress = Progress::new(Mode::Silent);
     let finished =
-        run(steps, settings, &History::new(), bench, &mut rows, &mut progress, &StopFlag::new().unwrap()).unwrap();
+        run(steps, settings, &History::new(), bench, &mut rows, &mut progress, &Interrupts::uncaught().unwrap())
+            .unwrap();
     (finished, rows)
 }
 
@@ -210,8 +211,8 @@ fn what_the_plan_skips_is_a_row() {
 
 #[test]
 fn a_stop_leaves_summaries_of_what_was_done_and_rows_for_the_rest() {
-    let stop = StopFlag::new().unwrap();
-    stop.request();
+    let stop = Interrupts::uncaught().unwrap();
+    stop.flag().request();
     let mut rows = Rows::default();
     let mut bench = FakeBench::default();
     let steps = [step("a", 1, 1, None)];

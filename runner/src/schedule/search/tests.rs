@@ -1,7 +1,4 @@
-use netcore::{
-    control::stop::StopFlag,
-    spec::{Arrival, Pace, PaceMode, Pattern, TestSpec, Transport},
-};
+use netcore::spec::{Arrival, Pace, PaceMode, Pattern, TestSpec, Transport};
 use proptest::prelude::*;
 use schemas::{metrics, words::Record};
 
@@ -15,6 +12,7 @@ use crate::{
         history::History,
         run::{Finished, Settings, run},
     },
+    signals::Interrupts,
 };
 
 const SETTINGS: Settings = Settings { order: Order::Interleave, seed: 0, fail_fast: false, retries: 0 };
@@ -69,7 +67,7 @@ fn by_inflight(to: Option<f64>) -> Step {
 fn go(step: &Step, history: &History, link: &mut FakeLink) -> (Finished, Rows) {
     let mut rows = Rows::default();
     let steps = std::slice::from_ref(step);
-    let (mut silent, flag) = (Progress::new(Mode::Silent), StopFlag::new().unwrap());
+    let (mut silent, flag) = (Progress::new(Mode::Silent), Interrupts::uncaught().unwrap());
     let mut finished = run(steps, SETTINGS, history, link, &mut rows, &mut silent, &flag).unwrap();
     (finished.remove(0), rows)
 }
