@@ -7,14 +7,18 @@ mod key;
 mod run;
 mod schema;
 mod serve;
+mod serve_log;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{
+    CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use crate::{
     error::{Error, Exit},
-    plan::LoadOptions,
+    plan::{LoadOptions, diagnostics::nearest, keys},
 };
 
 const EXIT_CODES: &str = "\
@@ -69,9 +73,11 @@ enum Command {
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(e) => {
+        Err(mut e) => {
+            suggest_key(&mut e, &args);
             // Also help and version; a closed pipe does not make them an error.
             let _ = e.print();
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
@@ -85,6 +91,38 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     ExitCode::from(exit.code())
+}
+
+/// Tells how to set the key of a plan that was written as an option: `--duration 5s` is `--set duration=5s`.
+fn suggest_key(error: &mut clap::Error, args: &[OsString]) {
+    let takes_keys = |name: &OsString| {
+        let command = command();
+        let sub = name.to_str().and_then(|name| command.find_subcommand(name));
+        sub.is_some_and(|sub| sub.get_arguments().any(|arg| arg.get_long() == Some("set")))
+    };
+    if error.kind() != ErrorKind::UnknownArgument || !args.get(1).is_some_and(takes_keys) {
+        return;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return };
+    let Some(name) = option.strip_prefix("--").map(|name| name.split('=').next().unwrap_or(name)) else { return };
+    let known = || keys::KEYS.iter().filter(|key| key.sweeps).map(|key| key.name);
+    let (path, words) = match keys::path_of_option(name) {
+        Some(path) => (path, "a plan has it as a key"),
+        // A similar option is nearer than a similar key.
+        None if error.get(ContextKind::SuggestedArg).is_some() => return,
+        None => match nearest(name, known()) {
+            Some(key) => (key.to_owned(), "a plan has a similar key"),
+            None => return,
+        },
+    };
+    let written = args.iter().position(|arg| arg.to_str().is_some_and(|arg| arg.split('=').next() == Some(option)));
+    let value = written.and_then(|at| match args[at].to_str()?.split_once('=') {
+        Some((_, value)) => Some(value),
+        None => args.get(at + 1)?.to_str().filter(|next| !next.starts_with('-')),
+    });
+    let tip = format!("{words}: --set {path}={}", value.unwrap_or("VALUE"));
+    error.remove(ContextKind::SuggestedArg);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 
 impl Command {

@@ -28,6 +28,7 @@ mod replacing;
 mod resume;
 mod run;
 mod selectors;
+mod serve_log;
 mod services;
 mod signals;
 mod threads;

@@ -10,6 +10,7 @@ mod door;
 mod embedded;
 mod listen;
 mod loads;
+mod log;
 mod network;
 mod programs;
 mod session;
@@ -19,7 +20,6 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd},
     path::PathBuf,
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -31,6 +31,7 @@ use door::Door;
 pub use embedded::Embedded;
 pub use listen::{Listen, listen};
 use loads::Loads;
+pub use log::{Caller, Event, Log, TestEnding, TestResult};
 pub use network::{Network, NetworkError};
 
 pub use crate::control::message::Limits;
@@ -45,9 +46,6 @@ use crate::{
     },
     end::files,
 };
-
-/// Receives one line about each event.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Config {
@@ -161,9 +159,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn log(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn log(&self, event: &Event<'_>) {
         if let Some(log) = &self.config.log {
-            log(&line());
+            log(event);
         }
     }
 }
@@ -240,7 +238,7 @@ impl Daemon {
                         // Gone again before it was accepted.
                         io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                         _ => {
-                            self.shared.log(|| format!("a connection could not be accepted: {error}"));
+                            self.shared.log(&Event::Unaccepted { reason: error.to_string() });
                             // Without descriptors or memory the connection stays in the queue and would wake us again
                             // at once. A session that ends frees some.
                             let pause = Instant::now() + Duration::from_millis(100);
@@ -256,21 +254,22 @@ impl Daemon {
 
     fn serve<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stream: TcpStream, peer: SocketAddr, stop: StopFlag) {
         let shared = &self.shared;
+        let dropped = |address: String, reason: String| shared.log(&Event::Dropped { address, reason });
         let address = plain(peer);
         if !admission::allows(&shared.config, address) {
             Channel::turn_away(&stream);
-            shared.log(|| format!("{peer}: turned away, --allow does not name its network"));
+            dropped(peer.to_string(), "--allow does not name its network".to_owned());
             return;
         }
         let place = match shared.door.enter(&stream, address) {
             Ok((place, evicted)) => {
                 if let Some(evicted) = evicted {
-                    shared.log(|| format!("{evicted}: dropped, too many connections are in their greeting"));
+                    dropped(evicted.to_string(), "too many connections are in their greeting".to_owned());
                 }
                 place
             }
             Err(error) => {
-                shared.log(|| format!("{peer}: dropped, no descriptor for it: {error}"));
+                dropped(peer.to_string(), format!("no descriptor for it: {error}"));
                 return;
             }
         };
@@ -278,7 +277,7 @@ impl Daemon {
             .name("session".into())
             .spawn_scoped(scope, move || session::serve(shared, stream, peer, place, &stop));
         if let Err(error) = spawned {
-            shared.log(|| format!("{peer}: dropped, no thread for it: {error}"));
+            dropped(peer.to_string(), format!("no thread for it: {error}"));
         }
     }
 }

@@ -19,6 +19,7 @@ use super::{
     budget::{Charge, Slot},
     door::Place,
     loads::Client,
+    log::{Caller, Event, TestEnding, TestResult},
     plain, programs,
 };
 use crate::{
@@ -37,7 +38,7 @@ use crate::{
         host::HostFacts,
     },
     report::{Phase, SideReport, Window},
-    spec::Side,
+    spec::{Side, TestSpec},
 };
 
 /// The longest time for the flows to connect.
@@ -51,11 +52,10 @@ pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, place:
     drop(place);
     match greeted {
         Ok((mut session, _slot)) => {
-            shared.log(|| format!("{peer}: session opened"));
             let end = session.converse();
-            shared.log(|| format!("{peer}: session ended: {end}"));
+            shared.log(&Event::Closed { client: &session.caller, reason: end.to_string() });
         }
-        Err(error) => shared.log(|| format!("{peer}: no session: {error}")),
+        Err(error) => shared.log(&Event::Refused { address: peer.to_string(), reason: error.to_string() }),
     }
 }
 
@@ -77,6 +77,7 @@ fn greet<'s>(
         }
     };
     let client = hello.client.unwrap_or_default();
+    let (caller, version) = (Caller { address: peer, host: hello.host.hostname }, hello.tool_version);
     let slot = match shared.budget.session(&shared.config.limits, plain(peer)) {
         Ok(slot) => slot,
         Err(error) => {
@@ -94,7 +95,8 @@ fn greet<'s>(
     channel.set_bound(REQUEST_BOUND);
     let local = channel.local_addr().map_err(|source| ChannelError::Io { what: "no local address", source })?;
     let addresses = Addresses { peer: plain(peer), local: plain(local) };
-    Ok((Session { shared, client, channel, addresses, stop: stop.clone(), state: State::Idle }, slot))
+    shared.log(&Event::Opened { client: &caller, version: &version });
+    Ok((Session { shared, client, caller, channel, addresses, stop: stop.clone(), state: State::Idle }, slot))
 }
 
 /// The end of a session.
@@ -103,6 +105,15 @@ enum Over {
     #[error("{0}")]
     Channel(#[from] ChannelError),
     #[error("{0}")]
+    Refused(ReplyError),
+}
+
+/// The end of a test under load.
+enum Ran {
+    Reported(TestResult),
+    /// On request of the client.
+    Aborted,
+    /// The client got this error.
     Refused(ReplyError),
 }
 
@@ -122,6 +133,7 @@ struct Test<'s> {
 struct Session<'s> {
     shared: &'s Shared,
     client: Client,
+    caller: Caller,
     channel: Channel,
     addresses: Addresses,
     stop: StopFlag,
@@ -219,9 +231,12 @@ impl<'s> Session<'s> {
                     self.state = State::Connected(test);
                     Ok(self.reply(&Reply::Ready)?)
                 }
-                Err(error) => self.refuse(error),
+                Err(error) => {
+                    self.log_test(&test.prepare, TestResult::without_load(refusal(&error)));
+                    self.refuse(error)
+                }
             },
-            (Request::Start { t0_ns }, State::Connected(test)) => self.run(test, t0_ns),
+            (Request::Start { t0_ns }, State::Connected(test)) => self.start(test, t0_ns),
             (request, _) => Err(unexpected(&request, "")),
         }
     }
@@ -232,9 +247,7 @@ impl<'s> Session<'s> {
     }
 
     fn execute(&mut self, asked: &Execute) -> Result<(), Over> {
-        let peer = self.addresses.peer;
-        // Debug formatting escapes line breaks, so that no argument can forge a line of the log.
-        self.shared.log(|| format!("{peer}: runs {:?}", asked.argv));
+        self.shared.log(&Event::Program { client: &self.caller, argv: &asked.argv });
         // The program of a client that is gone must end soon.
         self.channel.set_keepalive(true)?;
         let (executed, cut) = programs::run(asked, &mut self.channel, &self.stop);
@@ -251,7 +264,17 @@ impl<'s> Session<'s> {
     }
 
     fn prepare(&self, prepare: Box<Prepare>) -> Result<Test<'s>, ReplyError> {
-        let memory_bytes = admission::test(&self.shared.config, &prepare)?;
+        match self.admit(&prepare) {
+            Ok((end, charge)) => Ok(Test { end, prepare, charge }),
+            Err(error) => {
+                self.log_test(&prepare, TestResult::without_load(refusal(&error)));
+                Err(error)
+            }
+        }
+    }
+
+    fn admit(&self, prepare: &Prepare) -> Result<(End, Charge<'s>), ReplyError> {
+        let memory_bytes = admission::test(&self.shared.config, prepare)?;
         let charge = self.shared.budget.memory(&self.shared.config.limits, memory_bytes)?;
         let address = match prepare.side {
             Side::Far => Some(prepare.data_address.unwrap_or(self.addresses.local)),
@@ -259,7 +282,7 @@ impl<'s> Session<'s> {
         };
         let end =
             End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| reply_error(&error))?;
-        Ok(Test { end, prepare, charge })
+        Ok((end, charge))
     }
 
     fn connect(&self, test: &mut Test<'_>, connect: &Connect) -> Result<(), ReplyError> {
@@ -289,14 +312,38 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    fn run(&mut self, test: Test<'_>, t0_ns: u64) -> Result<(), Over> {
+    fn start(&mut self, test: Test<'_>, t0_ns: u64) -> Result<(), Over> {
         // The memory is in use until the report is sent.
         let Test { end, prepare, charge: _charge } = test;
-        let spec = &prepare.spec;
+        let began = Instant::now();
+        let ran = self.run(end, &prepare.spec, t0_ns);
+        let without_report = |ending| TestResult { elapsed: began.elapsed(), ..TestResult::without_load(ending) };
+        let result = match &ran {
+            Ok(Ran::Reported(result)) => result.clone(),
+            Ok(Ran::Aborted) => without_report(TestEnding::Aborted),
+            Ok(Ran::Refused(error)) => without_report(refusal(error)),
+            Err(over) => without_report(TestEnding::Failed(over.to_string())),
+        };
+        self.log_test(&prepare, result);
+        ran.map(drop)
+    }
+
+    fn log_test(&self, prepare: &Prepare, result: TestResult) {
+        let Prepare { side, spec, .. } = prepare;
+        self.shared.log(&Event::Test { client: &self.caller, side: *side, spec, result });
+    }
+
+    /// [`Self::refuse`] of a test that was to run.
+    fn refuse_to_run(&mut self, error: ReplyError) -> Result<Ran, Over> {
+        self.refuse(error.clone())?;
+        Ok(Ran::Refused(error))
+    }
+
+    fn run(&mut self, end: End, spec: &TestSpec, t0_ns: u64) -> Result<Ran, Over> {
         let ahead = Duration::from_nanos(t0_ns.saturating_sub(monotonic_ns()));
         if ahead > LONGEST_LEAD {
             let message = format!("a start in {:.0} s is too far ahead", ahead.as_secs_f64());
-            return self.refuse(ReplyError::new(ErrorCode::Refused, message));
+            return self.refuse_to_run(ReplyError::new(ErrorCode::Refused, message));
         }
         let phases = &spec.phases;
         let counted = phases.length_ns().is_none();
@@ -308,7 +355,7 @@ impl<'s> Session<'s> {
         let (interim, settles) = (spec.interim && phases.interval_ns > 0, phases.settle_ns > 0);
         let load = match Load::start(end, t0_ns, interim || settles) {
             Ok(load) => load,
-            Err(error) => return self.refuse(reply_error(&error)),
+            Err(error) => return self.refuse_to_run(reply_error(&error)),
         };
         let running = self.shared.loads.begin(self.client, t0_ns);
         let (mut seen, mut notified) = (self.stop.urgency(), false);
@@ -329,7 +376,7 @@ impl<'s> Session<'s> {
                 for piece in report_pieces(&report).map_err(ChannelError::Message)? {
                     self.reply(&piece)?;
                 }
-                return Ok(());
+                return Ok(Ran::Reported(TestResult::of(&report)));
             }
             if !notified && load.is_awaiting_end_of_data() {
                 notified = true;
@@ -347,7 +394,8 @@ impl<'s> Session<'s> {
                 Some(Request::Measure { at_ns }) => load.begin_at(at_ns),
                 Some(Request::Abort) => {
                     drop(load);
-                    return Ok(self.reply(&Reply::Idle)?);
+                    self.reply(&Reply::Idle)?;
+                    return Ok(Ran::Aborted);
                 }
                 Some(request) => return Err(unexpected(&request, " while a test runs")),
                 None => {}
@@ -358,7 +406,7 @@ impl<'s> Session<'s> {
             seen = seen.max(self.stop.urgency());
             if Instant::now() >= deadline {
                 drop(load);
-                return self.refuse(self.overdue(counted.then_some(length_ns)));
+                return self.refuse_to_run(self.overdue(counted.then_some(length_ns)));
             }
             if more {
                 continue;
@@ -398,6 +446,14 @@ fn measured(report: &SideReport) -> Option<(u64, u64)> {
 fn unexpected(request: &Request, when: &str) -> Over {
     let message = format!("unexpected request `{}`{when}: the session is closed", request.name());
     Over::Refused(ReplyError::new(ErrorCode::Protocol, message))
+}
+
+/// The ending of a test that was answered with an error.
+fn refusal(error: &ReplyError) -> TestEnding {
+    match error.code {
+        ErrorCode::Failed | ErrorCode::TimedOut => TestEnding::Failed(error.to_string()),
+        _ => TestEnding::Refused(error.to_string()),
+    }
 }
 
 fn stopping() -> Over {

@@ -9,12 +9,12 @@ use std::{
 
 use netcore::{
     control::{DEFAULT_PORT, key::Key},
-    daemon::{Config, Daemon, Limits, Network, listen},
+    daemon::{Config, Daemon, Event, Limits, Network, listen},
 };
 
+use super::serve_log::{Format, Log, Serving};
 use crate::{
     error::{Error, Exit},
-    plan::estimate::span,
     signals::Interrupts,
     style,
 };
@@ -25,6 +25,9 @@ Examples:
   plumb serve --key-file lab.key                       on every address, for clients with the key
   plumb serve --key-file lab.key --allow-hooks         these may also run programs here, as you
   plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24    on one address, without a key, for one net
+
+It logs to standard error: sessions, programs, and each test with its client, workload, bytes, time and ending. With \
+--log-format json every line is a JSON object (docs/protocol.md has the fields).
 
 SIGTERM, SIGINT and SIGHUP end it: new sessions are refused and running tests finish; a second one ends them at once.";
 
@@ -66,6 +69,9 @@ pub struct Args {
     /// Serve from within this network namespace.
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
+    /// Log lines for people, or a JSON object per line.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: Format,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -96,6 +102,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
                 .into(),
         ));
     }
+    let format = args.log_format;
+    let log = Arc::new(Log::new(format));
     let place = listen(args.listen, has_key);
     let limits = Limits {
         sessions: args.max_sessions,
@@ -114,31 +122,32 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         allow_hooks: args.allow_hooks,
         limits: limits.clone(),
         netns: args.netns.clone(),
-        log: Some(Arc::new(|line: &str| style::tell(line))),
+        log: Some(Arc::new({
+            let log = Arc::clone(&log);
+            move |event: &Event<'_>| log.tell(event)
+        })),
         ..Config::default()
     };
     let interrupts =
         Interrupts::install(|_| {}).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
     let daemon = Daemon::bind(config).map_err(Error::measurement)?;
     if let Some(advice) = place.advice {
-        style::tell(format_args!("note: {advice}"));
+        style::tell(format.note(&advice));
     }
     let addresses: Vec<String> = daemon.local_addrs().iter().map(ToString::to_string).collect();
-    let who = match (has_key, args.allow_hooks) {
-        (true, true) => "key required, its holders may run programs",
-        (true, false) => "key required",
-        (false, _) => "no key",
-    };
-    super::print(&format!(
-        "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {} · pid {}\n",
-        env!("CARGO_PKG_VERSION"),
-        addresses.join(" and "),
-        limits.sessions,
-        limits.flows,
-        span(args.max_duration),
-        std::process::id()
-    ))?;
-    daemon.run(interrupts.flag()).map_err(Error::measurement)?;
+    super::print(&format.serving(&Serving {
+        version: env!("CARGO_PKG_VERSION"),
+        addresses,
+        key_required: has_key,
+        runs_programs: args.allow_hooks,
+        max_sessions: limits.sessions,
+        max_flows: limits.flows,
+        max_duration_s: args.max_duration.as_secs_f64(),
+        pid: std::process::id(),
+    }))?;
+    let served = daemon.run(interrupts.flag()).map_err(Error::measurement);
+    log.finish();
+    served?;
     // A service that ends when asked has succeeded, whichever signal it was.
     Ok(Exit::Success)
 }

@@ -148,18 +148,51 @@ fn point_keys_at(node: &mut Node, span: Span, depth: usize) {
     }
 }
 
+/// The path of a key as somebody may write it as an option of the command line: `message-size`, `mss` (`socket.mss`).
+pub fn path_of_option(name: &str) -> Option<String> {
+    let name = name.replace('-', "_");
+    let key = |path: &str| of_path(path).map(|key| key.name);
+    let is_path = !name.contains('.') || kind(&name) != KeyKind::Word;
+    if is_path && key(&name).is_some() {
+        return Some(name);
+    }
+    let inner = |key: &&Key| properties(key.name).is_some_and(|inner| inner.contains_key(&name));
+    KEYS.iter().find(inner).map(|key| format!("{}.{name}", key.name))
+}
+
+/// The keys inside of a key, by the published schema.
+fn properties(key: &str) -> Option<&'static serde_json::Map<String, Json>> {
+    inner_keys(&inner_keys(&plan_schema_once()["properties"]["defaults"])?[key])
+}
+
+/// The keys of a map, also behind references and among several forms.
+fn inner_keys(schema: &'static Json) -> Option<&'static serde_json::Map<String, Json>> {
+    if let Some(keys) = schema["properties"].as_object() {
+        return Some(keys);
+    }
+    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
+        return inner_keys(&plan_schema_once()["$defs"][name]);
+    }
+    ["anyOf", "oneOf"].iter().filter_map(|form| schema[*form].as_array()).flatten().find_map(inner_keys)
+}
+
+fn plan_schema_once() -> &'static Json {
+    static SCHEMA: LazyLock<Json> = LazyLock::new(plan_schema);
+    &SCHEMA
+}
+
 /// The kind of the key at a dotted path, by the type of its field in the published schema.
 pub fn kind(path: &str) -> KeyKind {
-    static SCHEMA: LazyLock<Json> = LazyLock::new(plan_schema);
+    let schema = plan_schema_once();
     let named = |schema: &'static Json| schema["$ref"].as_str()?.strip_prefix("#/$defs/");
     // The schema of an optional field is its type or null.
     let present = |schema: &'static Json| {
         schema["anyOf"].as_array().and_then(|either| either.iter().find(|s| s["type"] != "null")).unwrap_or(schema)
     };
-    let mut at: &'static Json = &SCHEMA["properties"]["defaults"];
+    let mut at: &'static Json = &schema["properties"]["defaults"];
     for part in path.split('.') {
         let of = present(at);
-        let map = named(of).map_or(of, |name| &SCHEMA["$defs"][name]);
+        let map = named(of).map_or(of, |name| &schema["$defs"][name]);
         at = map["properties"].get(part).unwrap_or(&map["additionalProperties"]);
     }
     at = present(at);
@@ -189,6 +222,21 @@ mod tests {
     fn keys_with_a_column_are_keys() {
         for (key, _) in schemas::vocabulary::KEY_COLUMNS {
             assert!(find(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn options_of_other_programs_are_found_among_the_keys() {
+        for (option, path) in [
+            ("duration", Some("duration")),
+            ("message-size", Some("message_size")),
+            ("mss", Some("socket.mss")),
+            ("congestion-control", Some("socket.congestion_control")),
+            ("margin", Some("iterations.margin")),
+            ("socket.mss", Some("socket.mss")),
+            ("no-such-key", None),
+        ] {
+            assert_eq!(path_of_option(option).as_deref(), path, "{option}");
         }
     }
 

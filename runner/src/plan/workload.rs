@@ -57,6 +57,15 @@ const SUFFIXES: &[Suffix] = &[
     suffix("cc", Pattern::Connect),
 ];
 
+/// The workload that a test runs, as a plan would name it without a direction.
+pub fn name_of(spec: &TestSpec) -> String {
+    let transport = spec.transport.name();
+    match SUFFIXES.iter().find(|suffix| suffix.pattern == spec.pattern) {
+        Some(suffix) => format!("{transport}_{}", suffix.name),
+        None => "ping".to_owned(),
+    }
+}
+
 /// netperf's names that differ in more than case.
 const ALIASES: &[(&str, &str)] = &[
     ("stream_stream", "unix_stream"),

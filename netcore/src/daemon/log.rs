@@ -1,0 +1,114 @@
+//! Events of a daemon, for its log.
+
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+
+use crate::{
+    report::{Ending, SideReport},
+    spec::{Side, TestSpec},
+};
+
+/// Receives each event.
+pub type Log = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
+
+/// The client of a session.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub address: SocketAddr,
+    /// Its host's name, by its own account.
+    pub host: Option<String>,
+}
+
+/// One event. Its texts may be the client's own words: whoever prints them has to escape them.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// Connections cannot be accepted at the moment.
+    Unaccepted { reason: String },
+    /// A connection was closed before its greeting.
+    Dropped { address: String, reason: String },
+    /// A connection got no session.
+    Refused { address: String, reason: String },
+    /// A session began. `version` is the client's.
+    Opened { client: &'a Caller, version: &'a str },
+    /// A session ended.
+    Closed { client: &'a Caller, reason: String },
+    /// A program starts for a client.
+    Program { client: &'a Caller, argv: &'a [String] },
+    /// A test ended, or was not admitted.
+    Test { client: &'a Caller, side: Side, spec: &'a TestSpec, result: TestResult },
+}
+
+/// The end of a test at this daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestResult {
+    /// Payload from the first byte to the last.
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    /// Time under load: warm-up, measurement and cool-down.
+    pub elapsed: Duration,
+    pub ending: TestEnding,
+}
+
+/// How a test ended at this daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TestEnding {
+    /// By its stop rule.
+    Complete,
+    /// Earlier, on request; the measurement until then counts.
+    Stopped,
+    /// The client cancelled it.
+    Aborted,
+    /// It was not admitted.
+    Refused(String),
+    Failed(String),
+}
+
+impl TestEnding {
+    /// Its name in the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Stopped => "stopped",
+            Self::Aborted => "aborted",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// The reason, where there is one.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Complete | Self::Stopped | Self::Aborted => None,
+            Self::Refused(reason) | Self::Failed(reason) => Some(reason),
+        }
+    }
+}
+
+impl TestResult {
+    pub(super) fn without_load(ending: TestEnding) -> Self {
+        Self { bytes_sent: 0, bytes_received: 0, elapsed: Duration::ZERO, ending }
+    }
+
+    pub(super) fn of(report: &SideReport) -> Self {
+        let sum = |count: fn(&crate::report::Counts) -> u64| report.totals.iter().map(|flow| count(&flow.counts)).sum();
+        let ending = match &report.ending {
+            Ending::Complete => TestEnding::Complete,
+            Ending::Stopped => TestEnding::Stopped,
+            Ending::Failed(reason) => TestEnding::Failed(reason.clone()),
+        };
+        Self {
+            bytes_sent: sum(|counts| counts.bytes_sent),
+            bytes_received: sum(|counts| counts.bytes_received),
+            elapsed: Duration::from_nanos(report.phases.iter().map(|phase| phase.elapsed_ns).sum()),
+            ending,
+        }
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Some(host) => write!(f, "{} ({host})", self.address),
+            None => self.address.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The log of `plumb serve`, for people or as JSON lines.
+//!
+//! Names and reasons may be a client's own words. Control characters in them are escaped, so that a client can neither forge
+//! a line nor steer a terminal.
+
+use std::{
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use clap::ValueEnum;
+use netcore::{
+    daemon::{Caller, Event},
+    spec::Side,
+};
+use schemas::{
+    time,
+    units::{Unit, human},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    plan::{estimate::span, workload},
+    style,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// The first line of a daemon.
+#[derive(Serialize)]
+pub(super) struct Serving {
+    pub(super) version: &'static str,
+    pub(super) addresses: Vec<String>,
+    pub(super) key_required: bool,
+    pub(super) runs_programs: bool,
+    pub(super) max_sessions: u32,
+    pub(super) max_flows: u32,
+    pub(super) max_duration_s: f64,
+    pub(super) pid: u32,
+}
+
+/// A line about strangers is followed by another one of its kind after this time at the earliest.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Kinds of events that strangers can cause at any rate.
+const SAMPLED: [&str; 3] = ["unaccepted", "dropped", "refused"];
+
+/// The log on standard error. Whoever knocks a thousand times a second fills no disk.
+#[derive(Debug)]
+pub(super) struct Log {
+    format: Format,
+    sampled: Mutex<[Sampled; SAMPLED.len()]>,
+}
+
+/// What was said of a kind of event.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sampled {
+    last: Option<Instant>,
+    /// Events since then without a line.
+    hidden: u64,
+}
+
+impl Log {
+    pub(super) fn new(format: Format) -> Self {
+        Self { format, sampled: Mutex::default() }
+    }
+
+    pub(super) fn tell(&self, event: &Event<'_>) {
+        self.lines(event, Instant::now()).iter().for_each(style::tell);
+    }
+
+    /// Tells of what was left out.
+    pub(super) fn finish(&self) {
+        let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hidden(&mut *sampled, None).iter().for_each(style::tell);
+    }
+
+    fn lines(&self, event: &Event<'_>, now: Instant) -> Vec<String> {
+        let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.hidden(&mut *sampled, Some(now));
+        if let Some(of_kind) = SAMPLED.iter().zip(sampled.iter_mut()).find(|(kind, _)| **kind == name(event)) {
+            let Sampled { last, hidden } = of_kind.1;
+            if last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
+                *hidden += 1;
+                return lines;
+            }
+            *last = Some(now);
+        }
+        lines.push(self.format.line(event));
+        lines
+    }
+
+    /// Lines about what was left out, of kinds that may be told of again.
+    fn hidden(&self, sampled: &mut [Sampled], now: Option<Instant>) -> Vec<String> {
+        let is_due = |last: Instant| now.is_none_or(|now| now.saturating_duration_since(last) >= PAUSE);
+        let due = SAMPLED.iter().zip(sampled).filter(|(_, s)| s.hidden > 0 && s.last.is_some_and(is_due));
+        due.map(|(kind, s)| self.format.more(kind, std::mem::take(&mut s.hidden))).collect()
+    }
+}
+
+impl Format {
+    /// A line that stands for so many events of a kind.
+    fn more(self, kind: &str, count: u64) -> String {
+        let now = time::now();
+        match self {
+            Self::Text => format!("{} {count} more connections {kind}", &*now),
+            Self::Json => with_time(&now, json!({"event": kind, "more": count})),
+        }
+    }
+
+    /// A line about an event, without its end.
+    pub(super) fn line(self, event: &Event<'_>) -> String {
+        let now = time::now();
+        match self {
+            Self::Text => format!("{} {}", &*now, style::plain(&sentence(event))),
+            Self::Json => with_time(&now, object(event)),
+        }
+    }
+
+    /// Advice about the way in which the daemon was started.
+    pub(super) fn note(self, advice: &str) -> String {
+        match self {
+            Self::Text => format!("note: {advice}"),
+            Self::Json => with_time(&time::now(), json!({"event": "note", "note": advice})),
+        }
+    }
+
+    /// The first line, with its end.
+    pub(super) fn serving(self, serving: &Serving) -> String {
+        match self {
+            Self::Text => serving.sentence(),
+            Self::Json => {
+                let mut object = serde_json::to_value(serving).unwrap_or_default();
+                object["event"] = "serving".into();
+                with_time(&time::now(), object) + "\n"
+            }
+        }
+    }
+}
+
+impl Serving {
+    fn sentence(&self) -> String {
+        let who = match (self.key_required, self.runs_programs) {
+            (true, true) => "key required, its holders may run programs",
+            (true, false) => "key required",
+            (false, _) => "no key",
+        };
+        format!(
+            "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {} · pid {}\n",
+            self.version,
+            self.addresses.join(" and "),
+            self.max_sessions,
+            self.max_flows,
+            span(Duration::from_secs_f64(self.max_duration_s)),
+            self.pid
+        )
+    }
+}
+
+/// A JSON object as one line; its time comes first.
+fn with_time(now: &str, fields: Value) -> String {
+    let mut line = format!("{{\"time\":{}", json!(now));
+    if let Value::Object(fields) = fields {
+        for (name, value) in fields {
+            // Writing to a String cannot fail.
+            let _ = write!(line, ",{}:{value}", json!(name));
+        }
+    }
+    line.push('}');
+    // Outside of ASCII there is only text in strings.
+    line.chars().fold(String::with_capacity(line.len()), |mut out, c| {
+        // Writing to a String cannot fail.
+        let _ = if style::is_hostile(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { write!(out, "{c}") };
+        out
+    })
+}
+
+fn sentence(event: &Event<'_>) -> String {
+    match event {
+        Event::Unaccepted { reason } => format!("a connection could not be accepted: {reason}"),
+        Event::Dropped { address, reason } => format!("{address}: dropped, {reason}"),
+        Event::Refused { address, reason } => format!("{address}: no session: {reason}"),
+        Event::Opened { client, version } => format!("{client}: session opened by plumb {version}"),
+        Event::Closed { client, reason } => format!("{client}: session ended: {reason}"),
+        // Debug formatting keeps the arguments apart.
+        Event::Program { client, argv } => format!("{client}: runs {argv:?}"),
+        Event::Test { client, spec, result, .. } => {
+            let mut text = format!("{client}: {}", workload::name_of(spec));
+            let streams = spec.streams;
+            // Writing to a String cannot fail.
+            let _ = match streams {
+                1 => Ok(()),
+                _ => write!(text, ", {streams} streams"),
+            };
+            for (bytes, word) in [(result.bytes_received, "received"), (result.bytes_sent, "sent")] {
+                if bytes > 0 {
+                    let _ = write!(text, ", {} {word}", human(Unit::Bytes, bytes as f64));
+                }
+            }
+            if !result.elapsed.is_zero() {
+                let _ = write!(text, ", {}", human(Unit::Seconds, result.elapsed.as_secs_f64()));
+            }
+            let _ = write!(text, ", {}", result.ending.name());
+            if let Some(reason) = result.ending.reason() {
+                let _ = write!(text, ": {reason}");
+            }
+            text
+        }
+    }
+}
+
+/// The name of an event.
+fn name(event: &Event<'_>) -> &'static str {
+    match event {
+        Event::Unaccepted { .. } => "unaccepted",
+        Event::Dropped { .. } => "dropped",
+        Event::Refused { .. } => "refused",
+        Event::Opened { .. } => "opened",
+        Event::Closed { .. } => "closed",
+        Event::Program { .. } => "program",
+        Event::Test { .. } => "test",
+    }
+}
+
+fn object(event: &Event<'_>) -> Value {
+    let mut object = json!({"event": name(event)});
+    let mut of_client = |client: &Caller| {
+        object["client"] = client.address.to_string().into();
+        object["client_host"] = client.host.clone().into();
+    };
+    match event {
+        Event::Unaccepted { .. } | Event::Dropped { .. } | Event::Refused { .. } => {}
+        Event::Opened { client, .. }
+        | Event::Closed { client, .. }
+        | Event::Program { client, .. }
+        | Event::Test { client, .. } => of_client(client),
+    }
+    match event {
+        Event::Unaccepted { reason } | Event::Closed { reason, .. } => object["reason"] = reason.as_str().into(),
+        Event::Dropped { address, reason } | Event::Refused { address, reason } => {
+            object["client"] = address.as_str().into();
+            object["reason"] = reason.as_str().into();
+        }
+        Event::Opened { version, .. } => object["client_version"] = (*version).into(),
+        Event::Program { argv, .. } => object["argv"] = json!(argv),
+        Event::Test { side, spec, result, .. } => {
+            object["workload"] = workload::name_of(spec).into();
+            object["direction"] = spec.direction.name().into();
+            object["side"] = if *side == Side::Near { "near" } else { "far" }.into();
+            object["streams"] = spec.streams.into();
+            object["bytes_sent"] = result.bytes_sent.into();
+            object["bytes_received"] = result.bytes_received.into();
+            object["elapsed_s"] = result.elapsed.as_secs_f64().into();
+            object["ending"] = result.ending.name().into();
+            object["reason"] = result.ending.reason().into();
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use netcore::{
+        daemon::{TestEnding, TestResult},
+        spec::{Pattern, TestSpec, Transport},
+    };
+
+    use super::*;
+
+    fn client(host: &str) -> Caller {
+        Caller { address: "10.0.0.1:4000".parse().unwrap(), host: Some(host.into()) }
+    }
+
+    fn test(client: &Caller, ending: TestEnding, of: impl Fn(&Event<'_>) -> String) -> String {
+        let spec = TestSpec { streams: 4, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
+        let elapsed = Duration::from_millis(2500);
+        let result = TestResult { bytes_sent: 0, bytes_received: 1 << 30, elapsed, ending };
+        of(&Event::Test { client, side: Side::Far, spec: &spec, result })
+    }
+
+    #[test]
+    fn a_test_has_client_workload_bytes_time_and_ending() {
+        let line = test(&client("lab-a"), TestEnding::Complete, sentence);
+        assert!(line.starts_with("10.0.0.1:4000 (lab-a): tcp_stream, 4 streams, 1 GiB received, "), "{line}");
+        assert!(line.ends_with("2.50 s, complete"), "{line}");
+        let line = test(&client("lab-a"), TestEnding::Failed("no route".into()), sentence);
+        assert!(line.ends_with(", failed: no route"), "{line}");
+        let line = test(&client("lab-a"), TestEnding::Refused("65 flows".into()), |e| Format::Json.line(e));
+        let object: Value = serde_json::from_str(&line).unwrap();
+        assert!(line.starts_with("{\"time\":\"20"), "{line}");
+        for (field, value) in [
+            ("event", json!("test")),
+            ("client", json!("10.0.0.1:4000")),
+            ("client_host", json!("lab-a")),
+            ("workload", json!("tcp_stream")),
+            ("side", json!("far")),
+            ("streams", json!(4)),
+            ("bytes_received", json!(1u64 << 30)),
+            ("elapsed_s", json!(2.5)),
+            ("ending", json!("refused")),
+            ("reason", json!("65 flows")),
+        ] {
+            assert_eq!(object[field], value, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_client_cannot_forge_a_line() {
+        let client = client("x\n2026-11-22T00:00:00Z 10.0.0.9:1 (root): \x1b[2J\u{202e}\u{9b}");
+        for format in [Format::Text, Format::Json] {
+            let line = format.line(&Event::Opened { client: &client, version: "1\r\n" });
+            assert!(!line.chars().any(char::is_control), "{line:?}");
+        }
+        assert!(!Format::Text.line(&Event::Opened { client: &client, version: "1" }).contains('\u{202e}'));
+    }
+
+    #[test]
+    fn strangers_get_a_line_a_second() {
+        let log = Log::new(Format::Text);
+        let began = Instant::now();
+        let knock = Event::Dropped { address: "10.0.0.9:1".into(), reason: "x".into() };
+        let at = |event: &Event<'_>, ms: u64| log.lines(event, began + Duration::from_millis(ms));
+        assert_eq!(at(&knock, 0).len(), 1);
+        assert!(at(&knock, 10).is_empty() && at(&knock, 999).is_empty());
+        let caller = client("lab-a");
+        assert_eq!(at(&Event::Opened { client: &caller, version: "1" }, 999).len(), 1, "others are not sampled");
+        let lines = at(&knock, 1001);
+        assert!(lines.len() == 2 && lines[0].ends_with("2 more connections dropped"), "{lines:?}");
+    }
+}
