@@ -226,6 +226,33 @@ fn a_search_finds_the_rate_of_the_link() {
 }
 
 #[test]
+fn a_search_claims_nothing_that_only_a_queue_took_in() {
+    let Some(pair) = Pair::new() else { return };
+    // The shaper is on the sender's own interface and its queue longer than the socket's buffer: nothing is ever lost.
+    if !pair.limit("100mbit", "400ms") {
+        return;
+    }
+    let _daemon = Daemon::start(&pair);
+    let plan = format!(
+        "{{version: 1, name: witness, {}, tests: {{it: {{workload: udp_stream, to: far, message_size: 1400, warmup: 100ms, \
+         duration: 400ms, find: {{metric: loss_ratio, at_most: 0.01%, by: rate, from: 20Mbit/s, to: 200Mbit/s, \
+         within: 5%}}}}}}}}",
+        hosts()
+    );
+    let Ran { stdout, stderr: errors, .. } = run(&pair.near, &plan);
+    let rows = parse(&stdout);
+    let summary = rows.iter().find(|r| r["record"] == "summary").unwrap();
+    assert_ne!(summary["search"], "nothing", "{errors}");
+    let limit = 100e6 * 1400.0 / 1442.0 / (1400.0 * 8.0);
+    let held = number(summary, "offered_per_s");
+    assert!(held < limit * 1.05, "{held} messages per second are said to hold, the link takes {limit}: {errors}");
+    if ["found", "unreached"].contains(&summary["search"].as_str()) {
+        // A machine that was too busy finds less, which says nothing wrong.
+        println!("{held} of {limit}: {errors}");
+    }
+}
+
+#[test]
 fn a_slow_receiver_shows_at_the_sender() {
     let Some(alone) = Namespace::new() else { return };
     // Small buffers, so that their contents are small against the bytes sent.

@@ -42,7 +42,7 @@ impl Case {
             return Estimate::default();
         }
         let (min, max) = match &self.find {
-            Some(find) => (1, find.max_probes),
+            Some(find) => (find.max_probes.min(3), find.max_probes),
             None => (self.policy.min, self.policy.max),
         };
         let once = self.estimate_iteration();

@@ -251,7 +251,7 @@ fn search<'a>(find: &model::Find, members: &'a [Member]) -> Result<(Find, &'a Me
     if !(1e-4..1.0).contains(&within) {
         return Err((format!("`within` is {} %", within * 100.0), "between 0.01% and 100%"));
     }
-    let max_probes = find.max_probes.unwrap_or(20).max(1);
+    let max_probes = find.max_probes.unwrap_or(40).max(1);
     let metric = find.metric.0;
     Ok((Find { metric, at_most, at_least, by: find.by, from, to, bits, within, max_probes }, member, base))
 }

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use chacha20::ChaCha8Rng;
 use netcore::{
     client::Outcome,
     report::{Counts, CpuUse, DatagramPhase, Ending, FlowWindow, Phase, SideReport, TcpInfo, Window},
     spec::{Direction, Pattern, Role, Side, TestSpec, Transport},
 };
+use rand::RngExt;
 use schemas::{columns::Row, metrics};
 
 use super::{
@@ -129,10 +131,23 @@ impl Bench for FakeBench {
     }
 }
 
+/// Chance results of a [`FakeLink`].
+pub struct Noise {
+    pub rng: ChaCha8Rng,
+    /// Share of probes that lose messages at any load.
+    pub stalls: f64,
+    /// Share of probes that lose none at any load.
+    pub luck: f64,
+}
+
 /// A path that loses messages beyond its capacity, and a sender with a limit of its own: messages per second.
 pub struct FakeLink {
     pub capacity: f64,
     pub sender: f64,
+    /// Messages that a queue holds; they arrive after the window.
+    pub queue: f64,
+    /// Draws probes that fail below the capacity, and probes that hold above it.
+    pub noise: Option<Noise>,
     /// Per probe: another capacity, or an error.
     pub instead: VecDeque<Option<Result<f64, MeasureError>>>,
     /// Loads of its probes: messages per second, or transactions in flight.
@@ -141,7 +156,7 @@ pub struct FakeLink {
 
 impl FakeLink {
     pub fn new(capacity: f64, sender: f64) -> Self {
-        Self { capacity, sender, instead: VecDeque::new(), asked: Vec::new() }
+        Self { capacity, sender, queue: 0.0, noise: None, instead: VecDeque::new(), asked: Vec::new() }
     }
 }
 
@@ -149,7 +164,16 @@ impl Bench for FakeLink {
     fn measure(&mut self, step: &Step, _: u32, _: &mut Progress) -> Result<Measured, MeasureError> {
         const SECONDS: u64 = 1000;
         let spec = step.members[0].spec().expect("a search needs traffic");
-        let capacity = self.instead.pop_front().flatten().transpose()?.unwrap_or(self.capacity);
+        let mut capacity = self.instead.pop_front().flatten().transpose()?.unwrap_or(self.capacity);
+        if let Some(Noise { rng, stalls, luck }) = &mut self.noise {
+            let drawn: f64 = rng.random();
+            let load = spec.pace.as_ref().map_or(f64::from(spec.inflight), |pace| pace.events_per_s);
+            if drawn < *stalls {
+                capacity = capacity.min(load * 0.9);
+            } else if drawn > 1.0 - *luck {
+                capacity = f64::INFINITY;
+            }
+        }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates made up by tests")]
         let count = |per_s: f64| (per_s * SECONDS as f64) as u64;
         let end = |side, role, counts: Counts, datagrams| {
@@ -160,6 +184,8 @@ impl Bench for FakeLink {
             self.asked.push(pace.events_per_s);
             let sent = count(pace.events_per_s.min(self.sender));
             let received = sent.min(count(capacity));
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "made up by tests")]
+            let late = (sent - received).min(self.queue as u64);
             let bytes = spec.sizes.message_bytes;
             let counts = |sent, received| Counts {
                 messages_sent: sent,
@@ -171,7 +197,7 @@ impl Bench for FakeLink {
             let phase = |sent, received| Some(DatagramPhase { sent, received, ..DatagramPhase::default() });
             (
                 end(Side::Near, Role::Sender, counts(sent, 0), phase(sent, 0)),
-                end(Side::Far, Role::Receiver, counts(0, received), phase(0, received)),
+                end(Side::Far, Role::Receiver, counts(0, received), phase(0, received + late)),
             )
         } else {
             // Beyond its capacity it answers a tenth.

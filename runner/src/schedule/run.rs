@@ -16,7 +16,7 @@ mod line;
 mod probing;
 mod together;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemas::{
     columns::Row,
@@ -117,7 +117,7 @@ pub fn run(
     for (i, done) in history.iter().enumerate().filter(|(_, done)| !done.is_empty()) {
         if steps[i].find.is_some() {
             for probe in done {
-                run.absorb_probe(i, probe.clone());
+                run.absorb_probe(i, probe.clone(), Duration::ZERO);
             }
             run.answer_if_known(i)?;
             continue;

@@ -209,7 +209,7 @@ pub struct Find {
     /// Precision of the answer, relative to it; 1 % by default.
     #[serde(default)]
     pub within: Option<Ratio>,
-    /// The most probes; 20 by default.
+    /// The most probes; 40 by default.
     #[serde(default)]
     pub max_probes: Option<u32>,
 }

@@ -1,5 +1,7 @@
 //! A search: its iterations are probes, and its answer is the result of the case.
 
+use std::time::Duration;
+
 use schemas::{
     columns::Row,
     words::{Phase, Record, Search as Finding},
@@ -41,7 +43,9 @@ impl Run<'_> {
         if let Some(cut) = cut::of(at_load, measured, self.stop) {
             return self.cut_off(i, at_load, measured, rows, cut, number);
         }
-        let showed = self.absorb_probe(i, done);
+        // The bound of the clocks' error is half of the fastest round trip.
+        let round_trip_ns = measured.members.iter().map(|ends| ends.clock_bound_ns.saturating_mul(2)).max();
+        let showed = self.absorb_probe(i, done, Duration::from_nanos(round_trip_ns.unwrap_or(0)));
         for row in rows.iter_mut().filter(|r| r.phase == Some(Phase::Measure)) {
             row.search = showed;
         }
@@ -49,11 +53,12 @@ impl Run<'_> {
         self.sink.rows(&rows)
     }
 
-    /// Counts a probe, measured now or before an interruption. Returns its finding.
-    pub(super) fn absorb_probe(&mut self, i: usize, done: Done) -> Option<Finding> {
+    /// Counts a probe, measured now or before an interruption. Returns its finding. `delay`: the longest that data may be on
+    /// their way.
+    pub(super) fn absorb_probe(&mut self, i: usize, done: Done, delay: Duration) -> Option<Finding> {
         let state = &mut self.states[i];
         state.result.done += 1;
-        state.search.as_mut()?.take(done)
+        state.search.as_mut()?.take(done, delay)
     }
 
     /// Ends a search if it needs no more probes.

@@ -1,5 +1,7 @@
+use chacha20::ChaCha8Rng;
 use netcore::spec::{Arrival, Pace, PaceMode, Pattern, TestSpec, Transport};
 use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
 use schemas::{metrics, words::Record};
 
 use super::*;
@@ -8,7 +10,7 @@ use crate::{
     progress::{Mode, Progress},
     schedule::{
         bench::{Bench, MeasureError},
-        fake::{FakeLink, Rows, step},
+        fake::{FakeLink, Noise, Rows, step},
         history::History,
         run::{Finished, Settings, run},
     },
@@ -83,14 +85,15 @@ const PLENTY: f64 = 1e15;
 
 #[test]
 fn the_limit_is_found_between_two_loads_that_are_close() {
-    let (summary, rows, link) = found(&by_rate(1e6, Some(10e9), 0.01, 20), 500e6, PLENTY);
+    let (summary, rows, link) = found(&by_rate(1e6, Some(10e9), 0.01, 40), 500e6, PLENTY);
     assert_eq!((summary.record.as_deref(), summary.search.as_deref()), (Some("summary"), Some("found")));
     let (held, above) = (summary.offered_per_s.unwrap() * MESSAGE_BITS, summary.search_above.unwrap() * MESSAGE_BITS);
     assert!(held <= 500e6 && 500e6 < above && above <= held * 1.01, "{held} … {above}");
     assert!((summary.throughput_bits_per_s.unwrap() / held - 1.0).abs() < 1e-3);
-    assert!(link.asked.len() <= 13, "{:?}", link.asked);
-    // The ends first, then the geometric middle, in a few digits.
-    assert_eq!(link.asked[..4], [125.0, 1_250_000.0, 12_500.0, 125_000.0]);
+    // Ten loads between the ends, some twice, and the border once more.
+    assert!(link.asked.len() <= 22, "{:?}", link.asked);
+    // The ends first, then the geometric middle, in a few digits; what fails is probed again.
+    assert_eq!(link.asked[..6], [125.0, 1_250_000.0, 1_250_000.0, 12_500.0, 125_000.0, 125_000.0]);
     // Each probe is in the data with its number, its load and what it showed; the answer is an iteration.
     let probes: Vec<&Row> = rows.0.iter().filter(|r| r.record == Some(Record::Probe)).collect();
     assert_eq!(probes.len(), link.asked.len());
@@ -99,14 +102,14 @@ fn the_limit_is_found_between_two_loads_that_are_close() {
         let showed = if *asked * MESSAGE_BITS <= 500e6 { "held" } else { "exceeded" };
         assert_eq!(probe.search.as_deref(), Some(showed));
     }
-    assert_eq!(rows.of("search")[probes.len()..], ["iteration ok 1", "summary ok"]);
+    assert_eq!(rows.of("search")[probes.len()..], ["iteration ok 1", "iteration ok 2", "summary ok"]);
     assert!(rows.1[0].contains("loss_ratio <= 0 % holds up to ") && rows.1[0].contains("not at "), "{:?}", rows.1);
 }
 
 #[test]
 fn a_highest_load_that_holds_is_at_least_the_answer() {
     let (summary, rows, link) = found(&by_rate(1e6, Some(64e6), 0.01, 20), PLENTY, PLENTY);
-    assert_eq!(link.asked.len(), 2);
+    assert_eq!(link.asked, [125.0, 8000.0, 8000.0]);
     assert_eq!((summary.search.as_deref(), summary.search_above), (Some("at_least"), None));
     assert!((summary.throughput_bits_per_s.unwrap() - 64e6).abs() < 1e3);
     assert!(rows.1[0].contains("at least"), "{:?}", rows.1);
@@ -116,7 +119,7 @@ fn a_highest_load_that_holds_is_at_least_the_answer() {
 fn where_not_even_the_lowest_holds_there_is_no_number() {
     let mut link = FakeLink::new(10.0, 1e12);
     let (finished, rows) = go(&by_rate(1e6, Some(64e6), 0.01, 20), &History::new(), &mut link);
-    assert_eq!(rows.of("search"), ["probe ok 1", "summary ok"]);
+    assert_eq!(rows.of("search"), ["probe ok 1", "probe ok 2", "probe ok 3", "summary ok"]);
     let summary = rows.0.last().unwrap();
     assert_eq!((summary.search.as_deref(), summary.iterations), (Some("nothing"), Some(0)));
     assert_eq!((summary.throughput_bits_per_s, summary.offered_per_s), (None, None));
@@ -160,13 +163,142 @@ fn a_single_stall_of_the_sender_is_no_limit() {
         );
         let measured = made.measured.into_iter().map(|(way, row)| (0, way, row)).collect();
         rows.0.extend(made.rows);
-        search.take(Done { measured, streams: Vec::new() })
+        search.take(Done { measured, streams: Vec::new() }, Duration::ZERO)
     };
     assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Finding::Unreached));
     link.sender = PLENTY;
     assert_eq!(search.next(), Next::Probe(1e6), "it is tried again");
     assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Finding::Held));
     assert_eq!(search.next(), Next::Probe(64e6));
+}
+
+#[test]
+fn a_probe_that_fails_by_chance_is_no_limit() {
+    let step = by_rate(1e6, Some(10e9), 0.05, 60);
+    // The first probe, which once ended the search; later ones; and two of three at one load.
+    for chance in [vec![0], vec![3], vec![0, 3, 8], vec![3, 5]] {
+        let mut link = FakeLink::new(500e6 / MESSAGE_BITS, PLENTY);
+        link.instead.extend((0..9).map(|i| chance.contains(&i).then_some(Ok(1.0))));
+        let (_, rows) = go(&step, &History::new(), &mut link);
+        let summary = rows.0.last().unwrap();
+        assert_eq!(summary.search.as_deref(), Some("found"), "{chance:?}: {:?}", rows.1);
+        let held = summary.offered_per_s.unwrap() * MESSAGE_BITS;
+        assert!(held <= 500e6 && held * 1.05 >= 500e6 / 1.05, "{chance:?}: {held}");
+    }
+}
+
+#[test]
+fn a_failure_that_two_probes_agreed_on_is_overturned_at_the_border() {
+    let step = by_rate(1e6, Some(1e9), 0.05, 60);
+    let mut link = FakeLink::new(500e6 / MESSAGE_BITS, PLENTY);
+    // From, to, to, then 31.6 Mbit/s: twice by chance.
+    link.instead.extend([None, None, None, Some(Ok(1.0)), Some(Ok(1.0))]);
+    let (_, rows) = go(&step, &History::new(), &mut link);
+    let held = rows.0.last().unwrap().offered_per_s.unwrap() * MESSAGE_BITS;
+    assert!(held > 500e6 / 1.05 / 1.05, "{held}: {:?}", link.asked);
+}
+
+#[test]
+fn what_a_queue_takes_in_was_not_carried() {
+    // Enough for three per cent too much, and no loss at all.
+    let capacity = 97.1e6 / MESSAGE_BITS;
+    for within in [0.05, 0.01] {
+        let mut link = FakeLink::new(capacity, PLENTY);
+        link.queue = capacity * 1000.0 * 0.06;
+        let (_, rows) = go(&by_rate(1e6, Some(1e9), within, 60), &History::new(), &mut link);
+        let summary = rows.0.last().unwrap();
+        let held = summary.offered_per_s.unwrap();
+        assert!(held <= capacity * (1.0 + within / 2.0) && held * (1.0 + within) >= capacity, "{held} of {capacity}");
+        assert!(rows.1[0].contains("where a queue took in"), "{:?}", rows.1);
+    }
+}
+
+#[test]
+fn what_is_on_its_way_is_in_no_queue() {
+    let row = |sent: f64, arrived: f64| Row {
+        sent_bits_per_s: Some(sent),
+        throughput_bits_per_s: Some(arrived),
+        elapsed_s: Some(0.4),
+        message_bytes: Some(1000),
+        ..Row::default()
+    };
+    assert!((queued_share(&row(100e6, 94e6), Duration::ZERO) - 0.0596).abs() < 1e-9);
+    assert!(queued_share(&row(100e6, 75e6), Duration::from_millis(100)) < 1e-9);
+    assert!(queued_share(&row(100e6, 101e6), Duration::ZERO) < 1e-9);
+    // Two messages at the edges of a slow stream.
+    assert!(queued_share(&row(1e5, 0.7e5), Duration::ZERO) < 1e-9);
+}
+
+#[test]
+fn windows_too_short_for_the_precision_are_named() {
+    let mut link = FakeLink::new(PLENTY, PLENTY);
+    let step = by_rate(1e6, Some(64e6), 0.01, 20);
+    let mut search = Search::new(&step).unwrap();
+    let Next::Probe(load) = search.next() else { panic!("it begins") };
+    let measured = Bench::measure(&mut link, &search.step(&step, load), 1, &mut Progress::new(Mode::Silent)).unwrap();
+    let ends = &measured.members[0];
+    let at_load = search.step(&step, load);
+    let made = crate::schedule::rows::of_iteration(
+        &at_load.identity(0),
+        at_load.members[0].spec().unwrap(),
+        &ends.near,
+        ends.far.as_ref(),
+    );
+    for (way, row) in made.measured {
+        let row = Row { elapsed_s: Some(0.1), ..row };
+        search.take(Done { measured: vec![(0, way, row)], streams: Vec::new() }, Duration::ZERO);
+    }
+    let said = search.sentence("search", &search.so_far());
+    assert!(said.contains("a queue of 10.0 % only, not the 1.00 % asked for: `duration: 1.00 s` would"), "{said}");
+}
+
+/// Searches over links with noise: of these many, the share with an answer within the precision, below it, above it, the
+/// share with *nothing held*, and the mean number of probes.
+fn simulate(stalls: f64, luck: f64, searches: u64) -> [f64; 5] {
+    const WITHIN: f64 = 0.05;
+    let step = by_rate(1e6, Some(1e9), WITHIN, 60);
+    let mut sums = [0.0; 5];
+    for seed in 0..searches {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let capacity = 10f64.powf(7.0 + rng.random::<f64>() * 1.5);
+        let mut link = FakeLink::new(capacity / MESSAGE_BITS, PLENTY);
+        link.noise = Some(Noise { rng, stalls, luck });
+        let (_, rows) = go(&step, &History::new(), &mut link);
+        let held = rows.0.last().unwrap().offered_per_s.map(|held| held * MESSAGE_BITS);
+        let outcome = match held {
+            None => 3,
+            Some(held) if held * (1.0 + WITHIN) * (1.0 + 1e-6) < capacity => 1,
+            Some(held) if held > capacity * (1.0 + WITHIN) => 2,
+            Some(_) => 0,
+        };
+        sums[outcome] += 1.0;
+        sums[4] += link.asked.len() as f64;
+    }
+    sums.map(|sum| sum / searches as f64)
+}
+
+#[test]
+fn noise_seldom_leads_a_search_astray() {
+    let [right, low, high, nothing, probes] = simulate(0.2, 0.05, 200);
+    assert!(right > 0.9 && nothing < 0.03 && high < 0.03, "{right} {low} {high} {nothing}, {probes} probes");
+    assert!(probes < 40.0, "{probes}");
+    let [right, .., probes] = simulate(0.0, 0.0, 50);
+    assert!((right - 1.0).abs() < f64::EPSILON && probes < 20.0, "{right}, {probes} probes");
+}
+
+/// The figures in docs/methodology.md.
+#[test]
+#[ignore = "prints a table"]
+fn table_of_searches_with_noise() {
+    for (stalls, luck) in [(0.0, 0.0), (0.05, 0.0), (0.1, 0.02), (0.2, 0.05), (0.3, 0.1)] {
+        let [right, low, high, nothing, probes] = simulate(stalls, luck, 2000).map(|x| x * 100.0);
+        println!(
+            "| {:.0} % | {:.0} % | {right:.1} % | {low:.1} % | {high:.1} % | {nothing:.1} % | {:.1} |",
+            stalls * 100.0,
+            luck * 100.0,
+            probes / 100.0
+        );
+    }
 }
 
 #[test]
@@ -200,7 +332,7 @@ fn transactions_in_flight_are_whole_numbers() {
 }
 
 #[test]
-fn iterations_repeat_the_two_loads_at_the_border_and_their_mean_decides() {
+fn iterations_repeat_the_two_loads_at_the_border_and_the_majority_decides() {
     let mut step = by_rate(1e6, Some(10e9), 0.05, 60);
     (step.case.policy.min, step.case.policy.max) = (3, 3);
     let mut link = FakeLink::new(500e6 / MESSAGE_BITS, PLENTY);
@@ -243,7 +375,7 @@ fn probes(rows: &Rows) -> Vec<Done> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_search_ends_with_a_bracket_of_the_truth_and_asks_nothing_twice(
+    fn every_search_ends_with_a_bracket_of_the_truth_and_asks_nothing_four_times(
         from in 1e5..1e8f64, span in 1.5..1e5f64, limit in -0.2..1.2f64, within in 0.002..0.5f64, keep in 0..12usize,
     ) {
         let to = from * span;
@@ -262,10 +394,9 @@ proptest! {
             Some("nothing") => prop_assert!(capacity <= from * 1.001),
             other => prop_assert!(false, "{other:?}"),
         }
-        let mut asked = link.asked.clone();
-        asked.sort_by(f64::total_cmp);
-        asked.dedup();
-        prop_assert_eq!(asked.len(), link.asked.len());
+        for load in &link.asked {
+            prop_assert!(link.asked.iter().filter(|other| *other == load).count() <= 3);
+        }
 
         // Taken up after some of its probes it asks for the rest of them and says the same.
         let kept: Vec<Done> = probes(&rows).into_iter().take(keep).collect();
