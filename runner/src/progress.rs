@@ -1,4 +1,4 @@
-//! Progress on standard error: a line that rewrites itself on a terminal, plain lines elsewhere, or nothing.
+//! Progress on standard error: lines that rewrite themselves on a terminal, plain lines elsewhere, or nothing.
 
 use std::{
     fmt::Write as _,
@@ -6,16 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schemas::units::{Unit, human};
 
 use crate::{plan::estimate::span, style};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A line that rewrites itself.
+    /// A line that rewrites itself, and one per member of a group.
     Line,
-    /// A line per iteration.
+    /// A line per iteration, and now and then one per member of a long one.
     Plain,
     /// Nothing but warnings and errors.
     Silent,
@@ -52,9 +52,11 @@ pub struct Position {
     pub left: Duration,
 }
 
-/// State of a running measurement.
+/// State of a running measurement: of a test, or of one member of a group.
 #[derive(Clone, Debug)]
 pub struct Live {
+    /// Empty where the case is not a group.
+    pub member: String,
     /// `warmup`, `measure` or `cooldown`.
     pub phase: &'static str,
     /// Time in that phase.
@@ -62,64 +64,136 @@ pub struct Live {
     /// Length of that phase; `None`: it ends by a count.
     pub planned: Option<Duration>,
     pub rate: Option<(f64, Unit)>,
+    /// Time until its last phase ends; `None`: unknown.
+    pub left: Option<Duration>,
 }
+
+/// Time between two rewritings of the live lines.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Shortest and longest time between two plain lines about a member: an hour has twenty.
+const BEAT: [Duration; 2] = [Duration::from_mins(1), Duration::from_mins(10)];
 
 pub struct Progress {
     mode: Mode,
-    bar: Option<ProgressBar>,
+    display: Option<Display>,
     position: Position,
     began: Instant,
+    /// When members were last told about in plain lines.
+    told: Instant,
+}
+
+/// The lines on a terminal: one for the run, one per member of a group.
+struct Display {
+    lines: MultiProgress,
+    run: ProgressBar,
+    members: Vec<ProgressBar>,
+}
+
+impl Display {
+    fn new() -> Self {
+        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        let run = lines.add(line());
+        Self { lines, run, members: Vec::new() }
+    }
+
+    fn set_members(&mut self, count: usize) {
+        while self.members.len() > count {
+            if let Some(bar) = self.members.pop() {
+                self.lines.remove(&bar);
+            }
+        }
+        while self.members.len() < count {
+            self.members.push(self.lines.add(line()));
+        }
+    }
+}
+
+/// A line that is cut at the width of the terminal.
+fn line() -> ProgressBar {
+    let bar = ProgressBar::no_length();
+    // Cannot fail: the template is a constant.
+    if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+        bar.set_style(style);
+    }
+    bar
 }
 
 impl Progress {
     pub fn new(mode: Mode) -> Self {
-        let bar = (mode == Mode::Line).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            // Cannot fail: the template is a constant.
-            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
-                bar.set_style(style);
-            }
-            bar
-        });
-        Self { mode, bar, position: Position::default(), began: Instant::now() }
+        let display = (mode == Mode::Line).then(Display::new);
+        let now = Instant::now();
+        Self { mode, display, position: Position::default(), began: now, told: now }
     }
 
-    /// Whether the rewriting line is shown, which [`Progress::live`] updates.
-    pub fn is_live(&self) -> bool {
-        self.bar.is_some()
+    /// Time between two calls of [`Progress::live`] that have something to show.
+    pub fn tick(&self) -> Duration {
+        match self.mode {
+            Mode::Line => TICK,
+            Mode::Plain => BEAT[0] / 4,
+            Mode::Silent => Duration::MAX,
+        }
+    }
+
+    /// The intervals that the display needs of a test of that length; zero: none. A long test needs them less often, and its
+    /// ends keep them all.
+    pub fn interval(&self, length: Option<Duration>) -> Duration {
+        let length = length.unwrap_or(BEAT[0]);
+        match self.mode {
+            Mode::Line => TICK.max(length / 1000),
+            Mode::Plain if length > 2 * BEAT[0] => self.tick().max(length / 1000),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Shows that an iteration begins.
     pub fn iteration(&mut self, position: Position) {
         self.began = Instant::now();
+        self.told = self.began;
         if self.mode == Mode::Plain {
             style::tell(self::position(&position));
         }
         self.position = position;
-        if let Some(bar) = &self.bar {
-            bar.set_message(self::position(&self.position));
+        if let Some(display) = &mut self.display {
+            display.set_members(0);
+            display.run.set_message(self::position(&self.position));
         }
     }
 
-    /// Updates the rewriting line.
-    pub fn live(&mut self, live: &Live) {
-        let Some(bar) = &self.bar else { return };
-        // Writing to a String cannot fail.
-        let mut text = format!("{}  {}", position(&self.position), live.phase);
-        if let Some(planned) = live.planned {
-            let _ = write!(text, " {:.1}/{:.1} s", live.elapsed.as_secs_f64(), planned.as_secs_f64());
-        }
-        if let Some((value, unit)) = live.rate {
-            let _ = write!(text, "  {}", human(unit, value));
-        }
-        if let (Some(margin), Some(goal)) = (self.position.margin, self.position.goal) {
-            let _ = write!(text, "  ±{:.1} % of ±{:.1} %", margin * 100.0, goal * 100.0);
-        }
+    /// Updates the display of the running iteration, whose members these are.
+    pub fn live(&mut self, members: &[Live]) {
+        let run = position(&self.position);
         let left = self.position.left.saturating_sub(self.began.elapsed());
-        if !left.is_zero() {
-            let _ = write!(text, "  eta {}", span(left));
+        let eta = if left.is_zero() { String::new() } else { format!("  eta {}", span(left)) };
+        let margin = match (self.position.margin, self.position.goal) {
+            (Some(margin), Some(goal)) => format!("  ±{:.1} % of ±{:.1} %", margin * 100.0, goal * 100.0),
+            _ => String::new(),
+        };
+        if let Some(display) = &mut self.display {
+            if let [one] = members
+                && one.member.is_empty()
+            {
+                display.run.set_message(format!("{run}  {}{margin}{eta}", state(one)));
+                return;
+            }
+            display.set_members(members.len());
+            display.run.set_message(format!("{run}{margin}{eta}"));
+            // Names of members are ASCII.
+            let width = members.iter().map(|live| live.member.len()).max().unwrap_or(0);
+            for (bar, live) in display.members.iter().zip(members) {
+                bar.set_message(format!("  {:width$}  {}{}", live.member, state(live), time_left(live)));
+            }
+        } else if self.mode == Mode::Plain {
+            let length = members.iter().filter_map(|live| Some(live.left? + self.began.elapsed())).max();
+            if self.told.elapsed() >= (length.unwrap_or_default() / 20).clamp(BEAT[0], BEAT[1]) {
+                self.told = Instant::now();
+                for live in members {
+                    let blank = if live.member.is_empty() { "" } else { " " };
+                    let name = format!("{}{blank}{}", self.position.name, live.member);
+                    style::tell(format!("{name}  {}{}", state(live), time_left(live)));
+                }
+            }
         }
-        bar.set_message(text);
     }
 
     /// A `note:`; nothing when silent.
@@ -148,18 +222,45 @@ impl Progress {
 
     /// Text that is shown in every mode: rendered diagnostics, interim results.
     pub fn print(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| style::tell(text)),
+        match &self.display {
+            Some(display) => display.lines.suspend(|| style::tell(text)),
             None => style::tell(text),
         }
     }
 
-    /// Removes the rewriting line.
+    /// Removes the rewriting lines.
     pub fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        if let Some(display) = &self.display {
+            display.members.iter().chain([&display.run]).for_each(ProgressBar::finish_and_clear);
+            // A terminal that is gone needs no clearing.
+            let _ = display.lines.clear();
         }
     }
+}
+
+/// `measure 3.1/5.0 s  42.1 Gbit/s`, `measure 3 min of 12 h`
+fn state(live: &Live) -> String {
+    let mut text = live.phase.to_owned();
+    // Writing to a String cannot fail.
+    match live.planned {
+        Some(planned) if planned < Duration::from_mins(2) => {
+            let _ = write!(text, " {:.1}/{:.1} s", live.elapsed.as_secs_f64(), planned.as_secs_f64());
+        }
+        Some(planned) => {
+            let _ = write!(text, " {} of {}", span(live.elapsed), span(planned));
+        }
+        None => {
+            let _ = write!(text, " {}", span(live.elapsed));
+        }
+    }
+    if let Some((value, unit)) = live.rate {
+        let _ = write!(text, "  {}", human(unit, value));
+    }
+    text
+}
+
+fn time_left(live: &Live) -> String {
+    live.left.map_or_else(String::new, |left| format!("  {} left", span(left)))
 }
 
 /// `[2/3] upload  iteration 2 of 3–10`, `[1/2] no-loss  probe 4  500 Mbit/s … 900 Mbit/s`
@@ -184,5 +285,34 @@ mod tests {
         assert_eq!(position(&p), "[2/3] upload  iteration 2 of 3");
         p.range = Some("500 Mbit/s … ?".into());
         assert_eq!(position(&p), "[2/3] upload  probe 2  500 Mbit/s … ?");
+    }
+
+    #[test]
+    fn a_member_has_its_phase_rate_and_time_left() {
+        let mut live = Live {
+            member: "load".into(),
+            phase: "measure",
+            elapsed: Duration::from_millis(3140),
+            planned: Some(Duration::from_secs(20)),
+            rate: Some((42.1e9, Unit::BitsPerSecond)),
+            left: Some(Duration::from_millis(16_860)),
+        };
+        assert_eq!(format!("{}{}", state(&live), time_left(&live)), "measure 3.1/20.0 s  42.1 Gbit/s  17 s left");
+        live.planned = Some(Duration::from_hours(12));
+        live.elapsed = Duration::from_mins(36);
+        live.left = Some(Duration::from_mins(684));
+        assert_eq!(
+            format!("{}{}", state(&live), time_left(&live)),
+            "measure 36 min of 12 h  42.1 Gbit/s  11 h 24 min left"
+        );
+    }
+
+    #[test]
+    fn long_tests_need_few_intervals() {
+        let hours = Some(Duration::from_hours(12));
+        assert_eq!(Progress::new(Mode::Silent).interval(hours), Duration::ZERO);
+        let plain = Progress::new(Mode::Plain);
+        assert_eq!(plain.interval(Some(Duration::from_secs(10))), Duration::ZERO, "it is over before the first line");
+        assert!(plain.interval(hours) > Duration::from_secs(40));
     }
 }

@@ -121,6 +121,42 @@ fn intervals_are_rows_only_where_the_plan_asks_and_lines_where_the_user_does() {
 }
 
 #[test]
+fn interim_lines_of_a_group_name_the_member() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  both:\n    concurrent: {members: {load: {workload: tcp_stream}, probe: {workload: tcp_rr}}}\n    \
+         duration: 300ms\n    interval: 100ms",
+    );
+    let ran = plumb(&["run", &plan, "--interim"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for (member, unit) in [("both load  measure  ", "bit/s"), ("both probe  measure  ", "/s")] {
+        let line = ran.stderr.lines().find(|l| l.starts_with(member)).expect(member);
+        assert!(line.contains(unit) && line.contains(" over 0."), "{line}");
+    }
+    assert_eq!(of(&parse(&ran.stdout), "iteration").len(), 3);
+}
+
+#[test]
+fn a_terminal_has_a_line_per_member_of_a_group() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  both:\n    concurrent: {members: {load: {workload: tcp_stream}, probe: {workload: tcp_rr}}}\n    duration: 2s",
+    );
+    // The lines are drawn only on a terminal, which `script` makes.
+    let program = format!("stty cols 80; {} run {plan} -o {}", env!("CARGO_BIN_EXE_plumb"), folder.name("r.csv"));
+    let Ok(drawn) = std::process::Command::new("script").args(["-qec", &program, "/dev/null"]).output() else {
+        println!("skipped: no `script` here");
+        return;
+    };
+    let drawn = String::from_utf8_lossy(&drawn.stdout).into_owned();
+    for word in ["load   measure ", "probe  measure ", " s left"] {
+        assert!(drawn.contains(word), "{word}: {drawn}");
+    }
+}
+
+#[test]
 fn confidence_goes_on_until_it_is_reached_or_says_loudly_that_it_is_not() {
     let folder = Folder::new();
     let plan = folder.plan(

@@ -1,6 +1,11 @@
 //! One iteration: takes sessions, prepares the tests, starts them at one instant and waits for them.
 
-use std::{net::Ipv6Addr, thread, time::Duration};
+use std::{
+    net::Ipv6Addr,
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
+};
 
 use netcore::{
     client::{self, ClientError, DataAddresses, Outcome, Prepared, RunningTest, Session, Timeouts},
@@ -9,18 +14,21 @@ use netcore::{
     spec::{Family, TestSpec},
 };
 
-use super::{Hosts, watch::Watch};
+use super::{
+    Hosts,
+    watch::{Display, News, Watch},
+};
 use crate::{
-    plan::case::{Endpoint, Member},
+    plan::{
+        case::{Endpoint, Member},
+        estimate::measure_length,
+    },
     progress::Progress,
     schedule::{
         bench::{Bench, MeasureError, Measured},
         step::Step,
     },
 };
-
-/// Interval of the progress line where the test has none of its own.
-const DISPLAY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Interval of `--interim` where the plan has none.
 const INTERIM_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,14 +54,11 @@ impl Bench for Hosts {
             seats.push(self.seat(member, spec, step.grace, progress)?);
         }
         // After an error the sessions are dropped with the seats: their state is unknown.
+        let mut display = Display::new(progress, &step.name, self.interim);
+        let names: Vec<&str> = step.members.iter().map(|member| member.name.as_str()).collect();
         let measured = match seats.as_mut_slice() {
-            [seat] => {
-                let mut watch = Watch::new(progress, &seat.spec, &step.name, self.interim);
-                let outcome = seat.prepare()?.start(None)?.wait(&mut watch, &self.stop)?;
-                let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-                Measured { members: vec![outcome], start_skew, settled: watch.settled(), printed: None }
-            }
-            seats => together(seats, &self.stop)?,
+            [seat] => alone(seat, names[0], &mut display, &self.stop)?,
+            seats => together(seats, &names, &mut display, &self.stop)?,
         };
         for (member, seat) in step.members.iter().zip(seats) {
             for (end, session) in [(&member.to, seat.far), (&member.from, seat.near)] {
@@ -89,8 +94,8 @@ impl Hosts {
         if spec.phases.interval_ns == 0 {
             let every = if self.interim {
                 INTERIM_INTERVAL
-            } else if near_is_here && progress.is_live() {
-                DISPLAY_INTERVAL
+            } else if near_is_here {
+                progress.interval(measure_length(&spec))
             } else {
                 Duration::ZERO
             };
@@ -107,10 +112,47 @@ impl Seat {
     }
 }
 
+/// Runs the only member of a case.
+fn alone(seat: &mut Seat, name: &str, display: &mut Display<'_>, stop: &StopFlag) -> Result<Measured, ClientError> {
+    let spec = seat.spec.clone();
+    let running = seat.prepare()?.start(None)?;
+    display.add(name, &spec, running.t0_ns());
+    let (sender, news) = mpsc::channel();
+    let watches = vec![Watch::new(0, &spec, sender)];
+    let mut ended = watched(vec![running], watches, &news, display, stop)?;
+    let (outcome, settled) = ended.remove(0);
+    let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
+    Ok(Measured { members: vec![outcome], start_skew, settled, printed: None })
+}
+
+/// Waits for all members, each in a thread of its own, and shows what they do. Returns with each outcome whether its warm-up
+/// has settled.
+fn watched(
+    running: Vec<RunningTest<'_>>,
+    watches: Vec<Watch>,
+    news: &Receiver<News>,
+    display: &mut Display<'_>,
+    stop: &StopFlag,
+) -> Result<Vec<(Outcome, Option<bool>)>, ClientError> {
+    thread::scope(|scope| {
+        let mut waiting = Vec::with_capacity(running.len());
+        for (test, mut watch) in running.into_iter().zip(watches) {
+            waiting.push(scope.spawn(move || test.wait(&mut watch, stop).map(|outcome| (outcome, watch.settled()))));
+        }
+        display.follow(news);
+        waiting.into_iter().map(join).collect()
+    })
+}
+
 /// Prepares every member, then starts them all at one instant. No message goes to any host between the announcement of that
 /// instant and the end of the last measurement.
-fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError> {
-    let warmups: Vec<u64> = seats.iter().map(|s| s.spec.phases.warmup_ns).collect();
+fn together(
+    seats: &mut [Seat],
+    names: &[&str],
+    display: &mut Display<'_>,
+    stop: &StopFlag,
+) -> Result<Measured, ClientError> {
+    let specs: Vec<TestSpec> = seats.iter().map(|seat| seat.spec.clone()).collect();
     // In parallel: each takes several round trips.
     let prepared: Vec<Prepared<'_>> = thread::scope(|scope| {
         let preparing: Vec<_> = seats.iter_mut().map(|seat| scope.spawn(|| seat.prepare())).collect();
@@ -121,14 +163,18 @@ fn together(seats: &mut [Seat], stop: &StopFlag) -> Result<Measured, ClientError
         + u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX / 2)
         + LEAD_PER_MEMBER_NS * prepared.len() as u64;
     let running: Vec<RunningTest<'_>> = prepared.into_iter().map(|p| p.start(Some(t0_ns))).collect::<Result<_, _>>()?;
-    let outcomes: Vec<Outcome> = thread::scope(|scope| {
-        let waiting: Vec<_> = running.into_iter().map(|test| scope.spawn(move || test.wait(&mut (), stop))).collect();
-        waiting.into_iter().map(join).collect::<Result<_, _>>()
-    })?;
+    let (sender, news) = mpsc::channel();
+    let watches = specs.iter().enumerate().map(|(m, spec)| Watch::new(m, spec, sender.clone())).collect();
+    drop(sender);
+    for (name, spec) in names.iter().zip(&specs) {
+        display.add(name, spec, t0_ns);
+    }
+    let ended = watched(running, watches, &news, display, stop)?;
+    let outcomes: Vec<Outcome> = ended.into_iter().map(|(outcome, _)| outcome).collect();
     // The load should start at t0 everywhere; a member is measured its own warm-up later.
     let starts: Vec<u64> = outcomes
         .iter()
-        .zip(warmups)
+        .zip(specs.iter().map(|spec| spec.phases.warmup_ns))
         .flat_map(|(o, warmup)| [o.near_loaded_ns, o.far_loaded_ns].map(|s| s.map(|s| s.saturating_sub(warmup))))
         .flatten()
         .collect();
