@@ -6,7 +6,6 @@ use std::{
 };
 
 use analyze::table::layout::{self, Sheet};
-use netcore::spec::Pattern;
 use schemas::{
     columns::{Row, VerdictRow},
     run_record::Unfinished,
@@ -30,8 +29,7 @@ use crate::{
 /// The results of a run.
 #[derive(Default)]
 pub struct Report {
-    /// Summary rows, with the pattern of their test; `None`: a program.
-    pub(super) summaries: Vec<(Option<Pattern>, Row)>,
+    pub(super) summaries: Vec<Row>,
     pub(super) verdicts: Verdicts,
     pub(super) cases: Vec<CaseResult>,
     pub(super) notes: Vec<String>,
@@ -58,10 +56,7 @@ impl Report {
                     reason: reason.clone(),
                 });
             }
-            for (member, _, row) in finished.summaries {
-                let job = step.members.get(member).or(step.members.first());
-                self.summaries.push((job.and_then(|m| m.spec()).map(|spec| spec.pattern), row));
-            }
+            self.summaries.extend(finished.summaries.into_iter().map(|(.., row)| row));
             self.verdicts.add(plan, &verdicts);
             self.cases.push(CaseResult {
                 test: step.test.to_string(),

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use analyze::table::layout::{self, Column, Sheet};
-use netcore::spec::Pattern;
 use schemas::{
     columns::Row,
+    metrics::{self, Family, Metric},
     units::{Unit, human, three_digits},
     words::{Control, Search, Status},
 };
@@ -16,10 +16,16 @@ pub fn write(columns: &[Column], sheet: &Sheet, out: &mut dyn Write) -> io::Resu
 }
 
 /// The summary of a run: a line per summary row.
-pub fn summary(rows: &[(Option<Pattern>, Row)]) -> Vec<Column> {
-    let level = rows.iter().find_map(|(_, r)| r.confidence_level).unwrap_or(0.95);
-    let margin = format!("± {} %", three_digits(level * 100.0).trim_end_matches('0').trim_end_matches('.'));
-    let column = |title, right, cell: &dyn Fn(&Row) -> String| Column::of(title, right, rows, |(_, row)| cell(row));
+pub fn summary(rows: &[Row]) -> Vec<Column> {
+    let levels = || rows.iter().filter(|row| row.margin_ratio.is_some()).filter_map(|row| row.confidence_level);
+    let level = levels().next().or_else(|| rows.iter().find_map(|row| row.confidence_level));
+    // One level stands in the heading, several in their rows.
+    let is_common = levels().all(|other| Some(other) == level);
+    let margin = match level {
+        Some(level) if is_common => format!("± {}", percent(level)),
+        _ => "±".to_owned(),
+    };
+    let column = |title, right, cell: &dyn Fn(&Row) -> String| Column::of(title, right, rows, cell);
     vec![
         column("case", false, &|row| {
             let mut case = row.case.clone().unwrap_or_default();
@@ -27,53 +33,55 @@ pub fn summary(rows: &[(Option<Pattern>, Row)]) -> Vec<Column> {
                 case = format!("{case} {member}");
             }
             let other = |r: &Row| r.case == row.case && r.member == row.member && r.direction != row.direction;
-            if let Some(direction) = row.direction.filter(|_| rows.iter().any(|(_, r)| other(r))) {
+            if let Some(direction) = row.direction.filter(|_| rows.iter().any(other)) {
                 case = format!("{case} ({direction})");
             }
             case
         }),
         column("workload", false, &|row| row.workload.clone().unwrap_or_default()),
-        Column::of("result", false, rows, |(pattern, row)| result(*pattern, row)),
-        column(&margin, true, &|row| row.margin_ratio.map(|m| human(Unit::Ratio, m)).unwrap_or_default()),
+        column("result", false, &result),
+        column(&margin, true, &|row| {
+            let Some(margin) = row.margin_ratio.map(|margin| human(Unit::Ratio, margin)) else { return String::new() };
+            match row.confidence_level.filter(|_| !is_common) {
+                Some(level) => format!("{margin} ({})", percent(level)),
+                None => margin,
+            }
+        }),
         column("n", true, &|row| row.iterations.map(|n| n.to_string()).unwrap_or_default()),
         column("cpu here/there", false, &cpu),
     ]
 }
 
+/// `95 %`, `99.9 %`
+fn percent(level: f64) -> String {
+    let digits = three_digits(level * 100.0);
+    let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
+    format!("{digits} %")
+}
+
 /// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or why there is none.
-pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
+pub fn result(row: &Row) -> String {
     if row.status.is_some_and(|s| s != Status::Ok) && row.iterations.unwrap_or(0) == 0 {
         return row.status.map_or_else(String::new, |s| s.to_string());
     }
-    let mut parts = Vec::new();
-    let metric = |value: Option<f64>, unit| value.map(|v| human(unit, v));
-    match pattern {
+    let workload = row.workload.as_deref().unwrap_or_default();
+    let family = Family::of(workload);
+    let has = |metric: &Metric| row.number(metric.column).is_some();
+    let headline = family.headline(has);
+    let mut shown: Vec<&Metric> = headline.into_iter().collect();
+    match family {
         // A program prints what it prints.
-        None => {
-            parts.extend(metric(row.throughput_bits_per_s, Unit::BitsPerSecond));
-            parts.extend(metric(row.transactions_per_s, Unit::PerSecond));
-            parts.extend(metric(row.latency_mean_us, Unit::Microseconds).map(|v| format!("mean {v}")));
-            if parts.is_empty() {
-                let each = row.elapsed_s.zip(row.iterations).map(|(sum, n)| sum / n.max(1) as f64);
-                parts.extend(metric(each, Unit::Seconds).map(|v| format!("took {v}")));
-            }
+        Family::Other if !workload.is_empty() => {
+            let others = family.headlines().iter().filter_map(|name| metrics::find(name));
+            shown.extend(others.filter(|m| m.name != "elapsed" && Some(m.name) != headline.map(|h| h.name) && has(m)));
         }
-        Some(Pattern::Stream) => {
-            parts.extend(metric(row.throughput_bits_per_s, Unit::BitsPerSecond));
-            if row.control == Some(Control::None) && row.throughput_bits_per_s.is_none() {
-                // What arrived, nobody has counted.
-                parts.extend(metric(row.sent_bits_per_s, Unit::BitsPerSecond).map(|sent| format!("{sent} sent")));
-            }
-            if let Some(loss) = row.loss_ratio {
-                parts.push(format!("loss {}", human(Unit::Ratio, loss)));
-            }
-        }
-        Some(Pattern::Ping) => {}
-        _ => parts.extend(metric(row.transactions_per_s, Unit::PerSecond)),
+        _ => shown.extend(family.beside().iter().filter_map(|name| metrics::find(name)).filter(|m| has(m))),
     }
-    if pattern != Some(Pattern::Stream) {
-        parts.extend(metric(row.latency_p50_us, Unit::Microseconds).map(|v| format!("p50 {v}")));
-        parts.extend(metric(row.latency_p99_us, Unit::Microseconds).map(|v| format!("p99 {v}")));
+    // A latency may be the headline and stand beside it.
+    shown.dedup_by_key(|metric| metric.name);
+    let mut parts: Vec<String> = shown.into_iter().filter_map(|metric| words(metric, row)).collect();
+    if let Some(loss) = row.loss_ratio.filter(|_| family == Family::Stream) {
+        parts.push(format!("loss {}", human(Unit::Ratio, loss)));
     }
     if row.control == Some(Control::None) {
         parts.push("(near end alone)".into());
@@ -83,6 +91,22 @@ pub fn result(pattern: Option<Pattern>, row: &Row) -> String {
         parts.extend(row.status.map(|s| s.to_string()));
     }
     parts.join("  ")
+}
+
+/// A value with what distinguishes it from others in one cell: `p50 49 µs`, `9.5 Mbit/s sent`.
+fn words(metric: &Metric, row: &Row) -> Option<String> {
+    let value = row.number(metric.column)?;
+    // The summary has the time of all iterations.
+    let each = if metric.name == "elapsed" { value / row.iterations.unwrap_or(1).max(1) as f64 } else { value };
+    let text = human(metric.unit, each);
+    Some(match metric.name {
+        "sent" => format!("{text} sent"),
+        "elapsed" => format!("took {text}"),
+        name => match name.strip_prefix("latency.") {
+            Some(which) => format!("{which} {text}"),
+            None => text,
+        },
+    })
 }
 
 /// How a search ended: `highest that held`, with the load where the other numbers do not say it.
@@ -129,8 +153,7 @@ mod tests {
             remote_cpu_ratio: Some(0.51),
             ..Row::default()
         };
-        let table =
-            summary(&[(Some(Pattern::Stream), row("µ", 41.8e9, 3)), (Some(Pattern::Stream), row("upload", 9.5e6, 10))]);
+        let table = summary(&[row("µ", 41.8e9, 3), row("upload", 9.5e6, 10)]);
         let mut out = Vec::new();
         write(&table, &Sheet::PLAIN, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -141,19 +164,45 @@ mod tests {
     }
 
     #[test]
+    fn the_heading_has_the_level_of_the_rows() {
+        let row = |level| Row { margin_ratio: Some(0.019), confidence_level: Some(level), ..Row::default() };
+        // A case without a margin has no say.
+        let none = Row { confidence_level: Some(0.95), ..Row::default() };
+        let margins = |rows: &[Row]| {
+            let columns = summary(rows);
+            let column = columns.into_iter().find(|c| c.title.starts_with('±')).unwrap();
+            (column.title, column.cells)
+        };
+        assert_eq!(margins(&[none.clone(), row(0.99), row(0.99)]).0, "± 99 %");
+        assert_eq!(margins(&[row(0.999)]).0, "± 99.9 %");
+        let (title, cells) = margins(&[row(0.95), none, row(0.99)]);
+        assert_eq!((title.as_str(), cells.join("|").as_str()), ("±", "1.90 % (95 %)||1.90 % (99 %)"));
+    }
+
+    #[test]
     fn a_failure_is_named_where_the_number_would_be() {
         let failed = Row { status: Some(Status::Failed), ..Row::default() };
-        assert_eq!(result(Some(Pattern::Stream), &failed), "failed");
+        assert_eq!(result(&failed), "failed");
+        let of = |workload: &str| Row { workload: Some(workload.into()), ..Row::default() };
         let partly = Row {
             status: Some(Status::Failed),
             iterations: Some(2),
             throughput_bits_per_s: Some(1e9),
-            ..Row::default()
+            ..of("tcp_stream")
         };
-        assert_eq!(result(Some(Pattern::Stream), &partly), "1.00 Gbit/s  failed");
-        let alone = Row { control: Some(Control::None), sent_bits_per_s: Some(1e9), ..Row::default() };
-        assert_eq!(result(Some(Pattern::Stream), &alone), "1.00 Gbit/s sent  (near end alone)");
-        let rr = Row { transactions_per_s: Some(19_700.0), latency_p50_us: Some(49.0), ..Row::default() };
-        assert_eq!(result(Some(Pattern::RequestResponse), &rr), "19.7 k/s  p50 49.0 µs");
+        assert_eq!(result(&partly), "1.00 Gbit/s  failed");
+        let alone = Row { control: Some(Control::None), sent_bits_per_s: Some(1e9), ..of("tcp_stream") };
+        assert_eq!(result(&alone), "1.00 Gbit/s sent  (near end alone)");
+        let rr = Row {
+            transactions_per_s: Some(19_700.0),
+            throughput_bits_per_s: Some(1e6),
+            latency_p50_us: Some(49.0),
+            ..of("tcp_rr")
+        };
+        assert_eq!(result(&rr), "19.7 k/s  p50 49.0 µs");
+        let ping = Row { latency_p50_us: Some(49.0), latency_p99_us: Some(71.0), ..of("ping") };
+        assert_eq!(result(&ping), "p50 49.0 µs  p99 71.0 µs");
+        let program = Row { elapsed_s: Some(6.0), iterations: Some(3), ..of("command") };
+        assert_eq!(result(&program), "took 2.00 s");
     }
 }
