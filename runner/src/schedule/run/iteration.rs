@@ -145,7 +145,10 @@ impl Run<'_> {
                 return Ok(None);
             };
             let what = &spoiled.fault.message;
-            self.progress.warn(&format!("case {}, iteration {iteration}: {what}; trying again ({which})", step.name));
+            self.doubt(format!(
+                "case {}, iteration {iteration} was discarded: {what}; it is tried again ({which})",
+                step.name
+            ));
             self.fault_row(step, iteration, Status::Discarded, &spoiled)?;
         }
     }
@@ -281,6 +284,7 @@ impl Run<'_> {
             "the case is marked failed"
         };
         self.progress.fault(&format!("case {name}, iteration {iteration}: {}\n       {next}", fault.message));
+        self.sink.note(format!("case {name} failed in iteration {iteration}: {}", fault.message));
         if self.settings.fail_fast {
             self.give_up = Some(format!("run.fail_fast: {name} failed"));
         }
