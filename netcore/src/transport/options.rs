@@ -93,8 +93,8 @@ fn refused(name: &str, value: &str, source: io::Error) -> EndError {
             let available =
                 available_congestion_controls().map_or_else(|_| "unknown".to_owned(), |names| names.join(", "));
             format!(
-                "congestion control `{value}` is not available on this host (available: {available}); load it with: \
-                 modprobe tcp_{value}"
+                "congestion control `{value}` is not available on this host (available: {available}); if it is another \
+                 name of the kernel's, load it with: modprobe tcp_{value}"
             )
         }
         "device" => format!("cannot bind a data socket to the device `{value}`"),

@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use netcore::measure::tcp_info::available_congestion_controls;
+
 use super::{
     case::{Case, Find, GRACE, Group, Job, PROGRAM_LIMIT},
     condition::normal,
     decode::decode,
-    diagnostics::{Diagnostics, suggest},
+    diagnostics::{Diagnostic, Diagnostics, nearest, suggest},
     keys::{self, Scope},
     matrix::{Combination, Matrix, case_name},
     merge,
@@ -32,6 +34,47 @@ pub struct Expanded {
     pub paths: Vec<Arc<str>>,
     /// The body with every layer merged and its matrix as written.
     pub resolved: Option<Node>,
+}
+
+/// Congestion controls of Linux, built in, as modules, or in widely used patches.
+const CONGESTION_CONTROLS: [&str; 20] = [
+    "bbr",
+    "bbr2",
+    "bbr3",
+    "bic",
+    "cdg",
+    "cubic",
+    "dctcp",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "prague",
+    "reno",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
+/// Warns of a congestion control that looks like a misspelt one. Only the kernel knows all that there are.
+fn congestion_controls(tree: &Node, out: &mut Diagnostics) {
+    for entry in tree.entries().unwrap_or_default() {
+        let name = entry.value.text().filter(|_| &*entry.key == "congestion_control");
+        let Some(name) = name else {
+            congestion_controls(&entry.value, out);
+            continue;
+        };
+        let here = available_congestion_controls().unwrap_or_default();
+        let known: Vec<&str> = here.iter().map(String::as_str).chain(CONGESTION_CONTROLS).collect();
+        if let Some(near) = nearest(name, known.iter().copied()).filter(|_| !known.contains(&name)) {
+            let warning = Diagnostic::warning(entry.value.span, format!("unknown congestion control `{name}`"));
+            out.push(warning.help(format!("did you mean `{near}`?")));
+        }
+    }
 }
 
 impl Expander<'_> {
@@ -75,6 +118,7 @@ impl Expander<'_> {
         merge::prune(&mut tree);
         searched_load(&mut tree, out);
         let typed: TestBody = decode(&merge::with_far_end(&tree), out)?;
+        congestion_controls(&tree, out);
         let members = self.members(entry, &tree, &typed, out)?;
         let is_command = members.iter().any(|m| matches!(m.job, Job::Command(_)));
         if is_command {
@@ -232,7 +276,7 @@ mod tests {
             "  a: {workload: tcp_rr, find: {metric: latency.p99, at_most: 100us, by: inflight, to: 64}}\n  b: {workload: tcp_stream, matrix: {streams: [1, 2]}, stop_when: throughput < 1bit/s}\n",
         );
         let find = plan.cases[0].find.as_ref().unwrap();
-        assert_eq!((find.by, find.from, find.to, find.max_probes), (FindBy::Inflight, 1.0, Some(64.0), 20));
+        assert_eq!((find.by, find.from, find.to, find.max_probes), (FindBy::Inflight, 1.0, Some(64.0), 40));
         assert!((find.at_most.unwrap() - 100.0).abs() < 1e-9);
         assert_eq!(&*plan.cases[1].stop_when.as_ref().unwrap().axis, "streams");
     }

@@ -13,7 +13,7 @@ use super::{
     case::{Case, Endpoint, Plan, RunOptions, case_id},
     check,
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics},
+    diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
     expand::Expander,
     merge,
     model::{Host, PlanFile, Run},
@@ -268,17 +268,30 @@ fn build(
     })
 }
 
+/// Most names that a complaint lists.
+const LISTED: usize = 12;
+
 /// Keeps the cases with a matching name, test name or tag.
 fn keep_only(globs: &[String], tests: &[Entry], cases: &mut Vec<Case>, out: &mut Diagnostics) {
     let had_some = !cases.is_empty();
     let matched = |text: &str| globs.iter().any(|glob| matches(glob, text));
+    let tests = tests.iter().map(|test| test.key.to_string());
+    let names: Vec<String> =
+        tests.chain(cases.iter().flat_map(|case| case.tags.iter().cloned().chain([case.name.clone()]))).collect();
     cases.retain(|case| matched(&case.test) || matched(&case.name) || case.tags.iter().any(|tag| matched(tag)));
-    if cases.is_empty() && had_some && !out.has_errors() {
-        let names: Vec<&str> = tests.iter().map(|t| &*t.key).collect();
-        out.push(
-            Diagnostic::bare(format!("--only {} matches no test, case or tag", globs.join(" --only ")))
-                .help(format!("tests: {}", names.join(", "))),
+    if out.has_errors() || !had_some {
+        return;
+    }
+    // One of several that matches nothing may be meant for another plan of the run.
+    let severity = if cases.is_empty() { Severity::Error } else { Severity::Warning };
+    for glob in globs.iter().filter(|glob| !names.iter().any(|name| matches(glob, name))) {
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        let help = nearest(glob, known.iter().copied()).map_or_else(
+            || format!("known here: {}", known[..known.len().min(LISTED)].join(", ")),
+            |near| format!("did you mean `{near}`?"),
         );
+        let complaint = Diagnostic::bare(format!("--only {glob} matches no test, case or tag")).help(help);
+        out.push(Diagnostic { severity, ..complaint });
     }
 }
 
