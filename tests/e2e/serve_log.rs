@@ -38,7 +38,7 @@ fn the_log_has_a_line_per_test_with_its_time() {
     let (_, log) = log(&[], TESTS);
     let lines: Vec<&str> = log.lines().collect();
     for line in &lines {
-        assert!(line.starts_with("20") && line[..30].contains("Z 127.0.0.1:"), "{line}");
+        assert!(line.starts_with("20") && line[..40].contains("Z 127.0.0.1:"), "{line}");
     }
     let test = lines.iter().find(|line| line.contains("tcp_stream, 2 streams, ")).expect("a line about the test");
     for word in [" received, ", " ms, complete"] {

@@ -186,7 +186,7 @@ fn members_that_never_start_together_are_a_failure_after_three_starts_and_the_re
         let (finished, rows) = go(std::slice::from_ref(&group), Settings { retries, ..PLAIN }, &mut bench);
         let tries = vec!["iteration discarded 1"; discarded];
         assert_eq!(rows.of("a"), [&tries[..], &["iteration failed 1", "summary failed"]].concat());
-        assert!(finished[0].failed.as_ref().unwrap().message.contains("9000 µs apart"));
+        assert!(finished[0].failed.as_ref().unwrap().message.contains("9.00 ms apart"));
     }
 }
 

@@ -74,9 +74,9 @@ pub(super) fn apart(step: &Step, measured: &Measured) -> Option<Apart> {
     let (most, skew) = (step.group.as_ref()?.max_skew, measured.start_skew?);
     (skew > most).then(|| Apart {
         sentence: format!(
-            "the members started {} µs apart, more than the {} µs allowed",
-            skew.as_micros(),
-            most.as_micros()
+            "the members started {} apart, more than the {} allowed",
+            human(Unit::Seconds, skew.as_secs_f64()),
+            human(Unit::Seconds, most.as_secs_f64())
         ),
         skew,
     })
