@@ -163,7 +163,7 @@ fn only_allowed_networks_have_sessions() {
     let heard = Arc::clone(&lines);
     let served = Served::new(Config {
         allow: vec!["127.0.0.9".parse().unwrap()],
-        log: Some(Arc::new(move |line| heard.lock().unwrap().push(line.to_owned()))),
+        log: Some(Arc::new(move |event| heard.lock().unwrap().push(format!("{event:?}")))),
         ..Config::default()
     });
     let sentence = Session::connect(&served.target()).unwrap_err().to_string();
@@ -173,8 +173,8 @@ fn only_allowed_networks_have_sessions() {
     drop(Session::connect(&target).unwrap());
     eventually("both were logged", || {
         let lines = lines.lock().unwrap();
-        lines.iter().any(|line| line.contains("turned away"))
-            && lines.iter().any(|line| line.starts_with("127.0.0.9") && line.ends_with("session opened"))
+        lines.iter().any(|line| line.starts_with("Dropped") && line.contains("--allow"))
+            && lines.iter().any(|line| line.starts_with("Opened") && line.contains("127.0.0.9"))
     });
 }
 
