@@ -15,6 +15,7 @@
 pub mod beside;
 mod blocks;
 pub mod layout;
+pub mod markdown;
 mod number;
 pub mod output;
 mod row;

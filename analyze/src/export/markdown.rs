@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::error::Error;
-use crate::table::Table;
+use crate::table::{Table, markdown::escaped};
 
 /// Writes the table. The input is read whole, because only its end tells which columns are empty.
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
@@ -24,8 +24,4 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
         output.write_all(line(used.iter().map(|i| row[*i].as_str()).collect()).as_bytes())?;
     }
     Ok(())
-}
-
-fn escaped(cell: &str) -> String {
-    cell.replace('\\', "\\\\").replace('|', "\\|").replace(['\n', '\r'], " ")
 }

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use schemas::words::{Severity, Status, Verdict};
 use unicode_width::UnicodeWidthStr;
 
+use super::markdown::escaped;
 use crate::style::{self, Style};
 pub use sheet::{Sheet, size_or};
 
@@ -129,19 +130,18 @@ fn paragraph(text: &str, indent: usize, width: Option<usize>, output: &mut dyn W
 
 /// Prints a Markdown table that is also readable as text.
 pub fn markdown(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
-    let escape = |text: &str| text.replace('|', "\\|");
     let widths: Vec<usize> = columns
         .iter()
-        .map(|c| c.cells.iter().map(|t| width(&escape(t))).chain([width(&escape(&c.title)), 3]).max().unwrap_or(3))
+        .map(|c| c.cells.iter().map(|t| width(&escaped(t))).chain([width(&escaped(&c.title)), 3]).max().unwrap_or(3))
         .collect();
     let mut line = |cell: &dyn Fn(usize, &Column) -> String| -> io::Result<()> {
         let cells: Vec<String> = columns.iter().enumerate().map(|(i, c)| cell(i, c)).collect();
         writeln!(output, "| {} |", cells.join(" | "))
     };
-    line(&|i, c| padded(&escape(&c.title), widths[i], c.right, false))?;
+    line(&|i, c| padded(&escaped(&c.title), widths[i], c.right, false))?;
     line(&|i, c| if c.right { format!("{}:", "-".repeat(widths[i] - 1)) } else { "-".repeat(widths[i]) })?;
     for row in 0..rows(columns) {
-        line(&|i, c| padded(&escape(&c.cells[row]), widths[i], c.right, false))?;
+        line(&|i, c| padded(&escaped(&c.cells[row]), widths[i], c.right, false))?;
     }
     Ok(())
 }
