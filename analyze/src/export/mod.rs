@@ -1,4 +1,4 @@
-//! Results in other programs' formats, one file per format. Each takes a table and writes text.
+//! Results in other programs' formats, one file per format. Each takes a table and writes text. [`page`] is for people.
 
 pub mod benchfmt;
 pub mod gnuplot;
@@ -6,6 +6,7 @@ pub mod jsonl;
 pub mod junit;
 pub mod markdown;
 pub mod openmetrics;
+pub mod page;
 pub mod rrd;
 
 #[cfg(test)]
