@@ -76,6 +76,9 @@ pub struct PlanRecord {
     /// As given.
     pub path: String,
     pub name: String,
+    /// The question that it answers.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
     pub labels: BTreeMap<String, String>,
     /// Verbatim.
     pub text: String,
@@ -87,6 +90,12 @@ pub struct PlanRecord {
     pub seed: Option<u64>,
     /// Whether `--only` left cases out.
     pub partial: bool,
+    /// What loading it warned of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The pictures that it asks for, as in `output.plots`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plots: Vec<Value>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

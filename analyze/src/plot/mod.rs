@@ -20,6 +20,7 @@ pub mod records;
 pub mod series;
 pub mod spacing;
 pub mod term;
+pub mod wanted;
 
 mod bars;
 mod boxes;
@@ -38,6 +39,7 @@ mod timeseries;
 mod transfer;
 
 pub use options::{Log, Options};
+pub use wanted::Plot;
 
 use crate::{
     error::Error,

@@ -124,6 +124,17 @@ impl Diagnostics {
         all
     }
 
+    /// A sentence each, with its place: `lab.yaml:14: … (what to do)`.
+    pub fn sentences(&self) -> Vec<String> {
+        let sentence = |d: &Diagnostic| {
+            let place = d.span.map(|span| self.sources.place(span));
+            let place = place.map(|p| format!("{}:{}: ", p.file, p.line)).unwrap_or_default();
+            let help = if d.help.is_empty() { String::new() } else { format!(" ({})", d.help) };
+            format!("{place}{}{help}", d.message)
+        };
+        self.sorted().into_iter().map(sentence).collect()
+    }
+
     /// The text to print; if not empty, it ends in a line end.
     pub fn render(&self, format: Format) -> String {
         match format {

@@ -27,12 +27,15 @@ pub fn plan_record(plan: &Plan, overrides: Vec<String>, seed: u64) -> PlanRecord
     PlanRecord {
         path: plan.path.clone(),
         name: plan.name.clone(),
+        description: plan.description.clone().unwrap_or_default(),
         labels: plan.labels.clone(),
         text: plan.sources.get(0).map(|s| s.text.clone()).unwrap_or_default(),
         resolved: plan.resolved.clone(),
         overrides,
         seed: Some(seed),
         partial: plan.partial,
+        warnings: plan.warnings.sentences(),
+        plots: plan.output.plots.iter().flatten().filter_map(|plot| json(plot)).collect(),
     }
 }
 

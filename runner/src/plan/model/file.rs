@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use analyze::{
     judge::{baseline::OnMissing, comparison::Test},
-    plot,
-    table::Record,
+    plot::Plot,
 };
 use netcore::spec::Cpus;
 use schemars::JsonSchema;
@@ -249,38 +248,4 @@ pub enum Table {
     Counters,
     /// Assertions and comparisons.
     Verdicts,
-}
-
-/// A picture.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Plot {
-    /// The kind of picture.
-    pub kind: plot::Kind,
-    /// The tests; all by default.
-    #[serde(default)]
-    pub tests: Option<Vec<String>>,
-    /// The rows: `iteration` by default if there are any, `probe` for those of a search.
-    #[serde(default)]
-    pub record: Option<Record>,
-    /// Column or metric along x.
-    #[serde(default)]
-    pub x: Option<String>,
-    /// Column or metric along y.
-    #[serde(default)]
-    pub y: Option<String>,
-    /// Column or metric that a heat map's colours show.
-    #[serde(default)]
-    pub value: Option<String>,
-    /// Column with a curve for each of its values.
-    #[serde(default)]
-    pub by: Option<String>,
-    /// Logarithmic axes: `x`, `y`, `xy` or `none`.
-    #[serde(default)]
-    pub log: Option<plot::Log>,
-    /// Title.
-    #[serde(default)]
-    pub title: Option<String>,
-    /// The file, relative to `output.dir`; its ending (png, svg) decides the format.
-    pub file: PathBuf,
 }

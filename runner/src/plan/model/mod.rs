@@ -11,11 +11,11 @@ mod policy;
 mod programs;
 mod words;
 
+pub use analyze::plot::Plot;
 pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
 pub use common::{Name, OneOrMany, Ports, Statement, Word};
 pub use file::{
-    Annotations, Baseline, Comparison, Gate, Host, OnUncertain, Order, Output, PlanFile, Plot, Precondition, Run,
-    Table, Var,
+    Annotations, Baseline, Comparison, Gate, Host, OnUncertain, Order, Output, PlanFile, Precondition, Run, Table, Var,
 };
 pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,

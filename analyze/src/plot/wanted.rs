@@ -1,0 +1,61 @@
+//! A picture as a plan asks for it, drawn when the run ends and again by `plumb report`.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, Log, Options};
+use crate::table::{InputArgs, Record, Selection};
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// The kind of picture.
+    pub kind: Kind,
+    /// The tests; all by default.
+    #[serde(default)]
+    pub tests: Option<Vec<String>>,
+    /// The rows: `iteration` by default if there are any, `probe` for those of a search.
+    #[serde(default)]
+    pub record: Option<Record>,
+    /// Column or metric along x.
+    #[serde(default)]
+    pub x: Option<String>,
+    /// Column or metric along y.
+    #[serde(default)]
+    pub y: Option<String>,
+    /// Column or metric that a heat map's colours show.
+    #[serde(default)]
+    pub value: Option<String>,
+    /// Column with a curve for each of its values.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Logarithmic axes: `x`, `y`, `xy` or `none`.
+    #[serde(default)]
+    pub log: Option<Log>,
+    /// Title.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// The file, relative to `output.dir`; its ending (png, svg) decides the format.
+    pub file: PathBuf,
+}
+
+impl Plot {
+    /// Options of `plumb plot` that draw it from a table.
+    pub fn options(&self, table: &Path) -> Options {
+        Options {
+            input: InputArgs { files: vec![table.to_owned()] },
+            x: self.x.clone(),
+            y: self.y.clone(),
+            value: self.value.clone(),
+            tests: self.tests.clone().unwrap_or_default(),
+            by: self.by.iter().cloned().collect(),
+            log: self.log,
+            title: self.title.clone(),
+            selection: Selection { record: self.record.map(|r| r.to_string()), ..Selection::default() },
+            ..Options::default()
+        }
+    }
+}
