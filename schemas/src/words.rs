@@ -215,6 +215,19 @@ impl Status {
     }
 }
 
+impl Search {
+    /// How a search ended, for people, behind the load that it ended at.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Found => "the highest that held",
+            Self::AtLeast => "at least (the search ends here)",
+            Self::Unreached => "at least (no more could be offered)",
+            Self::Nothing => "nothing held",
+            Self::Open | Self::Held | Self::Exceeded => "so far (ended early)",
+        }
+    }
+}
+
 impl Verdict {
     /// A statement that does not hold, or a change for the worse.
     pub fn is_bad(self) -> bool {

@@ -2,8 +2,11 @@
 
 mod print;
 
+use std::ffi::OsStr;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use clap::Parser as _;
 
 use schemas::metrics::{self, Better, Metric};
 use schemas::units;
@@ -20,7 +23,8 @@ use crate::judge::samples::{self, Case, Index, Samples};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, VerdictRow};
-use crate::table::{InputArgs, Table, TableArgs, layout::Sheet};
+use crate::table::layout::{Column, Sheet};
+use crate::table::{InputArgs, Table, TableArgs};
 
 /// What changed between two runs: effect, interval, p and a verdict per case.
 ///
@@ -182,6 +186,32 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         });
     }
     Ok(verdict(args, &comparisons))
+}
+
+/// What a report shows of a comparison.
+pub(super) struct Found {
+    pub rows: Vec<VerdictRow>,
+    /// The table for people.
+    pub columns: Vec<Column>,
+    /// Numbers of iterations, drift, machine.
+    pub facts: String,
+}
+
+/// Compares two runs as `plumb compare BASE NEW` does.
+pub(super) fn report(base: &Path, new: &Path) -> Result<Found, Error> {
+    #[derive(clap::Parser)]
+    struct Defaults {
+        #[command(flatten)]
+        args: Args,
+    }
+    let words = [OsStr::new("compare"), OsStr::new("--"), base.as_os_str(), new.as_os_str()];
+    let args = Defaults::try_parse_from(words).map_err(|e| Error::Usage(e.to_string()))?.args;
+    let (base, new) = files(&args)?;
+    let sides = read(&args, base.clone(), new.clone())?;
+    let comparisons = compare(&args, &sides);
+    let facts = print::facts(&sides.base, &sides.new, &comparisons, &[environments(&base)?, environments(&new)?]);
+    let rows = comparisons.iter().map(Compared::row).collect();
+    Ok(Found { rows, columns: print::columns(&comparisons), facts })
 }
 
 /// Facts about the machines, from the files beside the tables.

@@ -228,13 +228,9 @@ fn doubts(values: &[f64], side: &str) -> Vec<String> {
     if let Some(drift) = series::drifting(values) {
         doubts.push(format!("{side}: drifts by {}", units::margin(drift.ratio)));
     }
-    let mut sorted = values.to_vec();
-    quantiles::sort(&mut sorted);
-    if let Some(fences) = quantiles::Fences::new(&sorted) {
-        let severe = values.iter().filter(|v| fences.label(**v) == quantiles::Outlier::Severe).count();
-        if severe > 0 {
-            doubts.push(format!("{side}: {severe} severe outlier{}", if severe == 1 { "" } else { "s" }));
-        }
+    let severe = quantiles::severe_outliers(values);
+    if severe > 0 {
+        doubts.push(format!("{side}: {severe} severe outlier{}", if severe == 1 { "" } else { "s" }));
     }
     doubts
 }

@@ -8,6 +8,7 @@
 //! - [`samples`]: the values that are judged, case by case
 //! - [`verdicts`]: rows of the `verdicts` table, printed and as CSV
 
+mod answer;
 mod assertion;
 pub mod baseline;
 pub mod comparison;
@@ -17,6 +18,7 @@ pub mod samples;
 pub mod verdicts;
 pub mod worsening;
 
+pub use answer::answer;
 pub use assertion::{Judge, Judgement, Scope, judge};
 pub use row::{Origin, compared, of_assertion};
 pub use schemas::{columns::VerdictRow, words::Severity};

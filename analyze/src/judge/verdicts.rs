@@ -52,7 +52,7 @@ pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
 }
 
 /// `1 failed, 1 inconclusive, 1 passed`
-fn summary(rows: &[VerdictRow]) -> String {
+pub fn summary(rows: &[VerdictRow]) -> String {
     type Is = fn(Verdict) -> bool;
     let count = |is: Is| rows.iter().filter(|r| is(r.verdict)).count();
     let groups: [(Is, &str); 7] = [

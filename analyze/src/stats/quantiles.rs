@@ -82,6 +82,14 @@ impl Fences {
     }
 }
 
+/// The number of severe outliers among values in any order.
+pub fn severe_outliers(values: &[f64]) -> usize {
+    let mut sorted = values.to_vec();
+    sort(&mut sorted);
+    let severe = |fences: Fences| values.iter().filter(|v| fences.label(**v) == Outlier::Severe).count();
+    Fences::new(&sorted).map_or(0, severe)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -111,13 +111,7 @@ fn words(metric: &Metric, row: &Row) -> Option<String> {
 
 /// How a search ended: `highest that held`, with the load where the other numbers do not say it.
 fn searched(outcome: Search, row: &Row) -> String {
-    let words = match outcome {
-        Search::Found => "the highest that held",
-        Search::AtLeast => "at least (the search ends here)",
-        Search::Unreached => "at least (no more could be offered)",
-        Search::Nothing => "nothing held",
-        Search::Open | Search::Held | Search::Exceeded => "so far (ended early)",
-    };
+    let words = outcome.sentence();
     match row.inflight.filter(|_| row.offered_per_s.is_none()) {
         Some(n) => format!("{n} in flight: {words}"),
         None => words.to_owned(),

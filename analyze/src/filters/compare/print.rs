@@ -11,6 +11,7 @@ use crate::judge::environment::Environment;
 use crate::judge::samples::Samples;
 use crate::judge::verdicts::Format;
 use crate::table::layout::{self, Column, Sheet};
+use crate::table::markdown::escaped;
 
 /// p with two digits, never a 0.
 fn p_text(p: f64) -> String {
@@ -21,14 +22,8 @@ fn p_text(p: f64) -> String {
     }
 }
 
-/// Prints an aligned or Markdown table, and the facts to know beside it.
-pub fn people(
-    comparisons: &[Compared],
-    facts: &str,
-    format: Format,
-    sheet: &Sheet,
-    output: &mut dyn Write,
-) -> Result<(), Error> {
+/// The table for people.
+pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
     let value = |c: &Compared, v: Option<f64>| match (v, c.metric.map(|m| m.unit)) {
         (None, _) => String::new(),
         (Some(v), Some(unit)) => units::human(unit, v),
@@ -54,13 +49,26 @@ pub fn people(
         "" => c.cells.iter().any(|c| !c.is_empty()),
         _ => true,
     });
+    columns
+}
+
+/// Prints an aligned or Markdown table, and the facts to know beside it.
+pub fn people(
+    comparisons: &[Compared],
+    facts: &str,
+    format: Format,
+    sheet: &Sheet,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
+    let columns = columns(comparisons);
     if format == Format::Md {
         layout::markdown(&columns, output)?;
-        writeln!(output)?;
+        // An empty line at the end, so that other Markdown may follow.
+        writeln!(output, "\n{}\n", escaped(facts))?;
     } else {
         layout::aligned(&columns, sheet, output)?;
+        writeln!(output, "{facts}")?;
     }
-    writeln!(output, "{facts}")?;
     Ok(())
 }
 
