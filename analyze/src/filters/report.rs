@@ -1,35 +1,47 @@
-//! `plumb report`: a page about a run.
+//! `plumb report`: a page about a run, to attach to a change.
 
-mod document;
+mod answer;
+mod cases;
+mod doubts;
 mod facts;
 mod pictures;
 
 use std::{
+    collections::BTreeSet,
     io::Write,
     path::{Path, PathBuf},
 };
 
-use schemas::{metrics, units};
+use schemas::{
+    columns::{VerdictRow, verdicts::VERDICT_COLUMNS},
+    metrics::{self, Metric},
+    run_record::RunRecord,
+};
 
-use super::table::view::View;
 use crate::{
     error::{Error, Verdict},
+    export::page::{Block, Page},
+    judge::verdicts,
     table::{
         InputArgs, Table,
         beside::{self, Beside},
-        layout::Column,
         replace,
     },
 };
-use document::{Block, Document};
+use cases::Cases;
+use doubts::Doubts;
 
-/// A page about a run: plan, machines, results, verdicts, pictures and warnings.
+/// A page about a run: question, answer, verdicts, results, pictures, doubts, machines and plan.
 ///
 /// plumb run plans/message-size.yaml -o sizes.csv; plumb report sizes.csv -o sizes.html
 ///
 /// RESULTS is what `plumb run -o` wrote, or the folder it is in. RESULTS.run.json (plan, machines, notes) and
-/// RESULTS.verdicts.csv are used if they exist. FILE.html is one page with everything inside. FILE.md has its pictures
-/// beside it (FILE.1.svg …). Without -o the page goes to standard output as Markdown, without pictures.
+/// RESULTS.verdicts.csv are used if they exist and are of the same run. The results have a row per case, member and
+/// direction: the mean over its iterations with its confidence interval and their number, and percentiles of all
+/// latencies together. The pictures are those of the plan (`output.plots`), else those that suit the tests. --against
+/// adds what `plumb compare OTHER RESULTS` finds. FILE.html is one page with everything inside, for screens, phones and
+/// paper. FILE.md has its pictures beside it (FILE.1.svg …). Without -o the page goes to standard output as Markdown,
+/// without pictures.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// A results file, or the folder it is in
@@ -38,6 +50,9 @@ pub struct Args {
     /// The page: FILE.md or FILE.html
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Compare with this earlier run, as `plumb compare OTHER RESULTS` does
+    #[arg(long, value_name = "OTHER")]
+    against: Option<PathBuf>,
     /// Its title [default: the plan's name]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -55,21 +70,21 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         }
     };
     let results = results_file(&args.results)?;
-    let document = assemble(&results, args.title.as_deref())?;
+    let against = args.against.as_deref().map(results_file).transpose()?;
+    let page = assemble(&results, against.as_deref(), args.title.as_deref())?;
     match &args.output {
-        None => output.write_all(document.markdown(|_, _| None).as_bytes())?,
+        None => output.write_all(page.markdown(|_, _| None).as_bytes())?,
         Some(path) if html => {
-            let text = document.html();
+            let text = page.html();
             replace(path, text)?;
         }
         Some(path) => {
             let mut pictures = Vec::new();
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let text = document.markdown(|number, svg| {
+            let text = page.markdown(|number, svg| {
                 let name = format!("{stem}.{number}.svg");
                 pictures.push((path.with_file_name(&name), svg.to_owned()));
-                // A blank would end the name in Markdown.
-                Some(name.replace(' ', "%20"))
+                Some(linked(&name))
             });
             for (path, svg) in &pictures {
                 replace(path, svg)?;
@@ -78,6 +93,13 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         }
     }
     Ok(Verdict::Ok)
+}
+
+/// A file's name as the target of a link.
+fn linked(name: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b) || b >= 0x80;
+    let byte = |b: u8| if plain(b) { vec![b] } else { format!("%{b:02X}").into_bytes() };
+    String::from_utf8_lossy(&name.bytes().flat_map(byte).collect::<Vec<u8>>()).into_owned()
 }
 
 /// The results file: the given one, or the only one in the given folder.
@@ -114,98 +136,127 @@ fn results_file(path: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-fn assemble(results: &Path, title: Option<&str>) -> Result<Document, Error> {
-    let mut foreign = Vec::new();
-    let facts = own(beside::run_record(results)?, &mut foreign);
-    let input = InputArgs { files: vec![results.to_owned()] };
-    let view = View::read(&mut Table::open(&input)?, &[], false)?;
-    let mut blocks = Vec::new();
-    let verdicts_file = own(beside::table(results, "verdicts.csv")?, &mut foreign);
-    let mut warnings: Vec<String> = view.note.clone().into_iter().chain(foreign).collect();
-    if let Some(facts) = &facts {
-        blocks.push(Block::List(facts::run(facts)));
-        warnings.extend(facts::notes(facts));
-    } else {
-        warnings.push(format!(
-            "{} is not there: plan and machines are unknown",
-            results.with_extension("run.json").display()
-        ));
-    }
-    if let Some(columns) = verdicts_file.as_deref().map(verdicts).transpose()? {
-        blocks.push(Block::Heading("Verdicts".to_owned()));
-        blocks.push(Block::Table(columns));
-    }
-    blocks.push(Block::Heading("Results".to_owned()));
-    blocks.push(Block::Table(view.columns(false)));
-    blocks.extend(pictures::of(results)?);
-    if !warnings.is_empty() {
-        blocks.push(Block::Heading("Warnings".to_owned()));
-        blocks.push(Block::List(warnings));
-    }
-    if let Some(facts) = &facts {
-        if let Some(hosts) = facts::hosts(facts) {
-            blocks.push(Block::Heading("Machines".to_owned()));
-            blocks.push(hosts);
-        }
-        let plans = facts::plans(facts);
-        if !plans.is_empty() {
-            blocks.push(Block::Heading("Plan".to_owned()));
-            blocks.extend(plans);
-        }
-    }
-    let named = || facts.as_ref().and_then(|f| f.plans.first()).map(|p| p.name.as_str()).filter(|n| !n.is_empty());
-    let title = match title.or_else(named) {
-        Some(title) => title.to_owned(),
-        None => results.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-    };
-    Ok(Document { title, blocks })
-}
-
-/// The file, if it is of the run of the table; else why it is ignored goes to `foreign`.
-fn own<T>(found: Beside<T>, foreign: &mut Vec<String>) -> Option<T> {
+/// The file, if it is of the run of the table; else it is a doubt that it is ignored.
+fn own<T>(found: Beside<T>, doubts: &mut Doubts) -> Option<T> {
     match found {
         Beside::Own(file) => Some(file),
         Beside::Absent => None,
         Beside::Foreign(why) => {
-            foreign.push(why);
+            doubts.add(why);
             None
         }
     }
 }
 
-/// The `verdicts` table for people.
-fn verdicts(path: &Path) -> Result<Vec<Column>, Error> {
+/// The `verdicts` table.
+fn verdict_rows(path: &Path) -> Result<Vec<VerdictRow>, Error> {
     let mut table = Table::open(&InputArgs { files: vec![path.to_owned()] })?;
-    let require = |name: &str| table.require(name);
-    let (verdict, case, assertion) = (require("verdict")?, require("case")?, require("assertion")?);
-    let (metric, observed, note) = (require("metric")?, require("observed")?, require("note")?);
-    let (low, high) = (require("ci_low")?, require("ci_high")?);
-    let mut columns: Vec<Column> = ["verdict", "case", "assertion", "observed", "interval", "note"]
-        .map(|title| Column { title: title.to_owned(), right: false, cells: Vec::new() })
-        .into();
-    while let Some(row) = table.next_row()? {
-        let unit = metrics::find(row.get(metric)).map(|m| m.unit);
-        let words = |value: Option<f64>| match (value, unit) {
-            (Some(value), Some(unit)) => units::human(unit, value),
-            (Some(value), None) => schemas::columns::number(value),
-            (None, _) => String::new(),
-        };
-        let interval = match (row.number(low)?, row.number(high)?) {
-            (Some(low), Some(high)) => format!("{} … {}", words(Some(low)), words(Some(high))),
-            _ => String::new(),
-        };
-        let cells = [
-            row.get(verdict).to_owned(),
-            row.get(case).to_owned(),
-            row.get(assertion).to_owned(),
-            words(row.number(observed)?),
-            interval,
-            row.get(note).to_owned(),
-        ];
-        for (column, cell) in columns.iter_mut().zip(cells) {
-            column.cells.push(cell);
+    for name in ["verdict", "case", "assertion", "metric", "observed"] {
+        table.require(name)?;
+    }
+    let columns: Vec<_> = VERDICT_COLUMNS.iter().filter_map(|c| Some((table.header().find(c.name)?, c.name))).collect();
+    let mut rows = Vec::new();
+    while let Some(line) = table.next_row()? {
+        let mut row = VerdictRow::default();
+        for (column, name) in &columns {
+            row.set(name, line.get(*column)).map_err(|e| line.error(Some(*column), e.to_string()))?;
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Result<Page, Error> {
+    let cases = Cases::read(&mut Table::open(&InputArgs { files: vec![results.to_owned()] })?)?;
+    let mut doubts = Doubts::default();
+    let facts = own(beside::run_record(results)?, &mut doubts);
+    let facts = facts.as_ref();
+    if facts.is_none() {
+        doubts.add(format!(
+            "without {} plan, machines and notes are unknown",
+            results.with_extension("run.json").display()
+        ));
+    }
+    let judged = own(beside::table(results, "verdicts.csv")?, &mut doubts);
+    let judged = judged.as_deref().map(verdict_rows).transpose()?.unwrap_or_default();
+    let other = against.map(|path| super::compare::report(path, results)).transpose()?;
+    let other_name = against.map(|path| path.display().to_string()).unwrap_or_default();
+
+    let mut blocks = Vec::new();
+    let plans = || facts.iter().flat_map(|f| &f.plans);
+    let several = plans().count() > 1;
+    for plan in plans().filter(|p| !p.description.is_empty()) {
+        let name = if several { format!("{}: ", plan.name) } else { String::new() };
+        blocks.push(Block::Paragraph(format!("{name}{}", plan.description)));
+    }
+    let answer = answer::of(
+        &cases.list,
+        &answer::Facts {
+            verdicts: &judged,
+            against: other.as_ref().map(|o| (other_name.as_str(), o.rows.as_slice())),
+            cut_short: facts.and_then(facts::cut_short),
+        },
+    );
+    blocks.push(answer);
+
+    let heading = |text: &str| Block::Heading(text.to_owned());
+    if !judged.is_empty() {
+        blocks.push(heading("Verdicts"));
+        blocks.push(Block::Table { about: "Verdicts".to_owned(), columns: verdicts::columns(&judged) });
+        blocks.push(Block::Paragraph(format!("{}.", verdicts::summary(&judged))));
+    }
+    if let Some(other) = other {
+        blocks.push(Block::Heading(format!("Compared with {other_name}")));
+        blocks.push(Block::Table { about: "Comparison".to_owned(), columns: other.columns });
+        blocks.push(Block::Paragraph(other.facts));
+    }
+    if !cases.list.is_empty() {
+        blocks.push(heading("Results"));
+        blocks.push(Block::Table { about: "Results".to_owned(), columns: cases.table(&asked(facts, &judged)) });
+    }
+    let mut later = Doubts::default();
+    let drawn = pictures::of(results, &cases, facts, &mut later);
+    if !drawn.is_empty() {
+        blocks.push(heading(if drawn.len() == 1 { "Picture" } else { "Pictures" }));
+        blocks.extend(drawn);
+    }
+
+    doubts.left_out(&cases);
+    doubts.values(&cases.list);
+    facts.into_iter().for_each(|f| doubts.run(f));
+    doubts.append(later);
+    blocks.push(heading("What to doubt"));
+    if doubts.is_empty() {
+        blocks
+            .push(Block::Paragraph("Nothing was noted, and the iterations show no drift and no outliers.".to_owned()));
+    } else {
+        let names: BTreeSet<&str> = cases.list.iter().map(|c| c.name()).collect();
+        let labels: BTreeSet<&str> = cases.list.iter().map(|c| c.label.as_str()).collect();
+        blocks.push(Block::List(doubts.sentences([&names, &labels])));
+    }
+    if let Some(facts) = facts {
+        blocks.push(heading("Details"));
+        blocks.push(facts::environment(facts));
+        blocks.extend(facts::plans(facts));
+    }
+    let named = || facts.and_then(|f| f.plans.first()).map(|p| p.name.as_str()).filter(|n| !n.is_empty());
+    let title = match title.or_else(named) {
+        Some(title) => title.to_owned(),
+        None => results.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    Ok(Page { title, origin: facts.map(facts::origin).unwrap_or_default(), blocks })
+}
+
+/// The metrics that the plan's pictures and verdicts are about.
+fn asked(facts: Option<&RunRecord>, verdicts: &[VerdictRow]) -> Vec<&'static Metric> {
+    let mut found: Vec<&'static Metric> = Vec::new();
+    let plots = facts.iter().flat_map(|f| &f.plans).flat_map(|p| &p.plots);
+    let drawn = plots.flat_map(|plot| ["y", "value"].map(|key| plot[key].as_str()));
+    let judged = verdicts.iter().map(|row| Some(row.metric.as_str()));
+    for metric in drawn.chain(judged).flatten().filter_map(metrics::find) {
+        if !found.iter().any(|known| known.column == metric.column) {
+            found.push(metric);
         }
     }
-    columns.retain(|c| c.title == "verdict" || c.cells.iter().any(|cell| !cell.is_empty()));
-    Ok(columns)
+    found
 }

@@ -16,62 +16,168 @@ fn plumb(arguments: &[&str]) -> Result<String, analyze::Error> {
     Ok(String::from_utf8(out).unwrap())
 }
 
+/// A run of three iterations at five sizes and one of round trips, with the files beside its table.
 fn run(folder: &Path) -> String {
     let mut rows = tables::sizes(&["size"], 3, 6..=10);
     rows.extend(tables::round_trips(&["rtt"], 1));
     rows.extend(tables::intervals(&["size"], 1));
     let results = folder.join("lab.csv");
     std::fs::write(&results, tables::csv(&rows)).unwrap();
+    let run = rows[0].run_id.clone().unwrap();
     let facts = serde_json::json!({
-        "run_id": "019aa2d1-7c3e-7b4f-9d52-3f6e8a1c0b77",
+        "run_id": run,
         "argv": ["plumb", "run", "lab.yaml"],
-        "plans": [{"path": "lab.yaml", "name": "lab", "text": "version: 1\nname: lab # <&>\n"}],
-        "hosts": {"a": {"facts": {"cpu_model": "A processor", "kernel_release": "6.12.0"}}},
-        "cases": {"c1": {"case": "size", "notes": ["the two ends share this machine"]}},
+        "began": "2026-11-22T10:00:00Z",
+        "ended": "2026-11-22T10:01:00Z",
+        "plans": [{
+            "path": "lab.yaml", "name": "lab", "description": "How does <size> matter?",
+            "text": "version: 1\nname: lab # <&>\n", "warnings": ["lab.yaml:7: short"],
+        }],
+        "hosts": {"a": {"facts": {"cpu_model": "A processor", "kernel_release": "6.12.0"}}, "embedded": {"facts": {}}},
+        "cases": {"c1": {"case": "size", "notes": ["slow | <script>clock</script>"]}},
+        "notes": ["the two ends share this machine", "slow | <script>clock</script>"],
     });
     std::fs::write(folder.join("lab.run.json"), facts.to_string()).unwrap();
     let verdicts = format!(
-        "{}\nc1,size,,throughput >= 1Gbit/s,throughput_bits_per_s,3,2e9,1.9e9,2.1e9,0.95,1e9,,,,pass,error,,,,,,,,,,\n",
+        "{}\nc1,size,,throughput >= 1Gbit/s,throughput_bits_per_s,3,2e9,1.9e9,2.1e9,0.95,1e9,,,,fail,error,,,,,,{run},,,,\n",
         schemas::columns::names(schemas::columns::verdicts::VERDICT_COLUMNS).collect::<Vec<_>>().join(",")
     );
     std::fs::write(folder.join("lab.verdicts.csv"), verdicts).unwrap();
     results.display().to_string()
 }
 
+fn change(folder: &Path, edit: impl FnOnce(&mut serde_json::Value)) {
+    let path = folder.join("lab.run.json");
+    let mut facts = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    edit(&mut facts);
+    std::fs::write(path, facts.to_string()).unwrap();
+}
+
+fn page(folder: &Path, results: &str) -> String {
+    let page = folder.join("lab.html");
+    plumb(&["report", results, "-o", page.to_str().unwrap()]).unwrap();
+    std::fs::read_to_string(&page).unwrap()
+}
+
 #[test]
 fn a_page_has_everything() {
     let folder = tempfile::tempdir().unwrap();
     let results = run(folder.path());
-    let page = folder.path().join("lab.html");
-    plumb(&["report", &results, "-o", page.to_str().unwrap()]).unwrap();
-    let text = std::fs::read_to_string(&page).unwrap();
+    let text = page(folder.path(), &results);
     for part in [
         "<h1>lab</h1>",
-        "command: plumb run lab.yaml",
-        "throughput &gt;= 1Gbit/s",
-        "1.90 Gbit/s … 2.10 Gbit/s",
+        "plan lab · 2026-11-22 10:00 UTC · host a",
+        "How does &lt;size&gt; matter?",
+        "1 of 1 assertion fails: size throughput &gt;= 1Gbit/s (2.00 Gbit/s ± 5.0 %).",
+        "<div class=\"answer bad\">",
+        "<td class=\"word bad\">fail</td>",
+        "95 % interval",
         "throughput against message size",
         "percentiles of round-trip latency",
-        "throughput over time",
-        "the two ends share this machine (size)",
+        "<li>the two ends share this machine</li>",
+        "<li>slow | &lt;script&gt;clock&lt;/script&gt; (size)</li>",
+        "the plan: lab.yaml:7: short",
+        "command: plumb run lab.yaml",
         "A processor",
         "name: lab # &lt;&amp;&gt;",
+        "@media print",
+        "prefers-color-scheme: dark",
     ] {
         assert!(text.contains(part), "no `{part}`");
     }
-    assert_eq!(text.matches("<svg ").count(), 4, "sweep, bars of the round trips' rate, percentiles, time");
+    assert!(!text.contains("<script") && !text.contains("src=") && !text.contains("embedded"));
+    assert_eq!(text.matches("clock&lt;/script&gt;").count(), 1, "a note is said once");
+    assert_eq!(text.matches("class=\"picture wide\"").count(), 2, "sweep, percentiles");
+    assert_eq!(text.matches("class=\"picture narrow\"").count(), 2);
+}
+
+#[test]
+fn a_case_is_one_row_with_its_interval_and_percentiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = plumb(&["report", &run(folder.path())]).unwrap();
+    let table: Vec<&str> =
+        text.lines().skip_while(|l| *l != "## Results").skip(2).take_while(|l| !l.is_empty()).collect();
+    assert_eq!(table.len(), 2 + 5 + 1, "{text}");
+    assert!(table[3].contains("size[message_bytes=128]"), "{text}");
+    let cells = |line: &str| line.trim_matches('|').split(" | ").map(|c| c.trim().to_owned()).collect::<Vec<_>>();
+    let head = cells(table[0]);
+    let at = |name: &str| head.iter().position(|h| h == name).unwrap();
+    let (size, rtt) = (cells(table[2]), cells(table[7]));
+    assert_eq!(size[at("n")], "3");
+    assert!(size[at("95 % interval")].starts_with('±') || size[at("95 % interval")].contains('…'), "{text}");
+    assert!(size[at("result")].ends_with("bit/s") && size[at("p50")].is_empty(), "{text}");
+    assert!(rtt[at("result")].ends_with("/s") && !rtt[at("p99")].is_empty(), "{text}");
+}
+
+#[test]
+fn the_pictures_are_those_of_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = run(folder.path());
+    change(folder.path(), |facts| {
+        facts["plans"][0]["plots"] = serde_json::json!([
+            {"kind": "percentiles", "tests": ["rtt"], "title": "The tail & more", "file": "tail.svg"},
+            {"kind": "sweep", "x": "message_bytes", "y": "jitter_us", "file": "no-such.svg"},
+            {"kind": "hologram", "file": "new.svg"},
+        ]);
+    });
+    let text = page(folder.path(), &results);
+    assert_eq!(text.matches("class=\"picture wide\"").count(), 1);
+    assert!(text.contains("aria-label=\"The tail &amp; more\""), "{text}");
+    assert!(text.contains("a picture (no-such.svg) could not be drawn"));
+    assert!(text.contains("a picture of the plan is of a newer version"));
+}
+
+#[test]
+fn another_run_is_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = run(folder.path());
+    let other = folder.path().join("other.csv");
+    std::fs::write(&other, tables::csv(&tables::sizes(&["size"], 3, 6..=10))).unwrap();
+    let text = plumb(&["report", &results, "--against", other.to_str().unwrap()]).unwrap();
+    assert!(text.contains("## Compared with") && text.contains("other.csv: "), "{text}");
+    assert!(text.contains("same machine: unknown"), "{text}");
+    let args = ["compare", other.to_str().unwrap(), &results, "-f", "md"];
+    let compared = plumb(&args).unwrap();
+    let table: Vec<&str> = compared.lines().take_while(|l| !l.is_empty()).collect();
+    assert!(text.contains(&table.join("\n")), "as `plumb compare` has it: {compared}");
 }
 
 #[test]
 fn markdown_has_its_pictures_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path());
-    let page = folder.path().join("page.md");
+    let page = folder.path().join("my page.md");
     plumb(&["report", folder.path().to_str().unwrap(), "-o", page.to_str().unwrap()]).unwrap();
     let text = std::fs::read_to_string(&page).unwrap();
-    assert!(text.contains("](page.1.svg)") && text.contains("| pass "), "{text}");
-    assert!(std::fs::read_to_string(folder.path().join("page.1.svg")).unwrap().starts_with("<svg "));
-    assert!(plumb(&["report", folder.path().to_str().unwrap()]).unwrap().contains("write to a file (-o)"));
+    assert!(text.contains("](my%20page.1.svg)") && text.contains("| fail "), "{text}");
+    assert!(text.contains("slow \\| \\<script>clock\\</script> (size)"), "{text}");
+    assert!(std::fs::read_to_string(folder.path().join("my page.1.svg")).unwrap().starts_with("<svg "));
+    assert!(plumb(&["report", folder.path().to_str().unwrap()]).unwrap().contains("Write to a file (-o)"));
+}
+
+#[test]
+fn what_does_not_count_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.csv");
+    std::fs::write(
+        &results,
+        "case_id,case,test,member,workload,record,phase,status,error,iteration,throughput_bits_per_s\n\
+         c1,a,a,x,tcp_stream,iteration,measure,discarded,skewed by 3,1,\n\
+         c1,a,a,y,tcp_stream,iteration,measure,discarded,skewed by 3,1,\n\
+         c1,a,a,x,tcp_stream,iteration,measure,failed,skewed by 4,1,\n\
+         c1,a,a,y,tcp_stream,iteration,measure,failed,skewed by 4,1,\n\
+         c2,b,b,,tcp_stream,iteration,measure,ok,,1,5e9\n\
+         c2,b,b,,tcp_stream,iteration,warmup,ok,,1,9e9\n",
+    )
+    .unwrap();
+    let text = plumb(&["report", results.to_str().unwrap()]).unwrap();
+    assert!(text.contains("**1 of 2 cases failed: a (skewed by 4).**"), "{text}");
+    assert!(text.contains("- a: 1 iteration failed: skewed by 4\n- a: 1 try discarded: skewed by 3\n"), "{text}");
+    assert!(
+        text.contains("b carried 5.00 Gbit/s.") && text.contains("| a x  | tcp_stream |      failed |   0 |"),
+        "{text}"
+    );
+    assert!(text.contains("one iteration: nothing is known of its variation (b)"), "{text}");
 }
 
 #[test]
@@ -80,8 +186,11 @@ fn what_is_missing_is_said() {
     let results = run(folder.path());
     let error = plumb(&["report", &results, "-o", "x.pdf"]).unwrap_err().to_string();
     assert!(error.contains("Markdown or HTML"), "{error}");
+    change(folder.path(), |facts| facts["run_id"] = "another".into());
+    let text = plumb(&["report", &results]).unwrap();
+    assert!(text.contains("it is about run another") && !text.contains("How does"), "{text}");
     std::fs::remove_file(folder.path().join("lab.run.json")).unwrap();
-    assert!(plumb(&["report", &results]).unwrap().contains("plan and machines are unknown"));
+    assert!(plumb(&["report", &results]).unwrap().contains("plan, machines and notes are unknown"));
     let error = plumb(&["report", folder.path().to_str().unwrap()]).unwrap_err().to_string();
     assert!(error.contains("name the results file"), "{error}");
     std::fs::write(folder.path().join("lab.run.json"), "{").unwrap();

@@ -1,10 +1,10 @@
-//! Facts from `results.run.json`, for a report. Unknown keys are ignored and missing ones left out: the file grows with
-//! the program, and reports are made of old files too.
+//! The run, its machines and its plans, from `results.run.json`. Unknown keys are ignored and missing ones left out: the
+//! file grows with the program, and reports are made of old files too.
 
-use super::document::Block;
-use crate::table::layout::Column;
 use schemas::run_record::{PlanRecord, RunRecord};
 use serde_json::Value;
+
+use crate::{export::page::Block, table::layout::Column};
 
 /// Facts of a host that a report shows, with their titles.
 const HOST: [(&str, &str); 13] = [
@@ -32,8 +32,40 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Run, command line, times.
-pub fn run(facts: &RunRecord) -> Vec<String> {
+/// `2026-11-22T11:32:49.57Z` → `2026-11-22 11:32 UTC`
+fn minute(time: &str) -> String {
+    match (time.get(..10), time.get(11..16)) {
+        (Some(day), Some(minute)) => format!("{day} {minute} UTC"),
+        _ => time.to_owned(),
+    }
+}
+
+/// `plan rrul · 2026-11-22 11:32 UTC · local, server · plumb 0.1.0 · run 01a2…`
+pub fn origin(facts: &RunRecord) -> String {
+    let plans: Vec<&str> = facts.plans.iter().map(|p| p.name.as_str()).filter(|n| !n.is_empty()).collect();
+    let hosts: Vec<&str> = facts.hosts.keys().map(String::as_str).filter(|h| *h != "embedded").collect();
+    let named = |word: &str, text: String| (!text.is_empty()).then(|| format!("{word}{text}"));
+    let parts = [
+        named(if plans.len() == 1 { "plan " } else { "plans " }, plans.join(", ")),
+        named("", minute(&facts.began)),
+        named(if hosts.len() == 1 { "host " } else { "hosts " }, hosts.join(", ")),
+        named("plumb ", facts.tool_version.clone()),
+        named("run ", facts.run_id.clone()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+/// Why the run ended early; `None` if it ended by itself.
+pub fn cut_short(facts: &RunRecord) -> Option<String> {
+    match (&facts.interrupted, &facts.ended) {
+        (Some(signal), _) => Some(format!("The run was interrupted ({signal})")),
+        (None, None) if !facts.began.is_empty() => Some("The run has not ended, or it crashed".to_owned()),
+        _ => None,
+    }
+}
+
+/// Command line and times, and a table with a row per fact and a column per host.
+pub fn environment(facts: &RunRecord) -> Block {
     let (argv, none) = (facts.argv.join(" "), String::new());
     let items = [
         ("run", &facts.run_id),
@@ -43,52 +75,38 @@ pub fn run(facts: &RunRecord) -> Vec<String> {
         ("ended", facts.ended.as_ref().unwrap_or(&none)),
         ("interrupted by", facts.interrupted.as_ref().unwrap_or(&none)),
     ];
-    items.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name}: {value}")).collect()
+    let said = items.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name}: {value}"));
+    let mut blocks = vec![Block::List(said.collect())];
+    blocks.extend(hosts(facts));
+    Block::Fold { about: "Environment: the run and its machines".to_owned(), blocks }
 }
 
-/// A table with a row per fact and a column per host; `None` without hosts.
-pub fn hosts(facts: &RunRecord) -> Option<Block> {
-    let hosts = Some(&facts.hosts).filter(|h| !h.is_empty())?;
+fn hosts(facts: &RunRecord) -> Option<Block> {
+    // The embedded daemon is this process.
+    let hosts: Vec<_> = facts.hosts.iter().filter(|(name, _)| *name != "embedded").collect();
+    if hosts.is_empty() {
+        return None;
+    }
     let known: Vec<(&str, &str)> =
-        HOST.into_iter().filter(|(key, _)| hosts.values().any(|h| text(&h.facts[key]).is_some())).collect();
+        HOST.into_iter().filter(|(key, _)| hosts.iter().any(|(_, h)| text(&h.facts[key]).is_some())).collect();
     let mut columns = vec![Column::of("host", false, &known, |(_, name)| (*name).to_owned())];
     for (name, host) in hosts {
         columns.push(Column::of(name, false, &known, |(key, _)| text(&host.facts[key]).unwrap_or_default()));
     }
-    Some(Block::Table(columns))
+    Some(Block::Table { about: "The machines".to_owned(), columns })
 }
 
-/// The plans, verbatim.
+/// The plans, verbatim, with what the command line changed.
 pub fn plans(facts: &RunRecord) -> Vec<Block> {
     let block = |plan: &PlanRecord| {
         let name = [&plan.path, &plan.name].into_iter().find(|n| !n.is_empty())?;
-        Some(Block::Verbatim { about: format!("plan {name}"), text: plan.text.clone() })
+        let mut blocks = vec![Block::Verbatim(plan.text.clone())];
+        if !plan.overrides.is_empty() {
+            blocks.insert(0, Block::Paragraph(format!("Changed by the command line: {}", plan.overrides.join(" "))));
+        }
+        Some(Block::Fold { about: format!("Plan: {name}"), blocks })
     };
     facts.plans.iter().filter(|plan| !plan.text.is_empty()).filter_map(block).collect()
-}
-
-/// Notes about cases, each once with the cases it is about.
-pub fn notes(facts: &RunRecord) -> Vec<String> {
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    for (id, case) in &facts.cases {
-        let name = if case.case.is_empty() { id.clone() } else { case.case.clone() };
-        for note in case.notes.iter().flatten() {
-            match found.iter_mut().find(|f| f.0 == *note) {
-                Some(known) if known.1.contains(&name) => {}
-                Some(known) => known.1.push(name.clone()),
-                None => found.push((note.clone(), vec![name.clone()])),
-            }
-        }
-    }
-    let total = facts.cases.len();
-    found
-        .into_iter()
-        .map(|(note, cases)| match cases.len() {
-            n if n == total && n > 1 => format!("{note} (all cases)"),
-            1..=3 => format!("{note} ({})", cases.join(", ")),
-            n => format!("{note} ({n} cases, first {})", cases[0]),
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -100,24 +118,25 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_said_once() {
-        let facts = record(serde_json::json!({"cases": {
-            "c1": {"case": "a", "notes": ["slow clock", "x"]},
-            "c2": {"case": "b", "notes": ["slow clock"]},
-        }}));
-        assert_eq!(notes(&facts), ["slow clock (all cases)", "x (a)"]);
-        assert_eq!(notes(&RunRecord::default()), Vec::<String>::new());
-    }
-
-    #[test]
     fn hosts_stand_beside_each_other() {
         let facts = record(serde_json::json!({"hosts": {
             "a": {"facts": {"kernel_release": "6.12.0", "cpus": 2}}, "b": {"facts": {"kernel_release": "6.1.0"}},
         }}));
-        let Some(Block::Table(columns)) = hosts(&facts) else { panic!("no table") };
+        let Some(Block::Table { columns, .. }) = hosts(&facts) else { panic!("no table") };
         assert_eq!(columns.len(), 3);
         assert_eq!(columns[0].cells, ["CPUs", "kernel"]);
         assert_eq!(columns[2].cells, ["", "6.1.0"]);
         assert!(hosts(&RunRecord::default()).is_none());
+    }
+
+    #[test]
+    fn the_origin_is_one_line() {
+        let facts = record(serde_json::json!({
+            "run_id": "r1", "began": "2026-11-22T11:32:49.579192Z", "hosts": {"local": {}, "embedded": {}},
+            "plans": [{"name": "lab"}],
+        }));
+        assert_eq!(origin(&facts), "plan lab · 2026-11-22 11:32 UTC · host local · run r1");
+        assert_eq!(origin(&RunRecord::default()), "");
+        assert_eq!(cut_short(&facts).as_deref(), Some("The run has not ended, or it crashed"));
     }
 }

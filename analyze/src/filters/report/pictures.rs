@@ -1,118 +1,160 @@
-//! Chooses and draws the pictures for a results file.
+//! The pictures of a report: those that the plan asks for, else those that suit what was measured.
 
-use super::document::Block;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use schemas::run_record::RunRecord;
+
+use super::{cases::Case, cases::Cases, doubts::Doubts};
 use crate::{
     error::Error,
-    plot::{self, Kind, Options},
-    table::{InputArgs, Record, Selection, Table, select::Picker},
+    export::page::Block,
+    plot::{self, Kind, Options, Plot, options::Size},
+    table::Record,
 };
-use std::{collections::BTreeSet, path::Path};
 
 /// Parameters along which a sweep is drawn, in the order of preference.
 const AXES: [&str; 6] = ["message_bytes", "request_bytes", "streams", "inflight", "offered_per_s", "threads"];
 
-/// Headline metrics: each test has one.
-const METRICS: [&str; 2] = ["throughput_bits_per_s", "transactions_per_s"];
-
 /// The fewest values of a swept parameter. A line through two points says no more than two bars.
 const SWEPT: usize = 3;
 
-/// The contents of a results file that matter for pictures.
-#[derive(Default)]
-struct Contents {
-    tests: Vec<Test>,
-    intervals: bool,
+/// For a phone, or for half a column.
+const NARROW: Size = Size { width: 480, height: 400 };
+const WIDE: Size = Size { width: 900, height: 480 };
+
+/// A picture, and a condition on its rows.
+struct Wanted {
+    plot: Plot,
+    condition: Option<&'static str>,
 }
 
-#[derive(Default)]
-struct Test {
-    name: String,
-    metrics: BTreeSet<usize>,
-    /// Distinct values by index into [`AXES`].
-    axes: [BTreeSet<String>; AXES.len()],
-    histograms: bool,
-}
-
-impl Test {
-    fn is_swept(&self) -> bool {
-        self.axes.iter().any(|values| values.len() >= SWEPT)
-    }
-}
-
-/// Every picture that suits the file.
-pub fn of(results: &Path) -> Result<Vec<Block>, Error> {
-    let contents = contents(results)?;
-    let mut wanted: Vec<(Kind, Options)> = Vec::new();
-    let base =
-        || Options { input: InputArgs { files: vec![results.to_owned()] }, no_annotation: true, ..Options::default() };
-    for (index, metric) in METRICS.iter().enumerate() {
-        let tests: Vec<&Test> = contents.tests.iter().filter(|t| t.metrics.contains(&index)).collect();
-        let mut plain = Vec::new();
-        for test in tests {
-            match AXES.iter().zip(&test.axes).find(|(_, values)| values.len() >= SWEPT) {
-                Some((axis, _)) => wanted.push((
-                    Kind::Sweep,
-                    Options {
-                        x: Some((*axis).to_owned()),
-                        y: Some((*metric).to_owned()),
-                        tests: vec![test.name.clone()],
-                        ..base()
-                    },
-                )),
-                None => plain.push(test.name.clone()),
-            }
-        }
-        if !plain.is_empty() {
-            wanted.push((Kind::Bars, Options { y: Some((*metric).to_owned()), tests: plain, ..base() }));
+/// Draws every picture. One that cannot be drawn becomes a doubt.
+pub fn of(results: &Path, cases: &Cases, facts: Option<&RunRecord>, doubts: &mut Doubts) -> Vec<Block> {
+    let mut wanted = Vec::new();
+    for value in facts.iter().flat_map(|f| &f.plans).flat_map(|p| &p.plots) {
+        match serde_json::from_value::<Plot>(value.clone()) {
+            Ok(plot) => wanted.push(Wanted { plot, condition: None }),
+            Err(e) => doubts.add(format!("a picture of the plan is of a newer version and was left out: {e}")),
         }
     }
-    // A curve for each value of a sweep would be unreadable.
-    let timed: Vec<String> =
-        contents.tests.iter().filter(|t| t.histograms && !t.is_swept()).map(|t| t.name.clone()).collect();
-    if !timed.is_empty() {
-        wanted.push((Kind::Percentiles, Options { tests: timed, ..base() }));
+    if wanted.is_empty() {
+        wanted = fitting(cases);
     }
-    if contents.intervals {
-        wanted.push((Kind::Timeseries, base()));
-    }
+    let intervals = intervals_beside(results);
     let mut blocks = Vec::new();
-    for (kind, options) in wanted {
-        let drawing = plot::drawing(kind, &options)?;
-        blocks.push(Block::Picture {
-            about: drawing.figure.title.clone(),
-            svg: plot::to_svg(&drawing.figure, &options)?,
-        });
+    for Wanted { plot, condition } in wanted {
+        let apart = intervals.as_deref().filter(|_| plot.kind == Kind::Timeseries);
+        let mut options = Options { no_annotation: true, ..plot.options(apart.unwrap_or(results)) };
+        options.selection.conditions.extend(condition.map(str::to_owned));
+        match draw(plot.kind, options) {
+            Ok((block, warnings)) => {
+                blocks.push(block);
+                warnings.into_iter().for_each(|w| doubts.add(w));
+            }
+            Err(e) => doubts.add(format!("a picture ({}) could not be drawn: {e}", plot.file.display())),
+        }
     }
-    Ok(blocks)
+    blocks
 }
 
-fn contents(results: &Path) -> Result<Contents, Error> {
-    let mut table = Table::open(&InputArgs { files: vec![results.to_owned()] })?;
-    let column = |name: &str| table.header().find(name);
-    let (test, metrics) = (column("test"), METRICS.map(column));
-    let (axes, histogram) = (AXES.map(column), column("latency_histogram"));
-    let mut picker = Picker::new(&Selection::default(), &table)?;
-    let mut contents = Contents::default();
-    while let Some(row) = table.next_row()? {
-        let Some(kind) = picker.pick(&row)? else { continue };
-        let filled = |column: Option<usize>| column.is_some_and(|c| !row.get(c).is_empty());
-        contents.intervals |= kind == Record::Interval && filled(metrics[0]);
-        if kind != Record::Iteration {
-            continue;
+/// The intervals' own table in a run's folder.
+fn intervals_beside(results: &Path) -> Option<PathBuf> {
+    let beside = results.with_file_name("intervals.csv");
+    (results.file_name()? == "results.csv" && beside.is_file()).then_some(beside)
+}
+
+fn draw(kind: Kind, mut options: Options) -> Result<(Block, Vec<String>), Error> {
+    let drawing = plot::drawing(kind, &options)?;
+    let figure = &drawing.figure;
+    // Rows of names need their height.
+    let natural = figure.natural_size();
+    let tall = |size: Size| match natural.height {
+        700 => size,
+        height => Size { height, ..size },
+    };
+    options.size = Some(tall(WIDE));
+    let svg = plot::to_svg(figure, &options)?;
+    options.size = Some(tall(NARROW));
+    let narrow = Some(plot::to_svg(figure, &options)?);
+    Ok((Block::Picture { about: figure.title.clone(), svg, narrow }, drawing.warnings))
+}
+
+fn picture(kind: Kind, tests: &[&str], x: Option<&str>, y: Option<&str>) -> Wanted {
+    let owned = |name: &str| name.to_owned();
+    let plot = Plot {
+        kind,
+        tests: Some(tests.iter().copied().map(owned).collect()),
+        record: None,
+        x: x.map(owned),
+        y: y.map(owned),
+        value: None,
+        by: None,
+        log: None,
+        title: None,
+        file: tests.join("-").into(),
+    };
+    Wanted { plot, condition: None }
+}
+
+/// Pictures that suit the tests: a search's probes, throughput above latency for latency under load, a metric along a
+/// swept parameter, else bars, percentiles and intervals over time.
+fn fitting(cases: &Cases) -> Vec<Wanted> {
+    let mut tests: Vec<(&str, Vec<&Case>)> = Vec::new();
+    for case in cases.list.iter().filter(|c| c.count() > 0) {
+        match tests.iter_mut().find(|(name, _)| *name == case.test()) {
+            Some((_, all)) => all.push(case),
+            None => tests.push((case.test(), vec![case])),
         }
-        let name = test.map_or("", |c| row.get(c));
-        let at = contents.tests.iter().position(|t| t.name == name).unwrap_or_else(|| {
-            contents.tests.push(Test { name: name.to_owned(), ..Test::default() });
-            contents.tests.len() - 1
-        });
-        let known = &mut contents.tests[at];
-        known.histograms |= filled(histogram);
-        known.metrics.extend((0..METRICS.len()).filter(|i| filled(metrics[*i])));
-        for (values, column) in known.axes.iter_mut().zip(axes) {
-            if let Some(column) = column.filter(|c| !row.get(*c).is_empty()) {
-                values.insert(row.get(column).to_owned());
+    }
+    let mut wanted = Vec::new();
+    let mut plain: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut timed = Vec::new();
+    for (test, all) in &tests {
+        let Some(metric) = all.iter().find_map(|c| c.headline()) else { continue };
+        let over_time = cases.intervals.contains(*test);
+        let probes = |c: &&Case| c.is_timed() && !c.member().is_empty();
+        if all.iter().any(|c| c.searched().is_some()) {
+            let timed = all.iter().any(|c| c.is_timed());
+            let (x, y) = if timed { ("inflight", "latency_p99_us") } else { ("sent_bits_per_s", "loss_ratio") };
+            let mut search = picture(Kind::Sweep, &[test], Some(x), Some(y));
+            search.plot.record = Some(Record::Probe);
+            wanted.push(search);
+        } else if let Some(axis) = swept(all) {
+            wanted.push(picture(Kind::Sweep, &[test], Some(axis), Some(metric.column)));
+        } else if over_time && all.iter().any(probes) && all.iter().any(|c| !c.is_timed()) {
+            let mut above = picture(Kind::Timeseries, &[test], None, Some("throughput_bits_per_s"));
+            // A probe's bytes are not the load.
+            above.condition = Some("transactions_per_s=");
+            wanted.push(above);
+            wanted.push(picture(Kind::Timeseries, &[test], None, Some("latency_p50_us")));
+            timed.push(*test);
+        } else {
+            plain.entry(metric.column).or_default().push(test);
+            if all.iter().any(|c| c.has_histogram()) {
+                timed.push(*test);
+            }
+            if over_time {
+                wanted.push(picture(Kind::Timeseries, &[test], None, Some(metric.column)));
             }
         }
     }
-    Ok(contents)
+    // One bar says less than its row of the table.
+    let bars = |tests: &Vec<&str>| cases.list.iter().filter(|c| tests.contains(&c.test())).count() > 1;
+    let plain = plain.iter().filter(|(_, tests)| bars(tests));
+    wanted.extend(plain.map(|(metric, tests)| picture(Kind::Bars, tests, None, Some(metric))));
+    if !timed.is_empty() {
+        wanted.push(picture(Kind::Percentiles, &timed, None, None));
+    }
+    wanted
+}
+
+/// The parameter that a test sweeps.
+fn swept(cases: &[&Case]) -> Option<&'static str> {
+    AXES.into_iter().find(|axis| {
+        let values = cases.iter().flat_map(|c| &c.iterations).filter_map(|row| row.number(axis));
+        values.map(f64::to_bits).collect::<BTreeSet<u64>>().len() >= SWEPT
+    })
 }

@@ -182,11 +182,6 @@ fn every(table: &mut Table, selection: &Selection, wanted: &[usize]) -> Result<C
 }
 
 impl View {
-    /// Of a table as it is shown without a choice of rows.
-    pub fn read(table: &mut Table, columns: &[String], all: bool) -> Result<Self, Error> {
-        Self::choose(table, &Choice { columns, all, ..Choice::default() })
-    }
-
     pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<Self, Error> {
         let contents = Contents::of(table);
         let header = table.header();

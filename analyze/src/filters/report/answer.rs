@@ -1,0 +1,156 @@
+//! The answer in a sentence: from verdicts, comparisons and results, worst news first.
+
+use schemas::{
+    metrics::{self, Metric},
+    units,
+};
+
+use super::cases::Case;
+use crate::{
+    export::page::{Block, Tone},
+    judge,
+};
+
+/// Cases that are named one by one; of more, the smallest and the largest result.
+const NAMED: usize = 3;
+
+/// What else the sentence is about.
+#[derive(Default)]
+pub struct Facts<'a> {
+    pub verdicts: &'a [schemas::columns::VerdictRow],
+    /// Name of the other run, and the comparisons with it.
+    pub against: Option<(&'a str, &'a [schemas::columns::VerdictRow])>,
+    /// Why the run ended early.
+    pub cut_short: Option<String>,
+}
+
+pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
+    let mut sentences = Vec::new();
+    let mut tones = Vec::new();
+    if let Some(why) = &facts.cut_short {
+        sentences.push(format!("{why}."));
+        tones.push(Tone::Doubtful);
+    }
+    let failed = failed(cases);
+    tones.extend(failed.as_ref().map(|_| Tone::Bad));
+    sentences.extend(failed);
+    let judged = judge::answer(facts.verdicts, "the baseline");
+    let compared = facts.against.and_then(|(name, rows)| judge::answer(rows, name));
+    for (verdict, text) in [&judged, &compared].into_iter().flatten() {
+        sentences.push(text.clone());
+        tones.push(Tone::of(*verdict));
+    }
+    let results = loaded(cases).or_else(|| results(cases));
+    if cases.is_empty() {
+        sentences.push("Nothing was measured.".to_owned());
+        tones.push(Tone::Bad);
+    }
+    let has = |tone| tones.contains(&tone);
+    let tone = [Tone::Bad, Tone::Doubtful, Tone::Good].into_iter().find(|t| has(*t)).unwrap_or_default();
+    let nothing = (judged.is_none() && compared.is_none()).then(|| "Nothing was asserted.".to_owned());
+    // Without verdicts the results are the answer.
+    let (text, more) = match results {
+        Some(results) if sentences.is_empty() => (results, nothing),
+        results if sentences.is_empty() => ("Nothing was asserted; the results are below.".to_owned(), results),
+        results => (sentences.join(" "), results.or(nothing)),
+    };
+    Block::Answer { tone, text, more: more.unwrap_or_default() }
+}
+
+/// `1 of 8 cases failed: loaded (the members started too far apart).`
+fn failed(cases: &[Case]) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut all: Vec<&str> = Vec::new();
+    let mut reason = "";
+    for case in cases {
+        if !all.contains(&case.name()) {
+            all.push(case.name());
+        }
+        if case.failed() && !names.contains(&case.name()) {
+            names.push(case.name());
+            reason = match case.left_out.last() {
+                Some((_, why)) if reason.is_empty() => why,
+                _ => reason,
+            };
+        }
+    }
+    let first = names.first()?;
+    let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    let cases = if all.len() == 1 { "case" } else { "cases" };
+    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+    Some(format!("{} of {} {cases} failed: {first}{why}{more}.", names.len(), all.len()))
+}
+
+/// `download carried 41.8 Gbit/s ± 0.3 %; roundtrip made 19.7 k transactions/s ± 1 %, half of them within 49 µs.`
+fn results(cases: &[Case]) -> Option<String> {
+    let measured: Vec<(&Case, &'static Metric)> =
+        cases.iter().filter(|c| c.count() > 0).filter_map(|c| Some((c, c.headline()?))).collect();
+    // A member's or direction's share is part of the total.
+    let totals: Vec<_> = measured.iter().copied().filter(|(c, _)| c.is_total(cases)).collect();
+    let (first, metric) = *totals.first()?;
+    if totals.len() <= NAMED {
+        let said: Vec<String> = totals.iter().map(|(c, m)| result(c, m)).collect();
+        return Some(format!("{}.", said.join("; ")));
+    }
+    let same = totals.iter().all(|(c, m)| m.column == metric.column && c.test() == first.test());
+    if !same {
+        return None;
+    }
+    let value = |c: &Case| c.centre(metric).unwrap_or_default();
+    let by = |a: &&Case, b: &&Case| value(a).total_cmp(&value(b));
+    let (least, most) = (totals.iter().map(|t| t.0).min_by(by)?, totals.iter().map(|t| t.0).max_by(by)?);
+    let human = |c: &Case| units::human(metric.unit, value(c));
+    let what = capital(metric.label);
+    Some(format!("{what} was {} ({}) to {} ({}).", human(least), least.label, human(most), most.label))
+}
+
+fn result(case: &Case, metric: &'static Metric) -> String {
+    let value = units::human(metric.unit, case.centre(metric).unwrap_or_default());
+    let spread = match case.spread(metric) {
+        None => String::new(),
+        Some(margin) if margin.starts_with('±') => format!(" {margin}"),
+        Some(ends) => format!(" ({ends})"),
+    };
+    let result = match metric.name {
+        "throughput" => format!("{} carried {value}{spread}", case.label),
+        "sent" => format!("{} sent {value}{spread}", case.label),
+        "transaction_rate" => {
+            let median = metrics::find("latency.p50").and_then(|m| case.centre(m));
+            let median = median.map(|v| format!(", median {}", units::human(units::Unit::Microseconds, v)));
+            format!("{} made {value}{spread}{}", case.label, median.unwrap_or_default())
+        }
+        "elapsed" => format!("{} took {value}{spread}", case.label),
+        _ => format!("{}: {} {value}{spread}", case.label, metric.label),
+    };
+    match case.searched() {
+        Some(words) => format!("{result} – {words}"),
+        None => result,
+    }
+}
+
+/// The price of load: the same probe in a case without streams beside it, and in one with them.
+fn loaded(cases: &[Case]) -> Option<String> {
+    let p50 = metrics::find("latency.p50")?;
+    let p99 = metrics::find("latency.p99")?;
+    let streams = |test: &str| cases.iter().any(|c| c.name() == test && !c.member().is_empty() && !c.is_timed());
+    let mut said = Vec::new();
+    for idle in cases.iter().filter(|c| c.is_timed() && !c.member().is_empty() && !streams(c.name())) {
+        let probe = |c: &&Case| c.member() == idle.member() && c.workload() == idle.workload() && c.is_timed();
+        for busy in cases.iter().filter(probe).filter(|c| streams(c.name())) {
+            let human = |case: &Case, m: &Metric| Some(units::human(m.unit, case.centre(m)?));
+            let pair = |m| Some((human(idle, m)?, human(busy, m)?));
+            let (Some(median), Some(tail)) = (pair(p50), pair(p99)) else { continue };
+            let (member, idle, busy) = (idle.member(), idle.name(), busy.name());
+            said.push(format!(
+                "{member}: median {} in {idle}, {} in {busy} (p99 {} and {})",
+                median.0, median.1, tail.0, tail.1
+            ));
+        }
+    }
+    (!said.is_empty()).then(|| format!("Round trips without and with load: {}.", said.join("; ")))
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,173 @@
+//! What a reader should doubt: what did not count, what varies in a way that an interval does not show, and every note
+//! of the run. Each once, with the cases it is about.
+
+use std::collections::BTreeSet;
+
+use schemas::{run_record::RunRecord, units, words::Status};
+
+use super::cases::{Case, Cases, by_status};
+use crate::stats::{quantiles, series};
+
+/// Cases that are named; of more, their number.
+const NAMED: usize = 3;
+
+/// Sentences, each with the cases it is about.
+#[derive(Default)]
+pub struct Doubts(Vec<(String, Vec<String>)>);
+
+impl Doubts {
+    pub fn add(&mut self, sentence: impl Into<String>) {
+        self.about(sentence, None);
+    }
+
+    fn about(&mut self, sentence: impl Into<String>, case: Option<&str>) {
+        let sentence = sentence.into();
+        let at = self.0.iter().position(|(known, _)| *known == sentence).unwrap_or_else(|| {
+            self.0.push((sentence, Vec::new()));
+            self.0.len() - 1
+        });
+        if let Some(case) = case
+            && !self.0[at].1.iter().any(|known| known == case)
+        {
+            self.0[at].1.push(case.to_owned());
+        }
+    }
+
+    pub fn append(&mut self, later: Self) {
+        for (sentence, cases) in later.0 {
+            self.add(sentence.clone());
+            cases.iter().for_each(|case| self.about(sentence.clone(), Some(case)));
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// With the cases behind each sentence. `all` has the names of all cases, and those with members and directions.
+    pub fn sentences(self, all: [&BTreeSet<&str>; 2]) -> Vec<String> {
+        let whole = |cases: &[String]| {
+            let cases: BTreeSet<&str> = cases.iter().map(String::as_str).collect();
+            all.iter().any(|all| **all == cases)
+        };
+        let with_cases = |(sentence, cases): (String, Vec<String>)| match cases.len() {
+            0 => sentence,
+            2.. if whole(&cases) => format!("{sentence} (all cases)"),
+            1..=NAMED => format!("{sentence} ({})", cases.join(", ")),
+            n => format!("{sentence} ({n} cases, first {})", cases[0]),
+        };
+        self.0.into_iter().map(with_cases).collect()
+    }
+
+    /// Iterations that do not count, with their reasons.
+    pub fn left_out(&mut self, cases: &Cases) {
+        for ((case, status), (count, reasons)) in by_status(&cases.list) {
+            let (what, plural) = match status {
+                Status::Ok => continue,
+                Status::Discarded => ("try", "tries"),
+                _ => ("iteration", "iterations"),
+            };
+            let what = if count == 1 { what } else { plural };
+            let word = match status {
+                Status::Confirm => "measured again to confirm a verdict, which only that verdict counts".to_owned(),
+                Status::Timeout => "timed out".to_owned(),
+                other => other.to_string(),
+            };
+            let why = match &reasons[..] {
+                [] => String::new(),
+                [one] => format!(": {one}"),
+                [first, rest @ ..] => format!(": {first} (and {} more like it)", rest.len()),
+            };
+            self.add(format!("{case}: {count} {what} {word}{why}"));
+        }
+    }
+
+    /// What the values themselves say against their intervals.
+    pub fn values(&mut self, cases: &[Case]) {
+        let single = |c: &&Case| c.count() == 1;
+        let counted = cases.iter().filter(|c| c.count() > 0).count();
+        for case in cases.iter().filter(single).filter(|c| c.searched().is_none()) {
+            self.about("one iteration: nothing is known of its variation", Some(&case.label));
+        }
+        if counted == 0 {
+            return;
+        }
+        for case in cases {
+            let Some(metric) = case.headline() else { continue };
+            let values = case.values(metric);
+            if series::correlated(&values) {
+                self.about("iterations are serially correlated: the interval is too narrow", Some(&case.label));
+            }
+            if let Some(drift) = series::drifting(&values) {
+                self.add(format!("{}: drifts by {} over the iterations", case.label, units::margin(drift.ratio)));
+            }
+            match quantiles::severe_outliers(&values) {
+                0 => {}
+                1 => self.about("one iteration is a severe outlier; it counts", Some(&case.label)),
+                n => self.add(format!("{}: {n} iterations are severe outliers; they count", case.label)),
+            }
+            let Some(summary) = &case.summary else { continue };
+            if let (Some(false), Some(reached), Some(goal)) =
+                (summary.confident, summary.margin_ratio, summary.margin_goal_ratio)
+            {
+                let (reached, goal) = (units::margin(reached), units::margin(goal));
+                self.add(format!("{}: the margin is ± {reached}, asked for were ± {goal}", case.label));
+            }
+            if summary.settled == Some(false) {
+                self.about("the load had not settled when the warm-up ended", Some(&case.label));
+            }
+        }
+    }
+
+    /// What the run noted, and what was unusual about it.
+    pub fn run(&mut self, facts: &RunRecord) {
+        for plan in &facts.plans {
+            if plan.partial {
+                self.add("only some of the plan's cases were run (--only)");
+            }
+            plan.warnings.iter().for_each(|warning| self.add(format!("the plan: {warning}")));
+        }
+        if !facts.resumed.is_empty() {
+            self.add(format!("the run was interrupted and resumed ({})", facts.resumed.join(", ")));
+        }
+        facts.notes.iter().for_each(|note| self.add(note));
+        for (id, case) in &facts.cases {
+            let name = if case.case.is_empty() { id } else { &case.case };
+            for note in case.notes.iter().flatten() {
+                self.about(note, Some(name));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_said_once_with_their_cases() {
+        let facts: RunRecord = serde_json::from_value(serde_json::json!({
+            "notes": ["x", "the two ends share this machine"],
+            "plans": [{"warnings": ["lab.yaml:3: short"], "partial": true}],
+            "cases": {
+                "c1": {"case": "a", "notes": ["slow clock", "x"]},
+                "c2": {"case": "b", "notes": ["slow clock"]},
+            },
+        }))
+        .unwrap();
+        let mut doubts = Doubts::default();
+        doubts.run(&facts);
+        let all = BTreeSet::from(["a", "b"]);
+        assert_eq!(
+            doubts.sentences([&all, &all]),
+            [
+                "only some of the plan's cases were run (--only)",
+                "the plan: lab.yaml:3: short",
+                "x (a)",
+                "the two ends share this machine",
+                "slow clock (all cases)"
+            ]
+        );
+        assert!(Doubts::default().is_empty());
+    }
+}
