@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use analyze::table::layout::{self, Sheet};
+use analyze::table::layout::Sheet;
 use schemas::{
     columns::{Row, VerdictRow},
     run_record::Unfinished,
@@ -85,9 +85,9 @@ impl Report {
         if let Some(path) = &files.junit {
             ci::junit(path, &name, &self.cases)?;
         }
-        let mut table = Vec::new();
-        layout::markdown(&table::summary(&self.summaries), &mut table).map_err(Error::output("the summary"))?;
-        let text = ci::markdown(&name, &String::from_utf8_lossy(&table), self.verdicts.rows(), &self.notes)?;
+        let questions: Vec<&str> = plans.iter().filter_map(|p| p.description.as_deref()).collect();
+        let results = table::summary(&self.summaries);
+        let text = ci::markdown(&name, &questions, results, self.verdicts.rows(), &self.notes);
         ci::write_markdown(files.markdown.as_ref(), &text)?;
         if files.annotations {
             progress.print(ci::annotations(&self.cases).trim_end());

@@ -7,9 +7,12 @@ use std::{
 };
 
 use analyze::{
-    export::junit,
-    judge::verdicts::{self, Format},
-    table::layout::Sheet,
+    export::{
+        junit,
+        page::{self, Block, Tone},
+    },
+    judge::{self, verdicts},
+    table::layout::Column,
 };
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 use schemas::{columns::VerdictRow, words::Verdict};
@@ -80,20 +83,25 @@ fn sentence(v: &VerdictRow) -> String {
     format!("{}: {} does not hold: {}{note}", v.case, v.assertion, verdicts::observed(v))
 }
 
-/// The summary in Markdown: results, verdicts, notes.
-pub fn markdown(name: &str, summary: &str, rows: &[VerdictRow], notes: &[String]) -> Result<String, Error> {
-    let mut text = format!("## {name}\n\n{summary}\n");
-    if !rows.is_empty() {
-        let mut table = Vec::new();
-        verdicts::write(rows, Format::Md, &Sheet::PLAIN, &mut table)?;
-        text.push_str(&String::from_utf8_lossy(&table));
-        text.push('\n');
+/// The summary in Markdown: question, answer, results, verdicts, notes.
+pub fn markdown(name: &str, questions: &[&str], results: Vec<Column>, rows: &[VerdictRow], notes: &[String]) -> String {
+    let mut blocks = vec![Block::Heading(name.to_owned())];
+    blocks.extend(questions.iter().map(|question| Block::Paragraph((*question).to_owned())));
+    if let Some((verdict, text)) = judge::answer(rows, "the baseline") {
+        blocks.push(Block::Answer { tone: Tone::of(verdict), text, more: String::new() });
     }
-    text.extend(notes.iter().map(|note| format!("- {note}\n")));
-    Ok(text)
+    blocks.push(Block::Table { about: "Results".to_owned(), columns: results });
+    if !rows.is_empty() {
+        blocks.push(Block::Table { about: "Verdicts".to_owned(), columns: verdicts::columns(rows) });
+    }
+    if !notes.is_empty() {
+        blocks.push(Block::List(notes.to_vec()));
+    }
+    page::part(&blocks)
 }
 
-/// Writes the summary to its file, and appends it to GitHub's page of the step.
+/// Writes the summary to its file, and appends it to GitHub's page of the step. An earlier step may have left a line
+/// without an end there.
 pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
     if let Some(path) = path {
         replace(path, text.as_bytes())?;
@@ -101,7 +109,7 @@ pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
     if let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").map(PathBuf::from) {
         let fault = || Error::output(path.display());
         let mut file = OpenOptions::new().append(true).create(true).open(&path).map_err(fault())?;
-        file.write_all(text.as_bytes()).map_err(fault())?;
+        file.write_all(format!("\n\n{text}").as_bytes()).map_err(fault())?;
     }
     Ok(())
 }
@@ -174,6 +182,17 @@ mod tests {
         );
         assert!(lines[1].starts_with("::warning file=lab.yaml,line=23"));
         assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn the_summary_is_apart_from_what_follows_it() {
+        let cases = vec![Column::of("case", false, &["a|b"], |c| (*c).to_owned())];
+        let rows = case(Verdict::Fail, Severity::Error).verdicts;
+        let text = markdown("lab", &["How fast?"], cases, &rows, &["<b> is a note".to_owned()]);
+        assert!(text.starts_with("## lab\n\nHow fast?\n\n**1 of 1 assertion fails: "), "{text}");
+        assert!(text.contains("\n\n| case ") && text.contains("| a\\|b |"), "{text}");
+        // A table may be appended: a list would swallow it without the empty line.
+        assert!(text.ends_with(" |\n\n- \\<b> is a note\n\n"), "{text}");
     }
 
     #[test]
