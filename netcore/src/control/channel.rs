@@ -7,6 +7,7 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
+    ops::RangeInclusive,
     os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
@@ -21,8 +22,9 @@ use super::{
     secure::{Cipher, Handshake, Undecipherable},
 };
 
-/// The protocol's version. It changes with any change of the messages or of the types in them.
-pub const PROTOCOL: u8 = 1;
+/// The protocols that this end speaks. Both ends name their newest one, and the older of the two is spoken. Any change of the
+/// messages or of the types in them is a new protocol.
+pub const PROTOCOLS: RangeInclusive<u8> = 2..=2;
 
 const MAGIC: [u8; 6] = *b"plumb\0";
 const CLEAR: u8 = 0;
@@ -50,9 +52,8 @@ pub enum ChannelError {
     #[error("the program that answers there is no Plumbline: its first bytes are {0:?}")]
     Stranger(String),
     #[error(
-        "the other end speaks protocol {theirs}, this one (plumb {}) protocol {PROTOCOL}: use the same version at both \
-         ends",
-        env!("CARGO_PKG_VERSION")
+        "the other end speaks protocol {theirs}, this one (plumb {}) protocols {} to {}: use the same version at both ends",
+        env!("CARGO_PKG_VERSION"), PROTOCOLS.start(), PROTOCOLS.end()
     )]
     Version { theirs: u8 },
     #[error("the other end requires a key and none was given here")]
@@ -81,6 +82,8 @@ pub struct Channel {
     cipher: Option<Cipher>,
     decoder: Decoder,
     closed: bool,
+    /// The peer's newest protocol, where it is newer than ours, until its first message: it may not speak ours any more.
+    newer: Option<u8>,
 }
 
 impl Channel {
@@ -90,7 +93,7 @@ impl Channel {
         let ours = preamble(key);
         channel.write_all(&ours, deadline)?;
         let theirs = channel.read_preamble(deadline)?;
-        agree(theirs, key)?;
+        channel.newer = agree(theirs, key)?;
         if let Some(key) = key {
             let mut handshake = Handshake::initiator(key, &[ours, theirs].concat())?;
             channel.write_all(&handshake.write()?, deadline)?;
@@ -112,7 +115,7 @@ impl Channel {
         let ours = preamble(key);
         let theirs = channel.read_preamble(deadline)?;
         channel.write_all(&ours, deadline)?;
-        agree(theirs, key)?;
+        channel.newer = agree(theirs, key)?;
         if let Some(key) = key {
             let mut handshake = Handshake::responder(key, &[theirs, ours].concat())?;
             let mut record = [0; Handshake::RECORD_BYTES];
@@ -138,7 +141,7 @@ impl Channel {
         stream.set_nonblocking(true).map_err(io)?;
         // Small messages and answers: Nagle's algorithm would add a delayed acknowledgement to the clock probes.
         stream.set_nodelay(true).map_err(io)?;
-        Ok(Self { stream, cipher: None, decoder: Decoder::new(GREETING_BOUND), closed: false })
+        Ok(Self { stream, cipher: None, decoder: Decoder::new(GREETING_BOUND), closed: false, newer: None })
     }
 
     /// Sets the bound of received frames, bytes.
@@ -188,10 +191,11 @@ impl Channel {
     pub fn try_recv<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ChannelError> {
         loop {
             if let Some(body) = self.decoder.take()? {
+                self.newer = None;
                 return serde_json::from_slice(&body).map(Some).map_err(ChannelError::Message);
             }
             if self.closed {
-                return Err(ChannelError::Closed);
+                return Err(self.newer.map_or(ChannelError::Closed, |theirs| ChannelError::Version { theirs }));
             }
             let mut bytes = [0; 16 << 10];
             match self.read_some(&mut bytes)? {
@@ -331,17 +335,19 @@ fn timed_out(what: &'static str, since: Instant, deadline: Instant) -> ChannelEr
 fn preamble(key: Option<&Key>) -> [u8; PREAMBLE] {
     let mut bytes = [0; PREAMBLE];
     bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
-    bytes[6] = PROTOCOL;
+    bytes[6] = *PROTOCOLS.end();
     bytes[7] = if key.is_some() { KEYED } else { CLEAR };
     bytes
 }
 
-fn agree(theirs: [u8; PREAMBLE], key: Option<&Key>) -> Result<(), ChannelError> {
-    if theirs[6] != PROTOCOL {
+/// The peer's newest protocol, if it is newer than ours.
+fn agree(theirs: [u8; PREAMBLE], key: Option<&Key>) -> Result<Option<u8>, ChannelError> {
+    // Their newest is older than our oldest. If ours is older than their oldest, they close the connection.
+    if theirs[6] < *PROTOCOLS.start() {
         return Err(ChannelError::Version { theirs: theirs[6] });
     }
     match (key, theirs[7]) {
-        (None, CLEAR) | (Some(_), KEYED) => Ok(()),
+        (None, CLEAR) | (Some(_), KEYED) => Ok(Some(theirs[6]).filter(|newest| newest > PROTOCOLS.end())),
         (_, TURNED_AWAY) => Err(ChannelError::TurnedAway),
         (None, _) => Err(ChannelError::KeyRequired),
         (Some(_), _) => Err(ChannelError::KeyUnknown),
@@ -410,11 +416,12 @@ mod tests {
     #[test]
     fn another_version_is_named_at_both_ends() {
         let mut other_version = preamble(None);
-        other_version[6] = PROTOCOL + 1;
+        let older = PROTOCOLS.start() - 1;
+        other_version[6] = older;
         let (mut near, far) = pair();
         near.write_all(&other_version).unwrap();
         let error = Channel::accept(far, None, soon()).unwrap_err().to_string();
-        assert!(error.contains(&format!("protocol {}", PROTOCOL + 1)) && error.contains("same version"), "{error}");
+        assert!(error.contains(&format!("protocol {older}")) && error.contains("same version"), "{error}");
         let mut answer = [0; PREAMBLE];
         near.read_exact(&mut answer).unwrap();
         assert_eq!(answer, preamble(None));
@@ -422,6 +429,19 @@ mod tests {
         let (near, mut far) = pair();
         far.write_all(&other_version).unwrap();
         assert!(matches!(Channel::initiate(near, None, soon()), Err(ChannelError::Version { .. })));
+    }
+
+    #[test]
+    fn a_newer_end_that_does_not_speak_our_protocol_is_named() {
+        let mut newer = preamble(None);
+        newer[6] = PROTOCOLS.end() + 3;
+        let (near, mut far) = pair();
+        far.write_all(&newer).unwrap();
+        let mut near = Channel::initiate(near, None, soon()).unwrap();
+        far.read_exact(&mut [0; PREAMBLE]).unwrap();
+        drop(far);
+        let error = near.recv::<String>(soon()).unwrap_err();
+        assert!(matches!(error, ChannelError::Version { theirs } if theirs == newer[6]), "{error}");
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn a_session_without_requests_is_closed_with_a_sentence() {
 fn a_greeting_that_does_not_come_gives_its_connection_up() {
     let timeouts = Timeouts { greeting: Duration::from_millis(100), ..Timeouts::default() };
     let served = Served::new(Config { timeouts, ..Config::default() });
-    for words in [&b""[..], b"plumb\0", b"plumb\0\x01\0", b"plumb\0\x01\0\0\0"] {
+    for words in [&b""[..], b"plumb\0", b"plumb\0\x02\0", b"plumb\0\x02\0\0\0"] {
         let mut stream = std::net::TcpStream::connect(served.address).unwrap();
         std::io::Write::write_all(&mut stream, words).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -43,7 +43,7 @@ fn garbage_is_survived() {
         .run(&(bytes, any::<bool>()), |(bytes, greeted)| {
             let mut stream = TcpStream::connect(served.address).unwrap();
             if greeted {
-                stream.write_all(b"plumb\0\x01\0").unwrap();
+                stream.write_all(b"plumb\0\x02\0").unwrap();
             }
             // The daemon may have closed by now.
             let _ = stream.write_all(&bytes);

@@ -11,3 +11,4 @@ mod run;
 mod secret;
 mod settle;
 mod silent;
+mod wire;

@@ -180,7 +180,7 @@ fn a_client_is_not_sent_elsewhere() {
 
 #[test]
 fn another_version_and_another_program_are_named() {
-    for (words, expected) in [(&b"plumb\0\x63\0"[..], "protocol 99"), (b"SSH-2.0-OpenSSH\r\n", "no Plumbline")] {
+    for (words, expected) in [(&b"plumb\0\x01\0"[..], "protocol 1,"), (b"SSH-2.0-OpenSSH\r\n", "no Plumbline")] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {

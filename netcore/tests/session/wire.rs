@@ -1,0 +1,159 @@
+//! The words of the wire: a change of any message needs a new protocol number.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use netcore::{
+    control::{
+        channel::PROTOCOLS,
+        message::{
+            Connect, ErrorCode, Execute, Executed, Greeting, Hello, Limits, Look, Peer, Prepare, Reply, ReplyError,
+            Request, Seen,
+        },
+    },
+    end::Endpoints,
+    measure::host::HostFacts,
+    report::{
+        CounterChange, CounterWindow, CpuUse, DatagramPhase, Ending, FlowWindow, Granted, Latencies, NicFacts, Pacing,
+        Phase, SideReport, Span, TcpInfo, TimeWait, Window,
+    },
+    spec::{
+        Arrival, Close, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Role, Side, Stop, TestSpec, Transport,
+    },
+};
+use serde_json::{Value, json};
+
+fn window() -> Window {
+    let flow = FlowWindow {
+        flow: 0,
+        role: Role::Sender,
+        counts: netcore::report::Counts::default(),
+        latencies: vec![Latencies { kind: "round_trip".into(), histogram: String::new() }],
+        tcp_at_start: Some(TcpInfo::default()),
+        tcp_info: Some(TcpInfo::default()),
+        retransmits: Some(0),
+        datagrams: Some(DatagramPhase::default()),
+        jitter_ns: Some(0),
+        pacing: Some(Pacing::default()),
+    };
+    let cpu = CpuUse { per_cpu: vec![(0, 0.0)], ..CpuUse::default() };
+    Window { phase: Phase::Measure, start_ns: 0, elapsed_ns: 1, wall_end_ns: 0, flows: vec![flow], cpu: Some(cpu) }
+}
+
+fn report() -> SideReport {
+    let change = CounterChange { source: "snmp".into(), key: "Tcp.InSegs".into(), before: 0, after: 1 };
+    SideReport {
+        phases: vec![window()],
+        intervals: vec![window()],
+        totals: window().flows,
+        options: vec![Granted { flow: 0, option: "send_buffer".into(), requested: None, at_start: None, at_end: None }],
+        nic: Some(NicFacts { offloads: BTreeMap::from([("tso".into(), true)]), ..NicFacts::default() }),
+        counters: vec![CounterWindow {
+            span: Span::Measure,
+            start_ns: 0,
+            elapsed_ns: 1,
+            wall_end_ns: 0,
+            values: vec![change],
+        }],
+        time_wait: Some(TimeWait::default()),
+        ..SideReport::empty(Side::Near, Ending::Complete)
+    }
+}
+
+fn spec() -> TestSpec {
+    let pace = Pace { events_per_s: 1.0, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: 1 };
+    TestSpec { pace: Some(pace), ..TestSpec::new(Pattern::Stream, Transport::Tcp) }
+}
+
+/// Every message with every field, and every word of the enumerations in them.
+fn words() -> Value {
+    let hello = || {
+        Box::new(Hello {
+            tool_version: "0".into(),
+            client: Some(1),
+            limits: Some(Limits::default()),
+            host: HostFacts::default(),
+        })
+    };
+    let address = "192.0.2.1".parse().unwrap();
+    let endpoints = Endpoints { address: Some(address), ports: vec![1], cid: Some(1), mac: Some([0; 6]) };
+    let requests = [
+        Request::Probe,
+        Request::Look(Look { towards: Some(address), free_cpus: true, transports: vec![Transport::Tcp] }),
+        Request::Execute(Box::new(Execute { argv: vec![], environment: BTreeMap::new(), limit_ns: 1 })),
+        Request::Prepare(Box::new(Prepare {
+            spec: spec(),
+            side: Side::Far,
+            token: [0; 16],
+            data_address: Some(address),
+        })),
+        Request::Connect(Connect { peer: Some(Peer { address, endpoints: endpoints.clone() }), within_ns: 1 }),
+        Request::Start { t0_ns: 1 },
+        Request::Measure { at_ns: 1 },
+        Request::Stop { at_ns: 1 },
+        Request::Abort,
+    ];
+    let replies = [
+        Reply::Probed { arrived_ns: 1, answered_ns: 1, wall_ns: 1 },
+        Reply::Seen(Box::new(Seen { nic: None, free_cpus: Some(1), transports: vec![] })),
+        Reply::Executed(Box::new(Executed::Done { stdout: String::new(), stderr: String::new(), elapsed_ns: 1 })),
+        Reply::Executed(Box::new(Executed::Failed { timed_out: false, message: String::new() })),
+        Reply::Prepared(endpoints),
+        Reply::Ready,
+        Reply::Interim(Box::new(window())),
+        Reply::Sent,
+        Reply::Report { text: String::new(), last: true },
+        Reply::Idle,
+        Reply::Error(ReplyError::new(ErrorCode::Busy, "")),
+    ];
+    let codes = [
+        ErrorCode::Busy,
+        ErrorCode::Refused,
+        ErrorCode::Unsupported,
+        ErrorCode::Failed,
+        ErrorCode::Protocol,
+        ErrorCode::TimedOut,
+        ErrorCode::Stopping,
+    ];
+    json!({
+        "greetings": [Greeting::Hello(hello()), Greeting::Error(ReplyError::new(ErrorCode::Busy, ""))],
+        "requests": requests,
+        "replies": replies,
+        "report": report(),
+        "codes": codes,
+        "transports": Transport::ALL,
+        "patterns": [
+            Pattern::Stream, Pattern::RequestResponse, Pattern::Connect, Pattern::ConnectRequestResponse, Pattern::Ping,
+        ],
+        "io": [Io::Auto, Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Batch],
+        "directions": [Direction::Forward, Direction::Reverse, Direction::Bidirectional, Direction::Duplex],
+        "families": [Family::Any, Family::V4, Family::V6],
+        "stops": [Stop::AfterNs(1), Stop::AfterBytes(1), Stop::AfterTransactions(1)],
+        "paces": [PaceMode::User, PaceMode::Kernel, PaceMode::Txtime],
+        "arrivals": [Arrival::Closed, Arrival::Uniform, Arrival::Poisson],
+        "closes": [Close::FarFirst, Close::NearFirst, Close::Reset],
+        "payloads": [Payload::Zero, Payload::Random, Payload::File("./x".into())],
+        "phases": [Phase::Warmup, Phase::Measure, Phase::Cooldown],
+        "roles": [Role::Sender, Role::Receiver, Role::Duplex, Role::Requester, Role::Responder],
+        "spans": [Span::Before, Span::Interval, Span::Measure, Span::After],
+        "endings": [Ending::Complete, Ending::Stopped, Ending::Failed(String::new())],
+    })
+}
+
+/// The newest protocol's file must not change once a version of the program with it is released.
+#[test]
+fn a_change_of_a_message_has_a_new_number() {
+    let name = format!("tests/session/wire/protocol-{}.json", PROTOCOLS.end());
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(&name);
+    let now = serde_json::to_string_pretty(&words()).unwrap() + "\n";
+    if std::env::var_os("PLUMB_WRITE_WIRE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &now).unwrap();
+    }
+    let then = std::fs::read_to_string(&path).unwrap_or_default();
+    let changed = then.lines().zip(now.lines()).find(|(then, now)| then != now);
+    assert!(
+        then == now,
+        "the wire is not that of netcore/{name} any more, first at {changed:?}: raise the end of PROTOCOLS in \
+         netcore/src/control/channel.rs, and write the new file with PLUMB_WRITE_WIRE=1 cargo test -p netcore --test session wire"
+    );
+}
