@@ -339,7 +339,8 @@ impl<'s> RunningTest<'s> {
             }
             let now = Instant::now();
             // A long report may take long over a slow path.
-            if self.parties_mut().fold(false, |any, party| party.has_progressed() || any) {
+            let progressed: Vec<bool> = self.parties_mut().map(Party::has_progressed).collect();
+            if progressed.contains(&true) {
                 deadline = deadline.max(now + self.plan.grace);
             }
             if now >= deadline {

@@ -150,8 +150,9 @@ fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), Reply
     let named = payload.or(spec.near.buffers.fill_file.as_ref()).or(spec.far.buffers.fill_file.as_ref());
     let Some(path) = named.filter(|path| !may_read(config, path)) else { return Ok(()) };
     refuse(format!(
-        "this daemon does not read {path:?} for its clients: use payload `random`, or start it with --allow-files and the folder \
-         of that file"
+        "this daemon does not read {} for its clients: use payload `random`, or start it with --allow-files and the folder \
+         of that file",
+        path.display()
     ))
 }
 

@@ -77,7 +77,8 @@ impl Folder {
 }
 
 fn is_private(found: &Metadata) -> bool {
-    found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0
+    let others = libc::S_IRWXG | libc::S_IRWXO;
+    found.uid() == geteuid().as_raw() && found.mode() & others == 0
 }
 
 /// Everybody may list the names in the folder of temporary files. So the name does not give the token away: it is the
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn the_name_does_not_give_the_token_away() {
         let token = token(4);
-        let hex: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = format!("{:032x}", u128::from_be_bytes(token));
         assert!(!name(&token).contains(&hex) && name(&token) != name(&self::token(5)));
     }
 }

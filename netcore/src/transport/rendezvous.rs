@@ -340,17 +340,13 @@ fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<A
         return folder.made(&far_name(number)).map(Address::Path);
     }
     let index = number as usize;
-    match spec.transport {
-        Transport::Vsock => {
-            let port = *destination.endpoints.ports.get(index).ok_or_else(unsaid)?;
-            Ok(vsock::address(destination.endpoints.cid.ok_or_else(unsaid)?, port))
-        }
-        _ => {
-            let ip = destination.endpoints.address.unwrap_or(destination.ip);
-            check_family(spec, ip)?;
-            Ok(Address::Ip((ip, *destination.endpoints.ports.get(index).ok_or_else(unsaid)?).into()))
-        }
+    let port = *destination.endpoints.ports.get(index).ok_or_else(unsaid)?;
+    if spec.transport == Transport::Vsock {
+        return Ok(vsock::address(destination.endpoints.cid.ok_or_else(unsaid)?, port));
     }
+    let ip = destination.endpoints.address.unwrap_or(destination.ip);
+    check_family(spec, ip)?;
+    Ok(Address::Ip((ip, port).into()))
 }
 
 fn no_folder() -> EndError {
