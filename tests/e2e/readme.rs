@@ -100,3 +100,27 @@ fn the_plan_that_the_readme_shows_is_valid() {
         Command::new(env!("CARGO_BIN_EXE_plumb")).arg("check").arg(file.path()).output().expect("plumb starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Head, and case and workload of each row, of the table that begins with `case`.
+fn shape(text: &str) -> Vec<Vec<String>> {
+    let lines = text.lines().skip_while(|line| !line.trim_start().starts_with("case ")).take_while(|line| {
+        let line = line.trim();
+        !line.is_empty() && !line.starts_with("```")
+    });
+    let cells = |line: &str| -> Vec<String> {
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+    };
+    // Results differ from run to run, and so does how many of them there are.
+    lines.enumerate().map(|(at, line)| cells(line).into_iter().take(if at == 0 { 99 } else { 2 }).collect()).collect()
+}
+
+#[test]
+fn the_table_that_the_readme_shows_is_what_the_program_prints() {
+    let place = tempfile::tempdir().expect("a directory");
+    symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/../plans"), place.path().join("plans")).expect("a link");
+    let command = "COLUMNS=100 plumb run plans/quick.yaml --set duration=50ms --set warmup=0s --set iterations=2";
+    let output = shell(command, place.path()).output().expect("sh starts");
+    let printed = shape(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!(printed.len(), 4, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(shape(README), printed, "run docs/gallery/draw");
+}

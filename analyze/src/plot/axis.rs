@@ -1,7 +1,10 @@
 //! Axes: positions of values and ticks.
 
 use super::{notation::Notation, quantity::Quantity, spacing::Spacing};
-use schemas::units::{Unit, human, three_digits};
+use schemas::{
+    metrics::Range,
+    units::{Unit, human, three_digits},
+};
 
 /// A tick of an axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +31,7 @@ pub struct Axis {
 
 impl Axis {
     /// An axis for values between `low` and `high`; equal values get room around them. A linear axis starts at zero
-    /// unless `zoom`.
+    /// unless `zoom`. It does not reach beyond the range of the quantity, except to values that do.
     pub fn new(quantity: Quantity, spacing: Spacing, low: f64, high: f64, zoom: bool) -> Self {
         let (low, high) = if low.is_finite() && high.is_finite() { (low.min(high), high.max(low)) } else { (0.0, 1.0) };
         let mut truncated = false;
@@ -37,8 +40,8 @@ impl Axis {
             Spacing::Linear => {
                 let (mut min, mut max) = if zoom { (low, high) } else { (low.min(0.0), high.max(0.0)) };
                 if (min, max) == (0.0, 0.0) {
-                    // All values are zero. Most quantities have no negative values.
-                    max = 1.0;
+                    // All values are zero. Most quantities have no negative values. The whole of a share would say less.
+                    max = if quantity.range == Range::SHARE { 0.01 } else { 1.0 };
                 } else if max - min <= 0.0 {
                     let around = min.abs() * 0.5;
                     (min, max) = (min - around, max + around);
@@ -63,6 +66,12 @@ impl Axis {
                     (low / margin, high * margin)
                 }
             }
+        };
+        let (min, max) = match spacing {
+            Spacing::Linear | Spacing::Log10 | Spacing::Log2 => {
+                (min.max(quantity.range.low.min(low)), max.min(quantity.range.high.max(high)))
+            }
+            Spacing::Names | Spacing::Nines => (min, max),
         };
         let notation = Notation::choose(&quantity, spacing, min, max);
         Self { quantity, spacing, min, max, names: Vec::new(), truncated, notation }
@@ -121,7 +130,8 @@ impl Axis {
 
     /// A value with its unit.
     pub fn words(&self, value: f64) -> String {
-        self.quantity.unit.map_or_else(|| three_digits(value), |unit| human(unit, value))
+        let plain = || if value.fract() == 0.0 && value.abs() < 1e6 { value.to_string() } else { three_digits(value) };
+        self.quantity.unit.map_or_else(plain, |unit| human(unit, value))
     }
 
     /// The densest ticks that fit; `fits` sees the labelled ones.

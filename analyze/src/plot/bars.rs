@@ -11,7 +11,7 @@ use super::{
     options::Options,
     palette,
     records::Records,
-    series::{self, Point},
+    series::{self, Condense, Point},
     spacing::Spacing,
 };
 use crate::error::Error;
@@ -26,8 +26,8 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
                 .to_owned(),
         ));
     }
-    let column = options.y.as_deref().unwrap_or("throughput_bits_per_s");
-    let (own, others) = groups::read(options, column)?;
+    let (own, others) = groups::read(options)?;
+    let column = own.records.metric.as_str();
     let own_points = points(&own, options);
     let mut scale = own_points.clone();
     scale.extend(others.iter().flat_map(|others| points(others, options)));
@@ -48,7 +48,8 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
 }
 
 fn points(groups: &Groups, options: &Options) -> Vec<Point> {
-    groups.all.iter().filter_map(|g| Point::of(0.0, &g.values, options.spread, options.confidence)).collect()
+    let how = Condense::of(options, &groups.records.metric);
+    groups.all.iter().filter_map(|g| Point::of(0.0, &g.values, &how)).collect()
 }
 
 fn figure(
@@ -61,7 +62,7 @@ fn figure(
 ) -> Figure {
     let (low, high) = series::span(scale.iter(), false);
     let x = Axis::new(records.quantity(column), Spacing::Linear, low, high, false);
-    let y = Axis::of_names(Groups::title(records, options), own.names.clone());
+    let y = Axis::of_names(Groups::title(records), own.names.clone());
     let mut layers = Vec::new();
     for (group, point) in own.all.iter().zip(points) {
         let (middle, half) = own.place(group);
@@ -77,7 +78,7 @@ fn figure(
     let what = x.quantity.label.clone();
     let mut figure = Figure::new(options, records, &what, x, y, layers);
     figure.panels[0].rows_per_name = own.series.len();
-    figure.notes = vec![series::explain(&points.iter(), options, records)];
+    figure.notes = vec![series::explain(&points.iter(), &Condense::of(options, column), records)];
     figure.legend = own.legend(|series| Key::Patch(palette::fill(series, TINT)));
     figure
 }

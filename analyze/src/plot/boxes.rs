@@ -19,8 +19,8 @@ use crate::{error::Error, stats::quantiles};
 const TINT: f64 = 0.3;
 
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
-    let column = options.y.as_deref().unwrap_or("throughput_bits_per_s");
-    let (own, others) = groups::read(options, column)?;
+    let (own, others) = groups::read(options)?;
+    let column = own.records.metric.as_str();
     let values: Vec<f64> =
         own.all.iter().chain(others.iter().flat_map(|o| &o.all)).flat_map(|g| &g.values).copied().collect();
     let records = &own.records;
@@ -42,7 +42,7 @@ fn figure(options: &Options, records: &Records, column: &str, own: &Groups, valu
     let (low, high) = series::extent(values.iter().copied().filter(|v| spacing.shows(*v)));
     // Boxes show how values differ; on an axis from zero they would be lines. The figure marks the axis as truncated.
     let x = Axis::new(records.quantity(column), spacing, low, high, true);
-    let y = Axis::of_names(Groups::title(records, options), own.names.clone());
+    let y = Axis::of_names(Groups::title(records), own.names.clone());
     let mut layers = Vec::new();
     for group in &own.all {
         layers.extend(one(own, group));
@@ -54,6 +54,9 @@ fn figure(options: &Options, records: &Records, column: &str, own: &Groups, valu
         format!("dots: every value, {}", series::numbers(own.all.iter().map(|g| g.values.len() as f64))),
         "box: quartiles and median; whiskers: last value within 1.5 interquartile ranges (Tukey)".to_owned(),
     ];
+    figure
+        .notes
+        .extend(series::unplaced(own.all.iter().flat_map(|g| &g.values).filter(|v| !spacing.shows(**v)).count()));
     // Boxes have no lines.
     figure.legend = own.legend(|series| Look { dash: None, ..palette::look(series) }.key());
     figure

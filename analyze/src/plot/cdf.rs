@@ -14,7 +14,7 @@ use super::{
     spacing::Spacing,
 };
 use crate::error::Error;
-use schemas::units::Unit;
+use schemas::{metrics::Range, units::Unit};
 
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.x.as_deref().or(options.y.as_deref()).unwrap_or("latency");
@@ -37,7 +37,7 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
     let (low, high) = series::extent(ends.filter(|v| spacing.shows(*v)));
     let mut x = Axis::new(distribution::quantity(records, column), spacing, low, high, options.zoom);
     x.truncated = false;
-    let share = Quantity::new("share of values at or below", Some(Unit::Ratio));
+    let share = Quantity::new("share of values at or below", Some(Unit::Ratio)).within(Range::SHARE);
     let y = Axis::exact(share, Spacing::Linear, 0.0, 1.0);
     let mut layers = Vec::new();
     let mut legend = Vec::new();
@@ -61,7 +61,8 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
         legend.push(Entry { label: one.name.clone(), key: Key::Series { colour, sign, dash } });
     }
     let what = format!("distribution of {}", x.quantity.label);
-    let notes = vec![distribution::explain(own, column)];
+    let mut notes = vec![distribution::explain(own, column)];
+    notes.extend(series::unplaced(own.iter().flat_map(|d| &d.values).filter(|v| !spacing.shows(v.0)).count()));
     Figure { notes, legend, ..Figure::new(options, records, &what, x, y, layers) }
 }
 

@@ -15,7 +15,10 @@ use super::{
     spacing::Spacing,
 };
 use crate::error::{Error, Place};
-use schemas::units::Unit;
+use schemas::{
+    metrics::{self, Range},
+    units::Unit,
+};
 
 /// Verdicts with their looks, in the order of the legend. Grey verdicts decide nothing.
 const VERDICTS: [(&str, Colour, Sign); 6] = [
@@ -46,7 +49,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         texts: &["metric", "case_id"],
         // Each row is a comparison.
         along: &["case", "case_id", "metric", "member"],
-        by_case: false,
+        ..Columns::default()
     };
     let with_hint = |error: Error| match error {
         Error::Data { place: Place { column: None, line: 1, file }, reason } => Error::Data {
@@ -57,7 +60,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         },
         other => other,
     };
-    let ((records, changes), others) = options.with_same_scale(|input| {
+    let ((records, changes), others) = options.with_same_scale(|input, _| {
         let records = Records::new(options, input, &options.selection, &columns).map_err(with_hint)?;
         let changes = changes(&records);
         Ok((records, changes))
@@ -86,7 +89,7 @@ fn changes(records: &Records) -> Vec<Change> {
         .list
         .iter()
         .filter_map(|record| {
-            let mut name = records.text(record, "case").to_owned();
+            let mut name = records.labels.get(records.text(record, "case")).to_owned();
             let member = records.text(record, "member");
             if !member.is_empty() {
                 name = format!("{name} · {member}");
@@ -95,16 +98,23 @@ fn changes(records: &Records) -> Vec<Change> {
                 name = format!("{name} · {}", Quantity::of_column(records.text(record, "metric")).label);
             }
             let verdict = records.text(record, "verdict");
+            let range = change_range(records.text(record, "metric"));
+            let end = |column: &str| records.number(record, column).map(|end| range.clamp(end));
             Some(Change {
                 name,
                 verdict: VERDICTS.iter().position(|v| v.0 == verdict).unwrap_or(3),
                 ratio: records.number(record, "change_ratio")?,
-                interval: records.number(record, "ci_low").zip(records.number(record, "ci_high")),
+                interval: end("ci_low").zip(end("ci_high")),
                 p: records.number(record, "p_value"),
                 n: records.number(record, "n"),
             })
         })
         .collect()
+}
+
+/// The changes that a metric can have: one that is never negative loses all of its value at most.
+fn change_range(metric: &str) -> Range {
+    if metrics::range_of(metric).low >= 0.0 { Range::at_least(-1.0) } else { Range::ANY }
 }
 
 fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Change]) -> Figure {
@@ -120,8 +130,15 @@ fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Ch
         [metric] => format!("change of {}", Quantity::of_column(metric).label),
         _ => "change".to_owned(),
     };
-    let x = Axis::new(Quantity::new(metric.clone(), Some(Unit::Ratio)), Spacing::Linear, low, high, false);
-    let y = Axis::of_names("case", changes.iter().map(|c| c.name.clone()).collect());
+    let range = records
+        .distinct("metric")
+        .into_iter()
+        .map(change_range)
+        .fold(Range::at_least(-1.0), |all, own| if own.low < all.low { own } else { all });
+    let quantity = Quantity::new(metric.clone(), Some(Unit::Ratio)).within(range);
+    let x = Axis::new(quantity, Spacing::Linear, low, high, false);
+    let title = records.labels.title.clone().unwrap_or_else(|| "case".to_owned());
+    let y = Axis::of_names(title, changes.iter().map(|c| c.name.clone()).collect());
     let mut layers = Vec::new();
     if let Some(limit) = smallest.filter(|l| *l > 0.0) {
         layers.push(Layer::Shade { from: -limit, to: limit, label: String::new() });

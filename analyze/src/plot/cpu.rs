@@ -3,6 +3,7 @@
 use super::{
     axis::Axis,
     canvas::{Colour, Sign},
+    choice::Wanted,
     drawing::{Drawing, Points},
     figure::{Figure, Panel},
     layer::Layer,
@@ -19,7 +20,7 @@ use crate::{
     stats::moments,
     table::{InputArgs, Selection},
 };
-use schemas::units::Unit;
+use schemas::{metrics::Range, units::Unit};
 
 /// Kinds of CPU time from the bottom up, with their colours. Idle time and waiting for disks are left out.
 const STACK: [(&str, Colour); 5] = [
@@ -62,7 +63,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     };
     let selection = if x == "start_s" { options.intervals() } else { options.selection.clone() };
     let question = Question { x, work: options.y.as_deref().unwrap_or("throughput_bits_per_s"), selection };
-    let (own, others) = options.with_same_scale(|input| question.ask(options, input))?;
+    let (own, others) = options.with_same_scale(|input, _| question.ask(options, input))?;
     let header: Vec<&str> = ["end", x].into_iter().chain(STACK.map(|s| s.0)).chain(["peak"]).collect();
     let mut table = Points::new(&header);
     for (end, loads) in &own.ends {
@@ -88,12 +89,17 @@ impl Question<'_> {
             })
             .collect();
         let optional: Vec<&str> = columns.iter().map(String::as_str).chain(["elapsed_s"]).collect();
-        let along: &[&str] = if timed { &["iteration"] } else { &[x] };
+        let along: &[&str] = if timed { &["phase"] } else { &[] };
+        let axis = [Wanted::Column(x)];
         let columns = Columns {
-            numbers: &[x, work, "local_cpu_ratio"],
+            metric: Wanted::Column(work),
+            axes: if timed { &[] } else { &axis },
+            numeric_axes: true,
+            numbers: if timed { &["start_s", "local_cpu_ratio"] } else { &["local_cpu_ratio"] },
             optional: &optional,
             texts: &["phase"],
             along,
+            lines: true,
             ..Columns::default()
         };
         let mut records = Records::new(options, input, &self.selection, &columns)?;
@@ -148,7 +154,7 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
         let (from, to) = series::extent(ends.flatten());
         Axis::exact(time, Spacing::Linear, from, to)
     } else {
-        let quantity = Quantity::of_column(x);
+        let quantity = records.quantity(x);
         let spacing = options.spacing_x(&quantity);
         let (from, to) = series::extent(all().flat_map(|answer| &answer.done).map(|p| p.0));
         Axis::new(quantity, spacing, from, to, true)
@@ -194,7 +200,13 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
         layers.push(Layer::Marks { points: thinned(&peak), sign: Sign::Plus, colour: PEAK, weight: 0.6 });
         layers.push(Layer::Line { points: peak, colour: PEAK, weight: 0.6, dash: Some((3.0, 2.0)) });
         let high = all().map(|answer| peak_of(&answer.ends[index].1)).fold(f64::NEG_INFINITY, f64::max);
-        let y = Axis::new(Quantity::new(format!("CPU {end}"), Some(Unit::Ratio)), Spacing::Linear, 0.0, high, false);
+        let y = Axis::new(
+            Quantity::new(format!("CPU {end}"), Some(Unit::Ratio)).within(Range::SHARE),
+            Spacing::Linear,
+            0.0,
+            high,
+            false,
+        );
         figure.panels.push(Panel { y, layers, rows_per_name: 1 });
     }
     figure.legend = STACK
@@ -217,6 +229,12 @@ fn peak_of(loads: &[Load]) -> f64 {
 
 /// The default: message size if it was swept, else time if there are interval rows.
 fn default_axis(options: &Options) -> Result<&'static str, Error> {
+    if options.input.files.iter().all(|file| file.as_os_str() == "-") {
+        return Err(Error::Usage(
+            "a table from standard input is read only once: name the axis with -x message_bytes or -x start_s"
+                .to_owned(),
+        ));
+    }
     let columns = Columns { numbers: &["local_cpu_ratio"], texts: &["message_bytes"], ..Columns::default() };
     let sizes = Records::new(options, &options.input, &options.selection, &columns)?.distinct("message_bytes").len();
     if sizes > 1 {

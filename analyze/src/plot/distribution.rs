@@ -1,6 +1,7 @@
 //! Distributions of values by series, from merged histograms or from a column.
 
 use super::{
+    choice::Wanted,
     options::Options,
     quantity::Quantity,
     records::{Columns, Records},
@@ -53,16 +54,18 @@ pub struct Distributions {
 impl Distributions {
     /// Reads the rows that have a distribution for `column`.
     pub fn read(options: &Options, column: &str) -> Result<Self, Error> {
+        let texts: &[&str] = if column.starts_with("latency") { &["latency_kind"] } else { &["service_demand_unit"] };
         let columns = if is_latency(column) {
-            Columns { required_texts: &[HISTOGRAM], texts: &["latency_kind"], by_case: true, ..Columns::default() }
+            Columns { required_texts: &[HISTOGRAM], texts, by_case: true, lines: true, ..Columns::default() }
         } else {
-            Columns { numbers: &[column], texts: &["service_demand_unit"], by_case: true, ..Columns::default() }
+            Columns { metric: Wanted::Column(column), texts, by_case: true, lines: true, ..Columns::default() }
         };
-        let ((records, own), others) = options.with_same_scale(|input| {
+        let ((records, own), others) = options.with_same_scale(|input, _| {
             let records = Records::new(options, input, &options.selection, &columns)?;
             let found = gather(&records, options, column)?;
             Ok((records, found))
         })?;
+        series::not_too_many(own.len(), &records)?;
         let scale = own.iter().cloned().chain(others.into_iter().flat_map(|(_, found)| found)).collect();
         Ok(Self { records, own, scale })
     }

@@ -51,7 +51,8 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    pub fn new(figure: Figure, points: Points, records: &Records) -> Self {
-        Self { figure, points, warnings: records.warnings.clone() }
+    pub fn new(mut figure: Figure, points: Points, records: &Records) -> Self {
+        figure.notes.extend(records.notes.iter().cloned());
+        Self { figure, points, warnings: records.warnings.iter().chain(&records.notes).cloned().collect() }
     }
 }

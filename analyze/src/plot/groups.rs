@@ -2,12 +2,15 @@
 //! for long ones.
 
 use super::{
+    choice::Wanted,
     legend::{Entry, Key},
     options::Options,
-    quantity::Quantity,
     records::{Columns, Records},
 };
 use crate::error::Error;
+
+/// The largest number of rows. On the largest page more would touch.
+const MOST: usize = 100;
 
 /// The values of one series at one name.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,33 +30,41 @@ pub struct Groups {
 }
 
 /// The groups of the input, and those of `--same-scale`.
-pub fn read(options: &Options, column: &str) -> Result<(Groups, Option<Groups>), Error> {
-    let names: Vec<&str> = options.x.as_deref().into_iter().collect();
-    let columns = Columns {
-        numbers: &[column],
-        required_texts: &names,
-        texts: &["service_demand_unit"],
-        along: &names,
-        by_case: names.is_empty(),
-        ..Columns::default()
-    };
-    let (own, others) = options.with_same_scale(|input| {
+pub fn read(options: &Options) -> Result<(Groups, Option<Groups>), Error> {
+    let names: Vec<Wanted<'_>> = options.x.as_deref().map(Wanted::Column).into_iter().collect();
+    let (own, others) = options.with_same_scale(|input, own: Option<&Groups>| {
+        let metric = options.y.as_deref().or(own.map(|own| own.records.metric.as_str()));
+        let columns = Columns {
+            metric: Wanted::of(metric),
+            axes: &names,
+            texts: &["service_demand_unit"],
+            by_case: names.is_empty(),
+            ..Columns::default()
+        };
         let records = Records::new(options, input, &options.selection, &columns)?;
-        Ok(Groups::of(records, options, column))
+        Ok(Groups::of(records))
     })?;
-    own.records.nothing_to_draw(own.all.is_empty(), options, &[column])?;
+    own.records.nothing_to_draw(own.all.is_empty(), options, &[options.y.as_deref().unwrap_or("a headline metric")])?;
+    let rows = own.names.len() * own.series.len();
+    if rows > MOST {
+        return Err(Error::Usage(format!(
+            "{rows} rows do not fit on a page: at most {MOST} do. Choose with --test or --where, or draw a `sweep`"
+        )));
+    }
     Ok((own, others))
 }
 
 impl Groups {
     /// Groups by the names in the column `-x` and by series; without `-x` by series alone.
-    fn of(records: Records, options: &Options, column: &str) -> Self {
+    fn of(records: Records) -> Self {
         let mut found = Self::default();
         for record in &records.list {
-            let Some(value) = records.number(record, column) else { continue };
-            let (name, series) = match &options.x {
-                Some(x) => (Quantity::of_column(x).name(records.text(record, x)), records.series(record)),
-                None if records.by.is_empty() => (records.text(record, "case").to_owned(), String::new()),
+            let Some(value) = records.number(record, &records.metric) else { continue };
+            let (name, series) = match records.axes.first() {
+                Some(x) => (records.quantity(x).name(records.text(record, x)), records.series(record)),
+                None if records.by.is_empty() => {
+                    (records.labels.get(records.text(record, "case")).to_owned(), String::new())
+                }
                 None => (records.series(record), String::new()),
             };
             let name = index(&mut found.names, name);
@@ -63,13 +74,13 @@ impl Groups {
                 None => found.all.push(Group { name, series, values: vec![value] }),
             }
         }
-        found.sort_numbers(&records, options);
+        found.sort_numbers(&records);
         Self { records, ..found }
     }
 
     /// Sorts names that are numbers (sizes, streams).
-    fn sort_numbers(&mut self, records: &Records, options: &Options) {
-        let Some(x) = &options.x else { return };
+    fn sort_numbers(&mut self, records: &Records) {
+        let Some(x) = records.axes.first() else { return };
         let mut values: Vec<f64> = Vec::new();
         for text in records.distinct(x) {
             match text.parse::<f64>() {
@@ -104,11 +115,16 @@ impl Groups {
         self.series.iter().enumerate().map(|(index, label)| Entry { label: label.clone(), key: key(index) }).collect()
     }
 
-    pub fn title(records: &Records, options: &Options) -> String {
-        match &options.x {
-            Some(x) => Quantity::of_column(x).label,
-            None => records.by.iter().map(|column| Quantity::of_column(column).label).collect::<Vec<_>>().join(", "),
+    /// What the names along the axis are.
+    pub fn title(records: &Records) -> String {
+        if let Some(x) = records.axes.first() {
+            return records.quantity(x).label;
         }
+        let label = |column: &String| match &records.labels.title {
+            Some(title) if column == "case" => title.clone(),
+            _ => records.quantity(column).label,
+        };
+        records.by.iter().map(label).collect::<Vec<_>>().join(", ")
     }
 }
 

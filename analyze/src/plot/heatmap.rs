@@ -2,6 +2,8 @@
 
 use super::{
     axis::Axis,
+    canvas::{Colour, Sign},
+    choice::Wanted,
     distribution::{HISTOGRAM, is_latency},
     drawing::{Drawing, Points},
     figure::Figure,
@@ -10,11 +12,11 @@ use super::{
     palette, phases,
     quantity::Quantity,
     records::{Columns, Records},
-    series::{self, Point},
+    series::{self, Condense, Point},
     spacing::Spacing,
 };
 use crate::{error::Error, stats::histogram::Latencies};
-use schemas::units::Unit;
+use schemas::{metrics::Range, units::Unit};
 use std::collections::{BTreeMap, HashMap};
 
 /// Latency buckets per factor of ten in a heat map over time.
@@ -28,19 +30,24 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
 type Cell = (usize, usize, f64);
 
 fn over_parameters(options: &Options) -> Result<Drawing, Error> {
-    let x = options.x.as_deref().unwrap_or("message_bytes");
-    let y = options.y.as_deref().unwrap_or("streams");
-    let value = options.value.as_deref().unwrap_or("throughput_bits_per_s");
-    let columns = Columns {
-        numbers: &[value],
-        required_texts: &[x, y],
-        texts: &["service_demand_unit"],
-        along: &[x, y],
-        ..Columns::default()
-    };
-    let (records, others) =
-        options.with_same_scale(|input| Records::new(options, input, &options.selection, &columns))?;
-    records.nothing_to_draw(records.list.is_empty(), options, &[x, y, value])?;
+    let (records, others) = options.with_same_scale(|input, own: Option<&Records>| {
+        let chosen = |axis: usize| own.and_then(|own| own.axes.get(axis)).map(String::as_str);
+        let columns = Columns {
+            metric: Wanted::of(options.value.as_deref().or(own.map(|own| own.metric.as_str()))),
+            axes: &[Wanted::of(options.x.as_deref().or(chosen(0))), Wanted::of(options.y.as_deref().or(chosen(1)))],
+            texts: &["service_demand_unit"],
+            ..Columns::default()
+        };
+        Records::new(options, input, &options.selection, &columns)
+    })?;
+    let asked = [
+        (&options.x, "two parameters that vary"),
+        (&options.y, "a parameter that varies"),
+        (&options.value, "a headline metric"),
+    ]
+    .map(|(option, default)| option.as_deref().unwrap_or(default));
+    records.nothing_to_draw(records.list.is_empty() || records.axes.len() < 2, options, &asked)?;
+    let (x, y, value) = (records.axes[0].as_str(), records.axes[1].as_str(), records.metric.as_str());
     records.one_case(&format!("a heat map of `{x}` and `{y}` has one value per cell"))?;
     let (columns, rows) = (in_order(records.distinct(x)), in_order(records.distinct(y)));
     let place = |texts: &[&str]| -> HashMap<String, usize> {
@@ -54,7 +61,8 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
             values.entry(cell).or_default().push(value);
         }
     }
-    let points: Vec<Point> = values.values().filter_map(|v| Point::of(0.0, v, Spread::None, 0.5)).collect();
+    let how = Condense { spread: Spread::None, ..Condense::of(options, value) };
+    let points: Vec<Point> = values.values().filter_map(|v| Point::of(0.0, v, &how)).collect();
     let cells: Vec<Cell> = values.keys().zip(&points).map(|((column, row), point)| (*column, *row, point.y)).collect();
     let mut table = Points::new(&[x, y, value]);
     table.rows = cells
@@ -65,13 +73,22 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
     if let Some(others) = &others {
         scale.extend(others.list.iter().filter_map(|r| others.number(r, value)));
     }
-    let spacing = if options.log_y() || options.log_x() { Spacing::Log10 } else { Spacing::Linear };
+    let wide = options.wide(scale.iter().copied());
+    let spacing = if wide || options.log_y() || options.log_x() { Spacing::Log10 } else { Spacing::Linear };
     let (low, high) = series::extent(scale.iter().copied().filter(|v| spacing.shows(*v)));
     let colours = Axis::new(records.quantity(value), spacing, low, high, options.zoom);
     let (mut layers, mut numbers) = (Vec::new(), Vec::new());
     for (column, row, mean) in &cells {
         let (column, row) = (*column as f64, *row as f64);
-        let Some(share) = colours.position(*mean) else { continue };
+        let Some(share) = colours.position(*mean) else {
+            layers.push(Layer::Marks {
+                points: vec![(column, row)],
+                sign: Sign::Cross,
+                colour: Colour::MUTED,
+                weight: 1.0,
+            });
+            continue;
+        };
         let colour = palette::scale(share);
         layers.push(Layer::Box {
             from: (column - 0.49, row - 0.48),
@@ -82,13 +99,23 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
         numbers.push(((column, row), palette::readable_on(colour), colours.number(*mean)));
     }
     layers.push(Layer::Numbers(numbers));
-    let (x_quantity, y_quantity) = (Quantity::of_column(x), Quantity::of_column(y));
+    let (x_quantity, y_quantity) = (records.quantity(x), records.quantity(y));
     let words =
         |quantity: &Quantity, texts: &[&str]| -> Vec<String> { texts.iter().map(|t| quantity.name(t)).collect() };
     let title = format!("{} over {} and {}", colours.quantity.label, x_quantity.label, y_quantity.label);
     let x_axis = Axis::of_names(x_quantity.label.clone(), words(&x_quantity, &columns));
     let y_axis = Axis::of_names(y_quantity.label.clone(), words(&y_quantity, &rows));
-    let notes = vec![series::explain(&points.iter(), options, &records), "empty: not measured".to_owned()];
+    let mut notes = vec![series::explain(&points.iter(), &how, &records)];
+    if cells.len() < columns.len() * rows.len() {
+        notes.push("empty: not measured".to_owned());
+    }
+    if spacing == Spacing::Log10 {
+        notes.push("the colours are logarithmic".to_owned());
+    }
+    let lost = cells.iter().filter(|cell| !spacing.shows(cell.2)).count();
+    if lost > 0 {
+        notes.push(format!("crossed out: {lost} at or below zero, which a logarithmic scale has no colour for"));
+    }
     let figure =
         Figure { notes, colours: Some(colours), ..Figure::new(options, &records, &title, x_axis, y_axis, layers) };
     Ok(Drawing::new(figure, table, &records))
@@ -115,11 +142,11 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
         numbers: &["start_s", "elapsed_s"],
         required_texts: &[HISTOGRAM],
         texts: &["phase"],
-        along: &["iteration", "stream"],
+        along: &["stream", "phase"],
         ..Columns::default()
     };
     let selection = options.intervals();
-    let ((records, own), others) = options.with_same_scale(|input| {
+    let ((records, own), others) = options.with_same_scale(|input, _| {
         let mut records = Records::new(options, input, &selection, &columns)?;
         records.nothing_to_draw(records.list.is_empty(), options, &["start_s", HISTOGRAM])?;
         records.one_case("latencies over time are drawn for one case")?;
@@ -135,7 +162,8 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
     let x =
         Axis::exact(Quantity::new("time since the measurement began", Some(Unit::Seconds)), Spacing::Linear, from, to);
     let (least, most) = series::extent(scale.iter().map(|b| b.3));
-    let colours = Axis::new(Quantity::new("share", Some(Unit::Ratio)), Spacing::Log10, least, most, true);
+    let colours =
+        Axis::new(Quantity::new("share", Some(Unit::Ratio)).within(Range::SHARE), Spacing::Log10, least, most, true);
     let mut layers = phases::shades(&records, "start_s");
     let mut notes = vec!["colour: share of an interval's latencies in each range".to_owned()];
     notes.extend(phases::note(&layers));

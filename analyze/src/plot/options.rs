@@ -1,6 +1,6 @@
 //! Options of all kinds of pictures.
 
-use super::{quantity::Quantity, spacing::Spacing};
+use super::{quantity::Quantity, series, spacing::Spacing};
 use crate::{
     error::Error,
     table::{InputArgs, Selection},
@@ -9,6 +9,10 @@ use schemars::JsonSchema;
 use schemas::units::{self, Unit};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// Ratio of largest to smallest value from which on some scales are logarithmic by default: on an even one small values
+/// would lie on the axis.
+const WIDE: f64 = 50.0;
 
 /// Which axes are logarithmic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
@@ -81,22 +85,26 @@ pub struct Options {
     /// The picture: FILE.png or FILE.svg
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Column (or metric) along the horizontal axis [default: by kind]
+    /// Column (or metric) along the horizontal axis [default: by kind; for `sweep` and `heatmap` the parameter that
+    /// varies]
     #[arg(short, value_name = "COLUMN")]
     pub x: Option<String>,
-    /// Column (or metric) along the vertical axis [default: by kind]
+    /// Column (or metric) along the vertical axis [default: by kind; else the headline of the workload: throughput of
+    /// streams, transaction rate of requests]
     #[arg(short, value_name = "COLUMN")]
     pub y: Option<String>,
-    /// Column (or metric) that a heat map's colours show [default: throughput]
+    /// Column (or metric) that a heat map's colours show [default: the headline of the workload]
     #[arg(long, value_name = "COLUMN")]
     pub value: Option<String>,
     /// Draw only this test; may be repeated
     #[arg(long = "test", value_name = "NAME", help_heading = "Which rows count")]
     pub tests: Vec<String>,
-    /// One series per value of these columns (`file` is one) [default: what the rows differ in]
+    /// One series per value of these columns (`file` is one) [default: what the rows differ in]. They must tell apart
+    /// all that differs: rows of different member, direction, hosts, run or parameters are never joined
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub by: Vec<String>,
-    /// Logarithmic axes [default: sizes, the latencies of a cdf, and percentiles that span more than 50 times]
+    /// Logarithmic axes [default: sizes, the latencies of a cdf, and percentiles and the colours of a heat map that span
+    /// more than 50 times]
     #[arg(long, value_name = "AXES", value_enum)]
     pub log: Option<Log>,
     /// What the interval around a point is
@@ -164,11 +172,15 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads the input, then the files of `--same-scale` where they are given.
-    pub fn with_same_scale<T>(&self, read: impl Fn(&InputArgs) -> Result<T, Error>) -> Result<(T, Option<T>), Error> {
-        let own = read(&self.input)?;
+    /// Reads the input, then the files of `--same-scale` where they are given. `read` gets what it made of the input,
+    /// so that both take the same columns.
+    pub fn with_same_scale<T>(
+        &self,
+        read: impl Fn(&InputArgs, Option<&T>) -> Result<T, Error>,
+    ) -> Result<(T, Option<T>), Error> {
+        let own = read(&self.input, None)?;
         let others = InputArgs { files: self.same_scale.clone() };
-        let others = if others.files.is_empty() { None } else { Some(read(&others)?) };
+        let others = if others.files.is_empty() { None } else { Some(read(&others, Some(&own))?) };
         Ok((own, others))
     }
 
@@ -204,6 +216,13 @@ impl Options {
             Some(Log::X | Log::Xy) => Spacing::Log10,
             _ => Spacing::Linear,
         }
+    }
+
+    /// Whether values span so much that small ones would all look like zero on an even scale, and all have a place on a
+    /// logarithmic one. Only without `--log`.
+    pub fn wide(&self, values: impl Iterator<Item = f64>) -> bool {
+        let (least, most) = series::extent(values);
+        self.log.is_none() && least > 0.0 && most / least > WIDE
     }
 
     /// Reference lines of `--mark`: value and name.

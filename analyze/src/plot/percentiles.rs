@@ -18,10 +18,6 @@ use crate::error::Error;
 /// Number of values that must lie beyond a percentile. With fewer it does not predict the next run.
 const BEYOND: f64 = 10.0;
 
-/// Ratio of largest to smallest value from which on the axis is logarithmic by default: on a linear one small values
-/// would lie on the axis.
-const WIDE: f64 = 50.0;
-
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().or(options.x.as_deref()).unwrap_or("latency");
     let all = Distributions::read(options, column)?;
@@ -64,9 +60,8 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
     let all: Vec<(f64, f64)> = scale.iter().flat_map(spectrum).collect();
     let (_, most) = series::extent(all.iter().map(|p| p.0));
     let x = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, most, true);
-    let (least, most) = series::extent(all.iter().map(|p| p.1));
-    let wide = least > 0.0 && most / least > WIDE;
-    let spacing = if options.log_y() || (options.log.is_none() && wide) { Spacing::Log10 } else { Spacing::Linear };
+    let wide = options.wide(all.iter().map(|p| p.1));
+    let spacing = if options.log_y() || wide { Spacing::Log10 } else { Spacing::Linear };
     let values = all.iter().map(|p| p.1).filter(|v| spacing.shows(*v));
     let (low, high) = series::extent(values);
     let y = Axis::new(distribution::quantity(records, column), spacing, low, high, options.zoom);
@@ -87,7 +82,9 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
         legend.push(Entry { label: one.name.clone(), key: look.key() });
     }
     let what = format!("percentiles of {}", y.quantity.label);
-    let notes = vec![distribution::explain(own, column), format!("drawn as far as {BEYOND} values lie beyond{reach}")];
+    let mut notes =
+        vec![distribution::explain(own, column), format!("drawn as far as {BEYOND} values lie beyond{reach}")];
+    notes.extend(series::unplaced(own.iter().flat_map(spectrum).filter(|p| !spacing.shows(p.1)).count()));
     Figure { notes, legend, ..Figure::new(options, records, &what, x, y, layers) }
 }
 

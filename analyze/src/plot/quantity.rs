@@ -1,7 +1,7 @@
 //! The name and unit of a column's values.
 
 use schemas::{
-    metrics,
+    metrics::{self, Range},
     units::{Unit, human},
 };
 
@@ -13,6 +13,8 @@ pub struct Quantity {
     pub unit: Option<Unit>,
     /// What service demand counts per: `KiB` or `transaction`.
     pub per: Option<String>,
+    /// The values that there can be. Axes and intervals do not reach beyond them.
+    pub range: Range,
 }
 
 impl Quantity {
@@ -20,15 +22,19 @@ impl Quantity {
     pub fn of_column(name: &str) -> Self {
         let name = &*schemas::vocabulary::canonical(name);
         if let Some(metric) = metrics::find(name) {
-            return Self { label: metric.label.to_owned(), unit: Some(metric.unit), per: None };
+            return Self { label: metric.label.to_owned(), unit: Some(metric.unit), per: None, range: metric.range() };
         }
         let (stem, unit) = Unit::of_column(name).map_or((name, None), |(stem, unit)| (stem, Some(unit)));
         let stem = stem.strip_prefix(schemas::columns::AXIS_PREFIX).unwrap_or(stem);
-        Self { label: stem.replace('_', " "), unit, per: None }
+        Self::new(stem.replace('_', " "), unit)
     }
 
     pub fn new(label: impl Into<String>, unit: Option<Unit>) -> Self {
-        Self { label: label.into(), unit, per: None }
+        Self { label: label.into(), unit, per: None, range: Range::ANY }
+    }
+
+    pub fn within(self, range: Range) -> Self {
+        Self { range, ..self }
     }
 }
 

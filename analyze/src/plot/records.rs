@@ -1,35 +1,34 @@
-//! The rows of a picture: reads results files, picks rows that count, and assigns each to a series.
+//! The rows of a picture: reads results files and picks the rows that count. [`super::choice`] chooses metric and axes
+//! where none are given, [`super::identity`] tells series apart.
 
-use super::{options::Options, quantity::Quantity};
+use super::{
+    choice::Wanted,
+    identity::{self, FACTS, NAMES},
+    options::Options,
+    quantity::Quantity,
+};
 use crate::{
     error::{Error, Place},
     table::{
-        InputArgs, Record as RecordKind, Table,
+        InputArgs, Record as RecordKind, Row, Table, parse_number,
         select::{Picker, Preferred, Selection},
     },
 };
-use schemas::{
-    columns::{AXIS_PREFIX, COLUMNS},
-    units::Unit,
-};
-use std::collections::{HashMap, HashSet};
+use indexmap::IndexMap;
+use schemas::{columns::AXIS_PREFIX, units::Unit, words::OfferedUnit};
+use std::collections::HashMap;
 
-/// Columns that name what ran.
-const NAMES: [&str; 6] = ["file", "plan", "case", "test", "member", "direction"];
+/// The column of offered loads. Its unit stands in another column.
+const OFFERED: &str = "offered_per_s";
 
-/// The parameters of the contract; `axis_` columns are parameters, too.
-fn parameters<'a>() -> impl Iterator<Item = &'a str> {
-    COLUMNS.iter().filter(|c| c.is_parameter()).map(|c| c.name)
-}
-
-/// The origin of rows, for footers.
-const FACTS: [&str; 7] = ["run_id", "baseline_run_id", "from", "to", "time", "iteration", "record"];
+/// The start of a note on rows that are not drawn.
+const LEFT_OUT: &str = "left out:";
 
 /// A row that counts.
 #[derive(Clone, Debug)]
 pub struct Record {
-    cells: Vec<Box<str>>,
-    numbers: Vec<Option<f64>>,
+    pub(super) cells: Vec<Box<str>>,
+    pub(super) numbers: Vec<Option<f64>>,
     /// Line in its file.
     pub line: u64,
 }
@@ -42,17 +41,43 @@ pub struct Records {
     pub kind: Option<RecordKind>,
     /// Columns that tell series apart.
     pub by: Vec<String>,
+    /// Column of the metric; empty for pictures without.
+    pub metric: String,
+    /// Columns along the axes, as asked for or chosen.
+    pub axes: Vec<String>,
+    /// Rows with the answers of searches, where probes are drawn.
+    pub answers: Vec<Record>,
+    /// Facts for the reader of the picture: rows that were left out, parameters that all rows share.
+    pub notes: Vec<String>,
     pub warnings: Vec<String>,
-    texts: HashMap<String, usize>,
-    numbers: HashMap<String, usize>,
+    pub(super) texts: HashMap<String, usize>,
+    pub(super) numbers: HashMap<String, usize>,
     /// Names of series by their values in `by`.
-    names: HashMap<Vec<Box<str>>, String>,
+    pub(super) names: HashMap<Vec<Box<str>>, String>,
+    /// Labels of cases, without the part that all share.
+    pub(super) labels: identity::Labels,
+    /// Keys that the cases' names have with their swept values.
+    pub(super) swept: Vec<String>,
+    /// Unit of the offered loads.
+    offered: Option<Unit>,
+    lacking: Lacking,
+    /// Names in `--by` that are no columns, with the error that says so. A case's swept key may have such a name.
+    pub(super) unknown: Vec<(String, Error)>,
 }
+
+/// Number of rows that lack a column, by column and case.
+type Lacking = IndexMap<(String, String), u64>;
 
 /// The columns of a picture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Columns<'a> {
-    /// Numbers that every file must have.
+    /// The metric that is drawn.
+    pub metric: Wanted<'a>,
+    /// The parameters along the axes.
+    pub axes: &'a [Wanted<'a>],
+    /// Whether the axes are of numbers, otherwise of names.
+    pub numeric_axes: bool,
+    /// Numbers that every row must have, beside metric and axes.
     pub numbers: &'a [&'a str],
     /// Numbers that a file may have.
     pub optional: &'a [&'a str],
@@ -60,15 +85,39 @@ pub struct Columns<'a> {
     pub texts: &'a [&'a str],
     /// Texts that every file must have, and every row that counts.
     pub required_texts: &'a [&'a str],
-    /// Columns along an axis, which do not tell series apart.
+    /// Columns that do not tell series apart, beside the axes.
     pub along: &'a [&'a str],
     /// Whether each case is drawn by itself: then its name tells rows apart instead of its parameters.
     pub by_case: bool,
+    /// Whether a line joins the rows of a series: rows of different origin then never share one, even where no two of
+    /// them lie at one place.
+    pub lines: bool,
+}
+
+/// The places of a picture's columns in the table and in [`Record`].
+#[derive(Default)]
+struct Places {
+    /// `None` stands for `file`, which tells rows apart like a column.
+    texts: Vec<Option<usize>>,
+    numbers: Vec<usize>,
+    /// Indices of numbers and of texts that every row must have.
+    required_numbers: Vec<usize>,
+    required_texts: Vec<usize>,
+}
+
+impl Places {
+    fn record(&self, row: &Row<'_>) -> Result<Record, Error> {
+        Ok(Record {
+            cells: self.texts.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect(),
+            numbers: self.numbers.iter().map(|c| row.number(*c)).collect::<Result<_, _>>()?,
+            line: row.line(),
+        })
+    }
 }
 
 impl Records {
     /// Reads the files. A row counts if it has all required columns. Without `options.by`, series are told apart by the
-    /// fewest columns that make rows at one place on the axes equal in all parameters.
+    /// fewest columns that keep rows of different identity apart. With it, rows that would still be joined are an error.
     pub fn new(
         options: &Options,
         input: &InputArgs,
@@ -85,62 +134,47 @@ impl Records {
         selection: &Selection,
         columns: &Columns<'_>,
     ) -> Result<Self, Error> {
-        let by = &options.by[..];
         let mut records = Self::default();
-        // `None` stands for `file`, which tells rows apart like a column.
-        let mut text_columns: Vec<Option<usize>> = Vec::new();
-        let mut number_columns = Vec::new();
-        for name in columns.numbers {
-            records.numbers.insert((*name).to_owned(), number_columns.len());
-            number_columns.push(table.require(name)?);
-        }
-        for name in columns.optional {
-            if let Some(column) = table.header().find(name) {
-                records.numbers.insert((*name).to_owned(), number_columns.len());
-                number_columns.push(column);
-            }
-        }
-        let by: Vec<String> = by.iter().map(|name| named(table, name)).collect::<Result<_, _>>()?;
-        for name in columns.required_texts.iter().copied() {
-            let column = if name == "file" { None } else { Some(table.require(name)?) };
-            records.read_text(name, column, &mut text_columns);
-        }
-        let required = text_columns.len();
-        for name in &by {
-            let column = if name == "file" { None } else { Some(table.require(name)?) };
-            records.read_text(name, column, &mut text_columns);
-        }
-        let axes: Vec<String> =
-            table.header().names().iter().filter(|name| name.starts_with(AXIS_PREFIX)).cloned().collect();
-        let optional = columns.texts.iter().copied().chain(NAMES).chain(parameters()).chain(FACTS);
-        for name in optional.chain(columns.along.iter().copied()).chain(axes.iter().map(String::as_str)) {
-            let column = if name == "file" { Some(None) } else { table.header().find(name).map(Some) };
-            if let Some(column) = column {
-                records.read_text(name, column, &mut text_columns);
-            }
-        }
+        let places = records.place(table, options, columns)?;
         let test = match options.tests[..] {
             [] => None,
             _ => Some(table.require("test")?),
         };
         let mut picker = Picker::new(selection, table)?;
+        let probes = selection.record.as_deref() == Some(RecordKind::Probe.as_str());
+        let summaries = Selection { record: Some(RecordKind::Summary.to_string()), ..selection.clone() };
+        let mut answers = if probes { Some(Picker::new(&summaries, table)?) } else { None };
         let mut kept: Preferred<Vec<Record>> = Preferred::default();
+        let mut lacking: Vec<(RecordKind, Lacking)> = Vec::new();
         while let Some(row) = table.next_row()? {
             if test.is_some_and(|column| !options.tests.iter().any(|name| name == row.get(column))) {
                 continue;
             }
+            if let Some(answers) = &mut answers
+                && answers.pick(&row)?.is_some()
+            {
+                let record = places.record(&row)?;
+                if !records.text(&record, "search").is_empty() {
+                    records.answers.push(record);
+                }
+                continue;
+            }
             let Some(kind) = picker.pick(&row)? else { continue };
-            let numbers: Vec<Option<f64>> = number_columns.iter().map(|c| row.number(*c)).collect::<Result<_, _>>()?;
-            if numbers[..columns.numbers.len()].iter().any(Option::is_none) {
-                continue;
-            }
-            let cells: Vec<Box<str>> =
-                text_columns.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect();
-            if cells[..required].iter().any(|cell| cell.is_empty()) {
-                continue;
-            }
-            if let Some(slot) = kept.slot(kind) {
-                slot.push(Record { cells, numbers, line: row.line() });
+            let record = places.record(&row)?;
+            // A kind of which no row can be drawn must not displace one that can.
+            match records.lacks(&record, &places, columns) {
+                None => {
+                    if let Some(list) = kept.slot(kind) {
+                        list.push(record);
+                    }
+                }
+                Some(column) => {
+                    let index = lacking.iter().position(|known| known.0 == kind).unwrap_or_else(|| {
+                        lacking.push((kind, Lacking::new()));
+                        lacking.len() - 1
+                    });
+                    *lacking[index].1.entry((column, records.case_of(&record))).or_default() += 1;
+                }
             }
         }
         records.warnings.extend(picker.note());
@@ -148,84 +182,203 @@ impl Records {
             records.kind = Some(kind);
             records.list = list;
         }
-        let found = records.distinguishing(&by, columns, &axes);
-        if by.is_empty() {
-            records.by = found;
-        } else {
-            records.by.clone_from(&by);
-            if !found.is_empty() {
-                let names: Vec<String> = found.iter().map(|name| format!("`{name}`")).collect();
-                records.warnings.push(format!(
-                    "rows drawn as one differ in {}; --by {} tells them apart",
-                    names.join(" and "),
-                    by.iter().chain(&found).cloned().collect::<Vec<_>>().join(",")
-                ));
-            }
-        }
-        records.names = records.series_names();
+        // Rows of other kinds were not asked for.
+        lacking.retain(|known| records.kind.is_none_or(|kind| kind == known.0));
+        records.lacking = lacking.into_iter().flat_map(|known| known.1).collect();
+        records.add_swept();
+        records.scale_offered();
+        records.choose_metric(columns);
+        records.choose_axes(columns)?;
+        records.tell_apart(options, columns)?;
+        records.notes.extend(records.left_out());
         Ok(records)
     }
 
-    /// Keeps the text of a column, under this name too.
-    fn read_text(&mut self, name: &str, column: Option<usize>, columns: &mut Vec<Option<usize>>) {
-        let place = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
-            columns.push(column);
-            columns.len() - 1
-        });
-        self.texts.entry(name.to_owned()).or_insert(place);
-    }
-
-    fn key(&self, record: &Record) -> Vec<Box<str>> {
-        self.by.iter().map(|column| self.text(record, column).into()).collect()
-    }
-
-    /// A name for each combination of values in `by`. A value is part of the name where rows with equal values before
-    /// it differ in it: `stream`, `duplex · forward`, `duplex · reverse`.
-    fn series_names(&self) -> HashMap<Vec<Box<str>>, String> {
-        let keys: HashSet<Vec<Box<str>>> = self.list.iter().map(|record| self.key(record)).collect();
-        let mut following: HashMap<&[Box<str>], HashSet<&str>> = HashMap::new();
-        for key in &keys {
-            for at in 0..key.len() {
-                following.entry(&key[..at]).or_default().insert(&key[at]);
+    /// Finds the columns in the table.
+    fn place(&mut self, table: &Table, options: &Options, columns: &Columns<'_>) -> Result<Places, Error> {
+        let mut places = Places::default();
+        let names = table.header().names();
+        let mut number = |records: &mut Self, name: &str, column: usize| {
+            let index = places.numbers.iter().position(|known| *known == column).unwrap_or_else(|| {
+                places.numbers.push(column);
+                places.numbers.len() - 1
+            });
+            for name in [name, &names[column]] {
+                records.numbers.insert(name.to_owned(), index);
+            }
+            index
+        };
+        let mut required = Vec::new();
+        let asked =
+            |wanted: &[Wanted<'_>]| wanted.iter().filter_map(|w| w.given().map(str::to_owned)).collect::<Vec<_>>();
+        let metric = asked(&[columns.metric]);
+        let axes = asked(columns.axes);
+        let numeric_axes: &[String] = if columns.numeric_axes { &axes } else { &[] };
+        for name in columns.numbers.iter().copied().chain(metric.iter().chain(numeric_axes).map(String::as_str)) {
+            required.push(number(self, name, table.require(name)?));
+        }
+        let headlines = columns.metric.candidates();
+        for name in columns.optional.iter().copied().chain(headlines) {
+            if let Some(column) = table.header().find(name) {
+                number(self, name, column);
             }
         }
-        let name = |key: &Vec<Box<str>>| {
-            let parts = self.by.iter().enumerate().filter_map(|(at, column)| {
-                let differs = following.get(&key[..at]).is_some_and(|values| values.len() > 1);
-                (differs || self.by.len() == 1).then(|| part(column, &key[at])).flatten()
+        places.required_numbers = required;
+        let mut text = |records: &mut Self, name: &str, column: Option<usize>| {
+            if records.texts.contains_key(name) {
+                return records.texts[name];
+            }
+            let index = places.texts.iter().position(|known| *known == column).unwrap_or_else(|| {
+                places.texts.push(column);
+                places.texts.len() - 1
             });
-            parts.collect::<Vec<_>>().join(" · ")
+            records.texts.insert(name.to_owned(), index);
+            if let Some(column) = column {
+                records.texts.insert(names[column].clone(), index);
+            }
+            index
         };
-        keys.iter().map(|key| (key.clone(), name(key))).collect()
+        let named: &[String] = if columns.numeric_axes { &[] } else { &axes };
+        let mut required = Vec::new();
+        for name in columns.required_texts.iter().copied().chain(named.iter().map(String::as_str)) {
+            let column = if name == "file" { None } else { Some(table.require(name)?) };
+            required.push(text(self, name, column));
+        }
+        places.required_texts = required;
+        let optional = columns.texts.iter().copied().chain(NAMES).chain(identity::parameters()).chain(FACTS);
+        let optional = optional.chain(columns.along.iter().copied()).chain(axes.iter().map(String::as_str));
+        let optional = optional.chain(names.iter().map(String::as_str).filter(|name| name.starts_with(AXIS_PREFIX)));
+        let optional: Vec<&str> = optional.chain(options.by.iter().map(String::as_str)).collect();
+        for name in optional {
+            let column = if name == "file" { Some(None) } else { table.header().find(name).map(Some) };
+            if let Some(column) = column {
+                text(self, name, column);
+            }
+        }
+        for name in options.by.iter().filter(|name| *name != "file") {
+            if let Err(error) = table.require(name) {
+                self.unknown.push((name.clone(), error));
+            }
+        }
+        self.metric = metric.first().map(|name| self.canonical(table, name)).unwrap_or_default();
+        Ok(places)
     }
 
-    /// The fewest columns, in addition to those given, that make rows at one place on the axes equal.
-    fn distinguishing(&self, given: &[String], columns: &Columns<'_>, axes: &[String]) -> Vec<String> {
-        let names = NAMES.into_iter().filter(|name| columns.by_case || *name != "case");
-        let candidates = names.chain(parameters()).chain(axes.iter().map(String::as_str));
-        let mut keys: Vec<&str> = columns.along.iter().copied().chain(given.iter().map(String::as_str)).collect();
-        let mut found = Vec::new();
-        for name in candidates.filter(|name| self.texts.contains_key(*name)) {
-            // One column may have several names.
-            if keys.iter().any(|key| self.texts.get(*key) == self.texts.get(name)) {
+    /// The column of a name.
+    fn canonical(&self, table: &Table, name: &str) -> String {
+        table.header().find(name).map_or_else(|| name.to_owned(), |column| table.header().names()[column].clone())
+    }
+
+    /// A required column that the row does not have, as a person calls it.
+    fn lacks(&self, record: &Record, places: &Places, columns: &Columns<'_>) -> Option<String> {
+        let name = |map: &HashMap<String, usize>, index: usize| {
+            // A column stands under its name and the name that was asked for. Both have one label.
+            let names = map.iter().filter(|entry| *entry.1 == index).map(|entry| entry.0);
+            names.max_by_key(|name| name.len()).map(|name| Quantity::of_column(name).label).unwrap_or_default()
+        };
+        if let Some(index) = places.required_numbers.iter().find(|i| record.numbers[**i].is_none()) {
+            return Some(name(&self.numbers, *index));
+        }
+        if let Some(index) = places.required_texts.iter().find(|i| record.cells[**i].is_empty()) {
+            return Some(name(&self.texts, *index));
+        }
+        (columns.metric == Wanted::Default && self.headline_of(record).is_none()).then(|| "a headline".to_owned())
+    }
+
+    /// The case and member of a row, for messages.
+    pub(super) fn case_of(&self, record: &Record) -> String {
+        let case =
+            ["case", "test", "plan"].into_iter().map(|name| self.text(record, name)).find(|name| !name.is_empty());
+        let member = self.text(record, "member");
+        let case = case.unwrap_or("");
+        if member.is_empty() { case.to_owned() } else { format!("{case} {member}") }
+    }
+
+    /// Keeps the rows that have something, and notes the others. `what` says what they lack.
+    pub fn keep_those_with(&mut self, what: &str, has: impl Fn(&Self, &Record) -> bool) {
+        self.keep(what, has);
+        let notes = self.left_out();
+        self.notes.retain(|note| !note.starts_with(LEFT_OUT));
+        self.notes.extend(notes);
+    }
+
+    /// Keeps the rows that have something. `what` says what the others lack.
+    pub(super) fn keep(&mut self, what: &str, has: impl Fn(&Self, &Record) -> bool) {
+        let list = std::mem::take(&mut self.list);
+        let (kept, lost): (Vec<_>, Vec<_>) = list.into_iter().partition(|record| has(self, record));
+        for record in &lost {
+            let case = self.case_of(record);
+            *self.lacking.entry((what.to_owned(), case)).or_default() += 1;
+        }
+        self.list = kept;
+    }
+
+    /// A sentence about rows that were left out, for each thing that they lack.
+    fn left_out(&self) -> Vec<String> {
+        const NAMED: usize = 3;
+        let mut columns: Vec<&str> = Vec::new();
+        for (column, _) in self.lacking.keys() {
+            if !columns.contains(&column.as_str()) {
+                columns.push(column);
+            }
+        }
+        let sentence = |column: &str| {
+            let mine: Vec<(&String, u64)> =
+                self.lacking.iter().filter(|e| e.0.0 == column).map(|e| (&e.0.1, *e.1)).collect();
+            let rows: u64 = mine.iter().map(|m| m.1).sum();
+            let s = if rows == 1 { "" } else { "s" };
+            let mut cases: Vec<String> =
+                mine.iter().filter(|m| !m.0.is_empty()).take(NAMED).map(|m| identity::readable(m.0)).collect();
+            if mine.len() > NAMED {
+                cases.push(format!("{} more", mine.len() - NAMED));
+            }
+            let cases = if cases.is_empty() { String::new() } else { format!(" ({})", cases.join(", ")) };
+            format!("{LEFT_OUT} {rows} row{s} without {column}{cases}")
+        };
+        columns.into_iter().map(sentence).collect()
+    }
+
+    /// Offered loads in the unit that people write: datagrams are counted, but their rate is usually swept in bits.
+    fn scale_offered(&mut self) {
+        let unit_of = |records: &Self, record: &Record| match records.text(record, "offered_unit").parse() {
+            Ok(OfferedUnit::Bits) => Some(Unit::BitsPerSecond),
+            Ok(OfferedUnit::Transactions) => Some(Unit::PerSecond),
+            Ok(OfferedUnit::Messages) => {
+                let swept = records.text(record, identity::SWEPT_RATE);
+                let counted = !swept.is_empty() && !swept.contains("bit") && !swept.contains('B');
+                let sized = parse_number(records.text(record, "message_bytes")).ok().flatten().is_some();
+                Some(if counted || !sized { Unit::PerSecond } else { Unit::BitsPerSecond })
+            }
+            Err(_) => None,
+        };
+        let Some(&text) = self.texts.get(OFFERED) else { return };
+        let number = self.numbers.get(OFFERED).copied();
+        let mut list = std::mem::take(&mut self.list);
+        let mut answers = std::mem::take(&mut self.answers);
+        for record in list.iter_mut().chain(&mut answers) {
+            let unit = unit_of(self, record);
+            self.offered = self.offered.or(unit);
+            let messages = self.text(record, "offered_unit") == OfferedUnit::Messages.as_str();
+            if unit != Some(Unit::BitsPerSecond) || !messages {
                 continue;
             }
-            let mut first: HashMap<Vec<&str>, &str> = HashMap::new();
-            let differs = self.list.iter().any(|record| {
-                let key = keys.iter().map(|k| self.text(record, k)).collect();
-                *first.entry(key).or_insert_with(|| self.text(record, name)) != self.text(record, name)
-            });
-            if differs {
-                keys.push(name);
-                found.push(name.to_owned());
+            let bytes = parse_number(self.text(record, "message_bytes")).ok().flatten();
+            let load = parse_number(&record.cells[text]).ok().flatten();
+            let Some(bits) = bytes.zip(load).map(|(bytes, load)| bytes * load * 8.0) else { continue };
+            // The rate was written in bits and divided by the size: the product is off by the last digits.
+            let bits = format!("{bits:.9e}").parse().unwrap_or(bits);
+            record.cells[text] = schemas::columns::number(bits).into();
+            if let Some(number) = number {
+                record.numbers[number] = Some(bits);
             }
         }
-        found
+        self.list = list;
+        self.answers = answers;
     }
 
     /// The text of a column; empty where it is missing.
     pub fn text<'a>(&self, record: &'a Record, column: &str) -> &'a str {
-        self.texts.get(column).map_or("", |i| &record.cells[*i])
+        self.texts.get(column).and_then(|i| record.cells.get(*i)).map_or("", |cell| cell)
     }
 
     /// Whether a file has the column.
@@ -257,9 +410,12 @@ impl Records {
         }
     }
 
-    /// The quantity of a column. Service demand takes its unit from the rows.
+    /// The quantity of a column. Service demand and offered loads take their unit from the rows.
     pub fn quantity(&self, column: &str) -> Quantity {
         let mut quantity = Quantity::of_column(column);
+        if column == OFFERED {
+            return Quantity { label: "offered rate".to_owned(), unit: self.offered, ..quantity };
+        }
         if quantity.unit == Some(Unit::ServiceDemand)
             && let [per] = self.distinct("service_demand_unit")[..]
         {
@@ -272,15 +428,22 @@ impl Records {
         quantity
     }
 
+    /// The name of a column in the points that a picture writes. That of an offered load says the unit of its values.
+    pub fn header(&self, column: &str) -> String {
+        let in_bits = column == OFFERED && self.offered == Some(Unit::BitsPerSecond);
+        if in_bits { "offered_bits_per_s".to_owned() } else { column.to_owned() }
+    }
+
     /// Fails where there is nothing to draw, and says why.
     pub fn nothing_to_draw(&self, empty: bool, options: &Options, columns: &[&str]) -> Result<(), Error> {
         if !empty {
             return Ok(());
         }
         let file = options.input.files.first().map_or_else(|| "-".to_owned(), |p| p.display().to_string());
-        let columns = columns.iter().map(|c| format!("`{c}`")).collect::<Vec<_>>().join(" and ");
+        let quoted = |c: &&str| if c.contains(' ') { (*c).to_owned() } else { format!("`{c}`") };
+        let columns = columns.iter().map(quoted).collect::<Vec<_>>().join(" and ");
         let mut reason = format!("nothing to draw: no row that counts has {columns}");
-        for warning in &self.warnings {
+        for warning in self.warnings.iter().chain(&self.notes) {
             reason.push_str("; ");
             reason.push_str(warning);
         }
@@ -292,11 +455,6 @@ impl Records {
         let Some(first) = self.by.first() else { return Ok(()) };
         let names = self.by.iter().map(|b| format!("`{b}`")).collect::<Vec<_>>().join(" and ");
         Err(Error::Usage(format!("{what}; the rows differ in {names}: choose with --where {first}=…")))
-    }
-
-    /// The name of the series a row belongs to.
-    pub fn series(&self, record: &Record) -> String {
-        self.names.get(&self.key(record)).cloned().unwrap_or_default()
     }
 
     /// The distinct values of a column, in the order of the input.
@@ -348,54 +506,26 @@ impl Records {
         parts
     }
 
-    /// The subject of the title: the name of the plan, and of the test where there is only one.
+    /// The subject of the title: the name of the plan, and of the test and the member where there is only one.
     pub fn subject(&self) -> Option<String> {
         let plans = self.distinct("plan");
         let tests = self.distinct("test");
-        match (&plans[..], &tests[..]) {
-            ([plan], [test]) if plan == test => Some((*plan).to_owned()),
-            ([plan], [test]) => Some(format!("{plan}, {test}")),
-            ([plan], _) => Some((*plan).to_owned()),
-            (_, [test]) => Some((*test).to_owned()),
-            _ => None,
+        let mut parts: Vec<&str> = Vec::new();
+        if let [plan] = plans[..] {
+            parts.push(plan);
         }
-    }
-}
-
-/// The name of a column in the table, from any name that it has.
-fn named(table: &Table, name: &str) -> Result<String, Error> {
-    if name == "file" {
-        return Ok(name.to_owned());
-    }
-    Ok(table.header().names()[table.require(name)?].clone())
-}
-
-/// A value as part of a series' name.
-fn part(column: &str, value: &str) -> Option<String> {
-    match column {
-        "member" if value.is_empty() => Some("total".to_owned()),
-        _ if value.is_empty() => None,
-        "file" => Some(stem(value).to_owned()),
-        "plan" | "test" | "member" | "direction" | "case" | "tag" | "workload" | "from" | "to"
-        | "congestion_control" | "transport" | "io" => Some(value.to_owned()),
-        _ => Some(match column.strip_prefix(AXIS_PREFIX) {
-            Some(path) => format!("{path}={value}"),
-            None => parameter(column, value),
-        }),
-    }
-}
-
-/// `results/main.csv` → `main`.
-fn stem(path: &str) -> &str {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
-}
-
-/// A parameter for people: `message_bytes`, `65536` → `message size 64 KiB`.
-fn parameter(column: &str, value: &str) -> String {
-    match (schemas::metrics::find(column), value.parse::<f64>()) {
-        (Some(metric), Ok(number)) => format!("{} {}", metric.label, schemas::units::human(metric.unit, number)),
-        _ => format!("{column}={value}"),
+        if let [test] = tests[..]
+            && !parts.contains(&test)
+        {
+            parts.push(test);
+        }
+        if let [member] = self.distinct("member")[..]
+            && self.list.iter().all(|record| !self.text(record, "member").is_empty())
+            && !parts.contains(&member)
+        {
+            parts.push(member);
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
 
@@ -407,70 +537,154 @@ mod tests {
         r1,p,bulk,iteration,measure,1,ok,a,b,2026-11-20T10:00:00Z,1,64,5\n\
         r1,p,bulk,iteration,measure,1,ok,a,b,2026-11-21T10:00:00Z,4,64,7\n\
         r1,p,bulk,iteration,measure,2,failed,a,b,2026-11-21T10:00:00Z,4,64,\n\
+        r1,p,bulk,iteration,measure,3,ok,a,b,2026-11-21T10:00:00Z,4,64,\n\
         r1,p,bulk,iteration,measure,2,ok,a,b,2026-11-21T10:00:00Z,4,128,9\n";
 
-    fn records(by: &[&str]) -> Records {
+    fn read(text: &str, by: &[&str], columns: &Columns<'_>) -> Result<Records, Error> {
         let options = Options { by: by.iter().map(|b| (*b).to_owned()).collect(), ..Options::default() };
-        let columns =
-            Columns { numbers: &["message_bytes", "throughput"], along: &["message_bytes"], ..Columns::default() };
-        let mut table = Table::from_text("x/t.csv", TABLE).unwrap();
-        Records::of_table(&mut table, &options, &Selection::default(), &columns).unwrap()
+        let mut table = Table::from_text("x/t.csv", text).unwrap();
+        Records::of_table(&mut table, &options, &Selection::default(), columns)
+    }
+
+    fn sweep<'a>() -> Columns<'a> {
+        Columns {
+            metric: Wanted::Column("throughput"),
+            axes: &[Wanted::Column("message_bytes")],
+            numeric_axes: true,
+            lines: true,
+            ..Columns::default()
+        }
+    }
+
+    fn series(records: &Records) -> Vec<String> {
+        records.list.iter().map(|record| records.series(record)).collect()
     }
 
     #[test]
     fn series_are_told_apart_by_what_differs_and_nothing_else() {
-        let r = records(&[]);
+        let r = read(TABLE, &[], &sweep()).unwrap();
         assert_eq!(r.by, ["streams"]);
-        let names: Vec<String> = r.list.iter().map(|record| r.series(record)).collect();
-        assert_eq!(names, ["streams=1", "streams=4", "streams=4"]);
+        assert_eq!(series(&r), ["streams=1", "streams=4", "streams=4"]);
         assert_eq!(r.number(&r.list[2], "throughput"), Some(9.0));
+        assert_eq!((r.metric.as_str(), &r.axes[..]), ("throughput_bits_per_s", &["message_bytes".to_owned()][..]));
     }
 
     #[test]
     fn a_name_says_only_what_tells_apart() {
         let text = "test,direction,throughput_bits_per_s\nstream,forward,1\nduplex,forward,2\nduplex,reverse,3\n";
-        let columns = Columns { numbers: &["throughput"], ..Columns::default() };
-        let mut table = Table::from_text("t", text).unwrap();
-        let r = Records::of_table(&mut table, &Options::default(), &Selection::default(), &columns).unwrap();
-        let names: Vec<String> = r.list.iter().map(|record| r.series(record)).collect();
-        assert_eq!(names, ["stream", "duplex · forward", "duplex · reverse"]);
+        let r = read(text, &[], &Columns { axes: &[], ..sweep() }).unwrap();
+        assert_eq!(series(&r), ["stream", "duplex · forward", "duplex · reverse"]);
     }
 
     #[test]
-    fn a_column_has_all_its_names() {
-        let text = "test,message_bytes,axis_socket_mss,throughput_bits_per_s\nt,64,500,1\nt,64,900,2\n";
-        let options = Options { by: vec!["socket.mss".to_owned()], ..Options::default() };
-        let columns = Columns {
-            numbers: &["throughput.mean"],
-            along: &["message_size"],
-            required_texts: &["message_size"],
-            ..Columns::default()
-        };
-        let mut table = Table::from_text("t", text).unwrap();
-        let r = Records::of_table(&mut table, &options, &Selection::default(), &columns).unwrap();
-        assert_eq!((r.by.clone(), &*r.warnings), (vec!["axis_socket_mss".to_owned()], &[][..]));
-        assert_eq!((r.text(&r.list[0], "message_size"), r.text(&r.list[0], "message_bytes")), ("64", "64"));
-        assert_eq!(Quantity::of_column("rate").label, Quantity::of_column("offered_per_s").label);
+    fn what_by_leaves_out_is_refused() {
+        let error = read(TABLE, &["test"], &sweep()).unwrap_err().to_string();
+        assert!(
+            error.contains("differ in `streams` would be joined") && error.contains("--by test,streams"),
+            "{error}"
+        );
+        assert!(error.contains("--where streams="), "{error}");
+        assert!(read(TABLE, &["thing"], &sweep()).unwrap_err().to_string().contains("there is no column `thing`"));
     }
 
     #[test]
-    fn what_by_leaves_out_is_said() {
-        let r = records(&["test"]);
-        assert_eq!(r.by, ["test"]);
-        assert!(r.warnings.iter().any(|w| w.contains("differ in `streams`") && w.contains("--by test,streams")));
+    fn rows_of_different_origin_are_apart_even_where_they_do_not_meet() {
+        let text = "test,to,message_bytes,throughput_bits_per_s\nt,b,64,1\nt,b,128,2\nt,c,256,3\n";
+        assert_eq!(series(&read(text, &[], &sweep()).unwrap()), ["to b", "to b", "to c"]);
+        // Two runs in one table, each with its own sizes.
+        let text = "run_id,message_bytes,throughput_bits_per_s\n0-aaaaaa,64,1\n0-bbbbbb,128,2\n";
+        assert_eq!(series(&read(text, &[], &sweep()).unwrap()), ["run …aaaaaa", "run …bbbbbb"]);
+    }
+
+    #[test]
+    fn swept_keys_tell_apart_unless_they_go_along() {
+        let header = "case,message_bytes,throughput_bits_per_s\n";
+        // A key without a column of its own.
+        let cases =
+            "\"t[message_size=1,socket.send_buffer=4096]\",1,1\n\"t[message_size=1,socket.send_buffer=65536]\",1,2\n";
+        let r = read(&format!("{header}{cases}"), &[], &sweep()).unwrap();
+        assert_eq!(r.by, ["socket.send_buffer"]);
+        assert_eq!(series(&r), ["socket.send_buffer=4 KiB", "socket.send_buffer=64 KiB"]);
+        // A reply that grows with its request is no second curve; two blocks of sizes are two.
+        let zipped = "\"t[a=1,b=5]\",1,1\n\"t[a=2,b=6]\",2,2\n\"t[a=3,b=7]\",3,2\n";
+        assert_eq!(read(&format!("{header}{zipped}"), &[], &sweep()).unwrap().by, Vec::<String>::new());
+        let blocks = "\"t[a=1,b=5]\",1,1\n\"t[a=2,b=5]\",2,2\n\"t[a=3,b=7]\",3,2\n";
+        assert_eq!(read(&format!("{header}{blocks}"), &[], &sweep()).unwrap().by, ["b"]);
+    }
+
+    #[test]
+    fn rows_without_the_metric_are_left_out_and_said() {
+        let r = read(TABLE, &[], &sweep()).unwrap();
+        assert_eq!((r.list.len(), &r.notes[..]), (3, &["left out: 1 row without throughput (bulk)".to_owned()][..]));
         assert!(r.warnings.iter().any(|w| w.contains("1 failed")));
     }
 
     #[test]
+    fn the_metric_is_the_headline_and_probes_do_not_lie_at_zero() {
+        let text = "case,member,workload,start_s,throughput_bits_per_s,transactions_per_s\n\
+            l,up,tcp_stream,0,9e9,\nl,down,tcp_stream,0,8e9,\nl,probe,tcp_rr,0,1e5,6000\n";
+        let columns = Columns { metric: Wanted::Default, lines: true, ..Columns::default() };
+        let r = read(text, &[], &columns).unwrap();
+        assert_eq!((r.metric.as_str(), r.list.len()), ("throughput_bits_per_s", 2));
+        assert!(r.notes[0].starts_with("left out: 1 row without throughput as their headline"), "{:?}", r.notes);
+        assert!(r.notes[0].contains("l probe") && r.notes[0].contains("-y transactions_per_s"), "{:?}", r.notes);
+        let asked = Columns { metric: Wanted::Column("throughput"), ..columns };
+        assert_eq!(read(text, &[], &asked).unwrap().list.len(), 2);
+        // Asked for by itself it is drawn.
+        let alone: String = text.lines().filter(|l| !l.contains("stream")).map(|l| format!("{l}\n")).collect();
+        assert_eq!(read(&alone, &[], &asked).unwrap().list.len(), 1);
+        assert_eq!(read(&alone, &[], &columns).unwrap().metric, "transactions_per_s");
+    }
+
+    #[test]
+    fn the_axis_is_the_parameter_that_varies() {
+        let columns = Columns { metric: Wanted::Default, axes: &[Wanted::Default], ..sweep() };
+        let of = |text: &str| read(text, &[], &columns).map(|r| r.axes[0].clone());
+        assert_eq!(of(TABLE).unwrap(), "message_bytes");
+        let text = "test,streams,axis_socket_mss,throughput_bits_per_s\na,1,500,5\na,1,1400,6\n";
+        assert_eq!(of(text).unwrap(), "axis_socket_mss");
+        let error = of("test,streams,throughput_bits_per_s\na,1,5\nb,2,6\n").unwrap_err().to_string();
+        assert!(error.contains("nothing varies") && error.contains("-x") && error.contains("`bars`"), "{error}");
+    }
+
+    #[test]
+    fn datagram_rates_are_said_in_bits_as_they_were_swept() {
+        let header = "case,offered_per_s,offered_unit,message_bytes,loss_ratio\n";
+        let columns =
+            Columns { metric: Wanted::Column("loss_ratio"), axes: &[Wanted::Column("offered_per_s")], ..sweep() };
+        let r =
+            read(&format!("{header}t[rate=100Mbit/s],8928.57142857143,messages,1400,0.1\n"), &[], &columns).unwrap();
+        assert_eq!(r.number(&r.list[0], "offered_per_s"), Some(1e8));
+        assert_eq!(r.quantity("offered_per_s").unit, Some(Unit::BitsPerSecond));
+        assert_eq!(r.header("offered_per_s"), "offered_bits_per_s");
+        let r = read(&format!("{header}t[rate=9000/s],9000,messages,1400,0.1\n"), &[], &columns).unwrap();
+        assert_eq!(r.number(&r.list[0], "offered_per_s"), Some(9000.0));
+        assert_eq!(r.quantity("offered_per_s").unit, Some(Unit::PerSecond));
+    }
+
+    #[test]
+    fn cases_are_called_by_what_differs() {
+        let text =
+            "case,throughput_bits_per_s\n\"t[message_size=64,streams=4]\",1\n\"t[message_size=1024,streams=4]\",2\n";
+        let columns = Columns { metric: Wanted::Default, by_case: true, ..Columns::default() };
+        let r = read(text, &[], &columns).unwrap();
+        assert_eq!(series(&r), ["64 B", "1 KiB"]);
+        assert_eq!(r.labels.title.as_deref(), Some("message size"));
+        assert_eq!(r.notes, ["all with streams=4"]);
+        let r = read("case,throughput_bits_per_s\na[streams=4],1\nb[streams=8],2\nc,3\n", &[], &columns).unwrap();
+        assert_eq!(series(&r), ["a · streams=4", "b · streams=8", "c"]);
+    }
+
+    #[test]
     fn the_footer_says_where_numbers_come_from() {
-        assert_eq!(records(&[]).footer(), ["run r1", "a → b", "2026-11-20 … 2026-11-21", "2 iterations"]);
-        assert_eq!(records(&[]).subject().as_deref(), Some("p, bulk"));
+        let r = read(TABLE, &[], &sweep()).unwrap();
+        assert_eq!(r.footer(), ["run r1", "a → b", "2026-11-20 … 2026-11-21", "2 iterations"]);
+        assert_eq!(r.subject().as_deref(), Some("p, bulk"));
     }
 
     #[test]
     fn files_are_series_too() {
-        assert_eq!(stem("results/main.csv"), "main");
-        assert_eq!(stem(".csv"), ".csv");
-        assert_eq!(records(&["file"]).series(&records(&["file"]).list[0]), "t");
+        let r = read(TABLE, &["file", "streams"], &sweep()).unwrap();
+        assert_eq!(series(&r)[0], "streams=1");
     }
 }

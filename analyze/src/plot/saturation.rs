@@ -71,7 +71,7 @@ fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfe
     }
     let large = if series.len() == 1 { "saturation" } else { "large sign" };
     let notes = vec![
-        series::explain(&series.iter().flat_map(|s| &s.points), options, records),
+        transfer::explain_points(series, records, options),
         format!("{large}: first size within {} % of the largest throughput", ((1.0 - SATURATED) * 100.0).round()),
         transfer::explain(records, options).to_owned(),
     ];
@@ -81,14 +81,15 @@ fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfe
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{options::Spread, series::Point},
+        super::series::{Condense, Point},
         *,
     };
 
     #[test]
     fn saturation_is_the_first_size_near_the_top() {
         let rates = [(64.0, 1e9), (1024.0, 8e9), (4096.0, 9.6e9), (65_536.0, 10e9)];
-        let points = rates.map(|(x, y)| Point::of(x, &[y], Spread::None, 0.95).unwrap()).to_vec();
+        let points =
+            rates.map(|(x, y)| Point::of(x, &[y], &Condense::of(&Options::default(), "throughput")).unwrap()).to_vec();
         let knee = saturation(&Series { name: String::new(), points }).unwrap();
         assert!((knee.1 - 4096.0).abs() < 1e-9);
         assert!((knee.0 - 4096.0 * 8.0 / 9.6e9 * 1e6).abs() < 1e-9);

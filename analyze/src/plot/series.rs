@@ -7,17 +7,56 @@ use super::{
     palette::{self, Look},
     records::{Record, Records},
 };
+use crate::error::Error;
 use crate::{
     stats::{confidence, moments::Moments},
     table::Record as RecordKind,
 };
 use indexmap::IndexMap;
+use schemas::metrics::{self, Range};
+
+/// The number of values that stands for several iterations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Centre {
+    #[default]
+    Mean,
+    /// Of extremes: the smallest latency of several iterations is the smallest of theirs, not the mean.
+    Smallest,
+    Largest,
+}
+
+/// How values at one place become a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Condense {
+    pub centre: Centre,
+    pub spread: Spread,
+    /// Confidence level.
+    pub level: f64,
+    /// The values that there can be. Intervals end there.
+    pub range: Range,
+}
+
+impl Condense {
+    /// For the values of a column.
+    pub fn of(options: &Options, column: &str) -> Self {
+        let name = metrics::find(column).map_or(column, |metric| metric.name);
+        let is = |word: &str| name.split(['.', '_']).any(|part| part == word);
+        let centre = if is("min") {
+            Centre::Smallest
+        } else if is("max") {
+            Centre::Largest
+        } else {
+            Centre::Mean
+        };
+        Self { centre, spread: options.spread, level: options.confidence, range: metrics::range_of(column) }
+    }
+}
 
 /// The summary of the values at one x of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub x: f64,
-    /// Mean.
+    /// Mean, or an extreme.
     pub y: f64,
     /// Ends of the interval; its kind is [`Spread`].
     pub low: Option<f64>,
@@ -27,17 +66,24 @@ pub struct Point {
 }
 
 impl Point {
-    pub fn of(x: f64, values: &[f64], spread: Spread, level: f64) -> Option<Self> {
+    pub fn of(x: f64, values: &[f64], how: &Condense) -> Option<Self> {
         let moments: Moments = values.iter().copied().collect();
-        let y = moments.mean()?;
-        let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let ends = match spread {
-            Spread::Ci => confidence::t_interval(values, level).map(|i| (i.low, i.high)),
+        let mean = moments.mean()?;
+        let (smallest, largest) = extent(values.iter().copied());
+        let y = match how.centre {
+            Centre::Mean => mean,
+            Centre::Smallest => smallest,
+            Centre::Largest => largest,
+        };
+        let ends = match how.spread {
             Spread::Range => (values.len() > 1).then_some((smallest, largest)),
+            // Those of a mean say nothing of an extreme.
+            _ if how.centre != Centre::Mean => None,
+            Spread::Ci => confidence::t_interval(values, how.level).map(|i| (i.low, i.high)),
             Spread::Stddev => moments.stddev().map(|s| (y - s, y + s)),
             Spread::None => None,
         };
+        let ends = ends.map(|(low, high)| (how.range.clamp(low).min(y), how.range.clamp(high).max(y)));
         Some(Self { x, y, low: ends.map(|e| e.0), high: ends.map(|e| e.1), n: moments.count() })
     }
 
@@ -58,7 +104,7 @@ pub struct Series {
 /// Groups rows by series and x, and summarises each group.
 pub fn gather(
     records: &Records,
-    options: &Options,
+    how: &Condense,
     x: impl Fn(&Record) -> Option<f64>,
     y: impl Fn(&Record) -> Option<f64>,
 ) -> Vec<Series> {
@@ -75,7 +121,7 @@ pub fn gather(
             let places = values.chunk_by(|a, b| a.0 == b.0);
             let points = places.filter_map(|place| {
                 let ys: Vec<f64> = place.iter().map(|v| v.1).collect();
-                Point::of(place[0].0, &ys, options.spread, options.confidence)
+                Point::of(place[0].0, &ys, how)
             });
             Series { name, points: points.collect() }
         })
@@ -90,16 +136,20 @@ pub fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
 /// The range of a value axis. Where all means are at least 0 the axis begins at 0 even if an interval reaches below:
 /// such a quantity has no negative values, and the interval is cut at the axis. On a logarithmic axis an interval that
 /// comes close to 0 is cut, too: its end would be decades away.
+///
+/// An interval that reaches far beyond all means is cut, too: two noisy iterations would flatten everything else.
 pub fn span<'a>(points: impl Iterator<Item = &'a Point> + Clone, logarithmic: bool) -> (f64, f64) {
-    let (lowest, _) = extent(points.clone().map(|p| p.y).filter(|y| *y > 0.0 || !logarithmic));
+    const FAR: f64 = 3.0;
+    let (lowest, highest) = extent(points.clone().map(|p| p.y).filter(|y| *y > 0.0 || !logarithmic));
     let ends = points.flat_map(|p| {
         let (low, high) = p.extent();
         [low, high, p.y]
     });
     if logarithmic {
-        return extent(ends.filter(|v| *v >= lowest / 2.0));
+        return extent(ends.filter(|v| *v >= lowest / 2.0 && *v <= highest * FAR));
     }
     let (low, high) = extent(ends);
+    let high = if highest > 0.0 { high.min(highest * FAR) } else { high };
     (if low < 0.0 && lowest >= 0.0 { 0.0 } else { low }, high)
 }
 
@@ -114,7 +164,7 @@ pub fn numbers(counts: impl Iterator<Item = f64>) -> String {
 }
 
 /// The note about points and intervals, with the number of values behind them.
-pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), options: &Options, records: &Records) -> String {
+pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Condense, records: &Records) -> String {
     let of = match records.kind {
         None | Some(RecordKind::Iteration) if records.has("record") => "iteration",
         None | Some(RecordKind::Iteration) => "row",
@@ -123,27 +173,53 @@ pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), options: 
         Some(RecordKind::Interval) => "interval",
         Some(RecordKind::Probe) => "probe",
     };
-    sentence(points, options.spread, options.confidence, of)
+    sentence(points, how, of)
 }
 
-fn sentence<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), spread: Spread, level: f64, of: &str) -> String {
+fn sentence<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Condense, of: &str) -> String {
     let counts = || points.clone().map(|p| p.n as f64);
     let n = numbers(counts());
     if counts().all(|n| n <= 1.0) {
         return format!("one {of} per point, {n}: no interval");
     }
+    let centre = match how.centre {
+        Centre::Mean => "mean",
+        Centre::Smallest => "smallest",
+        Centre::Largest => "largest",
+    };
     if !points.clone().any(|p| p.low.is_some()) {
-        return format!("mean of {of}s, {n}");
+        return format!("{centre} of {of}s, {n}");
     }
-    match spread {
+    match how.spread {
         Spread::Ci => format!(
-            "mean of {of}s with {} % confidence interval (Student's t), {n}",
-            schemas::columns::number(level * 100.0)
+            "{centre} of {of}s with {} % confidence interval (Student's t), {n}",
+            schemas::columns::number(how.level * 100.0)
         ),
-        Spread::Range => format!("mean of {of}s with smallest and largest, {n}"),
-        Spread::Stddev => format!("mean of {of}s ± one standard deviation, {n}"),
-        Spread::None => format!("mean of {of}s, {n}"),
+        Spread::Range => format!("{centre} of {of}s with smallest and largest, {n}"),
+        Spread::Stddev => format!("{centre} of {of}s ± one standard deviation, {n}"),
+        Spread::None => format!("{centre} of {of}s, {n}"),
     }
+}
+
+/// The largest number of series in one picture. Colours, signs and dashes tell more apart, readers do not.
+const MOST: usize = 24;
+
+/// Refuses more series than a reader can tell apart.
+pub fn not_too_many(series: usize, records: &Records) -> Result<(), Error> {
+    if series <= MOST {
+        return Ok(());
+    }
+    let names = records.by.iter().map(|b| format!("`{b}`")).collect::<Vec<_>>().join(" and ");
+    let first = records.by.first().map_or("test", String::as_str);
+    Err(Error::Usage(format!(
+        "{series} series that differ in {names}: nobody tells more than {MOST} apart. Choose with --test or --where {first}=…, or put one of these columns on an axis"
+    )))
+}
+
+/// A note on points that a logarithmic axis has no place for.
+pub fn unplaced(lost: usize) -> Option<String> {
+    let points = if lost == 1 { "point" } else { "points" };
+    (lost > 0).then(|| format!("{lost} {points} at or below zero not shown: the axis is logarithmic"))
 }
 
 /// A line with signs and intervals for each series, and a legend. `across` gives the x of a point.
@@ -169,14 +245,36 @@ mod tests {
 
     #[test]
     fn a_place_has_its_mean_and_interval() {
-        let p = Point::of(1.0, &[9.0, 10.0, 11.0], Spread::Ci, 0.95).unwrap();
+        let ci = Condense { centre: Centre::Mean, spread: Spread::Ci, level: 0.95, range: Range::ANY };
+        let p = Point::of(1.0, &[9.0, 10.0, 11.0], &ci).unwrap();
         // t(0.975, 2) = 4.3027, s = 1
         assert!((p.high.unwrap() - (10.0 + 4.302_652_7 / 3.0_f64.sqrt())).abs() < 1e-6);
         assert_eq!((p.y, p.n), (10.0, 3));
-        assert_eq!(Point::of(1.0, &[5.0], Spread::Ci, 0.95).unwrap().low, None);
-        assert_eq!(Point::of(1.0, &[], Spread::Ci, 0.95), None);
-        let p = Point::of(1.0, &[9.0, 12.0], Spread::Range, 0.95).unwrap();
+        assert_eq!(Point::of(1.0, &[5.0], &ci).unwrap().low, None);
+        assert_eq!(Point::of(1.0, &[], &ci), None);
+        let p = Point::of(1.0, &[9.0, 12.0], &Condense { spread: Spread::Range, ..ci }).unwrap();
         assert_eq!(p.extent(), (9.0, 12.0));
+    }
+
+    #[test]
+    fn an_interval_ends_where_the_range_of_its_metric_does() {
+        let loss = Condense::of(&Options::default(), "loss_ratio");
+        let p = Point::of(1.0, &[0.0, 0.1, 0.2], &loss).unwrap();
+        assert_eq!((p.low, p.high.map(|h| h < 0.4)), (Some(0.0), Some(true)));
+        let p = Point::of(1.0, &[0.1, 0.9], &loss).unwrap();
+        assert_eq!((p.low, p.high), (Some(0.0), Some(1.0)));
+    }
+
+    #[test]
+    fn extremes_are_not_averaged() {
+        let of = |column: &str| Point::of(1.0, &[9.0, 5.0, 7.0], &Condense::of(&Options::default(), column)).unwrap();
+        assert_eq!((of("latency.min").y, of("latency.min").low), (5.0, None));
+        assert_eq!(of("latency_max_us").y, 9.0);
+        assert_eq!(of("min_rtt_us").y, 5.0);
+        assert_eq!(of("latency_mean_us").y, 7.0);
+        let points = [of("latency.min")];
+        let how = Condense::of(&Options::default(), "latency.min");
+        assert_eq!(sentence(&points.iter(), &how, "iteration"), "smallest of iterations, n = 3");
     }
 
     #[test]
@@ -190,14 +288,12 @@ mod tests {
 
     #[test]
     fn the_interval_is_named() {
-        let points = [
-            Point::of(1.0, &[9.0, 10.0], Spread::Ci, 0.95).unwrap(),
-            Point::of(2.0, &[9.0, 10.0, 11.0], Spread::Ci, 0.95).unwrap(),
-        ];
+        let ci = Condense { centre: Centre::Mean, spread: Spread::Ci, level: 0.95, range: Range::ANY };
+        let points = [Point::of(1.0, &[9.0, 10.0], &ci).unwrap(), Point::of(2.0, &[9.0, 10.0, 11.0], &ci).unwrap()];
         assert_eq!(
-            sentence(&points.iter(), Spread::Ci, 0.95, "iteration"),
+            sentence(&points.iter(), &ci, "iteration"),
             "mean of iterations with 95 % confidence interval (Student's t), n = 2 … 3"
         );
-        assert!(sentence(&points[..0].iter(), Spread::Ci, 0.95, "iteration").contains("n = 0"));
+        assert!(sentence(&points[..0].iter(), &ci, "iteration").contains("n = 0"));
     }
 }

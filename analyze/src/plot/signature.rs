@@ -38,7 +38,7 @@ fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfe
     let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), options.spacing_y(), low, high, options.zoom);
     // The curve goes by size: it rightly turns back where larger messages were faster.
     let (layers, legend) = series::curves(series, time);
-    let mut notes = vec![series::explain(&series.iter().flat_map(|s| &s.points), options, records)];
+    let mut notes = vec![transfer::explain_points(series, records, options)];
     if let [one] = &series[..]
         && let Some(first) = one.points.first()
         && let Some(peak) = one.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))

@@ -2,28 +2,52 @@
 
 use super::{
     axis::Axis,
+    choice::Wanted,
     drawing::{Drawing, Points},
     figure::Figure,
     layer::Layer,
     options::Options,
-    quantity::Quantity,
     records::{Columns, Records},
-    series::{self, Series},
+    search,
+    series::{self, Condense, Series},
 };
 use crate::error::Error;
 
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
-    let x = options.x.as_deref().unwrap_or("message_bytes");
-    let y = options.y.as_deref().unwrap_or("throughput_bits_per_s");
-    let columns = Columns { numbers: &[x, y], texts: &["service_demand_unit"], along: &[x], ..Columns::default() };
-    let ((records, series), others) = options.with_same_scale(|input| {
+    let ((records, series), others) = options.with_same_scale(|input, own: Option<&(Records, Vec<Series>)>| {
+        let own = own.map(|own| &own.0);
+        let wanted = |option: &'_ Option<String>, chosen: Option<&String>| option.clone().or_else(|| chosen.cloned());
+        let x = wanted(&options.x, own.and_then(|own| own.axes.first()));
+        let y = wanted(&options.y, own.map(|own| &own.metric));
+        let columns = Columns {
+            metric: Wanted::of(y.as_deref()),
+            axes: &[Wanted::of(x.as_deref())],
+            numeric_axes: true,
+            texts: &["service_demand_unit"],
+            lines: true,
+            ..Columns::default()
+        };
         let records = Records::new(options, input, &options.selection, &columns)?;
-        let series = series::gather(&records, options, |r| records.number(r, x), |r| records.number(r, y));
+        let series = match &records.axes[..] {
+            [x] => gather(&records, options, x),
+            _ => Vec::new(),
+        };
         Ok((records, series))
     })?;
+    let asked = [&options.x, &options.y].map(|option| option.as_deref());
+    let (x, y) = (asked[0].unwrap_or("a parameter that varies"), asked[1].unwrap_or("a headline metric"));
+    records.nothing_to_draw(series.iter().all(|s| s.points.is_empty()), options, &[x, y])?;
+    series::not_too_many(series.len(), &records)?;
+    let (x, y) = (records.axes[0].as_str(), records.metric.as_str());
     let scale: Vec<Series> = series.iter().cloned().chain(others.into_iter().flat_map(|(_, series)| series)).collect();
     let figure = figure(options, &records, (x, y), &series, &scale)?;
-    Ok(Drawing::new(figure, Points::of(&series, x, y), &records))
+    Ok(Drawing::new(figure, Points::of(&series, &records.header(x), y), &records))
+}
+
+fn gather(records: &Records, options: &Options, x: &str) -> Vec<Series> {
+    let y = &records.metric;
+    let how = Condense::of(options, y);
+    series::gather(records, &how, |r| records.number(r, x), |r| records.number(r, y))
 }
 
 fn figure(
@@ -33,8 +57,7 @@ fn figure(
     series: &[Series],
     scale: &[Series],
 ) -> Result<Figure, Error> {
-    records.nothing_to_draw(series.iter().all(|s| s.points.is_empty()), options, &[x, y])?;
-    let (x_quantity, y_quantity) = (Quantity::of_column(x), records.quantity(y));
+    let (x_quantity, y_quantity) = (records.quantity(x), records.quantity(y));
     let x_spacing = options.spacing_x(&x_quantity);
     let y_spacing = options.spacing_y();
     let points = || scale.iter().flat_map(|s| &s.points);
@@ -45,7 +68,9 @@ fn figure(
     let (low, high) = series::span(points(), y_spacing.is_logarithmic());
     let y_axis = Axis::new(y_quantity, y_spacing, low, high, options.zoom);
 
-    let (mut layers, legend) = series::curves(series, |p| p.x);
+    let (mut layers, mut legend) = series::curves(series, |p| p.x);
+    let mut notes = vec![series::explain(&series.iter().flat_map(|s| &s.points), &Condense::of(options, y), records)];
+    search::draw(records, (x, y), &x_axis, series, &mut layers, &mut legend, &mut notes);
     for (at, label) in options.rules()? {
         layers.push(Layer::Rule { at, upright: true, label });
     }
@@ -57,18 +82,11 @@ fn figure(
         let words = x_axis.words(half.round());
         layers.push(Layer::Rule { at: half, upright: true, label: format!("half the peak at {words}") });
     }
-    let mut notes = vec![series::explain(&series.iter().flat_map(|s| &s.points), options, records)];
-    notes.extend(unplaced(series, &x_axis, &y_axis));
+    let points = series.iter().flat_map(|s| &s.points);
+    let lost = points.filter(|p| x_axis.position(p.x).is_none() || y_axis.position(p.y).is_none()).count();
+    notes.extend(series::unplaced(lost));
     let what = format!("{} against {}", y_axis.quantity.label, x_axis.quantity.label);
     Ok(Figure { notes, legend, ..Figure::new(options, records, &what, x_axis, y_axis, layers) })
-}
-
-/// A note on points at or below zero, which logarithmic axes leave out.
-fn unplaced(series: &[Series], x: &Axis, y: &Axis) -> Option<String> {
-    let points = series.iter().flat_map(|s| &s.points);
-    let lost = points.filter(|p| x.position(p.x).is_none() || y.position(p.y).is_none()).count();
-    let points = if lost == 1 { "point" } else { "points" };
-    (lost > 0).then(|| format!("{lost} {points} at or below zero not shown: the axis is logarithmic"))
 }
 
 /// Whether `name` is the column or its metric.
@@ -89,14 +107,11 @@ fn half_bandwidth(series: &Series) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{options::Spread, series::Point},
-        *,
-    };
+    use super::{super::series::Point, *};
 
     #[test]
     fn half_bandwidth_lies_between_its_neighbours() {
-        let point = |x: f64, y: f64| Point::of(x, &[y], Spread::None, 0.95).unwrap();
+        let point = |x: f64, y: f64| Point::of(x, &[y], &Condense::of(&Options::default(), "throughput")).unwrap();
         let series = Series {
             name: String::new(),
             points: vec![point(1.0, 1.0), point(16.0, 4.0), point(256.0, 10.0), point(512.0, 12.0)],

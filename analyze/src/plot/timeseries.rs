@@ -3,6 +3,7 @@
 use super::{
     axis::Axis,
     canvas::Point,
+    choice::Wanted,
     drawing::{Drawing, Points},
     figure::Figure,
     layer::Layer,
@@ -36,28 +37,35 @@ struct Tracks {
 
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let x = options.x.as_deref().unwrap_or("start_s");
-    let y = options.y.as_deref().unwrap_or("throughput_bits_per_s");
-    let columns = Columns {
-        numbers: &[x, y],
-        optional: &["elapsed_s"],
-        texts: &["phase", "stream", "service_demand_unit"],
-        along: &["iteration", "stream"],
-        ..Columns::default()
-    };
     let selection = options.intervals();
-    let ((records, tracks), others) = options.with_same_scale(|input| {
+    let ((records, tracks), others) = options.with_same_scale(|input, own: Option<&(Records, Tracks)>| {
+        let columns = Columns {
+            metric: Wanted::of(options.y.as_deref().or(own.map(|own| own.0.metric.as_str()))),
+            numbers: &[x],
+            optional: &["elapsed_s"],
+            texts: &["phase", "stream", "service_demand_unit"],
+            along: &["stream", "phase"],
+            lines: true,
+            ..Columns::default()
+        };
         let records = Records::new(options, input, &selection, &columns)?;
-        let tracks = gather(&records, x, y);
+        let tracks = gather(&records, x);
         Ok((records, tracks))
     })?;
-    records.nothing_to_draw(tracks.lines.is_empty(), options, &[x, y]).map_err(|error| match error {
+    let asked = options.y.as_deref().unwrap_or("a headline metric");
+    records.nothing_to_draw(tracks.lines.is_empty(), options, &[x, asked]).map_err(|error| match error {
         Error::Data { place, reason } if options.selection.record.is_none() => Error::Data {
             place,
             reason: format!("{reason}. Interval rows are written where a plan's test sets `interval`"),
         },
         other => other,
     })?;
+    let y = records.metric.as_str();
     let others = others.map(|(_, tracks)| tracks);
+    let mut names: Vec<&str> = tracks.lines.iter().map(|track| track.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    series::not_too_many(names.len(), &records)?;
     let mut table = Points::new(&["series", "iteration", "stream", x, y]);
     for track in &tracks.lines {
         for (x, y) in &track.points {
@@ -74,7 +82,8 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     Ok(Drawing::new(figure(options, &records, (x, y), &tracks, others.as_ref()), table, &records))
 }
 
-fn gather(records: &Records, x: &str, y: &str) -> Tracks {
+fn gather(records: &Records, x: &str) -> Tracks {
+    let y = records.metric.as_str();
     let mut tracks: Vec<Track> = Vec::new();
     let mut range = (f64::INFINITY, f64::NEG_INFINITY);
     let timed = x == "start_s";
@@ -112,8 +121,8 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |r, t| (r.0.min(t.range.0), r.1.max(t.range.1)));
     let x_axis = Axis::exact(x_quantity, Spacing::Linear, low, high);
     let spacing = options.spacing_y();
-    let values = all().flat_map(|t| &t.lines).flat_map(|t| t.points.iter().map(|p| p.1));
-    let (low, high) = series::extent(values.filter(|v| spacing.shows(*v)));
+    let values = || all().flat_map(|t| &t.lines).flat_map(|t| t.points.iter().map(|p| p.1));
+    let (low, high) = series::extent(values().filter(|v| spacing.shows(*v)));
     let mut layers = phases::shades(records, x);
     // Room above the curves for the names of the phases.
     let high = if layers.is_empty() || spacing.is_logarithmic() { high } else { high * 1.08 };
@@ -159,6 +168,8 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     layers.extend(totals);
     let mut notes = vec!["each point: one interval, drawn at its middle".to_owned()];
     notes.extend(phases::note(&layers));
+    let own_values = own.lines.iter().flat_map(|t| &t.points);
+    notes.extend(series::unplaced(own_values.filter(|p| !spacing.shows(p.1)).count()));
     if iterations > 1 {
         notes.push(format!("{iterations} iterations, a line each"));
     }

@@ -3,7 +3,7 @@
 use super::{
     options::Options,
     records::{Columns, Record, Records},
-    series::{self, Series},
+    series::{self, Centre, Condense, Series},
 };
 use crate::error::Error;
 
@@ -32,13 +32,17 @@ impl Transfers {
         let along = ["message_bytes", "request_bytes", "response_bytes", "receive_bytes"];
         let latency = latency_column(options)?;
         let numbers = ["message_bytes", "request_bytes", "response_bytes", "throughput_bits_per_s", latency];
-        let columns = Columns { optional: &numbers, along: &along, ..Columns::default() };
-        let ((records, own), others) = options.with_same_scale(|input| {
-            let records = Records::new(options, input, &options.selection, &columns)?;
+        let columns = Columns { optional: &numbers, along: &along, lines: true, ..Columns::default() };
+        let ((records, own), others) = options.with_same_scale(|input, _| {
+            let mut records = Records::new(options, input, &options.selection, &columns)?;
+            records.keep_those_with("a size and a time", |records, record| {
+                size(records, record, latency).is_some() && rate(records, record, latency).is_some()
+            });
             let rates = rates(&records, options);
             Ok((records, rates))
         })?;
         records.nothing_to_draw(own.is_empty(), options, &["message_bytes", "throughput_bits_per_s"])?;
+        series::not_too_many(own.len(), &records)?;
         let scale = own.iter().cloned().chain(others.into_iter().flat_map(|(_, rates)| rates)).collect();
         Ok(Self { records, own, scale })
     }
@@ -51,10 +55,23 @@ impl Transfers {
 /// a stream takes its bits over the throughput.
 fn rates(records: &Records, options: &Options) -> Vec<Series> {
     let latency = latency_column(options).unwrap_or("latency_mean_us");
-    series::gather(records, options, |r| size(records, r, latency), |r| rate(records, r, latency))
+    series::gather(records, &condense(records, options), |r| size(records, r, latency), |r| rate(records, r, latency))
         .into_iter()
         .filter(|s| !s.points.is_empty())
         .collect()
+}
+
+/// The smallest latency belongs to the largest rate: NetPIPE keeps the fastest trial.
+pub fn condense(records: &Records, options: &Options) -> Condense {
+    let latency = latency_column(options).unwrap_or("latency_mean_us");
+    let how = Condense::of(options, latency);
+    let centre = match how.centre {
+        _ if !records.list.iter().all(|r| is_round_trip(records, r, latency)) => Centre::Mean,
+        Centre::Smallest => Centre::Largest,
+        Centre::Largest => Centre::Smallest,
+        Centre::Mean => Centre::Mean,
+    };
+    Condense { centre, ..how }
 }
 
 fn is_round_trip(records: &Records, record: &Record, latency: &str) -> bool {
@@ -78,6 +95,18 @@ fn rate(records: &Records, record: &Record, latency: &str) -> Option<f64> {
 /// Time of a message at a rate, microseconds.
 pub fn time_us(bytes: f64, bits_per_s: f64) -> f64 {
     bytes * 8.0 / bits_per_s * 1e6
+}
+
+/// The note about the points.
+pub fn explain_points(series: &[Series], records: &Records, options: &Options) -> String {
+    let how = condense(records, options);
+    let note = series::explain(&series.iter().flat_map(|s| &s.points), &how, records);
+    match how.centre {
+        Centre::Mean => note,
+        // Largest and smallest are those of the rate, which is not what was timed.
+        Centre::Largest => note.replacen("largest", "fastest", 1),
+        Centre::Smallest => note.replacen("smallest", "slowest", 1),
+    }
 }
 
 /// The note on what a transfer time is.

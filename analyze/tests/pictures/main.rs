@@ -4,6 +4,7 @@
 mod files;
 mod gallery;
 mod golden;
+mod honest;
 mod report;
 mod tables;
 
@@ -64,7 +65,8 @@ fn sweep() {
         &figure(Kind::Sweep, &tables::sizes(&tables::TWELVE[..3], 5, 0..=20), log(plot::options::Log::Xy)),
     );
     check("sweep-twelve", &figure(Kind::Sweep, &tables::sizes(&tables::TWELVE, 3, 6..=16), Options::default()));
-    check("sweep-point", &figure(Kind::Sweep, &tables::sizes(&["bulk"], 1, 16..=16), Options::default()));
+    let size = Options { x: Some("message_size".into()), ..Options::default() };
+    check("sweep-point", &figure(Kind::Sweep, &tables::sizes(&["bulk"], 1, 16..=16), size));
     // Half of the peak, at a curve that is near the top there: its name must not lie on it. The metric may go by either name.
     let options = Options { y: Some("throughput".into()), ..log(plot::options::Log::Xy) };
     let steep = figure(Kind::Sweep, &tables::sizes(&["bulk"], 5, 0..=20), options);

@@ -1,0 +1,185 @@
+//! The choice of metric and axes where none are given: the headline of the workload, and the parameters that vary.
+
+use super::{
+    identity,
+    quantity::Quantity,
+    records::{Columns, Record, Records},
+};
+use crate::{error::Error, table::parse_number};
+use schemas::{
+    columns::AXIS_PREFIX,
+    metrics::{self, Family},
+};
+use std::collections::HashSet;
+
+/// A column of a picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Wanted<'a> {
+    #[default]
+    Nothing,
+    /// The headline of the rows' workload, or a parameter that varies.
+    Default,
+    Column(&'a str),
+}
+
+impl<'a> Wanted<'a> {
+    /// The column of an option.
+    pub fn of(option: Option<&'a str>) -> Self {
+        option.map_or(Self::Default, Self::Column)
+    }
+
+    pub fn given(self) -> Option<&'a str> {
+        match self {
+            Self::Column(name) => Some(name),
+            Self::Nothing | Self::Default => None,
+        }
+    }
+
+    /// The columns that can become the metric.
+    pub(super) fn candidates(self) -> Vec<&'static str> {
+        if self == Self::Default { metrics::headlines().iter().map(|m| m.column).collect() } else { Vec::new() }
+    }
+}
+
+/// Parameters that are axes by default, the first that varies.
+const AXES: [&str; 7] =
+    ["message_bytes", "request_bytes", "response_bytes", "streams", "inflight", "offered_per_s", "threads"];
+
+/// The column in which requests and replies carry payload that is not what they ask. A ping-pong of messages measures it.
+const THROUGHPUT: &str = "throughput_bits_per_s";
+
+impl Records {
+    /// The column of the row's headline.
+    pub(super) fn headline_of(&self, record: &Record) -> Option<&'static str> {
+        let workload = self.text(record, "workload");
+        metrics::headline(workload, |m| self.number(record, m.column).is_some()).map(|m| m.column)
+    }
+
+    /// Sets the metric: the headline that most rows have. Leaves out rows with another one, which would lie flat on the
+    /// axis: the few bytes of a probe beside a stream's.
+    pub(super) fn choose_metric(&mut self, columns: &Columns<'_>) {
+        if columns.metric == Wanted::Nothing {
+            return;
+        }
+        let label = |column: &str| Quantity::of_column(column).label;
+        if columns.metric == Wanted::Default {
+            let mut votes: Vec<(&'static str, usize)> = Vec::new();
+            for column in self.list.iter().filter_map(|record| self.headline_of(record)) {
+                match votes.iter_mut().find(|vote| vote.0 == column) {
+                    Some(vote) => vote.1 += 1,
+                    None => votes.push((column, 1)),
+                }
+            }
+            // The first of equal ones: `max_by_key` takes the last.
+            let Some((winner, _)) = votes.iter().rev().max_by_key(|vote| vote.1) else { return };
+            self.metric = (*winner).to_owned();
+            for (other, _) in votes.iter().filter(|vote| vote.0 != *winner) {
+                let what = format!("{} as their headline ({} is; -y {other})", label(winner), label(other));
+                self.keep(&what, |records, record| records.headline_of(record) != Some(other));
+            }
+            return;
+        }
+        if self.metric != THROUGHPUT {
+            return;
+        }
+        let workload = |records: &Self, record: &Record| records.text(record, "workload").to_owned();
+        let streams = self.list.iter().any(|record| Family::of(&workload(self, record)) == Family::Stream);
+        let incidental = |workload: &str| {
+            matches!(Family::of(workload), Family::Transactions | Family::Ping) && !workload.ends_with("pingpong")
+        };
+        if streams {
+            self.keep("throughput as their headline", |records, record| !incidental(&workload(records, record)));
+        }
+    }
+
+    /// Sets the axes: those that were given, else parameters that vary.
+    pub(super) fn choose_axes(&mut self, columns: &Columns<'_>) -> Result<(), Error> {
+        for (index, wanted) in columns.axes.iter().enumerate() {
+            let column = match wanted {
+                Wanted::Nothing => continue,
+                Wanted::Column(name) => self.own_name(name),
+                Wanted::Default => match self.varying().into_iter().find(|name| !self.taken(columns, index, name)) {
+                    Some(column) => column,
+                    None if self.list.is_empty() => String::new(),
+                    None => {
+                        return Err(Error::Usage(format!(
+                            "nothing varies that could be {}: no{} parameter has more than one value. Name a column with -{}, or compare cases with `bars` or `box`",
+                            ["the horizontal axis", "the vertical axis"][index.min(1)],
+                            if index == 0 { "" } else { " second" },
+                            ["x", "y"][index.min(1)],
+                        )));
+                    }
+                },
+            };
+            if columns.numeric_axes && !self.numbers.contains_key(&column) && !column.is_empty() {
+                let place = self.list.first().map_or(0, |record| record.numbers.len());
+                let mut list = std::mem::take(&mut self.list);
+                let mut answers = std::mem::take(&mut self.answers);
+                for record in list.iter_mut().chain(&mut answers) {
+                    record.numbers.push(parse_number(self.text(record, &column)).ok().flatten());
+                }
+                self.list = list;
+                self.answers = answers;
+                self.numbers.insert(column.clone(), place);
+            }
+            if *wanted == Wanted::Default {
+                let label = Quantity::of_column(&column).label;
+                let wanted = column.clone();
+                self.keep(&label, |records, record| !records.text(record, &wanted).is_empty());
+            }
+            self.axes.push(column);
+        }
+        Ok(())
+    }
+
+    /// The column's own name, where a metric's was given.
+    fn own_name(&self, name: &str) -> String {
+        let index = self.texts.get(name);
+        let same = self.texts.iter().filter(|entry| Some(entry.1) == index && entry.0 != name).map(|entry| entry.0);
+        let columns = metrics::find(name).map(|metric| metric.column);
+        columns.filter(|column| self.texts.contains_key(*column)).map_or_else(
+            || same.max_by_key(|other| other.len()).cloned().unwrap_or_else(|| name.to_owned()),
+            str::to_owned,
+        )
+    }
+
+    /// Whether another axis has the column.
+    fn taken(&self, columns: &Columns<'_>, index: usize, name: &str) -> bool {
+        let others = columns.axes.iter().enumerate().filter(|(at, _)| *at != index).filter_map(|(_, w)| w.given());
+        self.axes.iter().any(|axis| axis == name) || others.into_iter().any(|other| self.own_name(other) == name)
+    }
+
+    /// Parameters with several values within a test, usual axes first.
+    fn varying(&self) -> Vec<String> {
+        let names = AXES.into_iter().chain(identity::parameters()).map(str::to_owned);
+        let axes = self.texts.keys().filter(|name| name.starts_with(AXIS_PREFIX)).cloned();
+        let mut axes: Vec<String> = axes.collect();
+        axes.sort_unstable();
+        let mut found: Vec<String> = Vec::new();
+        for name in names.chain(axes) {
+            if !self.texts.contains_key(&name) || found.contains(&name) {
+                continue;
+            }
+            let mut first: std::collections::HashMap<&str, &str> = std::collections::HashMap::new();
+            let mut numeric = true;
+            let mut several = false;
+            for record in &self.list {
+                let value = self.text(record, &name);
+                if value.is_empty() {
+                    continue;
+                }
+                numeric &= parse_number(value).is_ok_and(|v| v.is_some());
+                several |= *first.entry(self.text(record, "test")).or_insert(value) != value;
+            }
+            if numeric && several {
+                found.push(name);
+            }
+        }
+        found
+    }
+
+    /// The distinct values of a column along an axis.
+    pub fn steps(&self, column: &str) -> usize {
+        self.list.iter().map(|record| self.text(record, column)).collect::<HashSet<_>>().len()
+    }
+}

@@ -1,0 +1,360 @@
+//! The identity of rows: rows of different identity never share a line. Names of series and cases say only what
+//! differs.
+
+use super::{
+    options::Options,
+    quantity::Quantity,
+    records::{Columns, Record, Records},
+};
+use crate::{error::Error, table::Record as RecordKind};
+use schemas::{
+    columns::{AXIS_PREFIX, COLUMNS},
+    metrics,
+    units::{Unit, human},
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Columns that name what ran, and where. A line joins only rows that are equal in all of them.
+pub const NAMES: [&str; 10] = ["file", "plan", "run_id", "case", "test", "member", "direction", "from", "to", "phase"];
+
+/// The origin of rows, for footers and answers.
+pub const FACTS: [&str; 7] = ["run_id", "baseline_run_id", "time", "iteration", "record", "workload", "search"];
+
+/// The key of a swept rate in a case's name.
+pub const SWEPT_RATE: &str = "rate";
+
+/// The parameters of the contract; `axis_` columns are parameters, too.
+pub fn parameters<'a>() -> impl Iterator<Item = &'a str> {
+    COLUMNS.iter().filter(|c| c.is_parameter()).map(|c| c.name)
+}
+
+/// Labels of cases.
+#[derive(Debug, Default)]
+pub struct Labels {
+    of: HashMap<String, String>,
+    /// The label of the one key in which all cases differ.
+    pub title: Option<String>,
+}
+
+impl Labels {
+    pub fn get<'a>(&'a self, case: &'a str) -> &'a str {
+        self.of.get(case).map_or(case, String::as_str)
+    }
+}
+
+/// A case's name as the test and its swept values: `bulk[streams=4,rate=1Gbit/s]`.
+fn parts(case: &str) -> (&str, Vec<(&str, &str)>) {
+    let Some((test, swept)) = case.strip_suffix(']').and_then(|rest| rest.split_once('[')) else {
+        return (case, Vec::new());
+    };
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    let mut rest = swept;
+    while !rest.is_empty() {
+        // A value may have commas: the next pair begins at one that a key follows.
+        let ends = rest.match_indices(',').map(|(at, _)| at).find(|at| {
+            let next = &rest[at + 1..];
+            next.split_once('=').is_some_and(|(key, _)| {
+                !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))
+            })
+        });
+        let (pair, remainder) = ends.map_or((rest, ""), |at| (&rest[..at], &rest[at + 1..]));
+        let Some((key, value)) = pair.split_once('=') else { return (case, Vec::new()) };
+        pairs.push((key, value));
+        rest = remainder;
+    }
+    (test, pairs)
+}
+
+/// A swept value for people: `message_size`, `65536` → `message size 64 KiB`.
+fn words(key: &str, value: &str) -> String {
+    let label = label(key);
+    let value = amount(key, value);
+    if label == key { format!("{key}={value}") } else { format!("{label} {value}") }
+}
+
+fn label(key: &str) -> String {
+    metrics::find(key).map_or_else(|| key.to_owned(), |metric| metric.label.to_owned())
+}
+
+fn amount(key: &str, value: &str) -> String {
+    let unit = metrics::find(key).map(|metric| metric.unit).or_else(|| key.ends_with("_buffer").then_some(Unit::Bytes));
+    match (unit, value.parse::<f64>()) {
+        (Some(unit), Ok(number)) => human(unit, number),
+        _ => value.to_owned(),
+    }
+}
+
+/// A case's name for people.
+pub fn readable(case: &str) -> String {
+    let (test, pairs) = parts(case);
+    let swept = pairs.iter().map(|(key, value)| words(key, value));
+    std::iter::once(test.to_owned()).chain(swept).collect::<Vec<_>>().join(" · ")
+}
+
+impl Records {
+    /// Adds the swept keys of the cases' names as columns, where no column has that name. A key may have no column of
+    /// its own, and the names say which parameters a plan varied.
+    pub(super) fn add_swept(&mut self) {
+        let mut keys: Vec<String> = Vec::new();
+        for case in self.distinct("case") {
+            for (key, _) in parts(case).1 {
+                if !keys.iter().any(|known| known == key) {
+                    keys.push(key.to_owned());
+                }
+            }
+        }
+        self.swept.clone_from(&keys);
+        keys.retain(|key| !self.texts.contains_key(key));
+        let first = self.list.first().map_or(0, |record| record.cells.len());
+        let mut list = std::mem::take(&mut self.list);
+        for record in &mut list {
+            let case = self.text(record, "case").to_owned();
+            let pairs = parts(&case).1;
+            for key in &keys {
+                let value = pairs.iter().find(|pair| pair.0 == key).map_or("", |pair| pair.1);
+                record.cells.push(value.into());
+            }
+        }
+        self.list = list;
+        for (index, key) in keys.iter().enumerate() {
+            self.texts.insert(key.clone(), first + index);
+        }
+    }
+
+    /// Decides which columns tell series apart, and names the series.
+    pub(super) fn tell_apart(&mut self, options: &Options, columns: &Columns<'_>) -> Result<(), Error> {
+        self.name_cases();
+        let by = &options.by[..];
+        if let Some(at) = self.unknown.iter().position(|(name, _)| !self.swept.contains(name)) {
+            return Err(self.unknown.swap_remove(at).1);
+        }
+        let (found, along) = self.distinguishing(by, columns);
+        if by.is_empty() {
+            self.by = found;
+        } else if found.is_empty() {
+            self.by = by.to_vec();
+        } else {
+            let names: Vec<String> = found.iter().map(|name| format!("`{name}`")).collect();
+            let joined = if columns.lines { "joined in one line" } else { "drawn as one" };
+            return Err(Error::Usage(format!(
+                "rows that differ in {} would be {joined}: --by {} tells them apart, as leaving out --by does; --where {}=… keeps one kind",
+                names.join(" and "),
+                by.iter().chain(&found).cloned().collect::<Vec<_>>().join(","),
+                found[0],
+            )));
+        }
+        self.names = self.series_names();
+        if let [x] = &self.axes[..] {
+            // The key of x itself has other words for the same values.
+            let own =
+                |key: &String| label(key) == self.quantity(x).label || (key == SWEPT_RATE && x == "offered_per_s");
+            let same = |key: &String| self.list.iter().all(|r| self.text(r, key) == self.text(r, x));
+            let others: Vec<String> =
+                along.iter().filter(|key| !own(key) && !same(key)).map(|key| label(key)).collect();
+            if !others.is_empty() {
+                self.notes.push(format!("{} goes along with {}", others.join(" and "), self.quantity(x).label));
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&self, record: &Record) -> Vec<Box<str>> {
+        self.by.iter().map(|column| self.text(record, column).into()).collect()
+    }
+
+    /// The name of the series a row belongs to.
+    pub fn series(&self, record: &Record) -> String {
+        self.names.get(&self.key(record)).cloned().unwrap_or_default()
+    }
+
+    /// A name for each combination of values in `by`. A value is part of the name where rows with equal values before
+    /// it differ in it: `stream`, `duplex · forward`, `duplex · reverse`.
+    fn series_names(&self) -> HashMap<Vec<Box<str>>, String> {
+        let keys: HashSet<Vec<Box<str>>> = self.list.iter().map(|record| self.key(record)).collect();
+        let mut following: HashMap<&[Box<str>], HashSet<&str>> = HashMap::new();
+        for key in &keys {
+            for at in 0..key.len() {
+                following.entry(&key[..at]).or_default().insert(&key[at]);
+            }
+        }
+        let name = |key: &Vec<Box<str>>, all: bool| {
+            let parts = self.by.iter().enumerate().filter_map(|(at, column)| {
+                let differs = following.get(&key[..at]).is_some_and(|values| values.len() > 1);
+                (all || differs || self.by.len() == 1).then(|| self.part(column, &key[at])).flatten()
+            });
+            parts.collect::<Vec<_>>().join(" · ")
+        };
+        let mut names: HashMap<Vec<Box<str>>, String> =
+            keys.iter().map(|key| (key.clone(), name(key, false))).collect();
+        if names.values().collect::<HashSet<_>>().len() < names.len() {
+            // An empty value has no part: another series may have the same rest.
+            names = keys.iter().map(|key| (key.clone(), name(key, true))).collect();
+        }
+        names
+    }
+
+    /// A value as part of a series' name.
+    fn part(&self, column: &str, value: &str) -> Option<String> {
+        match column {
+            "member" if value.is_empty() => Some("total".to_owned()),
+            _ if value.is_empty() => None,
+            "file" => Some(stem(value).to_owned()),
+            "case" => Some(self.labels.get(value).to_owned()),
+            // The end of an identifier is random, its start is a time.
+            "run_id" => Some(format!("run …{}", &value[value.floor_char_boundary(value.len().saturating_sub(6))..])),
+            "from" | "to" => Some(format!("{column} {value}")),
+            "plan" | "test" | "member" | "direction" | "tag" | "workload" | "congestion_control" | "transport"
+            | "io" => Some(value.to_owned()),
+            _ => Some(match (column.strip_prefix(AXIS_PREFIX), self.quantity(column)) {
+                (Some(path), _) => format!("{path}={value}"),
+                (None, Quantity { label, unit: Some(_), .. }) if value.parse::<f64>().is_ok() => {
+                    format!("{label} {}", self.quantity(column).name(value))
+                }
+                _ => format!("{column}={}", amount(column, value)),
+            }),
+        }
+    }
+
+    /// The fewest columns, in addition to those given, that keep rows of different identity apart.
+    /// Also returns the swept keys that go along with x.
+    fn distinguishing(&self, given: &[String], columns: &Columns<'_>) -> (Vec<String>, Vec<String>) {
+        // A search varies its load from probe to probe: the load is what the line goes along.
+        let searched: &[&str] = if self.kind == Some(RecordKind::Probe) { &["offered_per_s", "inflight"] } else { &[] };
+        let along: Vec<&str> =
+            columns.along.iter().chain(searched).copied().chain(self.axes.iter().map(String::as_str)).collect();
+        let mut axis_columns: Vec<&str> =
+            self.texts.keys().map(String::as_str).filter(|name| name.starts_with(AXIS_PREFIX)).collect();
+        axis_columns.sort_unstable();
+        let names = NAMES.into_iter().filter(|name| columns.by_case || *name != "case");
+        let swept = axis_columns.iter().copied().chain(self.swept.iter().map(String::as_str));
+        let candidates = names.chain(parameters()).chain(["latency_kind"]).chain(swept.clone());
+        let (mut found, mut along_with_x): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        for name in candidates.filter(|name| self.texts.contains_key(*name)) {
+            if along.contains(&name) || given.iter().chain(&found).any(|known| known == name) {
+                continue;
+            }
+            // Equal places matter for parameters: they may follow from the one along the axis.
+            let origin = NAMES.contains(&name) || name == "workload";
+            let places: &[&str] = if columns.lines && origin { &[] } else { &along };
+            let keys: Vec<&str> =
+                places.iter().copied().chain(given.iter().chain(&found).map(String::as_str)).collect();
+            let mut first: HashMap<Vec<&str>, &str> = HashMap::new();
+            let differs = self.list.iter().any(|record| {
+                let key = keys.iter().map(|k| self.text(record, k)).collect();
+                *first.entry(key).or_insert_with(|| self.text(record, name)) != self.text(record, name)
+            });
+            if differs {
+                found.push(name.to_owned());
+            }
+        }
+        if columns.lines
+            && let [x] = &self.axes[..]
+            && searched.is_empty()
+        {
+            for name in swept {
+                let known = along.contains(&name) || given.iter().chain(&found).any(|known| known == name);
+                if known {
+                    continue;
+                }
+                match self.beside(name, x, given, &found) {
+                    Beside::Apart => found.push(name.to_owned()),
+                    Beside::Along => along_with_x.push(name.to_owned()),
+                    Beside::Fixed => {}
+                }
+            }
+        }
+        (found, along_with_x)
+    }
+
+    /// How a swept key varies beside x within a series. One that holds a value for several places along x, then another,
+    /// does not go along with x, as the size of a reply goes along with that of its request: its values are curves of
+    /// their own.
+    fn beside(&self, name: &str, x: &str, given: &[String], found: &[String]) -> Beside {
+        type Places<'a> = BTreeMap<&'a str, HashSet<&'a str>>;
+        let mut groups: HashMap<Vec<&str>, Places<'_>> = HashMap::new();
+        for record in &self.list {
+            let group = given.iter().chain(found).map(|column| self.text(record, column)).collect();
+            let places = groups.entry(group).or_default();
+            places.entry(self.text(record, name)).or_default().insert(self.text(record, x));
+        }
+        let varying = || groups.values().filter(|values| values.len() > 1);
+        if varying().any(|values| values.values().any(|places| places.len() > 1)) {
+            Beside::Apart
+        } else if varying().next().is_some() {
+            Beside::Along
+        } else {
+            Beside::Fixed
+        }
+    }
+
+    /// Labels the cases by what differs between them, and notes what they share.
+    fn name_cases(&mut self) {
+        let cases: Vec<String> = self.distinct("case").into_iter().map(str::to_owned).collect();
+        let all: Vec<(&str, Vec<(&str, &str)>)> = cases.iter().map(|case| parts(case)).collect();
+        let Some((first, pairs)) = all.first() else { return };
+        let one_test = all.iter().all(|(test, _)| test == first);
+        let shared: Vec<(&str, &str)> =
+            pairs.iter().filter(|pair| all.iter().all(|(_, others)| others.contains(pair))).copied().collect();
+        let own = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            let own = pairs.iter().filter(|pair| !shared.contains(pair));
+            own.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let mut keys: Vec<&str> = Vec::new();
+        for (key, _) in all.iter().flat_map(|(_, pairs)| pairs).filter(|pair| !shared.contains(pair)) {
+            if !keys.contains(key) {
+                keys.push(key);
+            }
+        }
+        let alone = one_test && keys.len() == 1 && all.iter().all(|(_, pairs)| own(pairs).len() == 1);
+        let label = |(test, pairs): &(&str, Vec<(&str, &str)>)| {
+            let own = own(pairs);
+            if alone {
+                return amount(&own[0].0, &own[0].1);
+            }
+            let test = (!one_test || own.is_empty()).then(|| (*test).to_owned());
+            test.into_iter().chain(own.iter().map(|(key, value)| words(key, value))).collect::<Vec<_>>().join(" · ")
+        };
+        let of = cases.iter().cloned().zip(all.iter().map(label)).collect();
+        let title = alone.then(|| self::label(keys[0]));
+        if !shared.is_empty() {
+            let shared: Vec<String> = shared.iter().map(|(key, value)| words(key, value)).collect();
+            self.notes.push(format!("all with {}", shared.join(", ")));
+        }
+        self.labels = Labels { of, title };
+    }
+}
+
+/// How a parameter varies along a line.
+enum Beside {
+    Fixed,
+    /// Another value at each place.
+    Along,
+    /// It tells curves apart.
+    Apart,
+}
+
+/// `results/main.csv` → `main`.
+fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_its_test_and_its_swept_values() {
+        assert_eq!(parts("bulk"), ("bulk", vec![]));
+        assert_eq!(parts("bulk[streams=4,rate=1Gbit/s]"), ("bulk", vec![("streams", "4"), ("rate", "1Gbit/s")]));
+        assert_eq!(parts("b[cpus=0,2,streams=4]"), ("b", vec![("cpus", "0,2"), ("streams", "4")]));
+        assert_eq!(parts("odd[name]"), ("odd[name]", vec![]));
+        assert_eq!(readable("bulk[message_size=65536]"), "bulk · message size 64 KiB");
+    }
+
+    #[test]
+    fn files_are_series_too() {
+        assert_eq!(stem("results/main.csv"), "main");
+        assert_eq!(stem(".csv"), ".csv");
+    }
+}
