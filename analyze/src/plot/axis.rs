@@ -214,7 +214,7 @@ impl Axis {
     }
 
     fn names_whole_numbers(&self) -> bool {
-        matches!(self.quantity.label.as_str(), "streams" | "threads" | "inflight" | "iteration")
+        self.quantity.is_parallel() || self.quantity.label == "iteration"
     }
 
     fn decades(&self) -> Vec<Vec<f64>> {

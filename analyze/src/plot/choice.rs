@@ -74,7 +74,8 @@ impl Records {
             let Some((winner, _)) = votes.iter().rev().max_by_key(|vote| vote.1) else { return };
             self.metric = (*winner).to_owned();
             for (other, _) in votes.iter().filter(|vote| vote.0 != *winner) {
-                let what = format!("{} as their headline ({} is; -y {other})", label(winner), label(other));
+                let name = metrics::find(other).map_or(*other, |metric| metric.name);
+                let what = format!("{} as their headline ({} is; -y {name})", label(winner), label(other));
                 self.keep(&what, |records, record| records.headline_of(record) != Some(other));
             }
             return;
@@ -130,17 +131,6 @@ impl Records {
             self.axes.push(column);
         }
         Ok(())
-    }
-
-    /// The column's own name, where a metric's was given.
-    fn own_name(&self, name: &str) -> String {
-        let index = self.texts.get(name);
-        let same = self.texts.iter().filter(|entry| Some(entry.1) == index && entry.0 != name).map(|entry| entry.0);
-        let columns = metrics::find(name).map(|metric| metric.column);
-        columns.filter(|column| self.texts.contains_key(*column)).map_or_else(
-            || same.max_by_key(|other| other.len()).cloned().unwrap_or_else(|| name.to_owned()),
-            str::to_owned,
-        )
     }
 
     /// Whether another axis has the column.

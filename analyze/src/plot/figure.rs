@@ -65,7 +65,7 @@ impl Figure {
         let rows = self.panels.iter().map(|p| p.y.names.len() * p.rows_per_name.max(1)).max().unwrap_or(0);
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         let height =
-            if rows == 0 || self.colours.is_some() { 700 } else { rows.saturating_mul(34).clamp(100, 3800) + 210 };
+            if rows == 0 || self.colours.is_some() { 700 } else { rows.saturating_mul(34).clamp(190, 3800) + 210 };
         Size { width: 1200, height }
     }
 

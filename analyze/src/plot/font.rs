@@ -120,7 +120,20 @@ impl Metrics {
         };
         let fits = |keep: &usize| different.iter().all(|name| self.width(&cut(name, *keep), em) <= room);
         let keep = (0..=2 * head.max(tail)).rev().find(fits).unwrap_or(0);
-        names.iter().map(|name| self.shorten(&cut(name, keep), em, room)).collect()
+        let around = names.iter().map(|name| self.shorten(&cut(name, keep), em, room)).collect();
+        // Names of several kinds have no common end. What tells swept values apart stands last.
+        let last = names.iter().map(|name| self.shorten_start(name, em, room)).collect();
+        let count = |names: &Vec<String>| distinct(&mut names.iter().map(String::as_str).collect());
+        [short, around, last].into_iter().rev().max_by_key(count).unwrap_or_default()
+    }
+
+    /// Keeps as much of the end as there is room for.
+    fn shorten_start(&self, text: &str, em: f64, room: f64) -> String {
+        if self.width(text, em) <= room {
+            return text.to_owned();
+        }
+        let starts = text.char_indices().map(|(at, _)| format!("…{}", &text[at..]));
+        starts.into_iter().find(|short| self.width(short, em) <= room).unwrap_or_else(|| "…".to_owned())
     }
 
     /// Breaks `text` into lines of at most `room`, between words, but never between a number and its unit.

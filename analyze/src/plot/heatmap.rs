@@ -19,6 +19,10 @@ use crate::{error::Error, stats::histogram::Latencies};
 use schemas::{metrics::Range, units::Unit};
 use std::collections::{BTreeMap, HashMap};
 
+/// Ratio of largest to smallest value from which on colours are logarithmic by default: on an even scale all small values
+/// would have one colour.
+const DECADE: f64 = 10.0;
+
 /// Latency buckets per factor of ten in a heat map over time.
 const PER_DECADE: f64 = 12.0;
 
@@ -73,7 +77,7 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
     if let Some(others) = &others {
         scale.extend(others.list.iter().filter_map(|r| others.number(r, value)));
     }
-    let wide = options.wide(scale.iter().copied());
+    let wide = options.wide(scale.iter().copied(), DECADE);
     let spacing = if wide || options.log_y() || options.log_x() { Spacing::Log10 } else { Spacing::Linear };
     let (low, high) = series::extent(scale.iter().copied().filter(|v| spacing.shows(*v)));
     let colours = Axis::new(records.quantity(value), spacing, low, high, options.zoom);

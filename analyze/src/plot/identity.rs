@@ -84,6 +84,11 @@ fn amount(key: &str, value: &str) -> String {
     }
 }
 
+/// The test of a case's name.
+pub fn test_of(case: &str) -> &str {
+    parts(case).0
+}
+
 /// A case's name for people.
 pub fn readable(case: &str) -> String {
     let (test, pairs) = parts(case);
@@ -124,7 +129,8 @@ impl Records {
     /// Decides which columns tell series apart, and names the series.
     pub(super) fn tell_apart(&mut self, options: &Options, columns: &Columns<'_>) -> Result<(), Error> {
         self.name_cases();
-        let by = &options.by[..];
+        let by: Vec<String> = options.by.iter().map(|name| self.own_name(name)).collect();
+        let by = &by[..];
         if let Some(at) = self.unknown.iter().position(|(name, _)| !self.swept.contains(name)) {
             return Err(self.unknown.swap_remove(at).1);
         }
@@ -144,6 +150,9 @@ impl Records {
             )));
         }
         self.names = self.series_names();
+        if self.by.iter().any(|column| column == "case") {
+            self.notes.extend(self.implied.take());
+        }
         if let [x] = &self.axes[..] {
             // The key of x itself has other words for the same values.
             let own =
@@ -206,7 +215,7 @@ impl Records {
             "plan" | "test" | "member" | "direction" | "tag" | "workload" | "congestion_control" | "transport"
             | "io" => Some(value.to_owned()),
             _ => Some(match (column.strip_prefix(AXIS_PREFIX), self.quantity(column)) {
-                (Some(path), _) => format!("{path}={value}"),
+                (Some(path), _) => format!("{} {}", path.replace('_', " "), amount(path, value)),
                 (None, Quantity { label, unit: Some(_), .. }) if value.parse::<f64>().is_ok() => {
                     format!("{label} {}", self.quantity(column).name(value))
                 }
@@ -295,16 +304,27 @@ impl Records {
         let one_test = all.iter().all(|(test, _)| test == first);
         let shared: Vec<(&str, &str)> =
             pairs.iter().filter(|pair| all.iter().all(|(_, others)| others.contains(pair))).copied().collect();
+        // The keys that tell cases apart: one that follows from those before it says nothing new.
+        let (mut keys, mut implied): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+        for (key, _) in all.iter().flat_map(|(_, pairs)| pairs).filter(|pair| !shared.contains(pair)) {
+            if keys.contains(key) || implied.contains(key) {
+                continue;
+            }
+            let value = |pairs: &[(&'_ str, &'_ str)], key: &str| -> String {
+                pairs.iter().find(|pair| pair.0 == key).map_or_else(String::new, |pair| pair.1.to_owned())
+            };
+            let mut first: HashMap<(&str, Vec<String>), String> = HashMap::new();
+            let follows = all.iter().all(|(test, pairs)| {
+                let known = keys.iter().map(|key| value(pairs, key)).collect();
+                let own = value(pairs, key);
+                *first.entry((test, known)).or_insert_with(|| own.clone()) == own
+            });
+            if follows { implied.push(key) } else { keys.push(key) }
+        }
         let own = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            let own = pairs.iter().filter(|pair| !shared.contains(pair));
+            let own = pairs.iter().filter(|pair| keys.contains(&pair.0) && !shared.contains(pair));
             own.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
-        let mut keys: Vec<&str> = Vec::new();
-        for (key, _) in all.iter().flat_map(|(_, pairs)| pairs).filter(|pair| !shared.contains(pair)) {
-            if !keys.contains(key) {
-                keys.push(key);
-            }
-        }
         let alone = one_test && keys.len() == 1 && all.iter().all(|(_, pairs)| own(pairs).len() == 1);
         let label = |(test, pairs): &(&str, Vec<(&str, &str)>)| {
             let own = own(pairs);
@@ -319,6 +339,11 @@ impl Records {
         if !shared.is_empty() {
             let shared: Vec<String> = shared.iter().map(|(key, value)| words(key, value)).collect();
             self.notes.push(format!("all with {}", shared.join(", ")));
+        }
+        if !implied.is_empty() {
+            let labels = |keys: &[&str]| keys.iter().map(|key| self::label(key)).collect::<Vec<_>>().join(" and ");
+            let what = if keys.is_empty() { "the test".to_owned() } else { labels(&keys) };
+            self.implied = Some(format!("{} goes along with {what}", labels(&implied)));
         }
         self.labels = Labels { of, title };
     }

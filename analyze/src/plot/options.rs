@@ -10,10 +10,6 @@ use schemas::units::{self, Unit};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Ratio of largest to smallest value from which on some scales are logarithmic by default: on an even one small values
-/// would lie on the axis.
-const WIDE: f64 = 50.0;
-
 /// Which axes are logarithmic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -103,8 +99,8 @@ pub struct Options {
     /// all that differs: rows of different member, direction, hosts, run or parameters are never joined
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub by: Vec<String>,
-    /// Logarithmic axes [default: sizes, the latencies of a cdf, and percentiles and the colours of a heat map that span
-    /// more than 50 times]
+    /// Logarithmic axes [default: sizes, the latencies of a cdf, percentiles that span more than 50 times, and the colours
+    /// of a heat map that span more than 10 times]
     #[arg(long, value_name = "AXES", value_enum)]
     pub log: Option<Log>,
     /// What the interval around a point is
@@ -209,20 +205,17 @@ impl Options {
         let size = quantity.unit == Some(Unit::Bytes);
         match self.log {
             None | Some(Log::X | Log::Xy) if size => Spacing::Log2,
-            // Counts of parallel things usually are powers of two.
-            Some(Log::X | Log::Xy) if matches!(quantity.label.as_str(), "streams" | "threads" | "inflight") => {
-                Spacing::Log2
-            }
+            Some(Log::X | Log::Xy) if quantity.is_parallel() => Spacing::Log2,
             Some(Log::X | Log::Xy) => Spacing::Log10,
             _ => Spacing::Linear,
         }
     }
 
-    /// Whether values span so much that small ones would all look like zero on an even scale, and all have a place on a
+    /// Whether values span more than this ratio, so that small ones would all look like zero on an even scale, and all have a place on a
     /// logarithmic one. Only without `--log`.
-    pub fn wide(&self, values: impl Iterator<Item = f64>) -> bool {
+    pub fn wide(&self, values: impl Iterator<Item = f64>, ratio: f64) -> bool {
         let (least, most) = series::extent(values);
-        self.log.is_none() && least > 0.0 && most / least > WIDE
+        self.log.is_none() && least > 0.0 && most / least > ratio
     }
 
     /// Reference lines of `--mark`: value and name.

@@ -18,6 +18,10 @@ use crate::error::Error;
 /// Number of values that must lie beyond a percentile. With fewer it does not predict the next run.
 const BEYOND: f64 = 10.0;
 
+/// Ratio of largest to smallest value from which on the axis is logarithmic by default: on a linear one small values
+/// would lie on the axis.
+const WIDE: f64 = 50.0;
+
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().or(options.x.as_deref()).unwrap_or("latency");
     let all = Distributions::read(options, column)?;
@@ -60,7 +64,7 @@ fn figure(options: &Options, column: &str, Distributions { records, own, scale }
     let all: Vec<(f64, f64)> = scale.iter().flat_map(spectrum).collect();
     let (_, most) = series::extent(all.iter().map(|p| p.0));
     let x = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, most, true);
-    let wide = options.wide(all.iter().map(|p| p.1));
+    let wide = options.wide(all.iter().map(|p| p.1), WIDE);
     let spacing = if options.log_y() || wide { Spacing::Log10 } else { Spacing::Linear };
     let values = all.iter().map(|p| p.1).filter(|v| spacing.shows(*v));
     let (low, high) = series::extent(values);

@@ -5,6 +5,9 @@ use schemas::{
     units::{Unit, human},
 };
 
+/// The label of `inflight`.
+const IN_FLIGHT: &str = "transactions in flight";
+
 /// The name and unit of what an axis shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
@@ -26,11 +29,17 @@ impl Quantity {
         }
         let (stem, unit) = Unit::of_column(name).map_or((name, None), |(stem, unit)| (stem, Some(unit)));
         let stem = stem.strip_prefix(schemas::columns::AXIS_PREFIX).unwrap_or(stem);
-        Self::new(stem.replace('_', " "), unit)
+        let label = if stem == "inflight" { IN_FLIGHT.to_owned() } else { stem.replace('_', " ") };
+        Self::new(label, unit)
     }
 
     pub fn new(label: impl Into<String>, unit: Option<Unit>) -> Self {
         Self { label: label.into(), unit, per: None, range: Range::ANY }
+    }
+
+    /// Whether it counts parallel things: whole numbers, which usually are powers of two.
+    pub fn is_parallel(&self) -> bool {
+        matches!(self.label.as_str(), "streams" | "threads" | IN_FLIGHT)
     }
 
     pub fn within(self, range: Range) -> Self {

@@ -16,7 +16,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use schemas::{columns::AXIS_PREFIX, units::Unit, words::OfferedUnit};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The column of offered loads. Its unit stands in another column.
 const OFFERED: &str = "offered_per_s";
@@ -58,11 +58,15 @@ pub struct Records {
     pub(super) labels: identity::Labels,
     /// Keys that the cases' names have with their swept values.
     pub(super) swept: Vec<String>,
+    /// A sentence about swept keys that the cases' labels leave out.
+    pub(super) implied: Option<String>,
     /// Unit of the offered loads.
     offered: Option<Unit>,
     lacking: Lacking,
     /// Names in `--by` that are no columns, with the error that says so. A case's swept key may have such a name.
     pub(super) unknown: Vec<(String, Error)>,
+    /// The table's names of the columns that were asked for.
+    own: HashMap<String, String>,
 }
 
 /// Number of rows that lack a column, by column and case.
@@ -260,13 +264,19 @@ impl Records {
                 self.unknown.push((name.clone(), error));
             }
         }
-        self.metric = metric.first().map(|name| self.canonical(table, name)).unwrap_or_default();
+        // A column has several names: the table's own is the one to compare.
+        for name in options.by.iter().chain(&axes).chain(&metric) {
+            if let Some(column) = table.header().find(name) {
+                self.own.insert(name.clone(), names[column].clone());
+            }
+        }
+        self.metric = metric.first().map(|name| self.own_name(name)).unwrap_or_default();
         Ok(places)
     }
 
-    /// The column of a name.
-    fn canonical(&self, table: &Table, name: &str) -> String {
-        table.header().find(name).map_or_else(|| name.to_owned(), |column| table.header().names()[column].clone())
+    /// The table's name of a column that was asked for.
+    pub(super) fn own_name(&self, name: &str) -> String {
+        self.own.get(name).map_or_else(|| name.to_owned(), String::clone)
     }
 
     /// A required column that the row does not have, as a person calls it.
@@ -327,10 +337,18 @@ impl Records {
                 self.lacking.iter().filter(|e| e.0.0 == column).map(|e| (&e.0.1, *e.1)).collect();
             let rows: u64 = mine.iter().map(|m| m.1).sum();
             let s = if rows == 1 { "" } else { "s" };
-            let mut cases: Vec<String> =
-                mine.iter().filter(|m| !m.0.is_empty()).take(NAMED).map(|m| identity::readable(m.0)).collect();
-            if mine.len() > NAMED {
-                cases.push(format!("{} more", mine.len() - NAMED));
+            let mut cases: Vec<String> = mine.iter().map(|m| identity::readable(m.0)).collect();
+            if cases.len() > NAMED {
+                // Of many cases the tests are named.
+                cases = mine.iter().map(|m| identity::test_of(m.0).to_owned()).collect();
+            }
+            cases.retain(|case| !case.is_empty());
+            let mut seen = HashSet::new();
+            cases.retain(|case| seen.insert(case.clone()));
+            if cases.len() > NAMED {
+                let more = cases.len() - NAMED;
+                cases.truncate(NAMED);
+                cases.push(format!("{more} more"));
             }
             let cases = if cases.is_empty() { String::new() } else { format!(" ({})", cases.join(", ")) };
             format!("{LEFT_OUT} {rows} row{s} without {column}{cases}")
@@ -588,6 +606,19 @@ mod tests {
     }
 
     #[test]
+    fn a_column_has_all_its_names() {
+        let text = "test,message_bytes,axis_socket_mss,throughput_bits_per_s\nt,64,500,1\nt,64,900,2\n";
+        let columns =
+            Columns { metric: Wanted::Column("throughput.mean"), axes: &[Wanted::Column("message_size")], ..sweep() };
+        let r = read(text, &["socket.mss"], &columns).unwrap();
+        assert_eq!(r.by, ["axis_socket_mss"]);
+        assert_eq!(r.axes, ["message_bytes"]);
+        assert_eq!((r.text(&r.list[0], "message_size"), r.text(&r.list[0], "message_bytes")), ("64", "64"));
+        assert_eq!(Quantity::of_column("rate").label, Quantity::of_column("offered_per_s").label);
+        assert_eq!(series(&r), ["socket mss 500", "socket mss 900"]);
+    }
+
+    #[test]
     fn rows_of_different_origin_are_apart_even_where_they_do_not_meet() {
         let text = "test,to,message_bytes,throughput_bits_per_s\nt,b,64,1\nt,b,128,2\nt,c,256,3\n";
         assert_eq!(series(&read(text, &[], &sweep()).unwrap()), ["to b", "to b", "to c"]);
@@ -627,7 +658,7 @@ mod tests {
         let r = read(text, &[], &columns).unwrap();
         assert_eq!((r.metric.as_str(), r.list.len()), ("throughput_bits_per_s", 2));
         assert!(r.notes[0].starts_with("left out: 1 row without throughput as their headline"), "{:?}", r.notes);
-        assert!(r.notes[0].contains("l probe") && r.notes[0].contains("-y transactions_per_s"), "{:?}", r.notes);
+        assert!(r.notes[0].contains("l probe") && r.notes[0].contains("-y transaction_rate"), "{:?}", r.notes);
         let asked = Columns { metric: Wanted::Column("throughput"), ..columns };
         assert_eq!(read(text, &[], &asked).unwrap().list.len(), 2);
         // Asked for by itself it is drawn.
@@ -672,7 +703,10 @@ mod tests {
         assert_eq!(r.labels.title.as_deref(), Some("message size"));
         assert_eq!(r.notes, ["all with streams=4"]);
         let r = read("case,throughput_bits_per_s\na[streams=4],1\nb[streams=8],2\nc,3\n", &[], &columns).unwrap();
-        assert_eq!(series(&r), ["a · streams=4", "b · streams=8", "c"]);
+        assert_eq!(series(&r), ["a", "b", "c"]);
+        assert_eq!(r.notes, ["streams goes along with the test"]);
+        let text = "case,throughput_bits_per_s\na[streams=4],1\na[streams=8],2\nb,3\n";
+        assert_eq!(series(&read(text, &[], &columns).unwrap()), ["a · streams=4", "a · streams=8", "b"]);
     }
 
     #[test]

@@ -353,3 +353,58 @@ proptest! {
         honest(Kind::Timeseries, &timed, &options)?;
     }
 }
+
+/// Rows that every kind of picture can draw, with these values of every metric, in order.
+fn shaped(values: &[f64], series: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for name in &tables::TWELVE[..series] {
+        for (step, value) in values.iter().enumerate() {
+            for record in ["iteration", "interval"] {
+                rows.push(Row {
+                    workload: Some("tcp_pingpong".into()),
+                    streams: Some(1 + step as u64 % 2),
+                    request_bytes: Some(64 << step),
+                    response_bytes: Some(64 << step),
+                    start_s: Some(step as f64 * 0.1),
+                    elapsed_s: Some(0.1),
+                    throughput_bits_per_s: Some(*value),
+                    transactions_per_s: Some(*value),
+                    latency_mean_us: Some(*value),
+                    local_cpu_ratio: Some(0.5),
+                    local_cpu_user_ratio: Some(0.5),
+                    remote_cpu_user_ratio: Some(0.0),
+                    ..tables::row(name, record, 1)
+                });
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_kind_takes_every_shape() {
+    let shapes: [(&str, Vec<Row>); 7] = [
+        ("empty", Vec::new()),
+        ("point", shaped(&[5.0], 1)),
+        ("zeros", shaped(&[0.0, 0.0, 0.0], 1)),
+        ("some-zeros", shaped(&[0.0, 3.0, 400.0], 2)),
+        ("wide", shaped(&[1e-6, 1.0, 1e6, 1e12], 1)),
+        ("narrow", shaped(&[1e9, 1e9 + 1.0, 1e9 + 2.0], 1)),
+        ("twelve", shaped(&[10.0, 20.0, 15.0], 12)),
+    ];
+    for kind in <Kind as clap::ValueEnum>::value_variants() {
+        for (shape, rows) in &shapes {
+            for log in [None, Some(Log::Xy), Some(Log::None)] {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("results.csv");
+                std::fs::write(&path, table(rows)).unwrap();
+                let mut options = Options { log, ..Options::default() };
+                options.input.files = vec![path];
+                match plot::drawing(*kind, &options) {
+                    Ok(drawing) => crate::check(&format!("{kind:?}-{shape}-{log:?}"), &drawing.figure),
+                    Err(error) => assert!(error.to_string().len() > 30, "{kind:?} {shape}: {error}"),
+                }
+            }
+        }
+    }
+}
