@@ -96,7 +96,10 @@ pub fn parse(text: &str) -> Result<Assertion, AssertionError> {
         .ok_or_else(|| AssertionError::NoOperator(text.trim().to_owned()))?;
     let name = text[..at].trim();
     let metric = vocabulary::metric(name).map_err(AssertionError::UnknownMetric)?;
-    let limit = units::parse_for(metric.unit, limit)?;
+    let limit = match limit.trim_start().strip_prefix('-') {
+        Some(size) if metric.range().low < 0.0 => -units::parse_for(metric.unit, size)?,
+        _ => units::parse_for(metric.unit, limit)?,
+    };
     Ok(Assertion { metric, operator, limit, text: text.trim().to_owned() })
 }
 
@@ -111,6 +114,8 @@ mod tests {
         let a = parse("latency.p99<80us").unwrap();
         assert_eq!((a.metric.name, a.operator), ("latency.p99", Operator::Less));
         assert!((a.limit - 80.0).abs() < 1e-9);
+        assert!((parse("rate_error > -1%").unwrap().limit + 0.01).abs() < 1e-12, "a signed metric");
+        assert!(matches!(parse("loss_ratio > -1%"), Err(AssertionError::Limit(_))));
         assert!(parse("retransmits == 0").unwrap().limit.abs() < f64::EPSILON);
     }
 
