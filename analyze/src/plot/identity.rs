@@ -161,7 +161,7 @@ impl Records {
             let others: Vec<String> =
                 along.iter().filter(|key| !own(key) && !same(key)).map(|key| label(key)).collect();
             if !others.is_empty() {
-                self.notes.push(format!("{} goes along with {}", others.join(" and "), self.quantity(x).label));
+                self.notes.push(goes_along(&others, &self.quantity(x).label));
             }
         }
         Ok(())
@@ -341,12 +341,18 @@ impl Records {
             self.notes.push(format!("all with {}", shared.join(", ")));
         }
         if !implied.is_empty() {
-            let labels = |keys: &[&str]| keys.iter().map(|key| self::label(key)).collect::<Vec<_>>().join(" and ");
-            let what = if keys.is_empty() { "the test".to_owned() } else { labels(&keys) };
-            self.implied = Some(format!("{} goes along with {what}", labels(&implied)));
+            let labels = |keys: &[&str]| keys.iter().map(|key| self::label(key)).collect::<Vec<_>>();
+            let what = if keys.is_empty() { "the test".to_owned() } else { labels(&keys).join(" and ") };
+            self.implied = Some(goes_along(&labels(&implied), &what));
         }
         self.labels = Labels { of, title };
     }
+}
+
+/// A sentence about parameters that follow from another.
+fn goes_along(parameters: &[String], with: &str) -> String {
+    let verb = if parameters.len() == 1 { "goes" } else { "go" };
+    format!("{} {verb} along with {with}", parameters.join(" and "))
 }
 
 /// How a parameter varies along a line.
