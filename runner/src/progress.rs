@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use analyze::table::layout::Sheet;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schemas::units::{Unit, human};
 
@@ -199,7 +200,7 @@ impl Progress {
     /// A `note:`; nothing when silent.
     pub fn note(&self, text: &str) {
         if self.mode != Mode::Silent {
-            self.print(&format!("{}note:{} {text}", style::NOTE, style::NOTE.render_reset()));
+            self.print(&style::remark(&Sheet::stderr(), style::NOTE, "note", text));
         }
     }
 
@@ -212,12 +213,12 @@ impl Progress {
 
     /// A `warning:`, in every mode.
     pub fn warn(&self, text: &str) {
-        self.print(&format!("{}warning:{} {text}", style::WARNING, style::WARNING.render_reset()));
+        self.print(&style::remark(&Sheet::stderr(), style::WARNING, "warning", text));
     }
 
     /// An `error:` after which the run goes on, in every mode.
     pub fn fault(&self, text: &str) {
-        self.print(&format!("{}error:{} {text}", style::ERROR, style::ERROR.render_reset()));
+        self.print(&style::remark(&Sheet::stderr(), style::ERROR, "error", text));
     }
 
     /// Text that is shown in every mode: rendered diagnostics, interim results.

@@ -162,7 +162,7 @@ words! {
     /// What a probe of a search showed, or how the search ended.
     Search {
         Held = "held" ("the bound holds at the load of this probe"),
-        Exceeded = "exceeded" ("it does not"),
+        Exceeded = "exceeded" ("it does not, or a queue took in a part of the load"),
         Unreached = "unreached" ("the load was not really offered; of a search: above what held, it could not be"),
         Found = "found" ("the limit lies between two loads that are close enough"),
         AtLeast = "at_least" ("even the highest load held"),

@@ -10,6 +10,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::markdown::escaped;
 use crate::style::{self, Style};
+pub use fit::wrapped;
 pub use sheet::{Sheet, size_or};
 
 pub struct Column {

@@ -135,12 +135,12 @@ impl Report {
             table::write(&table::summary(&self.summaries), sheet, out)?;
             writeln!(out)?;
         }
-        self.write_notes(out)
+        self.write_notes(sheet, out)
     }
 
-    fn write_notes(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn write_notes(&self, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
         for note in &self.notes {
-            writeln!(out, "{}note:{} {note}", style::NOTE, style::NOTE.render_reset())?;
+            writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Report {
     /// Writes notes and verdicts only, where rows go to standard output. No notes if their reader has left.
     pub fn write_remarks(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
         if !self.closed {
-            self.write_notes(out).map_err(Error::output("standard error"))?;
+            self.write_notes(sheet, out).map_err(Error::output("standard error"))?;
         }
         self.verdicts.write_table(sheet, out)
     }
