@@ -134,7 +134,9 @@ fn interim_lines_of_a_group_name_the_member() {
         let line = ran.stderr.lines().find(|l| l.starts_with(member)).expect(member);
         assert!(line.contains(unit) && line.contains(" over 0."), "{line}");
     }
-    assert_eq!(of(&parse(&ran.stdout), "iteration").len(), 3);
+    // A busy machine may have discarded an iteration first.
+    let rows = parse(&ran.stdout);
+    assert_eq!(of(&rows, "iteration").iter().filter(|row| row["status"] == "ok").count(), 3, "{}", ran.stdout);
 }
 
 #[test]
