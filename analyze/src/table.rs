@@ -135,6 +135,14 @@ impl Header {
     }
 }
 
+/// Refuses to write a column twice: no reader of tables would take it.
+pub fn no_repeats(option: &str, names: &[String]) -> Result<(), Error> {
+    match (1..names.len()).find(|i| names[..*i].contains(&names[*i])) {
+        Some(i) => Err(Error::Usage(format!("{option} names `{}` twice", names[i]))),
+        None => Ok(()),
+    }
+}
+
 /// One input of a table.
 pub(crate) struct Source {
     pub(crate) blocks: Blocks,
@@ -287,9 +295,12 @@ impl Table {
         }
     }
 
-    /// The columns' own names, for any names that they have.
+    /// The columns' own names, for any names that they have in `-g`.
     pub fn names_of(&self, names: &[String]) -> Result<Vec<String>, Error> {
-        names.iter().map(|name| Ok(self.header.names[self.require(name)?].clone())).collect()
+        let own = |name: &String| Ok(self.header.names[self.require(name)?].clone());
+        let found = names.iter().map(own).collect::<Result<Vec<_>, Error>>()?;
+        no_repeats("-g", &found)?;
+        Ok(found)
     }
 
     /// The columns to group rows by: those named, else `case`, and `member` and `direction` where the table has them.
@@ -298,7 +309,7 @@ impl Table {
             let usual = ["member", "direction"].into_iter().filter_map(|name| self.header.find(name));
             return Ok(std::iter::once(self.require("case")?).chain(usual).collect());
         }
-        names.iter().map(|name| self.require(name)).collect()
+        self.names_of(names)?.iter().map(|name| self.require(name)).collect()
     }
 
     /// The index of the rate that is asked for; without a name, of the rate that the table has.

@@ -375,3 +375,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_header_is_made_of_columns_of_the_counters_table() {
+    let columns: Vec<&str> = schemas::columns::names(schemas::columns::counters::COUNTER_COLUMNS).collect();
+    let ours: Vec<&str> = columns.into_iter().filter(|name| render::HEADER.contains(name)).collect();
+    assert_eq!(ours, render::HEADER);
+}

@@ -18,7 +18,7 @@ use crate::error::{Error, Verdict};
 use crate::parallel;
 use crate::stats::{bootstrap, sketch};
 use crate::table::select::Preferred;
-use crate::table::{Header, Picker, Record, Table, TableArgs};
+use crate::table::{Header, Picker, Record, Table, TableArgs, no_repeats};
 
 /// Statistics per group of rows: mean and confidence interval over the iterations of each case, and others.
 ///
@@ -137,6 +137,10 @@ impl Plan {
         };
         let statistics: Vec<_> =
             args.statistics.iter().map(|n| Ok((n.clone(), Statistic::parse(n)?))).collect::<Result<_, Error>>()?;
+        let names_at = |columns: &[usize]| columns.iter().map(|c| header.names()[*c].clone()).collect::<Vec<_>>();
+        let suffixes: Vec<String> = statistics.iter().flat_map(|(name, s)| s.suffixes(name)).collect();
+        no_repeats("-m", &names_at(&metrics))?;
+        no_repeats("-a", &suffixes)?;
         let pooled = statistics.iter().any(|(_, s)| *s == Statistic::Pooled);
         let histogram = if pooled {
             let wanted = metrics.iter().map(|c| header.names()[*c].starts_with("latency_")).collect();

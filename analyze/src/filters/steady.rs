@@ -4,6 +4,7 @@ use std::io::Write;
 
 use indexmap::IndexMap;
 use schemas::columns::number;
+use schemas::words::Phase;
 
 use crate::error::{Error, Verdict};
 use crate::stats::moments;
@@ -58,7 +59,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut all = Series::new();
     let mut at = 0;
     while let Some(row) = table.next_row()? {
-        let counts = row.get(record) == Record::Interval.as_str() && row.get(phase) == "measure";
+        let counts = row.get(record) == Record::Interval.as_str() && row.get(phase) == Phase::Measure.as_str();
         if counts && let Some(value) = row.number(metric)? {
             let key: Vec<String> =
                 std::iter::once(row.file()).chain(keys.iter().map(|c| row.get(*c))).map(str::to_owned).collect();
@@ -95,7 +96,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
                 continue;
             }
             if warm {
-                "warmup".clone_into(&mut row[phase]);
+                Phase::Warmup.as_str().clone_into(&mut row[phase]);
             }
             writer.write_record(&row)?;
         }

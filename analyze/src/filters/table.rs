@@ -59,13 +59,15 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         phase: args.phase.as_deref(),
         record: args.record.as_deref(),
         conditions: &args.conditions,
+        raw: args.raw,
     };
     let view = view::View::choose(&mut table, &choice)?;
     if let Some(note) = &view.note {
         crate::warn(note);
     }
     let columns = view.columns(args.raw);
-    let sheet = Sheet { hint: "--columns names those to show", ..Sheet::of(&args.output) };
+    let all_columns = !args.columns.is_empty();
+    let sheet = Sheet { hint: "--columns names those to show", all_columns, ..Sheet::of(&args.output) };
     args.output.write(output, |w| {
         if args.md {
             layout::markdown(&columns, w)?;
@@ -75,4 +77,78 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         Ok(())
     })?;
     Ok(Verdict::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    const RESULTS: &str = "run_id,case,record,phase,status,iteration,message_bytes,throughput_bits_per_s,latency_p99_us,axis_socket_mss\n\
+        r,a,iteration,measure,ok,1,1024,3e9,70,500\nr,a,iteration,measure,failed,2,1024,1e9,90,500\n\
+        r,b,iteration,measure,ok,1,65536,2e9,80,900\nr,b,interval,measure,ok,1,65536,5e9,,900\n\
+        r,b,interval,warmup,ok,1,65536,6e9,,900\nr,b,summary,,ok,,65536,2e9,80,900\n";
+    const VERDICTS: &str = "case_id,case,assertion,metric,n,observed,limit,change_ratio,verdict,severity,note\n\
+        c1,a,throughput >= 1Gbit/s,throughput_bits_per_s,3,3e9,1e9,,pass,error,\n\
+        c2,b,latency.p99 < 80us,latency_p99_us,3,90,80,,fail,error,why\n";
+    const COUNTERS: &str = "host,source,key,before,after,delta,elapsed_s,rate_per_s,note\n\
+        h,snmp,Tcp.RetransSegs,10,19,9,1,9,\nh,snmp,Tcp.OutSegs,100,400,300,1,300,\n";
+
+    fn printed(text: &str, options: &[&str]) -> Result<String, Error> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let path = file.path().to_str().unwrap();
+        let args = Cli::try_parse_from(["table", path].iter().chain(options)).unwrap().args;
+        let mut out = Vec::new();
+        run(&args, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn rows_and_columns_of_results_are_chosen_and_sorted() {
+        let shown = |options: &[&str]| printed(RESULTS, options).unwrap();
+        assert_eq!(
+            shown(&[
+                "--columns",
+                "case,message_size,throughput",
+                "--where",
+                "latency.p99 <= 80us",
+                "--sort=-throughput"
+            ]),
+            "case  message_bytes  throughput_bits_per_s\na             1 KiB            3.00 Gbit/s\n\
+             b            64 KiB            2.00 Gbit/s\n"
+        );
+        let intervals = ["--record", "interval", "--columns", "throughput"];
+        assert_eq!(shown(&intervals), "throughput_bits_per_s\n          5.00 Gbit/s\n");
+        assert!(shown(&[&intervals[..], &["--phase", "all"]].concat()).contains("6.00 Gbit/s"));
+        let all =
+            shown(&["--all", "--where", "socket.mss = 900", "--columns", "record", "--sort", "latency.p99,record"]);
+        assert_eq!(all, "record\niteration\nsummary\ninterval\ninterval\n");
+        // Failed rows are shown, and can be asked for.
+        assert!(shown(&["--where", "status=failed"]).contains("1.00 Gbit/s"));
+        assert!(printed(RESULTS, &["--record", "row"]).is_err());
+    }
+
+    #[test]
+    fn rows_of_verdicts_and_counters_are_chosen_too() {
+        let verdicts = printed(VERDICTS, &["--where", "verdict=fail"]).unwrap();
+        assert_eq!(
+            verdicts,
+            "verdict  case  assertion           observed\nfail     b     latency.p99 < 80us  90.0 µs   why\n"
+        );
+        let chosen = printed(VERDICTS, &["--columns", "case,observed,limit", "--where", "metric=throughput"]).unwrap();
+        assert_eq!(chosen, "case  observed     limit\na     3.00 Gbit/s  1.00 Gbit/s\n");
+        let counters = printed(COUNTERS, &["--where", "delta>100"]).unwrap();
+        assert!(counters.contains("Tcp.OutSegs") && !counters.contains("RetransSegs"), "{counters}");
+        let error = printed(COUNTERS, &["--record", "interval"]).unwrap_err().to_string();
+        assert!(error.contains("there is no column `record`"), "{error}");
+        assert!(printed(COUNTERS, &["--where", "detla>1"]).unwrap_err().to_string().contains("did you mean `delta`?"));
+    }
 }

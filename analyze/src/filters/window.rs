@@ -7,9 +7,10 @@ use std::io::Write;
 
 use schemas::columns::number;
 use schemas::units;
+use schemas::words::Phase;
 
 use crate::error::{Error, Verdict};
-use crate::table::{InputArgs, OutputArgs, Table};
+use crate::table::{InputArgs, OutputArgs, Record, Table};
 
 use grid::Stretch;
 use instances::Group;
@@ -152,7 +153,7 @@ fn cells(
         for stretch in stretches {
             for (i, value) in stretch.cells.iter().enumerate() {
                 let mut cells = group.key.clone();
-                cells.extend(["interval".to_owned(), "measure".to_owned()]);
+                cells.extend([Record::Interval.to_string(), Phase::Measure.to_string()]);
                 cells.extend([stretch.start + i as f64 * args.step, args.step].map(rounded));
                 cells.push(stretch.instances.to_string());
                 cells.push(value.map(number).unwrap_or_default());

@@ -171,6 +171,20 @@ mod tests {
     use hdrhistogram::serialization::{Serializer, V2Serializer};
     use proptest::prelude::*;
 
+    #[test]
+    fn percentiles_that_people_ask_for_are_below_100() {
+        for (text, quantile) in
+            [("50", 0.5), ("99.9", 0.999), ("p99", 0.99), ("p999", 0.999), ("p025", 0.025), ("0", 0.0), ("5", 0.05)]
+        {
+            assert_eq!(asked_percentile(text), Ok(quantile), "{text}");
+        }
+        for wrong in
+            ["101", "100", "p101", "p100", "999", "-1", "-0.5", "nan", "inf", "", "p", "1e1", "99.9999999", "50%"]
+        {
+            assert!(asked_percentile(wrong).unwrap_err().contains("is not a percentile"), "{wrong}");
+        }
+    }
+
     fn encode(values: &[u64]) -> String {
         let mut histogram: Histogram<u64> = Histogram::new(3).unwrap();
         for v in values {

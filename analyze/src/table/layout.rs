@@ -49,7 +49,7 @@ pub fn style_of(word: &str) -> Style {
         (Ok(verdict), _) if verdict.is_well() || verdict == Verdict::Noticed => style::GOOD,
         (Ok(_), _) => style::WARNING,
         (_, Ok(Status::Failed | Status::Timeout)) => style::ERROR,
-        (_, Ok(Status::Discarded | Status::Skipped)) => style::WARNING,
+        (_, Ok(Status::Discarded | Status::Skipped | Status::Cut)) => style::WARNING,
         _ if word == Severity::Warn.as_str() => style::WARNING,
         _ => Style::new(),
     }
@@ -73,13 +73,17 @@ fn rows(columns: &[Column]) -> usize {
 /// break, and names are shortened in the middle; columns that still do not fit are left out, and a last line says so.
 pub fn aligned(columns: &[Column], sheet: &Sheet, output: &mut dyn Write) -> io::Result<()> {
     let room = sheet.width.map(|width| width.saturating_sub(sheet.indent));
-    let fitted = fit::fit(columns, room);
+    let fitted = fit::fit(columns, room, sheet.all_columns);
     let indent = " ".repeat(sheet.indent);
     let print = |cells: &[String], head: bool, output: &mut dyn Write| -> io::Result<()> {
         let broken: Vec<Vec<String>> = cells
             .iter()
             .zip(&fitted.shown)
-            .map(|(cell, (_, width))| if room.is_some() { fit::wrapped(cell, *width) } else { vec![cell.clone()] })
+            .map(|(cell, (_, width))| match room {
+                None => vec![cell.clone()],
+                Some(_) if head => fit::title_lines(cell, *width),
+                Some(_) => fit::wrapped(cell, *width),
+            })
             .collect();
         for at in 0..broken.iter().map(Vec::len).max().unwrap_or(0) {
             let mut line = String::new();

@@ -13,7 +13,7 @@ use schemas::{
     columns,
     units::{self, Rate, Unit},
     vocabulary::{self, Meaning},
-    words::{Phase, Record, Status},
+    words::{self, Phase, Record, Status},
 };
 
 use super::{Cells, Table, parse_number};
@@ -33,8 +33,8 @@ pub struct Selection {
     /// Count this kind of row: iteration, summary, stream, interval or probe [default: the first of these that occurs]
     #[arg(long, value_name = "KIND", help_heading = "Which rows count")]
     pub record: Option<String>,
-    /// Count only rows where this holds: COLUMN=VALUE, !=, <, <=, >, >= (numbers may have units), or COLUMN~TEXT
-    /// (contains). May be repeated; all must hold
+    /// Count only rows where this holds: COLUMN=VALUE, !=, <, <=, >, >= (quantities as in plans: 64KiB, 80us), or
+    /// COLUMN~TEXT (contains). May be repeated; all must hold
     #[arg(long = "where", value_name = "CONDITION", help_heading = "Which rows count")]
     pub conditions: Vec<String>,
 }
@@ -216,18 +216,13 @@ impl Picker {
     /// Checks the selection and finds its columns.
     pub fn new(selection: &Selection, table: &Table) -> Result<Self, Error> {
         if selection.phase != "all" && selection.phase.parse::<Phase>().is_err() {
-            return Err(Error::Usage(format!(
-                "--phase `{}` does not exist: it is warmup, measure, cooldown or all",
-                selection.phase
-            )));
+            let known = words::listed(Phase::WORDS);
+            return Err(Error::Usage(format!("--phase `{}` does not exist: it is {known}, or `all`", selection.phase)));
         }
         let wanted = match selection.record.as_deref() {
             None => None,
             Some(word) => Some(word.parse().map_err(|_| {
-                Error::Usage(format!(
-                    "--record `{word}` does not exist: it is iteration, summary, stream, interval or \
-                     probe"
-                ))
+                Error::Usage(format!("--record `{word}` does not exist: it is {}", words::listed(Record::WORDS)))
             })?),
         };
         let header = table.header();
@@ -261,10 +256,8 @@ impl Picker {
             Some(column) => {
                 let word = row.get(column);
                 kind(word).ok_or_else(|| {
-                    row.error(
-                        Some(column),
-                        format!("`{word}` is not a kind of record: iteration, summary, stream, interval or probe"),
-                    )
+                    let known = words::listed(Record::WORDS);
+                    row.error(Some(column), format!("`{word}` is not a kind of record: {known}"))
                 })?
             }
         };

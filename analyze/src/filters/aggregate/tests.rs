@@ -235,3 +235,23 @@ fn an_interval_stays_within_the_range_of_its_metric() {
     assert_eq!(cells[6], -1.0, "{out}");
     assert!(cells[9] < -300.0, "nothing is known of a column without a metric: {out}");
 }
+
+#[test]
+fn columns_are_not_written_twice_and_percentiles_are_below_100() {
+    let message = |options: &[&str]| aggregate(&file(SMALL), options).unwrap_err().to_string();
+    assert_eq!(message(&["-m", "throughput,throughput_bits_per_s"]), "-m names `throughput_bits_per_s` twice");
+    assert_eq!(message(&["-g", "case,case", "-m", "throughput"]), "-g names `case` twice");
+    assert_eq!(message(&["-m", "throughput", "-a", "p99,mean,p99.0"]), "-a names `p99` twice");
+    for wrong in ["p101", "p100", "p500", "p-5"] {
+        assert!(message(&["-m", "throughput", "-a", wrong]).contains(wrong), "{wrong}");
+    }
+    assert!(message(&["-m", "thruput"]).contains("did you mean `throughput`?"));
+}
+
+#[test]
+fn any_name_groups_and_is_condensed() {
+    let text = "case,status,message_bytes,axis_socket_mss,throughput_bits_per_s\na,ok,64,500,1\nb,ok,64,900,2\n";
+    let out =
+        aggregate(&file(text), &["-g", "message_size,socket.mss", "-m", "throughput.mean", "-a", "mean"]).unwrap();
+    assert_eq!(out, "message_bytes,axis_socket_mss,throughput_bits_per_s_mean\n64,500,1\n64,900,2\n");
+}

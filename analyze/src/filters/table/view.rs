@@ -4,6 +4,7 @@ use schemas::columns::{self, CellError, VerdictRow};
 use schemas::metrics::{self, Kind};
 use schemas::units::{self, Unit};
 use schemas::vocabulary::Meaning;
+use schemas::words::{Phase, Status};
 
 use crate::error::Error;
 use crate::judge::verdicts;
@@ -82,6 +83,8 @@ pub struct Choice<'a> {
     pub phase: Option<&'a str>,
     pub record: Option<&'a str>,
     pub conditions: &'a [String],
+    /// Numbers as they are in the file.
+    pub raw: bool,
 }
 
 pub struct View {
@@ -150,6 +153,26 @@ fn sort_rows(rows: &mut [Vec<String>], keys: &[(usize, bool)]) {
     });
 }
 
+/// Writes the values of verdicts with the unit of their metric, which stands in the cell `at[0]`. With a change (in
+/// `at[1]`), interval and limit are ratios.
+fn with_units(names: &[String], at: [usize; 2], rows: &mut [Vec<String>]) {
+    for row in rows {
+        let Some(unit) = Meaning::of(&row[at[0]]).unit else { continue };
+        let compares = !row[at[1]].is_empty();
+        for (i, name) in names.iter().enumerate() {
+            let unit = match name.as_str() {
+                "observed" | "baseline" => unit,
+                "ci_low" | "ci_high" | "limit" if compares => Unit::Ratio,
+                "ci_low" | "ci_high" | "limit" => unit,
+                _ => continue,
+            };
+            if let Ok(Some(value)) = parse_number(&row[i]) {
+                row[i] = units::human(unit, value);
+            }
+        }
+    }
+}
+
 /// The cells of the chosen rows, and a note about the others.
 type Chosen = (Vec<Vec<String>>, Option<String>);
 
@@ -197,20 +220,27 @@ impl View {
         };
         let shown = wanted.len();
         let sort = sort_keys(table, choice.sort, &mut wanted)?;
+        let metric_of = [wanted.len(), wanted.len() + 1];
+        if contents == Contents::Verdicts {
+            wanted.extend([table.require("metric")?, table.require("change_ratio")?]);
+        }
         if choice.record.is_some() {
             table.require("record")?;
         }
         // All kinds of rows of a results file would show the same traffic several times.
         let one_kind = contents == Contents::Results && !choice.all;
         let selection = Selection {
-            phase: choice.phase.unwrap_or(if one_kind { "measure" } else { "all" }).to_owned(),
+            phase: choice.phase.unwrap_or(if one_kind { Phase::Measure.as_str() } else { "all" }).to_owned(),
             record: choice.record.map(str::to_owned),
             conditions: choice.conditions.to_vec(),
         };
-        let names = wanted[..shown].iter().map(|c| header.names()[*c].clone()).collect();
+        let names: Vec<String> = wanted[..shown].iter().map(|c| header.names()[*c].clone()).collect();
         let (mut cells, note) =
             if one_kind { preferred(table, &selection, &wanted)? } else { every(table, &selection, &wanted)? };
         sort_rows(&mut cells, &sort);
+        if chosen && !choice.raw && contents == Contents::Verdicts {
+            with_units(&names, metric_of, &mut cells);
+        }
         for row in &mut cells {
             row.truncate(shown);
         }
@@ -219,7 +249,6 @@ impl View {
         let none =
             (cells.is_empty() && selected).then(|| "no row of the table is chosen by these conditions".to_owned());
         let plain = chosen || choice.all || contents != Contents::Verdicts;
-        let names: Vec<String> = names;
         let verdicts = if plain { None } else { as_verdicts(&names, &cells) };
         let mut view = Self { names, cells, note: none.or(note), verbatim: choice.all || chosen, chosen, verdicts };
         if !chosen && !choice.all && contents.first_sight().is_some() {
@@ -234,7 +263,7 @@ impl View {
             .map(|i| {
                 let name = self.names[i].as_str();
                 let measured = metrics::find(name).is_some() && name != "start_s";
-                let fine = name == "status" && self.cells.iter().all(|r| r[i] == "ok");
+                let fine = name == "status" && self.cells.iter().all(|r| r[i] == Status::Ok.as_str());
                 !fine && name != "record" && (ALWAYS.contains(&name) || measured || !constant(i))
             })
             .collect();

@@ -8,8 +8,8 @@ use indexmap::IndexMap;
 use super::grid::Piece;
 use crate::error::Error;
 use crate::parallel::{self, Row};
-use crate::table::{Cells, Picker, Selection, Table};
-use schemas::time;
+use crate::table::{Cells, Picker, Record, Selection, Table};
+use schemas::{time, words::Way};
 
 /// Clock by which intervals are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -195,7 +195,8 @@ pub fn read(
     clock: Clock,
 ) -> Result<Vec<Group>, Error> {
     let columns = Columns::find(table, group, metric)?;
-    let selection = Selection { phase: phase.to_owned(), record: Some("interval".to_owned()), ..Selection::default() };
+    let selection =
+        Selection { phase: phase.to_owned(), record: Some(Record::Interval.to_string()), ..Selection::default() };
     let new = Picker::new(&selection, table)?;
     let runs: Vec<_> = new.columns().chain(columns.looked_at()).map(|column| (column, column)).collect();
     let mut picker = new.clone();
@@ -260,8 +261,8 @@ fn keep_parts(instances: &mut Instances) {
     if instances.iter().any(|(i, _)| !i.member.is_empty()) {
         instances.retain(|(i, _)| !i.member.is_empty());
     }
-    if instances.iter().any(|(i, _)| i.direction != "both") {
-        instances.retain(|(i, _)| i.direction != "both");
+    if instances.iter().any(|(i, _)| i.direction != Way::Both.as_str()) {
+        instances.retain(|(i, _)| i.direction != Way::Both.as_str());
     }
     if instances.iter().any(|(i, _)| i.stream.is_empty()) {
         instances.retain(|(i, _)| i.stream.is_empty());

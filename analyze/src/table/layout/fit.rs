@@ -3,6 +3,7 @@
 
 use std::{cmp::Reverse, collections::HashSet};
 
+use schemas::columns::AXIS_PREFIX;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::Column;
@@ -13,6 +14,8 @@ pub const GAP: usize = 2;
 const NAME: usize = 16;
 /// The least width of notes beside a row; with less room they stand below it.
 const NOTES: usize = 24;
+/// The most names of a column that are compared to find its least width.
+const SAMPLE: usize = 200;
 /// Columns that stay where others are left out.
 const KEPT: [&str; 4] = ["verdict", "status", "case", "case_id"];
 
@@ -26,35 +29,42 @@ pub struct Fitted {
     pub left_out: Vec<usize>,
 }
 
-/// Chooses columns and widths; `room` is the width of the whole table.
-pub fn fit(columns: &[Column], room: Option<usize>) -> Fitted {
+/// Chooses columns and widths; `room` is the width of the whole table. `all_columns` leaves none out, even
+/// if the table becomes too wide.
+pub fn fit(columns: &[Column], room: Option<usize>, all_columns: bool) -> Fitted {
     let natural: Vec<usize> = columns.iter().map(Column::width).collect();
     let all: Vec<usize> = (0..columns.len()).collect();
     let whole = |shown: &[usize]| shown.iter().map(|i| (*i, natural[*i])).collect();
     let Some(room) = room.filter(|room| total(&natural) > *room) else {
         return Fitted { shown: whole(&all), below: None, left_out: Vec::new() };
     };
+    let least: Vec<usize> =
+        columns.iter().zip(&natural).map(|(column, natural)| least_width(column, *natural)).collect();
     let notes = columns.iter().position(is_notes);
     let mut shown = all;
     let mut left_out = Vec::new();
     loop {
-        if let Some(shown) = squeezed(columns, &natural, &shown, room) {
+        if let Some(shown) = squeezed(columns, &natural, &least, &shown, room) {
             return Fitted { shown, below: None, left_out };
         }
         if let Some(notes) = notes {
             let others: Vec<usize> = shown.iter().copied().filter(|i| *i != notes).collect();
-            if let Some(shown) = squeezed(columns, &natural, &others, room) {
+            if let Some(shown) = squeezed(columns, &natural, &least, &others, room) {
                 return Fitted { shown, below: Some(notes), left_out };
             }
         }
         let droppable = |i: &usize| *i != shown[0] && Some(*i) != notes && !KEPT.contains(&columns[*i].title.as_str());
-        let Some(last) = shown.iter().copied().rfind(droppable) else {
+        // The name of the case has the values of swept keys already.
+        let axis = |i: &usize| columns[*i].title.starts_with(AXIS_PREFIX);
+        let mut candidates = shown.iter().copied().filter(droppable).filter(|_| !all_columns);
+        let Some(last) = candidates.clone().rfind(axis).or_else(|| candidates.next_back()) else {
             let shown: Vec<usize> = shown.iter().copied().filter(|i| Some(*i) != notes).collect();
-            let shown = shown.iter().map(|i| (*i, least(&columns[*i], natural[*i]))).collect();
+            let shown = shown.iter().map(|i| (*i, least[*i])).collect();
             return Fitted { shown, below: notes, left_out };
         };
         shown.retain(|i| *i != last);
-        left_out.insert(0, last);
+        left_out.push(last);
+        left_out.sort_unstable();
     }
 }
 
@@ -68,8 +78,14 @@ fn is_notes(column: &Column) -> bool {
 }
 
 /// The widths of these columns within the room; `None` where they do not fit.
-fn squeezed(columns: &[Column], natural: &[usize], shown: &[usize], room: usize) -> Option<Vec<(usize, usize)>> {
-    let least: Vec<usize> = shown.iter().map(|i| least(&columns[*i], natural[*i])).collect();
+fn squeezed(
+    columns: &[Column],
+    natural: &[usize],
+    least: &[usize],
+    shown: &[usize],
+    room: usize,
+) -> Option<Vec<(usize, usize)>> {
+    let least: Vec<usize> = shown.iter().map(|i| least[*i]).collect();
     if total(&least) > room {
         return None;
     }
@@ -90,27 +106,54 @@ fn squeezed(columns: &[Column], natural: &[usize], shown: &[usize], room: usize)
     Some(shown.iter().copied().zip(widths).collect())
 }
 
-/// The width of a column whose title breaks at its blanks.
-fn without_title(column: &Column) -> usize {
-    let title = column.title.split(' ').map(UnicodeWidthStr::width);
-    column.cells.iter().map(|c| c.width()).chain(title).max().unwrap_or(0)
+/// The parts between which a title may break: at blanks, and behind the underscores of a column's name.
+fn title_parts(title: &str) -> impl Iterator<Item = &str> {
+    title.split(' ').flat_map(|word| word.split_inclusive('_'))
 }
 
-/// The least width of a column.
-fn least(column: &Column, natural: usize) -> usize {
+/// The lines of a title within a width.
+pub fn title_lines(title: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in title.split(' ') {
+        for (at, part) in word.split_inclusive('_').enumerate() {
+            let blank = if at == 0 { " " } else { "" };
+            match lines.last_mut() {
+                Some(line) if line.width() + blank.len() + part.width() <= width => {
+                    line.push_str(blank);
+                    line.push_str(part);
+                }
+                _ => lines.push(part.to_owned()),
+            }
+        }
+    }
+    lines
+}
+
+/// The width of a column whose title breaks.
+fn without_title(column: &Column) -> usize {
+    column.cells.iter().map(|c| c.width()).max().unwrap_or(0).max(title_width(column))
+}
+
+fn title_width(column: &Column) -> usize {
+    title_parts(&column.title).map(UnicodeWidthStr::width).max().unwrap_or(0)
+}
+
+/// The least width of a column: numbers stay whole, texts break at blanks, and names are shortened as long as those that
+/// differ remain different.
+fn least_width(column: &Column, natural: usize) -> usize {
     if column.right {
         return without_title(column);
     }
-    let title = column.title.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0);
-    let part = column.cells.iter().flat_map(|cell| parts(cell)).map(|part| shortest(part)).max().unwrap_or(0);
-    let least = part.max(title);
+    let parts = || column.cells.iter().flat_map(|cell| parts(cell));
+    let whole = parts().filter(|part| part.contains(' ')).map(UnicodeWidthStr::width).max().unwrap_or(0);
+    let names: HashSet<&str> = parts().filter(|part| !part.contains(' ') && part.width() > NAME).collect();
+    let short = parts().filter(|part| !part.contains(' ') && part.width() <= NAME).map(UnicodeWidthStr::width);
+    let longest = names.iter().map(|name| name.width()).max().unwrap_or(0);
+    let listed: Vec<String> = names.iter().take(SAMPLE).map(|name| (*name).to_owned()).collect();
+    let different = |width: &usize| shortened(&listed, *width).iter().collect::<HashSet<_>>().len() == listed.len();
+    let name = if names.is_empty() { 0 } else { (NAME..longest).find(different).unwrap_or(longest) };
+    let least = whole.max(name).max(short.max().unwrap_or(0)).max(title_width(column));
     if is_notes(column) { least.max(NOTES.min(natural)) } else { least }
-}
-
-/// The least width of a part of a text: names can be shortened, quantities cannot.
-fn shortest(part: &str) -> usize {
-    let width = part.width();
-    if part.contains(' ') { width } else { width.min(NAME) }
 }
 
 /// The parts between which a text may break: at blanks, but not between a number and its unit.
@@ -159,13 +202,20 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The cells of a column, names longer than the width shortened in the middle: where the most of them stay different, and
-/// where they lose the least of what differs.
+/// The cells of a column, names longer than the width shortened: first the keys in the names of cases, then the middle,
+/// where the most of them stay different, and where they lose the least of what differs.
 pub fn shortened(cells: &[String], width: usize) -> Vec<String> {
     let long = |part: &&str| !part.contains(' ') && part.width() > width;
     let names: HashSet<&str> = cells.iter().flat_map(|cell| parts(cell)).filter(long).collect();
     if names.is_empty() || width < 3 {
         return cells.to_vec();
+    }
+    if names.iter().any(|name| without_keys(name).is_some()) {
+        let unkeyed =
+            |part: &str| if long(&part) { without_keys(part) } else { None }.unwrap_or_else(|| part.to_owned());
+        let cells: Vec<String> =
+            cells.iter().map(|cell| parts(cell).into_iter().map(unkeyed).collect::<Vec<_>>().join(" ")).collect();
+        return shortened(&cells, width);
     }
     let different = |head: usize| names.iter().map(|name| cut(name, head, width)).collect::<HashSet<_>>().len();
     let same = (alike(&names, |name| Box::new(name.chars())), alike(&names, |name| Box::new(name.chars().rev())));
@@ -194,6 +244,16 @@ pub fn shortened(cells: &[String], width: usize) -> Vec<String> {
         parts.join(" ")
     };
     cells.iter().map(text).collect()
+}
+
+/// The name of a case without the keys of its values: `bulk[message_size=4096,streams=2]` → `bulk[…4096,…2]`.
+fn without_keys(name: &str) -> Option<String> {
+    let (test, values) = name.split_once('[')?;
+    if !values.contains('=') {
+        return None;
+    }
+    let value = |part: &str| part.split_once('=').map_or_else(|| part.to_owned(), |(_, value)| format!("…{value}"));
+    Some(format!("{test}[{}", values.split(',').map(value).collect::<Vec<_>>().join(",")))
 }
 
 /// The number of characters that all names begin (or, read from their ends, end) with.
@@ -233,10 +293,28 @@ mod tests {
         let cases = owned(&["upload[message_size=1024,streams=1]", "upload[message_size=65536,streams=1]"]);
         let short = shortened(&cases, 20);
         assert!(short[0] != short[1] && short.iter().all(|s| s.width() <= 20 && s.contains('…')), "{short:?}");
-        assert!(short[0].contains("=1024") && short[1].contains("65536") && short[0].starts_with("upl"), "{short:?}");
+        assert_eq!(short, ["upload[…1024,…1]", "upload[…65536,…1]"]);
         let tails = owned(&["tests/very/long/path/of/a.yaml:1", "tests/very/long/path/of/a.yaml:2"]);
         assert!(shortened(&tails, 16)[1].ends_with(":2"));
         assert_eq!(shortened(&owned(&["short"]), 16), ["short"]);
+    }
+
+    #[test]
+    fn values_of_swept_keys_survive_wherever_they_differ() {
+        let case = |control: &str, size: &str| format!("bulk[socket.congestion_control={control},message_size={size}]");
+        let cases = [case("cubic", "4096"), case("reno", "4096"), case("cubic", "65536"), case("reno", "65536")];
+        let column = Column { title: "case".into(), right: false, cells: cases.to_vec() };
+        let least = least_width(&column, column.width());
+        let short = shortened(&cases, least);
+        assert_eq!(short.iter().collect::<HashSet<_>>().len(), 4, "{short:?}");
+        assert!(least <= 20, "{least} {short:?}");
+        assert_eq!(shortened(&cases, 20)[3], "bulk[…reno,…65536]");
+    }
+
+    #[test]
+    fn titles_break_at_underscores() {
+        assert_eq!(title_lines("axis_socket_congestion_control", 12), ["axis_socket_", "congestion_", "control"]);
+        assert_eq!(title_lines("latency p99", 8), ["latency", "p99"]);
     }
 
     #[test]

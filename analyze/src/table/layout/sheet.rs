@@ -12,6 +12,8 @@ pub struct Sheet {
     /// Blanks before each line.
     pub indent: usize,
     pub colours: bool,
+    /// Whether every column is shown, even if the lines become too long.
+    pub all_columns: bool,
     /// How to see columns that did not fit, for the note about them.
     pub hint: &'static str,
 }
@@ -24,7 +26,8 @@ impl Default for Sheet {
 
 impl Sheet {
     /// Without a limit and without colours.
-    pub const PLAIN: Self = Self { width: None, indent: 0, colours: false, hint: "a wider terminal shows them" };
+    pub const PLAIN: Self =
+        Self { width: None, indent: 0, colours: false, all_columns: false, hint: "a wider terminal shows them" };
 
     pub fn stdout() -> Self {
         Self::of_stream(&std::io::stdout())
