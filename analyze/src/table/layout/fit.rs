@@ -11,7 +11,7 @@ use super::Column;
 /// Blanks between columns.
 pub const GAP: usize = 2;
 /// The least width to which a long name is shortened.
-const NAME: usize = 16;
+const NAME: usize = 20;
 /// The least width of notes beside a row; with less room they stand below it.
 const NOTES: usize = 24;
 /// The most names of a column that are compared to find its least width.
@@ -56,8 +56,10 @@ pub fn fit(columns: &[Column], room: Option<usize>, all_columns: bool) -> Fitted
         let droppable = |i: &usize| *i != shown[0] && Some(*i) != notes && !KEPT.contains(&columns[*i].title.as_str());
         // The name of the case has the values of swept keys already.
         let axis = |i: &usize| columns[*i].title.starts_with(AXIS_PREFIX);
+        let empty = |i: &usize| columns[*i].cells.iter().all(String::is_empty);
         let mut candidates = shown.iter().copied().filter(droppable).filter(|_| !all_columns);
-        let Some(last) = candidates.clone().rfind(axis).or_else(|| candidates.next_back()) else {
+        let first = candidates.clone().rfind(empty).or_else(|| candidates.clone().rfind(axis));
+        let Some(last) = first.or_else(|| candidates.next_back()) else {
             let shown: Vec<usize> = shown.iter().copied().filter(|i| Some(*i) != notes).collect();
             let shown = shown.iter().map(|i| (*i, least[*i])).collect();
             return Fitted { shown, below: notes, left_out };
@@ -145,15 +147,19 @@ fn least_width(column: &Column, natural: usize) -> usize {
         return without_title(column);
     }
     let parts = || column.cells.iter().flat_map(|cell| parts(cell));
-    let whole = parts().filter(|part| part.contains(' ')).map(UnicodeWidthStr::width).max().unwrap_or(0);
-    let names: HashSet<&str> = parts().filter(|part| !part.contains(' ') && part.width() > NAME).collect();
-    let short = parts().filter(|part| !part.contains(' ') && part.width() <= NAME).map(UnicodeWidthStr::width);
+    let names: HashSet<&str> = parts().filter(|part| is_name(part) && part.width() > NAME).collect();
+    let whole = parts().filter(|part| !names.contains(part)).map(UnicodeWidthStr::width).max().unwrap_or(0);
     let longest = names.iter().map(|name| name.width()).max().unwrap_or(0);
     let listed: Vec<String> = names.iter().take(SAMPLE).map(|name| (*name).to_owned()).collect();
     let different = |width: &usize| shortened(&listed, *width).iter().collect::<HashSet<_>>().len() == listed.len();
     let name = if names.is_empty() { 0 } else { (NAME..longest).find(different).unwrap_or(longest) };
-    let least = whole.max(name).max(short.max().unwrap_or(0)).max(title_width(column));
+    let least = whole.max(name).max(title_width(column));
     if is_notes(column) { least.max(NOTES.min(natural)) } else { least }
+}
+
+/// Whether a part of a text may lose its middle: a quantity and a comparison may not.
+fn is_name(part: &str) -> bool {
+    !part.contains([' ', '<', '>']) && !part.contains("==")
 }
 
 /// The parts between which a text may break: at blanks, but not between a number and its unit.
@@ -205,7 +211,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
 /// The cells of a column, names longer than the width shortened: first the keys in the names of cases, then the middle,
 /// where the most of them stay different, and where they lose the least of what differs.
 pub fn shortened(cells: &[String], width: usize) -> Vec<String> {
-    let long = |part: &&str| !part.contains(' ') && part.width() > width;
+    let long = |part: &&str| is_name(part) && part.width() > width;
     let names: HashSet<&str> = cells.iter().flat_map(|cell| parts(cell)).filter(long).collect();
     if names.is_empty() || width < 3 {
         return cells.to_vec();
@@ -266,8 +272,9 @@ fn alike<'a>(names: &HashSet<&'a str>, read: impl Fn(&'a str) -> Box<dyn Iterato
 /// A name with `…` after its first `head` columns, and as much of its end as fits.
 fn cut(name: &str, head: usize, width: usize) -> String {
     let start: String = taken(name.chars(), head).into_iter().collect();
-    let end = taken(name.chars().rev(), width - 1 - start.width());
-    format!("{start}…{}", end.into_iter().rev().collect::<String>())
+    let end: String = taken(name.chars().rev(), width - 1 - start.width()).into_iter().rev().collect();
+    // Keys that were left out have left their own marks.
+    format!("{}…{}", start.trim_end_matches('…'), end.trim_start_matches('…'))
 }
 
 /// The first characters, as many as fit.
@@ -308,6 +315,10 @@ mod tests {
         let short = shortened(&cases, least);
         assert_eq!(short.iter().collect::<HashSet<_>>().len(), 4, "{short:?}");
         assert!(least <= 20, "{least} {short:?}");
+        assert!(shortened(&cases, 16).iter().all(|name| !name.contains("……")));
+        let statement =
+            Column { title: String::new(), right: false, cells: vec!["throughput_bits_per_s>=10Gbit/s".into()] };
+        assert_eq!(least_width(&statement, 31), 31);
         assert_eq!(shortened(&cases, 20)[3], "bulk[…reno,…65536]");
     }
 
