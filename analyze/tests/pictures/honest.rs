@@ -198,7 +198,7 @@ fn colours_over_decades_are_logarithmic() {
     assert_eq!(colours(&rows, Options::default()), Spacing::Log10);
     assert_eq!(colours(&rows, Options { log: Some(Log::None), ..Options::default() }), Spacing::Linear);
     for row in &mut rows {
-        row.throughput_bits_per_s = row.streams.map(|n| n as f64);
+        row.throughput_bits_per_s = row.streams.map(|n| 10.0 + n as f64);
     }
     assert_eq!(colours(&rows, Options::default()), Spacing::Linear);
     for row in &mut rows {
