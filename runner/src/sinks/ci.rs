@@ -93,6 +93,7 @@ pub fn markdown(name: &str, questions: &[&str], results: Vec<Column>, rows: &[Ve
     blocks.push(Block::Table { about: "Results".to_owned(), columns: results });
     if !rows.is_empty() {
         blocks.push(Block::Table { about: "Verdicts".to_owned(), columns: verdicts::columns(rows) });
+        blocks.push(Block::Paragraph(verdicts::summary(rows)));
     }
     if !notes.is_empty() {
         blocks.push(Block::List(notes.to_vec()));
@@ -192,7 +193,7 @@ mod tests {
         assert!(text.starts_with("## lab\n\nHow fast?\n\n**1 of 1 assertion fails: "), "{text}");
         assert!(text.contains("\n\n| case ") && text.contains("| a\\|b |"), "{text}");
         // A table may be appended: a list would swallow it without the empty line.
-        assert!(text.ends_with(" |\n\n- \\<b> is a note\n\n"), "{text}");
+        assert!(text.ends_with(" |\n\n1 failed\n\n- \\<b> is a note\n\n"), "{text}");
     }
 
     #[test]
