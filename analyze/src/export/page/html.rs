@@ -99,13 +99,17 @@ fn table(about: &str, columns: &[Column], out: &mut String) {
         out,
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{about}\">\n<table>\n<thead>\n<tr>"
     );
-    for column in columns {
-        let class = if column.right { " class=\"number\"" } else { "" };
+    // The case names the row; a table of verdicts has it in its second column.
+    let named = columns.iter().position(|c| c.title == "case").unwrap_or(0);
+    for (i, column) in columns.iter().enumerate() {
+        let class = match column.right {
+            _ if i == named => " class=\"name\"",
+            true => " class=\"number\"",
+            false => "",
+        };
         _ = writeln!(out, "<th scope=\"col\"{class}>{}</th>", escaped(&column.title));
     }
     out.push_str("</tr>\n</thead>\n<tbody>\n");
-    // The case names the row; a table of verdicts has it in its second column.
-    let named = columns.iter().position(|c| c.title == "case").unwrap_or(0);
     let short: Vec<bool> =
         columns.iter().map(|column| column.cells.iter().all(|c| c.chars().count() <= SHORT)).collect();
     for row in 0..columns.first().map_or(0, |c| c.cells.len()) {
@@ -113,9 +117,10 @@ fn table(about: &str, columns: &[Column], out: &mut String) {
         for (i, column) in columns.iter().enumerate() {
             let cell = &column.cells[row];
             let class = match (column.right, tone(column, cell)) {
-                (false, Tone::Plain) if short[i] => " class=\"short\"".to_owned(),
+                _ if i == named => " class=\"name\"".to_owned(),
+                (false, Tone::Plain) if short[i] && !column.title.is_empty() => " class=\"short\"".to_owned(),
                 (true, _) => " class=\"number\"".to_owned(),
-                (_, Tone::Plain) => String::new(),
+                (_, Tone::Plain) => " class=\"long\"".to_owned(),
                 (_, tone) => format!(" class=\"word {}\"", class(tone)),
             };
             let cell = escaped(cell);
@@ -178,16 +183,18 @@ table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabu
 th, td { text-align: left; vertical-align: top; padding: 0.35rem 1.1rem 0.35rem 0; border-bottom: 1px solid var(--line); }
 th:last-child, td:last-child { padding-right: 0; }
 thead th { color: var(--faint); font-weight: 600; vertical-align: bottom; white-space: nowrap; }
-tbody th { font-weight: 600; min-width: 7rem; overflow-wrap: anywhere; }
+tbody th { font-weight: 600; }
+.name { min-width: 7rem; overflow-wrap: anywhere; }
 tbody tr:hover { background: var(--shade); }
 .number { text-align: right; white-space: nowrap; }
 .short { white-space: nowrap; }
+.long { min-width: 13rem; }
 .word { font-weight: 700; white-space: nowrap; }
 .word.good { color: var(--good); }
 .word.bad { color: var(--bad); }
 .word.doubtful { color: var(--doubtful); }
 figure { margin: 1rem 0; }
-.picture { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 0.5rem; max-width: 60rem; }
+.picture { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 0.5rem; }
 .picture svg { display: block; width: 100%; height: auto; }
 .narrow { display: none; }
 details { margin: 0.9rem 0; border: 1px solid var(--line); border-radius: 8px; padding: 0.1rem 1rem; }
@@ -198,6 +205,7 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
   .narrow { display: block; }
   h1 { font-size: 1.4rem; }
   .picture { padding: 0.2rem; }
+  .name { position: sticky; left: 0; max-width: 9.5rem; background: var(--paper); }
 }
 @media print {
   :root {
@@ -209,6 +217,9 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
   body { font-size: 10pt; }
   main { max-width: none; padding: 0; }
   .scroll { overflow: visible; }
+  .name { position: static; max-width: none; }
+  .long { min-width: 0; }
+  th, td { padding-right: 0.7rem; }
   .wide { display: block; }
   .narrow { display: none; }
   h2 { break-after: avoid; }

@@ -122,8 +122,10 @@ fn result(case: &Case, metric: &'static Metric) -> String {
         "elapsed" => format!("{} took {value}{spread}", case.label),
         _ => format!("{}: {} {value}{spread}", case.label, metric.label),
     };
-    match case.searched() {
-        Some(words) => format!("{result} – {words}"),
+    match case.limit() {
+        Some(limit) => {
+            format!("{} {limit} ({})", case.label, result.strip_prefix(&case.label).unwrap_or(&result).trim())
+        }
         None => result,
     }
 }

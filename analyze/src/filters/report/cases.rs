@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use schemas::{
     columns::{self, Row},
     metrics::{self, Kind, Metric},
-    units,
-    words::{Phase, Record, Search, Status, Way},
+    units::{self, Unit},
+    words::{OfferedUnit, Phase, Record, Search, Status, Way},
 };
 
 use crate::{
@@ -169,6 +169,8 @@ impl Cases {
         columns.retain(|c| match c.title.as_str() {
             "case" | "result" | "n" => true,
             "metric" => several,
+            // What all rows share is in the plan.
+            "workload" => c.cells.len() == 1 || c.cells.iter().any(|cell| *cell != c.cells[0]),
             _ => c.cells.iter().any(|cell| !cell.is_empty()),
         });
         columns
@@ -299,6 +301,28 @@ impl Case {
     /// How a search ended.
     pub fn searched(&self) -> Option<&'static str> {
         self.summary.as_ref()?.search.map(Search::sentence)
+    }
+
+    /// What a search found: `holds up to 36 in flight, not at 38 in flight`.
+    pub fn limit(&self) -> Option<String> {
+        let row = self.summary.as_ref()?;
+        let load = |value: f64| match (row.offered_per_s, row.offered_unit, row.message_bytes) {
+            (None, ..) => format!("{value} in flight"),
+            (_, Some(OfferedUnit::Bits), _) => units::human(Unit::BitsPerSecond, value),
+            (_, Some(OfferedUnit::Messages), Some(bytes)) => {
+                units::human(Unit::BitsPerSecond, value * bytes as f64 * 8.0)
+            }
+            _ => units::human(Unit::PerSecond, value),
+        };
+        let held = row.offered_per_s.or(row.inflight.map(|n| n as f64)).map(load);
+        let above = row.search_above.map(|above| format!(", not at {}", load(above))).unwrap_or_default();
+        Some(match (row.search?, held) {
+            (Search::Nothing, _) | (_, None) => "holds at none of the loads tried".to_owned(),
+            (Search::Found, Some(held)) => format!("holds up to {held}{above}"),
+            (Search::AtLeast, Some(held)) => format!("holds even at the highest load, {held}"),
+            (Search::Unreached, Some(held)) => format!("holds up to {held}; more could not be offered"),
+            (_, Some(held)) => format!("holds up to {held}{above} (the search ended early)"),
+        })
     }
 
     /// Whether its latencies are those of round trips or connects, in contrast to a stream's calls.

@@ -130,6 +130,14 @@ impl Doubts {
         if !facts.resumed.is_empty() {
             self.add(format!("the run was interrupted and resumed ({})", facts.resumed.join(", ")));
         }
+        for case in &facts.unfinished {
+            let done = match (case.iterations, case.of) {
+                (0, _) => "was not measured".to_owned(),
+                (n, 0) => format!("was cut short after {n} probes"),
+                (n, of) => format!("was cut short after {n} of {of} iterations"),
+            };
+            self.add(format!("{} {done}: {}", case.case, case.reason));
+        }
         facts.notes.iter().for_each(|note| self.add(note));
         for (id, case) in &facts.cases {
             let name = if case.case.is_empty() { id } else { &case.case };

@@ -58,7 +58,11 @@ pub fn origin(facts: &RunRecord) -> String {
 /// Why the run ended early; `None` if it ended by itself.
 pub fn cut_short(facts: &RunRecord) -> Option<String> {
     match (&facts.interrupted, &facts.ended) {
-        (Some(signal), _) => Some(format!("The run was interrupted ({signal})")),
+        (Some(signal), _) => Some(match facts.unfinished.len() {
+            0 => format!("The run was interrupted ({signal})"),
+            1 => format!("The run was interrupted ({signal}); 1 case was not measured to its end"),
+            n => format!("The run was interrupted ({signal}); {n} cases were not measured to their end"),
+        }),
         (None, None) if !facts.began.is_empty() => Some("The run has not ended, or it crashed".to_owned()),
         _ => None,
     }
