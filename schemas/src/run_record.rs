@@ -33,7 +33,8 @@ pub struct RunRecord<Facts = Value, Clock = Value> {
     /// Cases that were not measured to their end, though the plan wanted it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<Unfinished>,
-    /// Files that the run writes, relative to the folder of this one. Those that it had no use for do not exist.
+    /// Files that go with the table when a later run replaces it, relative to the folder of this one. Those that the run had
+    /// no use for do not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     /// In the order in which they ran.

@@ -100,6 +100,10 @@ fn the_results_of_a_run_that_ended_are_replaced_whole() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(rows(&folder.path("r.csv")).iter().all(|row| row["run_id"] != first));
     assert_eq!(names(&folder.path("")), ["r.csv", "r.run.json"], "the verdicts were those of the other plan");
+    // Reports that have names of their own stay.
+    let junit = |name: &str| plumb(&["run", &other, "-o", &table, "--junit", &folder.name(name)]);
+    assert_eq!((junit("a.xml").code, junit("b.xml").code), (Some(0), Some(0)));
+    assert_eq!(names(&folder.path("")), ["a.xml", "b.xml", "r.csv", "r.run.json"]);
 }
 
 #[test]

@@ -151,3 +151,30 @@ fn a_daemon_that_is_asked_to_end_ends() {
         assert_eq!(serve.wait(), Some(0));
     }
 }
+
+#[test]
+fn a_group_is_cut_off_as_a_whole_and_junit_says_what_was_not_measured() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  bulk: {workload: tcp_stream, duration: 200ms}\n  pair:\n    duration: 60s\n    concurrent:\n      members:\n        \
+         a: {workload: tcp_stream}\n        b: {workload: tcp_rr}",
+    );
+    let (table, junit) = (folder.name("r.csv"), folder.name("j.xml"));
+    let mut child = command(&["run", &plan, "-o", &table, "--junit", &junit]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|l| l.contains("] pair")), "the group has not begun");
+    let rest = thread::spawn(move || lines.for_each(drop));
+    thread::sleep(Duration::from_secs(1));
+    signal(&child, Signal::SIGINT);
+    let ran = end(child);
+    rest.join().unwrap();
+    assert_eq!(ran.code, Some(130));
+    let rows = rows(&folder.path("r.csv"));
+    let of_pair: Vec<_> = of(&rows, "iteration").into_iter().filter(|r| r["test"] == "pair").collect();
+    // On a busy machine it may not have begun to measure: then it has no rows.
+    assert!(of_pair.iter().all(|r| r["status"] == "cut"), "{of_pair:?}");
+    assert!(of(&rows, "summary").iter().all(|r| (r["test"] == "pair") == (r["status"] == "skipped")));
+    let xml = std::fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("<skipped") && xml.contains("interrupted by SIGINT"), "{xml}");
+}

@@ -74,7 +74,7 @@ impl<'a> Sinks<'a> {
             began: start.began.clone(),
             resumed: start.resumed.clone(),
             cases: start.cases.clone(),
-            files: files.beside_run_json(),
+            files: files.owned(),
             ..RunRecord::default()
         };
         Ok(Self {

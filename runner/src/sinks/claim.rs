@@ -76,6 +76,9 @@ impl Claim {
         let name = real.file_name().unwrap_or_default().to_string_lossy();
         let path = real.with_file_name(format!(".{name}.lock"));
         let fault = || Error::output(table.display());
+        if real.is_dir() {
+            return Err(fault()(io::ErrorKind::IsADirectory.into()));
+        }
         loop {
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
             let mut file = file.map_err(fault())?;

@@ -58,9 +58,19 @@ impl Fresh {
 
     /// Puts it in the place of the earlier one.
     pub fn publish(self) -> Result<CsvSink, Error> {
-        self.temporary.persist(&self.path).map_err(|e| Error::output(&self.sink.to)(e.error))?;
-        sync_folder(&self.path).map_err(Error::output(&self.sink.to))?;
-        Ok(self.sink)
+        let Self { mut sink, path, temporary } = self;
+        let fault = || Error::output(&sink.to);
+        match temporary.persist(&path) {
+            Ok(()) => sync_folder(&path).map_err(fault())?,
+            // A file that is a mount point, as of a container, cannot be replaced, only written over.
+            Err(e) if e.error.kind() == io::ErrorKind::ResourceBusy => {
+                fs::copy(&e.path, &path).map_err(fault())?;
+                let file = File::options().append(true).open(&path).and_then(Appended::at_end_of);
+                sink.out = Out::File(file.map_err(fault())?);
+            }
+            Err(e) => return Err(fault()(e.error)),
+        }
+        Ok(sink)
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Files {
     pub run_json: Option<PathBuf>,
     /// JUnit XML.
     pub junit: Option<PathBuf>,
+    /// Whether the command line names it.
+    pub junit_is_named: bool,
     /// The summary in Markdown.
     pub markdown: Option<PathBuf>,
     /// Pictures, with the file each goes to.
@@ -110,6 +112,7 @@ impl Files {
         }
         let base = dir.as_deref().or_else(|| table.and_then(Path::parent)).unwrap_or(Path::new("")).to_owned();
         let first = |of: fn(&Plan) -> Option<&PathBuf>| plans.iter().find_map(of).map(|p| base.join(p));
+        files.junit_is_named = output.junit.is_some();
         files.junit = output.junit.map(Path::to_owned).or_else(|| first(|p| p.output.junit.as_ref()));
         files.markdown = first(|p| p.output.markdown.as_ref());
         files.annotations = plans.iter().any(|p| match p.output.annotations.unwrap_or_default() {
@@ -133,11 +136,18 @@ impl Files {
         tables.chain(others.into_iter().flatten()).chain(pictures).chain(self.plans.iter().map(|(file, _)| file))
     }
 
-    /// The files in the folder of `run.json`, relative to it.
-    pub fn beside_run_json(&self) -> Vec<String> {
+    /// The files that go with the table when a later run replaces it, relative to the folder of `run.json`: all in a run's
+    /// own folder; beside a table, those that are named after it. Reports and pictures have names of their own there, and so
+    /// has the JUnit file of the command line.
+    pub fn owned(&self) -> Vec<String> {
         let Some(folder) = self.run_json.as_deref().and_then(Path::parent) else { return Vec::new() };
-        let inside = self.all().filter_map(|file| file.strip_prefix(folder).ok()?.to_str());
-        let mut names: Vec<String> = inside.map(str::to_owned).collect();
+        let beside = [&self.results, &self.counters, &self.verdicts, &self.hooks, &self.run_json];
+        let named: Vec<&PathBuf> = match self.dir {
+            Some(_) => self.all().filter(|file| !self.junit_is_named || Some(*file) != self.junit.as_ref()).collect(),
+            None => beside.into_iter().flatten().collect(),
+        };
+        let inside = named.into_iter().filter_map(|file| file.strip_prefix(folder).ok()?.to_str());
+        let mut names: Vec<String> = inside.filter(|name| Path::new(name).is_relative()).map(str::to_owned).collect();
         names.sort();
         names.dedup();
         names

@@ -70,7 +70,12 @@ impl RunJson {
     /// Writes the file for the first time.
     pub fn begin(&mut self) -> Result<(), Error> {
         self.begun = true;
-        self.write()
+        self.write()?;
+        // Open from now on: a folder that is removed is noticed by the results table, which tells it.
+        if let Some(path) = self.path.as_deref().map(journal) {
+            self.journal = Some(File::create(&path).map_err(Error::output(path.display()))?);
+        }
+        Ok(())
     }
 
     /// Keeps what the ends of an iteration said about themselves.
