@@ -143,7 +143,7 @@ pub fn nearest<'a, S: AsRef<str>>(name: &str, candidates: &'a [S]) -> Option<&'a
         let edits = strsim::damerau_levenshtein(&candidate, &name);
         let few = edits <= 1 + name.len().min(candidate.len()) / 4;
         let score = strsim::jaro_winkler(&candidate, &name);
-        (few || score > 0.84).then(|| score + if few { 1.0 } else { 0.0 })
+        (few || score > 0.84).then_some(score + if few { 1.0 } else { 0.0 })
     };
     candidates
         .iter()

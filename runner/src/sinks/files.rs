@@ -142,11 +142,11 @@ impl Files {
     pub fn owned(&self) -> Vec<String> {
         let Some(folder) = self.run_json.as_deref().and_then(Path::parent) else { return Vec::new() };
         let beside = [&self.results, &self.counters, &self.verdicts, &self.hooks, &self.run_json];
-        let named: Vec<&PathBuf> = match self.dir {
+        let belonging: Vec<&PathBuf> = match self.dir {
             Some(_) => self.all().filter(|file| !self.junit_is_named || Some(*file) != self.junit.as_ref()).collect(),
             None => beside.into_iter().flatten().collect(),
         };
-        let inside = named.into_iter().filter_map(|file| file.strip_prefix(folder).ok()?.to_str());
+        let inside = belonging.into_iter().filter_map(|file| file.strip_prefix(folder).ok()?.to_str());
         let mut names: Vec<String> = inside.filter(|name| Path::new(name).is_relative()).map(str::to_owned).collect();
         names.sort();
         names.dedup();

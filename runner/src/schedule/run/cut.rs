@@ -1,5 +1,7 @@
 //! Iterations that a signal ended before their end.
 
+use std::collections::BTreeMap;
+
 use netcore::{
     client::Outcome,
     report::{Ending, Phase, SideReport},
@@ -16,7 +18,7 @@ use crate::{
     signals::Interrupts,
 };
 
-/// An interval shorter than this share of the longest one was cut off with its iteration.
+/// A last interval shorter than this share of the longest one was cut off with its iteration.
 const WHOLE: f64 = 0.9;
 
 /// An iteration that is not whole.
@@ -28,16 +30,16 @@ pub(super) struct Cut {
 }
 
 /// `interrupted by SIGINT`, or where no signal came: `interrupted`.
-pub(super) fn by(stop: &Interrupts) -> String {
-    stop.name().map_or_else(|| "interrupted".to_owned(), |name| format!("interrupted by {name}"))
+pub(super) fn by(signals: &Interrupts) -> String {
+    signals.name().map_or_else(|| "interrupted".to_owned(), |name| format!("interrupted by {name}"))
 }
 
 /// How an iteration was cut off; `None`: it came to its end.
-pub(super) fn of(step: &Step, measured: &Measured, stop: &Interrupts) -> Option<Cut> {
-    if !stop.requested() {
+pub(super) fn of(step: &Step, measured: &Measured, signals: &Interrupts) -> Option<Cut> {
+    if !signals.requested() {
         return None;
     }
-    let by = by(stop);
+    let by = by(signals);
     // A program may print results when it is interrupted: nobody knows of how much.
     if measured.printed.is_some() {
         return Some(Cut { sentence: format!("{by} while its program ran"), has_numbers: false });
@@ -79,14 +81,20 @@ fn elapsed(report: &SideReport) -> Option<u64> {
 pub(super) fn mark(rows: &mut [Row], sentence: &str) {
     let is_measure = |row: &Row| row.phase == Some(RowPhase::Measure);
     let measured = rows.iter().any(|row| is_measure(row) && row.record != Some(Record::Interval));
-    let of_member = |row: &Row| (row.member.clone(), row.direction);
-    let longest = |of: &Row| {
-        let intervals = rows.iter().filter(|r| r.record == Some(Record::Interval) && is_measure(r));
-        let alike = intervals.filter(|r| of_member(r) == of_member(of)).filter_map(|r| r.elapsed_s);
-        alike.fold(0.0, f64::max)
-    };
+    let end = |row: &Row| row.start_s.unwrap_or(0.0) + row.elapsed_s.unwrap_or(0.0);
+    // The longest interval of a member and a way, and the end of the last.
+    let mut of_member: BTreeMap<_, (f64, f64)> = BTreeMap::new();
+    for row in rows.iter().filter(|r| r.record == Some(Record::Interval) && is_measure(r)) {
+        let (longest, last) = of_member.entry((row.member.clone(), row.direction)).or_default();
+        (*longest, *last) = (longest.max(row.elapsed_s.unwrap_or(0.0)), last.max(end(row)));
+    }
     let is_cut = |row: &Row| match row.record {
-        Some(Record::Interval) => is_measure(row) && row.elapsed_s.is_none_or(|elapsed| elapsed < WHOLE * longest(row)),
+        Some(Record::Interval) => {
+            let (longest, last) = of_member.get(&(row.member.clone(), row.direction)).copied().unwrap_or_default();
+            // The ends of a test cut their windows almost at the same time.
+            let is_last = end(row) > last - longest / 10.0;
+            is_measure(row) && is_last && row.elapsed_s.unwrap_or(0.0) < WHOLE * longest
+        }
         // Without a measure phase, the phase before it was cut off.
         _ => is_measure(row) || !measured,
     };
@@ -94,5 +102,34 @@ pub(super) fn mark(rows: &mut [Row], sentence: &str) {
     for (row, _) in rows.iter_mut().zip(cut).filter(|(_, cut)| *cut) {
         row.status = Some(Status::Cut);
         row.error = Some(sentence.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_iteration_and_its_last_interval_are_marked() {
+        let interval = |start_s, elapsed_s| Row {
+            record: Some(Record::Interval),
+            phase: Some(RowPhase::Measure),
+            status: Some(Status::Ok),
+            start_s: Some(start_s),
+            elapsed_s: Some(elapsed_s),
+            ..Row::default()
+        };
+        let phase = |phase| Row { record: Some(Record::Iteration), phase: Some(phase), ..interval(0.0, 1.0) };
+        // One that was sampled late is followed by a short one.
+        let intervals = [interval(0.0, 0.5), interval(0.5, 0.8), interval(1.3, 0.2), interval(1.5, 0.1)];
+        let mut rows = [&intervals[..], &[phase(RowPhase::Warmup), phase(RowPhase::Measure)]].concat();
+        mark(&mut rows, "why");
+        let marked: Vec<bool> = rows.iter().map(|r| r.status == Some(Status::Cut)).collect();
+        assert_eq!(marked, [false, false, false, true, false, true]);
+        assert_eq!(rows[5].error.as_deref(), Some("why"));
+        // Cut off before it measured, the phase before that is not whole.
+        let mut rows = [phase(RowPhase::Warmup)];
+        mark(&mut rows, "why");
+        assert_eq!(rows[0].status, Some(Status::Cut));
     }
 }
