@@ -141,14 +141,14 @@ pub fn shift(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
 
 /// All differences b − a between the values of two samples, in order, without storing them: ten thousand values a side
 /// have a hundred million.
-struct Differences {
+pub(super) struct Differences {
     /// Ascending.
     a: Vec<f64>,
     b: Vec<f64>,
 }
 
 impl Differences {
-    fn new(a: &[f64], b: &[f64]) -> Self {
+    pub fn new(a: &[f64], b: &[f64]) -> Self {
         let (mut a, mut b) = (a.to_vec(), b.to_vec());
         super::quantiles::sort(&mut a);
         super::quantiles::sort(&mut b);
@@ -170,7 +170,7 @@ impl Differences {
     }
 
     /// The n-th difference, from 0. Bisects the numbers between the smallest and the largest; there are at most 2^64.
-    fn nth(&self, n: usize) -> f64 {
+    pub fn nth(&self, n: usize) -> f64 {
         let ends = self.a.first().zip(self.a.last()).zip(self.b.first().zip(self.b.last()));
         let Some(((a_first, a_last), (b_first, b_last))) = ends else { return f64::NAN };
         let (mut low, mut high) = (rank(b_first - a_last), rank(b_last - a_first));

@@ -11,6 +11,7 @@ pub mod hockney;
 pub mod moments;
 pub mod quantiles;
 pub mod scale;
+pub mod ranks;
 pub mod series;
 pub mod sketch;
 
