@@ -6,16 +6,17 @@
 use analyze::judge::comparison::{Comparison, Rule, Test, decide};
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use schemas::metrics::Better;
+use schemas::metrics::{Better, Range};
 use schemas::words::Verdict;
 
 /// What a plan's baseline uses unless told otherwise.
 const RULE: Rule = Rule {
     better: Better::Higher,
-    test: Test::MannWhitney,
+    test: Test::Rank,
     alpha: 0.01,
     min_ratio: 0.03,
     min_difference: 0.0,
+    range: Range::POSITIVE,
     seed: 1,
 };
 

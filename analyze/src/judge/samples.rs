@@ -2,7 +2,7 @@
 
 mod index;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use schemas::{
     metrics::{self, Family},
@@ -26,6 +26,8 @@ pub struct Key {
     pub direction: String,
     /// Number of the stream, for the samples of one stream.
     pub stream: String,
+    /// Value of the column by which the rows were split; else empty.
+    pub part: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,10 +40,22 @@ pub struct Case {
     pub values: Vec<Vec<f64>>,
     /// Transactions over all its rows, if they are counted.
     pub transactions: Option<u64>,
-    /// Times of its rows, as text that sorts.
-    pub times: Vec<String>,
+    /// The row of each value of [`Self::values`], as an index into `rows`.
+    pub row_of: Vec<Vec<usize>>,
+    /// Its rows, in the order of the table.
+    pub rows: Vec<Observation>,
     /// Where it was measured; the time is that of its last row.
     pub origin: Origin,
+}
+
+/// When a row was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    pub run_id: String,
+    /// Number of the iteration in the run, from 1; `None`: unknown.
+    pub iteration: Option<u64>,
+    /// End of the measurement, as text that sorts; empty if unknown.
+    pub time: String,
 }
 
 /// All cases of a table.
@@ -62,7 +76,12 @@ impl Samples {
     /// Reads the values of some columns. Cases are matched by the column `by`, or by the first of `case_id`, `case` and
     /// `test` that the table has.
     pub fn read(table: &mut Table, selection: &Selection, metrics: &[usize], by: Option<&str>) -> Result<Self, Error> {
-        Self::read_parts(table, selection, metrics, by, false).map(|(whole, _)| whole)
+        Self::read_parts(table, selection, metrics, [by, None], false).map(|(whole, _)| whole)
+    }
+
+    /// Like [`Self::read`], with the rows of a case split by the values of a column.
+    pub fn read_split(table: &mut Table, selection: &Selection, metrics: &[usize], split: &str) -> Result<Self, Error> {
+        Self::read_parts(table, selection, metrics, [None, Some(split)], false).map(|(whole, _)| whole)
     }
 
     /// Like [`Self::read`], and each stream as a case of its own.
@@ -71,17 +90,17 @@ impl Samples {
         selection: &Selection,
         metrics: &[usize],
     ) -> Result<(Self, Self), Error> {
-        Self::read_parts(table, selection, metrics, None, true)
+        Self::read_parts(table, selection, metrics, [None, None], true)
     }
 
     fn read_parts(
         table: &mut Table,
         selection: &Selection,
         metrics: &[usize],
-        by: Option<&str>,
+        by_and_split: [Option<&str>; 2],
         with_streams: bool,
     ) -> Result<(Self, Self), Error> {
-        let columns = Columns::of(table, metrics, by)?;
+        let columns = Columns::of(table, metrics, by_and_split)?;
         let mut picker = Picker::of_any_status(selection, table)?;
         let (mut whole, mut streams) = (Preferred::<Reading>::default(), Reading::default());
         let mut skipped = HashSet::new();
@@ -131,21 +150,28 @@ const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
 struct Columns {
     /// What cases are matched by.
     id: usize,
+    /// What the rows of a case are split by.
+    split: Option<usize>,
     metrics: Vec<usize>,
     transactions: Option<usize>,
+    iteration: Option<usize>,
     time: Option<usize>,
+    elapsed: Option<usize>,
     texts: [Option<usize>; TEXTS.len()],
 }
 
 impl Columns {
-    fn of(table: &Table, metrics: &[usize], by: Option<&str>) -> Result<Self, Error> {
+    fn of(table: &Table, metrics: &[usize], [by, split]: [Option<&str>; 2]) -> Result<Self, Error> {
+        let split = split.map(|name| table.require(name)).transpose()?;
         let header = table.header();
         let id = match by {
             Some(name) => table.require(name)?,
             None => CASE.iter().find_map(|n| header.find(n)).map_or_else(|| table.require("case"), Ok)?,
         };
-        let [transactions, time] = ["transactions", "time"].map(|name| header.find(name));
-        Ok(Self { id, metrics: metrics.to_vec(), transactions, time, texts: TEXTS.map(|name| header.find(name)) })
+        let [transactions, iteration, time, elapsed] =
+            ["transactions", "iteration", "time", "elapsed_s"].map(|name| header.find(name));
+        let texts = TEXTS.map(|name| header.find(name));
+        Ok(Self { id, split, metrics: metrics.to_vec(), transactions, iteration, time, elapsed, texts })
     }
 
     fn text<'a>(&self, row: &Row<'a>) -> [&'a str; TEXTS.len()] {
@@ -168,14 +194,15 @@ impl Reading {
         let [_, member, direction, stream, run_id, from, to, workload] =
             texts.first_chunk().map(|t| t.map(str::to_owned)).unwrap_or_default();
         let stream = if kind == Record::Stream { stream } else { String::new() };
-        let key = Key { id: row.get(columns.id).to_owned(), member, direction, stream };
+        let part = columns.split.map_or("", |c| row.get(c)).to_owned();
+        let key = Key { id: row.get(columns.id).to_owned(), member, direction, stream, part };
         // A case whose iterations all failed is a case without samples: it must not be missing.
         let i = *self.index.entry(key).or_insert_with_key(|key| {
             let name = if columns.texts[0].is_some() { texts[0] } else { &key.id };
-            let origin = Origin { run_id, from, to, time: String::new() };
-            let values = vec![Vec::new(); columns.metrics.len()];
+            let origin = Origin { run_id: run_id.clone(), from, to, ..Origin::default() };
+            let (values, row_of) = (vec![Vec::new(); columns.metrics.len()], vec![Vec::new(); columns.metrics.len()]);
             let (key, name, family) = (key.clone(), name.to_owned(), Family::of(&workload));
-            self.cases.push(Case { key, name, family, values, origin, ..Case::default() });
+            self.cases.push(Case { key, name, family, values, row_of, origin, ..Case::default() });
             self.cases.len() - 1
         });
         let [.., status, _] = texts;
@@ -188,8 +215,11 @@ impl Reading {
         }
         let case = &mut self.cases[i];
         columns.time.map_or("", |c| row.get(c)).clone_into(&mut case.origin.time);
-        for (values, column) in case.values.iter_mut().zip(&columns.metrics) {
-            values.extend(row.number(*column)?);
+        for ((values, row_of), column) in case.values.iter_mut().zip(&mut case.row_of).zip(&columns.metrics) {
+            if let Some(value) = row.number(*column)? {
+                values.push(value);
+                row_of.push(case.rows.len());
+            }
         }
         if let Some(column) = columns.transactions
             && let Some(n) = row.number(column)?
@@ -198,9 +228,11 @@ impl Reading {
             let n = n.max(0.0) as u64;
             *case.transactions.get_or_insert(0) += n;
         }
-        if !case.origin.time.is_empty() {
-            case.times.push(case.origin.time.clone());
+        if let Some(seconds) = columns.elapsed.map(|c| row.number(c)).transpose()?.flatten() {
+            *case.origin.elapsed_s.get_or_insert(0.0) += seconds;
         }
+        let iteration = columns.iteration.and_then(|c| row.get(c).parse().ok());
+        case.rows.push(Observation { run_id, iteration, time: case.origin.time.clone() });
         Ok(())
     }
 
@@ -217,6 +249,40 @@ impl Case {
         let metric = self.family.headline(|m| index(m.column).is_some_and(|i| !self.values[i].is_empty()))?;
         index(metric.column)
     }
+}
+
+/// The rounds in which two cases were measured in turns, as values of a metric: the same run, the same numbers of
+/// iterations, and every round over before the next began. `None` if they were not, or if more than a fifth of the
+/// iterations of a side have no partner: those would be lost.
+pub fn rounds(base: &Case, new: &Case, metric: usize) -> Option<Vec<(f64, f64)>> {
+    let (a, b) = (by_iteration(base, metric)?, by_iteration(new, metric)?);
+    let run = &a.values().next()?.1.run_id;
+    if a.values().chain(b.values()).any(|(_, row)| row.run_id != *run) {
+        return None;
+    }
+    let both: Vec<_> = a.iter().filter_map(|(i, a)| Some((a, b.get(i)?))).collect();
+    if both.len() * 5 < a.len().max(b.len()) * 4 {
+        return None;
+    }
+    let ends = |pair: &(&(f64, &'_ Observation), &(f64, &'_ Observation))| -> (String, String) {
+        let (a, b) = (&pair.0.1.time, &pair.1.1.time);
+        (a.min(b).clone(), a.max(b).clone())
+    };
+    let apart = both.windows(2).all(|w| ends(&w[0]).1 < ends(&w[1]).0);
+    apart.then(|| both.iter().map(|(a, b)| (a.0, b.0)).collect())
+}
+
+/// The values of a metric by iteration; `None` where that does not tell them apart.
+fn by_iteration(case: &Case, metric: usize) -> Option<BTreeMap<u64, (f64, &Observation)>> {
+    let mut found = BTreeMap::new();
+    for (value, row) in case.values.get(metric)?.iter().zip(case.row_of.get(metric)?) {
+        let row = case.rows.get(*row)?;
+        let known = !row.run_id.is_empty() && !row.time.is_empty();
+        if found.insert(row.iteration.filter(|_| known)?, (*value, row)).is_some() {
+            return None;
+        }
+    }
+    Some(found)
 }
 
 /// Indices of the columns of a table that can be the headline of a case.
@@ -239,7 +305,7 @@ mod tests {
         assert_eq!(Index::new(&samples.cases).label(&samples.cases[1]), "a (reverse)");
         samples.keep_totals();
         let [a, b] = samples.cases.as_slice() else { panic!("{samples:?}") };
-        assert_eq!((a.values[0].as_slice(), a.transactions, a.times.len()), ([3.0, 4.0].as_slice(), Some(23), 2));
+        assert_eq!((a.values[0].as_slice(), a.transactions, a.rows.len()), ([3.0, 4.0].as_slice(), Some(23), 2));
         assert_eq!((b.values[0].len(), b.transactions, Index::new(&samples.cases).label(b).as_str()), (0, None, "b"));
     }
 }

@@ -41,6 +41,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
                     .as_ref()
                     .and_then(|text| units::parse_for(metric.unit, &text.0).ok())
                     .unwrap_or(0.0),
+                range: metric.range(),
                 seed: bootstrap::SEED,
             },
             case_ids: plan.cases.iter().filter(|c| c.skip.is_none()).filter(measured).map(|c| c.id.clone()).collect(),

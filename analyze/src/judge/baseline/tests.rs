@@ -9,10 +9,11 @@ fn promise() -> Promise {
     let metric = metrics::find("throughput").unwrap();
     let rule = Rule {
         better: metric.better,
-        test: Test::MannWhitney,
+        test: Test::Rank,
         alpha: 0.01,
         min_ratio: 0.03,
         min_difference: 0.0,
+        range: metric.range(),
         seed: 1,
     };
     Promise { metric, rule, case_ids: vec!["c1".into()], file: "p.yaml".into(), line: Some(7), column: Some(5) }
