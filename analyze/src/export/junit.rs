@@ -1,15 +1,18 @@
 //! JUnit XML for CI: a test case per assertion of a `verdicts` table, or per iteration of a results table.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use schemas::{
-    metrics,
-    words::{Phase, Record, Severity, Status, Verdict},
+    columns::{VerdictRow, names, verdicts::VERDICT_COLUMNS},
+    metrics, units,
+    words::{Phase, Record, Status, Verdict},
 };
 
 use crate::error::Error;
+use crate::judge::verdicts;
 use crate::table::{Row, Table};
 
 /// Writes the report; it is read whole, because its head counts what failed.
@@ -29,22 +32,36 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
     report("plumb", cases, output)
 }
 
-/// Writes test cases, each behind the name of its suite.
+/// Writes test cases, each behind the name of its suite. A suite lasts as long as its test cases together, where each
+/// measurement counts once: several verdicts of a case are about the same one.
 pub fn report(
     name: &str,
     cases: impl IntoIterator<Item = (String, TestCase)>,
     output: &mut dyn Write,
 ) -> Result<(), Error> {
-    let mut suites: Vec<TestSuite> = Vec::new();
+    let mut suites: Vec<(TestSuite, BTreeMap<String, Duration>)> = Vec::new();
     for (name, case) in cases {
-        let at = suites.iter().position(|s| s.name.as_str() == name).unwrap_or_else(|| {
-            suites.push(TestSuite::new(name));
+        let at = suites.iter().position(|(s, _)| s.name.as_str() == name).unwrap_or_else(|| {
+            suites.push((TestSuite::new(name), BTreeMap::new()));
             suites.len() - 1
         });
-        suites[at].add_test_case(case);
+        if let Some(time) = case.time {
+            // The name of a verdict begins with its case.
+            let measured = case.name.as_str().split(": ").next().unwrap_or_default().to_owned();
+            let longest = suites[at].1.entry(measured).or_default();
+            *longest = time.max(*longest);
+        }
+        suites[at].0.add_test_case(case);
     }
     let mut report = Report::new(name);
-    report.add_test_suites(suites);
+    let mut whole = Duration::ZERO;
+    for (mut suite, times) in suites {
+        let time = times.values().sum();
+        suite.set_time(time);
+        whole += time;
+        report.add_test_suite(suite);
+    }
+    report.set_time(whole);
     report.serialize(output).map_err(|e| Error::Output(std::io::Error::other(e)))
 }
 
@@ -53,6 +70,68 @@ pub fn case(name: &str, class: &str, mut status: TestCaseStatus, message: &str) 
     status.set_message(message);
     let mut case = TestCase::new(name, status);
     case.set_classname(class);
+    case
+}
+
+/// Sets how long something took.
+pub fn set_seconds(case: &mut TestCase, seconds: Option<f64>) {
+    if let Some(time) = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
+        case.set_time(time);
+    }
+}
+
+/// The test case of a verdict, with its values twice: as properties for programs, and in a sentence (`system-out`) for
+/// GitLab, Jenkins and GitHub's reporters, which show no properties.
+pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
+    let observed = match (verdicts::observed(row), row.observed) {
+        // Without a metric there is no unit.
+        (text, Some(value)) if text.is_empty() => schemas::columns::number(value),
+        (text, _) => text,
+    };
+    let what = if row.assertion.is_empty() { &row.metric } else { &row.assertion };
+    let note = if row.note.is_empty() { String::new() } else { format!(" ({})", row.note) };
+    let (mut status, message) = match row.verdict {
+        _ if row.fails() => (
+            TestCaseStatus::non_success(NonSuccessKind::Failure),
+            format!("{}: {what} does not hold: {observed}{note}", row.case),
+        ),
+        Verdict::Error => (TestCaseStatus::non_success(NonSuccessKind::Error), row.note.clone()),
+        v if v.is_bad() || matches!(v, Verdict::Inconclusive | Verdict::Missing) => {
+            (TestCaseStatus::skipped(), format!("{v}: {observed}{note}"))
+        }
+        _ => (TestCaseStatus::success(), String::new()),
+    };
+    if matches!(status, TestCaseStatus::NonSuccess { .. }) && !row.file.is_empty() {
+        status.set_type(row.verdict.as_str());
+        status.set_description(format!("{}:{}", row.file, row.line.unwrap_or(0)));
+    }
+    let mut case = case(&format!("{}: {what}", row.case), class, status, &message);
+    set_seconds(&mut case, row.elapsed_s);
+    let number = |value: Option<f64>| value.map(schemas::columns::number).filter(|text| !text.is_empty());
+    let text = |text: &str| Some(text.to_owned()).filter(|t| !t.is_empty());
+    let properties = [
+        ("verdict", text(row.verdict.as_str())),
+        ("metric", text(&row.metric)),
+        ("member", text(&row.member)),
+        ("observed", number(row.observed)),
+        ("ci_low", number(row.ci_low)),
+        ("ci_high", number(row.ci_high)),
+        ("confidence_level", number(row.confidence_level)),
+        ("limit", number(row.limit)),
+        ("baseline", number(row.baseline)),
+        ("change_ratio", number(row.change_ratio)),
+        ("p_value", number(row.p_value)),
+        ("iterations", Some(row.n.to_string())),
+        ("needed_iterations", row.needed_iterations.map(|n| n.to_string())),
+    ];
+    for (name, value) in properties {
+        if let Some(value) = value {
+            case.add_property(Property::new(name, value));
+        }
+    }
+    let level = row.confidence_level.map(|l| format!(", interval at {}", units::margin(l))).unwrap_or_default();
+    let counted = if row.n == 1 { "1 iteration".to_owned() } else { format!("{} iterations", row.n) };
+    case.set_system_out(format!("{}: {}: {what}: {observed} ({counted}{level}){note}", row.verdict, row.case));
     case
 }
 
@@ -75,23 +154,22 @@ impl Columns {
         self.named.iter().find(|(n, _)| n == name).map_or("", |(_, i)| row.get(*i))
     }
 
+    /// A row of a `verdicts` table, which may have fewer columns, or more.
     fn verdict(&self, row: &Row<'_>, column: usize) -> Result<TestCase, Error> {
-        let observed = format!("observed {}, limit {}", self.get(row, "observed"), self.get(row, "limit"));
-        let note = self.get(row, "note");
-        let message = if note.is_empty() { observed } else { format!("{observed}: {note}") };
-        let (status, message) = match row.get(column).parse::<Verdict>() {
-            Ok(v) if v.is_bad() && self.get(row, "severity") != Severity::Warn.as_str() => {
-                (TestCaseStatus::non_success(NonSuccessKind::Failure), message)
+        if row.get(column).is_empty() {
+            return Err(row.error(Some(column), "the verdict is missing"));
+        }
+        let mut verdict = VerdictRow::default();
+        for (name, index) in self.named.iter().filter(|(name, _)| names(VERDICT_COLUMNS).any(|known| known == name)) {
+            // Words of a newer version stay readable, except for the verdict itself.
+            if let Err(e) = verdict.set(name, row.get(*index))
+                && *index == column
+            {
+                return Err(row.error(Some(*index), e.to_string()));
             }
-            Ok(v) if v.is_bad() || v == Verdict::Inconclusive => (TestCaseStatus::skipped(), format!("{v}: {message}")),
-            Err(e) if e.found.is_empty() => return Err(row.error(Some(column), "the verdict is missing")),
-            _ => (TestCaseStatus::success(), String::new()),
-        };
-        let what = match self.get(row, "assertion") {
-            "" => self.get(row, "metric"),
-            assertion => assertion,
-        };
-        Ok(case(what, self.get(row, "case"), status, &message))
+        }
+        let class = verdict.case.split('[').next().unwrap_or_default().to_owned();
+        Ok(of_verdict(&verdict, &class))
     }
 
     /// An iteration, or whatever else has a status that is not good. Streams, intervals and summaries only repeat it.
@@ -123,12 +201,16 @@ impl Columns {
                 case.add_property(Property::new(metric.column, row.get(*index)));
             }
         }
-        if let Some((_, elapsed)) = self.metrics.iter().find(|(m, _)| m.name == "elapsed")
-            && let Some(time) = row.number(*elapsed)?.and_then(|s| Duration::try_from_secs_f64(s).ok())
-        {
-            case.set_time(time);
+        if let Some((_, elapsed)) = self.metrics.iter().find(|(m, _)| m.name == "elapsed") {
+            set_seconds(&mut case, row.number(*elapsed)?);
         }
         let plan = self.get(row, "plan");
+        if let Some(metric) = metrics::headline(self.get(row, "workload"), |m| !self.get(row, m.column).is_empty())
+            && let Some(value) =
+                row.number(self.named.iter().find(|(n, _)| n == metric.column).map_or(0, |(_, i)| *i))?
+        {
+            case.set_system_out(format!("{}: {}", metric.label, units::human(metric.unit, value)));
+        }
         Ok(Some((if plan.is_empty() { "plumb" } else { plan }.to_owned(), case)))
     }
 }

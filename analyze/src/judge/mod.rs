@@ -20,5 +20,5 @@ pub mod worsening;
 
 pub use answer::answer;
 pub use assertion::{Judge, Judgement, Scope, judge};
-pub use row::{Origin, compared, of_assertion};
+pub use row::{Origin, compared, of_assertion, subject};
 pub use schemas::{columns::VerdictRow, words::Severity};

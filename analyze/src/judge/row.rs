@@ -18,13 +18,15 @@ pub struct Origin {
     pub to: String,
     /// Time of the last iteration, RFC 3339.
     pub time: String,
+    /// Seconds that the iterations measured, together.
+    pub elapsed_s: Option<f64>,
 }
 
 impl From<&Row> for Origin {
     fn from(row: &Row) -> Self {
         let text = |cell: &Option<String>| cell.clone().unwrap_or_default();
         let time = row.time.as_deref().unwrap_or_default().to_owned();
-        Self { run_id: text(&row.run_id), from: text(&row.from), to: text(&row.to), time }
+        Self { run_id: text(&row.run_id), from: text(&row.from), to: text(&row.to), time, elapsed_s: row.elapsed_s }
     }
 }
 
@@ -35,7 +37,13 @@ impl Origin {
         row.from.clone_from(&self.from);
         row.to.clone_from(&self.to);
         row.time.clone_from(&self.time);
+        row.elapsed_s = self.elapsed_s;
     }
+}
+
+/// A case's name as verdicts show it, with the member that they are about: `mixed up`.
+pub fn subject(case: &str, member: &str) -> String {
+    if member.is_empty() { case.to_owned() } else { format!("{case} {member}") }
 }
 
 /// The row of a judged assertion. The caller adds case and place.

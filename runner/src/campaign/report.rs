@@ -56,6 +56,9 @@ impl Report {
                     reason: reason.clone(),
                 });
             }
+            // The last row is the whole: both directions, or the group.
+            let result = finished.summaries.last().map(|(.., row)| table::result(row)).unwrap_or_default();
+            let elapsed_s = finished.summaries.iter().filter_map(|(.., row)| row.elapsed_s).reduce(f64::max);
             self.summaries.extend(finished.summaries.into_iter().map(|(.., row)| row));
             self.verdicts.add(plan, &verdicts);
             self.cases.push(CaseResult {
@@ -64,6 +67,8 @@ impl Report {
                 failed: finished.failed.map(|f| f.message),
                 skipped: finished.skipped,
                 verdicts,
+                elapsed_s,
+                result,
             });
         }
     }

@@ -152,10 +152,11 @@ fn origin(step: &Step, finished: &Finished, of: (usize, Way)) -> Origin {
 
 fn verdict(step: &Step, member: usize, what: &str, assertion: &case::Assertion, judgement: &Judgement) -> VerdictRow {
     let place = &assertion.place;
+    let of = step.members.get(member).map(|m| m.name.clone()).unwrap_or_default();
     VerdictRow {
         case_id: step.id.clone(),
-        case: format!("{}{what}", step.name),
-        member: step.members.get(member).map(|m| m.name.clone()).unwrap_or_default(),
+        case: format!("{}{what}", judge::subject(&step.name, &of)),
+        member: of,
         file: place.file.clone(),
         line: Some(place.line as u64),
         column: Some(place.column as u64),

@@ -35,6 +35,10 @@ pub struct CaseResult {
     /// Why it was not run, or not to its end.
     pub skipped: Option<String>,
     pub verdicts: Vec<VerdictRow>,
+    /// Seconds that it measured.
+    pub elapsed_s: Option<f64>,
+    /// Its result, as the table shows it.
+    pub result: String,
 }
 
 /// Writes JUnit XML: a suite per test, with a test case per verdict, or one per case without verdicts.
@@ -46,35 +50,24 @@ pub fn junit(path: &Path, name: &str, cases: &[CaseResult]) -> Result<(), Error>
 }
 
 fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
-    let failed = TestCaseStatus::non_success;
-    let whole = |status, message: &str| vec![junit::case(&case.case, &case.test, status, message)];
+    let whole = |status, message: &str| {
+        let mut made = junit::case(&case.case, &case.test, status, message);
+        junit::set_seconds(&mut made, case.elapsed_s);
+        if !case.result.is_empty() {
+            made.set_system_out(format!("{}: {}", case.case, case.result));
+        }
+        vec![made]
+    };
     match (&case.skipped, &case.failed) {
         // What an interrupted case has shown to fail stays a failure.
         (Some(reason), _) => {
-            let fails = case.verdicts.iter().filter(|v| v.fails()).cloned().collect();
-            let failed = CaseResult { skipped: None, verdicts: fails, ..case.clone() };
-            let failed = if failed.verdicts.is_empty() { Vec::new() } else { junit_cases(&failed) };
-            return whole(TestCaseStatus::skipped(), reason).into_iter().chain(failed).collect();
+            let fails = case.verdicts.iter().filter(|v| v.fails()).map(|v| junit::of_verdict(v, &case.test));
+            whole(TestCaseStatus::skipped(), reason).into_iter().chain(fails).collect()
         }
-        (_, Some(reason)) => return whole(failed(NonSuccessKind::Error), reason),
-        _ if case.verdicts.is_empty() => return whole(TestCaseStatus::success(), ""),
-        _ => {}
+        (_, Some(reason)) => whole(TestCaseStatus::non_success(NonSuccessKind::Error), reason),
+        _ if case.verdicts.is_empty() => whole(TestCaseStatus::success(), ""),
+        _ => case.verdicts.iter().map(|v| junit::of_verdict(v, &case.test)).collect(),
     }
-    let of = |v: &VerdictRow| {
-        let (mut status, message) = match v.verdict {
-            _ if v.fails() => (failed(NonSuccessKind::Failure), sentence(v)),
-            Verdict::Error => (failed(NonSuccessKind::Error), v.note.clone()),
-            Verdict::Inconclusive | Verdict::Missing => {
-                (TestCaseStatus::skipped(), format!("{}: {}", v.verdict, v.note))
-            }
-            _ => (TestCaseStatus::success(), String::new()),
-        };
-        if matches!(status, TestCaseStatus::NonSuccess { .. }) {
-            status.set_description(format!("{}:{}", v.file, v.line.unwrap_or(0)));
-        }
-        junit::case(&format!("{}: {}", v.case, v.assertion), &case.test, status, &message)
-    };
-    case.verdicts.iter().map(of).collect()
 }
 
 /// `bulk: throughput >= 9Gbit/s does not hold: 8.1 Gbit/s`
@@ -154,11 +147,19 @@ mod tests {
             case: "bulk[streams=4]".into(),
             failed: None,
             skipped: None,
+            elapsed_s: Some(6.5),
+            result: "8.10 Gbit/s".into(),
             verdicts: vec![VerdictRow {
                 case: "bulk[streams=4]".into(),
                 assertion: "throughput >= 9Gbit/s".into(),
                 metric: "throughput_bits_per_s".into(),
                 observed: Some(8.1e9),
+                ci_low: Some(8.0e9),
+                ci_high: Some(8.2e9),
+                confidence_level: Some(0.95),
+                limit: Some(9e9),
+                n: 5,
+                elapsed_s: Some(6.5),
                 verdict,
                 severity,
                 file: "lab.yaml".into(),
@@ -179,7 +180,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "::error file=lab.yaml,line=23,col=9::bulk[streams=4]: throughput >= 9Gbit/s does not hold: 8.10 Gbit/s"
+            "::error file=lab.yaml,line=23,col=9::bulk[streams=4]: throughput >= 9Gbit/s does not hold: 8.10 Gbit/s ± 1.2 %"
         );
         assert!(lines[1].starts_with("::warning file=lab.yaml,line=23"));
         assert_eq!(lines.len(), 2);
@@ -210,6 +211,11 @@ mod tests {
         .unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains(r#"tests="4""#) && text.contains(r#"failures="1""#) && text.contains(r#"errors="1""#));
+        // Every test case has its time; the suite counts the case's measurement once.
+        assert_eq!(text.matches(r#"time="6.500""#).count(), 6, "{text}");
+        assert!(text.contains(r#"<property name="observed" value="8100000000"/>"#), "{text}");
+        assert!(text.contains(r#"<property name="limit" value="9000000000"/>"#), "{text}");
+        assert!(text.contains("8.10 Gbit/s ± 1.2 % (5 iterations, interval at 95 %)"), "{text}");
         assert!(text.contains("no route") && text.contains("needs IPv6") && text.contains("lab.yaml:23"), "{text}");
     }
 }

@@ -36,6 +36,7 @@ columns! {
         from: String = "Its near host.";
         to: String = "Its far host.";
         time: String = "Time of its last iteration.";
+        elapsed_s: Number = "Seconds that its iterations measured, together.";
         baseline_run_id: String = "For comparisons, the run that it was compared with.";
     }
 }

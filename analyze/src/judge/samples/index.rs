@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use schemas::columns::VerdictRow;
 
 use super::{Case, Key};
+use crate::judge::subject;
 
 /// Finds cases by hash: a table may have a hundred thousand.
 pub struct Index<'a> {
@@ -53,11 +54,8 @@ impl<'a> Index<'a> {
 
     /// A case's name with what tells it apart from the others: `mixed up (reverse)`.
     pub fn label(&self, case: &Case) -> String {
-        let Key { id, member, direction, stream } = &case.key;
-        let mut label = case.name.clone();
-        if !member.is_empty() {
-            label = format!("{label} {member}");
-        }
+        let Key { id, member, direction, stream, part: _ } = &case.key;
+        let mut label = subject(&case.name, member);
         let others = self.direction.get(&(id.as_str(), member.as_str())).is_some_and(|d| *d != Some(direction));
         if others && !direction.is_empty() {
             label = format!("{label} ({direction})");
@@ -74,8 +72,9 @@ mod tests {
     use super::*;
 
     fn case(id: &str, member: &str, direction: &str, stream: &str) -> Case {
-        let key = Key { id: id.into(), member: member.into(), direction: direction.into(), stream: stream.into() };
-        Case { key, name: format!("name of {id}"), ..Case::default() }
+        let (id, member) = (id.to_owned(), member.to_owned());
+        let key = Key { id, member, direction: direction.into(), stream: stream.into(), ..Key::default() };
+        Case { name: format!("name of {}", key.id), key, ..Case::default() }
     }
 
     #[test]
