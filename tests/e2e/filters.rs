@@ -249,24 +249,29 @@ fn a_reader_that_goes_away_is_success() {
 #[test]
 fn verdicts_decide_the_exit_code() {
     let folder = Folder::new();
-    let side = |name: &str, case: &str, factor: f64| {
+    let side_of = |name: &str, id: &str, case: &str, factor: f64| {
         let mut text = String::from("case_id,case,record,phase,throughput_bits_per_s\n");
         for i in 0..10 {
             let throughput = factor * (1e10 + f64::from(i % 5) * 1e7 + f64::from(i));
-            writeln!(text, "{case},bulk,iteration,measure,{throughput}").expect("a string takes it");
+            writeln!(text, "{id},{case},iteration,measure,{throughput}").expect("a string takes it");
         }
         let path = folder.path(name);
         std::fs::write(&path, text).expect("written");
         path.to_str().expect("UTF-8").to_owned()
     };
+    let side = |name: &str, id: &str, factor: f64| side_of(name, id, "bulk", factor);
     let (base, worse) = (side("base.csv", "c1", 1.0), side("worse.csv", "c1", 0.9));
     let code = |args: &[&str]| plumb(args).code;
     assert_eq!(code(&["compare", &base, &worse]), Some(0));
     assert_eq!(code(&["compare", "--fail-on", "regression", &base, &worse]), Some(1));
     assert_eq!(code(&["compare", "--fail-on", "regression", &worse, &base]), Some(0));
-    let other = side("other.csv", "c2", 1.0);
-    assert_eq!(code(&["compare", &base, &other]), Some(0));
-    assert_eq!(code(&["compare", "--fail-on", "regression", &base, &other]), Some(3), "nothing was compared");
+    // Settings that its name does not show make another id: the name finds the partner.
+    assert_eq!(code(&["compare", "--fail-on", "regression", &base, &side("o.csv", "c2", 1.0)]), Some(0));
+    assert_eq!(code(&["compare", "--fail-on", "regression", &base, &side("o.csv", "c2", 0.9)]), Some(1));
+    let other = side_of("other.csv", "c2", "other[streams=4]", 1.0);
+    assert_eq!(code(&["compare", &base, &other]), Some(3), "nothing was compared");
+    assert_eq!(code(&["compare", "--by", "case", &base, &worse]), Some(2), "one case only");
+    assert_eq!(code(&["compare", "--by", "case_id", "--fail-on", "regression", &base, &other]), Some(0));
     assert_eq!(code(&["compare", "--self-test", "10%", &base]), Some(0));
     assert_eq!(code(&["compare", "--self-test", "1%", &base]), Some(1));
     assert_eq!(code(&["compare", &base]), Some(2));

@@ -1,6 +1,7 @@
-//! `plumb compare`: two runs against each other.
+//! `plumb compare`: two runs, or two values of a setting, against each other.
 
 mod print;
+mod settings;
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 
-use schemas::metrics::{self, Better, Metric};
+use schemas::metrics::{self, Better, Metric, Range};
+use schemas::run_record::RunRecord;
 use schemas::units;
 use schemas::words::{
     self,
@@ -18,19 +20,26 @@ use schemas::words::{
 use super::aggregate::parse_level;
 use crate::error::{Error, Place, Verdict, even_unread};
 use crate::judge::comparison::{self, Comparison, Rule, Test};
-use crate::judge::environment::{self, Environment};
+use crate::judge::environment;
 use crate::judge::samples::{self, Case, Index, Samples};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, VerdictRow};
 use crate::table::layout::{Column, Sheet};
 use crate::table::{InputArgs, Table, TableArgs};
+use settings::{Contrast, Setting};
 
-/// What changed between two runs: effect, interval, p and a verdict per case.
+/// What changed between two runs, or between two values of a setting: effect, interval, p and a verdict per case.
 ///
 /// plumb compare main.csv branch.csv --fail-on regression
 ///
-/// The first file is the baseline; the others are compared with it. A regression is a change that is large enough
+/// plumb compare --by socket.congestion_control results.csv
+///
+/// The first file is the baseline; the others are compared with it. Cases belong together by their case_id; those without
+/// a partner by their name, or by everything but one setting, and the output says which. With --by, the values of one
+/// column or swept key are compared with the first of them; cases belong together by everything else.
+///
+/// Sides that one run measured in turns are compared round by round: what drifts, drifts for both. A regression is a change that is large enough
 /// (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of comparisons) and in the metric's
 /// bad direction. An improvement is the same in the good direction. `~` (same) means that the interval excludes both;
 /// everything else is inconclusive. The change is that of the medians (Hodges–Lehmann's shift over the baseline's
@@ -45,11 +54,20 @@ pub struct Args {
     /// rate of request/response and connect, median latency of ping]
     #[arg(short, long, value_name = "METRIC,…", value_delimiter = ',')]
     metrics: Vec<String>,
-    /// Match cases by this column [default: case_id]
-    #[arg(long, value_name = "COLUMN")]
+    /// Compare the values of this column or swept key with each other; cases are paired by everything else
+    #[arg(long, value_name = "COLUMN", conflicts_with_all = ["base", "match_by", "self_test"])]
     by: Option<String>,
+    /// With --by: the value that the others are compared with [default: the first in the table]
+    #[arg(long, value_name = "VALUE", requires = "by")]
+    base_value: Option<String>,
+    /// Match the cases of two files by this column [default: case_id]
+    #[arg(long = "match", value_name = "COLUMN")]
+    match_by: Option<String>,
+    /// Do not use that both sides were measured in turns
+    #[arg(long)]
+    unpaired: bool,
     /// Test of significance
-    #[arg(long, value_name = "TEST", default_value = "mann-whitney")]
+    #[arg(long, value_name = "TEST", default_value = "rank")]
     test: Test,
     /// Largest p that counts as significant
     #[arg(long, value_name = "ALPHA", default_value = "0.01", value_parser = parse_level)]
@@ -105,17 +123,30 @@ pub(super) fn parse_worsening(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Both sides of the comparison.
+/// What is compared.
 struct Sides {
-    base: Samples,
-    new: Samples,
+    /// One, or with `--by` one per value but the first.
+    contrasts: Vec<Contrast>,
     /// Columns compared, by name.
     columns: Vec<String>,
     /// Whether each case is compared in its headline only.
     headline: bool,
+    /// Sentences about how cases were paired.
+    said: Vec<String>,
 }
 
 impl Sides {
+    /// Number of comparisons that can be tested.
+    fn tests(&self, contrast: &Contrast) -> usize {
+        let news = Index::new(&contrast.new.cases);
+        let of = |base: &Case| {
+            let new = news.find(&base.key);
+            let both = |m: &usize| !base.values[*m].is_empty() && new.is_some_and(|n| !n.values[*m].is_empty());
+            self.judged(base, new).iter().filter(|m| both(m)).count()
+        };
+        contrast.base.cases.iter().map(of).sum()
+    }
+
     /// Indices of the columns in which a case is compared: its headline, or what the user named. A round-trip test has no
     /// loss on either side, and nobody misses it.
     fn judged(&self, base: &Case, new: Option<&Case>) -> Vec<usize> {
@@ -130,17 +161,19 @@ impl Sides {
 }
 
 /// One metric of one case on both sides.
-struct Compared {
+pub(super) struct Compared {
     /// Case and metric; [`Self::row`] adds what was found.
     row: VerdictRow,
     metric: Option<&'static Metric>,
     found: Comparison,
     /// The baseline's values.
     base: Vec<f64>,
+    /// With `--by`: `cubic → bbr`.
+    values: String,
 }
 
 impl Compared {
-    fn row(&self) -> VerdictRow {
+    pub(super) fn row(&self) -> VerdictRow {
         let mut row = self.row.clone();
         judge::compared(&mut row, &self.found);
         row
@@ -149,25 +182,28 @@ impl Compared {
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let (base, new) = files(args)?;
-    let mut sides = read(args, base.clone(), new.clone())?;
-    let places = [environments(&base)?, environments(if args.self_test.is_some() { &base } else { &new })?];
+    let self_test = args.self_test.is_some();
+    let records = [records(&base)?, records(if self_test || args.by.is_some() { &base } else { &new })?];
+    let mut sides = read(args, base.clone(), new.clone(), &records)?;
     if let Some(worse) = args.self_test {
-        sides.new = sides.base.clone();
-        for case in &mut sides.new.cases {
-            for (values, column) in case.values.iter_mut().zip(&sides.columns) {
-                let metric = metrics::find(column);
-                for value in values {
-                    *value = Worse::of(better(metric)).make(*value, metric, worse);
+        for contrast in &mut sides.contrasts {
+            contrast.new = contrast.base.clone();
+            for case in &mut contrast.new.cases {
+                for (values, column) in case.values.iter_mut().zip(&sides.columns) {
+                    let metric = metrics::find(column);
+                    for value in values {
+                        *value = Worse::of(better(metric)).make(*value, metric, worse);
+                    }
                 }
             }
         }
     }
     let mut comparisons = compare(args, &sides);
-    if args.self_test.is_some() {
+    if self_test {
         say_least(args, &mut comparisons);
     }
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
-    let facts = print::facts(&sides.base, &sides.new, &comparisons, &places);
+    let facts = print::facts(&sides, &comparisons, &records);
     even_unread(args.tables.output.write(output, |w| match format {
         Format::Csv => verdicts::csv(&comparisons.iter().map(Compared::row).collect::<Vec<_>>(), w),
         _ => print::people(&comparisons, &facts, format, &Sheet::of(&args.tables.output), w),
@@ -176,13 +212,18 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         crate::warn(&facts);
     }
     // A renamed test must not pass as an unchanged one.
-    let missing = comparisons.iter().all(|c| c.found.verdict == Missing);
-    if let Some(file) = new.first().filter(|_| missing && args.self_test.is_none() && args.fail_on != FailOn::Nothing) {
+    if !self_test && comparisons.iter().all(|c| c.found.verdict == Missing) {
+        let file = new.first().or(base.first()).map(|file| file.display().to_string()).unwrap_or_default();
         return Err(Error::Data {
-            place: Place { file: file.display().to_string(), line: 0, column: None },
-            reason: "no case has values here and in the baseline, so that nothing was compared; --by matches them by another \
-                     column"
-                .to_owned(),
+            place: Place { file, line: 0, column: None },
+            reason: match &args.by {
+                Some(by) => format!("no case has values for two values of {by}, so that nothing was compared"),
+                None => {
+                    "no case has values here and in the baseline, so that nothing was compared; --match COLUMN matches \
+                         them by another column, --by COLUMN compares the values of a setting in all files"
+                        .to_owned()
+                }
+            },
         });
     }
     Ok(verdict(args, &comparisons))
@@ -207,18 +248,19 @@ pub(super) fn report(base: &Path, new: &Path) -> Result<Found, Error> {
     let words = [OsStr::new("compare"), OsStr::new("--"), base.as_os_str(), new.as_os_str()];
     let args = Defaults::try_parse_from(words).map_err(|e| Error::Usage(e.to_string()))?.args;
     let (base, new) = files(&args)?;
-    let sides = read(&args, base.clone(), new.clone())?;
+    let records = [records(&base)?, records(&new)?];
+    let sides = read(&args, base, new, &records)?;
     let comparisons = compare(&args, &sides);
-    let facts = print::facts(&sides.base, &sides.new, &comparisons, &[environments(&base)?, environments(&new)?]);
+    let facts = print::facts(&sides, &comparisons, &records);
     let rows = comparisons.iter().map(Compared::row).collect();
     Ok(Found { rows, columns: print::columns(&comparisons), facts })
 }
 
-/// Facts about the machines, from the files beside the tables.
-fn environments(files: &[PathBuf]) -> Result<Vec<Environment>, Error> {
+/// What the runs recorded beside their tables.
+fn records(files: &[PathBuf]) -> Result<Vec<RunRecord>, Error> {
     let mut found = Vec::new();
     for file in files {
-        found.extend(environment::read(file)?.map(|run| Environment::of(&run)));
+        found.extend(environment::read(file)?);
     }
     Ok(found)
 }
@@ -262,25 +304,36 @@ fn verdict(args: &Args, comparisons: &[Compared]) -> Verdict {
 
 fn files(args: &Args) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Error> {
     let files = &args.tables.input.files;
+    if args.by.is_some() {
+        return Ok((files.clone(), Vec::new()));
+    }
     let (base, new) = match (args.base.as_slice(), files.as_slice()) {
         ([], [base, new @ ..]) => (vec![base.clone()], new.to_vec()),
         (base, new) => (base.to_vec(), new.to_vec()),
     };
     if base.is_empty() || new.is_empty() && args.self_test.is_none() {
-        return Err(Error::Usage("compare takes two files: plumb compare BASE.csv NEW.csv".to_owned()));
+        return Err(Error::Usage(
+            "compare takes two files: plumb compare BASE.csv NEW.csv; or the values of a setting in one: plumb compare --by \
+             COLUMN RESULTS.csv"
+                .to_owned(),
+        ));
     }
     Ok((base, new))
 }
 
-fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>) -> Result<Sides, Error> {
+fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>, records: &[Vec<RunRecord>; 2]) -> Result<Sides, Error> {
     let open = |files: Vec<PathBuf>| Table::open(&InputArgs { files });
     let mut base = open(base)?;
     // A self-test has one side: the baseline stands in for the other until it is made worse.
     let mut new = if new.is_empty() { None } else { Some(open(new)?) };
     let headline = args.metrics.is_empty();
     let columns: Vec<String> = if headline {
+        let of =
+            |t: &Table| samples::headlines(t.header()).into_iter().map(|c| t.header().names()[c].clone()).collect();
+        let both: Vec<String> = of(&base);
+        // A column that only one of the files has is no headline of both.
         let names: Vec<String> =
-            samples::headlines(base.header()).into_iter().map(|c| base.header().names()[c].clone()).collect();
+            both.into_iter().filter(|name| new.as_ref().is_none_or(|t| t.header().find(name).is_some())).collect();
         if names.is_empty() {
             return Err(Error::Usage("say which columns to compare: -m COLUMN,…".to_owned()));
         }
@@ -291,18 +344,39 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>) -> Result<Sides, Err
             .map(|m| Ok(base.header().names()[base.require(m)?].clone()))
             .collect::<Result<_, Error>>()?
     };
+    let indices = |table: &Table| columns.iter().map(|c| table.require(c)).collect::<Result<Vec<_>, _>>();
+    let selection = &args.tables.selection;
+    if let Some(by) = &args.by {
+        let of = indices(&base)?;
+        let column = base.header().names()[base.require(by)?].clone();
+        let mut samples = Samples::read_split(&mut base, selection, &of, &column)?;
+        if column != "direction" {
+            samples.keep_totals();
+        }
+        let contrasts = settings::split(&samples, by, &column, args.base_value.as_deref())?;
+        return Ok(Sides { contrasts, columns, headline, said: Vec::new() });
+    }
     let side = |table: &mut Table| {
-        let indices = columns.iter().map(|c| table.require(c)).collect::<Result<Vec<_>, _>>()?;
-        let mut samples = Samples::read(table, &args.tables.selection, &indices, args.by.as_deref())?;
+        let of = indices(table)?;
+        let mut samples = Samples::read(table, selection, &of, args.match_by.as_deref())?;
         samples.keep_totals();
         Ok::<_, Error>(samples)
     };
-    let base = side(&mut base)?;
-    let new = match &mut new {
+    let mut base = side(&mut base)?;
+    let mut new = match &mut new {
         Some(table) => side(table)?,
         None => base.clone(),
     };
-    Ok(Sides { base, new, columns, headline })
+    let mut said = Vec::new();
+    if args.match_by.is_none() && args.self_test.is_none() {
+        const MOST: usize = 5;
+        let found = settings::settle(&mut base, &mut new, [&records[0], &records[1]]);
+        said.extend(found.iter().take(MOST).map(ToString::to_string));
+        if found.len() > MOST {
+            said.push(format!("and {} more", found.len() - MOST));
+        }
+    }
+    Ok(Sides { contrasts: vec![Contrast { base, new, setting: None }], columns, headline, said })
 }
 
 fn better(metric: Option<&Metric>) -> Better {
@@ -316,17 +390,32 @@ fn rule(args: &Args, metric: Option<&Metric>) -> Rule {
         alpha: args.alpha,
         min_ratio: args.min_effect,
         min_difference: 0.0,
+        range: metric.map_or(Range::ANY, Metric::range),
         seed: args.seed,
     }
 }
 
 fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
-    let mut comparisons = Vec::new();
-    let (bases, news) = (Index::new(&sides.base.cases), Index::new(&sides.new.cases));
+    let mut found = Vec::new();
+    // Known before any value is looked at, so that the rounds can be cut to it.
+    let comparisons = if args.no_correction { 1 } else { sides.contrasts.iter().map(|c| sides.tests(c)).sum() };
+    for contrast in &sides.contrasts {
+        found.extend(of_contrast(args, sides, contrast, comparisons));
+    }
+    comparison::decide(found.iter_mut().map(|c| &mut c.found), !args.no_correction);
+    found
+}
+
+fn of_contrast(args: &Args, sides: &Sides, contrast: &Contrast, comparisons: usize) -> Vec<Compared> {
+    let (bases, news) = (Index::new(&contrast.base.cases), Index::new(&contrast.new.cases));
+    let assertion = match &contrast.setting {
+        Some(Setting { name, values: [base, new], .. }) => format!("{name}: {new} against {base}"),
+        None => "baseline".to_owned(),
+    };
     let one = |[base, new]: [Option<&Case>; 2], m: usize, found: &dyn Fn(Rule) -> Comparison| {
         let column = &sides.columns[m];
         let metric = metrics::find(column);
-        let mut row = VerdictRow { assertion: "baseline".to_owned(), metric: column.clone(), ..VerdictRow::default() };
+        let mut row = VerdictRow { assertion: assertion.clone(), metric: column.clone(), ..VerdictRow::default() };
         match (base, new) {
             (Some(base), _) => bases.mark(base, &mut row),
             (None, new) => news.mark(new?, &mut row),
@@ -334,23 +423,33 @@ fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
         new.map(|n| n.origin.clone()).unwrap_or_default().mark(&mut row);
         row.baseline_run_id = base.map(|b| b.origin.run_id.clone()).unwrap_or_default();
         let base = base.map(|b| b.values[m].clone()).unwrap_or_default();
-        Some(Compared { row, metric, found: found(rule(args, metric)), base })
+        let values = contrast.setting.as_ref().map(Setting::change).unwrap_or_default();
+        Some(Compared { row, metric, found: found(rule(args, metric)), base, values })
     };
-    for base in &sides.base.cases {
+    let mut found = Vec::new();
+    for base in &contrast.base.cases {
         let new = news.find(&base.key);
         for m in sides.judged(base, new) {
-            comparisons.extend(one([Some(base), new], m, &|rule| match new {
-                Some(new) => Comparison::of(&base.values[m], &new.values[m], rule),
-                None => Comparison::missing(rule, (base.values[m].len(), 0), "only in the baseline"),
+            found.extend(one([Some(base), new], m, &|rule| {
+                let Some(new) = new else {
+                    return Comparison::missing(rule, (base.values[m].len(), 0), "only in the baseline");
+                };
+                let in_turns = || samples::rounds(base, new, m).filter(|_| !args.unpaired && args.self_test.is_none());
+                match in_turns().filter(|_| args.test == Test::Rank) {
+                    Some(rounds) => Comparison::in_turns(&rounds, rule, comparisons),
+                    None => Comparison::of(&base.values[m], &new.values[m], rule),
+                }
             }));
         }
     }
-    for new in sides.new.cases.iter().filter(|c| bases.find(&c.key).is_none()) {
+    for new in contrast.new.cases.iter().filter(|c| bases.find(&c.key).is_none()) {
         let m = new.headline(&sides.columns).unwrap_or(0);
-        comparisons.extend(one([None, Some(new)], m, &|rule| {
+        found.extend(one([None, Some(new)], m, &|rule| {
             Comparison::missing(rule, (0, new.values[m].len()), "not in the baseline")
         }));
     }
-    comparison::decide(comparisons.iter_mut().map(|c| &mut c.found), !args.no_correction);
-    comparisons
+    found
 }
+
+#[cfg(test)]
+mod tests;

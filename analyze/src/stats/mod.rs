@@ -10,8 +10,8 @@ pub mod histogram;
 pub mod hockney;
 pub mod moments;
 pub mod quantiles;
-pub mod scale;
 pub mod ranks;
+pub mod scale;
 pub mod series;
 pub mod sketch;
 

@@ -193,9 +193,9 @@ fn scores(blocks: &[(Vec<f64>, usize)], shorter: usize) -> (Vec<(Vec<u32>, usize
     let mut sorted: Vec<f64> = blocks.iter().flat_map(|(values, _)| values.iter().copied()).collect();
     quantiles::sort(&mut sorted);
     let tied = sorted.windows(2).any(|w| w[0].total_cmp(&w[1]).is_eq());
-    // Three fifths of the shorter side: the split between two sides that do not overlap keeps its own scores.
-    let outer = (shorter * 3).div_ceil(5).max(1);
-    let bounds = (2 * outer, 2 * (sorted.len() + 1 - outer));
+    // Two thirds of the shorter side: the split between two sides that do not overlap keeps its own scores.
+    let outer = (shorter * 4).div_ceil(3).max(2);
+    let bounds = (outer, 2 * (sorted.len() + 1) - outer);
     let score = |v: &f64| {
         let below = sorted.partition_point(|x| x.total_cmp(v).is_lt());
         let up_to = sorted.partition_point(|x| x.total_cmp(v).is_le());

@@ -2,27 +2,19 @@
 
 use std::{collections::HashMap, io::Write};
 
-use schemas::{units, words::Verdict};
+use schemas::{run_record::RunRecord, units, words::Verdict};
 
-use super::Compared;
+use super::{Compared, Contrast, Sides};
 use crate::error::Error;
 use crate::judge::baseline::said;
+use crate::judge::comparison::p_text;
 use crate::judge::environment::Environment;
 use crate::judge::samples::Samples;
 use crate::judge::verdicts::Format;
 use crate::table::layout::{self, Column, Sheet};
 use crate::table::markdown::escaped;
 
-/// p with two digits, never a 0.
-fn p_text(p: f64) -> String {
-    match p {
-        p if p < 0.0001 => "< 0.0001".to_owned(),
-        p if p < 0.01 => format!("{p:.4}"),
-        p => format!("{p:.2}"),
-    }
-}
-
-/// The table for people.
+/// The columns for people.
 pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
     let value = |c: &Compared, v: Option<f64>| match (v, c.metric.map(|m| m.unit)) {
         (None, _) => String::new(),
@@ -32,9 +24,11 @@ pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
     let column = |title, right, cell: &dyn Fn(&Compared) -> String| Column::of(title, right, comparisons, cell);
     let mut metric_of: HashMap<&str, &str> = HashMap::new();
     let several = comparisons.iter().any(|c| *metric_of.entry(&c.row.case).or_insert(&c.row.metric) != c.row.metric);
+    let contrasts = comparisons.iter().any(|c| c.values != comparisons[0].values);
     let mut columns = vec![
         column("case", false, &|c| c.row.case.clone()),
         column("metric", false, &|c| c.metric.map_or(c.row.metric.clone(), |m| m.name.to_owned())),
+        column("values", false, &|c| c.values.clone()),
         column("baseline", true, &|c| value(c, c.found.base)),
         column("new", true, &|c| value(c, c.found.new)),
         column("change", false, &|c| c.found.change_text()),
@@ -46,6 +40,7 @@ pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
     ];
     columns.retain(|c| match c.title.as_str() {
         "metric" => several,
+        "values" => contrasts,
         "" => c.cells.iter().any(|c| !c.is_empty()),
         _ => true,
     });
@@ -72,32 +67,55 @@ pub fn people(
     Ok(())
 }
 
-/// `10 and 10 iterations, interleaved: no · drift: none found · same machine: yes`
-pub fn facts(base: &Samples, new: &Samples, comparisons: &[Compared], places: &[Vec<Environment>; 2]) -> String {
+/// `10 and 10 iterations, in turns: no · drift: none found · same machine: yes`
+pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>; 2]) -> String {
     let range = |counts: Vec<usize>| {
         let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
         if low == high { low.to_string() } else { format!("{low}–{high}") }
     };
     let tested = || comparisons.iter().filter(|c| c.found.verdict != Verdict::Missing);
-    let mut facts = vec![format!(
+    let mut facts: Vec<String> = match sides.contrasts.as_slice() {
+        [Contrast { setting: Some(setting), .. }] => vec![setting.to_string()],
+        [Contrast { setting: Some(setting), .. }, ..] => {
+            vec![format!("{}: against {}", setting.name, setting.values[0])]
+        }
+        _ => sides.said.clone(),
+    };
+    let mut iterations = format!(
         "{} and {} iterations",
         range(tested().map(|c| c.found.n.0).collect()),
         range(tested().map(|c| c.found.n.1).collect())
-    )];
-    if let Some(interleaved) = interleaved(base, new) {
-        facts[0] = format!("{}, interleaved: {}", facts[0], if interleaved { "yes" } else { "no" });
+    );
+    let turns: Vec<bool> = sides.contrasts.iter().filter_map(|c| interleaved(&c.base, &c.new)).collect();
+    let rounds = tested().filter(|c| c.found.rounds.is_some()).count();
+    if rounds > 0 && rounds == tested().count() {
+        iterations.push_str(", in turns, and compared round by round");
+    } else if rounds > 0 {
+        iterations.push_str(&format!(", {rounds} of {} compared round by round", tested().count()));
+    } else if !turns.is_empty() {
+        iterations.push_str(if turns.contains(&false) { ", in turns: no" } else { ", in turns: yes" });
     }
+    facts.push(iterations);
     let drifting = comparisons.iter().filter(|c| c.found.notes.iter().any(|n| n.contains("drifts by"))).count();
     facts.push(match drifting {
         0 => "drift: none found".to_owned(),
         n => format!("drift: in {n} of {}", comparisons.len()),
     });
-    facts.push(machine(places));
+    facts.push(if of_one_run(sides) { "one run".to_owned() } else { machine(records) });
     facts.join(" · ")
 }
 
+/// Whether all values are of one run, and so of the same machines.
+fn of_one_run(sides: &Sides) -> bool {
+    let cases = || sides.contrasts.iter().flat_map(|c| c.base.cases.iter().chain(&c.new.cases));
+    let mut runs = cases().flat_map(|case| case.rows.iter().map(|row| row.run_id.as_str()));
+    let first = runs.next().unwrap_or_default();
+    !first.is_empty() && sides.contrasts.iter().all(|c| c.setting.is_some()) && runs.all(|run| run == first)
+}
+
 /// `same machine: yes`, or what differs.
-fn machine([base, new]: &[Vec<Environment>; 2]) -> String {
+fn machine(records: &[Vec<RunRecord>; 2]) -> String {
+    let [base, new] = records.each_ref().map(|side| side.iter().map(Environment::of).collect::<Vec<_>>());
     if base.is_empty() || new.is_empty() {
         return "same machine: unknown (no run.json beside both)".to_owned();
     }
@@ -117,8 +135,10 @@ fn machine([base, new]: &[Vec<Environment>; 2]) -> String {
 
 /// Whether the two sides were measured in turns: then a drift affects both.
 fn interleaved(base: &Samples, new: &Samples) -> Option<bool> {
-    let times =
-        |samples: &Samples| -> Vec<String> { samples.cases.iter().flat_map(|c| c.times.iter().cloned()).collect() };
+    let times = |samples: &Samples| -> Vec<String> {
+        let all = samples.cases.iter().flat_map(|c| c.rows.iter().map(|row| row.time.clone()));
+        all.filter(|time| !time.is_empty()).collect()
+    };
     let (base, new) = (times(base), times(new));
     let (first_new, last_new) = (new.iter().min()?, new.iter().max()?);
     let (first_base, last_base) = (base.iter().min()?, base.iter().max()?);

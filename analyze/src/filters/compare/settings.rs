@@ -1,0 +1,334 @@
+//! The settings that tell cases apart, and pairs of cases that differ in one of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use schemas::{columns::axis_column, metrics, run_record::RunRecord, words::Way};
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::judge::samples::{Case, Index, Key, Samples};
+
+/// A setting in which two sides differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    pub name: String,
+    /// The baseline's value and the new side's; empty: not set.
+    pub values: [String; 2],
+    /// Settings that change together with it.
+    pub with: Vec<String>,
+}
+
+impl Setting {
+    /// `cubic → bbr`
+    pub fn change(&self) -> String {
+        let [base, new] = self.values.each_ref().map(|v| if v.is_empty() { "(not set)" } else { v });
+        format!("{base} → {new}")
+    }
+}
+
+impl std::fmt::Display for Setting {
+    /// `socket.congestion_control: cubic → bbr`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.name, self.change())?;
+        if self.with.is_empty() { Ok(()) } else { write!(f, " (and with it {})", self.with.join(", ")) }
+    }
+}
+
+/// The key of the test's name among the settings.
+const TEST: &str = "test";
+const MEMBER: &str = "member";
+const DIRECTION: &str = "direction";
+
+/// What tells a case apart: its test, its swept keys, member and direction.
+type Settings = BTreeMap<String, String>;
+
+/// The settings of a case: `bulk[message_size=65536,streams=4]` has a test and two swept keys.
+fn settings(case: &Case) -> Settings {
+    let (test, swept) = match case.name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+        Some((test, swept)) if swept.contains('=') => (test, swept),
+        _ => (case.name.as_str(), ""),
+    };
+    let mut found = Settings::from([(TEST.to_owned(), test.to_owned())]);
+    let mut last = String::new();
+    for part in swept.split(',').filter(|part| !part.is_empty()) {
+        match part.split_once('=') {
+            Some((key, value)) => {
+                key.clone_into(&mut last);
+                found.insert(last.clone(), value.to_owned());
+            }
+            // A comma inside a value.
+            None => found.entry(last.clone()).or_default().push_str(&format!(",{part}")),
+        }
+    }
+    for (name, value) in [(MEMBER, &case.key.member), (DIRECTION, &case.key.direction)] {
+        if !value.is_empty() {
+            found.insert(name.to_owned(), value.clone());
+        }
+    }
+    found
+}
+
+/// The readable name of what is left: `bulk[streams=4]`.
+fn name(settings: &Settings) -> String {
+    let swept: Vec<String> = settings
+        .iter()
+        .filter(|(key, _)| ![TEST, MEMBER, DIRECTION].contains(&key.as_str()))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    match (settings.get(TEST), swept.is_empty()) {
+        (Some(test), true) => test.clone(),
+        (test, false) => format!("{}[{}]", test.map_or("", String::as_str), swept.join(",")),
+        (None, true) => "all".to_owned(),
+    }
+}
+
+/// Two sides of a table: the cases of each that belong together have equal keys.
+#[derive(Clone, Debug)]
+pub struct Contrast {
+    pub base: Samples,
+    pub new: Samples,
+    pub setting: Option<Setting>,
+}
+
+/// Splits samples that were read with the values of `column` apart: the first value (or `base_value`) against each other
+/// one. Cases are paired by everything else. A setting that has one value for each value of the column, and another for
+/// each other, changes together with it and does not keep cases apart.
+pub fn split(samples: &Samples, asked: &str, column: &str, base_value: Option<&str>) -> Result<Vec<Contrast>, Error> {
+    let mut parts: Vec<&str> = Vec::new();
+    let of_both = |case: &Case| column == DIRECTION && case.key.part == Way::Both.as_str();
+    let cases: Vec<(&Case, Settings)> =
+        samples.cases.iter().filter(|c| !c.key.part.is_empty() && !of_both(c)).map(|c| (c, settings(c))).collect();
+    for (case, _) in &cases {
+        if !parts.contains(&case.key.part.as_str()) {
+            parts.push(&case.key.part);
+        }
+    }
+    let base = match base_value {
+        None => parts.first().copied(),
+        Some(value) => parts.iter().find(|part| **part == value).copied(),
+    };
+    let Some(base) = base else {
+        return Err(Error::Usage(match base_value {
+            Some(value) => format!("--base-value {value}: {asked} is {} in these rows", listed(&parts)),
+            None => format!("--by {asked}: no row has a value of it"),
+        }));
+    };
+    if parts.len() < 2 {
+        return Err(Error::Usage(format!("--by {asked}: every row has {base}, so that there is nothing to compare")));
+    }
+    let keys: BTreeSet<&String> = cases.iter().flat_map(|(_, settings)| settings.keys()).collect();
+    let own = |key: &str| is_own(key, column);
+    let dropped: Vec<&String> = keys.into_iter().filter(|key| own(key) || changes_with(key, &cases)).collect();
+    let side = |part: &str| {
+        let mut found = Samples { cases: Vec::new(), ..samples.clone() };
+        let mut at: HashMap<Key, usize> = HashMap::new();
+        for (case, settings) in cases.iter().filter(|(case, _)| case.key.part == part) {
+            let mut left = settings.clone();
+            left.retain(|key, _| !dropped.contains(&key));
+            let kept = |key: &str| left.get(key).cloned().unwrap_or_default();
+            let key = Key {
+                id: name(&left),
+                member: kept(MEMBER),
+                direction: kept(DIRECTION),
+                stream: case.key.stream.clone(),
+                part: String::new(),
+            };
+            let mut case = Case { key: key.clone(), name: name(&left), ..Case::clone(case) };
+            match at.get(&key) {
+                // The same case of another run, as where files have one case in common.
+                Some(i) => merge(&mut found.cases[*i], &mut case),
+                None => {
+                    at.insert(key, found.cases.len());
+                    found.cases.push(case);
+                }
+            }
+        }
+        found
+    };
+    let with: Vec<String> = dropped.iter().filter(|key| !own(key)).map(|key| (*key).clone()).collect();
+    let others = parts.iter().filter(|part| **part != base);
+    Ok(others
+        .map(|part| Contrast {
+            base: side(base),
+            new: side(part),
+            setting: Some(Setting {
+                name: asked.to_owned(),
+                values: [base.to_owned(), (*part).to_owned()],
+                with: with.clone(),
+            }),
+        })
+        .collect())
+}
+
+fn listed(parts: &[&str]) -> String {
+    if parts.is_empty() { "empty".to_owned() } else { parts.join(", ") }
+}
+
+/// Whether a setting is the one that a column holds.
+fn is_own(key: &str, column: &str) -> bool {
+    let whole_case = ["case", "case_id"].contains(&column) && ![MEMBER, DIRECTION].contains(&key);
+    whole_case
+        || key == column
+        || axis_column(key) == column
+        || metrics::find(key).is_some_and(|m| m.column == column)
+        || key.rsplit('.').next() == Some(column)
+}
+
+/// Whether a setting has one value in each part, and no value in two of them.
+fn changes_with(key: &str, cases: &[(&Case, Settings)]) -> bool {
+    let mut of_part: HashMap<&str, &str> = HashMap::new();
+    let mut part_of: HashMap<&str, &str> = HashMap::new();
+    cases.iter().all(|(case, settings)| {
+        let (part, value) = (case.key.part.as_str(), settings.get(key).map_or("", String::as_str));
+        *of_part.entry(part).or_insert(value) == value && *part_of.entry(value).or_insert(part) == part
+    })
+}
+
+fn merge(into: &mut Case, case: &mut Case) {
+    let rows = into.rows.len();
+    into.rows.append(&mut case.rows);
+    for (values, more) in into.values.iter_mut().zip(&mut case.values) {
+        values.append(more);
+    }
+    for (row_of, more) in into.row_of.iter_mut().zip(&case.row_of) {
+        row_of.extend(more.iter().map(|row| row + rows));
+    }
+    if let Some(seconds) = case.origin.elapsed_s {
+        *into.origin.elapsed_s.get_or_insert(0.0) += seconds;
+    }
+    if let Some(n) = case.transactions {
+        *into.transactions.get_or_insert(0) += n;
+    }
+}
+
+/// Pairs cases of two files that have no partner: by name, then by everything but one setting. Gives the new side's cases
+/// the keys of their partners. Returns what differs.
+pub fn settle(base: &mut Samples, new: &mut Samples, records: [&[RunRecord]; 2]) -> Vec<Setting> {
+    let unpaired = |samples: &Samples, other: &Samples| -> Vec<usize> {
+        let other = Index::new(&other.cases);
+        (0..samples.cases.len()).filter(|i| other.find(&samples.cases[*i].key).is_none()).collect()
+    };
+    let (mut olds, mut news) = (unpaired(base, new), unpaired(new, base));
+    let mut found = Vec::new();
+    // The name stays where only the settings outside of the sweep differ.
+    let named = |case: &Case| {
+        let Key { member, direction, stream, .. } = &case.key;
+        [&case.name, member, direction, stream].map(String::clone)
+    };
+    let mut by_name: HashMap<_, Vec<usize>> = HashMap::new();
+    olds.iter().for_each(|i| by_name.entry(named(&base.cases[*i])).or_default().push(*i));
+    let mut differences: Vec<Setting> = Vec::new();
+    let mut paired: HashMap<usize, usize> = HashMap::new();
+    for j in &news {
+        if let Some([i]) = by_name.get(&named(&new.cases[*j])).map(Vec::as_slice)
+            && base.cases[*i].family == new.cases[*j].family
+        {
+            paired.insert(*j, *i);
+        }
+    }
+    for (j, i) in &paired {
+        let ids = [&base.cases[*i].key.id, &new.cases[*j].key.id];
+        for setting in of_records(ids, records) {
+            if !differences.contains(&setting) {
+                differences.push(setting);
+            }
+        }
+    }
+    differences.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.values.cmp(&b.values)));
+    if !paired.is_empty() && differences.is_empty() {
+        let [was, is] = ["another case_id", "matched by the case's name"].map(str::to_owned);
+        differences.push(Setting { name: "settings".to_owned(), values: [was, is], with: Vec::new() });
+    }
+    found.append(&mut differences);
+    for (j, i) in &paired {
+        new.cases[*j].key = base.cases[*i].key.clone();
+    }
+    news.retain(|j| !paired.contains_key(j));
+    olds.retain(|i| !paired.values().any(|used| used == i));
+    found.extend(but_one(base, new, &olds, &news));
+    found
+}
+
+/// Pairs cases that differ in the same setting, with the same two values.
+fn but_one(base: &mut Samples, new: &mut Samples, olds: &[usize], news: &[usize]) -> Option<Setting> {
+    let of = |samples: &Samples, of: &[usize]| -> Vec<(usize, Settings)> {
+        of.iter().map(|i| (*i, settings(&samples.cases[*i]))).collect()
+    };
+    let (olds, news) = (of(base, olds), of(new, news));
+    let keys: BTreeSet<String> = olds.iter().chain(&news).flat_map(|(_, s)| s.keys().cloned()).collect();
+    let without = |settings: &Settings, key: &str| {
+        let mut rest = settings.clone();
+        (rest.remove(key).unwrap_or_default(), rest)
+    };
+    let mut candidates: BTreeMap<(String, [String; 2]), Vec<(usize, usize)>> = BTreeMap::new();
+    for key in &keys {
+        let mut rests: HashMap<Settings, Vec<(String, usize)>> = HashMap::new();
+        for (i, settings) in &olds {
+            let (value, rest) = without(settings, key);
+            rests.entry(rest).or_default().push((value, *i));
+        }
+        for (j, settings) in &news {
+            let (value, rest) = without(settings, key);
+            // Streams are no counterpart of requests, whatever their tests are called.
+            let like = |i: usize| base.cases[i].family == new.cases[*j].family;
+            for (was, i) in rests.get(&rest).into_iter().flatten().filter(|(was, i)| *was != value && like(*i)) {
+                candidates.entry((key.clone(), [was.clone(), value.clone()])).or_default().push((*i, *j));
+            }
+        }
+    }
+    let most = candidates.values().map(Vec::len).max()?;
+    let mut best = candidates.into_iter().filter(|(_, pairs)| pairs.len() == most);
+    // Two ways to pair them are one too many: --by says which is meant.
+    let ((name, values), pairs) = best.next().filter(|_| best.next().is_none())?;
+    for (i, j) in pairs {
+        new.cases[j].key = base.cases[i].key.clone();
+        let (_, rest) = without(&settings(&base.cases[i]), &name);
+        base.cases[i].name = self::name(&rest);
+    }
+    Some(Setting { name, values, with: Vec::new() })
+}
+
+/// The settings in which two cases differ, from what their runs recorded of them.
+fn of_records(ids: [&String; 2], records: [&[RunRecord]; 2]) -> Vec<Setting> {
+    let [Some(base), Some(new)] = [0, 1].map(|side| {
+        let of = |record: &RunRecord| {
+            let case = record.cases.get(ids[side])?;
+            let mut flat = BTreeMap::new();
+            flatten("", case.spec.as_ref().or(case.command.as_ref())?, &mut flat);
+            Some(flat)
+        };
+        records[side].iter().find_map(of)
+    }) else {
+        return Vec::new();
+    };
+    let keys: BTreeSet<&String> = base.keys().chain(new.keys()).collect();
+    let mut found: Vec<Setting> = Vec::new();
+    for key in keys {
+        let values = [&base, &new].map(|side| side.get(key).cloned().unwrap_or_default());
+        // What both ends share is one setting.
+        let name = key.strip_prefix("near.").or_else(|| key.strip_prefix("far.")).unwrap_or(key);
+        let setting = Setting { name: name.to_owned(), values, with: Vec::new() };
+        if setting.values[0] != setting.values[1] && !found.contains(&setting) {
+            found.push(setting);
+        }
+    }
+    found
+}
+
+fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                flatten(&path, value, into);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => {
+            into.insert(path.to_owned(), text.clone());
+        }
+        other => {
+            into.insert(path.to_owned(), other.to_string());
+        }
+    }
+}
