@@ -298,3 +298,27 @@ fn a_plan_is_judged_over_its_results() {
     assert_eq!(found, ["pass", "fail"]);
     assert!(verdicts[1]["file"].ends_with("plan.yaml") && !verdicts[1]["line"].is_empty());
 }
+
+#[test]
+fn values_of_a_swept_key_are_compared_with_each_other() {
+    let folder = Folder::new();
+    let keys = "workload: tcp_rr, duration: 50ms, iterations: 2, matrix: {socket.no_delay: [true, false], request_size: [1, 64]}";
+    let plan = folder.plan("", &format!("  rtt: {{{keys}}}"));
+    let (table, text) = (folder.name("r.csv"), ["-f", "text"]);
+    assert_eq!(plumb(&["run", &plan, "-o", &table]).code, Some(0));
+    for (by, change, cases) in [
+        ("socket.no_delay", "true → false", ["rtt[request_size=1]", "rtt[request_size=64]"]),
+        ("request_size", "1 → 64", ["rtt[socket.no_delay=false]", "rtt[socket.no_delay=true]"]),
+    ] {
+        let ran = plumb(&[&["compare", "--by", by, &table][..], &text].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stdout.contains(&format!("{by}: {change}")), "{}", ran.stdout);
+        for case in cases {
+            let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with(case)).collect();
+            // Requests are judged by their transactions alone.
+            assert!(lines.len() == 1 && lines[0].contains("/s") && !lines[0].contains("bit/s"), "{}", ran.stdout);
+        }
+        // Two rounds decide nothing, and say how many would.
+        assert!(ran.stdout.contains("need 6 iterations per side"), "{}", ran.stdout);
+    }
+}
