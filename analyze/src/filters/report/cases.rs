@@ -84,6 +84,7 @@ impl Cases {
                 member: word(&row.member),
                 direction: row.direction.map(|d| d.to_string()).unwrap_or_default(),
                 stream: String::new(),
+                ..Key::default()
             };
             if !key.member.is_empty() {
                 mixed.insert(key.id.clone());
