@@ -82,7 +82,7 @@ pub fn aligned(columns: &[Column], sheet: &Sheet, output: &mut dyn Write) -> io:
             .map(|(cell, (_, width))| match room {
                 None => vec![cell.clone()],
                 Some(_) if head => fit::title_lines(cell, *width),
-                Some(_) => fit::wrapped(cell, *width),
+                Some(_) => wrapped(cell, *width),
             })
             .collect();
         for at in 0..broken.iter().map(Vec::len).max().unwrap_or(0) {
@@ -130,7 +130,7 @@ pub fn aligned(columns: &[Column], sheet: &Sheet, output: &mut dyn Write) -> io:
 /// Prints a text in lines of the given width.
 fn paragraph(text: &str, indent: usize, width: Option<usize>, output: &mut dyn Write) -> io::Result<()> {
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent));
-    fit::wrapped(text, room).iter().try_for_each(|line| writeln!(output, "{:indent$}{line}", ""))
+    wrapped(text, room).iter().try_for_each(|line| writeln!(output, "{:indent$}{line}", ""))
 }
 
 /// Prints a Markdown table that is also readable as text.
