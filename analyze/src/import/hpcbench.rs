@@ -3,7 +3,7 @@
 use schemas::columns::Row;
 use schemas::words::{LatencyKind, Phase, Way};
 
-use super::sheet::{Sheet, count, measured, number, set_latency, whole};
+use super::sheet::{Sheet, count, measured, number, set_latency, set_messages, set_workload, whole};
 use crate::input::ParseError;
 
 /// Whether hpcbench wrote it.
@@ -14,14 +14,21 @@ pub fn looks_like(text: &str) -> bool {
             || l.starts_with("UDP Round Trip Time (")
             || (l.starts_with("# ") && l.contains(" syslog -- "))
             || console(l).is_some()
+            || l.starts_with("Network-throughput(Mbps): ")
+            || (l.starts_with("Elapsed-time : ") && l.contains("Network-throughput : "))
+            || l.starts_with("Unable to establish data connection.")
     })
 }
 
-/// ` (3) : 936.252991 Mbps`.
-fn console(line: &str) -> Option<f64> {
-    let (trial, rest) = line.trim().strip_prefix('(')?.split_once(") : ")?;
+/// ` (3) : 936.252991 Mbps`, and for UDP ` (3) Throughput: 71.604738  Loss-rate: 0.873409`.
+fn console(line: &str) -> Option<(f64, Option<f64>)> {
+    let (trial, rest) = line.trim().strip_prefix('(')?.split_once(") ")?;
     whole(trial)?;
-    number(rest.strip_suffix(" Mbps")?)
+    if let Some(rest) = rest.strip_prefix("Throughput: ") {
+        let (megabits, loss) = rest.split_once("  Loss-rate: ")?;
+        return Some((number(megabits)?, Some(number(loss)?)));
+    }
+    Some((number(rest.strip_prefix(": ")?.strip_suffix(" Mbps")?)?, None))
 }
 
 /// Facts of the lines that begin with `#`.
@@ -30,21 +37,44 @@ struct Header {
     protocol: String,
     hosts: Option<(String, String)>,
     ping_pong: bool,
+    sendfile: bool,
     exponential: bool,
     blocking: Option<bool>,
     no_delay: Option<bool>,
     send_buffers: Option<(u64, u64)>,
     receive_buffers: Option<(u64, u64)>,
+    near_buffers: Option<(u64, u64)>,
     mss: Option<u64>,
     piece: Option<u64>,
     message: Option<u64>,
     total: Option<u64>,
     iteration: Option<u64>,
+    /// Rows that the file announces.
+    repetition: Option<u64>,
 }
 
 impl Header {
     fn take(&mut self, line: &str) {
-        let Some((key, value)) = line.trim_start_matches('#').trim().split_once(':') else { return };
+        let text = line.trim_start_matches('#').trim();
+        if text.ends_with("directional stream test") {
+            self.exponential = text.starts_with("Exponential");
+            self.ping_pong = text.contains("bidirectional");
+        }
+        self.sendfile |= text.contains("sendfile()");
+        if let Some((end, sizes)) = text.split_once(" UDP socket buffer size (Bytes) -- SNDBUF: ")
+            && let Some((send, receive)) = sizes.split_once(" RCVBUF: ")
+            && let (Some(send), Some(receive)) = (whole(send.trim()), whole(receive.trim()))
+        {
+            let (sends, receives) =
+                (self.send_buffers.get_or_insert((0, 0)), self.receive_buffers.get_or_insert((0, 0)));
+            if end == "Client" { (sends.0, receives.0) = (send, receive) } else { (sends.1, receives.1) = (send, receive) }
+        }
+        if let Some((send, receive)) = text.split_once("-send-buffer: ").and_then(|(_, r)| r.split_once("-recv-buffer: "))
+        {
+            let size = |text: &str| text.split(' ').next().and_then(whole);
+            self.near_buffers = size(send).zip(size(receive));
+        }
+        let Some((key, value)) = text.split_once(':') else { return };
         let sides = || {
             let (_, value) = value.split_once("client:").or_else(|| line.split_once("client:"))?;
             let (client, server) = value.split_once("server:")?;
@@ -64,10 +94,13 @@ impl Header {
             "Socket blocking option" => self.blocking = on(),
             "TCP_NODELAY option" => self.no_delay = on(),
             k if k.starts_with("TCP Maximum-segment-size") => self.mss = sizes().map(|(client, _)| client),
+            // UDP's "message" is its total; a datagram carries what each call writes.
+            k if k.starts_with("UDP datagram") => self.message = text.split(' ').rfind(|w| whole(w).is_some()).and_then(whole),
             k if k.starts_with("Data size of each read/write") => self.piece = whole(value),
             k if k.starts_with("Total data size") => self.total = whole(value),
-            k if k.starts_with("Message size") => self.message = whole(value),
+            k if k.starts_with("Message size") && self.protocol != "udp" => self.message = whole(value),
             "Iteration" => self.iteration = whole(value),
+            "Test Repetition" | "Test repeat" => self.repetition = whole(value),
             _ => {}
         }
     }
@@ -75,20 +108,27 @@ impl Header {
     fn row(&self) -> Row {
         let protocol = if self.protocol.is_empty() { "tcp" } else { &self.protocol };
         let kind = match (self.ping_pong, self.blocking) {
+            (false, _) if self.sendfile => "sendfile",
             (false, _) => "stream",
-            // Without blocking, hpcbench sends both ways at once and ignores message boundaries.
+            // Without blocking, and over UDP, hpcbench sends both ways at once and ignores message boundaries.
             (true, Some(false)) => "duplex",
+            (true, _) if protocol == "udp" => "duplex",
             (true, _) => "pingpong",
         };
         let mut row = measured(&format!("{protocol}_{kind}"));
         if kind == "duplex" {
             row.direction = Some(Way::Both);
         }
+        if let Some((send, receive)) = self.near_buffers {
+            (row.local_send_buffer_bytes, row.local_receive_buffer_bytes) = (Some(send), Some(receive));
+        }
         (row.from, row.to) = self.hosts.clone().unzip();
         row.io = self.blocking.map(|b| if b { "blocking" } else { "nonblocking" }.to_owned());
         row.no_delay = self.no_delay;
-        (row.local_send_buffer_bytes, row.remote_send_buffer_bytes) = self.send_buffers.unzip();
-        (row.local_receive_buffer_bytes, row.remote_receive_buffer_bytes) = self.receive_buffers.unzip();
+        if self.near_buffers.is_none() {
+            (row.local_send_buffer_bytes, row.remote_send_buffer_bytes) = self.send_buffers.unzip();
+            (row.local_receive_buffer_bytes, row.remote_receive_buffer_bytes) = self.receive_buffers.unzip();
+        }
         row.mss_bytes = self.mss;
         row.message_bytes = self.message;
         row.receive_bytes = self.piece;
@@ -96,7 +136,7 @@ impl Header {
     }
 
     fn is_round_trips(&self) -> bool {
-        self.ping_pong && self.blocking != Some(false)
+        self.ping_pong && self.blocking != Some(false) && self.protocol != "udp"
     }
 }
 
@@ -112,54 +152,180 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         return system_log(text, sheet);
     }
     let mut header = Header::default();
-    let mut pending: Vec<Row> = Vec::new();
+    let mut file = None;
+    // Lines of a console, until a file repeats them.
+    let mut console_lines: Vec<(usize, f64, Option<f64>)> = Vec::new();
+    let mut trips: Vec<Row> = Vec::new();
+    let mut verbose = Verbose::default();
     for (at, line) in (1..).zip(text.lines()) {
+        if line.contains("Unable to establish data connection.") || line.contains("communication Error.") {
+            return Err(ParseError::new(at, format!("hpcbench failed: {}", line.trim())));
+        }
         if let Some((protocol, _)) = line
             .strip_prefix("# ")
             .and_then(|l| l.split_once(" communication test").or(l.split_once(" roundtrip time test")))
         {
-            pending.clear();
+            console_lines.clear();
+            verbose.rows.clear();
+            trips.clear();
+            whole_file(file, &header, sheet)?;
             header = Header { protocol: protocol.trim().to_ascii_lowercase(), ..Header::default() };
+            file = line.contains(" communication test").then_some((at, sheet.len()));
         } else if line.starts_with('#') {
             if let Some(hosts) = line.strip_prefix("# ").filter(|l| l.contains(" <--> ")).and_then(hosts) {
                 header.hosts = Some(hosts);
             }
             header.take(line);
-        } else if let Some(megabits) = console(line) {
-            let mut row = Header { ping_pong: false, ..Header::default() }.row();
-            row.throughput_bits_per_s = Some(megabits * 1e6);
-            pending.push(row);
+        } else if let Some((megabits, loss)) = console(line) {
+            console_lines.push((at, megabits, loss));
         } else if line.contains(" Round Trip Time (") {
-            pending.push(round_trip(line, at, &header)?);
-        } else if line.contains(" trials with message size ") {
-            let size =
-                line.split(" trials with message size ").nth(1).and_then(|r| r.split(' ').next()).and_then(whole);
-            for row in &mut pending {
-                row.message_bytes = size.or(row.message_bytes);
+            trips.push(round_trip(line, at, &header)?);
+        } else if let Some((count, size)) = line.split_once(" trials with message size ") {
+            let size = size.split(' ').next().and_then(whole);
+            if whole(count.trim()) != Some(trips.len() as u64) {
+                return Err(ParseError::new(at, format!("{} lines of round trips above `{line}`", trips.len())));
             }
-            flush(&mut pending, sheet);
+            for mut row in trips.drain(..) {
+                row.message_bytes = size.or(row.message_bytes);
+                sheet.add_last(row);
+            }
+        } else if verbose.take(line, at)? {
         } else if line.starts_with(|c: char| c.is_ascii_digit() || c == ' ') && !header.protocol.is_empty() {
             let cells: Option<Vec<f64>> = line.split_whitespace().map(number).collect();
-            let Some(cells) = cells.filter(|c| c.len() > 2) else { continue };
+            let Some(cells) = cells.filter(|c| !c.is_empty()) else { continue };
             let row = table_row(&cells, &header, sheet)
                 .ok_or_else(|| ParseError::expected(at, "a row of hpcbench's result table", line))?;
             sheet.add_last(row);
         }
     }
-    if pending.iter().any(|r| r.throughput_bits_per_s.is_some()) {
-        sheet.note(
-            "hpcbench's console does not say what ran: a stream is assumed. A ping-pong counts both directions there: import \
-             its file",
-        );
+    whole_file(file, &header, sheet)?;
+    if !trips.is_empty() {
+        return Err(ParseError::new(text.lines().count(), "the summary of the round trips is missing: it was cut off"));
     }
-    flush(&mut pending, sheet);
+    for row in verbose.rows {
+        sheet.add_last(row);
+    }
+    // A session shows a test's console before its file: only a console without a file counts.
+    for (at, megabits, loss) in console_lines {
+        let protocol = if loss.is_some() { "udp" } else { "tcp" };
+        let kind = sheet.given.workload.as_deref().and_then(|w| w.strip_prefix(protocol)).unwrap_or_default();
+        let header = match kind {
+            "_stream" | "_sendfile" => Header { protocol: protocol.to_owned(), sendfile: kind == "_sendfile", ..Header::default() },
+            "_pingpong" => Header { protocol: protocol.to_owned(), ping_pong: true, ..Header::default() },
+            "_duplex" => {
+                let blocking = (protocol == "tcp").then_some(false);
+                Header { protocol: protocol.to_owned(), ping_pong: true, blocking, ..Header::default() }
+            }
+            _ => {
+                let reason = format!(
+                    "hpcbench's console does not say which test ran: import its file (-o), run it with -v, or name the test \
+                     (--workload {protocol}_stream)"
+                );
+                return Err(ParseError::new(at, reason));
+            }
+        };
+        let mut row = header.row();
+        row.throughput_bits_per_s = Some(one_way(megabits, &header, sheet));
+        row.loss_ratio = loss;
+        sheet.add_last(row);
+    }
     Ok(())
 }
 
-fn flush(pending: &mut Vec<Row>, sheet: &mut Sheet) {
-    for row in pending.drain(..) {
-        sheet.add_last(row);
+/// Checks that a file has as many rows as it announces.
+fn whole_file(file: Option<(usize, usize)>, header: &Header, sheet: &Sheet) -> Result<(), ParseError> {
+    let (Some((line, before)), Some(wanted)) = (file, header.repetition) else { return Ok(()) };
+    let rows = sheet.len() - before;
+    if rows as u64 == wanted {
+        return Ok(());
     }
+    Err(ParseError::new(line, format!("the file that begins here announces {wanted} repetitions and has {rows}: it was cut off")))
+}
+
+/// The console of `-v`, which says what ran.
+#[derive(Default)]
+struct Verbose {
+    header: Header,
+    udp: Option<[f64; 4]>,
+    times: Option<(f64, f64)>,
+    megabits: Option<(f64, f64)>,
+    rows: Vec<Row>,
+}
+
+impl Verbose {
+    /// Takes a line; `false` where it is another's.
+    fn take(&mut self, line: &str, at: usize) -> Result<bool, ParseError> {
+        let fault = || ParseError::expected(at, "a line of hpcbench -v", line);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let value = |text: &str| number(text).ok_or_else(fault);
+        match words.as_slice() {
+            [mode, blocking, no_delay, _] if mode.starts_with("Stream-test[") || mode.starts_with("Pingpong-test[") => {
+                self.header = Header { protocol: "tcp".to_owned(), ping_pong: mode.starts_with('P'), ..self.header.clone() };
+                self.header.blocking = Some(*blocking == "Blocking[ON]");
+                self.header.no_delay = Some(*no_delay == "TCP_NODELAY[ON]");
+            }
+            [_, "test.", "Message-size:", size, "Iteration:", iteration, ..] => {
+                self.header.message = whole(size);
+                self.header.iteration = whole(iteration);
+            }
+            ["Elapsed-time", ":", elapsed, "Seconds", "Network-throughput", ":", megabits, "Mbps"] => {
+                if self.header.protocol.is_empty() {
+                    return Err(ParseError::new(at, "the beginning of hpcbench's console is missing, which says what ran"));
+                }
+                let mut row = self.header.row();
+                row.elapsed_s = Some(value(elapsed)?);
+                let (megabits, mut sheet) = (value(megabits)?, Sheet::default());
+                row.throughput_bits_per_s = Some(one_way(megabits, &self.header, &mut sheet));
+                self.rows.push(row);
+            }
+            ["[Client]", "Sent-bytes:", bytes, "Sent-packets:", packets, "Recv-bytes:", back, ..] => {
+                if value(back)? > 0.0 {
+                    let reason = "the console of a bidirectional UDP test mixes both directions: import its file (-o)";
+                    return Err(ParseError::new(at, reason));
+                }
+                self.udp = Some([value(bytes)?, value(packets)?, -1.0, -1.0]);
+            }
+            ["[Server]", "Recv-bytes:", bytes, "Recv-Packets:", packets, ..] => {
+                let known = self.udp.as_mut().ok_or_else(fault)?;
+                (known[2], known[3]) = (value(bytes)?, value(packets)?);
+            }
+            ["Client-time(Sec.):", client, "Server-time(Sec.):", server] => {
+                self.times = Some((value(client)?, value(server)?));
+            }
+            ["Network-throughput(Mbps):", network, "Local-throughput:", local] => {
+                self.megabits = Some((value(network)?, value(local)?));
+            }
+            ["Lost-packets", "(c->s):", lost, "Loss-rate(c->s):", loss] => {
+                let (Some([sent_bytes, sent, received_bytes, received]), Some((_, server)), Some((network, local))) =
+                    (self.udp.take(), self.times.take(), self.megabits.take())
+                else {
+                    return Err(fault());
+                };
+                let header = Header { protocol: "udp".to_owned(), ..Header::default() };
+                let mut row = header.row();
+                row.elapsed_s = Some(server);
+                (row.throughput_bits_per_s, row.sent_bits_per_s) = (Some(network * 1e6), Some(local * 1e6));
+                (row.bytes_sent, row.messages_sent) = (count(sent_bytes), count(sent));
+                (row.bytes_received, row.messages_received) = (count(received_bytes), count(received));
+                (row.lost, row.loss_ratio) = (count(value(lost)?), Some(value(loss)?));
+                self.rows.push(row);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Bits per second in one direction.
+fn one_way(megabits: f64, header: &Header, sheet: &mut Sheet) -> f64 {
+    if header.is_round_trips() {
+        sheet.note("hpcbench counts both directions of a ping-pong in its Mbps: halved to one direction");
+        return megabits * 1e6 / 2.0;
+    }
+    if header.ping_pong {
+        sheet.note("hpcbench's non-blocking bidirectional test sends both ways at once: its Mbps are the sum of both");
+    }
+    megabits * 1e6
 }
 
 /// `TCP Round Trip Time (1) : 61.551 usec`; from 1000 µs on the unit is `msec`.
@@ -175,50 +341,82 @@ fn round_trip(line: &str, at: usize, header: &Header) -> Result<Row, ParseError>
         _ => return Err(fault()),
     };
     let protocol = head.split(' ').next().unwrap_or("TCP").to_ascii_lowercase();
-    let mut row = measured(&format!("{protocol}_pingpong"));
-    (row.from, row.to) = header.hosts.clone().unzip();
+    let header = Header { protocol, ping_pong: true, blocking: None, ..header.clone() };
+    let mut row = header.row();
+    // UDP sends both ways at once in its other tests, not here.
+    set_workload(&mut row, &format!("{}_pingpong", header.protocol));
+    row.direction = Some(Way::Forward);
     set_latency(&mut row, LatencyKind::RoundTrip, microseconds);
     Ok(row)
 }
 
-/// A row of a result file: 4 columns (exponential), 8 (TCP, MPI), 9 (UDP one way).
+/// A row of a result file. Newer versions end each with a time. `None`: the number of columns is another.
 fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
     let mut row = header.row();
+    let datagrams = |row: &mut Row, sent: [f64; 2], received: [f64; 2]| {
+        (row.messages_sent, row.bytes_sent) = (count(sent[0]), count(sent[1]));
+        (row.messages_received, row.bytes_received) = (count(received[0]), count(received[1]));
+    };
+    if header.protocol == "udp" {
+        let network = match (cells, header.exponential, header.ping_pong) {
+            (
+                &[_, network, local, sent, sent_bytes, received, received_bytes, lost, loss]
+                | &[_, network, local, sent, sent_bytes, received, received_bytes, lost, loss, _],
+                false,
+                false,
+            ) => {
+                row.sent_bits_per_s = Some(local * 1e6);
+                datagrams(&mut row, [sent, sent_bytes], [received, received_bytes]);
+                (row.lost, row.loss_ratio) = (count(lost), Some(loss));
+                network
+            }
+            (
+                &[_, size, network, local, sent, sent_bytes, received, received_bytes, lost, loss]
+                | &[_, size, network, local, sent, sent_bytes, received, received_bytes, lost, loss, _],
+                true,
+                false,
+            ) => {
+                row.message_bytes = count(size);
+                row.sent_bits_per_s = Some(local * 1e6);
+                datagrams(&mut row, [sent, sent_bytes], [received, received_bytes]);
+                (row.lost, row.loss_ratio) = (count(lost), Some(loss));
+                network
+            }
+            (&[_, network, local, cs, csb, sr, srb, cr, crb, ss, ssb, _] | &[_, network, local, cs, csb, sr, srb, cr, crb, ss, ssb, _, _], false, true) => {
+                row.sent_bits_per_s = Some(local * 1e6);
+                datagrams(&mut row, [cs + ss, csb + ssb], [sr + cr, srb + crb]);
+                // The table's loss is that of one direction.
+                set_messages(&mut row, count(cs + ss), count(sr + cr), None);
+                network
+            }
+            _ => return None,
+        };
+        row.throughput_bits_per_s = Some(one_way(network, header, sheet));
+        return Some(row);
+    }
     let (megabits, elapsed, iterations) = match (cells, header.exponential) {
         (&[size, megabits, elapsed, iterations], true) => {
             row.message_bytes = count(size);
             (megabits, Some(elapsed), count(iterations))
         }
-        (&[_, megabits, client, _, _, server, _, _], false) => {
+        (&[_, megabits, client, _, _, server, _, _] | &[_, megabits, client, _, _, server, _, _, _], false) => {
             let elapsed = if header.ping_pong { client } else { server };
             row.bytes_received = header.total;
             sheet.note("hpcbench's process times are not the machine's CPU use: left out");
             (megabits, Some(elapsed), header.iteration)
         }
-        (&[_, network, local, sent, sent_bytes, received, received_bytes, lost, loss], false) => {
-            row.sent_bits_per_s = Some(local * 1e6);
-            (row.messages_sent, row.bytes_sent) = (count(sent), count(sent_bytes));
-            (row.messages_received, row.bytes_received) = (count(received), count(received_bytes));
-            (row.lost, row.loss_ratio) = (count(lost), Some(loss));
-            (network, None, None)
-        }
         _ => return None,
     };
     row.elapsed_s = elapsed;
-    let mut bits = megabits * 1e6;
+    row.throughput_bits_per_s = Some(one_way(megabits, header, sheet));
     if header.is_round_trips() {
-        sheet.note("hpcbench counts both directions of a ping-pong in its Mbps: halved to one direction");
-        bits /= 2.0;
         row.transactions = iterations;
         if let (Some(elapsed), Some(iterations)) = (elapsed.filter(|e| *e > 0.0), iterations.filter(|i| *i > 0)) {
             row.transactions_per_s = Some(iterations as f64 / elapsed);
             row.latency_mean_us = Some(elapsed / iterations as f64 * 1e6);
             row.latency_kind = Some(LatencyKind::RoundTrip);
         }
-    } else if header.ping_pong {
-        sheet.note("hpcbench's non-blocking bidirectional test sends both ways at once: its Mbps are the sum of both");
     }
-    row.throughput_bits_per_s = Some(bits);
     Some(row)
 }
 

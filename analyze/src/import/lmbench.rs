@@ -31,7 +31,12 @@ enum Kind {
 
 /// Whether lmbench wrote it.
 pub fn looks_like(text: &str) -> bool {
-    text.lines().any(|l| LINES.iter().any(|(start, ..)| l.trim_start().starts_with(start)) || bandwidth(l).is_some())
+    text.lines().any(|l| LINES.iter().any(|(start, ..)| l.trim_start().starts_with(start)) || bandwidth(l).is_some() || refused(l))
+}
+
+/// `bw_tcp` and `lat_tcp` without their server.
+fn refused(line: &str) -> bool {
+    line.starts_with("socket connection: ")
 }
 
 /// `0.065536 1915.97 MB/sec` of `bw_tcp`: message size in 10^6 bytes, 10^6 bytes per second.
@@ -45,6 +50,9 @@ fn bandwidth(line: &str) -> Option<(f64, f64)> {
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     for (at, line) in (1..).zip(text.lines()) {
         let line = line.trim();
+        if refused(line) {
+            return Err(ParseError::new(at, format!("lmbench failed: {line}")));
+        }
         let row = if let Some((megabytes, rate)) = bandwidth(line) {
             let mut row = measured("tcp_stream");
             row.message_bytes = count(megabytes * 1e6);

@@ -78,6 +78,28 @@ fn reader(program: Option<Program>, text: &str) -> Option<(Program, Read)> {
 }
 
 impl Sheet {
+    /// A sheet of outputs that lack facts: the workload that ran (`tcp_rr`; netperf's names are known too), and netperf's
+    /// unit (`10^6bits/s`).
+    pub fn with(workload: Option<&str>, unit: Option<&str>) -> Result<Self, Error> {
+        let snake = |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let workload = workload
+            .map(|name| match netperf::workload_of(name) {
+                Some(workload) => Ok(workload),
+                None if snake(name) && name.contains('_') || name == "ping" => Ok(name.to_owned()),
+                None => Err(Error::Usage(format!("--workload {name}: name it as in a plan, tcp_rr for example"))),
+            })
+            .transpose()?;
+        if let Some(unit) = unit.filter(|unit| !netperf::is_unit(unit)) {
+            return Err(Error::Usage(format!(
+                "--unit {unit}: netperf's units are 10^3bits/s, 10^6bits/s, 10^9bits/s, Bytes/s, KBytes/s, MBytes/s, \
+                 GBytes/s and Trans/s"
+            )));
+        }
+        let mut sheet = Self::default();
+        sheet.given = sheet::Given { workload, unit: unit.map(str::to_owned) };
+        Ok(sheet)
+    }
+
     /// Reads one output. Without a program, its content tells which one wrote it.
     pub fn read(&mut self, file: &str, text: &str, program: Option<Program>) -> Result<(), Error> {
         let fail = |reason: &str| Err(ParseError::new(0, reason).of(file));
@@ -88,10 +110,25 @@ impl Sheet {
             return fail("no known program writes this; say whose output it is with --from, if it is one of theirs");
         };
         let name = program.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+        if self.given.unit.is_some() && program != Program::Netperf {
+            return fail(&format!("{name} prints its units: leave --unit out"));
+        }
         let start = self.begin();
         read(text, self).map_err(|error| error.of(file))?;
         if self.rows_from(start).len() == 0 {
             return fail(&format!("there is no result of {name} in it"));
+        }
+        if let Some(given) = self.given.workload.clone() {
+            for row in self.rows_from(start) {
+                match &row.workload {
+                    None => sheet::set_workload(row, &given),
+                    Some(workload) if *workload == given => {}
+                    Some(workload) => {
+                        let reason = format!("this is a result of {workload}, not of --workload {given}");
+                        return fail(&reason);
+                    }
+                }
+            }
         }
         for row in self.rows_from(start) {
             row.plan = Some(name.clone());

@@ -3,89 +3,118 @@
 use schemas::columns::Row;
 use schemas::words::{LatencyKind, Status};
 
-use super::sheet::{Sheet, count, measured, number, set_messages, whole};
+use super::sheet::{Sheet, count, host, measured, number, set_messages, whole};
 use crate::input::ParseError;
 
 /// Whether ping wrote it.
 pub fn looks_like(text: &str) -> bool {
-    text.lines().any(|l| l.starts_with("PING ") || l.contains(" ping statistics ---"))
+    text.lines().any(|l| l.starts_with("PING ") || l.starts_with("ping: ") || l.contains(" ping statistics ---"))
 }
 
 fn after<'l>(line: &'l str, mark: &str) -> Option<&'l str> {
     line.split_once(mark).and_then(|(_, rest)| rest.split([' ', ',']).next())
 }
 
+/// A run whose lines are being read.
+struct Run {
+    line: usize,
+    row: Row,
+    /// Times of the single replies, in µs.
+    replies: Vec<f64>,
+    duplicates: u64,
+    has_summary: bool,
+}
+
 /// Reads one or more runs.
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
-    let mut open = None;
-    let mut replies: Vec<f64> = Vec::new();
-    let mut duplicates = 0;
+    let mut open: Option<Run> = None;
     for (at, line) in (1..).zip(text.lines()) {
         if let Some(rest) = line.strip_prefix("PING ") {
-            if let Some(row) = open.take() {
-                sheet.add_last(finished(row, &mut replies, &mut duplicates));
-            }
+            finish(open.take(), sheet)?;
             let mut row = measured("ping");
-            let host = rest.split([' ', '(']).next().filter(|h| !h.is_empty());
-            row.to = host.map(str::to_owned);
+            row.to = rest.split([' ', '(']).next().and_then(host);
             // `56(84) bytes of data`; version 6 says `56 data bytes`.
             row.message_bytes = rest
                 .split_whitespace()
                 .zip(rest.split_whitespace().skip(1))
                 .find(|(_, next)| matches!(*next, "bytes" | "data"))
                 .and_then(|(word, _)| word.split('(').next().and_then(whole));
-            open = Some(row);
-        } else if let Some(time) = after(line, "time=") {
-            let number_of = |text: &str| number(text.trim_end_matches("ms"));
-            let Some(milliseconds) = number_of(time) else {
+            open = Some(Run { line: at, row, replies: Vec::new(), duplicates: 0, has_summary: false });
+            continue;
+        }
+        if let Some(reason) = line.strip_prefix("ping: ").filter(|_| open.is_none()) {
+            return Err(ParseError::new(at, format!("ping failed: {reason}")));
+        }
+        let is_reply = after(line, "time=").is_some();
+        let is_summary = line.contains(" packets transmitted, ") || line.contains(" min/avg/max");
+        let Some(run) = open.as_mut() else {
+            if is_reply || is_summary {
+                return Err(ParseError::new(at, "the line `PING …` is missing above: import the whole output of ping"));
+            }
+            continue;
+        };
+        if let Some(time) = after(line, "time=") {
+            let Some(milliseconds) = number(time.trim_end_matches("ms")) else {
                 return Err(ParseError::expected(at, "`time=N ms`", line));
             };
             if line.contains("(DUP!)") {
-                duplicates += 1;
+                run.duplicates += 1;
             } else {
-                replies.push(milliseconds * 1e3);
+                run.replies.push(milliseconds * 1e3);
             }
-            open.get_or_insert_with(|| measured("ping"));
         } else if line.contains(" packets transmitted, ") {
             let fault = || ParseError::expected(at, "`N packets transmitted, N received, …`", line);
-            let row = open.get_or_insert_with(|| measured("ping"));
             let sent = line.split(' ').next().and_then(whole);
             let (_, rest) = line.split_once("transmitted, ").ok_or_else(fault)?;
             let received = rest.split(' ').next().and_then(whole);
+            let row = &mut run.row;
             set_messages(row, Some(sent.ok_or_else(fault)?), Some(received.ok_or_else(fault)?), None);
             row.elapsed_s = after(line, ", time ").and_then(|t| number(t.trim_end_matches("ms"))).map(|ms| ms / 1e3);
+            // 0 ms is a time too short for the unit.
+            row.elapsed_s = row.elapsed_s.filter(|s| *s > 0.0);
+            let counted = |what: &str| line.split(", ").find_map(|part| part.strip_prefix('+')?.strip_suffix(what));
+            row.errors = counted(" errors").and_then(whole);
+            row.duplicated = Some(counted(" duplicates").and_then(whole).unwrap_or(run.duplicates));
             if received == Some(0) {
                 row.status = Some(Status::Failed);
                 row.error = Some("no reply".to_owned());
             }
+            run.has_summary = true;
         } else if line.contains(" min/avg/max") {
             let fault = || ParseError::expected(at, "`rtt min/avg/max/mdev = … ms`", line);
-            let row = open.get_or_insert_with(|| measured("ping"));
             let (_, values) = line.split_once("= ").ok_or_else(fault)?;
-            let values: Vec<f64> = values
-                .split(' ')
-                .next()
-                .unwrap_or_default()
-                .split('/')
-                .map(|v| number(v).ok_or_else(fault))
-                .collect::<Result<_, _>>()?;
+            let mut words = values.split([' ', ',']);
+            let figures = words.next().unwrap_or_default();
+            if words.next() != Some("ms") {
+                return Err(fault());
+            }
+            let values: Vec<f64> =
+                figures.split('/').map(|v| number(v).ok_or_else(fault)).collect::<Result<_, _>>()?;
             let [min, mean, max, rest @ ..] = values.as_slice() else { return Err(fault()) };
+            let row = &mut run.row;
             (row.latency_min_us, row.latency_mean_us) = (Some(min * 1e3), Some(mean * 1e3));
             row.latency_max_us = Some(max * 1e3);
             row.latency_stddev_us = rest.first().map(|v| v * 1e3);
         }
     }
-    if let Some(row) = open {
-        sheet.add(finished(row, &mut replies, &mut duplicates));
+    finish(open, sheet)
+}
+
+/// Adds the row of a run. ping prints its statistics also when it is interrupted.
+fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
+    let Some(mut run) = run else { return Ok(()) };
+    if !run.has_summary {
+        return Err(ParseError::new(run.line, "the run that begins here has no statistics: it was cut off, or is in another language (LC_ALL=C)"));
     }
+    sheet.add_last(finished(run.row, &mut run.replies));
     Ok(())
 }
 
 /// Adds the statistics of the single replies.
-fn finished(mut row: Row, replies: &mut Vec<f64>, duplicates: &mut u64) -> Row {
-    let mut times = std::mem::take(replies);
-    row.duplicated = Some(std::mem::take(duplicates)).filter(|_| !times.is_empty());
-    row.latency_kind = Some(LatencyKind::RoundTrip);
+fn finished(mut row: Row, times: &mut [f64]) -> Row {
+    if row.latency_mean_us.is_some() || !times.is_empty() {
+        row.latency_kind = Some(LatencyKind::RoundTrip);
+    }
     if times.is_empty() {
         return row;
     }

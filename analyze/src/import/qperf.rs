@@ -1,5 +1,6 @@
 //! qperf: a test's name, then its figures with units.
 
+use schemas::columns::Row;
 use schemas::words::LatencyKind;
 
 use super::sheet::{Sheet, count, measured, number, set_latency};
@@ -7,12 +8,18 @@ use crate::input::ParseError;
 
 /// Whether qperf wrote it.
 pub fn looks_like(text: &str) -> bool {
-    text.lines().any(|l| workload(l).is_some()) && text.lines().any(|l| figure(l).is_some())
+    text.lines().any(|l| workload(l).is_some())
 }
 
 /// The heading of a test, `tcp_bw:`.
+fn heading(line: &str) -> Option<&str> {
+    let name = line.trim_end().strip_suffix(':')?;
+    let word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    word.then_some(name)
+}
+
 fn workload(line: &str) -> Option<&'static str> {
-    Some(match line.trim_end().strip_suffix(':')? {
+    Some(match heading(line)? {
         "tcp_bw" => "tcp_stream",
         "tcp_lat" => "tcp_rr",
         "udp_bw" => "udp_stream",
@@ -33,15 +40,23 @@ fn figure(line: &str) -> Option<(&str, f64, &str)> {
 
 /// Reads every test.
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
-    let mut current = None;
+    let mut current: Option<(usize, Row)> = None;
+    let mut foreign = None;
     for (at, line) in (1..).zip(text.lines()) {
-        if let Some(workload) = workload(line) {
-            if let Some(row) = current.replace(measured(workload)) {
-                sheet.add_last(row);
-            }
+        if let Some(name) = heading(line) {
+            finish(current.take(), sheet)?;
+            current = workload(line).map(|workload| (at, measured(workload)));
+            // RDMA and others; `conf` and `quit` measure nothing.
+            foreign = Some(name).filter(|_| current.is_none());
             continue;
         }
-        let (Some(row), Some((name, value, unit))) = (current.as_mut(), figure(line)) else { continue };
+        if line.contains(": failed to connect") || line.contains(": unable to ") {
+            return Err(ParseError::new(at, format!("qperf failed: {}", line.trim())));
+        }
+        if let (Some(name), Some(("bw" | "send_bw" | "recv_bw" | "latency", ..))) = (foreign, figure(line)) {
+            return Err(ParseError::new(at, format!("qperf's test `{name}` has no workload here")));
+        }
+        let (Some((_, row)), Some((name, value, unit))) = (current.as_mut(), figure(line)) else { continue };
         let unknown = || ParseError::expected(at, "a unit of qperf's", line);
         match name {
             "bw" | "recv_bw" => row.throughput_bits_per_s = Some(bits(value, unit).ok_or_else(unknown)?),
@@ -75,9 +90,16 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             _ => {}
         }
     }
-    if let Some(row) = current {
-        sheet.add(row);
+    finish(current, sheet)
+}
+
+/// Adds a test's row, which has a figure.
+fn finish(test: Option<(usize, Row)>, sheet: &mut Sheet) -> Result<(), ParseError> {
+    let Some((line, row)) = test else { return Ok(()) };
+    if row.throughput_bits_per_s.or(row.latency_mean_us).is_none() {
+        return Err(ParseError::new(line, "the test that begins here has no result: it failed, or was cut off"));
     }
+    sheet.add_last(row);
     Ok(())
 }
 

@@ -4,9 +4,19 @@ use schemas::columns::{COLUMNS, ColumnType, Row};
 use schemas::words::{LatencyKind, Phase, Record, Status, Way};
 use std::collections::HashMap;
 
+/// Facts that an output lacks, from the command line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Given {
+    /// Workload of every result, as in a plan.
+    pub workload: Option<String>,
+    /// Unit of netperf's results, with `/s`.
+    pub unit: Option<String>,
+}
+
 /// Rows from one or more outputs.
 #[derive(Debug, Default)]
 pub struct Sheet {
+    pub(super) given: Given,
     rows: Vec<(u64, Row)>,
     run: u64,
     notes: Vec<String>,
@@ -18,6 +28,14 @@ impl Sheet {
     /// The conversions, each once.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// Starts another output and returns the index of its first row.
@@ -119,7 +137,7 @@ pub(super) fn without_noise(row: &mut Row) {
 
 /// The name of the case, like those of plans: workload and sizes.
 fn case_of(row: &Row) -> String {
-    let name = row.test.as_deref().or(row.workload.as_deref()).unwrap_or("import");
+    let name = row.test.as_deref().or(row.workload.as_deref()).or(row.plan.as_deref()).unwrap_or("import");
     let sizes: Vec<String> = [
         ("message_size", row.message_bytes),
         ("request_size", row.request_bytes),
@@ -139,16 +157,37 @@ fn fnv1a(text: &str) -> u64 {
 
 /// A row of a finished measurement of a workload.
 pub(super) fn measured(workload: &str) -> Row {
-    let transport = workload.split('_').next().unwrap_or(workload);
+    let mut row = unknown();
+    set_workload(&mut row, workload);
+    row
+}
+
+/// A row of a finished measurement, of which the output does not say the workload.
+pub(super) fn unknown() -> Row {
     Row {
         record: Some(Record::Iteration),
         phase: Some(Phase::Measure),
         status: Some(Status::Ok),
-        direction: Some(Way::Forward),
-        workload: Some(workload.to_owned()),
-        transport: Some(if transport == "ping" { "icmp" } else { transport }.to_owned()),
         ..Row::default()
     }
+}
+
+/// Sets the workload, and the transport and direction that its name implies.
+pub(super) fn set_workload(row: &mut Row, workload: &str) {
+    let transport = workload.split('_').next().unwrap_or(workload);
+    row.workload = Some(workload.to_owned());
+    row.transport = Some(if transport == "ping" { "icmp" } else { transport }.to_owned());
+    row.direction = row.direction.or(Some(match workload.rsplit('_').next() {
+        Some("maerts") => Way::Reverse,
+        Some("duplex") => Way::Both,
+        _ => Way::Forward,
+    }));
+}
+
+/// The name of a host; `None` for the addresses that mean any host.
+pub(super) fn host(text: &str) -> Option<String> {
+    let any = matches!(text, "" | "0.0.0.0" | "::" | "::0" | "0" | "*");
+    (!any).then(|| text.to_owned())
 }
 
 /// A decimal number without unit or comma.

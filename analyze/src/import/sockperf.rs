@@ -2,7 +2,7 @@
 
 use schemas::words::LatencyKind;
 
-use super::sheet::{Sheet, count, measured, number};
+use super::sheet::{Sheet, count, number, set_workload, unknown};
 use crate::input::ParseError;
 
 /// Whether sockperf wrote it.
@@ -33,12 +33,21 @@ fn field(line: &str, name: &str) -> Option<f64> {
 
 /// Reads one run.
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
-    let mut row = measured("udp_rr");
+    let mut row = unknown();
     let (mut latency, mut throughput) = (false, false);
     let mut half = true;
     for (at, line) in (1..).zip(text.lines()) {
         let line = plain(line);
         let fault = || ParseError::expected(at, "a result of sockperf's", &line);
+        if line.contains("sockperf: ERROR: ") || line.contains("No messages were received") {
+            return Err(ParseError::new(at, format!("sockperf failed: {}", line.trim_start_matches("sockperf: "))));
+        }
+        if line.contains("No valid observations found") {
+            return Err(ParseError::new(at, "sockperf found no valid observations: nothing was measured"));
+        }
+        if line.contains("Warmup stage") && (latency || throughput) {
+            return Err(ParseError::new(at, "a second run begins here: import each as a file of its own"));
+        }
         if line.contains("IP = ") && line.contains("PORT = ") {
             let transport = line.rsplit('#').next().map(|t| t.trim().to_ascii_lowercase());
             row.transport = transport.filter(|t| !t.is_empty());
@@ -86,9 +95,11 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     if !latency && !throughput {
         return Err(ParseError::new(0, "sockperf was cut off before its summary"));
     }
-    let transport = row.transport.clone().unwrap_or_else(|| "udp".to_owned());
+    let Some(transport) = row.transport.clone() else {
+        return Err(ParseError::new(0, "the line with sockperf's address and protocol is missing (`IP = … # TCP`)"));
+    };
     if latency {
-        row.workload = Some(format!("{transport}_rr"));
+        set_workload(&mut row, &format!("{transport}_rr"));
         row.latency_kind = Some(LatencyKind::RoundTrip);
         if half {
             sheet.note("sockperf's latencies are half a round trip: doubled");
@@ -110,7 +121,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         row.transactions_per_s =
             row.messages_received.zip(row.elapsed_s).filter(|(_, s)| *s > 0.0).map(|(n, s)| n as f64 / s);
     } else {
-        row.workload = Some(format!("{transport}_stream"));
+        set_workload(&mut row, &format!("{transport}_stream"));
         sheet.note("sockperf's throughput test counts at the sender only, in MB of 2^20 bytes: see sent_bits_per_s");
     }
     sheet.add(row);

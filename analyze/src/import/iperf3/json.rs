@@ -1,10 +1,10 @@
-//! iperf3: the JSON of `-J`, and the stream of events of `--json-stream`.
+//! iperf3's JSON: of `-J`, and the stream of events of `--json-stream`.
 
 use schemas::columns::Row;
 use schemas::words::{OfferedUnit, Phase, Record, Status, Way};
 use serde_json::Value;
 
-use super::sheet::{Sheet, count, measured, set_messages};
+use crate::import::sheet::{Sheet, count, measured, set_messages};
 use crate::input::ParseError;
 use schemas::time::from_unix_seconds;
 
@@ -143,6 +143,7 @@ fn run_of(document: &Value) -> Run {
     base.message_bytes = num(start, "/test_start/blksize").and_then(count);
     base.from = text(start, "/connected/0/local_host");
     base.to = text(start, "/connecting_to/host").or_else(|| text(start, "/connected/0/remote_host"));
+    base.tag = text(document, "/title");
     base.mss_bytes = num(start, "/tcp_mss").or_else(|| num(start, "/tcp_mss_default")).and_then(count);
     base.congestion_control = text(document, "/end/sender_tcp_congestion");
     let offered = num(start, "/test_start/target_bitrate").filter(|v| *v > 0.0);
@@ -189,7 +190,7 @@ fn intervals(interval: &Value, run: &Run, sheet: &mut Sheet) {
             row.lost = num(stream, "/lost_packets").and_then(count);
             row.jitter_us = num(stream, "/jitter_ms").map(|v| v * 1e3);
         }
-        set_retransmits(&mut row, stream);
+        set_retransmits(&mut row, num(stream, "/retransmits").and_then(count));
         row.cwnd_bytes = num(stream, "/snd_cwnd").and_then(count);
         row.rtt_us = num(stream, "/rtt");
         row.rtt_var_us = num(stream, "/rttvar");
@@ -225,14 +226,7 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
     if let (Some(sent), Some(received)) = (end.get("sum_sent_bidir_reverse"), end.get("sum_received_bidir_reverse")) {
         let mut back = Row { direction: Some(Way::Reverse), ..Row::default() };
         sums(&mut back, sent, received, run.udp);
-        let add = |a: &mut Option<f64>, b: Option<f64>| *a = a.zip(b).map(|(a, b)| a + b);
-        add(&mut row.throughput_bits_per_s, back.throughput_bits_per_s);
-        add(&mut row.sent_bits_per_s, back.sent_bits_per_s);
-        let add = |a: &mut Option<u64>, b: Option<u64>| *a = a.zip(b).map(|(a, b)| a + b);
-        add(&mut row.bytes_sent, back.bytes_sent);
-        add(&mut row.bytes_received, back.bytes_received);
-        row.remote_retransmits = back.remote_retransmits;
-        sheet.note("iperf3 --bidir: the run's throughput is the sum of both directions; the stream rows have each");
+        add_back(&mut row, &back, sheet);
     }
     // iperf3 reports shares of one CPU; the table's are shares of the machine.
     if end.get("cpu_utilization_percent").is_some() {
@@ -241,9 +235,26 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
     sheet.add(row);
 }
 
+/// Adds the figures of the reverse direction of a bidirectional run to those of the forward direction.
+pub(super) fn add_back(row: &mut Row, back: &Row, sheet: &mut Sheet) {
+    let add = |a: &mut Option<f64>, b: Option<f64>| *a = a.zip(b).map(|(a, b)| a + b);
+    add(&mut row.throughput_bits_per_s, back.throughput_bits_per_s);
+    add(&mut row.sent_bits_per_s, back.sent_bits_per_s);
+    let add = |a: &mut Option<u64>, b: Option<u64>| *a = a.zip(b).map(|(a, b)| a + b);
+    add(&mut row.bytes_sent, back.bytes_sent);
+    add(&mut row.bytes_received, back.bytes_received);
+    let (mut sent, mut lost) = (row.messages_sent, row.lost);
+    add(&mut sent, back.messages_sent);
+    add(&mut lost, back.lost);
+    set_messages(row, sent, None, lost);
+    row.remote_retransmits = back.remote_retransmits;
+    // Each direction has its own jitter.
+    row.jitter_us = None;
+    sheet.note("iperf3 --bidir: the run's throughput is the sum of both directions; the stream rows have each");
+}
+
 /// Retransmissions are the sender's, and the sender of a reverse test is the far end.
-fn set_retransmits(row: &mut Row, sent: &Value) {
-    let retransmits = num(sent, "/retransmits").and_then(count);
+pub(super) fn set_retransmits(row: &mut Row, retransmits: Option<u64>) {
     if row.direction == Some(Way::Reverse) {
         row.remote_retransmits = retransmits;
     } else {
@@ -259,7 +270,7 @@ fn sums(row: &mut Row, sent: &Value, received: &Value, udp: bool) {
     row.bytes_sent = num(sent, "/bytes").and_then(count);
     row.throughput_bits_per_s = num(received, "/bits_per_second");
     row.bytes_received = num(received, "/bytes").and_then(count);
-    set_retransmits(row, sent);
+    set_retransmits(row, num(sent, "/retransmits").and_then(count));
     row.rtt_us = num(sent, "/mean_rtt");
     if udp {
         let packets = num(sent, "/packets").and_then(count);
