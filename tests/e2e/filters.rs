@@ -97,6 +97,8 @@ fn every_line_of_the_longer_helps_works_as_pasted() {
         std::fs::write(folder.path(name), &rows).expect("written");
     }
     let iperf3 = format!("cat {}", fixture("import/iperf3-tcp.json").display());
+    let iperf3_text = format!("cat {} |", fixture("import/recorded/iperf3/tcp.txt").display());
+    let netperf = format!("cat {}", fixture("import/recorded/netperf/p0-rr.txt").display());
     let ping = format!("cat {}", fixture("import/ping-iputils.txt").display());
     let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/quick.yaml");
     let run =
@@ -106,6 +108,8 @@ fn every_line_of_the_longer_helps_works_as_pasted() {
         for line in examples(filter) {
             let line = line
                 .replace("iperf3 -c HOST -J", &iperf3)
+                .replace("iperf3 -c HOST |", &iperf3_text)
+                .replace("netperf -H HOST -P 0 -t TCP_RR", &netperf)
                 .replace("ping -c 20 -i 0.2 127.0.0.1", &ping)
                 .replace("netstat -s > before; sleep 1; netstat -s > after", "cat before after")
                 .replace("-- plumb run plans/quick.yaml", &format!("-- {run}"))

@@ -12,20 +12,25 @@ use crate::table::OutputArgs;
 
 /// Read other programs' outputs as results.
 ///
-/// Knows netperf (tables, -o, -k, -D), iperf3 (-J, --json-stream), hpcbench (console, files, system logs), NetPIPE
-/// (console, np.out), lmbench, sockperf, qperf, nuttcp and ping. The program is detected from the output. A file may
-/// hold the output of several runs; runs of the same case become its iterations.
+/// Knows netperf (tables, -o, -k, -O, -D), iperf3 (text, -J, --json-stream), hpcbench (console, files, system logs),
+/// NetPIPE (console, np.out), lmbench, sockperf, qperf, nuttcp (also -fparse, -v) and ping. The program is detected
+/// from the output. A file may hold the output of several runs; runs of the same case become its iterations.
 ///
 /// Numbers are converted to the meaning of the table's columns: half round trips are doubled, NetPIPE's 2^20 bit/s
 /// become bit/s, both directions of hpcbench's ping-pong become one. Each such conversion leaves a note on standard
 /// error. Columns that a program does not report stay empty.
+///
+/// An output that does not say which test ran, or in which unit, is refused: --workload and --unit name them. So are
+/// outputs that were cut off, and error messages.
 ///
 /// The whole output is read before the first row is written.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   iperf3 -c HOST -J | plumb import | plumb table
-  plumb import np.out --set to=node7 | plumb plot sweep -x message_bytes -y throughput -o np.png
+  iperf3 -c HOST | plumb import -o today.csv
+  netperf -H HOST -P 0 -t TCP_RR | plumb import --from netperf --workload TCP_RR --unit Trans/s
+  plumb import np.out --workload tcp_pingpong --set to=node7 | plumb plot sweep -x message_bytes -y throughput -o np.png
   plumb import monday/*.json --set tag=monday > monday.csv
   ping -c 20 -i 0.2 127.0.0.1 | plumb import | plumb table
 
@@ -37,6 +42,13 @@ pub struct Args {
     /// Program that wrote the output, where detection fails.
     #[arg(long, value_enum, value_name = "PROGRAM")]
     from: Option<Program>,
+    /// Test that ran, where the output does not say it: netperf -P 0 and OMNI, np.out, hpcbench's console, an iperf3
+    /// server. As in a plan (tcp_rr), or netperf's name (TCP_RR).
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// Unit of netperf's throughput, where the output does not say it: 10^6bits/s, Trans/s, KBytes/s …
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
     /// Set a column in every row: `--set tag=monday --set axis_nic=cx5`. Columns called axis_… are your own.
     #[arg(long, value_name = "COLUMN=VALUE")]
     set: Vec<String>,
@@ -49,7 +61,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let settings: Vec<(&str, &str)> = args.set.iter().map(|s| setting(s)).collect::<Result<_, _>>()?;
     let standard_input = PathBuf::from("-");
     let files = if args.files.is_empty() { std::slice::from_ref(&standard_input) } else { &args.files };
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::with(args.workload.as_deref(), args.unit.as_deref())?;
     for path in files {
         let (name, text) = read_text(path)?;
         sheet.read(&name, &text, args.from)?;

@@ -401,7 +401,8 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
         }
         (&[_, megabits, client, _, _, server, _, _] | &[_, megabits, client, _, _, server, _, _, _], false) => {
             let elapsed = if header.ping_pong { client } else { server };
-            row.bytes_received = header.total;
+            // With both ways at once it is the amount of one.
+            row.bytes_received = header.total.filter(|_| !header.ping_pong || header.is_round_trips());
             sheet.note("hpcbench's process times are not the machine's CPU use: left out");
             (megabits, Some(elapsed), header.iteration)
         }

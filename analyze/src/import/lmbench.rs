@@ -3,7 +3,7 @@
 use schemas::columns::Row;
 use schemas::words::{LatencyKind, Way};
 
-use super::sheet::{Sheet, count, measured, number, set_latency};
+use super::sheet::{Sheet, count, measured, number};
 use crate::input::ParseError;
 
 /// Result lines: start, workload, meaning of the number.
@@ -94,7 +94,8 @@ fn one(
         }
         (Kind::RoundTrip | Kind::Connect, "microseconds") => {
             let kind = if kind == Kind::Connect { LatencyKind::Connect } else { LatencyKind::RoundTrip };
-            set_latency(&mut row, kind, value);
+            // No rate: with -P several processes ran, and the output does not say so.
+            (row.latency_mean_us, row.latency_kind) = (Some(value), Some(kind));
             sheet.note("lmbench's latencies are round trips, the median of its repetitions of their mean");
         }
         _ => return Err(fault()),

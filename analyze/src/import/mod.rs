@@ -15,6 +15,8 @@ mod sheet;
 mod sockperf;
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;
 
 pub use sheet::Sheet;
@@ -28,9 +30,9 @@ use crate::input::ParseError;
 /// The programs whose output is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Program {
-    /// netperf: tables, -o (CSV), -k (key=value), -D (interim results)
+    /// netperf: tables, -o (CSV), -k (key=value), -O (columns), -D (interim results)
     Netperf,
-    /// iperf3 -J, and its JSON stream
+    /// iperf3: text, -J, and its JSON stream
     Iperf3,
     /// hpcbench: console, result files, exponential and latency tests, system logs
     Hpcbench,
@@ -42,7 +44,7 @@ pub enum Program {
     Sockperf,
     /// qperf
     Qperf,
-    /// nuttcp, also -fparse
+    /// nuttcp, also -fparse and -v
     Nuttcp,
     /// ping
     Ping,

@@ -25,6 +25,16 @@ fn import(text: &str, program: Program) -> (Vec<Row>, String) {
     (sheet.finish(), notes)
 }
 
+/// The rows of an output that does not say what ran.
+fn named(text: &str, workload: &str, unit: Option<&str>) -> (Vec<Row>, String) {
+    let refused = Sheet::default().read("test", text, None).expect_err("a guess is refused");
+    assert!(refused.to_string().contains("--workload") || refused.to_string().contains("cut off"), "{refused}");
+    let mut sheet = Sheet::with(Some(workload), unit).expect("a workload");
+    sheet.read("test", text, None).expect("an output");
+    let notes = sheet.notes().join("\n");
+    (sheet.finish(), notes)
+}
+
 fn rows(text: &str, program: Program) -> Vec<Row> {
     import(text, program).0
 }
@@ -100,10 +110,12 @@ fn hpcbench_round_trips_and_consoles() {
     assert!((mean - 60.568).abs() < 0.001);
     let file = rows(fixture!("hpcbench-rtt.txt"), Program::Hpcbench);
     assert_eq!((file.len(), file[0].message_bytes, file[0].to.as_deref()), (5, Some(1024), Some("mk4")));
-    let (console, notes) = import(fixture!("hpcbench-console.txt"), Program::Hpcbench);
+    let (console, _) = named(fixture!("hpcbench-console.txt"), "tcp_stream", None);
     assert_eq!(console.len(), 26);
     near(console[4].throughput_bits_per_s, 114_021_023.0);
-    assert!(notes.contains("a stream is assumed"));
+    let (console, notes) = named(fixture!("hpcbench-console.txt"), "tcp_pingpong", None);
+    near(console[4].throughput_bits_per_s, 114_021_023.0 / 2.0);
+    assert!(notes.contains("halved"));
 }
 
 #[test]
@@ -123,10 +135,10 @@ fn hpcbench_system_logs() {
 
 #[test]
 fn netperf_tables() {
-    let stream = rows(fixture!("netperf-stream-2.3.txt"), Program::Netperf);
+    let stream = named(fixture!("netperf-stream-2.3.txt"), "TCP_STREAM", None).0;
     near(stream[0].throughput_bits_per_s, 93.6e6);
     assert_eq!((stream[0].message_bytes, stream[0].local_send_buffer_bytes), (Some(1436), Some(114_688)));
-    let rr = rows(fixture!("netperf-rr-2.3.txt"), Program::Netperf);
+    let rr = named(fixture!("netperf-rr-2.3.txt"), "tcp_rr", None).0;
     near(rr[0].transactions_per_s, 6747.7);
     assert_eq!(rr[0].remote_receive_buffer_bytes, Some(87_380));
 
@@ -165,14 +177,19 @@ fn netperf_interim_results() {
     assert_eq!((demo[0].start_s, demo[1].start_s), (Some(0.0), Some(1.348)));
     // The result, printed last, names the intervals' workload.
     assert!(demo.iter().all(|r| r.case_id == demo[7].case_id && r.iteration == Some(1)));
-    near(rows(fixture!("netperf-interim.csv"), Program::Netperf)[0].throughput_bits_per_s, 2978.81 * 8_388_608.0);
-    near(rows(fixture!("netperf-interim-keyval.txt"), Program::Netperf)[0].throughput_bits_per_s, 25e9);
+    // An interim result without the result that follows is the beginning of an output.
+    for cut in [fixture!("netperf-interim.csv"), fixture!("netperf-interim-keyval.txt")] {
+        let refused = Sheet::default().read("f", cut, None).expect_err("cut off");
+        assert!(refused.to_string().contains("has no result"), "{refused}");
+    }
+    let kept = format!("{}THROUGHPUT=24.50\nTHROUGHPUT_UNITS=10^9bits/s\n", fixture!("netperf-interim-keyval.txt"));
+    near(named(&kept, "tcp_stream", None).0[0].throughput_bits_per_s, 25e9);
 }
 
 #[test]
 fn netperf_selectors() {
-    near(rows(fixture!("netperf-keyval.txt"), Program::Netperf)[0].transactions_per_s, 59_092.65);
-    near(rows(fixture!("netperf-omni.csv"), Program::Netperf)[0].transactions_per_s, 60_999.07);
+    near(named(fixture!("netperf-keyval.txt"), "tcp_rr", None).0[0].transactions_per_s, 59_092.65);
+    near(named(fixture!("netperf-omni.csv"), "udp_rr", None).0[0].transactions_per_s, 60_999.07);
     let all = rows(fixture!("netperf-selectors.csv"), Program::Netperf);
     let result = results(&all)[0];
     assert_eq!(
@@ -230,7 +247,7 @@ fn iperf3_documents_and_streams() {
 
 #[test]
 fn half_round_trips_become_whole_ones() {
-    let (file, notes) = import(fixture!("netpipe.out"), Program::Netpipe);
+    let (file, notes) = named(fixture!("netpipe.out"), "tcp_pingpong", None);
     let console = rows(fixture!("netpipe.txt"), Program::Netpipe);
     assert_eq!(file.len(), console.len());
     near(file[0].throughput_bits_per_s, 0.874_105 * 1_048_576.0);
@@ -240,7 +257,7 @@ fn half_round_trips_become_whole_ones() {
         assert_eq!(a.case_id, b.case_id);
         near(a.latency_mean_us, b.latency_mean_us.unwrap());
     }
-    let old = rows(fixture!("netpipe-2.4.txt"), Program::Netpipe);
+    let old = named(fixture!("netpipe-2.4.txt"), "tcp_pingpong", None).0;
     near(old[0].latency_mean_us, 144.0);
 
     let (qperf, notes) = import(fixture!("qperf.txt"), Program::Qperf);
@@ -294,18 +311,64 @@ fn what_is_not_an_output_is_named() {
         ("", None, "nothing in it"),
         ("hello\n", None, "no known program"),
         ("hello\n", Some(Program::Ping), "no result of ping"),
+        ("  131072  16384  16384    1.01     4592.45   \n", Some(Program::Netperf), "f:1: figures without netperf's headings"),
         ("{\"start\":{},\n\"end\":", Some(Program::Iperf3), "EOF"),
         ("{\"start\":{\"version\":\"iperf 3.12\"},\"intervals\":[]}", None, "cut off"),
         ("sockperf: Starting test...\n", None, "cut off"),
         ("Interim result: 5.41 parsecs/s over 1.35 seconds ending at 1.0\n", None, "VALUE UNIT/s"),
         ("tcp_lat:\n    latency  =  9488 jiffies\n", None, "unit of qperf's"),
-        ("THROUGHPUT=fast\nTHROUGHPUT_UNITS=Trans/s\n", None, "a number for THROUGHPUT"),
+        ("PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=fast\nTHROUGHPUT_UNITS=Trans/s\n", None, "for THROUGHPUT"),
+        ("PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=1.0\n", None, "two decimals"),
+        ("PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=1.00\n", None, "add THROUGHPUT_UNITS"),
+        ("PROTOCOL=TCP\nTHROUGHPUT=1.00\nTHROUGHPUT_UNITS=Trans/s\n", None, "add DIRECTION"),
+        ("DIRECTION=Send\nTHROUGHPUT=1.00\nTHROUGHPUT_UNITS=10^6bits/s\n", None, "add PROTOCOL"),
+        ("PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=1.00\nTHROUGHPUT_UNITS=Trans/s\n", None, "belongs to no stream"),
+        ("TCP STREAM TEST\nDIRECTION=Send|Recv\nTHROUGHPUT=1.00\n", None, "f:3: the banner says stream, but DIRECTION says rr"),
+        (
+            "PING 127.0.0.1 (127.0.0.1) 56(84) Bytes Daten.\n64 Bytes von 127.0.0.1: icmp_seq=1 ttl=64 Zeit=0,030 ms\n\n\
+             --- 127.0.0.1 ping-Statistiken ---\n1 Pakete übertragen, 1 empfangen, 0% Paketverlust, Zeit 0ms\n",
+            None,
+            "LC_ALL=C",
+        ),
+        (
+            "Connecting to host h, port 5201\n[ ID] Interval Transfer Bitrate Retr\n[  5] 0,00-1,00 sec 1,1 GBytes 9,4 Gbits/sec 0\n",
+            None,
+            "f:3: expected `[ID] START-END sec",
+        ),
+        ("tcp_lat:\n    latency = 5 us\nrc_lat:\n    latency = 1 us\n", None, "f:4: qperf's test `rc_lat` has no workload"),
         ("  0: 1 bytes 10 times --> 0.87 Mbps in 8.73 fortnights\n", None, "times --> R Mbps"),
     ] {
         let error = Sheet::default().read("f", text, program).expect_err(text);
         assert!(error.to_string().contains(reason), "{error}");
         assert_eq!(error.exit_code(), 3);
     }
+}
+
+#[test]
+fn the_command_line_names_what_an_output_lacks() {
+    let read = |text: &str, workload, unit| {
+        let mut sheet = Sheet::with(workload, unit)?;
+        sheet.read("f", text, Some(Program::Netperf))?;
+        Ok::<_, crate::error::Error>(sheet.finish())
+    };
+    let table = "131072  16384  16384    1.01     4592.45   \n";
+    let rows = read(table, Some("TCP_MAERTS"), Some("MBytes/s")).expect("a table");
+    near(rows[0].throughput_bits_per_s, 4592.45 * 8_388_608.0);
+    assert_eq!((rows[0].workload.as_deref(), rows[0].direction), (Some("tcp_maerts"), Some(Way::Reverse)));
+    for (text, workload, unit, reason) in [
+        (table, Some("TCP_STREAM"), None, "figures without netperf's headings"),
+        (table, Some("tcp rr"), None, "name it as in a plan"),
+        (table, Some("TCP_STREAM"), Some("parsecs/s"), "netperf's units are"),
+        (fixture!("netperf-2.7.txt"), Some("udp_rr"), None, "the banner says tcp, but --workload says udp"),
+        (fixture!("netperf-udp.txt"), None, Some("Trans/s"), "prints another unit"),
+    ] {
+        let error = read(text, workload, unit).expect_err(reason);
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    let error = Sheet::with(None, Some("Trans/s")).expect("a unit").read("f", fixture!("qperf.txt"), None);
+    assert!(error.is_err_and(|e| e.to_string().contains("qperf prints its units")));
+    let error = Sheet::with(Some("udp_rr"), None).expect("a workload").read("f", fixture!("lmbench.txt"), None);
+    assert!(error.is_err_and(|e| e.to_string().contains("not of --workload udp_rr")));
 }
 
 const ALL: &[&str] = &[

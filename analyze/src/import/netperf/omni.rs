@@ -182,6 +182,7 @@ impl<'t> Collected<'t> {
         let (sender, receiver) = if reverse { ("REMOTE", "LOCAL") } else { ("LOCAL", "REMOTE") };
         let of = |end: &str, what: &str| self.number(&format!("{end}_{what}")).and_then(count);
         row.message_bytes = of(sender, "SEND_SIZE").filter(|s| *s > 0);
+        row.receive_bytes = of(receiver, "RECV_SIZE").filter(|s| *s > 0);
         (row.sends, row.receives) = (of(sender, "SEND_CALLS"), of(receiver, "RECV_CALLS"));
         (row.bytes_sent, row.bytes_received) = (of(sender, "BYTES_SENT"), of(receiver, "BYTES_RECVD"));
     }

@@ -1,0 +1,275 @@
+//! Outputs of the real programs, in `tests/fixtures/import/recorded/PROGRAM`.
+//!
+//! `PROGRAM.expected` has the command line of each output and the rows that it must become, derived from the command line
+//! and the printed figures without these readers: `[FILE] COMMAND`, then `with OPTIONS` of `plumb import`, then a line
+//! per row with all of its cells, or `refused LINE WORDS`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use schemas::columns::{self, Row};
+
+use super::{Program, Sheet};
+use clap::ValueEnum as _;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/import/recorded")
+}
+
+/// One output with its expectation.
+struct Recorded {
+    /// `PROGRAM/FILE`.
+    name: String,
+    text: String,
+    workload: Option<String>,
+    unit: Option<String>,
+    from: Option<Program>,
+    wanted: Vec<String>,
+}
+
+fn recorded() -> Vec<Recorded> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder()).expect("the folder of recorded outputs").flatten() {
+        let path = entry.path();
+        let Some(program) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".expected")) else {
+            continue;
+        };
+        let table = std::fs::read_to_string(&path).expect("a table");
+        let mut used = BTreeSet::new();
+        for section in table.split("\n\n").map(str::trim).filter(|s| !s.is_empty()) {
+            let mut lines = section.lines();
+            let file = lines.next().and_then(|l| l.strip_prefix('[')?.split_once(']')).expect("[FILE] COMMAND").0;
+            let file = if file.contains('.') { file.to_owned() } else { format!("{file}.txt") };
+            let text = std::fs::read_to_string(folder().join(program).join(&file)).expect(&file);
+            let mut wanted: Vec<String> = lines.map(str::to_owned).collect();
+            let options = wanted.first().filter(|l| l.starts_with("with ")).cloned();
+            if options.is_some() {
+                wanted.remove(0);
+            }
+            let option = |name: &str| {
+                let words: Vec<&str> = options.as_deref()?.split(' ').collect();
+                words.iter().position(|w| *w == name).and_then(|at| words.get(at + 1)).map(|w| (*w).to_owned())
+            };
+            let from = option("--from").and_then(|name| Program::from_str(&name, false).ok());
+            let name = format!("{program}/{file}");
+            used.insert(file);
+            all.push(Recorded { name, text, workload: option("--workload"), unit: option("--unit"), from, wanted });
+        }
+        let files: BTreeSet<String> = std::fs::read_dir(folder().join(program))
+            .expect("a folder")
+            .flatten()
+            .filter_map(|e| e.file_name().into_string().ok())
+            .collect();
+        assert_eq!(files, used, "each output of {program} has its expectation");
+    }
+    all
+}
+
+impl Recorded {
+    fn import(&self, text: &str) -> Result<Vec<Row>, crate::error::Error> {
+        let mut sheet = Sheet::with(self.workload.as_deref(), self.unit.as_deref())?;
+        sheet.read("FILE", text, self.from)?;
+        Ok(sheet.finish())
+    }
+}
+
+/// Columns that name a row, or follow from another column.
+const NAMES: [&str; 7] = ["plan", "record", "test", "case", "case_id", "iteration", "transport"];
+
+/// A row's cells, without those that every row has.
+fn cells(row: &Row) -> BTreeMap<String, String> {
+    let header = columns::header(&[]);
+    let mut names = header.iter();
+    let mut cells = BTreeMap::new();
+    row.for_each_cell(|cell| {
+        let name = names.next().expect("a column per cell");
+        let usual = matches!((name.as_str(), cell), ("phase", "measure") | ("status", "ok"));
+        if !cell.is_empty() && !usual && !NAMES.contains(&name.as_str()) {
+            cells.insert(name.clone(), cell.to_owned());
+        }
+    });
+    cells
+}
+
+fn same(a: &str, b: &str) -> bool {
+    match (a.parse::<f64>(), b.parse::<f64>()) {
+        (Ok(a), Ok(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+        _ => a == b,
+    }
+}
+
+/// `interval a=1 b=2` as a record and its cells. A value may have blanks.
+fn wanted_cells(line: &str) -> (String, BTreeMap<String, String>) {
+    let (record, mut rest) = line.split_once(' ').expect("a record and its cells");
+    let mut cells = BTreeMap::new();
+    while let Some((name, value)) = rest.split_once('=') {
+        let (value, next) = match value.split_once('=') {
+            Some((both, _)) => {
+                let (value, _) = both.rsplit_once(' ').expect("a blank before the next name");
+                (value, &rest[name.len() + 1 + value.len() + 1..])
+            }
+            None => (value, ""),
+        };
+        cells.insert(name.to_owned(), value.to_owned());
+        rest = next;
+    }
+    (record.to_owned(), cells)
+}
+
+#[test]
+fn every_figure_of_the_real_programs_arrives() {
+    let recorded = recorded();
+    let mut wrong = String::new();
+    for output in &recorded {
+        let mut say = |what: String| wrong.push_str(&format!("{}: {what}\n", output.name));
+        let rows = output.import(&output.text);
+        if let Some(refused) = output.wanted.first().and_then(|l| l.strip_prefix("refused ")) {
+            let (line, words) = refused.split_once(' ').expect("refused LINE WORDS");
+            let place = if line == "0" { "FILE: ".to_owned() } else { format!("FILE:{line}: ") };
+            match rows {
+                Err(e) if e.to_string().starts_with(&place) && e.to_string().contains(words) => {}
+                Err(e) => say(format!("`{e}` is not `{place}… {words}`")),
+                Ok(_) => say("is not refused".to_owned()),
+            }
+            continue;
+        }
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(e) => {
+                say(e.to_string());
+                continue;
+            }
+        };
+        if rows.len() != output.wanted.len() {
+            say(format!("{} rows instead of {}", rows.len(), output.wanted.len()));
+        }
+        for (at, (row, line)) in rows.iter().zip(&output.wanted).enumerate() {
+            let (record, wanted) = wanted_cells(line);
+            let found = cells(row);
+            if row.record.map(|r| r.as_str()) != Some(record.as_str()) {
+                say(format!("row {at} is of another record than {record}"));
+            }
+            let names: BTreeSet<&String> = found.keys().chain(wanted.keys()).collect();
+            for name in names {
+                match (found.get(name), wanted.get(name)) {
+                    (Some(a), Some(b)) if same(a, b) => {}
+                    (found, wanted) => say(format!("row {at}: {name} is {found:?}, the output says {wanted:?}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    let programs: BTreeSet<&str> = recorded.iter().filter_map(|r| r.name.split('/').next()).collect();
+    for program in Program::value_variants().iter().filter_map(clap::ValueEnum::to_possible_value) {
+        assert!(programs.contains(program.get_name()), "no output of {}", program.get_name());
+        let read = recorded.iter().filter(|r| r.name.starts_with(&format!("{}/", program.get_name())));
+        assert!(read.count() >= 10, "ten command lines of {}", program.get_name());
+    }
+}
+
+/// Whether an output that was cut off somewhere is refused, or gives only figures that the whole output has.
+fn cut_is_honest(output: &Recorded, at: usize) -> Result<(), String> {
+    let Some(cut) = output.text.get(..at) else { return Ok(()) };
+    let (Ok(rows), Ok(whole)) = (output.import(cut), output.import(&output.text)) else { return Ok(()) };
+    let whole: Vec<_> = whole.iter().map(cells).collect();
+    let known = |row: &BTreeMap<String, String>| {
+        whole.iter().any(|w| row.iter().all(|(name, cell)| w.get(name).is_some_and(|c| c == cell)))
+    };
+    match rows.iter().map(cells).find(|row| !known(row)) {
+        None => Ok(()),
+        Some(row) => {
+            let end: String = cut.chars().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect();
+            Err(format!("{}: cut after `{end}` it becomes {row:?}", output.name))
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: all places of all outputs"]
+fn an_output_cut_anywhere_gives_no_other_figure() {
+    let wrong: Vec<String> = recorded()
+        .iter()
+        .flat_map(|output| (0..output.text.len()).filter_map(|at| cut_is_honest(output, at).err()))
+        .collect();
+    assert!(wrong.is_empty(), "{} places:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Numbers of a text, however they are separated.
+fn numbers(text: &str) -> Vec<f64> {
+    text.split(|c: char| !(c.is_ascii_digit() || c == '.')).filter_map(|n| n.trim_matches('.').parse().ok()).collect()
+}
+
+/// Columns whose values follow from several figures: differences, sums, shares, rates of latencies, ranks.
+const DERIVED: [&str; 18] = [
+    "time",
+    "start_s",
+    "elapsed_s",
+    "stream",
+    "streams",
+    "lost",
+    "loss_ratio",
+    "inflight",
+    "iteration",
+    "transactions",
+    "transactions_per_s",
+    "messages_sent",
+    "messages_received",
+    "duplicated",
+    "latency_mean_us",
+    "local_cpu_peak_id",
+    "bytes_sent",
+    "bytes_received",
+];
+
+/// What a figure may be multiplied with on its way from the text to the table.
+const FACTORS: [f64; 27] = [
+    1.0, 2.0, 0.5, 0.01, 0.005, 8.0, 8e3, 8e6, 8e9, 1e3, 1e6, 1e9, 1e12, 5e5, 1024.0, 8192.0, 1_048_576.0, 8_388_608.0,
+    1_073_741_824.0, 8_589_934_592.0, 1_099_511_627_776.0, 8_796_093_022_208.0, 0.001, 2000.0, 2e6, 0.002, 1e-6,
+];
+
+static ALL: std::sync::OnceLock<Vec<Recorded>> = std::sync::OnceLock::new();
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn an_output_that_was_cut_off_gives_no_other_figure(which in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
+        let all = ALL.get_or_init(recorded);
+        let output = which.get(all);
+        let honest = cut_is_honest(output, at.index(output.text.len().max(1)));
+        prop_assert!(honest.is_ok(), "{}", honest.unwrap_err());
+    }
+
+    /// A changed output is read or refused; it never makes a reader panic, nor invents a figure.
+    #[test]
+    fn no_figure_is_invented(
+        which in any::<prop::sample::Index>(), at in 0.0f64..1.0, cut in 0usize..80, to_end in any::<bool>(),
+        other in any::<prop::sample::Index>(), paste in "[0-9a-zA-Z:{},\" .=\n|/-]{0,8}",
+    ) {
+        let all = ALL.get_or_init(recorded);
+        let (output, other) = (which.get(all), other.get(all));
+        let text = &output.text;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a short text")]
+        let mut from = (text.len() as f64 * at) as usize;
+        let mut to = if to_end { text.len() } else { (from + cut).min(text.len()) };
+        while !text.is_char_boundary(from) { from -= 1; }
+        while !text.is_char_boundary(to) { to += 1; }
+        // A piece is cut out and replaced, or the end is cut off, and another output may follow.
+        let end = if to_end && cut > 40 { &other.text } else { &text[to..] };
+        let changed = format!("{}{paste}{end}", &text[..from]);
+        if let Ok(rows) = output.import(&changed) {
+            let printed = numbers(&changed);
+            for (name, cell) in rows.iter().flat_map(cells) {
+                let Ok(value) = cell.parse::<f64>() else { continue };
+                if DERIVED.contains(&name.as_str()) || value == 0.0 {
+                    continue;
+                }
+                let is_printed = printed.iter().any(|n| FACTORS.iter().any(|f| (n * f - value).abs() <= value.abs() * 1e-6));
+                // The sum of both directions of a bidirectional run.
+                let is_sum = || rows.iter().any(|r| r.direction == Some(schemas::words::Way::Both));
+                prop_assert!(is_printed || is_sum(), "{}: {name}={cell} stands nowhere in\n{changed}", output.name);
+            }
+        }
+    }
+}
