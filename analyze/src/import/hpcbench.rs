@@ -67,9 +67,14 @@ impl Header {
         {
             let (sends, receives) =
                 (self.send_buffers.get_or_insert((0, 0)), self.receive_buffers.get_or_insert((0, 0)));
-            if end == "Client" { (sends.0, receives.0) = (send, receive) } else { (sends.1, receives.1) = (send, receive) }
+            if end == "Client" {
+                (sends.0, receives.0) = (send, receive)
+            } else {
+                (sends.1, receives.1) = (send, receive)
+            }
         }
-        if let Some((send, receive)) = text.split_once("-send-buffer: ").and_then(|(_, r)| r.split_once("-recv-buffer: "))
+        if let Some((send, receive)) =
+            text.split_once("-send-buffer: ").and_then(|(_, r)| r.split_once("-recv-buffer: "))
         {
             let size = |text: &str| text.split(' ').next().and_then(whole);
             self.near_buffers = size(send).zip(size(receive));
@@ -95,7 +100,9 @@ impl Header {
             "TCP_NODELAY option" => self.no_delay = on(),
             k if k.starts_with("TCP Maximum-segment-size") => self.mss = sizes().map(|(client, _)| client),
             // UDP's "message" is its total; a datagram carries what each call writes.
-            k if k.starts_with("UDP datagram") => self.message = text.split(' ').rfind(|w| whole(w).is_some()).and_then(whole),
+            k if k.starts_with("UDP datagram") => {
+                self.message = text.split(' ').rfind(|w| whole(w).is_some()).and_then(whole)
+            }
             k if k.starts_with("Data size of each read/write") => self.piece = whole(value),
             k if k.starts_with("Total data size") => self.total = whole(value),
             k if k.starts_with("Message size") && self.protocol != "udp" => self.message = whole(value),
@@ -210,7 +217,9 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         let protocol = if loss.is_some() { "udp" } else { "tcp" };
         let kind = sheet.given.workload.as_deref().and_then(|w| w.strip_prefix(protocol)).unwrap_or_default();
         let header = match kind {
-            "_stream" | "_sendfile" => Header { protocol: protocol.to_owned(), sendfile: kind == "_sendfile", ..Header::default() },
+            "_stream" | "_sendfile" => {
+                Header { protocol: protocol.to_owned(), sendfile: kind == "_sendfile", ..Header::default() }
+            }
             "_pingpong" => Header { protocol: protocol.to_owned(), ping_pong: true, ..Header::default() },
             "_duplex" => {
                 let blocking = (protocol == "tcp").then_some(false);
@@ -239,7 +248,10 @@ fn whole_file(file: Option<(usize, usize)>, header: &Header, sheet: &Sheet) -> R
     if rows as u64 == wanted {
         return Ok(());
     }
-    Err(ParseError::new(line, format!("the file that begins here announces {wanted} repetitions and has {rows}: it was cut off")))
+    Err(ParseError::new(
+        line,
+        format!("the file that begins here announces {wanted} repetitions and has {rows}: it was cut off"),
+    ))
 }
 
 /// The console of `-v`, which says what ran.
@@ -260,7 +272,8 @@ impl Verbose {
         let value = |text: &str| number(text).ok_or_else(fault);
         match words.as_slice() {
             [mode, blocking, no_delay, _] if mode.starts_with("Stream-test[") || mode.starts_with("Pingpong-test[") => {
-                self.header = Header { protocol: "tcp".to_owned(), ping_pong: mode.starts_with('P'), ..self.header.clone() };
+                self.header =
+                    Header { protocol: "tcp".to_owned(), ping_pong: mode.starts_with('P'), ..self.header.clone() };
                 self.header.blocking = Some(*blocking == "Blocking[ON]");
                 self.header.no_delay = Some(*no_delay == "TCP_NODELAY[ON]");
             }
@@ -270,7 +283,10 @@ impl Verbose {
             }
             ["Elapsed-time", ":", elapsed, "Seconds", "Network-throughput", ":", megabits, "Mbps"] => {
                 if self.header.protocol.is_empty() {
-                    return Err(ParseError::new(at, "the beginning of hpcbench's console is missing, which says what ran"));
+                    return Err(ParseError::new(
+                        at,
+                        "the beginning of hpcbench's console is missing, which says what ran",
+                    ));
                 }
                 let mut row = self.header.row();
                 row.elapsed_s = Some(value(elapsed)?);
@@ -382,7 +398,12 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
                 (row.lost, row.loss_ratio) = (count(lost), Some(loss));
                 network
             }
-            (&[_, network, local, cs, csb, sr, srb, cr, crb, ss, ssb, _] | &[_, network, local, cs, csb, sr, srb, cr, crb, ss, ssb, _, _], false, true) => {
+            (
+                &[_, network, local, cs, csb, sr, srb, cr, crb, ss, ssb, _]
+                | &[_, network, local, cs, csb, sr, srb, cr, crb, ss, ssb, _, _],
+                false,
+                true,
+            ) => {
                 row.sent_bits_per_s = Some(local * 1e6);
                 datagrams(&mut row, [cs + ss, csb + ssb], [sr + cr, srb + crb]);
                 // The table's loss is that of one direction.

@@ -31,7 +31,9 @@ enum Kind {
 
 /// Whether lmbench wrote it.
 pub fn looks_like(text: &str) -> bool {
-    text.lines().any(|l| LINES.iter().any(|(start, ..)| l.trim_start().starts_with(start)) || bandwidth(l).is_some() || refused(l))
+    text.lines().any(|l| {
+        LINES.iter().any(|(start, ..)| l.trim_start().starts_with(start)) || bandwidth(l).is_some() || refused(l)
+    })
 }
 
 /// `bw_tcp` and `lat_tcp` without their server.

@@ -83,7 +83,8 @@ impl Sheet {
     /// A sheet of outputs that lack facts: the workload that ran (`tcp_rr`; netperf's names are known too), and netperf's
     /// unit (`10^6bits/s`).
     pub fn with(workload: Option<&str>, unit: Option<&str>) -> Result<Self, Error> {
-        let snake = |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let snake =
+            |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         let workload = workload
             .map(|name| match netperf::workload_of(name) {
                 Some(workload) => Ok(workload),

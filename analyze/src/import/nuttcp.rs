@@ -64,7 +64,9 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
 }
 
 fn units(sheet: &mut Sheet) {
-    sheet.note("nuttcp's MB are 2^20 bytes, its Mbps 10^6 bit/s; it does not say in which direction a test ran, but with -v");
+    sheet.note(
+        "nuttcp's MB are 2^20 bytes, its Mbps 10^6 bit/s; it does not say in which direction a test ran, but with -v",
+    );
 }
 
 /// ` 3749.5000 MB /   1.00 sec = 31456.1999 Mbps 98 %TX 72 %RX 0 retrans 0.09 msRTT`; for UDP `0 / 763 drop/pkt`.
@@ -155,7 +157,8 @@ impl Reports {
             self.drops = Some((lost.parse().map_err(|_| fault())?, sent.parse().map_err(|_| fault())?));
         } else if let ["retrans", "=", retransmits] = words.as_slice() {
             self.retransmits = Some(retransmits.parse().map_err(|_| fault())?);
-        } else if let [megabytes, "MB", "in", seconds, "real", "seconds", "=", .., megabits, "Mbps"] = words.as_slice() {
+        } else if let [megabytes, "MB", "in", seconds, "real", "seconds", "=", .., megabits, "Mbps"] = words.as_slice()
+        {
             let value = |text: &str| number(text).ok_or_else(fault);
             self.figures[usize::from(end == 'r')] = Some([value(megabytes)?, value(seconds)?, value(megabits)?]);
         } else if let [.., last] = words.as_slice()

@@ -88,8 +88,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             if words.next() != Some("ms") {
                 return Err(fault());
             }
-            let values: Vec<f64> =
-                figures.split('/').map(|v| number(v).ok_or_else(fault)).collect::<Result<_, _>>()?;
+            let values: Vec<f64> = figures.split('/').map(|v| number(v).ok_or_else(fault)).collect::<Result<_, _>>()?;
             let [min, mean, max, rest @ ..] = values.as_slice() else { return Err(fault()) };
             let row = &mut run.row;
             (row.latency_min_us, row.latency_mean_us) = (Some(min * 1e3), Some(mean * 1e3));
@@ -104,7 +103,10 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
 fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
     let Some(mut run) = run else { return Ok(()) };
     if !run.has_summary {
-        return Err(ParseError::new(run.line, "the run that begins here has no statistics: it was cut off, or is in another language (LC_ALL=C)"));
+        return Err(ParseError::new(
+            run.line,
+            "the run that begins here has no statistics: it was cut off, or is in another language (LC_ALL=C)",
+        ));
     }
     sheet.add_last(finished(run.row, &mut run.replies));
     Ok(())

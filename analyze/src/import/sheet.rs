@@ -164,12 +164,7 @@ pub(super) fn measured(workload: &str) -> Row {
 
 /// A row of a finished measurement, of which the output does not say the workload.
 pub(super) fn unknown() -> Row {
-    Row {
-        record: Some(Record::Iteration),
-        phase: Some(Phase::Measure),
-        status: Some(Status::Ok),
-        ..Row::default()
-    }
+    Row { record: Some(Record::Iteration), phase: Some(Phase::Measure), status: Some(Status::Ok), ..Row::default() }
 }
 
 /// Sets the workload, and the transport and direction that its name implies.

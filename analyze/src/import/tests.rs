@@ -311,7 +311,11 @@ fn what_is_not_an_output_is_named() {
         ("", None, "nothing in it"),
         ("hello\n", None, "no known program"),
         ("hello\n", Some(Program::Ping), "no result of ping"),
-        ("  131072  16384  16384    1.01     4592.45   \n", Some(Program::Netperf), "f:1: figures without netperf's headings"),
+        (
+            "  131072  16384  16384    1.01     4592.45   \n",
+            Some(Program::Netperf),
+            "f:1: figures without netperf's headings",
+        ),
         ("{\"start\":{},\n\"end\":", Some(Program::Iperf3), "EOF"),
         ("{\"start\":{\"version\":\"iperf 3.12\"},\"intervals\":[]}", None, "cut off"),
         ("sockperf: Starting test...\n", None, "cut off"),
@@ -323,7 +327,11 @@ fn what_is_not_an_output_is_named() {
         ("PROTOCOL=TCP\nTHROUGHPUT=1.00\nTHROUGHPUT_UNITS=Trans/s\n", None, "add DIRECTION"),
         ("DIRECTION=Send\nTHROUGHPUT=1.00\nTHROUGHPUT_UNITS=10^6bits/s\n", None, "add PROTOCOL"),
         ("PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=1.00\nTHROUGHPUT_UNITS=Trans/s\n", None, "belongs to no stream"),
-        ("TCP STREAM TEST\nDIRECTION=Send|Recv\nTHROUGHPUT=1.00\n", None, "f:3: the banner says stream, but DIRECTION says rr"),
+        (
+            "TCP STREAM TEST\nDIRECTION=Send|Recv\nTHROUGHPUT=1.00\n",
+            None,
+            "f:3: the banner says stream, but DIRECTION says rr",
+        ),
         (
             "PING 127.0.0.1 (127.0.0.1) 56(84) Bytes Daten.\n64 Bytes von 127.0.0.1: icmp_seq=1 ttl=64 Zeit=0,030 ms\n\n\
              --- 127.0.0.1 ping-Statistiken ---\n1 Pakete übertragen, 1 empfangen, 0% Paketverlust, Zeit 0ms\n",
@@ -335,7 +343,11 @@ fn what_is_not_an_output_is_named() {
             None,
             "f:3: expected `[ID] START-END sec",
         ),
-        ("tcp_lat:\n    latency = 5 us\nrc_lat:\n    latency = 1 us\n", None, "f:4: qperf's test `rc_lat` has no workload"),
+        (
+            "tcp_lat:\n    latency = 5 us\nrc_lat:\n    latency = 1 us\n",
+            None,
+            "f:4: qperf's test `rc_lat` has no workload",
+        ),
         ("  0: 1 bytes 10 times --> 0.87 Mbps in 8.73 fortnights\n", None, "times --> R Mbps"),
     ] {
         let error = Sheet::default().read("f", text, program).expect_err(text);

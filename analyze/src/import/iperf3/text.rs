@@ -187,7 +187,11 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             let peer = peer.split(", port").next().and_then(host);
             let title = title.trim_end().strip_suffix(':').map(str::to_owned);
             let mut run = Run { line: at, is_server: accepted.is_some(), title, ..Run::default() };
-            if run.is_server { run.from = peer } else { run.to = peer }
+            if run.is_server {
+                run.from = peer
+            } else {
+                run.to = peer
+            }
             open = Some(run);
             continue;
         }
@@ -239,7 +243,11 @@ impl<'t> Run<'t> {
         } else if let Some((id, rest)) = stream_id(line) {
             if let Some((local, _)) = rest.split_once(" local ").and_then(|(_, r)| r.split_once(" port ")) {
                 let address = host(local);
-                if self.is_server { self.to = self.to.take().or(address) } else { self.from = self.from.take().or(address) }
+                if self.is_server {
+                    self.to = self.to.take().or(address)
+                } else {
+                    self.from = self.from.take().or(address)
+                }
                 return Ok(());
             }
             let wanted = "`[ID] START-END sec AMOUNT RATE …`";
@@ -247,7 +255,9 @@ impl<'t> Run<'t> {
             if self.heading.is_empty() {
                 return Err(ParseError::new(at, "figures without iperf3's headings"));
             }
-            if self.heading.contains("Datagrams") && let Some(datagrams) = figures.retransmits.take() {
+            if self.heading.contains("Datagrams")
+                && let Some(datagrams) = figures.retransmits.take()
+            {
                 figures.datagrams = Some((None, datagrams));
             }
             if figures.end_of.is_some() {
@@ -264,7 +274,10 @@ impl<'t> Run<'t> {
     fn sends(&self, figures: &Figures) -> bool {
         match figures.role {
             Some(role) => role.starts_with("TX"),
-            None if self.is_server => self.heading.contains("Retr") || self.heading.contains("Total Datagrams") && !self.heading.contains("Lost"),
+            None if self.is_server => {
+                self.heading.contains("Retr")
+                    || self.heading.contains("Total Datagrams") && !self.heading.contains("Lost")
+            }
             None => !self.reverse,
         }
     }
@@ -288,7 +301,8 @@ impl<'t> Run<'t> {
         };
         let mut row = measured(&format!("{transport}_stream"));
         let ids = |role: Option<&str>| {
-            let mut ids: Vec<&str> = self.ends.iter().filter(|f| f.id != "SUM" && f.role == role).map(|f| f.id).collect();
+            let mut ids: Vec<&str> =
+                self.ends.iter().filter(|f| f.id != "SUM" && f.role == role).map(|f| f.id).collect();
             ids.dedup();
             ids.len() as u64
         };

@@ -114,10 +114,6 @@ impl Kind {
         Self { transport: None, pattern: Pattern::of_direction(text).map(|p| (p, "DIRECTION")) }
     }
 
-    pub fn pattern(&self) -> Option<Pattern> {
-        self.pattern.map(|(p, _)| p)
-    }
-
     /// Transport and pattern. Without them a result could be that of any test, so it is refused.
     pub fn known(&self, line: usize) -> Result<(String, Pattern), ParseError> {
         let missing = match (&self.transport, self.pattern) {

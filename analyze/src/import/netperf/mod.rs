@@ -107,7 +107,13 @@ impl<'t> Test<'t> {
     }
 
     /// Takes a selector's value. A repeated selector begins the next result.
-    fn take(&mut self, selector: &'static str, value: &'t str, line: usize, sheet: &mut Sheet) -> Result<(), ParseError> {
+    fn take(
+        &mut self,
+        selector: &'static str,
+        value: &'t str,
+        line: usize,
+        sheet: &mut Sheet,
+    ) -> Result<(), ParseError> {
         if self.collected.values.iter().any(|(s, _)| *s == selector) {
             self.flush(sheet)?;
         }
@@ -183,7 +189,9 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             keyed[slot] = Some(value);
         } else if let Some((selector, value)) = omni::key_value(line) {
             test.take(selector, value, at, sheet)?;
-        } else if omni::csv_header(line) || (test.line > 0 && selectors::of_title(line).is_some() && block_at(&lines, at - 1).is_none()) {
+        } else if omni::csv_header(line)
+            || (test.line > 0 && selectors::of_title(line).is_some() && block_at(&lines, at - 1).is_none())
+        {
             let names: Vec<&str> = line.split(',').collect();
             let values = lines.get(at).copied().unwrap_or_default();
             at += 1;

@@ -57,8 +57,12 @@ pub fn block<'t>(lines: &[&'t str; 5]) -> Option<Vec<(&'static str, &'t str)>> {
     // Columns can begin behind a blank in all lines; those with a value begin where the value begins.
     let may_begin = |at: usize| at == 0 || lines.iter().all(|l| blank(l, at - 1));
     let title = |from: usize, to: usize| {
-        let parts: Vec<&str> =
-            headings.iter().filter_map(|l| l.get(from..to.min(l.len()))).map(str::trim).filter(|p| !p.is_empty()).collect();
+        let parts: Vec<&str> = headings
+            .iter()
+            .filter_map(|l| l.get(from..to.min(l.len())))
+            .map(str::trim)
+            .filter(|p| !p.is_empty())
+            .collect();
         of_title(&parts.join(" "))
     };
     let mut quoted = false;
@@ -73,8 +77,8 @@ pub fn block<'t>(lines: &[&'t str; 5]) -> Option<Vec<(&'static str, &'t str)>> {
     for (index, from) in starts.iter().copied().enumerate() {
         let next = starts.get(index + 1).copied().unwrap_or(width);
         // A column without a value is hidden behind the one before it.
-        let selector = title(from, next)
-            .or_else(|| (from + 1..next).filter(|at| may_begin(*at)).find_map(|to| title(from, to)));
+        let selector =
+            title(from, next).or_else(|| (from + 1..next).filter(|at| may_begin(*at)).find_map(|to| title(from, to)));
         if let Some(selector) = selector {
             found.push((selector, values.get(from..next.min(values.len()))?.trim()));
         }
@@ -166,7 +170,8 @@ impl<'t> Collected<'t> {
         if transactions {
             row.latency_mean_us = row.latency_mean_us.or_else(|| self.number("RT_LATENCY"));
         }
-        let latencies = [row.latency_min_us, row.latency_mean_us, row.latency_p50_us, row.latency_p99_us, row.latency_max_us];
+        let latencies =
+            [row.latency_min_us, row.latency_mean_us, row.latency_p50_us, row.latency_p99_us, row.latency_max_us];
         if latencies.iter().any(Option::is_some) {
             row.latency_kind = Some(match pattern {
                 _ if transactions => LatencyKind::RoundTrip,
