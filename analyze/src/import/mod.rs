@@ -116,6 +116,11 @@ impl Sheet {
         if self.given.unit.is_some() && program != Program::Netperf {
             return fail(&format!("{name} prints its units: leave --unit out"));
         }
+        // The last figure of a line that does not end may lack digits. iperf3 ends with words of its own.
+        if !text.ends_with('\n') && program != Program::Iperf3 {
+            let reason = "the last line does not end: the output was cut off there (if it is whole, add a line end)";
+            return Err(ParseError::new(text.lines().count(), reason).of(file));
+        }
         let start = self.begin();
         read(text, self).map_err(|error| error.of(file))?;
         if self.rows_from(start).len() == 0 {

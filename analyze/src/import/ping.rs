@@ -102,7 +102,8 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
 /// Adds the row of a run. ping prints its statistics also when it is interrupted.
 fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
     let Some(mut run) = run else { return Ok(()) };
-    if !run.has_summary {
+    let has_times = run.row.latency_mean_us.is_some() || run.replies.is_empty();
+    if !run.has_summary || !has_times {
         return Err(ParseError::new(
             run.line,
             "the run that begins here has no statistics: it was cut off, or is in another language (LC_ALL=C)",
