@@ -68,9 +68,9 @@ impl Header {
             let (sends, receives) =
                 (self.send_buffers.get_or_insert((0, 0)), self.receive_buffers.get_or_insert((0, 0)));
             if end == "Client" {
-                (sends.0, receives.0) = (send, receive)
+                (sends.0, receives.0) = (send, receive);
             } else {
-                (sends.1, receives.1) = (send, receive)
+                (sends.1, receives.1) = (send, receive);
             }
         }
         if let Some((send, receive)) =
@@ -85,7 +85,7 @@ impl Header {
             let (client, server) = value.split_once("server:")?;
             Some((client.trim(), server.trim()))
         };
-        let sizes = || sides().and_then(|(client, server)| Some((whole(client)?, whole(server)?)));
+        let both = || sides().and_then(|(client, server)| Some((whole(client)?, whole(server)?)));
         let on = || sides().map(|(client, _)| client == "ON");
         let value = value.trim();
         match key.split(" -- ").next().unwrap_or(key) {
@@ -94,14 +94,14 @@ impl Header {
                 self.ping_pong = value.starts_with("ping-pong");
                 self.exponential = value.contains("exponential");
             }
-            "Socket Recv-buffer (Bytes)" => self.receive_buffers = sizes(),
-            "Socket Send-buffer (Bytes)" => self.send_buffers = sizes(),
+            "Socket Recv-buffer (Bytes)" => self.receive_buffers = both(),
+            "Socket Send-buffer (Bytes)" => self.send_buffers = both(),
             "Socket blocking option" => self.blocking = on(),
             "TCP_NODELAY option" => self.no_delay = on(),
-            k if k.starts_with("TCP Maximum-segment-size") => self.mss = sizes().map(|(client, _)| client),
+            k if k.starts_with("TCP Maximum-segment-size") => self.mss = both().map(|(client, _)| client),
             // UDP's "message" is its total; a datagram carries what each call writes.
             k if k.starts_with("UDP datagram") => {
-                self.message = text.split(' ').rfind(|w| whole(w).is_some()).and_then(whole)
+                self.message = text.split(' ').rfind(|w| whole(w).is_some()).and_then(whole);
             }
             k if k.starts_with("Data size of each read/write") => self.piece = whole(value),
             k if k.starts_with("Total data size") => self.total = whole(value),
@@ -311,7 +311,7 @@ impl Verbose {
             ["Network-throughput(Mbps):", network, "Local-throughput:", local] => {
                 self.megabits = Some((value(network)?, value(local)?));
             }
-            ["Lost-packets", "(c->s):", lost, "Loss-rate(c->s):", loss] => {
+            ["Lost-packets", "(c->s):", lost, "Loss-rate(c->s):", share] => {
                 let (Some([sent_bytes, sent, received_bytes, received]), Some((_, server)), Some((network, local))) =
                     (self.udp.take(), self.times.take(), self.megabits.take())
                 else {
@@ -323,7 +323,7 @@ impl Verbose {
                 (row.throughput_bits_per_s, row.sent_bits_per_s) = (Some(network * 1e6), Some(local * 1e6));
                 (row.bytes_sent, row.messages_sent) = (count(sent_bytes), count(sent));
                 (row.bytes_received, row.messages_received) = (count(received_bytes), count(received));
-                (row.lost, row.loss_ratio) = (count(value(lost)?), Some(value(loss)?));
+                (row.lost, row.loss_ratio) = (count(value(lost)?), Some(value(share)?));
                 self.rows.push(row);
             }
             _ => return Ok(false),
@@ -376,26 +376,26 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
     if header.protocol == "udp" {
         let network = match (cells, header.exponential, header.ping_pong) {
             (
-                &[_, network, local, sent, sent_bytes, received, received_bytes, lost, loss]
-                | &[_, network, local, sent, sent_bytes, received, received_bytes, lost, loss, _],
+                &[_, network, local, sent, sent_bytes, received, received_bytes, lost, share]
+                | &[_, network, local, sent, sent_bytes, received, received_bytes, lost, share, _],
                 false,
                 false,
             ) => {
                 row.sent_bits_per_s = Some(local * 1e6);
                 datagrams(&mut row, [sent, sent_bytes], [received, received_bytes]);
-                (row.lost, row.loss_ratio) = (count(lost), Some(loss));
+                (row.lost, row.loss_ratio) = (count(lost), Some(share));
                 network
             }
             (
-                &[_, size, network, local, sent, sent_bytes, received, received_bytes, lost, loss]
-                | &[_, size, network, local, sent, sent_bytes, received, received_bytes, lost, loss, _],
+                &[_, size, network, local, sent, sent_bytes, received, received_bytes, lost, share]
+                | &[_, size, network, local, sent, sent_bytes, received, received_bytes, lost, share, _],
                 true,
                 false,
             ) => {
                 row.message_bytes = count(size);
                 row.sent_bits_per_s = Some(local * 1e6);
                 datagrams(&mut row, [sent, sent_bytes], [received, received_bytes]);
-                (row.lost, row.loss_ratio) = (count(lost), Some(loss));
+                (row.lost, row.loss_ratio) = (count(lost), Some(share));
                 network
             }
             (

@@ -146,6 +146,7 @@ impl<'t> Figures<'t> {
 
 /// One run: a client's, or one test of a server.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts of the text")]
 struct Run<'t> {
     line: usize,
     is_server: bool,
@@ -188,9 +189,9 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             let title = title.trim_end().strip_suffix(':').map(str::to_owned);
             let mut run = Run { line: at, is_server: accepted.is_some(), title, ..Run::default() };
             if run.is_server {
-                run.from = peer
+                run.from = peer;
             } else {
-                run.to = peer
+                run.to = peer;
             }
             open = Some(run);
             continue;
@@ -234,7 +235,7 @@ impl<'t> Run<'t> {
         } else if let Some(offered) = line.strip_prefix("Target Bitrate: ") {
             self.offered = number(offered).filter(|o| *o > 0.0);
         } else if line.starts_with("[ ID]") {
-            self.heading = line.to_owned();
+            line.clone_into(&mut self.heading);
             if line.contains("Datagrams") {
                 self.transport = Some("udp".to_owned());
             } else if line.contains(" Retr") {
@@ -244,9 +245,9 @@ impl<'t> Run<'t> {
             if let Some((local, _)) = rest.split_once(" local ").and_then(|(_, r)| r.split_once(" port ")) {
                 let address = host(local);
                 if self.is_server {
-                    self.to = self.to.take().or(address)
+                    self.to = self.to.take().or(address);
                 } else {
-                    self.from = self.from.take().or(address)
+                    self.from = self.from.take().or(address);
                 }
                 return Ok(());
             }

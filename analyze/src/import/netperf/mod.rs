@@ -146,8 +146,8 @@ impl<'t> Test<'t> {
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let lines: Vec<&str> = text.lines().collect();
     let given = sheet.given.workload.as_deref().and_then(|name| Kind::of_name(name, "--workload")).unwrap_or_default();
-    let given_heading = Heading::given(&given, sheet.given.unit.as_deref().and_then(Unit::of_rate));
-    let mut test = Test { kind: given.clone(), heading: given_heading, ..Test::default() };
+    let from_options = Heading::given(&given, sheet.given.unit.as_deref().and_then(Unit::of_rate));
+    let mut test = Test { kind: given.clone(), heading: from_options, ..Test::default() };
     let mut header: Option<Vec<&str>> = None;
     let mut keyed: [Option<&str>; 3] = [None; 3];
     let mut bare = None;
@@ -248,7 +248,7 @@ fn csv_row(names: &[&str], line: &str, at: usize, kind: &Kind, sheet: &mut Sheet
         let reason = format!("the line has {} values under {} headings", values.len(), names.len());
         return Err(ParseError::new(at, reason));
     }
-    let named = names.iter().zip(values);
-    let values = named.filter_map(|(name, value)| Some((selectors::of_title(name)?, value))).collect();
+    let pairs = names.iter().zip(values);
+    let values = pairs.filter_map(|(name, value)| Some((selectors::of_title(name)?, value))).collect();
     Collected { values, line: at }.row(kind, sheet)
 }
