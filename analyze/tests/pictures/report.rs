@@ -174,7 +174,7 @@ fn what_does_not_count_is_said() {
     assert!(text.contains("**1 of 2 cases failed: a (skewed by 4).**"), "{text}");
     assert!(text.contains("- a: 1 iteration failed: skewed by 4\n- a: 1 try discarded: skewed by 3\n"), "{text}");
     assert!(
-        text.contains("b carried 5.00 Gbit/s.") && text.contains("| a x  | tcp_stream |      failed |   0 |"),
+        text.contains("b carried 5.00 Gbit/s.") && text.contains("| a x  |      failed |   0 |"),
         "{text}"
     );
     assert!(text.contains("one iteration: nothing is known of its variation (b)"), "{text}");
