@@ -124,7 +124,8 @@ fn result(case: &Case, metric: &'static Metric) -> String {
     };
     match case.limit() {
         Some(limit) => {
-            format!("{} {limit} ({})", case.label, result.strip_prefix(&case.label).unwrap_or(&result).trim())
+            let result = result.strip_prefix(&case.label).unwrap_or(&result).trim();
+            format!("{} {limit}, and {result}", case.label)
         }
         None => result,
     }
