@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use schemas::columns::{self, Row};
+use schemas::words::Record;
 
 use super::{Program, Sheet};
 use clap::ValueEnum as _;
@@ -122,7 +123,7 @@ fn every_figure_of_the_real_programs_arrives() {
     let recorded = recorded();
     let mut wrong = String::new();
     for output in &recorded {
-        let mut say = |what: String| wrong.push_str(&format!("{}: {what}\n", output.name));
+        let mut say = |what: String| wrong.extend([&output.name, ": ", &what, "\n"]);
         let rows = output.import(&output.text);
         if let Some(refused) = output.wanted.first().and_then(|l| l.strip_prefix("refused ")) {
             let (line, words) = refused.split_once(' ').expect("refused LINE WORDS");
@@ -147,7 +148,7 @@ fn every_figure_of_the_real_programs_arrives() {
         for (at, (row, line)) in rows.iter().zip(&output.wanted).enumerate() {
             let (record, wanted) = wanted_cells(line);
             let found = cells(row);
-            if row.record.map(|r| r.as_str()) != Some(record.as_str()) {
+            if row.record.map(Record::as_str) != Some(record.as_str()) {
                 say(format!("row {at} is of another record than {record}"));
             }
             let names: BTreeSet<&String> = found.keys().chain(wanted.keys()).collect();

@@ -285,12 +285,12 @@ impl<'t> Run<'t> {
 
     /// The direction of a stream, seen from the client.
     fn way(&self, role: Option<&str>) -> Way {
-        match role {
-            Some("RX-C" | "TX-S") => Way::Reverse,
-            Some(_) => Way::Forward,
-            None if self.reverse || (self.is_server && self.intervals.iter().any(|(_, sends)| *sends)) => Way::Reverse,
-            None => Way::Forward,
-        }
+        let server_sends = || self.is_server && self.intervals.iter().any(|(_, sends)| *sends);
+        let reverse = match role {
+            Some(role) => matches!(role, "RX-C" | "TX-S"),
+            None => self.reverse || server_sends(),
+        };
+        if reverse { Way::Reverse } else { Way::Forward }
     }
 
     fn base(&self, sheet: &mut Sheet) -> Result<Row, ParseError> {

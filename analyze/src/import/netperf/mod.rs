@@ -143,6 +143,7 @@ impl<'t> Test<'t> {
 }
 
 /// Reads all forms, also one after the other. Other lines are ignored, because shells and scripts print between results.
+#[expect(clippy::similar_names, reason = "`test` is the test of `text`")]
 pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     let lines: Vec<&str> = text.lines().collect();
     let given = sheet.given.workload.as_deref().and_then(|name| Kind::of_name(name, "--workload")).unwrap_or_default();
