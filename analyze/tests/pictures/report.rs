@@ -25,7 +25,7 @@ fn run(folder: &Path) -> String {
     std::fs::write(&results, tables::csv(&rows)).unwrap();
     let run = rows[0].run_id.clone().unwrap();
     let facts = serde_json::json!({
-        "run_id": run,
+        "run_id": &run,
         "argv": ["plumb", "run", "lab.yaml"],
         "began": "2026-11-22T10:00:00Z",
         "ended": "2026-11-22T10:01:00Z",
@@ -38,10 +38,21 @@ fn run(folder: &Path) -> String {
         "notes": ["the two ends share this machine", "slow | <script>clock</script>"],
     });
     std::fs::write(folder.join("lab.run.json"), facts.to_string()).unwrap();
-    let verdicts = format!(
-        "{}\nc1,size,,throughput >= 1Gbit/s,throughput_bits_per_s,3,2e9,1.9e9,2.1e9,0.95,1e9,,,,fail,error,,,,,,{run},,,,\n",
-        schemas::columns::names(schemas::columns::verdicts::VERDICT_COLUMNS).collect::<Vec<_>>().join(",")
-    );
+    let verdict = analyze::judge::VerdictRow {
+        case_id: "c1".into(),
+        case: "size".into(),
+        assertion: "throughput >= 1Gbit/s".into(),
+        metric: "throughput_bits_per_s".into(),
+        n: 3,
+        observed: Some(2e9),
+        ci_low: Some(1.9e9),
+        ci_high: Some(2.1e9),
+        verdict: schemas::words::Verdict::Fail,
+        run_id: run,
+        ..Default::default()
+    };
+    let mut verdicts = Vec::new();
+    analyze::judge::verdicts::csv(&[verdict], &mut verdicts).unwrap();
     std::fs::write(folder.join("lab.verdicts.csv"), verdicts).unwrap();
     results.display().to_string()
 }
@@ -173,10 +184,7 @@ fn what_does_not_count_is_said() {
     let text = plumb(&["report", results.to_str().unwrap()]).unwrap();
     assert!(text.contains("**1 of 2 cases failed: a (skewed by 4).**"), "{text}");
     assert!(text.contains("- a: 1 iteration failed: skewed by 4\n- a: 1 try discarded: skewed by 3\n"), "{text}");
-    assert!(
-        text.contains("b carried 5.00 Gbit/s.") && text.contains("| a x  |      failed |   0 |"),
-        "{text}"
-    );
+    assert!(text.contains("b carried 5.00 Gbit/s.") && text.contains("| a x  |      failed |   0 |"), "{text}");
     assert!(text.contains("one iteration: nothing is known of its variation (b)"), "{text}");
 }
 
