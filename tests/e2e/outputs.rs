@@ -97,19 +97,21 @@ fn what_cannot_be_decided_is_said_and_fails_only_where_the_gate_says_so() {
 fn what_every_iteration_violates_fails_the_run() {
     let folder = Folder::new();
     for (iterations, level) in [("3", 0.95), ("{min: 3, max: 3, confidence: 99%, margin: 1%}", 0.99)] {
-        // No request and reply over loopback takes less than a microsecond, nor a day, however busy the machine.
+        // No request and reply over loopback takes less than a microsecond, however busy the machine.
         let test = format!(
-            "  a: {{workload: tcp_rr, duration: 50ms, iterations: {iterations}, \
-             assert: [latency.p99 < 1us, latency.p99 < 100000s]}}"
+            "  a: {{workload: tcp_rr, transactions: 500, iterations: {iterations}, \
+             assert: [latency.p99 < 1us]}}"
         );
         let plan = folder.plan("", &test);
         let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
         let verdicts = rows(&folder.path("r.verdicts.csv"));
         let words: Vec<_> = verdicts.iter().map(|v| v["verdict"].as_str()).collect();
-        assert_eq!(words, ["fail", "pass"]);
-        let of_plan = |v: &_| number(v, "ci_low") > 0.0 && (number(v, "confidence_level") - level).abs() < 1e-9;
-        assert!(verdicts.iter().all(of_plan), "{verdicts:?}");
+        assert_eq!(words, ["fail"]);
+        // Three equal values have no interval.
+        for v in verdicts.iter().filter(|v| !v["ci_low"].is_empty()) {
+            assert!(number(v, "ci_low") > 0.0 && (number(v, "confidence_level") - level).abs() < 1e-9, "{v:?}");
+        }
     }
 }
 
