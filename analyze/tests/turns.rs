@@ -141,7 +141,7 @@ fn rounds_find_more_and_cry_wolf_no_more_often() {
                     Run::Outlier(size) if size < 0.02 => assert!(apart > 0.9 && turns > 0.9 && whitney < 0.6),
                     Run::Drift(_) => assert!(apart < 0.1 && turns > 0.8, "{apart} {turns}"),
                     Run::Walk(step) => {
-                        assert!(turns > apart && (step < 0.02 || turns > apart + 0.2), "{apart} {turns}")
+                        assert!(turns > apart && (step < 0.02 || turns > apart + 0.2), "{apart} {turns}");
                     }
                     _ => {}
                 }

@@ -75,15 +75,12 @@ pub fn run(
     };
     let files = Files::of(plans, &output, &new.run_id)?;
     let mut claim = Claim::of(&files)?;
-    let start = match (&options.resume, &files.run_json) {
-        (Some(place), Some(run_json)) => Start::of_interrupted(place, run_json, plans)?,
-        _ => {
-            if !options.overwrite {
-                claim.spare(&files, plans)?;
-            }
-            claim.find_stale(&files, plans);
-            new
+    let start = if let (Some(place), Some(run_json)) = (&options.resume, &files.run_json) { Start::of_interrupted(place, run_json, plans)? } else {
+        if !options.overwrite {
+            claim.spare(&files, plans)?;
         }
+        claim.find_stale(&files, plans);
+        new
     };
     let mut taken = match (&options.resume, &files.results, plans.first()) {
         (Some(_), Some(results), Some(plan)) => resume::take_up(results, &files, plan, &start.run_id, &axis_paths)?,

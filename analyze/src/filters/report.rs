@@ -223,7 +223,9 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
 
     doubts.left_out(&cases);
     doubts.values(&cases.list);
-    facts.into_iter().for_each(|f| doubts.run(f));
+    if let Some(facts) = facts {
+        doubts.run(facts);
+    }
     doubts.append(later);
     blocks.push(heading("What to doubt"));
     if doubts.is_empty() {

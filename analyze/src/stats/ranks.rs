@@ -167,7 +167,9 @@ impl<'a> Sides<'a> {
             let mut sorted = values.clone();
             quantiles::sort(&mut sorted);
             let median = quantiles::median(&sorted)?;
-            values.iter_mut().for_each(|v| *v -= median);
+            for value in &mut values {
+                *value -= median;
+            }
             blocks.push((values, end - start));
         }
         let (scores, tied) = scores(&blocks, self.a.len().min(self.b.len()));

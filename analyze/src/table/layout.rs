@@ -43,13 +43,11 @@ impl Column {
 /// The look of a verdict or a status.
 pub fn style_of(word: &str) -> Style {
     match (word.parse::<Verdict>(), word.parse::<Status>()) {
-        (Ok(verdict), _) if verdict.is_bad() => style::ERROR,
-        (Ok(Verdict::Error | Verdict::Unnoticed), _) => style::ERROR,
+        (Ok(verdict), _) if verdict.is_bad() || matches!(verdict, Verdict::Error | Verdict::Unnoticed) => style::ERROR,
         (Ok(Verdict::Same), _) => Style::new(),
         (Ok(verdict), _) if verdict.is_well() || verdict == Verdict::Noticed => style::GOOD,
-        (Ok(_), _) => style::WARNING,
         (_, Ok(Status::Failed | Status::Timeout)) => style::ERROR,
-        (_, Ok(Status::Discarded | Status::Skipped | Status::Cut)) => style::WARNING,
+        (Ok(_), _) | (_, Ok(Status::Discarded | Status::Skipped | Status::Cut)) => style::WARNING,
         _ if word == Severity::Warn.as_str() => style::WARNING,
         _ => Style::new(),
     }

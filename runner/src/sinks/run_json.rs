@@ -35,7 +35,7 @@ pub fn plan_record(plan: &Plan, overrides: Vec<String>, seed: u64) -> PlanRecord
         seed: Some(seed),
         partial: plan.partial,
         warnings: plan.warnings.sentences(),
-        plots: plan.output.plots.iter().flatten().filter_map(|plot| json(plot)).collect(),
+        plots: plan.output.plots.iter().flatten().filter_map(json).collect(),
     }
 }
 

@@ -124,10 +124,8 @@ fn table(about: &str, columns: &[Column], out: &mut String) {
                 (_, tone) => format!(" class=\"word {}\"", class(tone)),
             };
             let cell = escaped(cell);
-            match i == named {
-                true => _ = write!(out, "<th scope=\"row\"{class}>{cell}</th>"),
-                false => _ = write!(out, "<td{class}>{cell}</td>"),
-            }
+            let (tag, scope) = if i == named { ("th", " scope=\"row\"") } else { ("td", "") };
+            let _ = write!(out, "<{tag}{scope}{class}>{cell}</{tag}>");
         }
         out.push_str("</tr>\n");
     }

@@ -91,7 +91,7 @@ pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>;
     if rounds > 0 && rounds == tested().count() {
         iterations.push_str(", in turns, and compared round by round");
     } else if rounds > 0 {
-        iterations.push_str(&format!(", {rounds} of {} compared round by round", tested().count()));
+        iterations = format!("{iterations}, {rounds} of {} compared round by round", tested().count());
     } else if !turns.is_empty() {
         iterations.push_str(if turns.contains(&false) { ", in turns: no" } else { ", in turns: yes" });
     }

@@ -57,7 +57,7 @@ fn settings(case: &Case) -> Settings {
                 found.insert(last.clone(), value.to_owned());
             }
             // A comma inside a value.
-            None => found.entry(last.clone()).or_default().push_str(&format!(",{part}")),
+            None => found.entry(last.clone()).or_default().extend([",", part]),
         }
     }
     for (name, value) in [(MEMBER, &case.key.member), (DIRECTION, &case.key.direction)] {
@@ -134,13 +134,12 @@ pub fn split(samples: &Samples, asked: &str, column: &str, base_value: Option<&s
                 part: String::new(),
             };
             let mut case = Case { key: key.clone(), name: name(&left), ..Case::clone(case) };
-            match at.get(&key) {
+            if let Some(i) = at.get(&key) {
                 // The same case of another run, as where files have one case in common.
-                Some(i) => merge(&mut found.cases[*i], &mut case),
-                None => {
-                    at.insert(key, found.cases.len());
-                    found.cases.push(case);
-                }
+                merge(&mut found.cases[*i], &mut case);
+            } else {
+                at.insert(key, found.cases.len());
+                found.cases.push(case);
             }
         }
         found
@@ -216,7 +215,9 @@ pub fn settle(base: &mut Samples, new: &mut Samples, records: [&[RunRecord]; 2])
         [&case.name, member, direction, stream].map(String::clone)
     };
     let mut by_name: HashMap<_, Vec<usize>> = HashMap::new();
-    olds.iter().for_each(|i| by_name.entry(named(&base.cases[*i])).or_default().push(*i));
+    for i in &olds {
+        by_name.entry(named(&base.cases[*i])).or_default().push(*i);
+    }
     let mut differences: Vec<Setting> = Vec::new();
     let mut paired: HashMap<usize, usize> = HashMap::new();
     for j in &news {
@@ -260,7 +261,9 @@ fn but_one(base: &mut Samples, new: &mut Samples, olds: &[usize], news: &[usize]
         let mut rest = settings.clone();
         (rest.remove(key).unwrap_or_default(), rest)
     };
-    let mut candidates: BTreeMap<(String, [String; 2]), Vec<(usize, usize)>> = BTreeMap::new();
+    // By setting and its two values, the pairs of cases that differ in it alone.
+    type Change = (String, [String; 2]);
+    let mut candidates: BTreeMap<Change, Vec<(usize, usize)>> = BTreeMap::new();
     for key in &keys {
         let mut rests: HashMap<Settings, Vec<(String, usize)>> = HashMap::new();
         for (i, settings) in &olds {

@@ -75,7 +75,7 @@ fn drifting(values: &[f64]) -> Vec<f64> {
 fn compared(folder: &Path, arguments: &[&str]) -> Result<(String, Verdict), Error> {
     let arguments = arguments
         .iter()
-        .map(|a| if a.ends_with(".csv") { folder.join(a).display().to_string() } else { (*a).to_owned() });
+        .map(|a| if is_table(a) { folder.join(a).display().to_string() } else { (*a).to_owned() });
     let cli =
         Cli::parse_from(std::iter::once("compare".to_owned()).chain(arguments).chain(["-f".into(), "text".into()]));
     let mut out = Vec::new();
@@ -83,10 +83,14 @@ fn compared(folder: &Path, arguments: &[&str]) -> Result<(String, Verdict), Erro
     Ok((String::from_utf8(out).unwrap(), verdict))
 }
 
+fn is_table(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "csv")
+}
+
 fn folder(files: &[(&str, String)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
-        let text = if name.ends_with(".csv") { format!("{HEADER}{text}") } else { text.clone() };
+        let text = if is_table(name) { format!("{HEADER}{text}") } else { text.clone() };
         fs::write(folder.path().join(name), text).unwrap();
     }
     folder

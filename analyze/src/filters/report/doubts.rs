@@ -36,7 +36,9 @@ impl Doubts {
     pub fn append(&mut self, later: Self) {
         for (sentence, cases) in later.0 {
             self.add(sentence.clone());
-            cases.iter().for_each(|case| self.about(sentence.clone(), Some(case)));
+            for case in &cases {
+                self.about(sentence.clone(), Some(case));
+            }
         }
     }
 

@@ -52,7 +52,9 @@ pub fn of(results: &Path, cases: &Cases, facts: Option<&RunRecord>, doubts: &mut
         match draw(plot.kind, options) {
             Ok((block, warnings)) => {
                 blocks.push(block);
-                warnings.into_iter().for_each(|w| doubts.add(w));
+                for warning in warnings {
+                    doubts.add(warning);
+                }
             }
             Err(e) => doubts.add(format!("a picture ({}) could not be drawn: {e}", plot.file.display())),
         }

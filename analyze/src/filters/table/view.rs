@@ -161,9 +161,8 @@ fn with_units(names: &[String], at: [usize; 2], rows: &mut [Vec<String>]) {
         let compares = !row[at[1]].is_empty();
         for (i, name) in names.iter().enumerate() {
             let unit = match name.as_str() {
-                "observed" | "baseline" => unit,
                 "ci_low" | "ci_high" | "limit" if compares => Unit::Ratio,
-                "ci_low" | "ci_high" | "limit" => unit,
+                "observed" | "baseline" | "ci_low" | "ci_high" | "limit" => unit,
                 _ => continue,
             };
             if let Ok(Some(value)) = parse_number(&row[i]) {

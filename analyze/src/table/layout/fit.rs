@@ -242,11 +242,11 @@ pub fn shortened(cells: &[String], width: usize) -> Vec<String> {
         .unwrap_or(usual);
     let text = |cell: &String| {
         let parts = parts(cell);
-        if !parts.iter().any(|part| long(&part)) {
+        if !parts.iter().any(|part| long(part)) {
             return cell.clone();
         }
         let parts: Vec<String> =
-            parts.iter().map(|part| if long(&part) { cut(part, head, width) } else { (*part).to_owned() }).collect();
+            parts.iter().map(|part| if long(part) { cut(part, head, width) } else { (*part).to_owned() }).collect();
         parts.join(" ")
     };
     cells.iter().map(text).collect()
