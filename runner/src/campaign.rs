@@ -75,7 +75,9 @@ pub fn run(
     };
     let files = Files::of(plans, &output, &new.run_id)?;
     let mut claim = Claim::of(&files)?;
-    let start = if let (Some(place), Some(run_json)) = (&options.resume, &files.run_json) { Start::of_interrupted(place, run_json, plans)? } else {
+    let start = if let (Some(place), Some(run_json)) = (&options.resume, &files.run_json) {
+        Start::of_interrupted(place, run_json, plans)?
+    } else {
         if !options.overwrite {
             claim.spare(&files, plans)?;
         }

@@ -232,7 +232,7 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
         blocks
             .push(Block::Paragraph("Nothing was noted, and the iterations show no drift and no outliers.".to_owned()));
     } else {
-        let names: BTreeSet<&str> = cases.list.iter().map(|c| c.name()).collect();
+        let names: BTreeSet<&str> = cases.list.iter().map(cases::Case::name).collect();
         let labels: BTreeSet<&str> = cases.list.iter().map(|c| c.label.as_str()).collect();
         blocks.push(Block::List(doubts.sentences([&names, &labels])));
     }

@@ -43,6 +43,7 @@ changes no exit code (timeout -s ALRM 60 plumb run …); the only iteration of a
 ends it at once.";
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Args {
     /// Plans to run, one after the other, into one table; `-` is standard input.
     #[arg(required = true, value_name = "PLAN")]

@@ -99,7 +99,9 @@ impl Files {
             files.is_special = fs::metadata(table).is_ok_and(|m| !m.is_file() && !m.is_dir());
             if !files.is_special {
                 files.claimed.push(table.to_owned());
-                if dir.is_some() { files.run_json_copy = Some(run_json::beside(table)) } else {
+                if dir.is_some() {
+                    files.run_json_copy = Some(run_json::beside(table));
+                } else {
                     files.counters = Some(table.with_extension("counters.csv"));
                     files.verdicts = Some(table.with_extension("verdicts.csv"));
                     files.hooks = Some(table.with_extension("hooks.log"));

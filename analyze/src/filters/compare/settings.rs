@@ -250,6 +250,9 @@ pub fn settle(base: &mut Samples, new: &mut Samples, records: [&[RunRecord]; 2])
     found
 }
 
+/// A setting and its two values.
+type Change = (String, [String; 2]);
+
 /// Pairs cases that differ in the same setting, with the same two values.
 fn but_one(base: &mut Samples, new: &mut Samples, olds: &[usize], news: &[usize]) -> Option<Setting> {
     let of = |samples: &Samples, of: &[usize]| -> Vec<(usize, Settings)> {
@@ -261,8 +264,6 @@ fn but_one(base: &mut Samples, new: &mut Samples, olds: &[usize], news: &[usize]
         let mut rest = settings.clone();
         (rest.remove(key).unwrap_or_default(), rest)
     };
-    // By setting and its two values, the pairs of cases that differ in it alone.
-    type Change = (String, [String; 2]);
     let mut candidates: BTreeMap<Change, Vec<(usize, usize)>> = BTreeMap::new();
     for key in &keys {
         let mut rests: HashMap<Settings, Vec<(String, usize)>> = HashMap::new();

@@ -73,9 +73,8 @@ fn drifting(values: &[f64]) -> Vec<f64> {
 }
 
 fn compared(folder: &Path, arguments: &[&str]) -> Result<(String, Verdict), Error> {
-    let arguments = arguments
-        .iter()
-        .map(|a| if is_table(a) { folder.join(a).display().to_string() } else { (*a).to_owned() });
+    let arguments =
+        arguments.iter().map(|a| if is_table(a) { folder.join(a).display().to_string() } else { (*a).to_owned() });
     let cli =
         Cli::parse_from(std::iter::once("compare".to_owned()).chain(arguments).chain(["-f".into(), "text".into()]));
     let mut out = Vec::new();

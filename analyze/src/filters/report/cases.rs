@@ -74,7 +74,8 @@ impl Cases {
             let mut parameters = Vec::new();
             if row.case_id.is_none() {
                 // Other programs' tables give one name to measurements that differ.
-                let told = columns.iter().filter(|(_, name)| columns::find(name).is_some_and(columns::Column::is_parameter));
+                let told =
+                    columns.iter().filter(|(_, name)| columns::find(name).is_some_and(columns::Column::is_parameter));
                 parameters.extend(told.map(|(column, name)| (*name, line.get(*column).to_owned())));
             }
             let name = [&row.case_id, &row.case, &row.test].into_iter().find_map(Clone::clone).unwrap_or_default();

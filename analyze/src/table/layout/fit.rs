@@ -242,7 +242,7 @@ pub fn shortened(cells: &[String], width: usize) -> Vec<String> {
         .unwrap_or(usual);
     let text = |cell: &String| {
         let parts = parts(cell);
-        if !parts.iter().any(|part| long(part)) {
+        if !parts.iter().any(long) {
             return cell.clone();
         }
         let parts: Vec<String> =
