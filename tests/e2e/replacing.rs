@@ -48,7 +48,7 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
         if entry.is_dir() {
             all.extend(contents(&entry).into_iter().map(|(inner, text)| (format!("{name}/{inner}"), text)));
             all.push((name, Vec::new()));
-        } else if !name.ends_with(".yaml") && !name.ends_with(".lock") {
+        } else if ![".yaml", ".lock"].iter().any(|end| name.ends_with(end)) {
             all.push((name, fs::read(&entry).unwrap()));
         }
     }

@@ -292,8 +292,8 @@ fn honest(kind: Kind, rows: &[Row], options: &Options) -> Result<(), TestCaseErr
         for layer in &panel.layers {
             match layer {
                 Layer::Line { points, .. } if matches!(kind, Kind::Sweep | Kind::Timeseries) && encodes => {
-                    let identities: BTreeSet<String> =
-                        points.iter().map(|p| format!("{:.0}", (p.1 / STEP).floor())).collect();
+                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
+                    let identities: BTreeSet<u64> = points.iter().map(|p| (p.1 / STEP) as u64).collect();
                     // The number of streams may go along with the size of messages, another value at each.
                     let along = kind == Kind::Sweep && identities.len() == points.len();
                     let origins: BTreeSet<u64> = identities.iter().map(|i| if along { i / 2 } else { *i }).collect();
