@@ -395,7 +395,7 @@ proptest! {
             other => prop_assert!(false, "{other:?}"),
         }
         for load in &link.asked {
-            prop_assert!(link.asked.iter().filter(|other| other.total_cmp(&load).is_eq()).count() <= 3);
+            prop_assert!(link.asked.iter().filter(|other| other.total_cmp(load).is_eq()).count() <= 3);
         }
 
         // Taken up after some of its probes it asks for the rest of them and says the same.
