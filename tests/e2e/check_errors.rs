@@ -187,6 +187,13 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     // Hooks.
     ("workload: tcp_rr\nhooks: {setup: {run: [ls], on: mars}}", "6:36", &["unknown host `mars`"]),
     ("workload: tcp_rr\nhooks: {setup: ls -l}", "6:20", &["a program with its arguments as a list"]),
+    // A column's name in place of the key that fills it.
+    (
+        "workload: tcp_stream\nmessage_bytes: 64KiB",
+        "6:5",
+        &["unknown key `message_bytes`", "did you mean `message_size`?"],
+    ),
+    ("workload: tcp_rr\nassert: [inflight > 4]", "6:14", &["`inflight` is a column, not a metric"]),
 ];
 
 #[test]
@@ -333,13 +340,6 @@ const PLANS: &[(&str, &str, &[&str])] = &[
         "3:44",
         &["unknown column or metric `thruput`", "did you mean `throughput`?"],
     ),
-    // A column's name in place of the key that fills it.
-    (
-        "workload: tcp_stream\nmessage_bytes: 64KiB",
-        "6:5",
-        &["unknown key `message_bytes`", "did you mean `message_size`?"],
-    ),
-    ("workload: tcp_rr\nassert: [inflight > 4]", "6:14", &["`inflight` is a column, not a metric"]),
     (
         "version: 1\nname: t\noutput: {plots: [{kind: sweep, tests: [b], file: a.jpg}]}\ntests: {a: {workload: tcp_rr}}\n",
         "3:40",

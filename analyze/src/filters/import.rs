@@ -30,7 +30,7 @@ Examples:
   iperf3 -c HOST -J | plumb import | plumb table
   iperf3 -c HOST | plumb import -o today.csv
   netperf -H HOST -P 0 -t TCP_RR | plumb import --from netperf --workload TCP_RR --unit Trans/s
-  plumb import np.out --workload tcp_pingpong --set to=node7 | plumb plot sweep -x message_bytes -y throughput -o np.png
+  plumb import np.out --workload tcp_pingpong | plumb plot sweep -x message_size -o np.png
   plumb import monday/*.json --set tag=monday > monday.csv
   ping -c 20 -i 0.2 127.0.0.1 | plumb import | plumb table
 

@@ -43,10 +43,8 @@ impl<T> Beside<T> {
 /// Where a file of this kind (`run.json`, `verdicts.csv`) may be: `x.run.json` beside `x.csv`, and `run.json` in a run's own
 /// folder. Standard input has no files beside it.
 pub fn paths(results: &Path, kind: &str) -> Vec<PathBuf> {
-    if results.as_os_str() == "-" {
-        return Vec::new();
-    }
-    let folder = results.file_name().is_some_and(|name| name == OF_FOLDER).then(|| results.with_file_name(kind));
+    let Some(name) = results.file_name().filter(|name| *name != "-") else { return Vec::new() };
+    let folder = (name == OF_FOLDER).then(|| results.with_file_name(kind));
     std::iter::once(results.with_extension(kind)).chain(folder).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Results tables to draw: rows as the runner writes them, with numbers from a fixed sequence, so that pictures stay
 //! the same.
 
-use schemas::columns::{Row, Timestamp, header};
-use schemas::words::{LatencyKind, Phase, Status, Way};
+use schemas::columns::{Row, Timestamp, VerdictRow, header};
+use schemas::words::{LatencyKind, Phase, Status, Verdict, Way};
 
 /// Pseudo-random numbers (Knuth's MMIX generator).
 pub struct Noise(u64);
@@ -220,16 +220,33 @@ pub fn grid() -> Vec<Row> {
 pub fn verdicts() -> String {
     let columns = schemas::columns::names(schemas::columns::verdicts::VERDICT_COLUMNS).collect::<Vec<_>>().join(",");
     let mut table = format!("{columns}\n");
-    let verdicts = ["regression", "improvement", "same", "inconclusive"];
     for (i, name) in TWELVE.iter().enumerate() {
         let change = (i as f64 - 5.0) / 100.0;
-        let cells = format!(
-            "c{i},\"{name}\",,baseline,throughput_bits_per_s,10,4e10,{},{},0.99,0.03,4.1e10,{change},0.002,{},error,,,,,,r2,near,far,2026-11-21T10:00:00Z,r1\n",
-            change - 0.02,
-            change + 0.015,
-            verdicts[i % 4]
-        );
-        table.push_str(&cells);
+        let row = VerdictRow {
+            case_id: format!("c{i}"),
+            case: (*name).to_owned(),
+            assertion: "baseline".to_owned(),
+            metric: "throughput_bits_per_s".to_owned(),
+            n: 10,
+            observed: Some(4e10),
+            ci_low: Some(change - 0.02),
+            ci_high: Some(change + 0.015),
+            confidence_level: Some(0.99),
+            limit: Some(0.03),
+            baseline: Some(4.1e10),
+            change_ratio: Some(change),
+            p_value: Some(0.002),
+            verdict: [Verdict::Regression, Verdict::Improvement, Verdict::Same, Verdict::Inconclusive][i % 4],
+            run_id: "r2".to_owned(),
+            from: "near".to_owned(),
+            to: "far".to_owned(),
+            time: "2026-11-21T10:00:00Z".to_owned(),
+            baseline_run_id: "r1".to_owned(),
+            ..VerdictRow::default()
+        };
+        let mut cells = Vec::new();
+        row.for_each_cell(|cell| cells.push(format!("\"{cell}\"")));
+        table.push_str(&(cells.join(",") + "\n"));
     }
     table
 }

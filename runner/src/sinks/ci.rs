@@ -180,7 +180,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "::error file=lab.yaml,line=23,col=9::bulk[streams=4]: throughput >= 9Gbit/s does not hold: 8.10 Gbit/s ± 1.2 %"
+            "::error file=lab.yaml,line=23,col=9::bulk[streams=4]: throughput >= 9Gbit/s does not hold: 8.10 Gbit/s ± 1.2 %25"
         );
         assert!(lines[1].starts_with("::warning file=lab.yaml,line=23"));
         assert_eq!(lines.len(), 2);
