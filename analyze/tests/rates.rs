@@ -102,7 +102,7 @@ fn percent(share: f64) -> String {
 #[test]
 fn no_change_is_rarely_called_a_regression() {
     println!("| test | noise | iterations | variation 1 % | 3 % | 5 % |\n| --- | --- | --- | --- | --- | --- |");
-    for test in [Test::MannWhitney, Test::Welch] {
+    for test in [Test::Rank, Test::MannWhitney, Test::Welch] {
         for noise in [Noise::Normal, Noise::Disturbed] {
             for n in lengths().iter().copied() {
                 let rule = Rule { test, ..RULE };

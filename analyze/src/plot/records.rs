@@ -1,5 +1,5 @@
-//! The rows of a picture: reads results files and picks the rows that count. [`super::choice`] chooses metric and axes
-//! where none are given, [`super::identity`] tells series apart.
+//! The rows of a picture: reads results files and picks the rows that count. `choice` chooses metric and axes
+//! where none are given, `identity` tells series apart.
 
 use super::{
     choice::Wanted,

@@ -5,8 +5,8 @@
 //!
 //! 1. Probe the lowest load, then the highest. Without a highest load, double until the bound fails.
 //! 2. Probe the geometric middle between the highest load that held and the lowest that did not, until these two are
-//!    `within` of each other. A failure is probed again before it is believed ([`FAILURES`]).
-//! 3. Confirm the two loads at the border: until one finding is clearly ahead ([`HELD_BORDER`], [`FAILED_BORDER`]), and as
+//!    `within` of each other. A failure is probed again before it is believed (`FAILURES`).
+//! 3. Confirm the two loads at the border: until one finding is clearly ahead (`HELD_BORDER`, `FAILED_BORDER`), and as
 //!    often as the case's `iterations` say. The majority decides; if it turns one over, go on from there.
 //!
 //! A busy machine makes probes fail that should hold: one in five is common. A load whose probes hold with probability p
