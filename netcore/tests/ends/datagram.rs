@@ -9,12 +9,13 @@ use netcore::{
     spec::{Arrival, Bytes, Direction, Io, Pace, PaceMode, Pattern, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, V4, connect, finish, join, lasting, measured, phase, prepare, run, start, sum};
+use crate::pair::{MS, V4, connect, finish, join, lasting, measured, phase, prepare, run, start, sum, undisturbed};
 
 /// Due times that a sender may make up for.
 const CATCH_UP: u32 = 64;
 
-/// Rates must be low enough for a debug build on a busy machine to lose nothing.
+/// A receiver that a busy machine stops loses nothing if all messages of the test fit its buffer: about 400 kB as the kernel counts,
+/// 2.3 kB for a message of 1000 bytes.
 fn paced(spec: &mut TestSpec, events_per_s: f64) {
     spec.pace =
         Some(Pace { events_per_s, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: CATCH_UP });
@@ -31,16 +32,15 @@ fn every_message_is_accounted_for_in_every_direction() {
             for io in [Io::Auto, Io::Blocking] {
                 let mut spec = lasting(Pattern::Stream, transport, 100);
                 (spec.direction, spec.io, spec.integrity, spec.sizes.message_bytes) = (direction, io, true, 1000);
-                paced(&mut spec, 2000.0);
-                let (near, far) = match connect(&spec, V4) {
-                    Ok(ends) => finish(start(ends)),
+                paced(&mut spec, 1000.0);
+                match connect(&spec, V4) {
                     Err(EndError::System { what, source }) if transport == Transport::UdpLite => {
                         eprintln!("skipped: {what}: {source}");
                         continue;
                     }
-                    Err(error) => panic!("{error}"),
-                };
-                assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete), "{transport:?} {io:?}");
+                    ends => drop(ends.unwrap()),
+                }
+                let (near, far) = run(&spec, V4);
                 for (a, b) in near.totals.iter().zip(&far.totals) {
                     assert_eq!(
                         a.counts.messages_sent, b.counts.messages_received,
@@ -54,7 +54,6 @@ fn every_message_is_accounted_for_in_every_direction() {
                     assert_eq!(a.counts.bytes_sent, b.counts.bytes_received);
                     assert_eq!(b.counts.reordered + b.counts.duplicated, 0);
                 }
-                assert!(sum(&near.totals).messages_sent + sum(&far.totals).messages_sent > 0);
             }
         }
     }
@@ -68,8 +67,10 @@ fn sockets_that_are_not_connected_hear_only_each_other() {
             (Pattern::Stream, Direction::Reverse),
             (Pattern::RequestResponse, Direction::Forward),
         ] {
-            let mut spec = lasting(pattern, Transport::Udp, 100);
+            let mut spec = lasting(pattern, Transport::Udp, 0);
             (spec.connected, spec.direction, spec.integrity, spec.sizes.message_bytes) = (false, direction, true, 100);
+            let requests = pattern == Pattern::RequestResponse;
+            spec.phases.stop = if requests { Stop::AfterTransactions(100) } else { Stop::AfterBytes(10_000) };
             paced(&mut spec, 1000.0);
             let (near, far, endpoints) = prepare(&spec, &spec, None, ip).unwrap();
             let (near, far) = join((near, far), &endpoints, ip).unwrap();
@@ -86,7 +87,7 @@ fn sockets_that_are_not_connected_hear_only_each_other() {
                 "{pattern:?} {direction:?}"
             );
             let (near, far) = (sum(&near.totals), sum(&far.totals));
-            assert!(near.sends + far.sends > 0);
+            assert!(near.sends + far.sends >= 100);
             assert_eq!((near.bytes_sent, near.bytes_received), (far.bytes_received, far.bytes_sent));
             assert_eq!((near.errors, near.duplicated, far.duplicated), (0, 0, 0));
         }
@@ -139,37 +140,40 @@ fn messages_too_short_for_a_number_are_counted() {
     }
 }
 
-/// However slow the machine is, every due time of the window was met or is reported as dropped, except those that the sender
-/// may still catch up with at either edge.
-fn accounts_for_its_schedule(near: &SideReport, events_per_s: f64) {
+/// Every due time of the window was met or is reported as dropped, except those that the sender may still catch up with at either
+/// edge.
+fn accounts_for_its_schedule(near: &SideReport, events_per_s: f64) -> Result<(), String> {
     let window = phase(near, Phase::Measure);
     let pacing = window.flows[0].pacing.unwrap();
     let due = events_per_s * window.elapsed_ns as f64 / 1e9;
-    let told = (pacing.sent + pacing.dropped) as f64;
-    assert!(pacing.sent > 0 && (told - due).abs() <= f64::from(CATCH_UP) + 2.0, "{due}: {pacing:?}");
     // The first send of all has no gap before it.
     let reached = pacing.sent as f64 / due - 1.0;
     assert!((pacing.rate_error_ratio - reached).abs() <= 1.5 / due, "{due}: {pacing:?}");
+    // A sender that is stopped at the end of the window drops its due times only after it.
+    let told = (pacing.sent + pacing.dropped) as f64;
+    let whole = pacing.sent > 0 && (told - due).abs() <= f64::from(CATCH_UP) + 2.0;
+    whole.then_some(()).ok_or_else(|| format!("{due}: {pacing:?}"))
 }
 
 #[test]
 fn a_paced_sender_says_how_well_it_kept_its_schedule() {
-    let mut spec = lasting(Pattern::Stream, Transport::Udp, 500);
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 300);
     paced(&mut spec, 1000.0);
-    let (near, far) = run(&spec, V4);
-    let pacing = phase(&near, Phase::Measure).flows[0].pacing.unwrap();
-    accounts_for_its_schedule(&near, 1000.0);
-    assert!(pacing.gap_p50_ns <= pacing.gap_p99_ns && pacing.gap_p99_ns <= pacing.gap_max_ns);
-    assert!((0.0..=1.0).contains(&pacing.gaps_within_tenth_ratio));
-    assert!(phase(&far, Phase::Measure).flows[0].pacing.is_none());
-    assert!(phase(&far, Phase::Measure).flows[0].jitter_ns.is_some());
-    assert!(phase(&near, Phase::Measure).flows[0].latencies.is_empty());
+    undisturbed(|| {
+        let (near, far) = run(&spec, V4);
+        let pacing = phase(&near, Phase::Measure).flows[0].pacing.unwrap();
+        assert!(pacing.gap_p50_ns <= pacing.gap_p99_ns && pacing.gap_p99_ns <= pacing.gap_max_ns);
+        assert!((0.0..=1.0).contains(&pacing.gaps_within_tenth_ratio));
+        assert!(phase(&far, Phase::Measure).flows[0].pacing.is_none());
+        assert!(phase(&far, Phase::Measure).flows[0].jitter_ns.is_some());
+        assert!(phase(&near, Phase::Measure).flows[0].latencies.is_empty());
+        accounts_for_its_schedule(&near, 1000.0)
+    });
     // The same for a stream of bytes.
     let mut spec = lasting(Pattern::Stream, Transport::Tcp, 300);
     spec.sizes.message_bytes = 1000;
     paced(&mut spec, 1000.0);
-    let (near, _) = run(&spec, V4);
-    accounts_for_its_schedule(&near, 1000.0);
+    undisturbed(|| accounts_for_its_schedule(&run(&spec, V4).0, 1000.0));
 }
 
 #[test]
@@ -179,12 +183,14 @@ fn a_burst_is_as_long_as_it_was_asked_for_whatever_a_call_takes() {
         (spec.io, spec.sizes.message_bytes) = (io, 64);
         let (mode, arrival) = (PaceMode::User, Arrival::Uniform);
         spec.pace = Some(Pace { events_per_s: 1000.0, mode, arrival, burst: 10, catch_up: 2 });
-        let (near, _) = run(&spec, V4);
-        let window = phase(&near, Phase::Measure);
-        let pacing = window.flows[0].pacing.unwrap();
-        // Each due burst has gone or is reported as dropped, except those at either edge.
-        let (due, told) = (window.elapsed_ns / MS, measured(&near).messages_sent + 10 * pacing.dropped);
-        assert!(told.abs_diff(due) <= 40, "{io:?}: {due} were due: {pacing:?}");
+        undisturbed(|| {
+            let (near, _) = run(&spec, V4);
+            let window = phase(&near, Phase::Measure);
+            let pacing = window.flows[0].pacing.unwrap();
+            // Each due burst has gone or is reported as dropped, except those at either edge.
+            let (due, told) = (window.elapsed_ns / MS, measured(&near).messages_sent + 10 * pacing.dropped);
+            (told.abs_diff(due) <= 40).then_some(()).ok_or_else(|| format!("{io:?}: {due} were due: {pacing:?}"))
+        });
     }
 }
 
@@ -291,16 +297,15 @@ fn frames_carry_streams_and_requests() {
         (spec.sizes.message_bytes, spec.direction, spec.integrity, spec.streams) = (bytes, direction, true, 2);
         (spec.near.buffers.ring, spec.far.buffers.ring, spec.far.buffers.offset) = (3, 5, 7);
         paced(&mut spec, 1000.0);
-        let (near, far) = match connect(&spec, V4) {
-            Ok(ends) => finish(start(ends)),
+        match connect(&spec, V4) {
             Err(EndError::System { what, source }) => {
                 eprintln!("skipped: {what}: {source}");
                 assert!(what.contains("CAP_NET_RAW"), "{what}");
                 return;
             }
-            Err(error) => panic!("{error}"),
-        };
-        assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete));
+            ends => drop(ends.unwrap()),
+        }
+        let (near, far) = run(&spec, V4);
         for report in [&near, &far] {
             assert_eq!(report.nic.as_ref().map(|nic| nic.name.as_str()), Some("lo"));
         }
@@ -308,7 +313,6 @@ fn frames_carry_streams_and_requests() {
             assert_eq!(a.counts.messages_sent, b.counts.messages_received);
             assert_eq!(b.counts.messages_sent, a.counts.messages_received);
             assert_eq!(a.counts.bytes_sent, b.counts.bytes_received);
-            assert!(a.counts.messages_sent + b.counts.messages_sent > 0);
         }
     }
     for bytes in [1, 40] {

@@ -23,7 +23,6 @@ fn pipes_carry_streams_in_every_direction() {
         for (a, b) in near.totals.iter().zip(&far.totals) {
             assert_eq!(a.counts.bytes_sent, b.counts.bytes_received, "{direction:?}");
             assert_eq!(a.counts.bytes_received, b.counts.bytes_sent, "{direction:?}");
-            assert!(a.counts.bytes_sent + a.counts.bytes_received > 0);
         }
     }
 }
@@ -106,12 +105,12 @@ fn the_kernel_answers_every_echo() {
 
 #[test]
 fn echoes_at_an_interval() {
-    let mut spec = echoes(300);
+    let mut spec = echoes(1000);
     spec.pace =
-        Some(Pace { events_per_s: 100.0, mode: PaceMode::User, arrival: Arrival::Closed, burst: 1, catch_up: 5 });
+        Some(Pace { events_per_s: 50.0, mode: PaceMode::User, arrival: Arrival::Closed, burst: 1, catch_up: 5 });
     let Some(near) = ping(&spec, V4) else { return };
     let sent = sum(&near.totals).messages_sent;
-    assert!((2..=31).contains(&sent), "{sent}");
+    assert!((2..=51).contains(&sent), "{sent}");
 }
 
 #[test]

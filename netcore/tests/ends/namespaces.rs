@@ -16,7 +16,7 @@ use netcore::{
 };
 use nix::sched::{CloneFlags, setns};
 
-use crate::pair::{MS, PATIENCE, lasting, measured, phase, sum, token};
+use crate::pair::{MS, PATIENCE, lasting, measured, phase, sum, token, undisturbed};
 
 /// Two namespaces with a link of limited rate from the first to the second. They are deleted when it is dropped.
 struct Link {
@@ -100,22 +100,19 @@ impl Drop for Link {
     }
 }
 
-/// Runs `spec` until it has measured the link's rate, at most ten times. A busy machine stops the ends now and then: bytes that
-/// waited for their reader before the window count in it, and a sender that is stopped sends less. `wire` is the most that the link
-/// carries, in bits of payload per second; `above` is the share that a burst adds. `check` sees each run.
+/// `spec` measures the rate of the link, unless the machine stops an end: bytes that waited for their reader before the window count in
+/// it, and a sender that is stopped sends less. `wire` is the most that the link carries, in bits of payload per second; `above` is the
+/// share that a burst adds. `check` sees each run.
 fn fill(link: &Link, spec: &TestSpec, wire: f64, above: f64, check: impl Fn(&SideReport, &SideReport)) {
-    let mut rates = Vec::new();
-    for _ in 0..10 {
+    undisturbed(|| {
         let (near, far) = link.run(spec);
         assert_eq!((&near.ending, &far.ending), (&Ending::Complete, &Ending::Complete));
         check(&near, &far);
         let seconds = phase(&far, Phase::Measure).elapsed_ns as f64 / 1e9;
-        rates.push(measured(&far).bytes_received as f64 * 8.0 / seconds / wire);
-        if (0.9..1.0 + above).contains(&rates[rates.len() - 1]) {
-            return;
-        }
-    }
-    panic!("no run measured the link's {wire} bit/s: {rates:?} of it");
+        let rate = measured(&far).bytes_received as f64 * 8.0 / seconds;
+        let fills = (0.9..1.0 + above).contains(&(rate / wire));
+        fills.then_some(()).ok_or_else(|| format!("{rate} of {wire} bit/s"))
+    });
 }
 
 #[test]

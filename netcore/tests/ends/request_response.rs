@@ -48,13 +48,14 @@ fn every_transaction_is_counted_and_timed() {
 
 #[test]
 fn more_in_flight_than_the_buffers_hold_does_not_deadlock() {
-    let mut spec = requests(200);
+    let mut spec = requests(0);
+    spec.phases.stop = Stop::AfterTransactions(100);
     (spec.inflight, spec.sizes.request_bytes, spec.sizes.response_bytes) = (64, 1 << 20, 1 << 20);
     spec.near.socket.send_buffer = Some(Bytes(10_000));
     spec.far.socket.send_buffer = Some(Bytes(10_000));
     let (near, far) = run(&spec, V4);
     agree(&near, &far);
-    assert!(sum(&near.totals).transactions > 0);
+    assert_eq!(measured(&near).transactions, 100);
 }
 
 #[test]
@@ -136,11 +137,11 @@ fn lie(spec: &TestSpec, liar: Side) -> (SideReport, SideReport) {
 fn every_io_method_answers() {
     for io in [Io::Blocking, Io::Nonblocking, Io::Spin] {
         for inflight in [1, 4] {
-            let mut spec = requests(30);
-            (spec.io, spec.inflight) = (io, inflight);
+            let mut spec = requests(0);
+            (spec.io, spec.inflight, spec.phases.stop) = (io, inflight, Stop::AfterTransactions(300));
             let (near, far) = run(&spec, V4);
             agree(&near, &far);
-            assert!(sum(&near.totals).transactions > 0, "{io:?}");
+            assert_eq!(measured(&near).transactions, 300, "{io:?}");
         }
     }
 }

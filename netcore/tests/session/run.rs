@@ -184,7 +184,7 @@ fn a_prepared_test_that_is_dropped_is_forgotten() {
 fn a_client_runs_a_test_between_two_daemons() {
     let (one, other) = (Served::new(Config::default()), Served::new(Config::default()));
     let (mut near, mut far) = (one.connect(), other.connect());
-    let mut spec = stream(60);
+    let mut spec = stream(1000);
     spec.phases.interval_ns = 20_000_000;
     spec.interim = true;
     let mut heard = Heard::default();
