@@ -16,7 +16,7 @@ use nix::{
 
 use crate::program::{Folder, Ran, Row, command, end, of, parse, plumb, rows};
 
-const SHORT: &str = "  bulk: {workload: tcp_stream, duration: 50ms, assert: [throughput > 1kbit/s]}";
+const SHORT: &str = "  bulk: {workload: tcp_stream, bytes: 10MB, assert: [throughput > 1kbit/s]}";
 const LONG: &str = "  bulk: {workload: tcp_stream, duration: 50ms, iterations: 2000}";
 
 fn signal(child: &Child, signal: Signal) {
