@@ -2,8 +2,10 @@
 
 mod baseline;
 pub(crate) mod check;
+mod completions;
 mod gate;
 mod key;
+mod man;
 mod run;
 mod schema;
 mod serve;
@@ -38,9 +40,12 @@ Examples:
   plumb check --list plans/message-size.yaml
   plumb serve --key-file lab.key";
 
+/// Version, commit, profile and target of this program.
+const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("PLUMB_BUILD"), ")");
+
 /// Measure networks from plans that are checked into git.
 #[derive(Debug, Parser)]
-#[command(name = "plumb", version, after_help = EXIT_CODES)]
+#[command(name = "plumb", version, long_version = LONG_VERSION, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -66,6 +71,12 @@ enum Command {
     /// Print the published schema of plans or of results.
     #[command(after_help = schema::EXAMPLES)]
     Schema(schema::Args),
+    /// Print the script that completes command lines in a shell.
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::Args),
+    /// Print or write the manual pages.
+    #[command(after_help = man::EXAMPLES)]
+    Man(man::Args),
     /// The filters.
     #[command(flatten)]
     Filter(analyze::Filter),
@@ -74,6 +85,11 @@ enum Command {
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    match completions::answer(&args, command) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(e) => e.exit(),
+    }
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(mut e) => {
@@ -134,6 +150,8 @@ impl Command {
             Self::Serve(args) => serve::run(&args),
             Self::Key(args) => key::run(&args),
             Self::Schema(args) => schema::run(&args),
+            Self::Completions(args) => completions::run(&args),
+            Self::Man(args) => man::run(&args),
             Self::Filter(mut filter) => {
                 if let analyze::Filter::Gate(args) = &mut filter {
                     gate::prepare(args)?;

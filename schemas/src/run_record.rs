@@ -17,6 +17,8 @@ pub struct RunRecord<Facts = Value, Clock = Value> {
     /// UUIDv7.
     pub run_id: String,
     pub tool_version: String,
+    /// Commit, profile and target of the program, as `plumb --version` has them.
+    pub tool_build: String,
     /// The command line.
     pub argv: Vec<String>,
     /// RFC 3339 in UTC.

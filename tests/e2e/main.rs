@@ -7,6 +7,7 @@ mod check_docs;
 mod check_errors;
 mod check_schema;
 mod ci;
+mod completions;
 mod confirm;
 mod counters;
 mod directions;

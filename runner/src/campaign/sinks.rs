@@ -70,6 +70,7 @@ impl<'a> Sinks<'a> {
             results_version: schemas::publish::RESULTS_VERSION,
             run_id: start.run_id.clone(),
             tool_version: env!("CARGO_PKG_VERSION").into(),
+            tool_build: env!("PLUMB_BUILD").into(),
             argv: std::env::args().collect(),
             began: start.began.clone(),
             resumed: start.resumed.clone(),
