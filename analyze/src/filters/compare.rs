@@ -2,34 +2,32 @@
 
 mod print;
 mod settings;
+mod sides;
 
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Parser as _;
-
 use schemas::metrics::{self, Better, Metric, Range};
-use schemas::run_record::RunRecord;
 use schemas::units;
 use schemas::words::{
     self,
     Verdict::{Improvement, Inconclusive, Missing, Regression},
 };
 
-use super::aggregate::parse_level;
+use super::{aggregate::parse_level, parsed};
 use crate::error::{Error, Place, Verdict, even_unread};
 use crate::judge::comparison::{self, Comparison, Rule, Test};
-use crate::judge::environment;
-use crate::judge::samples::{self, Case, Index, Samples};
+use crate::judge::samples::{self, Case, Index};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, VerdictRow};
+use crate::table::TableArgs;
 use crate::table::layout::{Column, Sheet};
-use crate::table::{InputArgs, Table, TableArgs};
 use settings::{Contrast, Setting};
+use sides::{Sides, files, read, records};
 
-/// What changed between two runs, or between two values of a setting: effect, interval, p and a verdict per case.
+/// Changes between two runs, or between two values of a setting: effect, interval, p and a verdict per case.
 ///
 /// plumb compare main.csv branch.csv --fail-on regression
 ///
@@ -123,43 +121,6 @@ pub(super) fn parse_worsening(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What is compared.
-struct Sides {
-    /// One, or with `--by` one per value but the first.
-    contrasts: Vec<Contrast>,
-    /// Columns compared, by name.
-    columns: Vec<String>,
-    /// Whether each case is compared in its headline only.
-    headline: bool,
-    /// Sentences about how cases were paired.
-    said: Vec<String>,
-}
-
-impl Sides {
-    /// Number of comparisons that can be tested.
-    fn tests(&self, contrast: &Contrast) -> usize {
-        let news = Index::new(&contrast.new.cases);
-        let of = |base: &Case| {
-            let new = news.find(&base.key);
-            let both = |m: &usize| !base.values[*m].is_empty() && new.is_some_and(|n| !n.values[*m].is_empty());
-            self.judged(base, new).iter().filter(|m| both(m)).count()
-        };
-        contrast.base.cases.iter().map(of).sum()
-    }
-
-    /// Indices of the columns in which a case is compared: its headline, or what the user named. A round-trip test has no
-    /// loss on either side, and nobody misses it.
-    fn judged(&self, base: &Case, new: Option<&Case>) -> Vec<usize> {
-        if self.headline {
-            let of = |case: &Case| case.headline(&self.columns);
-            return vec![of(base).or_else(|| new.and_then(of)).unwrap_or(0)];
-        }
-        let has = |m: &usize| !base.values[*m].is_empty() || new.is_some_and(|new| !new.values[*m].is_empty());
-        let some: Vec<usize> = (0..self.columns.len()).filter(has).collect();
-        if some.is_empty() { (0..self.columns.len()).collect() } else { some }
-    }
-}
-
 /// One metric of one case on both sides.
 pub(super) struct Compared {
     /// Case and metric; [`Self::row`] adds what was found.
@@ -229,7 +190,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(verdict(args, &comparisons))
 }
 
-/// What a report shows of a comparison.
+/// A comparison as a report shows it.
 pub(super) struct Found {
     pub rows: Vec<VerdictRow>,
     /// The table for people.
@@ -240,13 +201,8 @@ pub(super) struct Found {
 
 /// Compares two runs as `plumb compare BASE NEW` does.
 pub(super) fn report(base: &Path, new: &Path) -> Result<Found, Error> {
-    #[derive(clap::Parser)]
-    struct Defaults {
-        #[command(flatten)]
-        args: Args,
-    }
     let words = [OsStr::new("compare"), OsStr::new("--"), base.as_os_str(), new.as_os_str()];
-    let args = Defaults::try_parse_from(words).map_err(|e| Error::Usage(e.to_string()))?.args;
+    let args: Args = parsed(words).map_err(|e| Error::Usage(e.to_string()))?;
     let (base, new) = files(&args)?;
     let records = [records(&base)?, records(&new)?];
     let sides = read(&args, base, new, &records)?;
@@ -254,15 +210,6 @@ pub(super) fn report(base: &Path, new: &Path) -> Result<Found, Error> {
     let facts = print::facts(&sides, &comparisons, &records);
     let rows = comparisons.iter().map(Compared::row).collect();
     Ok(Found { rows, columns: print::columns(&comparisons), facts })
-}
-
-/// What the runs recorded beside their tables.
-fn records(files: &[PathBuf]) -> Result<Vec<RunRecord>, Error> {
-    let mut found = Vec::new();
-    for file in files {
-        found.extend(environment::read(file)?);
-    }
-    Ok(found)
 }
 
 /// Adds a note from which change on each case would be noticed.
@@ -300,83 +247,6 @@ fn verdict(args: &Args, comparisons: &[Compared]) -> Verdict {
         }
     };
     if failed { Verdict::Failed } else { Verdict::Ok }
-}
-
-fn files(args: &Args) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Error> {
-    let files = &args.tables.input.files;
-    if args.by.is_some() {
-        return Ok((files.clone(), Vec::new()));
-    }
-    let (base, new) = match (args.base.as_slice(), files.as_slice()) {
-        ([], [base, new @ ..]) => (vec![base.clone()], new.to_vec()),
-        (base, new) => (base.to_vec(), new.to_vec()),
-    };
-    if base.is_empty() || new.is_empty() && args.self_test.is_none() {
-        return Err(Error::Usage(
-            "compare takes two files: plumb compare BASE.csv NEW.csv; or the values of a setting in one: plumb compare --by \
-             COLUMN RESULTS.csv"
-                .to_owned(),
-        ));
-    }
-    Ok((base, new))
-}
-
-fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>, records: &[Vec<RunRecord>; 2]) -> Result<Sides, Error> {
-    let open = |files: Vec<PathBuf>| Table::open(&InputArgs { files });
-    let mut base = open(base)?;
-    // A self-test has one side: the baseline stands in for the other until it is made worse.
-    let mut new = if new.is_empty() { None } else { Some(open(new)?) };
-    let headline = args.metrics.is_empty();
-    let columns: Vec<String> = if headline {
-        let of =
-            |t: &Table| samples::headlines(t.header()).into_iter().map(|c| t.header().names()[c].clone()).collect();
-        let both: Vec<String> = of(&base);
-        // A column that only one of the files has is no headline of both.
-        let names: Vec<String> =
-            both.into_iter().filter(|name| new.as_ref().is_none_or(|t| t.header().find(name).is_some())).collect();
-        if names.is_empty() {
-            return Err(Error::Usage("say which columns to compare: -m COLUMN,…".to_owned()));
-        }
-        names
-    } else {
-        args.metrics
-            .iter()
-            .map(|m| Ok(base.header().names()[base.require(m)?].clone()))
-            .collect::<Result<_, Error>>()?
-    };
-    let indices = |table: &Table| columns.iter().map(|c| table.require(c)).collect::<Result<Vec<_>, _>>();
-    let selection = &args.tables.selection;
-    if let Some(by) = &args.by {
-        let of = indices(&base)?;
-        let column = base.header().names()[base.require(by)?].clone();
-        let mut samples = Samples::read_split(&mut base, selection, &of, &column)?;
-        if column != "direction" {
-            samples.keep_totals();
-        }
-        let contrasts = settings::split(&samples, by, &column, args.base_value.as_deref())?;
-        return Ok(Sides { contrasts, columns, headline, said: Vec::new() });
-    }
-    let side = |table: &mut Table| {
-        let of = indices(table)?;
-        let mut samples = Samples::read(table, selection, &of, args.match_by.as_deref())?;
-        samples.keep_totals();
-        Ok::<_, Error>(samples)
-    };
-    let mut base = side(&mut base)?;
-    let mut new = match &mut new {
-        Some(table) => side(table)?,
-        None => base.clone(),
-    };
-    let mut said = Vec::new();
-    if args.match_by.is_none() && args.self_test.is_none() {
-        const MOST: usize = 5;
-        let found = settings::settle(&mut base, &mut new, [&records[0], &records[1]]);
-        said.extend(found.iter().take(MOST).map(ToString::to_string));
-        if found.len() > MOST {
-            said.push(format!("and {} more", found.len() - MOST));
-        }
-    }
-    Ok(Sides { contrasts: vec![Contrast { base, new, setting: None }], columns, headline, said })
 }
 
 fn better(metric: Option<&Metric>) -> Better {

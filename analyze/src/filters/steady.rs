@@ -11,7 +11,7 @@ use crate::stats::moments;
 use crate::stats::series::{self, WarmUp};
 use crate::table::{InputArgs, OutputArgs, Record, Table};
 
-/// Where the warm-up ends in a series of intervals, found from the intervals themselves.
+/// The end of the warm-up in a series of intervals, found from the intervals themselves.
 ///
 /// plumb run plans/quick.yaml --set defaults.interval=10ms | plumb steady | plumb table
 ///
@@ -151,13 +151,7 @@ fn report(keys: &[&str], metric: &str, all: &Series, found: &[WarmUp], output: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::filters::parsed;
 
     fn steady(options: &[&str]) -> Vec<String> {
         let mut text = String::from("case,record,phase,start_s,elapsed_s,throughput_bits_per_s,note\n");
@@ -169,7 +163,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let path = file.path().to_str().unwrap();
-        let args = Cli::try_parse_from(["steady", path].iter().chain(options)).unwrap().args;
+        let args = parsed(["steady", path].iter().chain(options)).unwrap();
         let mut out = Vec::new();
         run(&args, &mut out).unwrap();
         String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
@@ -194,7 +188,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             files.push(path.to_str().unwrap().to_owned());
         }
-        let args = Cli::try_parse_from(["steady".to_owned()].into_iter().chain(files)).unwrap().args;
+        let args = parsed(["steady".to_owned()].into_iter().chain(files)).unwrap();
         let mut out = Vec::new();
         run(&args, &mut out).unwrap();
         let report = String::from_utf8(out).unwrap();

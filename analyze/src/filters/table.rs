@@ -81,15 +81,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::filters::parsed;
 
     const RESULTS: &str = "run_id,case,record,phase,status,iteration,message_bytes,throughput_bits_per_s,latency_p99_us,axis_socket_mss\n\
         r,a,iteration,measure,ok,1,1024,3e9,70,500\nr,a,iteration,measure,failed,2,1024,1e9,90,500\n\
@@ -105,7 +98,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let path = file.path().to_str().unwrap();
-        let args = Cli::try_parse_from(["table", path].iter().chain(options)).unwrap().args;
+        let args = parsed(["table", path].iter().chain(options)).unwrap();
         let mut out = Vec::new();
         run(&args, &mut out)?;
         Ok(String::from_utf8(out).unwrap())

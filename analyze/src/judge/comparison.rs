@@ -26,7 +26,7 @@ pub enum Test {
     Bootstrap,
 }
 
-/// What counts as a change.
+/// The rule for changes that count.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub better: Better,
@@ -159,7 +159,7 @@ impl Comparison {
                 }
             }
             (Some(_), Some(cb)) => {
-                // 0 on both sides is no change; a change from 0 has no ratio.
+                // 0 on both sides is no change; a change from 0 lacks a ratio.
                 comparison.change = (cb == 0.0).then_some(0.0);
                 comparison.interval = (cb == 0.0).then_some((0.0, 0.0));
                 comparison.p = sides.p();
@@ -323,185 +323,4 @@ fn doubts(values: &[f64], side: &str, apart: bool) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULE: Rule = Rule {
-        better: Better::Higher,
-        test: Test::Rank,
-        alpha: 0.01,
-        min_ratio: 0.03,
-        min_difference: 0.0,
-        range: Range::POSITIVE,
-        seed: 1,
-    };
-
-    fn compared(base: &[f64], new: &[f64], rule: Rule) -> Comparison {
-        let mut c = Comparison::of(base, new, rule);
-        decide([&mut c], true);
-        c
-    }
-
-    /// Ten values around `mean` that are all different.
-    fn around(mean: f64) -> Vec<f64> {
-        [0.3, -0.8, 0.9, -0.1, -0.5, 0.6, 0.1, -0.3, 0.8, -0.9].iter().map(|x| mean * (1.0 + x / 100.0)).collect()
-    }
-
-    #[test]
-    fn every_finding() {
-        for test in [Test::Rank, Test::MannWhitney, Test::Welch, Test::Bootstrap] {
-            let rule = Rule { test, ..RULE };
-            let finding = |new: f64| compared(&around(100.0), &around(new), rule).verdict;
-            assert_eq!(finding(95.0), Verdict::Regression, "{test:?}");
-            assert_eq!(finding(105.0), Verdict::Improvement, "{test:?}");
-            assert_eq!(finding(98.5), Verdict::Same, "{test:?}");
-            assert_eq!(finding(100.1), Verdict::Same, "{test:?}");
-            let lower = Rule { better: Better::Lower, ..rule };
-            assert_eq!(compared(&around(100.0), &around(105.0), lower).verdict, Verdict::Regression, "{test:?}");
-        }
-    }
-
-    #[test]
-    fn a_change_must_pass_both_bounds() {
-        let rule = Rule { min_difference: 10.0, ..RULE };
-        assert_eq!(compared(&around(100.0), &around(95.0), rule).verdict, Verdict::Same);
-        assert_eq!(compared(&around(1000.0), &around(950.0), rule).verdict, Verdict::Regression);
-    }
-
-    #[test]
-    fn few_iterations_are_inconclusive_and_say_what_it_takes() {
-        let c = compared(&[100.0, 101.0, 102.0], &[80.0, 81.0, 82.0], RULE);
-        assert_eq!((c.verdict, c.needed), (Verdict::Inconclusive, Some(5)));
-        assert_eq!(c.notes[0], "need 5 iterations per side for α = 0.01");
-        let c = compared(&around(100.0)[..6], &around(80.0)[..6], Rule { test: Test::Bootstrap, ..RULE });
-        assert_eq!((c.verdict, c.needed), (Verdict::Inconclusive, Some(8)));
-    }
-
-    #[test]
-    fn from_nothing_to_something_takes_a_difference_that_counts() {
-        let lower = Rule { better: Better::Lower, ..RULE };
-        let some = [3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
-        let c = compared(&[0.0; 6], &some, lower);
-        assert_eq!((c.verdict, c.change), (Verdict::Inconclusive, None));
-        assert!(c.notes[0].contains("the baseline is 0"), "{:?}", c.notes);
-        let counted = Rule { min_difference: 2.0, ..lower };
-        assert_eq!(compared(&[0.0; 6], &some, counted).verdict, Verdict::Regression);
-        assert_eq!(compared(&[0.0; 5], &[0.0; 5], lower).verdict, Verdict::Same);
-    }
-
-    #[test]
-    fn a_side_without_values() {
-        let c = compared(&[], &around(1.0), RULE);
-        assert_eq!((c.verdict, c.change), (Verdict::Inconclusive, None));
-        assert_eq!(c.notes[0], "the baseline has no sample");
-    }
-
-    #[test]
-    fn several_comparisons_pay_for_each_other() {
-        // 5 against 5 reach p = 0.008 at best: alone that is significant, twice it is not.
-        let pair = || Comparison::of(&around(100.0)[..5], &around(90.0)[..5], RULE);
-        let mut two = [pair(), pair()];
-        decide(&mut two, true);
-        assert!(two.iter().all(|c| c.verdict == Verdict::Inconclusive && c.needed == Some(6)), "{two:?}");
-        let mut alone = [pair(), pair()];
-        decide(&mut alone, false);
-        assert!(alone.iter().all(|c| c.verdict == Verdict::Regression));
-    }
-
-    #[test]
-    fn an_outlier_among_eight_does_not_hide_a_regression() {
-        let (mut base, new) = (around(100.0)[..8].to_vec(), around(95.0)[1..9].to_vec());
-        base[5] = 60.0;
-        let found = |test| compared(&base, &new, Rule { test, ..RULE });
-        assert_eq!(found(Test::Rank).verdict, Verdict::Regression);
-        let found = found(Test::MannWhitney);
-        assert_eq!(
-            (found.verdict, found.p.map(|p| format!("{p:.4}"))),
-            (Verdict::Inconclusive, Some("0.0104".to_owned()))
-        );
-        let (low, high) = found.interval.unwrap();
-        assert!(low < 0.0 && high >= 0.0 && found.notes[0].contains("p is above α"), "{found:?}");
-    }
-
-    #[test]
-    fn a_correction_that_undoes_significance_is_named() {
-        let base: Vec<f64> = (0..7).map(|i| 101.0 + f64::from(i)).collect();
-        let new: Vec<f64> = base.iter().map(|v| v - 4.5).collect();
-        let mut seven: Vec<Comparison> =
-            (0..7).map(|i| Comparison::of(&base, if i == 0 { &new } else { &base }, RULE)).collect();
-        decide(&mut seven, true);
-        let found = &seven[0];
-        assert_eq!(found.verdict, Verdict::Inconclusive, "{found:?}");
-        // The interval is that of this comparison alone, and does not reach 0.
-        assert!(found.interval.unwrap().1 < 0.0, "{found:?}");
-        assert!(found.notes[0].contains(" alone, but ") && found.notes[0].contains("with 7 comparisons"), "{found:?}");
-    }
-
-    #[test]
-    fn rounds_cancel_a_drift_that_both_sides_share() {
-        let drifting: Vec<(f64, f64)> = (around(100.0).iter().zip(around(95.0)[1..].iter().chain(&[95.3])).enumerate())
-            .map(|(i, (a, b))| (a * (1.0 + i as f64 / 50.0), b * (1.0 + i as f64 / 50.0)))
-            .collect();
-        let mut c = Comparison::in_turns(&drifting, RULE, 1);
-        decide([&mut c], true);
-        assert_eq!((c.verdict, c.rounds), (Verdict::Regression, Some(10)), "{c:?}");
-        let (a, b): (Vec<f64>, Vec<f64>) = drifting.into_iter().unzip();
-        assert_eq!(compared(&a, &b, RULE).verdict, Verdict::Inconclusive);
-        // Five rounds are too few to be kept apart at 1 %.
-        assert_eq!(Comparison::in_turns(&[(1.0, 2.0); 5], RULE, 1).rounds, None);
-    }
-
-    #[test]
-    fn a_positive_quantity_cannot_lose_more_than_all() {
-        let base = [1.0, 30.0, 100.0, 100.0, 110.0, 400.0];
-        let new = [0.0, 0.0, 1.0, 2.0, 90.0, 350.0];
-        for test in [Test::Rank, Test::MannWhitney, Test::Welch] {
-            let found = Comparison::of(&base, &new, Rule { test, ..RULE });
-            let (low, high) = found.interval.unwrap();
-            assert!(low >= -1.0 && high > low, "{test:?} {low} {high}");
-            let free = Comparison::of(&base, &new, Rule { test, range: Range::ANY, ..RULE });
-            assert!(free.interval.unwrap().0 < -1.0, "{test:?}");
-        }
-    }
-
-    proptest::proptest! {
-        /// Verdict, reason, p and interval never contradict each other.
-        #[test]
-        fn a_verdict_agrees_with_its_interval(
-            base in proptest::collection::vec(0u32..40, 0..12), new in proptest::collection::vec(0u32..40, 0..12),
-            coarse in 1u32..30, by in -30i32..30, test in 0usize..4, comparisons in 1usize..9, in_turns: bool,
-        ) {
-            let test = [Test::Rank, Test::MannWhitney, Test::Welch, Test::Bootstrap][test];
-            let rule = Rule { test, ..RULE };
-            let side = |values: &[u32], by: f64| -> Vec<f64> {
-                values.iter().map(|v| 60.0 + by + f64::from(v / coarse * coarse)).collect()
-            };
-            let (base, new) = (side(&base, 0.0), side(&new, f64::from(by)));
-            let rounds: Vec<(f64, f64)> = base.iter().copied().zip(new.iter().copied()).collect();
-            let mut c = if in_turns { Comparison::in_turns(&rounds, rule, comparisons) } else { Comparison::of(&base, &new, rule) };
-            c.decide_among(comparisons);
-            let (p, (low, high)) = (c.p.unwrap_or(1.0), c.interval.unwrap_or((f64::NEG_INFINITY, f64::INFINITY)));
-            let (bound, excluded) = (rule.min_ratio, excludes_no_change((low, high)));
-            match c.verdict {
-                Verdict::Regression | Verdict::Improvement => {
-                    proptest::prop_assert!(p <= rule.alpha && excluded && c.change.unwrap().abs() >= bound, "{c:?}");
-                }
-                Verdict::Same => proptest::prop_assert!(low > -bound && high < bound, "{c:?}"),
-                _ => {
-                    let reason = c.notes.first().map_or("", String::as_str);
-                    let reaches = low <= -bound || high >= bound;
-                    let right = match reason {
-                        r if r.starts_with("need ") => c.needed.is_some(),
-                        r if r.contains(" alone, but ") => c.p_alone.unwrap() <= rule.alpha && p > rule.alpha,
-                        r if r.starts_with("p is above") => p > rule.alpha && low <= 0.0 && high >= 0.0 && reaches,
-                        r if r.starts_with("there is a change") => p <= rule.alpha && excluded && reaches,
-                        r if r.starts_with("equal values") => p <= rule.alpha && !excluded && reaches,
-                        r if r.starts_with("neither side varies") => c.p.is_none() || c.interval.is_none(),
-                        r => r.contains("no sample"),
-                    };
-                    proptest::prop_assert!(right, "{c:?}");
-                }
-            }
-        }
-    }
-}
+mod tests;

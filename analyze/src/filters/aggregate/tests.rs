@@ -1,11 +1,5 @@
 use super::*;
-use clap::Parser;
-
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: Args,
-}
+use crate::filters::parsed;
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -15,7 +9,7 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 
 fn aggregate(file: &tempfile::NamedTempFile, options: &[&str]) -> Result<String, Error> {
     let path = file.path().to_str().unwrap();
-    let args = Cli::try_parse_from(["aggregate", path].iter().chain(options)).unwrap().args;
+    let args = parsed(["aggregate", path].iter().chain(options)).unwrap();
     let mut out = Vec::new();
     run(&args, &mut out)?;
     Ok(String::from_utf8(out).unwrap())

@@ -39,7 +39,7 @@ const TEST: &str = "test";
 const MEMBER: &str = "member";
 const DIRECTION: &str = "direction";
 
-/// What tells a case apart: its test, its swept keys, member and direction.
+/// The settings that tell a case apart: its test, its swept keys, member and direction.
 type Settings = BTreeMap<String, String>;
 
 /// The settings of a case: `bulk[message_size=65536,streams=4]` has a test and two swept keys.
@@ -309,7 +309,7 @@ fn of_records(ids: [&String; 2], records: [&[RunRecord]; 2]) -> Vec<Setting> {
     let mut found: Vec<Setting> = Vec::new();
     for key in keys {
         let values = [&base, &new].map(|side| side.get(key).cloned().unwrap_or_default());
-        // What both ends share is one setting.
+        // A setting of both ends is one setting.
         let name = key.strip_prefix("near.").or_else(|| key.strip_prefix("far.")).unwrap_or(key);
         let setting = Setting { name: name.to_owned(), values, with: Vec::new() };
         if setting.values[0] != setting.values[1] && !found.contains(&setting) {

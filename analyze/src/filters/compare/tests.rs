@@ -1,14 +1,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
-use clap::Parser as _;
-
 use super::*;
-
-#[derive(clap::Parser)]
-struct Cli {
-    #[command(flatten)]
-    args: Args,
-}
+use crate::{judge::samples::Samples, table::Table};
 
 const HEADER: &str = "run_id,case_id,case,member,direction,record,iteration,phase,status,time,elapsed_s,workload,\
     throughput_bits_per_s,transactions_per_s,axis_socket_congestion_control\n";
@@ -75,10 +68,10 @@ fn drifting(values: &[f64]) -> Vec<f64> {
 fn compared(folder: &Path, arguments: &[&str]) -> Result<(String, Verdict), Error> {
     let arguments =
         arguments.iter().map(|a| if is_table(a) { folder.join(a).display().to_string() } else { (*a).to_owned() });
-    let cli =
-        Cli::parse_from(std::iter::once("compare".to_owned()).chain(arguments).chain(["-f".into(), "text".into()]));
+    let words = std::iter::once("compare".to_owned()).chain(arguments).chain(["-f".into(), "text".into()]);
+    let args = parsed(words).map_err(|e| Error::Usage(e.to_string()))?;
     let mut out = Vec::new();
-    let verdict = run(&cli.args, &mut out)?;
+    let verdict = run(&args, &mut out)?;
     Ok((String::from_utf8(out).unwrap(), verdict))
 }
 

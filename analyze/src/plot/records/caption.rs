@@ -1,0 +1,64 @@
+//! The subject and the footer of a picture, from the rows that are drawn.
+
+use super::Records;
+
+impl Records {
+    /// The footer: run, hosts, date, iterations.
+    pub fn footer(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        for (column, word) in [("run_id", "run"), ("baseline_run_id", "baseline run")] {
+            match self.distinct(column)[..] {
+                [] => {}
+                [run] => parts.push(format!("{word} {run}")),
+                ref runs => parts.push(format!("{} {word}s", runs.len())),
+            }
+        }
+        let mut hosts: Vec<String> = Vec::new();
+        for record in &self.list {
+            let pair = format!("{} → {}", self.text(record, "from"), self.text(record, "to"));
+            if pair.chars().count() > 3 && !hosts.contains(&pair) {
+                hosts.push(pair);
+            }
+        }
+        match hosts.len() {
+            0 => {}
+            1..=3 => parts.push(hosts.join(", ")),
+            more => parts.push(format!("{} and {} more pairs of hosts", hosts[0], more - 1)),
+        }
+        let mut days: Vec<&str> = self.distinct("time").into_iter().map(|t| t.split('T').next().unwrap_or(t)).collect();
+        days.sort_unstable();
+        match (days.first(), days.last()) {
+            (Some(first), Some(last)) if first == last => parts.push((*first).to_owned()),
+            (Some(first), Some(last)) => parts.push(format!("{first} … {last}")),
+            _ => {}
+        }
+        match self.distinct("iteration").len() {
+            0 => {}
+            1 => parts.push("1 iteration".to_owned()),
+            n => parts.push(format!("{n} iterations")),
+        }
+        parts
+    }
+
+    /// The subject of the title: the name of the plan, and of the test and the member where there is only one.
+    pub fn subject(&self) -> Option<String> {
+        let plans = self.distinct("plan");
+        let tests = self.distinct("test");
+        let mut parts: Vec<&str> = Vec::new();
+        if let [plan] = plans[..] {
+            parts.push(plan);
+        }
+        if let [test] = tests[..]
+            && !parts.contains(&test)
+        {
+            parts.push(test);
+        }
+        if let [member] = self.distinct("member")[..]
+            && self.list.iter().all(|record| !self.text(record, "member").is_empty())
+            && !parts.contains(&member)
+        {
+            parts.push(member);
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}

@@ -1,0 +1,74 @@
+//! Units that stand in another column of the row: those of offered loads and of service demands.
+
+use super::{Record, Records};
+use crate::{
+    plot::{identity, quantity::Quantity},
+    table::parse_number,
+};
+use schemas::{
+    units::Unit,
+    words::{DemandUnit, OfferedUnit},
+};
+
+/// The column of offered loads.
+const OFFERED: &str = "offered_per_s";
+
+impl Records {
+    /// Offered loads in the unit that people write: datagrams are counted, but their rate is usually swept in bits.
+    pub(super) fn scale_offered(&mut self) {
+        let unit_of = |records: &Self, record: &Record| match records.text(record, "offered_unit").parse() {
+            Ok(OfferedUnit::Bits) => Some(Unit::BitsPerSecond),
+            Ok(OfferedUnit::Transactions) => Some(Unit::PerSecond),
+            Ok(OfferedUnit::Messages) => {
+                let swept = records.text(record, identity::SWEPT_RATE);
+                let counted = !swept.is_empty() && !swept.contains("bit") && !swept.contains('B');
+                let sized = parse_number(records.text(record, "message_bytes")).ok().flatten().is_some();
+                Some(if counted || !sized { Unit::PerSecond } else { Unit::BitsPerSecond })
+            }
+            Err(_) => None,
+        };
+        let Some(&text) = self.texts.get(OFFERED) else { return };
+        let number = self.numbers.get(OFFERED).copied();
+        let mut list = std::mem::take(&mut self.list);
+        let mut answers = std::mem::take(&mut self.answers);
+        for record in list.iter_mut().chain(&mut answers) {
+            let unit = unit_of(self, record);
+            self.offered = self.offered.or(unit);
+            let messages = self.text(record, "offered_unit") == OfferedUnit::Messages.as_str();
+            if unit != Some(Unit::BitsPerSecond) || !messages {
+                continue;
+            }
+            let bytes = parse_number(self.text(record, "message_bytes")).ok().flatten();
+            let load = parse_number(&record.cells[text]).ok().flatten();
+            let Some(bits) = bytes.zip(load).map(|(bytes, load)| bytes * load * 8.0) else { continue };
+            // The rate was written in bits and divided by the size: the product is off by the last digits.
+            let bits = format!("{bits:.9e}").parse().unwrap_or(bits);
+            record.cells[text] = schemas::columns::number(bits).into();
+            if let Some(number) = number {
+                record.numbers[number] = Some(bits);
+            }
+        }
+        self.list = list;
+        self.answers = answers;
+    }
+
+    /// The quantity of a column. Service demand and offered loads take their unit from the rows.
+    pub fn quantity(&self, column: &str) -> Quantity {
+        let mut quantity = Quantity::of_column(column);
+        if column == OFFERED {
+            return Quantity { label: "offered rate".to_owned(), unit: self.offered, ..quantity };
+        }
+        if quantity.unit == Some(Unit::ServiceDemand)
+            && let [per] = self.distinct("service_demand_unit")[..]
+        {
+            quantity.per = per.parse::<DemandUnit>().ok().map(|unit| unit.per().to_owned());
+        }
+        quantity
+    }
+
+    /// The name of a column in the points that a picture writes. That of an offered load says the unit of its values.
+    pub fn header(&self, column: &str) -> String {
+        let in_bits = column == OFFERED && self.offered == Some(Unit::BitsPerSecond);
+        if in_bits { "offered_bits_per_s".to_owned() } else { column.to_owned() }
+    }
+}

@@ -1,0 +1,211 @@
+//! From a table to the rows of a picture.
+
+use super::{Columns, Lacking, Record, Records};
+use crate::{
+    error::Error,
+    plot::{
+        choice::Wanted,
+        identity::{self, FACTS, NAMES},
+        options::Options,
+        quantity::Quantity,
+    },
+    table::{
+        InputArgs, Record as RecordKind, Row, Table,
+        select::{Picker, Preferred, Selection},
+    },
+};
+use schemas::columns::AXIS_PREFIX;
+use std::collections::HashMap;
+
+/// The places of a picture's columns in the table and in [`Record`].
+#[derive(Default)]
+struct Places {
+    /// `None` stands for `file`, which tells rows apart like a column.
+    texts: Vec<Option<usize>>,
+    numbers: Vec<usize>,
+    /// Indices of numbers and of texts that every row must have.
+    required_numbers: Vec<usize>,
+    required_texts: Vec<usize>,
+}
+
+impl Places {
+    fn record(&self, row: &Row<'_>) -> Result<Record, Error> {
+        Ok(Record {
+            cells: self.texts.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect(),
+            numbers: self.numbers.iter().map(|c| row.number(*c)).collect::<Result<_, _>>()?,
+            line: row.line(),
+        })
+    }
+}
+
+impl Records {
+    /// Reads the files. A row counts if it has all required columns. Without `options.by`, series are told apart by the
+    /// fewest columns that keep rows of different identity apart. With it, rows that would still be joined are an error.
+    pub fn new(
+        options: &Options,
+        input: &InputArgs,
+        selection: &Selection,
+        columns: &Columns<'_>,
+    ) -> Result<Self, Error> {
+        Self::of_table(&mut Table::open(input)?, options, selection, columns)
+    }
+
+    /// [`Records::new`] of a table that is already open.
+    pub fn of_table(
+        table: &mut Table,
+        options: &Options,
+        selection: &Selection,
+        columns: &Columns<'_>,
+    ) -> Result<Self, Error> {
+        let mut records = Self::default();
+        let places = records.place(table, options, columns)?;
+        let test = match options.tests[..] {
+            [] => None,
+            _ => Some(table.require("test")?),
+        };
+        let mut picker = Picker::new(selection, table)?;
+        let probes = selection.record.as_deref() == Some(RecordKind::Probe.as_str());
+        let summaries = Selection { record: Some(RecordKind::Summary.to_string()), ..selection.clone() };
+        let mut answers = if probes { Some(Picker::new(&summaries, table)?) } else { None };
+        let mut kept: Preferred<Vec<Record>> = Preferred::default();
+        let mut lacking: Vec<(RecordKind, Lacking)> = Vec::new();
+        while let Some(row) = table.next_row()? {
+            if test.is_some_and(|column| !options.tests.iter().any(|name| name == row.get(column))) {
+                continue;
+            }
+            if let Some(answers) = &mut answers
+                && answers.pick(&row)?.is_some()
+            {
+                let record = places.record(&row)?;
+                if !records.text(&record, "search").is_empty() {
+                    records.answers.push(record);
+                }
+                continue;
+            }
+            let Some(kind) = picker.pick(&row)? else { continue };
+            let record = places.record(&row)?;
+            // A kind of which no row can be drawn must not displace one that can.
+            match records.lacks(&record, &places, columns) {
+                None => {
+                    if let Some(list) = kept.slot(kind) {
+                        list.push(record);
+                    }
+                }
+                Some(column) => {
+                    let index = lacking.iter().position(|known| known.0 == kind).unwrap_or_else(|| {
+                        lacking.push((kind, Lacking::new()));
+                        lacking.len() - 1
+                    });
+                    *lacking[index].1.entry((column, records.case_of(&record))).or_default() += 1;
+                }
+            }
+        }
+        records.warnings.extend(picker.note());
+        if let Some((kind, list)) = kept.into_kept() {
+            records.kind = Some(kind);
+            records.list = list;
+        }
+        // Rows of other kinds were not asked for.
+        lacking.retain(|known| records.kind.is_none_or(|kind| kind == known.0));
+        records.lacking = lacking.into_iter().flat_map(|known| known.1).collect();
+        records.add_swept();
+        records.scale_offered();
+        records.choose_metric(columns);
+        records.choose_axes(columns)?;
+        records.tell_apart(options, columns)?;
+        records.notes.extend(records.left_out());
+        Ok(records)
+    }
+
+    /// Finds the columns in the table.
+    fn place(&mut self, table: &Table, options: &Options, columns: &Columns<'_>) -> Result<Places, Error> {
+        let mut places = Places::default();
+        let names = table.header().names();
+        let mut number = |records: &mut Self, name: &str, column: usize| {
+            let index = places.numbers.iter().position(|known| *known == column).unwrap_or_else(|| {
+                places.numbers.push(column);
+                places.numbers.len() - 1
+            });
+            for name in [name, &names[column]] {
+                records.numbers.insert(name.to_owned(), index);
+            }
+            index
+        };
+        let mut required = Vec::new();
+        let asked =
+            |wanted: &[Wanted<'_>]| wanted.iter().filter_map(|w| w.given().map(str::to_owned)).collect::<Vec<_>>();
+        let metric = asked(&[columns.metric]);
+        let axes = asked(columns.axes);
+        let numeric_axes: &[String] = if columns.numeric_axes { &axes } else { &[] };
+        for name in columns.numbers.iter().copied().chain(metric.iter().chain(numeric_axes).map(String::as_str)) {
+            required.push(number(self, name, table.require(name)?));
+        }
+        let headlines = columns.metric.candidates();
+        for name in columns.optional.iter().copied().chain(headlines) {
+            if let Some(column) = table.header().find(name) {
+                number(self, name, column);
+            }
+        }
+        places.required_numbers = required;
+        let mut text = |records: &mut Self, name: &str, column: Option<usize>| {
+            if records.texts.contains_key(name) {
+                return records.texts[name];
+            }
+            let index = places.texts.iter().position(|known| *known == column).unwrap_or_else(|| {
+                places.texts.push(column);
+                places.texts.len() - 1
+            });
+            records.texts.insert(name.to_owned(), index);
+            if let Some(column) = column {
+                records.texts.insert(names[column].clone(), index);
+            }
+            index
+        };
+        let named: &[String] = if columns.numeric_axes { &[] } else { &axes };
+        let mut required = Vec::new();
+        for name in columns.required_texts.iter().copied().chain(named.iter().map(String::as_str)) {
+            let column = if name == "file" { None } else { Some(table.require(name)?) };
+            required.push(text(self, name, column));
+        }
+        places.required_texts = required;
+        let optional = columns.texts.iter().copied().chain(NAMES).chain(identity::parameters()).chain(FACTS);
+        let optional = optional.chain(columns.along.iter().copied()).chain(axes.iter().map(String::as_str));
+        let optional = optional.chain(names.iter().map(String::as_str).filter(|name| name.starts_with(AXIS_PREFIX)));
+        let optional: Vec<&str> = optional.chain(options.by.iter().map(String::as_str)).collect();
+        for name in optional {
+            let column = if name == "file" { Some(None) } else { table.header().find(name).map(Some) };
+            if let Some(column) = column {
+                text(self, name, column);
+            }
+        }
+        for name in options.by.iter().filter(|name| *name != "file") {
+            if let Err(error) = table.require(name) {
+                self.unknown.push((name.clone(), error));
+            }
+        }
+        // A column has several names: the table's own is the one to compare.
+        for name in options.by.iter().chain(&axes).chain(&metric) {
+            if let Some(column) = table.header().find(name) {
+                self.own.insert(name.clone(), names[column].clone());
+            }
+        }
+        self.metric = metric.first().map(|name| self.own_name(name)).unwrap_or_default();
+        Ok(places)
+    }
+
+    /// A required column that the row does not have, as a person calls it.
+    fn lacks(&self, record: &Record, places: &Places, columns: &Columns<'_>) -> Option<String> {
+        let name = |map: &HashMap<String, usize>, index: usize| {
+            // A column stands under its name and the name that was asked for. Both have one label.
+            let names = map.iter().filter(|entry| *entry.1 == index).map(|entry| entry.0);
+            names.max_by_key(|name| name.len()).map(|name| Quantity::of_column(name).label).unwrap_or_default()
+        };
+        if let Some(index) = places.required_numbers.iter().find(|i| record.numbers[**i].is_none()) {
+            return Some(name(&self.numbers, *index));
+        }
+        if let Some(index) = places.required_texts.iter().find(|i| record.cells[**i].is_empty()) {
+            return Some(name(&self.texts, *index));
+        }
+        (columns.metric == Wanted::Default && self.headline_of(record).is_none()).then(|| "a headline".to_owned())
+    }
+}
