@@ -5,7 +5,7 @@
 //! | complaint | here |
 //! | --- | --- |
 //! | a typo only warns | `unknown key`, `unknown value`, … in [`TESTS`] and [`PLANS`] |
-//! | a threshold that is no statement passes (`avg=123`), or one in a foreign unit | the assertions in [`TESTS`] |
+//! | a threshold that is not a statement passes (`avg=123`), or one in a foreign unit | the assertions in [`TESTS`] |
 //! | a metric without a sample passes | `does not measure` in [`TESTS`] before the run; `gate.rs`, and `analyze`'s `nothing_measured_fails`, after it |
 //! | a gate that can never fail | a comparison of nothing, or of what no test measures, in [`PLANS`]; `gate.rs` (self-test) |
 //! | a gate that is blind in one direction | `cwnd` in [`PLANS`]; `baseline.rs` (regression and improvement) |
@@ -13,7 +13,7 @@
 //! | every cell without a baseline, and green | `baseline.rs` (`on_missing`) |
 //! | a partial run became the baseline | `baseline.rs` (what is refused) |
 //! | a baseline of another machine | `baseline.rs`; an unknown fact in [`PLANS`] |
-//! | a baseline that is no results table | below |
+//! | a baseline that is not a results table | below |
 //! | exit codes that mean two things | `outputs.rs`, `baseline.rs`, `filters.rs` |
 //! | a host that silently is this machine, or is missing | `unknown host` in [`TESTS`] and [`PLANS`], `--host` below; `faults.rs` |
 //! | bits or bytes | `10Mbps` in [`TESTS`] |
@@ -339,6 +339,11 @@ const PLANS: &[(&str, &str, &[&str])] = &[
         "version: 1\nname: t\noutput: {plots: [{kind: sweep, x: rate, y: thruput, file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
         "3:44",
         &["unknown column or metric `thruput`", "did you mean `throughput`?"],
+    ),
+    (
+        "version: 1\nname: t\noutput: {plots: [{kind: sweep, by: [test, strems], file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:42",
+        &["unknown column or metric `strems`", "did you mean `streams`?"],
     ),
     (
         "version: 1\nname: t\noutput: {plots: [{kind: sweep, tests: [b], file: a.jpg}]}\ntests: {a: {workload: tcp_rr}}\n",

@@ -133,6 +133,7 @@ output:
   tables: [results, intervals]
   junit: junit.xml
   plots: [{kind: sweep, tests: [a], x: streams, y: throughput, by: socket.no_delay, log: x, file: a.png},
+          {kind: sweep, x: streams, by: [test, socket.no_delay], file: c.png},
           {kind: heatmap, x: streams, y: socket.no_delay, value: throughput, log: none, file: b.svg}]
 "#;
     assert_eq!(mistakes(&schema, text), [] as [String; 0]);

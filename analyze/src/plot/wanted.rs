@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
+use schemas::one_or_many::OneOrMany;
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, Log, Options};
@@ -29,9 +30,9 @@ pub struct Plot {
     /// Column or metric that a heat map's colours show.
     #[serde(default)]
     pub value: Option<String>,
-    /// Column with a curve for each of its values.
+    /// Columns that tell curves apart: one of them, or a list.
     #[serde(default)]
-    pub by: Option<String>,
+    pub by: Option<OneOrMany>,
     /// Logarithmic axes: `x`, `y`, `xy` or `none`.
     #[serde(default)]
     pub log: Option<Log>,
@@ -51,7 +52,7 @@ impl Plot {
             y: self.y.clone(),
             value: self.value.clone(),
             tests: self.tests.clone().unwrap_or_default(),
-            by: self.by.iter().cloned().collect(),
+            by: self.by.clone().unwrap_or_default().0,
             log: self.log,
             title: self.title.clone(),
             selection: Selection { record: self.record.map(|r| r.to_string()), ..Selection::default() },

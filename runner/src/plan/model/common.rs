@@ -1,13 +1,10 @@
 //! Types that several sections share.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::assertion;
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error as _, SeqAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// A name that becomes part of paths: `[a-z0-9][a-z0-9-]*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,48 +30,6 @@ impl JsonSchema for Name {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$"})
-    }
-}
-
-/// One word or a list of words.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct OneOrMany(pub Vec<String>);
-
-struct OneOrManyVisitor;
-
-impl<'de> Visitor<'de> for OneOrManyVisitor {
-    type Value = OneOrMany;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a word or a list of words")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMany, E> {
-        Ok(OneOrMany(vec![text.to_owned()]))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OneOrMany, A::Error> {
-        let mut all = Vec::new();
-        while let Some(item) = items.next_element()? {
-            all.push(item);
-        }
-        Ok(OneOrMany(all))
-    }
-}
-
-impl<'de> Deserialize<'de> for OneOrMany {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(OneOrManyVisitor)
-    }
-}
-
-impl JsonSchema for OneOrMany {
-    fn schema_name() -> Cow<'static, str> {
-        "OneOrMany".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["string", "array"], "items": {"type": "string"}})
     }
 }
 

@@ -13,7 +13,7 @@ mod words;
 
 pub use analyze::plot::Plot;
 pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
-pub use common::{Name, OneOrMany, Ports, Statement, Word};
+pub use common::{Name, Ports, Statement, Word};
 pub use file::{
     Annotations, Baseline, Comparison, Gate, Host, OnUncertain, Order, Output, PlanFile, Precondition, Run, Table, Var,
 };
@@ -21,4 +21,5 @@ pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
 };
 pub use programs::{Command, Hook, Hooks, Skip};
+pub use schemas::one_or_many::OneOrMany;
 pub use words::{Control, FindBy, Window};
