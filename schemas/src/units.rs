@@ -8,7 +8,7 @@ mod human;
 mod parse;
 mod range;
 
-pub use human::{human, margin, three_digits};
+pub use human::{WIDEST_MARGIN, human, level, margin, margin_of_error, spread, three_digits};
 pub use parse::{parse_duration, parse_for, parse_rate, parse_ratio, parse_size};
 pub use range::Range;
 
@@ -87,9 +87,9 @@ pub enum QuantityError {
     /// Nothing that starts like a number.
     #[error("`{text}` is not {wanted}: write {example}")]
     NotANumber {
-        /// What was written.
+        /// The text as written.
         text: String,
-        /// What is wanted there, with its article.
+        /// The kind of quantity wanted there, with its article.
         wanted: &'static str,
         /// A correct example.
         example: &'static str,
@@ -97,17 +97,17 @@ pub enum QuantityError {
     /// A unit that does not exist, or not for this kind of quantity; or none where one is needed.
     #[error("{}: {help}", if unit.is_empty() { format!("`{text}` has no unit") } else { format!("unknown unit `{unit}` in `{text}`") })]
     UnknownUnit {
-        /// What was written.
+        /// The text as written.
         text: String,
         /// The unit part of it.
         unit: String,
-        /// What to write.
+        /// The text to write instead.
         help: String,
     },
     /// `Mbps` and its like.
     #[error("`{text}` does not say bits or bytes: write {bits} or {bytes}")]
     BitsOrBytes {
-        /// What was written.
+        /// The text as written.
         text: String,
         /// The same number in bits.
         bits: String,
@@ -117,7 +117,7 @@ pub enum QuantityError {
     /// Too large for the quantity's type.
     #[error("`{text}` is too large: the limit is {limit}")]
     TooLarge {
-        /// What was written.
+        /// The text as written.
         text: String,
         /// The largest value.
         limit: &'static str,
@@ -125,11 +125,11 @@ pub enum QuantityError {
     /// Below zero, or a fraction of something that has none.
     #[error("`{text}` is not {wanted}: it is {fault}")]
     OutOfRange {
-        /// What was written.
+        /// The text as written.
         text: String,
-        /// What is wanted there, with its article.
+        /// The kind of quantity wanted there, with its article.
         wanted: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         fault: &'static str,
     },
 }

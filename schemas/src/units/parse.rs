@@ -39,7 +39,7 @@ fn number(text: &str, wanted: &'static str, example: &'static str) -> Result<(f6
     Ok((value, unit.to_owned()))
 }
 
-/// The factor of a size unit, `None` where there is no such unit.
+/// The factor of a size unit, `None` for an unknown unit.
 fn size_factor(unit: &str) -> Option<f64> {
     const KI: f64 = 1024.0;
     Some(match unit {

@@ -1,6 +1,6 @@
 //! The values that a quantity can have.
 
-/// The values that a quantity can have, both ends included. An infinite end is no bound.
+/// The values that a quantity can have, both ends included. An infinite end does not bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     pub low: f64,

@@ -14,7 +14,7 @@ use crate::{
 /// Cases that are named one by one; of more, the smallest and the largest result.
 const NAMED: usize = 3;
 
-/// What else the sentence is about.
+/// Facts for the sentence, beside the cases.
 #[derive(Default)]
 pub struct Facts<'a> {
     pub verdicts: &'a [schemas::columns::VerdictRow],

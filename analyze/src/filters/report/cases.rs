@@ -22,7 +22,7 @@ pub struct Case {
     /// Its name, with the member and the direction where they tell it apart.
     pub label: String,
     key: Key,
-    /// What ran, from its first row.
+    /// The cells that say what ran, from its first row.
     about: Row,
     /// Columns and values that tell it apart where the table has no `case_id`.
     parameters: Vec<(&'static str, String)>,
@@ -35,7 +35,7 @@ pub struct Case {
     pub left_out: Vec<(Status, String)>,
 }
 
-/// What a report needs from a results table.
+/// The part of a results table that a report needs.
 #[derive(Debug, Default)]
 pub struct Cases {
     /// In the order of their first rows.
@@ -141,7 +141,7 @@ impl Cases {
             move |case: &Case| metric.and_then(|m| case.text(m)).unwrap_or_default()
         };
         let (level, alone) = self.level();
-        let level = if alone { format!("{} % interval", percent(level)) } else { "interval".to_owned() };
+        let level = if alone { format!("{} interval", units::level(level)) } else { "interval".to_owned() };
         let mut columns = vec![
             column("case", false, &|c| c.label.clone()),
             column("workload", false, &|c| c.workload().to_owned()),
@@ -149,7 +149,7 @@ impl Cases {
             column("result", true, &Case::result),
             column(&level, true, &|c| {
                 let spread = c.headline().and_then(|m| c.spread(m)).unwrap_or_default();
-                if alone || spread.is_empty() { spread } else { format!("{spread} ({} %)", percent(c.level())) }
+                if alone || spread.is_empty() { spread } else { format!("{spread} ({})", units::level(c.level())) }
             }),
             column("n", true, &|c| c.count().to_string()),
             column("p50", true, &of("latency.p50")),
@@ -171,7 +171,7 @@ impl Cases {
         columns.retain(|c| match c.title.as_str() {
             "case" | "result" | "n" => true,
             "metric" => several,
-            // What all rows share is in the plan.
+            // A value that all rows share is in the plan.
             "workload" => c.cells.len() == 1 || c.cells.iter().any(|cell| *cell != c.cells[0]),
             _ => c.cells.iter().any(|cell| !cell.is_empty()),
         });
@@ -269,17 +269,12 @@ impl Case {
         self.centre(metric).map(|v| units::human(metric.unit, v))
     }
 
-    /// `± 0.3 %`, or the ends of the interval where a share says little.
+    /// Student's interval of the mean of the iterations, around [`Self::centre`].
     pub fn spread(&self, metric: &Metric) -> Option<String> {
         let centre = self.centre(metric)?;
         let interval = confidence::t_interval(&self.values(metric), self.level())?;
-        let margin = interval.half_width() / centre.abs();
-        Some(if margin < 0.1 {
-            format!("± {}", units::margin(margin))
-        } else {
-            let interval = interval.within(metric.range());
-            ends(&units::human(metric.unit, interval.low), &units::human(metric.unit, interval.high))
-        })
+        let interval = interval.within(metric.range());
+        Some(units::spread(metric.unit, centre, interval.low, interval.high))
     }
 
     /// The headline, or why there is none.
@@ -300,12 +295,12 @@ impl Case {
         }
     }
 
-    /// How a search ended.
+    /// The end of a search, in words.
     pub fn searched(&self) -> Option<&'static str> {
         self.summary.as_ref()?.search.map(Search::sentence)
     }
 
-    /// What a search found: `holds up to 36 in flight, not at 38 in flight`.
+    /// The result of a search: `holds up to 36 in flight, not at 38 in flight`.
     pub fn limit(&self) -> Option<String> {
         let row = self.summary.as_ref()?;
         let load = |value: f64| match (row.offered_per_s, row.offered_unit, row.message_bytes) {
@@ -344,19 +339,6 @@ impl Case {
     pub fn has_histogram(&self) -> bool {
         self.latencies.is_some()
     }
-}
-
-/// `8.86 … 18.0 Gbit/s`; both units where they differ.
-fn ends(low: &str, high: &str) -> String {
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} … {high}"),
-        _ => format!("{low} … {high}"),
-    }
-}
-
-/// `95`, `99.9`
-fn percent(level: f64) -> f64 {
-    (level * 1e6).round() / 1e4
 }
 
 /// Counts of something by status, with the reasons, over the members of a case.

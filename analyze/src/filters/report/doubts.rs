@@ -1,4 +1,4 @@
-//! What a reader should doubt: what did not count, what varies in a way that an interval does not show, and every note
+//! Reasons to doubt: rows that did not count, variation that an interval does not show, and every note
 //! of the run. Each once, with the cases it is about.
 
 use std::collections::BTreeSet;
@@ -84,7 +84,7 @@ impl Doubts {
         }
     }
 
-    /// What the values themselves say against their intervals.
+    /// Adds objections to the intervals that the values themselves raise.
     pub fn values(&mut self, cases: &[Case]) {
         let single = |c: &&Case| c.count() == 1;
         let counted = cases.iter().filter(|c| c.count() > 0).count();
@@ -112,8 +112,8 @@ impl Doubts {
             if let (Some(false), Some(reached), Some(goal)) =
                 (summary.confident, summary.margin_ratio, summary.margin_goal_ratio)
             {
-                let (reached, goal) = (units::margin(reached), units::margin(goal));
-                self.add(format!("{}: the margin is ± {reached}, asked for were ± {goal}", case.label));
+                let (reached, goal) = (units::margin_of_error(reached), units::margin(goal));
+                self.add(format!("{}: the margin is {reached}, asked for were {goal}", case.label));
             }
             if summary.settled == Some(false) {
                 self.about("the load had not settled when the warm-up ended", Some(&case.label));
@@ -121,7 +121,7 @@ impl Doubts {
         }
     }
 
-    /// What the run noted, and what was unusual about it.
+    /// Adds the run's notes, and anything unusual about it.
     pub fn run(&mut self, facts: &RunRecord) {
         for plan in &facts.plans {
             if plan.partial {

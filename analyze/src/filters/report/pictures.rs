@@ -11,12 +11,9 @@ use super::{cases::Case, cases::Cases, doubts::Doubts};
 use crate::{
     error::Error,
     export::page::Block,
-    plot::{self, Kind, Options, Plot, options::Size},
+    plot::{self, AXES, Kind, Options, Plot, options::Size},
     table::Record,
 };
-
-/// Parameters along which a sweep is drawn, in the order of preference.
-const AXES: [&str; 6] = ["message_bytes", "request_bytes", "streams", "inflight", "offered_per_s", "threads"];
 
 /// The fewest values of a swept parameter. A line through two points says no more than two bars.
 const SWEPT: usize = 3;

@@ -43,7 +43,7 @@ const COUNTERS: &[&str] =
 /// Columns shown even if they say the same in every row.
 const ALWAYS: &[&str] = &["case", "throughput_bits_per_s", "transactions_per_s", "key", "before", "after", "delta"];
 
-/// What a table is, from its columns.
+/// The kind of a table, from its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contents {
     Results,
@@ -302,7 +302,7 @@ impl View {
                     if raw || self.verbatim { name.clone() } else { title(&about, name, level.as_deref(), self) };
                 let unit = about.unit.filter(|_| !raw && numeric);
                 let text = |cell: &str| match (unit, parse_number(cell)) {
-                    (Some(_), Ok(Some(value))) if name.ends_with("_margin_ratio") => units::margin(value),
+                    (Some(_), Ok(Some(value))) if name.ends_with("margin_ratio") => units::margin_of_error(value),
                     (Some(unit), Ok(Some(value))) => units::human(unit, value),
                     (None, Ok(Some(value))) if !raw && numeric && is_long(cell, value) => format!("{value:.4}"),
                     _ => cell.replace(['\n', '\r', '\t'], " "),
@@ -318,7 +318,7 @@ impl View {
         let first = &self.cells.first()?[i];
         let level = parse_number(first).ok().flatten()?;
         // 99.9 stays 99.9, 95 is 95.
-        self.cells.iter().all(|r| &r[i] == first).then(|| format!("{} %", (level * 1e6).round() / 1e4))
+        self.cells.iter().all(|r| &r[i] == first).then(|| units::level(level))
     }
 
     /// Columns whose content another column says better.
@@ -334,8 +334,11 @@ impl View {
             let stem = ["_ci_low", "_ci_high"].iter().find_map(|e| name.strip_suffix(e));
             let margin = stem.and_then(|stem| find(&format!("{stem}_margin_ratio")));
             hidden[i] = match margin {
-                // Around a mean of 0 there is no margin, and the ends say more.
-                Some(margin) => self.cells.iter().all(|r| r[i].is_empty() || !r[margin].is_empty()),
+                // Around a mean of 0 a margin is undefined, and of a wide interval the ends say more.
+                Some(margin) => self.cells.iter().all(|r| {
+                    let small = parse_number(&r[margin]).ok().flatten().is_some_and(|m| m < units::WIDEST_MARGIN);
+                    r[i].is_empty() || small
+                }),
                 None if name == "confidence_level" => level,
                 None if name.ends_with("_count") => count.is_some_and(|c| c != i),
                 None => false,
