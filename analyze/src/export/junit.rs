@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use schemas::{
-    columns::{VerdictRow, names, verdicts::VERDICT_COLUMNS},
+    columns::VerdictRow,
     metrics, units,
-    words::{Phase, Record, Status, Verdict},
+    words::{Phase, Record, Severity, Status, Verdict},
 };
 
 use crate::error::Error;
@@ -18,15 +18,18 @@ use crate::table::{Row, Table};
 /// Writes the report; it is read whole, because its head counts what failed.
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
     let mut cases = Vec::new();
-    let verdicts = table.header().find("verdict");
-    if verdicts.is_none() {
+    if table.header().find("verdict").is_some() {
+        let reader = verdicts::Reader::new(table)?;
+        while let Some(row) = table.next_row()? {
+            let verdict = reader.read(&row)?;
+            let class = verdict.case.split('[').next().unwrap_or_default();
+            cases.push((String::from("gate"), of_verdict(&verdict, class)));
+        }
+    } else {
         table.require("case")?;
-    }
-    let columns = Columns::of(table);
-    while let Some(row) = table.next_row()? {
-        match verdicts {
-            Some(verdict) => cases.push((String::from("gate"), columns.verdict(&row, verdict)?)),
-            None => cases.extend(columns.result(&row)?),
+        let columns = Columns::of(table);
+        while let Some(row) = table.next_row()? {
+            cases.extend(columns.result(&row)?);
         }
     }
     report("plumb", cases, output)
@@ -84,7 +87,7 @@ pub fn set_seconds(case: &mut TestCase, seconds: Option<f64>) {
 /// GitLab, Jenkins and GitHub's reporters, which show no properties.
 pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
     let observed = match (verdicts::observed(row), row.observed) {
-        // Without a metric there is no unit.
+        // Without a metric the unit is unknown.
         (text, Some(value)) if text.is_empty() => schemas::columns::number(value),
         (text, _) => text,
     };
@@ -96,7 +99,11 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
             format!("{}: {what} does not hold: {observed}{note}", row.case),
         ),
         Verdict::Error => (TestCaseStatus::non_success(NonSuccessKind::Error), row.note.clone()),
-        v if v.is_bad() || matches!(v, Verdict::Inconclusive | Verdict::Missing) => {
+        Verdict::Unnoticed if row.severity == Severity::Error => (
+            TestCaseStatus::non_success(NonSuccessKind::Failure),
+            format!("{}: {what} does not notice worse data{note}", row.case),
+        ),
+        v if v.is_bad() || matches!(v, Verdict::Inconclusive | Verdict::Missing | Verdict::Unnoticed) => {
             (TestCaseStatus::skipped(), format!("{v}: {observed}{note}"))
         }
         _ => (TestCaseStatus::success(), String::new()),
@@ -129,13 +136,13 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
             case.add_property(Property::new(name, value));
         }
     }
-    let level = row.confidence_level.map(|l| format!(", interval at {}", units::margin(l))).unwrap_or_default();
+    let level = row.confidence_level.map(|l| format!(", interval at {}", units::level(l))).unwrap_or_default();
     let counted = if row.n == 1 { "1 iteration".to_owned() } else { format!("{} iterations", row.n) };
     case.set_system_out(format!("{}: {}: {what}: {observed} ({counted}{level}){note}", row.verdict, row.case));
     case
 }
 
-/// Where the cells are that a report shows.
+/// Places of the cells that a report shows.
 struct Columns {
     named: Vec<(String, usize)>,
     metrics: Vec<(&'static metrics::Metric, usize)>,
@@ -152,24 +159,6 @@ impl Columns {
 
     fn get<'r>(&self, row: &Row<'r>, name: &str) -> &'r str {
         self.named.iter().find(|(n, _)| n == name).map_or("", |(_, i)| row.get(*i))
-    }
-
-    /// A row of a `verdicts` table, which may have fewer columns, or more.
-    fn verdict(&self, row: &Row<'_>, column: usize) -> Result<TestCase, Error> {
-        if row.get(column).is_empty() {
-            return Err(row.error(Some(column), "the verdict is missing"));
-        }
-        let mut verdict = VerdictRow::default();
-        for (name, index) in self.named.iter().filter(|(name, _)| names(VERDICT_COLUMNS).any(|known| known == name)) {
-            // Words of a newer version stay readable, except for the verdict itself.
-            if let Err(e) = verdict.set(name, row.get(*index))
-                && *index == column
-            {
-                return Err(row.error(Some(*index), e.to_string()));
-            }
-        }
-        let class = verdict.case.split('[').next().unwrap_or_default().to_owned();
-        Ok(of_verdict(&verdict, &class))
     }
 
     /// An iteration, or whatever else has a status that is not good. Streams, intervals and summaries only repeat it.

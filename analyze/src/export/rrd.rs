@@ -5,7 +5,7 @@ use std::io::Write;
 
 use crate::error::Error;
 use crate::table::rows::OwnedRow;
-use crate::table::{Rows, Selection, Table};
+use crate::table::{Record, Rows, Selection, Table};
 use schemas::time;
 
 /// Columns that tell curves apart and name their databases.
@@ -17,7 +17,10 @@ pub fn write(table: &mut Table, selection: &Selection, metric: &str, output: &mu
     columns.extend(CURVE.iter().filter_map(|c| table.header().find(c)));
     // Curves over time are made of interval rows.
     let selection = Selection {
-        record: selection.record.clone().or_else(|| table.header().find("record").map(|_| "interval".to_owned())),
+        record: selection
+            .record
+            .clone()
+            .or_else(|| table.header().find("record").map(|_| Record::Interval.to_string())),
         ..selection.clone()
     };
     let rows = Rows::read(table, &selection, &columns)?;

@@ -147,6 +147,40 @@ fn junit_counts_what_failed() {
     assert!(junit::write(&mut table("a\n1\n"), &mut Vec::new()).is_err());
 }
 
+#[test]
+fn junit_agrees_with_the_verdicts() {
+    let head = "case,assertion,metric,observed,n,verdict,severity,note\n";
+    let of = |row: &str| written(|out| junit::write(&mut table(&format!("{head}{row}\n")), out));
+    for (verdict, counted) in [
+        ("pass", [0, 0, 0]),
+        ("same", [0, 0, 0]),
+        ("improvement", [0, 0, 0]),
+        ("changed", [0, 0, 0]),
+        ("noticed", [0, 0, 0]),
+        ("fail", [0, 1, 0]),
+        ("regression", [0, 1, 0]),
+        ("unnoticed", [0, 1, 0]),
+        ("inconclusive", [1, 0, 0]),
+        ("missing", [1, 0, 0]),
+        ("error", [0, 0, 1]),
+    ] {
+        let [skipped, failures, errors] = counted;
+        let text = of(&format!("a,x,throughput_bits_per_s,1,3,{verdict},error,why"));
+        let head = format!("tests=\"1\" skipped=\"{skipped}\" failures=\"{failures}\" errors=\"{errors}\"");
+        assert!(text.contains(&head), "{verdict}: {text}");
+    }
+    assert!(of("a,x,throughput_bits_per_s,1,3,unnoticed,warn,").contains("skipped=\"1\""));
+    // A value that is none is a sentence with its place, as in a report.
+    for (row, reason) in [("a,x,m,1,3,perhaps,error,", "`perhaps` is not one of"), ("a,x,m,one,3,pass,error,", "`one`")]
+    {
+        let error = junit::write(&mut table(&format!("{head}{row}\n")), &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains(reason) && error.contains(":2"), "{error}");
+    }
+    // An interval at 99.9 % is not one at 100 %.
+    let sure = "case,assertion,metric,observed,n,ci_low,ci_high,confidence_level,verdict\na,x,throughput_bits_per_s,1e9,9,9e8,1.1e9,0.999,pass\n";
+    assert!(written(|out| junit::write(&mut table(sure), out)).contains("interval at 99.9 %"));
+}
+
 proptest! {
     #[test]
     fn json_lines_read_back(cells in proptest::collection::vec(("\\PC{0,12}", 0u64..), 1..8)) {

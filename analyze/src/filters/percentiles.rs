@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use schemas::columns::number;
 
 use crate::error::{Error, Verdict};
-use crate::stats::histogram::{Latencies, asked_percentile, column_name};
+use crate::stats::histogram::{Latencies, asked_percentile, column_name, needed_observations};
 use crate::table::select::Preferred;
 use crate::table::{Picker, Table, TableArgs};
 
@@ -40,9 +40,6 @@ pub struct Args {
     #[command(flatten)]
     tables: TableArgs,
 }
-
-/// The fewest observations beyond a meaningful percentile.
-const BEYOND: f64 = 10.0;
 
 #[derive(Default)]
 struct Groups {
@@ -120,8 +117,7 @@ fn write(
         cells.push(value(latencies.min_us()));
         cells.push(value(latencies.mean_us()));
         for (_, q) in percentiles {
-            // 1 − 0.99 is not exact in binary: 10 of 1000 observations are beyond the 99th percentile.
-            let enough = (1.0 - q) * latencies.count() as f64 >= BEYOND - 1e-6;
+            let enough = latencies.count() >= needed_observations(*q);
             cells.push(value(latencies.quantile_us(*q).filter(|_| enough || args.rare)));
         }
         cells.push(value(latencies.max_us()));

@@ -22,7 +22,7 @@ use schemas::words::Verdict;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::confidence::{self, Interval};
-use crate::stats::histogram::column_quantile;
+use crate::stats::histogram::{column_quantile, needed_observations};
 use crate::stats::{moments, quantiles};
 
 /// The fewest iterations for which the interval is judged.
@@ -120,10 +120,11 @@ fn judge_typical(assertion: &Assertion, samples: &[f64], level: f64) -> Judgemen
     let n = samples.len();
     let holds = |value: f64| assertion.operator.holds(value, assertion.limit);
     let broken = samples.iter().filter(|v| !holds(**v)).count();
-    let interval = (n >= INTERVAL_FROM)
+    // Equal values say nothing of their spread. Where some differ, the middle ones may still be equal.
+    let varies = samples.first() < samples.last();
+    let interval = (n >= INTERVAL_FROM && varies)
         .then(|| confidence::typical_interval(samples, level, assertion.metric.range()))
-        .flatten()
-        .filter(|i| i.half_width() > 0.0);
+        .flatten();
     // The limit may lie in the room that the interval of few values leaves around them.
     let includes_limit = interval.is_some_and(|i| holds(i.low) != holds(i.high));
     let outcome = match interval {
@@ -198,9 +199,7 @@ fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
 
 /// If there are too few observations for a percentile (ten beyond it): the number needed and the number there.
 fn too_few_observations(assertion: &Assertion, observations: Option<u64>) -> Option<(u64, u64)> {
-    let quantile = column_quantile(assertion.metric.column)?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 10 / 10^-6")]
-    let needed = (10.0 / (1.0 - quantile)).round() as u64;
+    let needed = needed_observations(column_quantile(assertion.metric.column)?);
     observations.filter(|n| *n < needed).map(|n| (needed, n))
 }
 
@@ -260,6 +259,19 @@ mod tests {
         let least = judged("latency.p99 > 95us", &[90.0, 91.0, 92.0, 93.0, 94.0, 90.5, 91.5, 92.5, 93.5, 400.0]);
         assert_eq!(least.verdict, Verdict::Fail);
         assert_eq!(least.reason.unwrap(), "in 9 of 10 iterations");
+    }
+
+    /// Counts and coarse clocks repeat values: order statistics may coincide, and then the interval has no width.
+    #[test]
+    fn equal_middle_values_decide_like_others() {
+        let equal = [[0.0; 9].as_slice(), &[5.0]].concat();
+        let most = judged("retransmits < 3", &equal);
+        assert_eq!((most.verdict, most.reason.as_deref()), (Verdict::Pass, Some("violated in 1 of 10 iterations")));
+        assert!(most.interval.is_some_and(|i| i.low == 0.0 && i.high == 0.0 && i.level > 0.95));
+        let least = judged("retransmits > 3", &equal);
+        assert_eq!((least.verdict, least.reason.as_deref()), (Verdict::Fail, Some("in 9 of 10 iterations")));
+        // Without a spread an interval cannot be estimated.
+        assert_eq!(judged("retransmits < 3", &[1.0; 3]).interval, None);
     }
 
     #[test]

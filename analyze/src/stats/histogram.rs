@@ -124,6 +124,14 @@ pub fn column_quantile(name: &str) -> Option<f64> {
     percentile_name(name.strip_prefix("latency_")?.strip_suffix("_us")?)
 }
 
+/// The fewest observations for a meaningful quantile (0 … 1): ten lie beyond it, on the side with fewer.
+pub fn needed_observations(quantile: f64) -> u64 {
+    const BEYOND: f64 = 10.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and the cast saturates")]
+    let needed = (BEYOND / quantile.min(1.0 - quantile)).round() as u64;
+    needed
+}
+
 /// A quantile as a part of a column's name: 0.999 → `p999`, 0.005 → `p005`.
 pub fn quantile_name(quantile: f64) -> String {
     // Eight decimals are what [`percentile_name`] reads.
@@ -227,6 +235,14 @@ mod tests {
         assert_eq!(percentile_name("p"), None);
         assert_eq!(percentile_name("px"), None);
         assert_eq!(percentile_name("p100.5"), None);
+    }
+
+    #[test]
+    fn ten_observations_lie_beyond_a_quantile() {
+        for (quantile, needed) in [(0.5, 20), (0.99, 1000), (0.999, 10_000), (0.01, 1000), (0.05, 200), (0.0, u64::MAX)]
+        {
+            assert_eq!(needed_observations(quantile), needed, "{quantile}");
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ mod tests {
         Block::Table { about: "results".into(), columns }
     }
 
-    /// What a renderer makes of it: the kinds of blocks at the top, in their order.
+    /// A renderer's view of it: the kinds of blocks at the top, in their order.
     fn kinds(text: &str) -> Vec<&'static str> {
         let (mut depth, mut kinds) = (0, Vec::new());
         for event in Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_GFM) {

@@ -8,7 +8,7 @@ use schemas::words::Verdict;
 
 use crate::table::layout::Column;
 
-/// How good the news is. It is also said in words: colours are an addition.
+/// The quality of the news. It is also said in words: colours are an addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     Good,
@@ -36,19 +36,19 @@ pub enum Block {
     Answer {
         tone: Tone,
         text: String,
-        /// What belongs to it; may be empty.
+        /// Its contents; may be empty.
         more: String,
     },
     List(Vec<String>),
     Table {
-        /// What the table shows, for readers who cannot see where it stands.
+        /// The table's subject, for readers who cannot see its place on the page.
         about: String,
         columns: Vec<Column>,
     },
     /// Text shown as it is.
     Verbatim(String),
     Picture {
-        /// What it shows, for readers who cannot see it.
+        /// The picture in words, for readers who cannot see it.
         about: String,
         svg: String,
         /// The same picture for narrow screens; HTML only.
