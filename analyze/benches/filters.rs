@@ -1,4 +1,4 @@
-//! What the filters spend their time on: reading rows, grouping them, merging histograms.
+//! The filters' most expensive work: reading rows, grouping them, merging histograms.
 //!
 //! `cargo bench -p analyze --bench filters`
 #![allow(missing_docs, reason = "criterion's macros make items without documentation")]

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, path::PathBuf};
 
-/// What a filter that judges found. Other filters return [`Verdict::Ok`].
+/// Finding of a filter that judges. Other filters return [`Verdict::Ok`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Exit code 0.
@@ -15,7 +15,7 @@ pub enum Verdict {
     Exit(u8),
 }
 
-/// Where in the input something was found.
+/// A place in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// `-` for standard input.
@@ -49,7 +49,7 @@ pub enum Error {
     #[error("{place}: {reason}")]
     Data {
         place: Place,
-        /// What is wrong with it and what to do.
+        /// The fault, and the remedy.
         reason: String,
     },
     /// A file could not be opened, read, written or renamed: exit code 3.
@@ -86,7 +86,7 @@ impl Error {
 
 /// Prints a note for the user to standard error.
 pub(crate) fn warn(message: &str) {
-    // Standard error may be closed; that is no reason to fail.
+    // Standard error may be closed; that must not fail the filter.
     let _ = writeln!(std::io::stderr(), "note: {message}");
 }
 

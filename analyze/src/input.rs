@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::{Error, Place};
 
-/// What is wrong with a text, before the name of its file is known.
+/// A fault in a text, before the name of its file is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ParseError {
     /// From 1; 0 means the whole text.

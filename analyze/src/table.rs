@@ -41,7 +41,7 @@ use schemas::vocabulary::{self, Meaning, Unresolved};
 
 use crate::error::{Error, Place};
 
-/// What most filters share: the rows that count, the output, the input.
+/// Arguments that most filters share: the rows that count, the output, the input.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TableArgs {
     #[command(flatten)]
@@ -86,7 +86,7 @@ impl Header {
         })
     }
 
-    /// Those of the names that are columns.
+    /// The names that are columns.
     pub fn having(&self, names: &[&str]) -> Vec<String> {
         names.iter().filter(|name| self.find(name).is_some()).map(|name| (*name).to_owned()).collect()
     }
@@ -149,7 +149,7 @@ pub(crate) struct Source {
     pub(crate) shape: Shape,
 }
 
-/// What rows need to know about their input.
+/// Facts about the input that its rows need.
 pub(crate) struct Shape {
     /// As given on the command line; `-` for standard input.
     pub(crate) name: Arc<str>,

@@ -1,4 +1,4 @@
-//! How often an assertion passes or fails falsely, and how often it cannot tell: over drawn iterations whose truth is
+//! Rates of false passes, false fails and inconclusive verdicts of assertions, over drawn iterations whose truth is
 //! known, with fixed seeds.
 //!
 //! `FULL=1 cargo test --release -p analyze --test assertion_rates -- --nocapture` prints the tables of
@@ -12,7 +12,7 @@ use schemas::assertion::{Assertion, Operator, parse};
 use schemas::words::Verdict;
 use statrs::distribution::{Beta, ContinuousCDF, Normal};
 
-/// How values vary.
+/// Shapes of the values' noise.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     /// Normal, 5 % of the mean.
@@ -49,7 +49,7 @@ impl Shape {
     }
 }
 
-/// What an iteration's value is.
+/// Kinds of an iteration's value.
 #[derive(Clone, Copy, Debug)]
 enum Metric {
     /// A value of the shape: a rate, a mean.
@@ -118,7 +118,7 @@ fn rates(metric: Metric, shape: Shape, operator: Operator, n: usize, kept: f64, 
         } += 1.0 / f64::from(trials);
     }
     let noise = 4.0 * (promised(n, level) / f64::from(trials)).sqrt();
-    // Where half keep it, neither verdict is right more often than the other: both are counted as false.
+    // If half keep it, neither verdict is right more often than the other: both are counted as false.
     if kept <= 0.5 {
         assert!(rates.pass <= promised(n, level) + noise, "{metric:?} {shape:?} {n} {kept}: {rates:?}");
     }

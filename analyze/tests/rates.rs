@@ -1,4 +1,4 @@
-//! How often a comparison cries wolf, and how often it finds what is there: over drawn samples, with fixed seeds.
+//! Rates of false alarms and of found changes in comparisons, over drawn samples, with fixed seeds.
 //!
 //! `FULL=1 cargo test --release -p analyze --test rates -- --nocapture` prints the tables of docs/methodology.md; without
 //! FULL, fewer trials check the same bounds in seconds.
@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use schemas::metrics::{Better, Range};
 use schemas::words::Verdict;
 
-/// What a plan's baseline uses unless told otherwise.
+/// The defaults of a plan's baseline.
 const RULE: Rule = Rule {
     better: Better::Higher,
     test: Test::Rank,
@@ -34,7 +34,7 @@ fn lengths() -> &'static [usize] {
     if is_full() { &[5, 10, 20] } else { &[5, 10] }
 }
 
-/// How iterations vary.
+/// Shapes of the iterations' noise.
 #[derive(Clone, Copy, Debug)]
 enum Noise {
     /// Normal.
@@ -147,7 +147,7 @@ fn a_regression_is_found_in_its_share_of_runs() {
             let found =
                 [0.03, 0.05, 0.1, 0.2].map(|worse| share(RULE, Noise::Normal, n, variation, worse, trials(1000, 200)));
             println!("| {} | {n} | {} |", percent(variation), found.map(percent).join(" | "));
-            // What is larger is found more often.
+            // A larger change is found more often.
             assert!(found.windows(2).all(|w| w[0] <= w[1] + 0.02), "{variation} {n}: {found:?}");
         }
     }
@@ -157,7 +157,7 @@ fn a_regression_is_found_in_its_share_of_runs() {
     assert!(share(RULE, Noise::Normal, 10, 0.01, 0.05, 200) > 0.98);
     assert!(share(RULE, Noise::Normal, 10, 0.03, 0.1, 200) > 0.98);
     assert!(share(RULE, Noise::Normal, 5, 0.03, 0.2, 200) > 0.98);
-    // The other direction is no regression, ever.
+    // A change in the other direction is never a regression.
     assert!(share(RULE, Noise::Normal, 10, 0.03, -0.1, 200) < 1e-9);
 }
 

@@ -1,4 +1,4 @@
-//! What rounds and bounded scores gain: one run that measures two sides in turns, with what machines do to such runs.
+//! The gain of rounds and bounded scores: one run that measures two sides in turns, with what machines do to such runs.
 //!
 //! `FULL=1 cargo test --release -p analyze --test turns -- --nocapture` prints the table of docs/statistics.md; without FULL,
 //! fewer trials check the same in seconds.
@@ -23,7 +23,7 @@ fn normal(rng: &mut ChaCha8Rng) -> f64 {
     (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
-/// How the iterations of a run vary. Sizes are shares of the mean.
+/// Shapes of a run's noise. Sizes are shares of the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Run {
     /// Normal.
@@ -131,7 +131,7 @@ fn rounds_find_more_and_cry_wolf_no_more_often() {
             let shares @ [whitney, apart, _, turns] = shares(how, rounds, worse);
             println!("| {how:?} | {} |", shares.map(|s| format!("{:.1} %", s * 100.0)).join(" | "));
             if worse == 0.0 {
-                // Where nothing drifts every test keeps its level; in rounds also where something does.
+                // Without a drift every test keeps its level; in rounds also with one.
                 assert!(turns <= ALPHA + slack, "{how:?}, {rounds} rounds: {turns}");
                 if !matches!(how, Run::Drift(_) | Run::Walk(_) | Run::WalkAndOutlier(_)) {
                     assert!(apart <= ALPHA + slack && whitney <= ALPHA + slack, "{how:?}: {apart} {whitney}");

@@ -6,7 +6,7 @@ use crate::{
     vocabulary,
 };
 
-/// How the observed value is compared with the limit.
+/// The relation of the observed value to the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `<`
@@ -62,9 +62,9 @@ impl Operator {
 /// A statement about a metric.
 #[derive(Clone, Debug)]
 pub struct Assertion {
-    /// What is judged.
+    /// The metric that is judged.
     pub metric: &'static Metric,
-    /// How.
+    /// The relation to the limit.
     pub operator: Operator,
     /// Against which value, in the unit of the metric's column.
     pub limit: f64,

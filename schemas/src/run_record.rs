@@ -45,9 +45,9 @@ pub struct RunRecord<Facts = Value, Clock = Value> {
     pub hosts: BTreeMap<String, HostRecord<Facts, Clock>>,
     /// By `case_id`, or `case_id/member` in groups.
     pub cases: BTreeMap<String, CaseRecord>,
-    /// What the summary says about the numbers; empty while it runs.
+    /// The summary's notes about the numbers; empty while it runs.
     pub notes: Vec<String>,
-    /// Where a baseline came from.
+    /// Origin of a baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promoted: Option<Promotion>,
 }
@@ -93,7 +93,7 @@ pub struct PlanRecord {
     pub seed: Option<u64>,
     /// Whether `--only` left cases out.
     pub partial: bool,
-    /// What loading it warned of.
+    /// Warnings of loading it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The pictures that it asks for, as in `output.plots`.
@@ -104,13 +104,13 @@ pub struct PlanRecord {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, bound(deserialize = "Facts: Deserialize<'de> + Default, Clock: Deserialize<'de> + Default"))]
 pub struct HostRecord<Facts = Value, Clock = Value> {
-    /// Where its daemon listens; absent for this process.
+    /// Address of its daemon; absent for this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
     /// Version of the program there.
     pub tool_version: String,
     pub facts: Facts,
-    /// How far its clocks are from ours, with the bound of the error.
+    /// Offsets of its clocks from ours, with the bound of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<Clock>,
 }
@@ -124,7 +124,7 @@ pub struct CaseRecord {
     /// The test as both ends got it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<Value>,
-    /// What ran, and what it cost.
+    /// A program that ran, and its cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Value>,
     /// Programs around its iterations, by the hook's name.
@@ -142,7 +142,7 @@ pub struct CaseRecord {
     /// The interface of the far end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far_nic: Option<Value>,
-    /// What the ends note.
+    /// Notes of the ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,
 }

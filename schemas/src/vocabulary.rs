@@ -153,7 +153,7 @@ pub fn nearest<'a, S: AsRef<str>>(name: &str, candidates: &'a [S]) -> Option<&'a
         .map(|(_, candidate)| candidate)
 }
 
-/// What a column holds, from its name.
+/// The contents of a column, from its name.
 #[derive(Clone, Debug)]
 pub struct Meaning {
     /// Its metric, or the one that it holds a statistic of.

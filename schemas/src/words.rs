@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     pub text: &'static str,
-    /// What it means, where the word alone does not say it; else empty.
+    /// The meaning, where the word alone does not say it; else empty.
     pub note: &'static str,
 }
 
@@ -93,7 +93,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What a row of the results table is, from the kind that filters prefer to the last resort.
+    /// The kind of a row of the results table, from the one that filters prefer to the last resort.
     #[derive(Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     #[schemars(rename = "PlotRecord")]
@@ -126,14 +126,14 @@ words! {
         Cut = "cut" ("ended by a signal before its end: not counted, and measured again by `--resume`"),
     }
 
-    /// Which way the payload that a row counts went.
+    /// The direction of the payload that a row counts.
     Way {
         Forward = "forward" ("from → to"),
         Reverse = "reverse",
         Both = "both",
     }
 
-    /// Who reports on the far end.
+    /// The reporter of the far end's counts.
     Control {
         Session = "session" ("both ends report"),
         None = "none" ("the far end is a service that takes no part; what only it could count is empty"),
@@ -145,7 +145,7 @@ words! {
         Transactions = "transactions",
     }
 
-    /// What was timed, from the kind that a person means by "latency" to the last resort.
+    /// The time that was measured, from the kind that a person means by "latency" to the last resort.
     LatencyKind {
         Response = "response" ("from the intended send"),
         RoundTrip = "round_trip",
@@ -159,7 +159,7 @@ words! {
         PerTransaction = "us_per_transaction",
     }
 
-    /// What a probe of a search showed, or how the search ended.
+    /// The outcome of a probe of a search, or of the search.
     Search {
         Held = "held" ("the bound holds at the load of this probe"),
         Exceeded = "exceeded" ("it does not, or a queue took in a part of the load"),
@@ -170,7 +170,7 @@ words! {
         Open = "open" ("the search ended before the limit was known closely enough"),
     }
 
-    /// What became of an assertion or a comparison.
+    /// The outcome of an assertion or a comparison.
     #[derive(Default)]
     Verdict {
         Pass = "pass",
@@ -215,8 +215,18 @@ impl Status {
     }
 }
 
+impl DemandUnit {
+    /// The work that the CPU time is for, as a unit.
+    pub const fn per(self) -> &'static str {
+        match self {
+            Self::PerKib => "KiB",
+            Self::PerTransaction => "transaction",
+        }
+    }
+}
+
 impl Search {
-    /// How a search ended, for people, behind the load that it ended at.
+    /// The end of a search in words, to stand behind the load that it ended at.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Found => "the highest that held",
@@ -234,7 +244,7 @@ impl Verdict {
         matches!(self, Self::Fail | Self::Regression)
     }
 
-    /// A statement that holds, or a change that nobody needs to look at.
+    /// A statement that holds, or a change that needs no attention.
     pub fn is_well(self) -> bool {
         matches!(self, Self::Pass | Self::Same | Self::Improvement | Self::Changed)
     }

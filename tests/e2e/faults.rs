@@ -55,7 +55,7 @@ fn a_host_that_refuses_is_named_with_its_remedy() {
 #[test]
 fn a_host_that_hangs_is_given_up() {
     let folder = Folder::new();
-    // The kernel's queue accepts connections, and nobody answers.
+    // The kernel's queue accepts connections, and they stay unanswered.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let plan = folder.plan(HOSTS, REMOTE);
     let host = format!("b={}", silent.local_addr().unwrap());

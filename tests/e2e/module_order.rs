@@ -13,7 +13,7 @@ fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
-/// What follows `root` (`crate::`) in paths, also inside the braces of a `use`.
+/// The modules behind `root` (`crate::`) in paths, also inside the braces of a `use`.
 fn named<'a>(text: &'a str, root: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     for (at, _) in text.match_indices(root) {

@@ -124,7 +124,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// How to treat a counter that only AFTER has.
+/// Treatment of a counter that only AFTER has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Missing {
     /// It started at zero
@@ -187,7 +187,7 @@ pub fn differences<'a>(
 
 /// For each counter of AFTER, the index of its partner in BEFORE: the one with the same source, CPU and key.
 ///
-/// Where several share that identity, the partner is the one right after the previous partner, else the first that is
+/// If several share that identity, the partner is the one right after the previous partner, else the first that is
 /// left. Sentences always take the first: they repeat under headings that come and go.
 fn partners(before: &Snapshot<'_>, after: &Snapshot<'_>) -> Vec<Option<usize>> {
     let prose = after.format.is_prose();

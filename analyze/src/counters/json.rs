@@ -124,7 +124,7 @@ impl<'a> Walk<'_, 'a> {
                 let nstat = self.format == Format::NstatJson;
                 for (key, member) in members {
                     let len = path.len();
-                    // nstat's outer object (`kernel`) is no part of the keys.
+                    // nstat's outer object (`kernel`) does not belong to the keys.
                     if !(nstat && path.is_empty() && matches!(member, Node::Object(_))) {
                         push_step(path, &unescaped(key));
                     }

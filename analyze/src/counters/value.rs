@@ -11,7 +11,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Parses a decimal number. `None` where it is infinite, does not fit 64 bits, or is no number.
+    /// Parses a decimal number. `None` if it is infinite, does not fit 64 bits, or is not a number.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
         if !digits.first()?.is_ascii_digit() {

@@ -93,7 +93,7 @@ pub struct Args {
     /// In CSV and JSON, add up the queues of a device (rx_queue_0_bytes and rx_queue_1_bytes become rx_queue_*_bytes).
     #[arg(long)]
     sum_queues: bool,
-    /// How to treat a counter that only AFTER has. Formats that leave out zeros are known: theirs start at zero.
+    /// Treatment of a counter that only AFTER has. Formats that leave out zeros are known: theirs start at zero.
     #[arg(long, value_enum, default_value_t = Missing::Skip)]
     missing: Missing,
     /// Width of counters whose format does not tell it (ethtool, JSON, text, …): 32 or 64 bits.
@@ -288,7 +288,7 @@ fn page(
         let words = diagnose::sentences(&all).join("\n");
         match args.out {
             Out::Text => writeln!(page, "{words}")?,
-            // A closed standard error is no reason to fail.
+            // A closed standard error must not fail the filter.
             Out::Csv | Out::Json => drop(writeln!(anstream::stderr(), "{words}")),
         }
     }

@@ -52,13 +52,13 @@ pub struct Args {
     /// Make the values worse by this much, and exit with 1 if that is not noticed
     #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_worsening)]
     self_test: Option<f64>,
-    /// What is judged
+    /// The rows that are judged
     #[arg(long, value_name = "WHAT", default_value = "ci")]
     judge: Judge,
     /// Confidence level of the interval [default: the plan's, else 95%]
     #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
     pub level: Option<f64>,
-    /// What an inconclusive verdict is [default: what the plan says, else warn]
+    /// Treatment of an inconclusive verdict [default: the plan's, else warn]
     #[arg(long, value_name = "HOW")]
     pub inconclusive: Option<OnInconclusive>,
     /// csv, text or md [default: text on a terminal, else csv]
@@ -71,7 +71,7 @@ pub struct Args {
 /// The default confidence level.
 const LEVEL: f64 = 0.95;
 
-/// What an inconclusive verdict does to the exit code.
+/// Effect of an inconclusive verdict on the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnInconclusive {
     /// Exit code 0, unless something failed
@@ -86,7 +86,7 @@ pub struct Statement {
     pub assertion: assertion::Assertion,
     /// The case; `None`: all.
     pub case_id: Option<String>,
-    /// The member of a concurrent group; `None`: the group's total, or each member if there is no total.
+    /// The member of a concurrent group; `None`: the group's total, or each member of a group without a total.
     pub member: Option<String>,
     pub scope: Scope,
     pub severity: Severity,

@@ -14,7 +14,7 @@ use std::io::Write;
 /// input is read first; an error leaves no file. docs/gallery.md shows every kind.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What kind of picture
+    /// The kind of picture
     #[arg(value_enum)]
     pub kind: Kind,
     #[command(flatten)]

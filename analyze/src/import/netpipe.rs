@@ -42,7 +42,7 @@ impl Point {
     }
 }
 
-/// What a sweep did. The file has nothing of it, and its sizes are those of both directions together with `-2`.
+/// Options of a sweep. The file does not name them, and its sizes are those of both directions together with `-2`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     PingPong,

@@ -10,7 +10,7 @@ use super::{comparison::change_text, verdicts::observed};
 /// Rows that are named; of more, their number.
 const NAMED: usize = 3;
 
-/// What the verdicts say together, and the worst of them; `None` without verdicts. `against` names the other side of
+/// The verdicts in a sentence, and the worst of them; `None` without verdicts. `against` names the other side of
 /// the comparisons.
 pub fn answer(rows: &[VerdictRow], against: &str) -> Option<(Verdict, String)> {
     let (compared, asserted): (Vec<&VerdictRow>, Vec<&VerdictRow>) = rows.iter().partition(|r| is_comparison(r));

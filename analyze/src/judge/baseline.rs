@@ -56,7 +56,7 @@ pub struct Promise {
     pub column: Option<u64>,
 }
 
-/// What a plan says about its baseline.
+/// A plan's terms for its baseline.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The results table of the earlier run.
@@ -78,7 +78,7 @@ pub struct Baseline {
     environment: Result<Environment, String>,
 }
 
-/// What the machine of the measurement does to the verdict.
+/// Effect of the machine of the measurement on the verdict.
 enum Comparability {
     /// A verdict, with this note.
     Judged(Option<String>),

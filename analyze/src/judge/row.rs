@@ -8,7 +8,7 @@ use schemas::{
 
 use super::{Judgement, comparison::Comparison};
 
-/// Where and when something was measured, from the results table; empty if unknown.
+/// Place and time of a measurement, from the results table; empty if unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Origin {
     pub run_id: String,

@@ -44,7 +44,7 @@ pub struct Case {
     pub row_of: Vec<Vec<usize>>,
     /// Its rows, in the order of the table.
     pub rows: Vec<Observation>,
-    /// Where it was measured; the time is that of its last row.
+    /// Place and time of the measurement; the time is that of its last row.
     pub origin: Origin,
 }
 
@@ -148,9 +148,9 @@ const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
 
 /// The columns to read.
 struct Columns {
-    /// What cases are matched by.
+    /// The column that cases are matched by.
     id: usize,
-    /// What the rows of a case are split by.
+    /// The column that splits the rows of a case.
     split: Option<usize>,
     metrics: Vec<usize>,
     transactions: Option<usize>,

@@ -1,4 +1,4 @@
-//! Where the cells of lines begin: the innermost loop of [`super::fold`].
+//! Finds the starts of the cells of lines: the innermost loop of [`super::fold`].
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ impl Wanted {
         let some = Self::separators(width, |s| {
             s == 0 || s == width || runs.iter().any(|(first, last)| *first == s || *last + 1 == s)
         });
-        // Where most are wanted, one by one costs more than all together.
+        // If most are wanted, one by one costs more than all together.
         if some.separators.len() * 2 > width { Self::all(width) } else { some }
     }
 
@@ -83,7 +83,7 @@ pub(super) fn simply_quoted(text: &[u8]) -> bool {
     true
 }
 
-/// Where the wanted cells of consecutive lines begin. Quotes in the lines are simple ([`simply_quoted`]).
+/// Starts of the wanted cells of consecutive lines. Quotes in the lines are simple ([`simply_quoted`]).
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     /// Whether there are quotes.
@@ -141,7 +141,7 @@ impl Starts {
     /// Finds the wanted cells of the next [`LINES`] lines.
     ///
     /// Most of the contract's hundred columns are empty or short. So commas are too dense for a search that starts anew
-    /// after each one. Here 64 bytes become one word with a bit for each comma. Cells that nobody asked for are only
+    /// after each one. Here 64 bytes become one word with a bit for each comma. Cells that were not asked for are only
     /// counted.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "to be compiled for the instructions of the caller's choice")]
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What is found in every line: its text, how many cells there are, and those of the runs where that is the width.
+    /// The finds in every line: its text, its number of cells, and the cells of the runs if that number is the width.
     fn found(
         text: &[u8],
         wanted: &Wanted,

@@ -121,7 +121,7 @@ fn made<P>(
     Ok(made)
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Work<'a, P, M> {
     input: Mutex<Input<'a>>,
     output: Mutex<Output<'a, P, M>>,

@@ -6,7 +6,7 @@ use super::lines::{Starts, Wanted, simply_quoted};
 use crate::error::Error;
 use crate::table::{Block, Cells, Header, Records, Shape};
 
-/// Where the columns of a table are in the lines of one input.
+/// Places of a table's columns in the lines of one input.
 pub(super) struct Layout<'a> {
     shape: &'a Shape,
     header: &'a Header,
@@ -79,7 +79,7 @@ impl<'a> Layout<'a> {
 pub struct Row<'a> {
     layout: &'a Layout<'a>,
     text: &'a str,
-    /// Where the wanted cells are; empty if `record` has them.
+    /// Places of the wanted cells; empty if `record` has them.
     slots: &'a [u32],
     /// All cells, in a block whose quotes are not simple.
     record: Option<&'a StringRecord>,

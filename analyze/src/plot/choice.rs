@@ -42,7 +42,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// Parameters that are axes by default, the first that varies.
-const AXES: [&str; 7] =
+pub const AXES: [&str; 7] =
     ["message_bytes", "request_bytes", "response_bytes", "streams", "inflight", "offered_per_s", "threads"];
 
 /// The column in which requests and replies carry payload that is not what they ask. A ping-pong of messages measures it.

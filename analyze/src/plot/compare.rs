@@ -17,17 +17,18 @@ use super::{
 use crate::error::{Error, Place};
 use schemas::{
     metrics::{self, Range},
-    units::Unit,
+    units::{self, Unit},
+    words::Verdict,
 };
 
 /// Verdicts with their looks, in the order of the legend. Grey verdicts decide nothing.
-const VERDICTS: [(&str, Colour, Sign); 6] = [
-    ("regression", Colour(0xd5, 0x5e, 0x00), Sign::Down),
-    ("improvement", Colour(0x00, 0x72, 0xb2), Sign::Up),
-    ("changed", Colour(0xe6, 0x9f, 0x00), Sign::Diamond),
-    ("same", Colour(0x6b, 0x6b, 0x6b), Sign::Circle),
-    ("inconclusive", Colour(0x9a, 0x9a, 0x9a), Sign::Ring),
-    ("missing", Colour(0x9a, 0x9a, 0x9a), Sign::Cross),
+const VERDICTS: [(Verdict, Colour, Sign); 6] = [
+    (Verdict::Regression, Colour(0xd5, 0x5e, 0x00), Sign::Down),
+    (Verdict::Improvement, Colour(0x00, 0x72, 0xb2), Sign::Up),
+    (Verdict::Changed, Colour(0xe6, 0x9f, 0x00), Sign::Diamond),
+    (Verdict::Same, Colour(0x6b, 0x6b, 0x6b), Sign::Circle),
+    (Verdict::Inconclusive, Colour(0x9a, 0x9a, 0x9a), Sign::Ring),
+    (Verdict::Missing, Colour(0x9a, 0x9a, 0x9a), Sign::Cross),
 ];
 
 /// One comparison.
@@ -71,7 +72,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let rows = changes.iter().map(|c| {
         vec![
             c.name.clone(),
-            VERDICTS[c.verdict].0.to_owned(),
+            VERDICTS[c.verdict].0.to_string(),
             number(c.ratio),
             c.interval.map(|i| number(i.0)).unwrap_or_default(),
             c.interval.map(|i| number(i.1)).unwrap_or_default(),
@@ -97,12 +98,14 @@ fn changes(records: &Records) -> Vec<Change> {
             if several {
                 name = format!("{name} · {}", Quantity::of_column(records.text(record, "metric")).label);
             }
-            let verdict = records.text(record, "verdict");
+            // Another verdict says of the change as little as this one.
+            let verdict = records.text(record, "verdict").parse().unwrap_or(Verdict::Inconclusive);
+            let look = |verdict| VERDICTS.iter().position(|v| v.0 == verdict);
             let range = change_range(records.text(record, "metric"));
             let end = |column: &str| records.number(record, column).map(|end| range.clamp(end));
             Some(Change {
                 name,
-                verdict: VERDICTS.iter().position(|v| v.0 == verdict).unwrap_or(3),
+                verdict: look(verdict).or_else(|| look(Verdict::Inconclusive))?,
                 ratio: records.number(record, "change_ratio")?,
                 interval: end("ci_low").zip(end("ci_high")),
                 p: records.number(record, "p_value"),
@@ -166,7 +169,7 @@ fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Ch
         notes.push("no intervals: too few iterations".to_owned());
     }
     if let Some(level) = records.list.iter().find_map(|r| records.number(r, "confidence_level")) {
-        notes.push(format!("change with {} % interval", schemas::columns::number((level * 1e6).round() / 1e4)));
+        notes.push(format!("change with {} interval", units::level(level)));
     }
     if changes.iter().any(|c| c.n.is_some()) {
         let n = series::numbers(changes.iter().filter_map(|c| c.n));

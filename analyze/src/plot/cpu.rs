@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::Error,
     stats::moments,
-    table::{InputArgs, Selection},
+    table::{InputArgs, Record as RecordKind, Selection},
 };
 use schemas::{metrics::Range, units::Unit};
 
@@ -240,7 +240,7 @@ fn default_axis(options: &Options) -> Result<&'static str, Error> {
     if sizes > 1 {
         return Ok("message_bytes");
     }
-    let intervals = Selection { record: Some("interval".to_owned()), ..options.selection.clone() };
+    let intervals = Selection { record: Some(RecordKind::Interval.to_string()), ..options.selection.clone() };
     let timed = !Records::new(options, &options.input, &intervals, &columns)?.list.is_empty();
     Ok(if timed { "start_s" } else { "message_bytes" })
 }

@@ -8,7 +8,7 @@ use super::{
     series,
 };
 use crate::{error::Error, stats::histogram::Latencies};
-use schemas::units::Unit;
+use schemas::{units::Unit, words::LatencyKind};
 
 /// The column of histograms.
 pub const HISTOGRAM: &str = "latency_histogram";
@@ -107,13 +107,17 @@ pub fn quantity(records: &Records, column: &str) -> Quantity {
     if !is_latency(column) {
         return records.quantity(column);
     }
-    let label = match records.distinct("latency_kind")[..] {
-        ["round_trip"] => "round-trip latency",
-        ["response"] => "response latency, from the intended send",
-        ["connect"] => "connect latency",
-        ["send"] => "send latency",
-        ["receive"] => "receive latency",
-        _ => "latency",
+    let kind = match records.distinct("latency_kind")[..] {
+        [kind] => kind.parse().ok(),
+        _ => None,
+    };
+    let label = match kind {
+        Some(LatencyKind::RoundTrip) => "round-trip latency",
+        Some(LatencyKind::Response) => "response latency, from the intended send",
+        Some(LatencyKind::Connect) => "connect latency",
+        Some(LatencyKind::Send) => "send latency",
+        Some(LatencyKind::Receive) => "receive latency",
+        None => "latency",
     };
     Quantity::new(label, Some(Unit::Microseconds))
 }

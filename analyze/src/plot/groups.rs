@@ -115,7 +115,7 @@ impl Groups {
         self.series.iter().enumerate().map(|(index, label)| Entry { label: label.clone(), key: key(index) }).collect()
     }
 
-    /// What the names along the axis are.
+    /// The quantity or kind of the names along the axis.
     pub fn title(records: &Records) -> String {
         if let Some(x) = records.axes.first() {
             return records.quantity(x).label;

@@ -275,7 +275,7 @@ impl Records {
         (found, along_with_x)
     }
 
-    /// How a swept key varies beside x within a series. One that holds a value for several places along x, then another,
+    /// The variation of a swept key beside x within a series. One that holds a value for several places along x, then another,
     /// does not go along with x, as the size of a reply goes along with that of its request: its values are curves of
     /// their own.
     fn beside(&self, name: &str, x: &str, given: &[String], found: &[String]) -> Beside {
@@ -355,7 +355,7 @@ fn goes_along(parameters: &[String], with: &str) -> String {
     format!("{} {verb} along with {with}", parameters.join(" and "))
 }
 
-/// How a parameter varies along a line.
+/// The variation of a parameter along a line.
 enum Beside {
     Fixed,
     /// Another value at each place.

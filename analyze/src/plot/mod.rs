@@ -41,6 +41,7 @@ mod sweep;
 mod timeseries;
 mod transfer;
 
+pub use choice::AXES;
 pub use options::{Log, Options};
 pub use wanted::Plot;
 
@@ -59,7 +60,7 @@ use std::{io::Write, path::Path};
 /// The kinds of pictures, one row each: help, name, function that draws it, options that it does not use.
 macro_rules! kinds {
     ($($(#[doc = $help:literal])+ $name:ident = $draw:path, without $unused:expr;)+) => {
-        /// What kind of picture. Plans name them by the same words as the command line.
+        /// The kind of picture. Plans name them by the same words as the command line.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         #[schemars(rename = "PlotKind")]
@@ -91,7 +92,7 @@ kinds! {
     Saturation = saturation::draw, without ["-x", "--value", "--mark", "--zoom"];
     /// Interval results over time, warm-up and cool-down shaded
     Timeseries = timeseries::draw, without ["--value", "--mark"];
-    /// Which share of the latencies (or of another column's values, -x) is at or below a value
+    /// The share of the latencies (or of another column's values, -x) at or below a value
     Cdf = cdf::draw, without ["--value", "--mark"];
     /// Latency (or another column, -y) at 90 %, 99 %, 99.9 % …: the tail
     Percentiles = percentiles::draw, without ["--value", "--mark"];
@@ -101,7 +102,7 @@ kinds! {
     Bars = bars::draw, without ["--value", "--mark"];
     /// A metric (--value) over two parameters as colours; with -y latency, latencies over time
     Heatmap = heatmap::draw, without ["--by", "--mark"];
-    /// What `plumb compare -f csv` found: the change of each case with its interval and verdict
+    /// The findings of `plumb compare -f csv`: the change of each case with its interval and verdict
     Compare = compare::draw, without ["-x", "-y", "--value", "--by", "--mark", "--zoom", "--log"];
     /// CPU time of both ends by kind, under the work done: over a parameter, or with -x start_s over time
     Cpu = cpu::draw, without ["--value", "--by", "--mark"];

@@ -3,14 +3,14 @@
 use super::{quantity::Quantity, series, spacing::Spacing};
 use crate::{
     error::Error,
-    table::{InputArgs, Selection},
+    table::{InputArgs, Record, Selection},
 };
 use schemars::JsonSchema;
 use schemas::units::{self, Unit};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Which axes are logarithmic.
+/// The logarithmic axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "LogAxes")]
@@ -25,7 +25,7 @@ pub enum Log {
     None,
 }
 
-/// What the interval around a point is.
+/// The kind of interval around a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Spread {
     /// The confidence interval of the mean (Student's t)
@@ -103,7 +103,7 @@ pub struct Options {
     /// of a heat map that span more than 10 times]
     #[arg(long, value_name = "AXES", value_enum)]
     pub log: Option<Log>,
-    /// What the interval around a point is
+    /// The kind of interval around a point
     #[arg(long = "interval", value_name = "KIND", value_enum, default_value = "ci")]
     pub spread: Spread,
     /// Confidence level of intervals
@@ -182,7 +182,7 @@ impl Options {
 
     /// The selection for pictures over time: interval rows of all phases.
     pub fn intervals(&self) -> Selection {
-        let record = self.selection.record.clone().or_else(|| Some("interval".to_owned()));
+        let record = self.selection.record.clone().or_else(|| Some(Record::Interval.to_string()));
         // Warm-up and cool-down are part of the picture, shaded.
         Selection { phase: "all".to_owned(), record, ..self.selection.clone() }
     }

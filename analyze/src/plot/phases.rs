@@ -1,15 +1,16 @@
 //! Warm-up and cool-down in pictures over time.
 
 use super::{layer::Layer, records::Records};
+use schemas::words::Phase;
 
 /// A shade for each phase, where x is time.
 pub fn shades(records: &Records, x: &str) -> Vec<Layer> {
     let mut found: Vec<(f64, f64, &str)> = Vec::new();
     for record in records.list.iter().filter(|_| x == "start_s") {
-        let phase = match records.text(record, "phase") {
-            "warmup" => "warm-up",
-            "cooldown" => "cool-down",
-            _ => continue,
+        let phase = match records.text(record, "phase").parse() {
+            Ok(Phase::Warmup) => "warm-up",
+            Ok(Phase::Cooldown) => "cool-down",
+            Ok(Phase::Measure) | Err(_) => continue,
         };
         let Some(start) = records.number(record, x) else { continue };
         let end = start + records.number(record, "elapsed_s").unwrap_or(0.0);

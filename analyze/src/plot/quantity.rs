@@ -14,7 +14,7 @@ pub struct Quantity {
     pub label: String,
     /// `None` where it is unknown.
     pub unit: Option<Unit>,
-    /// What service demand counts per: `KiB` or `transaction`.
+    /// The unit of work of a service demand: `KiB` or `transaction`.
     pub per: Option<String>,
     /// The values that there can be. Axes and intervals do not reach beyond them.
     pub range: Range,

@@ -42,7 +42,7 @@ pub fn draw(
     }
 }
 
-/// How a search ended, and whether there is a load that held.
+/// The end of a search in words, and whether there is a load that held.
 fn words(records: &Records, answer: &Record) -> (&'static str, bool) {
     match records.text(answer, "search").parse() {
         Ok(Search::Found) => ("holds up to", true),

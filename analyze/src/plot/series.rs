@@ -13,7 +13,10 @@ use crate::{
     table::Record as RecordKind,
 };
 use indexmap::IndexMap;
-use schemas::metrics::{self, Range};
+use schemas::{
+    metrics::{self, Range},
+    units,
+};
 
 /// The number of values that stands for several iterations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +28,7 @@ pub enum Centre {
     Largest,
 }
 
-/// How values at one place become a point.
+/// The rule by which values at one place become a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condense {
     pub centre: Centre,
@@ -77,7 +80,7 @@ impl Point {
         };
         let ends = match how.spread {
             Spread::Range => (values.len() > 1).then_some((smallest, largest)),
-            // Those of a mean say nothing of an extreme.
+            // An interval of a mean says nothing of an extreme.
             _ if how.centre != Centre::Mean => None,
             Spread::Ci => confidence::t_interval(values, how.level).map(|i| (i.low, i.high)),
             Spread::Stddev => moments.stddev().map(|s| (y - s, y + s)),
@@ -166,12 +169,9 @@ pub fn numbers(counts: impl Iterator<Item = f64>) -> String {
 /// The note about points and intervals, with the number of values behind them.
 pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Condense, records: &Records) -> String {
     let of = match records.kind {
-        None | Some(RecordKind::Iteration) if records.has("record") => "iteration",
-        None | Some(RecordKind::Iteration) => "row",
+        None | Some(RecordKind::Iteration) if !records.has("record") => "row",
         Some(RecordKind::Summary) => "summary row",
-        Some(RecordKind::Stream) => "stream",
-        Some(RecordKind::Interval) => "interval",
-        Some(RecordKind::Probe) => "probe",
+        kind => kind.unwrap_or(RecordKind::Iteration).as_str(),
     };
     sentence(points, how, of)
 }
@@ -191,10 +191,9 @@ fn sentence<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Conden
         return format!("{centre} of {of}s, {n}");
     }
     match how.spread {
-        Spread::Ci => format!(
-            "{centre} of {of}s with {} % confidence interval (Student's t), {n}",
-            schemas::columns::number(how.level * 100.0)
-        ),
+        Spread::Ci => {
+            format!("{centre} of {of}s with {} confidence interval (Student's t), {n}", units::level(how.level))
+        }
         Spread::Range => format!("{centre} of {of}s with smallest and largest, {n}"),
         Spread::Stddev => format!("{centre} of {of}s ± one standard deviation, {n}"),
         Spread::None => format!("{centre} of {of}s, {n}"),

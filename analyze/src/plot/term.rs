@@ -10,7 +10,7 @@ use crate::table::layout::{Sheet, size_or};
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar;
 
-/// Columns and rows where there is no terminal.
+/// Columns and rows without a terminal.
 const SIZE: (usize, usize) = (100, 32);
 
 /// Draws for standard output: with the size and colours of a terminal, else plain.

@@ -374,7 +374,7 @@ mod tests {
             }
         }
 
-        /// Which side is called the first does not matter.
+        /// The order of the sides does not matter.
         #[test]
         fn sides_are_alike(values in prop::collection::vec((0i32..30, 0i32..30), 2..10)) {
             let (a, b): (Vec<f64>, Vec<f64>) = values.iter().map(|(x, y)| (f64::from(*x), f64::from(*y))).unzip();

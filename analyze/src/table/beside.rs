@@ -40,7 +40,7 @@ impl<T> Beside<T> {
     }
 }
 
-/// Where a file of this kind (`run.json`, `verdicts.csv`) may be: `x.run.json` beside `x.csv`, and `run.json` in a run's own
+/// Possible places of a file of this kind (`run.json`, `verdicts.csv`): `x.run.json` beside `x.csv`, and `run.json` in a run's own
 /// folder. Standard input has no files beside it.
 pub fn paths(results: &Path, kind: &str) -> Vec<PathBuf> {
     let Some(name) = results.file_name().filter(|name| *name != "-") else { return Vec::new() };

@@ -101,7 +101,7 @@ impl Blocks {
     /// read. Line numbers continue from the last call of [`Self::next`].
     pub(crate) fn read(&mut self, size: usize) -> Result<Option<Unchecked>, Error> {
         let mut wanted = size;
-        // How far `pending` was searched for record ends.
+        // Bytes of `pending` that were searched for record ends.
         let mut scan = Scan::default();
         loop {
             if !self.ended {

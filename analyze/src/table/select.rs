@@ -1,4 +1,4 @@
-//! Which rows of a results table count. A table holds the same traffic several times: as iterations, streams,
+//! Selects the rows of a results table that count. A table holds the same traffic several times: as iterations, streams,
 //! intervals, summaries, and in the phases around the measurement. Counting all of them would count traffic several
 //! times. So every filter counts
 //!
@@ -54,7 +54,7 @@ struct Condition {
     number: Option<f64>,
 }
 
-/// How the values of a column are read as numbers.
+/// The way in which the values of a column are read as numbers.
 #[derive(Debug, Clone, Copy)]
 enum Scale {
     /// Plain numbers; a condition may write them in this unit.

@@ -49,7 +49,7 @@ fn what_is_wrong_is_said_with_its_place() {
     assert_eq!(message(&[""]), "0.csv: is empty: there is not even a header");
     assert_eq!(message(&["a,b,a\n"]), "0.csv:1, column `a`: the header names this column twice");
     assert_eq!(message(&["a,,b\n"]), "0.csv:1: column 2 of the header has no name");
-    // What follows on the same line would be lost otherwise.
+    // Otherwise the rest of the line would be lost.
     assert!(message(&["a,b\r1,2\r"]).starts_with("0.csv:1: a carriage return within the line"));
 }
 

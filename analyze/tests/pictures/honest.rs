@@ -3,7 +3,7 @@
 use crate::{figure, figure_of, tables};
 use analyze::plot::{self, Kind, Options, figure::Figure, font::Metrics, layer::Layer, options::Log, spacing::Spacing};
 use proptest::prelude::*;
-use schemas::columns::{Row, header};
+use schemas::columns::Row;
 use schemas::words::{OfferedUnit, Search, Way};
 use std::collections::BTreeSet;
 
@@ -257,22 +257,11 @@ prop_compose! {
     }
 }
 
-fn table(rows: &[Row]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(header(&[])).unwrap();
-    for row in rows {
-        let mut cells = Vec::new();
-        row.for_each_cell(|cell| cells.push(cell.to_owned()));
-        writer.write_record(&cells).unwrap();
-    }
-    String::from_utf8(writer.into_inner().unwrap()).unwrap()
-}
-
 /// Checks what holds for every picture. `Err` is fine: it must only be a sentence.
 fn honest(kind: Kind, rows: &[Row], options: &Options) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.csv");
-    std::fs::write(&path, table(rows)).unwrap();
+    std::fs::write(&path, tables::csv(rows)).unwrap();
     let mut options = options.clone();
     options.input.files = vec![path];
     let figure = match plot::drawing(kind, &options) {
@@ -398,7 +387,7 @@ fn every_kind_takes_every_shape() {
             for log in [None, Some(Log::Xy), Some(Log::None)] {
                 let folder = tempfile::tempdir().unwrap();
                 let path = folder.path().join("results.csv");
-                std::fs::write(&path, table(rows)).unwrap();
+                std::fs::write(&path, tables::csv(rows)).unwrap();
                 let mut options = Options { log, ..Options::default() };
                 options.input.files = vec![path];
                 match plot::drawing(*kind, &options) {

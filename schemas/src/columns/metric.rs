@@ -24,7 +24,7 @@ impl Better {
     }
 }
 
-/// How values of a metric combine when rows are condensed.
+/// The way in which values of a metric combine when rows are condensed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Work per time: condensed as Σwork ÷ Σtime within an iteration, as the mean over iterations.
@@ -58,11 +58,11 @@ pub struct Metric {
     pub column: &'static str,
     /// The unit of that column.
     pub unit: Unit,
-    /// Which way is better.
+    /// The direction in which it improves.
     pub better: Better,
-    /// How it combines.
+    /// The way in which its values combine.
     pub kind: Kind,
-    /// What a person calls it on an axis or in a table.
+    /// Its name for people, on an axis or in a table.
     pub label: &'static str,
     /// The values that it can have, where the unit does not say it.
     pub(crate) own_range: Option<Range>,

@@ -22,7 +22,7 @@ columns! {
         tag: Text = "The test's tags, separated by spaces.";
     }
     "kind" {
-        record: Option<Record> = "What the row is: {words}.";
+        record: Option<Record> = "The kind of row: {words}.";
         iteration: Integer = "Number of the iteration, from 1.";
         phase: Option<Phase> = "{words}.";
         stream: Integer = "Number of the stream (flow), from 0, where the row is about one.";
@@ -45,7 +45,7 @@ columns! {
         workload: Text = "Workload name.";
         transport: Text = "Transport protocol.";
         control: Option<Control> = "{words}.";
-        io: Text = "How bytes crossed the socket, as granted.";
+        io: Text = "The way in which bytes crossed the socket, as granted.";
         streams: Integer = "Parallel streams in each direction.";
         threads: Integer = "Threads that moved data at each end.";
         message_bytes: Integer = "Bytes per send call of a stream."
@@ -70,9 +70,9 @@ columns! {
         remote_cpu: Text = "CPU affinity of the data threads at `to`; empty: not pinned.";
     }
     "volume" {
-        throughput_bits_per_s: Number = "What arrived, as the receiver counted it: payload bits over the receiver's own elapsed time."
+        throughput_bits_per_s: Number = "Arrivals, as the receiver counted them: payload bits over the receiver's own elapsed time."
             => ("throughput", BitsPerSecond, Higher, Rate, "throughput");
-        sent_bits_per_s: Number = "What was handed to the kernel, as the sender counted it: payload bits over the sender's own elapsed time."
+        sent_bits_per_s: Number = "Data handed to the kernel, as the sender counted it: payload bits over the sender's own elapsed time."
             => ("sent", BitsPerSecond, Higher, Rate, "sent");
         transactions_per_s: Number = "Completed transactions per second, as the requester counted them."
             => ("transaction_rate", PerSecond, Higher, Rate, "transaction rate");
@@ -135,7 +135,7 @@ columns! {
             => ("latency.max", Microseconds, Lower, Distribution, "latency, largest");
         latency_stddev_us: Number = "Standard deviation, microseconds."
             => ("latency.stddev", Microseconds, Lower, Distribution, "latency, standard deviation");
-        latency_kind: Option<LatencyKind> = "What was timed: {words}.";
+        latency_kind: Option<LatencyKind> = "The time that was measured: {words}.";
         latency_histogram: Text = "HdrHistogram V2, base64; values in nanoseconds; histograms of several rows can be merged.";
         receive_call_mean_us: Number = "Receive calls of a stream whose send calls are in the latency columns: mean, waiting included, microseconds."
             => ("receive_call.mean", Microseconds, Lower, Distribution, "receive call, mean");
@@ -214,7 +214,7 @@ columns! {
         drift_ratio: Number = "Change of the headline metric from the first to the last iteration along the fitted line, over its mean.";
     }
     "search" {
-        search: Option<Search> = "What a probe showed, or in a summary how the search ended: {words}.";
+        search: Option<Search> = "The outcome of a probe; in a summary, the end of the search: {words}.";
         search_above: Number = "In a summary, the lowest load that did not hold, in the unit of `offered_per_s`, or of `inflight` where that was searched.";
     }
 }

@@ -34,7 +34,7 @@ impl Family {
     /// Names of the metrics that can be the headline, the best first.
     pub const fn headlines(self) -> &'static [&'static str] {
         match self {
-            // `sent`: nobody counts what arrives (`control: none`).
+            // `sent`: the far end does not count arrivals (`control: none`).
             Self::Stream => &["throughput", "sent"],
             Self::Transactions => &["transaction_rate", "latency.p50", "latency.mean", "throughput"],
             Self::Ping => &["latency.p50", "latency.mean"],

@@ -30,7 +30,7 @@ pub struct Group {
     pub instances: Vec<Vec<Piece>>,
 }
 
-/// What tells instances apart. A total over them has an empty cell or `both` there.
+/// Columns that tell instances apart. A total over them has an empty cell or `both` there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Identity {
     file: String,

@@ -6,7 +6,7 @@ mod text;
 use super::sheet::Sheet;
 use crate::input::ParseError;
 
-/// Whether iperf3 wrote it, or iperf 2, which is refused with a better reason than that nobody wrote it.
+/// Whether iperf3 wrote it, or iperf 2, which is refused with a reason of its own.
 pub fn looks_like(text: &str) -> bool {
     json::looks_like(text) || text::looks_like(text) || iperf2(text).is_some()
 }

@@ -2,7 +2,7 @@
 
 use crate::input::ParseError;
 
-/// What a test does.
+/// The kind of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     Stream,

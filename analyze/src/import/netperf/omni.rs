@@ -102,7 +102,7 @@ impl<'t> Collected<'t> {
         self.get(selector).and_then(number).filter(|v| *v >= 0.0)
     }
 
-    /// What the selectors say of the test's kind.
+    /// The test's kind, from the selectors.
     fn kind(&self) -> Result<Kind, ParseError> {
         let mut kind = Kind::default();
         if let Some(protocol) = self.get("PROTOCOL") {

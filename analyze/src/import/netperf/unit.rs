@@ -44,7 +44,7 @@ impl Unit {
         Self::parse(word.strip_suffix("/sec").or_else(|| word.strip_suffix("/s"))?)
     }
 
-    /// Converts to bits per second; `None` where the unit is no throughput.
+    /// Converts to bits per second; `None` if the unit is not one of throughput.
     pub fn bits(self, value: f64, sheet: &mut Sheet) -> Option<f64> {
         match self {
             Self::Bits(factor) => {

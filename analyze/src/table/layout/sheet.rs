@@ -14,7 +14,7 @@ pub struct Sheet {
     pub colours: bool,
     /// Whether every column is shown, even if the lines become too long.
     pub all_columns: bool,
-    /// How to see columns that did not fit, for the note about them.
+    /// Advice for seeing columns that did not fit, for the note about them.
     pub hint: &'static str,
 }
 
