@@ -415,7 +415,7 @@ fn what_limits_a_sender_is_what_ss_shows() {
             assert!((of_row - of_ss).abs() < 0.15, "{key}: {of_row} of the busy time, ss had {of_ss}: {last}");
         }
         assert!(ratio("busy") > 0.8, "{test}: {row:?}");
-        // How much time the kernel puts down to a small send buffer depends on its congestion control and queues.
+        // The time that the kernel puts down to a small send buffer depends on its congestion control and queues.
         if test == by_receiver {
             assert!(ratio("rwnd_limited") > 0.5 && ratio("sndbuf_limited") < 0.3, "{test}: {row:?}");
         }

@@ -216,8 +216,8 @@ pub fn plots(root: &Node, axis_paths: &[String], complete: bool, out: &mut Diagn
                 out.error(node.span, format!("unknown test `{name}`"), suggest(name, &tests));
             }
         }
-        let named = ["x", "y", "value", "by"].into_iter().filter_map(|key| plot.get(key));
-        for node in named.flat_map(|node| node.items().unwrap_or(std::slice::from_ref(node))) {
+        let axes = ["x", "y", "value", "by"].into_iter().filter_map(|key| plot.get(key));
+        for node in axes.flat_map(|node| node.items().unwrap_or(std::slice::from_ref(node))) {
             let Some(name) = node.text() else { continue };
             let swept = vocabulary::canonical(name).starts_with(columns::AXIS_PREFIX) || keys::find(name).is_some();
             match vocabulary::resolve(name, &header) {
