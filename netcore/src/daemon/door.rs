@@ -71,7 +71,8 @@ impl Waiting {
         if self.of(address) >= PLACES_OF_AN_ADDRESS {
             return Some(address);
         }
-        let most = || self.guests.iter().map(|guest| guest.address).max_by_key(|address| self.of(*address));
+        // Of equals the last one is the maximum: in this order, the address of the oldest connection.
+        let most = || self.guests.iter().rev().map(|guest| guest.address).max_by_key(|address| self.of(*address));
         if self.guests.len() >= PLACES { most() } else { None }
     }
 
@@ -127,5 +128,17 @@ mod tests {
             drop(place.take());
         }
         assert!(door.lock().guests.is_empty());
+    }
+
+    /// Strangers with an address each would otherwise keep their places, and clients would lose theirs to the next one.
+    #[test]
+    fn of_addresses_with_as_many_the_oldest_connection_goes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let door = Door::default();
+        let strangers: Vec<_> = (0..64).map(|last| door.enter(&stream, address(last)).unwrap()).collect();
+        assert!(strangers.iter().all(|(_, evicted)| evicted.is_none()));
+        let clients = [0, 1, 2].map(|last| door.enter(&stream, address(100 + last)).unwrap());
+        assert_eq!(clients.map(|(_place, evicted)| evicted), [0, 1, 2].map(|last| Some(address(last))));
     }
 }
