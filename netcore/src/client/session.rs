@@ -187,7 +187,23 @@ impl Session {
             self.abort()?;
             // An end that was waiting for its flows first says that it gave them up.
             let deadline = Instant::now() + self.timeouts.reply + self.timeouts.ready;
-            while !matches!(self.recv(deadline)?, Reply::Idle) {}
+            loop {
+                match self.try_recv()? {
+                    Some(Reply::Idle) => break,
+                    // After each message: a daemon that never pauses must not keep the client here.
+                    _ if Instant::now() >= deadline => {
+                        let reason = "it was told to forget its test, and has not answered that";
+                        return Err(self.invalid(reason.to_owned()));
+                    }
+                    Some(_) => {}
+                    None => {
+                        wait([Some(self.channel.as_fd())], Some(deadline)).map_err(|source| ClientError::System {
+                            what: "waiting for a daemon to forget a test failed",
+                            source,
+                        })?;
+                    }
+                }
+            }
             (self.dirty, self.aborting) = (false, false);
         }
         if self.clock_age() > CLOCK_AGE {

@@ -149,6 +149,15 @@ fn a_daemon_that_floods_does_not_outlast_the_deadline() {
 }
 
 #[test]
+fn a_daemon_that_floods_does_not_keep_its_next_test() {
+    let mut session = Session::connect(&impatient(play(Part::Ready, Then::Floods, None))).unwrap();
+    let mut run = || session.run(&stream(50), &DataAddresses::default(), &mut (), &never_stopped()).unwrap_err();
+    assert!(matches!(run(), ClientError::Silent { .. }));
+    let sentence = run().to_string();
+    assert!(sentence.contains("told to forget its test"), "{sentence}");
+}
+
+#[test]
 fn a_long_report_has_time_while_it_arrives() {
     // The pieces take four seconds, twice the time for silence. What they make is no report.
     let error = run(play(Part::Ready, Then::ReportsSlowly, None));
