@@ -46,16 +46,23 @@ struct Flight {
 /// Interval at which a waiting loop checks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 100_000_000;
 
+/// Longest time for which strangers' datagrams after the end are put aside.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Tries to receive: a message, or `None` for now. `look_up_ns`: longest wait, if the call itself does not wait.
 #[inline]
 fn attempt<W: Wait>(worker: &mut Worker, wait: &W, look_up_ns: u64) -> io::Result<Option<usize>> {
     wait.turn();
+    let mut over_since = None;
     loop {
         match receive_from(&worker.link, worker.receive_buffers.present_mut(), W::FLAGS) {
             // Our messages are never empty: the peer has closed its connection.
             Ok(0) if worker.spec.transport == Transport::Dccp => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => return Ok(Some(n)),
             Err(nix::Error::EAGAIN) if wait.after_nothing(&worker.link, look_up_ns)? => {}
+            // Behind a stranger's datagram there may be the peer's. After the end, `None` means that there is nothing more.
+            Err(nix::Error::EINTR)
+                if worker.is_over() && over_since.get_or_insert_with(Instant::now).elapsed() < LINGER => {}
             // A refusal answers an earlier message: the peer's socket was not open yet, or is closed already.
             Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -334,18 +341,24 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
     let expected = worker.expected(sizes.request_bytes)?;
     let (mut transactions, mut errors) = (0u64, 0u64);
     let mut last = Instant::now();
+    // Calls since the end of the test that found nothing. One proves nothing: it may have begun before the end.
+    let mut found_nothing = 0;
     loop {
         let received = match attempt(worker, wait, LOOK_UP_NS).map_err(failure(worker, "receive a request")) {
             Err(WorkerError::Closed { .. }) => return Ok(()),
             received => received?,
         };
         let Some(n) = received else {
-            if worker.is_over() && (!W::SPINS || last.elapsed() > Duration::from_millis(100)) {
-                return Ok(());
+            if worker.is_over() {
+                found_nothing += 1;
+                if found_nothing > 1 && (!W::SPINS || last.elapsed() > Duration::from_millis(100)) {
+                    return Ok(());
+                }
             }
             std::hint::spin_loop();
             continue;
         };
+        found_nothing = 0;
         if W::SPINS {
             last = Instant::now();
         }

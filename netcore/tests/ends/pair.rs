@@ -88,6 +88,15 @@ pub fn join((mut near, mut far): (End, End), endpoints: &Endpoints, ip: IpAddr) 
     Ok((near, far))
 }
 
+/// Waits for an effect of another thread.
+pub fn eventually(mut happened: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(std::time::Instant::now() < deadline, "it never happened");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Starts both at the same instant.
 pub fn start((near, far): (End, End)) -> (Running, Running) {
     let t0 = monotonic_ns() + 20 * MS;

@@ -1,12 +1,16 @@
 //! Requests and responses.
 
+use std::net::UdpSocket;
+
 use netcore::{
     measure::{clock::monotonic_ns, histogram},
     report::{Ending, Phase, SideReport},
     spec::{Arrival, Bytes, Io, Pace, PaceMode, Pattern, Payload, Side, Stop, TestSpec, Transport},
 };
 
-use crate::pair::{MS, V4, connect, finish, lasting, measured, meet, phase, run, start, sum};
+use crate::pair::{
+    MS, V4, connect, eventually, finish, join, lasting, measured, meet, phase, prepare, run, start, sum,
+};
 
 fn requests(ms: u64) -> TestSpec {
     lasting(Pattern::RequestResponse, Transport::Tcp, ms)
@@ -203,4 +207,39 @@ fn connections_can_be_offered_at_a_rate_too() {
     let (near, _) = run(&spec, V4);
     assert_eq!(measured(&near).transactions, 50);
     assert!(phase(&near, Phase::Measure).elapsed_ns > 80 * MS);
+}
+
+/// Bytes in the receive queue of a UDP socket on IPv4.
+fn queued(port: u16) -> u64 {
+    let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let socket = sockets.lines().find(|line| line.contains(&format!(":{port:04X} ")));
+    // The fifth column: bytes to send and received bytes, in hexadecimal.
+    let received = socket.and_then(|line| line.split_whitespace().nth(4)?.split_once(':')).unwrap().1;
+    u64::from_str_radix(received, 16).unwrap()
+}
+
+#[test]
+fn after_the_end_a_responder_looks_behind_strangers_for_the_last_request() {
+    let mut spec = lasting(Pattern::RequestResponse, Transport::Udp, 1);
+    (spec.connected, spec.sizes.request_bytes, spec.reply_timeout_ns) = (false, 100, 60_000 * MS);
+    let mut one = spec.clone();
+    one.phases.stop = Stop::AfterTransactions(1);
+    let (near, far, endpoints) = prepare(&one, &spec, None, V4).unwrap();
+    let (near, far) = join((near, far), &endpoints, V4).unwrap();
+    let port = endpoints.ports[0];
+    let stranger = UdpSocket::bind((V4, 0)).unwrap();
+    let strange = || assert_eq!(stranger.send_to(&[b'?'; 100], (V4, port)).unwrap(), 100);
+    let before = queued(port);
+    strange();
+    eventually(|| queued(port) > before);
+    let each = queued(port) - before;
+    (0..9).for_each(|_| strange());
+    eventually(|| queued(port) >= before + 10 * each);
+    let near = near.start(monotonic_ns(), None).unwrap();
+    eventually(|| queued(port) >= before + 11 * each);
+    // Its time is over before it looks at its queue.
+    let far = far.start(monotonic_ns() - 1000 * MS, None).unwrap();
+    let (near, far) = finish((near, far));
+    assert_eq!((near.ending, far.ending), (Ending::Complete, Ending::Complete));
+    assert_eq!((sum(&near.totals).transactions, sum(&far.totals).transactions), (1, 1));
 }
