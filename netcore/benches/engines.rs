@@ -84,7 +84,7 @@ fn loops() -> Vec<(&'static str, TestSpec)> {
     ]
 }
 
-/// Where the test ends: after so many messages or transactions.
+/// Stops the test after this number of messages or transactions.
 fn after(spec: &TestSpec, operations: u64) -> Stop {
     match spec.pattern {
         Pattern::Stream => Stop::AfterBytes(operations * spec.sizes.message_bytes),

@@ -1,4 +1,4 @@
-//! What measuring costs: per operation inside the loops, and per reading at an edge.
+//! The cost of measuring, per operation inside the loops and per reading at an edge.
 
 use std::{
     hint::black_box,

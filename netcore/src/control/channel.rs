@@ -71,7 +71,7 @@ pub enum ChannelError {
     Undecipherable(#[from] Undecipherable),
     #[error("the control connection is out of step: {0}")]
     Frame(#[from] FrameError),
-    /// The content of a frame is no known message.
+    /// The content of a frame is not a known message.
     #[error("a message was not understood: {0}")]
     Message(#[source] serde_json::Error),
 }

@@ -32,8 +32,8 @@ pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Those of a host's addresses that mean the same host everywhere: link-local ones mean another on each interface, and a name
-/// may have them beside others.
+/// The addresses of a host that mean it everywhere: link-local ones mean another host on each interface, and a name may have
+/// them beside others.
 pub fn usable(found: impl IntoIterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {
     let is_local = |address: &SocketAddr| matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local());
     let (local, usable): (Vec<_>, Vec<_>) = found.into_iter().partition(is_local);

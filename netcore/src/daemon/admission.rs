@@ -21,8 +21,8 @@ pub(super) fn allows(config: &Config, address: IpAddr) -> bool {
     config.allow.is_empty() || config.allow.iter().any(|network| network.contains(address))
 }
 
-/// Admits a program, only for clients that have proven a key: it runs with all rights of the daemon. Loopback is no
-/// exception, since every user of the machine can connect to it.
+/// Admits a program, only for clients that have proven a key: it runs with all rights of the daemon. This holds on
+/// loopback, too, since every user of the machine can connect to it.
 pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError> {
     if !config.allow_hooks || config.key.is_none() {
         return refuse(

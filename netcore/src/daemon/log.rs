@@ -18,7 +18,7 @@ pub struct Caller {
     pub host: Option<String>,
 }
 
-/// One event. Its texts may be the client's own words: whoever prints them has to escape them.
+/// One event. Its texts may be the client's own words: escape them before printing.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// Connections cannot be accepted at the moment.
@@ -48,7 +48,7 @@ pub struct TestResult {
     pub ending: TestEnding,
 }
 
-/// How a test ended at this daemon.
+/// End of a test at this daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestEnding {
     /// By its stop rule.

@@ -13,7 +13,7 @@ use crate::{
     spec::Collect,
 };
 
-/// How long the machine at rest is sampled, before and after the load.
+/// Length of the samples of the machine at rest, before and after the load.
 const REST: Duration = Duration::from_secs(1);
 
 /// A sample and its instant.

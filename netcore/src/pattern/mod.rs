@@ -87,7 +87,7 @@ pub enum WorkerError {
         flow: u32,
         /// Offset, from 0.
         at: u64,
-        /// Where the offset counts from: `the stream`, `a message`.
+        /// Thing at whose begin the offset is 0: `the stream`, `a message`.
         what: &'static str,
     },
 }

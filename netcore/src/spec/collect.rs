@@ -1,10 +1,10 @@
-//! What a test collects besides byte counters, one row each.
+//! The data that a test collects besides byte counters, one row each.
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! collect {
     ($($(#[$doc:meta])* $word:ident is $field:ident, $default:literal;)*) => {
-        /// What is collected besides byte counters.
+        /// Data collected besides byte counters.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]

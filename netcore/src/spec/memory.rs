@@ -142,7 +142,7 @@ mod tests {
             spec(|s| (s.far.buffers.alignment, s.direction) = (Some(1 << 20), Direction::Reverse)),
             spec(|s| (s.pattern, s.sizes.response_bytes) = (Pattern::RequestResponse, 500)),
             spec(|s| (s.pattern, s.transport) = (Pattern::Ping, Transport::Icmp)),
-            // Those of a call are at pages where an offset is asked for.
+            // With an offset, the buffers of a call begin at pages.
             spec(|s| (s.transport, s.near.buffers.offset, s.far.buffers.offset) = (Transport::Udp, 1, 3)),
             spec(|s| {
                 (s.transport, s.far.buffers.ring) = (Transport::Link, 40);

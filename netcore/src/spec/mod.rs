@@ -72,7 +72,7 @@ pub enum Transport {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Io {
-    /// What is best for the workload; results say what it was.
+    /// The best one for the workload; results name it.
     #[default]
     Auto,
     /// One blocking call per operation.
@@ -87,7 +87,7 @@ pub enum Io {
     Batch,
 }
 
-/// Which way the payload goes.
+/// Direction of the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -108,7 +108,7 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// That of the address.
+    /// The version of the address.
     #[default]
     Any,
     V4,
@@ -177,7 +177,7 @@ pub struct Pace {
     pub catch_up: u32,
 }
 
-/// Who keeps the time of an offered load.
+/// The part of the system that paces an offered load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -191,7 +191,7 @@ pub enum PaceMode {
     Txtime,
 }
 
-/// How due times are spread.
+/// Distribution of the due times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -205,7 +205,7 @@ pub enum Arrival {
     Poisson,
 }
 
-/// How connections of the connect workloads are closed.
+/// The way to close the connections of the connect workloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Direction, EndSpec, Pattern, TestSpec, Transport};
 
-/// Which end of the test.
+/// One of the two ends of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {

@@ -8,7 +8,7 @@ use super::{
     quantity::{Bytes, Bytes32, Linger, Microseconds, Milliseconds, Seconds},
 };
 
-/// How an option is set on a transport's sockets.
+/// The way to set an option on a transport's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setter {
     /// It has no meaning there, even if the kernel accepts it.

@@ -247,7 +247,7 @@ pub fn accept_flows(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Whether an error of accept(2) concerns only one connection that is gone, or is no failure.
+/// Whether an error of accept(2) only asks to try again, or concerns one connection that is gone.
 pub fn is_passing(error: &io::Error) -> bool {
     let network =
         [libc::ENETDOWN, libc::EPROTO, libc::ENOPROTOOPT, libc::EHOSTDOWN, libc::EHOSTUNREACH, libc::ENETUNREACH];

@@ -39,7 +39,7 @@ pub fn kernel_pace(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
             .map_err(EndError::system("the kernel refuses SO_TXTIME"));
     }
     let rate = pace.events_per_s * bytes as f64;
-    // Rates are positive; a rate beyond 2^64 bytes per second is no limit.
+    // Rates are positive; a rate beyond 2^64 bytes per second limits nothing.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let bytes_per_s = rate.ceil() as u64;
     sys::set_bytes(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())

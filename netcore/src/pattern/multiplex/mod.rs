@@ -54,7 +54,7 @@ const LOOK_UP_NS: u64 = 50_000_000;
 /// An instant that never comes.
 const NEVER: u64 = u64::MAX;
 
-/// What a flow waits for when it yields.
+/// Condition that a flow waits for when it yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Yield {
     /// Nothing: the other flows have their turn.
@@ -179,7 +179,7 @@ pub struct Multiplexer {
     flows: Vec<Flow>,
     /// Latest instant at which each flow goes on.
     until_ns: Vec<u64>,
-    /// How many flows have such an instant.
+    /// Number of flows with such an instant.
     timed: usize,
     sockets: Vec<Socket>,
     /// Flows that may go on, and whether the awaited event may have come.

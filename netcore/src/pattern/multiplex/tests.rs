@@ -17,7 +17,7 @@ fn pair(flow: u32) -> (Arc<Link>, UnixStream) {
     (Arc::new(Link::of_socket(flow, ours.into())), theirs)
 }
 
-/// What happened, in its order.
+/// Events in the order in which they happened.
 type Log<T> = Rc<RefCell<Vec<T>>>;
 
 #[test]
