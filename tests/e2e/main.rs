@@ -10,6 +10,7 @@ mod ci;
 mod completions;
 mod confirm;
 mod counters;
+mod deploy;
 mod directions;
 mod faults;
 mod filters;

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     io::{BufRead, BufReader},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
@@ -131,16 +132,19 @@ impl Serve {
     }
 
     fn whole(place: &str, args: &[&str], stderr: Stdio) -> Self {
-        let (ip, _) = place.rsplit_once(':').unwrap_or((place, ""));
-        let listen = if ip == place { format!("{ip}:0") } else { place.to_owned() };
-        let found = format!("{ip}:");
-        let mut all = vec!["serve", "--listen", &listen];
-        all.extend(args);
-        let mut child = command(&all).stderr(stderr).spawn().expect("plumb serve starts");
+        let listen = if place.contains(':') { place.to_owned() } else { format!("{place}:0") };
+        let mut command = command(&[&["serve", "--listen", &listen], args].concat());
+        command.stderr(stderr);
+        Self::of(command)
+    }
+
+    /// One that a command starts.
+    pub fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("plumb serve starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
-        let address = line.split_whitespace().find(|w| w.starts_with(&found)).expect("an address").to_owned();
+        let address = line.split_whitespace().find(|w| w.parse::<SocketAddr>().is_ok()).expect("an address").to_owned();
         Self { child, address }
     }
 

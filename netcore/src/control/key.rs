@@ -15,7 +15,7 @@ pub struct Key([u8; 32]);
 pub enum KeyError {
     #[error("cannot {what} the key file {}: {source}", path.display())]
     Io { what: &'static str, path: PathBuf, source: std::io::Error },
-    /// Group or others may read the file, so the key is no secret.
+    /// Group or others may read the file, so the key is not secret.
     #[error("the key file {} may be read by others (mode {mode:04o}): chmod 600 {}", path.display(), path.display())]
     Readable { path: PathBuf, mode: u32 },
     #[error("{} is no key file: it must hold 64 hexadecimal digits, as `plumb key` writes them", path.display())]
@@ -32,11 +32,15 @@ impl Key {
         Ok(Self(bytes))
     }
 
-    /// Reads a key file. Refuses a file that group or others may read.
+    /// Reads a key file. Refuses a file that group or others may read, except a credential of a systemd unit.
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         let io = |source| KeyError::Io { what: "read", path: path.to_owned(), source };
         let mode = fs::metadata(path).map_err(io)?.mode() & 0o7777;
-        if mode & 0o077 != 0 {
+        // systemd grants a credential to the unit's user by an access list, whose mask shows as the group's bits. Others cannot
+        // enter the folder.
+        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").filter(|folder| !folder.is_empty());
+        let of_others = if credentials.is_some_and(|folder| path.starts_with(folder)) { 0o037 } else { 0o077 };
+        if mode & of_others != 0 {
             return Err(KeyError::Readable { path: path.to_owned(), mode });
         }
         let text = fs::read_to_string(path).map_err(io)?;
@@ -84,7 +88,7 @@ impl Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A logged key is no secret any more.
+        // A logged key is not secret any more.
         f.write_str("Key(…)")
     }
 }
