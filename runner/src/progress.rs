@@ -161,6 +161,16 @@ impl Progress {
         }
     }
 
+    /// Shows that the iteration waits for its turn at a host. The next client in the queue has place 1.
+    pub fn waiting(&self, host: &str, place: u32) {
+        let text = format!("{host}: waiting, {} in the queue", ordinal(place));
+        match (&self.display, self.mode) {
+            (Some(display), _) => display.run.set_message(format!("{}  {text}", position(&self.position))),
+            (None, Mode::Plain) => style::tell(text),
+            (None, _) => {}
+        }
+    }
+
     /// Updates the display of the running iteration, whose members these are.
     pub fn live(&mut self, members: &[Live]) {
         let run = position(&self.position);
@@ -260,6 +270,18 @@ fn state(live: &Live) -> String {
     text
 }
 
+/// `1st`, `12th`, `23rd`
+fn ordinal(number: u32) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
 fn time_left(live: &Live) -> String {
     live.left.map_or_else(String::new, |left| format!("  {} left", span(left)))
 }
@@ -286,6 +308,12 @@ mod tests {
         assert_eq!(position(&p), "[2/3] upload  iteration 2 of 3");
         p.range = Some("500 Mbit/s … ?".into());
         assert_eq!(position(&p), "[2/3] upload  probe 2  500 Mbit/s … ?");
+    }
+
+    #[test]
+    fn places_in_a_queue_are_ordinals() {
+        let said = [1, 2, 3, 4, 11, 12, 13, 21, 101, 111].map(ordinal);
+        assert_eq!(said, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "101st", "111th"]);
     }
 
     #[test]

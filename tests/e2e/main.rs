@@ -12,6 +12,7 @@ mod confirm;
 mod counters;
 mod deploy;
 mod directions;
+mod exclusive;
 mod faults;
 mod filters;
 mod gate;

@@ -21,7 +21,7 @@ fn long(folder: &Folder) -> Child {
 }
 
 /// Starts a plan and waits until `bulk` is measured.
-fn under_way(folder: &Folder, plan: &str) -> Child {
+pub fn under_way(folder: &Folder, plan: &str) -> Child {
     let interim = ["--interim", "--set", "tests.bulk.interval=100ms"];
     let run = ["run", plan, "-o", &folder.name("r.csv")];
     let mut child = command(&[&run[..], &interim].concat()).spawn().unwrap();
@@ -33,7 +33,7 @@ fn under_way(folder: &Folder, plan: &str) -> Child {
     child
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
 }
 

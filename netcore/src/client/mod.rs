@@ -10,17 +10,22 @@ mod plausible;
 mod ready;
 mod running;
 mod session;
+mod turn;
 
 use std::{fmt, net::IpAddr, time::Duration};
 
 pub use ready::{DataAddresses, Prepared, prepare};
 pub use running::{Observer, Outcome, RunningTest};
 pub use session::{PeerFacts, Session};
+pub use turn::take_turns;
 
 use crate::{
     control::{channel::ChannelError, key::Key, message::ReplyError, netns::NetnsError},
     error::{EndError, remedy},
 };
+
+/// The longest time that a daemon can make a client wait for a turn.
+pub const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 /// A daemon, and how to talk to it.
 #[derive(Clone, Debug)]
@@ -63,6 +68,8 @@ pub struct Timeouts {
     pub grace: Duration,
     /// For a test that stops after a count, which has no such instant.
     pub counted: Duration,
+    /// For a turn at a daemon that runs the tests of one client at a time, where the daemon grants as much.
+    pub turn: Duration,
 }
 
 impl Default for Timeouts {
@@ -73,6 +80,7 @@ impl Default for Timeouts {
             ready: Duration::from_secs(10),
             grace: Duration::from_secs(10),
             counted: Duration::from_hours(1),
+            turn: LONGEST_WAIT,
         }
     }
 }

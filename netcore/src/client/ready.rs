@@ -9,6 +9,7 @@ use std::{
 use super::{
     ClientError, Observer, Outcome, RunningTest, Session, Timeouts,
     running::{Party, Plan},
+    take_turns,
 };
 use crate::{
     control::{
@@ -29,7 +30,7 @@ use crate::{
 /// Time for the threads to wake up before the load, besides the time that the message takes.
 const LEAD: Duration = Duration::from_millis(10);
 
-/// How long a daemon may take to say why our connection to it failed.
+/// Longest time for a daemon to say why our connection to it failed.
 const LAST_WORD: Duration = Duration::from_millis(50);
 
 /// Addresses of the data, where they differ from those of the control connection.
@@ -56,7 +57,7 @@ pub struct Prepared<'s> {
     plan: Plan,
 }
 
-/// Makes a test ready.
+/// Makes a test ready. Daemons that give turns need [`take_turns`] before.
 ///
 /// - `near`: the daemon of the near end, which must allow connections to the far end's address
 ///   (`plumb serve --allow-connect`); `None`: the near end is this process.
@@ -120,6 +121,7 @@ impl Session {
         observer: &mut dyn Observer,
         stop: &StopFlag,
     ) -> Result<Outcome, ClientError> {
+        take_turns([&mut *self], stop, &mut |_, _| ())?;
         self.prepare(spec, addresses)?.start(None)?.wait(observer, stop)
     }
 
@@ -173,6 +175,8 @@ fn prepare_there(
     token: Token,
 ) -> Result<Endpoints, ClientError> {
     let prepare = Prepare { spec: spec.clone(), side, token, data_address };
+    // The test takes the turn with it.
+    session.has_turn = false;
     session.send(&Request::Prepare(Box::new(prepare)))?;
     session.expect("prepare", session.timeouts.reply, |reply| match reply {
         Reply::Prepared(endpoints) => Ok(endpoints),

@@ -38,6 +38,8 @@ pub struct PeerFacts {
     pub clock: ClockOffset,
     /// The address at which it was reached.
     pub address: IpAddr,
+    /// A random number of the daemon.
+    pub number: u64,
 }
 
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub struct Session {
     dirty: bool,
     /// Whether an `abort` is unanswered.
     aborting: bool,
+    /// Whether the next test may begin at a daemon that gives turns.
+    pub(super) has_turn: bool,
 }
 
 impl Session {
@@ -78,8 +82,10 @@ impl Session {
             host: hello.host,
             clock: ClockOffset::default(),
             address,
+            number: hello.process,
         };
-        let mut session = Self { host, timeouts: target.timeouts, channel, peer, dirty: false, aborting: false };
+        let mut session =
+            Self { host, timeouts: target.timeouts, channel, peer, dirty: false, aborting: false, has_turn: false };
         session.compare_clocks()?;
         Ok(session)
     }
@@ -181,9 +187,9 @@ impl Session {
         Ok(())
     }
 
-    /// Makes sure that the daemon holds no test and that the clock is fresh.
+    /// Makes sure that the daemon holds no test, except for a turn, and that the clock is fresh.
     pub(super) fn begin(&mut self) -> Result<(), ClientError> {
-        if self.dirty {
+        if self.dirty && !self.has_turn {
             self.abort()?;
             // An end that was waiting for its flows first says that it gave them up.
             let deadline = Instant::now() + self.timeouts.reply + self.timeouts.ready;
@@ -216,6 +222,7 @@ impl Session {
     /// Asks the daemon to forget the test; the next test begins by waiting for its answer.
     pub(super) fn abort(&mut self) -> Result<(), ClientError> {
         if !self.aborting {
+            (self.has_turn, self.dirty) = (false, true);
             self.send(&Request::Abort)?;
             self.aborting = true;
         }
@@ -280,8 +287,8 @@ fn our_hello() -> Hello {
     // The facts do not change while the process lives, and asking the kernel for them takes milliseconds.
     static FACTS: OnceLock<(u64, HostFacts)> = OnceLock::new();
     // Without random numbers no test gets a token either.
-    let (client, host) = FACTS.get_or_init(|| (getrandom::u64().unwrap_or_default(), HostFacts::collect())).clone();
-    Hello { tool_version: env!("CARGO_PKG_VERSION").to_owned(), client: Some(client), limits: None, host }
+    let (process, host) = FACTS.get_or_init(|| (getrandom::u64().unwrap_or_default(), HostFacts::collect())).clone();
+    Hello { tool_version: env!("CARGO_PKG_VERSION").to_owned(), process, limits: None, host }
 }
 
 fn greeting_error(host: &HostLabel, error: ChannelError) -> ClientError {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::capabilities;
+use super::{capabilities, channel::PROGRESS};
 use crate::{
     end::{Endpoints, Token},
     measure::{cpu::free_cpus, host::HostFacts},
@@ -17,8 +17,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     pub tool_version: String,
-    /// A number of the client process, by which the daemon tells its clients apart; `None` from a daemon.
-    pub client: Option<u64>,
+    /// A random number of the process. By it a daemon tells its clients apart, and clients ask several daemons for turns in
+    /// the same order.
+    pub process: u64,
     /// The daemon's limits; `None` from a client.
     pub limits: Option<Limits>,
     pub host: HostFacts,
@@ -39,7 +40,7 @@ pub enum Greeting {
 pub struct Limits {
     /// Sessions at the same time.
     pub sessions: u32,
-    /// Those of one address.
+    /// Sessions of one address.
     pub sessions_per_client: u32,
     /// Memory of all tests at the same time, bytes: buffers and readings of intervals.
     pub memory_bytes: u64,
@@ -51,6 +52,8 @@ pub struct Limits {
     pub buffer_bytes: u64,
     /// Readings kept for interval reports: flows × intervals.
     pub interval_readings: u64,
+    /// The longest time that a client waits for its turn, nanoseconds; `None`: several clients may test at the same time.
+    pub queue_ns: Option<u64>,
 }
 
 impl Default for Limits {
@@ -64,6 +67,7 @@ impl Default for Limits {
             duration_ns: 3600 * 1_000_000_000,
             buffer_bytes: memory::MOST_BYTES,
             interval_readings: 250_000,
+            queue_ns: None,
         }
     }
 }
@@ -78,6 +82,8 @@ pub enum Request {
     Look(Look),
     /// Run a program. Only while there is no test, and only where the daemon allows it.
     Execute(Box<Execute>),
+    /// Wait for a turn: the daemon runs the tests of one client at a time ([`Limits::queue_ns`]). The turn is for one test.
+    Turn,
     /// Prepare an end of a test.
     Prepare(Box<Prepare>),
     /// Connect the flows.
@@ -100,6 +106,7 @@ impl Request {
             Self::Probe => "probe",
             Self::Look(_) => "look",
             Self::Execute(_) => "execute",
+            Self::Turn => "turn",
             Self::Prepare(_) => "prepare",
             Self::Connect(_) => "connect",
             Self::Start { .. } => "start",
@@ -234,6 +241,10 @@ pub enum Reply {
     Seen(Box<Seen>),
     /// To [`Request::Execute`], when the program has ended.
     Executed(Box<Executed>),
+    /// To [`Request::Turn`], and again when the place has changed: others come first. The next one has place 1.
+    Waiting { place: u32 },
+    /// To [`Request::Turn`]: the next test is this client's.
+    Granted,
     /// To [`Request::Prepare`]: the endpoints at which the other end can reach this one.
     Prepared(Endpoints),
     /// To [`Request::Connect`]: every flow is connected.
@@ -258,6 +269,8 @@ impl Reply {
             Self::Probed { .. } => "probed",
             Self::Seen(_) => "seen",
             Self::Executed(_) => "executed",
+            Self::Waiting { .. } => "waiting",
+            Self::Granted => "granted",
             Self::Prepared(_) => "prepared",
             Self::Ready => "ready",
             Self::Interim(_) => "interim",
@@ -269,16 +282,15 @@ impl Reply {
     }
 }
 
-/// A report as replies: pieces that stay below the bound of a frame even if every quote in them is escaped.
+/// A report as replies. Its pieces are short, so that the sender looks at its stop flag often however slowly the client reads.
 pub fn report_pieces(report: &SideReport) -> serde_json::Result<impl Iterator<Item = Reply>> {
-    const PIECE: usize = 4 << 20;
-    let mut text = Some(serde_json::to_string(report)?);
+    let text = serde_json::to_string(report)?;
+    let mut next = Some(0);
     Ok(std::iter::from_fn(move || {
-        let mut piece = text.take()?;
-        if piece.len() > PIECE {
-            text = Some(piece.split_off(piece.floor_char_boundary(PIECE)));
-        }
-        Some(Reply::Report { text: piece, last: text.is_none() })
+        let begin = next?;
+        let end = text.floor_char_boundary(begin + PROGRESS);
+        next = (end < text.len()).then_some(end);
+        Some(Reply::Report { text: text[begin..end].to_owned(), last: next.is_none() })
     }))
 }
 
@@ -351,7 +363,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::spec::{Pattern, Stop};
+    use crate::{
+        report::Ending,
+        spec::{Pattern, Stop},
+    };
+
+    #[test]
+    fn a_long_report_comes_in_short_pieces() {
+        let notes = vec!["\u{e4}\"".repeat(50_000), "b".repeat(PROGRESS)];
+        let report = SideReport { notes, ..SideReport::empty(Side::Far, Ending::Complete) };
+        let mut builder = ReportBuilder::default();
+        let mut whole = None;
+        for piece in report_pieces(&report).unwrap() {
+            assert_eq!(whole, None, "nothing follows the last piece");
+            let Reply::Report { text, last } = piece else { panic!() };
+            assert!(text.len() <= PROGRESS);
+            whole = builder.add(&text, last).unwrap();
+        }
+        assert_eq!(whole, Some(report));
+    }
 
     proptest! {
         #[test]

@@ -43,6 +43,7 @@ impl Daemon {
                 duration_ns: 30 * 24 * 3600 * 1_000_000_000,
                 buffer_bytes: memory::MOST_BYTES,
                 interval_readings: 10_000_000,
+                queue_ns: None,
             },
             // The client is in the same process: it cannot vanish without this daemon.
             timeouts: Timeouts { idle: Duration::from_hours(30 * 24), ..Timeouts::default() },

@@ -14,6 +14,8 @@ mod log;
 mod network;
 mod programs;
 mod session;
+mod turns;
+mod waiting;
 
 use std::{
     fmt, io,
@@ -33,6 +35,7 @@ pub use listen::{Listen, listen};
 use loads::Loads;
 pub use log::{Caller, Event, Log, TestEnding, TestResult};
 pub use network::{Network, NetworkError};
+use turns::Turns;
 
 pub use crate::control::message::Limits;
 use crate::{
@@ -82,6 +85,14 @@ impl Default for Config {
             netns: None,
             log: None,
         }
+    }
+}
+
+impl Config {
+    /// The longest time that a client of an exclusive daemon may have the turn before its load begins. It may be waiting at
+    /// another daemon meanwhile.
+    fn hold(&self) -> Duration {
+        Duration::from_nanos(self.limits.queue_ns.unwrap_or(0)).max(self.timeouts.prepared)
     }
 }
 
@@ -153,9 +164,12 @@ pub struct Daemon {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
+    /// A random number of this daemon.
+    number: u64,
     budget: Budget,
     door: Door,
     loads: Loads,
+    turns: Turns,
 }
 
 impl Shared {
@@ -196,7 +210,15 @@ impl Daemon {
             }
         })??;
         let (listeners, addresses) = bound.into_iter().unzip();
-        let shared = Shared { config, budget: Budget::default(), door: Door::default(), loads: Loads::default() };
+        let shared = Shared {
+            config,
+            // Without random numbers no test gets a token either.
+            number: getrandom::u64().unwrap_or_default(),
+            budget: Budget::default(),
+            door: Door::default(),
+            loads: Loads::default(),
+            turns: Turns::default(),
+        };
         Ok(Self { listeners, addresses, shared })
     }
 

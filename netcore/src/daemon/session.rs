@@ -4,6 +4,10 @@
 //! greeting ─▶ idle ─Prepare▶ prepared ─Connect▶ connected ─Start▶ running ─▶ idle …
 //!              ▲                 └──────────Abort──────┴───────────┘
 //! ```
+//! An exclusive daemon has two more states before `prepared`:
+//! ```text
+//! idle ─Turn▶ waiting ─▶ granted ─Prepare▶ prepared …
+//! ```
 //! A request that does not fit the state ends the session; a test that is refused or fails leaves it idle. In any state, a
 //! client that goes away takes its test with it.
 
@@ -21,6 +25,7 @@ use super::{
     loads::Client,
     log::{Caller, Event, TestEnding, TestResult},
     plain, programs,
+    turns::Ticket,
 };
 use crate::{
     control::{
@@ -76,7 +81,7 @@ fn greet<'s>(
             return Err(error.into());
         }
     };
-    let client = hello.client.unwrap_or_default();
+    let client = hello.process;
     let (caller, version) = (Caller { address: peer, host: hello.host.hostname }, hello.tool_version);
     let slot = match shared.budget.session(&shared.config.limits, plain(peer)) {
         Ok(slot) => slot,
@@ -87,7 +92,7 @@ fn greet<'s>(
     };
     let hello = Hello {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        client: None,
+        process: shared.number,
         limits: Some(shared.config.limits.clone()),
         host: HostFacts::collect(),
     };
@@ -101,7 +106,7 @@ fn greet<'s>(
 
 /// The end of a session.
 #[derive(Debug, thiserror::Error)]
-enum Over {
+pub(super) enum Over {
     #[error("{0}")]
     Channel(#[from] ChannelError),
     #[error("{0}")]
@@ -117,27 +122,31 @@ enum Ran {
     Refused(ReplyError),
 }
 
-enum State<'s> {
+pub(super) enum State<'s> {
     Idle,
+    /// The client has the turn at an exclusive daemon.
+    Granted(Ticket<'s>),
     Prepared(Test<'s>),
     Connected(Test<'s>),
 }
 
 /// An end of a test before its start.
-struct Test<'s> {
+pub(super) struct Test<'s> {
     end: End,
     prepare: Box<Prepare>,
     charge: Charge<'s>,
+    /// `None`: the daemon is not exclusive.
+    turn: Option<Ticket<'s>>,
 }
 
-struct Session<'s> {
-    shared: &'s Shared,
-    client: Client,
+pub(super) struct Session<'s> {
+    pub(super) shared: &'s Shared,
+    pub(super) client: Client,
     caller: Caller,
-    channel: Channel,
+    pub(super) channel: Channel,
     addresses: Addresses,
-    stop: StopFlag,
-    state: State<'s>,
+    pub(super) stop: StopFlag,
+    pub(super) state: State<'s>,
 }
 
 impl<'s> Session<'s> {
@@ -164,7 +173,7 @@ impl<'s> Session<'s> {
 
     fn next_request(&mut self) -> Result<Request, Over> {
         let timeouts = &self.shared.config.timeouts;
-        let patience = if matches!(self.state, State::Idle) { timeouts.idle } else { timeouts.prepared };
+        let patience = self.patience();
         let mut deadline = Instant::now() + patience;
         let mut begun = false;
         loop {
@@ -191,7 +200,20 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn reply(&mut self, reply: &Reply) -> Result<(), ChannelError> {
+    /// The longest time until the next request.
+    fn patience(&self) -> Duration {
+        let timeouts = &self.shared.config.timeouts;
+        let (patience, turn) = match &self.state {
+            // A client may be waiting for its turn at another daemon.
+            State::Idle => (timeouts.idle.max(self.shared.config.hold()), None),
+            State::Granted(turn) => (self.shared.config.hold(), Some(turn)),
+            State::Prepared(test) | State::Connected(test) => (timeouts.prepared, test.turn.as_ref()),
+        };
+        let left = turn.and_then(Ticket::since).map(|since| self.shared.config.hold().saturating_sub(since.elapsed()));
+        patience.min(left.unwrap_or(patience))
+    }
+
+    pub(super) fn reply(&mut self, reply: &Reply) -> Result<(), ChannelError> {
         let deadline = Instant::now() + self.shared.config.timeouts.message;
         self.channel.send(reply, REPLY_BOUND, deadline)
     }
@@ -218,14 +240,17 @@ impl<'s> Session<'s> {
                 Ok(()) => self.execute(&asked),
                 Err(error) => self.refuse(error),
             },
-            (Request::Prepare(prepare), State::Idle) => match self.prepare(prepare) {
-                Ok(test) => {
-                    let endpoints = test.end.endpoints();
-                    self.state = State::Prepared(test);
-                    Ok(self.reply(&Reply::Prepared(endpoints))?)
+            (Request::Turn, State::Idle) if self.shared.config.limits.queue_ns.is_some() => self.take_turn(),
+            (Request::Prepare(prepare), state @ (State::Idle | State::Granted(_))) => {
+                match self.prepare(prepare, state) {
+                    Ok(test) => {
+                        let endpoints = test.end.endpoints();
+                        self.state = State::Prepared(test);
+                        Ok(self.reply(&Reply::Prepared(endpoints))?)
+                    }
+                    Err(error) => self.refuse(error),
                 }
-                Err(error) => self.refuse(error),
-            },
+            }
             (Request::Connect(connect), State::Prepared(mut test)) => match self.connect(&mut test, &connect) {
                 Ok(()) => {
                     self.state = State::Connected(test);
@@ -242,7 +267,7 @@ impl<'s> Session<'s> {
     }
 
     /// Answers with an error; the session goes on without a test.
-    fn refuse(&mut self, error: ReplyError) -> Result<(), Over> {
+    pub(super) fn refuse(&mut self, error: ReplyError) -> Result<(), Over> {
         Ok(self.reply(&Reply::Error(error))?)
     }
 
@@ -263,9 +288,10 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn prepare(&self, prepare: Box<Prepare>) -> Result<Test<'s>, ReplyError> {
-        match self.admit(&prepare) {
-            Ok((end, charge)) => Ok(Test { end, prepare, charge }),
+    fn prepare(&self, prepare: Box<Prepare>, state: State<'s>) -> Result<Test<'s>, ReplyError> {
+        let turn = if let State::Granted(turn) = state { Some(turn) } else { None };
+        match self.admit(&prepare, turn.is_some()) {
+            Ok((end, charge)) => Ok(Test { end, prepare, charge, turn }),
             Err(error) => {
                 self.log_test(&prepare, TestResult::without_load(refusal(&error)));
                 Err(error)
@@ -273,7 +299,12 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn admit(&self, prepare: &Prepare) -> Result<(End, Charge<'s>), ReplyError> {
+    fn admit(&self, prepare: &Prepare, has_turn: bool) -> Result<(End, Charge<'s>), ReplyError> {
+        if self.shared.config.limits.queue_ns.is_some() && !has_turn {
+            let message =
+                "this daemon runs the tests of one client at a time (--exclusive): ask for a turn before each test";
+            return Err(ReplyError::new(ErrorCode::Refused, message));
+        }
         let memory_bytes = admission::test(&self.shared.config, prepare)?;
         let charge = self.shared.budget.memory(&self.shared.config.limits, memory_bytes)?;
         let address = match prepare.side {
@@ -312,11 +343,14 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    fn start(&mut self, test: Test<'_>, t0_ns: u64) -> Result<(), Over> {
-        // The memory is in use until the report is sent.
-        let Test { end, prepare, charge: _charge } = test;
+    fn start(&mut self, test: Test<'s>, t0_ns: u64) -> Result<(), Over> {
+        // The memory and the turn are in use until the report is sent.
+        let Test { end, prepare, charge: _charge, mut turn } = test;
+        if let Some(turn) = &turn {
+            turn.begin_load();
+        }
         let began = Instant::now();
-        let ran = self.run(end, &prepare.spec, t0_ns);
+        let ran = self.run(end, &prepare.spec, t0_ns, &mut turn);
         let without_report = |ending| TestResult { elapsed: began.elapsed(), ..TestResult::without_load(ending) };
         let result = match &ran {
             Ok(Ran::Reported(result)) => result.clone(),
@@ -339,7 +373,7 @@ impl<'s> Session<'s> {
         Ok(Ran::Refused(error))
     }
 
-    fn run(&mut self, end: End, spec: &TestSpec, t0_ns: u64) -> Result<Ran, Over> {
+    fn run(&mut self, end: End, spec: &TestSpec, t0_ns: u64, turn: &mut Option<Ticket<'s>>) -> Result<Ran, Over> {
         let ahead = Duration::from_nanos(t0_ns.saturating_sub(monotonic_ns()));
         if ahead > LONGEST_LEAD {
             let message = format!("a start in {:.0} s is too far ahead", ahead.as_secs_f64());
@@ -373,7 +407,13 @@ impl<'s> Session<'s> {
             if finished {
                 let mut report = load.finish();
                 report.shared_ns = measured(&report).map_or(0, |(from_ns, to_ns)| running.beside_ns(from_ns, to_ns));
+                let ended = Instant::now();
                 for piece in report_pieces(&report).map_err(ChannelError::Message)? {
+                    if self.stop.urgency() == Urgency::Now {
+                        return Err(stopping());
+                    }
+                    // The other clients do not wait for one that reads slowly.
+                    turn.take_if(|_| ended.elapsed() > self.shared.config.timeouts.grace);
                     self.reply(&piece)?;
                 }
                 return Ok(Ran::Reported(TestResult::of(&report)));
@@ -443,7 +483,7 @@ fn measured(report: &SideReport) -> Option<(u64, u64)> {
     Some((report.monotonic_start_ns, report.monotonic_start_ns + window.elapsed_ns))
 }
 
-fn unexpected(request: &Request, when: &str) -> Over {
+pub(super) fn unexpected(request: &Request, when: &str) -> Over {
     let message = format!("unexpected request `{}`{when}: the session is closed", request.name());
     Over::Refused(ReplyError::new(ErrorCode::Protocol, message))
 }
@@ -456,7 +496,7 @@ fn refusal(error: &ReplyError) -> TestEnding {
     }
 }
 
-fn stopping() -> Over {
+pub(super) fn stopping() -> Over {
     Over::Refused(ReplyError::new(ErrorCode::Stopping, "the daemon is being stopped: the session is closed"))
 }
 

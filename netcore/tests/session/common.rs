@@ -15,6 +15,7 @@ use netcore::{
         stop::StopFlag,
     },
     daemon::{Config, Daemon},
+    end::End,
     measure::host::HostFacts,
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
@@ -84,9 +85,9 @@ pub fn never_stopped() -> StopFlag {
 
 /// Waits for an effect of another thread.
 pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + Duration::from_mins(1);
     while !happened() {
-        assert!(Instant::now() < patience, "{what}: not within 20 s");
+        assert!(Instant::now() < patience, "{what}: not within a minute");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -102,8 +103,13 @@ impl Raw {
 
     /// The same; `None`: the daemon is busy.
     pub fn welcome(address: SocketAddr) -> Option<Self> {
+        Self::of_process(0, address)
+    }
+
+    /// The same, as a session of this client process.
+    pub fn of_process(process: u64, address: SocketAddr) -> Option<Self> {
         let mut raw = Self(Channel::initiate(TcpStream::connect(address).unwrap(), None, soon()).unwrap());
-        let hello = Hello { tool_version: "test".into(), client: None, limits: None, host: HostFacts::default() };
+        let hello = Hello { tool_version: "test".into(), process, limits: None, host: HostFacts::default() };
         raw.0.send(&hello, GREETING_BOUND, soon()).unwrap();
         let greeting: Greeting = raw.0.recv(soon()).unwrap();
         raw.0.set_bound(REPLY_BOUND);
@@ -111,13 +117,35 @@ impl Raw {
     }
 
     pub fn ask(&mut self, request: &Request) -> Reply {
+        self.tell(request);
+        self.hear()
+    }
+
+    pub fn tell(&mut self, request: &Request) {
         self.0.send(request, REQUEST_BOUND, soon()).unwrap();
+    }
+
+    pub fn hear(&mut self) -> Reply {
         self.0.recv(soon()).unwrap()
+    }
+
+    /// Connects a test whose far end is the daemon. Returns its near end, which is here and need not start.
+    pub fn connected(&mut self, spec: &TestSpec) -> End {
+        let token = [7; 16];
+        let Reply::Prepared(endpoints) = self.ask(&prepare(spec.clone(), token)) else { panic!() };
+        let mut near = End::prepare(spec, Side::Near, None, token).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                near.connect(Some(("127.0.0.1".parse().unwrap(), &endpoints)), Duration::from_mins(1)).unwrap();
+            });
+            assert_eq!(self.ask(&connect_far()), Reply::Ready);
+        });
+        near
     }
 }
 
 pub fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + Duration::from_mins(1)
 }
 
 pub fn prepare(spec: TestSpec, token: [u8; 16]) -> Request {
@@ -125,5 +153,5 @@ pub fn prepare(spec: TestSpec, token: [u8; 16]) -> Request {
 }
 
 pub fn connect_far() -> Request {
-    Request::Connect(Connect { peer: None, within_ns: 10_000_000_000 })
+    Request::Connect(Connect { peer: None, within_ns: 60_000_000_000 })
 }

@@ -3,6 +3,7 @@
 
 mod common;
 mod daemon;
+mod exclusive;
 mod hostile;
 mod idle;
 mod namespaces;

@@ -11,7 +11,7 @@ use netcore::{
     control::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND},
-        message::{Greeting, Hello, Prepare, Reply, Request},
+        message::{Greeting, Hello, Limits, Prepare, Reply, Request},
     },
     end::{End, Endpoints},
     measure::{
@@ -30,6 +30,8 @@ enum Part {
     Preamble,
     Hello,
     Probes,
+    /// It is exclusive, and never grants a turn.
+    Waiting,
     Prepared,
     Ready,
     Everything,
@@ -84,7 +86,8 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
         return Some((channel, end));
     }
     let _: Hello = channel.recv(soon()).ok()?;
-    let hello = Hello { tool_version: "0".into(), client: None, limits: None, host: HostFacts::default() };
+    let limits = Limits { queue_ns: (part == Part::Waiting).then_some(50_000_000), ..Limits::default() };
+    let hello = Hello { tool_version: "0".into(), process: 0, limits: Some(limits), host: HostFacts::default() };
     channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, soon()).ok()?;
     channel.set_bound(REPLY_BOUND);
     loop {
@@ -92,6 +95,7 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
             Request::Probe if part >= Part::Probes => {
                 Reply::Probed { arrived_ns: monotonic_ns(), answered_ns: monotonic_ns(), wall_ns: wall_ns() }
             }
+            Request::Turn => Reply::Waiting { place: 1 },
             Request::Prepare(prepare) if part >= Part::Prepared => {
                 let Prepare { spec, token, .. } = *prepare;
                 let far = End::prepare(&spec, Side::Far, Some("127.0.0.1".parse().unwrap()), token).ok()?;
@@ -115,7 +119,7 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
 fn impatient(address: SocketAddr) -> Target {
     // Short for a test that waits for it, and long enough for a busy machine to answer.
     let brief = Duration::from_secs(2);
-    let timeouts = Timeouts { connect: brief, reply: brief, ready: brief, grace: brief, counted: brief };
+    let timeouts = Timeouts { connect: brief, reply: brief, ready: brief, grace: brief, counted: brief, turn: brief };
     Target { timeouts, ..Target::new("server", address.to_string()) }
 }
 
@@ -158,8 +162,14 @@ fn a_daemon_that_floods_does_not_keep_its_next_test() {
 }
 
 #[test]
+fn a_daemon_that_gives_no_turn_is_given_up() {
+    let error = run(play(Part::Waiting, Then::Hangs, None)).to_string();
+    assert!(error.contains("asked for a turn"), "{error}");
+}
+
+#[test]
 fn a_long_report_has_time_while_it_arrives() {
-    // The pieces take four seconds, twice the time for silence. What they make is no report.
+    // The pieces take four seconds, twice the time for silence. Together they are not a report.
     let error = run(play(Part::Ready, Then::ReportsSlowly, None));
     assert!(matches!(error, ClientError::Invalid { .. }), "{error}");
 }

@@ -69,8 +69,8 @@ fn words() -> Value {
     let hello = || {
         Box::new(Hello {
             tool_version: "0".into(),
-            client: Some(1),
-            limits: Some(Limits::default()),
+            process: 1,
+            limits: Some(Limits { queue_ns: Some(1), ..Limits::default() }),
             host: HostFacts::default(),
         })
     };
@@ -80,6 +80,7 @@ fn words() -> Value {
         Request::Probe,
         Request::Look(Look { towards: Some(address), free_cpus: true, transports: vec![Transport::Tcp] }),
         Request::Execute(Box::new(Execute { argv: vec![], environment: BTreeMap::new(), limit_ns: 1 })),
+        Request::Turn,
         Request::Prepare(Box::new(Prepare {
             spec: spec(),
             side: Side::Far,
@@ -97,6 +98,8 @@ fn words() -> Value {
         Reply::Seen(Box::new(Seen { nic: None, free_cpus: Some(1), transports: vec![] })),
         Reply::Executed(Box::new(Executed::Done { stdout: String::new(), stderr: String::new(), elapsed_ns: 1 })),
         Reply::Executed(Box::new(Executed::Failed { timed_out: false, message: String::new() })),
+        Reply::Waiting { place: 1 },
+        Reply::Granted,
         Reply::Prepared(endpoints),
         Reply::Ready,
         Reply::Interim(Box::new(window())),

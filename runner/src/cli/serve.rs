@@ -8,8 +8,10 @@ use std::{
 };
 
 use netcore::{
+    client::LONGEST_WAIT,
     control::{DEFAULT_PORT, key::Key},
     daemon::{Config, Daemon, Event, Limits, Network, listen},
+    measure::clock::nanoseconds,
 };
 
 use super::serve_log::{Format, Log, Serving};
@@ -66,6 +68,12 @@ pub struct Args {
     /// Longest test, including warm-up and cool-down.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     max_duration: Duration,
+    /// Run the tests of one client at a time; others wait in a queue, first come first served.
+    #[arg(long)]
+    exclusive: bool,
+    /// Longest wait for a turn with --exclusive, at most 24h; then the client's test fails.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = queue_timeout, requires = "exclusive")]
+    queue_timeout: Duration,
     /// Serve from within this network namespace.
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
@@ -85,6 +93,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 fn duration(text: &str) -> Result<Duration, String> {
     schemas::units::parse_duration(text).map_err(|e| e.to_string())
+}
+
+fn queue_timeout(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|wait| if wait <= LONGEST_WAIT { Ok(wait) } else { Err("at most 24h".to_owned()) })
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -110,7 +122,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         sessions_per_client: args.max_sessions_per_client.unwrap_or((args.max_sessions * 3 / 4).max(1)),
         memory_bytes: args.max_memory,
         flows: args.max_flows,
-        duration_ns: u64::try_from(args.max_duration.as_nanos()).unwrap_or(u64::MAX),
+        duration_ns: nanoseconds(args.max_duration),
+        queue_ns: args.exclusive.then_some(nanoseconds(args.queue_timeout)),
         ..Limits::default()
     };
     let config = Config {
@@ -143,6 +156,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         max_sessions: limits.sessions,
         max_flows: limits.flows,
         max_duration_s: args.max_duration.as_secs_f64(),
+        exclusive: args.exclusive,
         pid: std::process::id(),
     }))?;
     let served = daemon.run(interrupts.flag()).map_err(Error::measurement);

@@ -42,6 +42,7 @@ pub(super) struct Serving {
     pub(super) max_sessions: u32,
     pub(super) max_flows: u32,
     pub(super) max_duration_s: f64,
+    pub(super) exclusive: bool,
     pub(super) pid: u32,
 }
 
@@ -152,12 +153,13 @@ impl Serving {
             (false, _) => "no key",
         };
         format!(
-            "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {} · pid {}\n",
+            "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {}{} · pid {}\n",
             self.version,
             self.addresses.join(" and "),
             self.max_sessions,
             self.max_flows,
             span(Duration::from_secs_f64(self.max_duration_s)),
+            if self.exclusive { ", one client at a time" } else { "" },
             self.pid
         )
     }

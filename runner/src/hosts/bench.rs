@@ -54,6 +54,7 @@ impl Bench for Hosts {
             seats.push(self.seat(member, spec, step.grace, progress)?);
         }
         // After an error the sessions are dropped with the seats: their state is unknown.
+        self.take_turns(step, &mut seats, progress)?;
         let mut display = Display::new(progress, &step.name, self.interim);
         let names: Vec<&str> = step.members.iter().map(|member| member.name.as_str()).collect();
         let measured = match seats.as_mut_slice() {
@@ -72,6 +73,29 @@ impl Bench for Hosts {
 }
 
 impl Hosts {
+    /// Waits at the daemons that serve one client at a time. A session that another daemon has closed meanwhile is opened
+    /// again.
+    fn take_turns(&mut self, step: &Step, seats: &mut [Seat], progress: &Progress) -> Result<(), ClientError> {
+        let mut waited = false;
+        let sessions = seats.iter_mut().flat_map(|seat| seat.near.iter_mut().chain(&mut seat.far));
+        client::take_turns(sessions, &self.stop, &mut |host, place| {
+            waited = true;
+            progress.waiting(&host.name, place);
+        })?;
+        if waited {
+            for (member, seat) in step.members.iter().zip(seats) {
+                for (end, session) in [(&member.from, &mut seat.near), (&member.to, &mut seat.far)] {
+                    if let Some(session) = session
+                        && !session.is_alive()
+                    {
+                        *session = self.session(end, step.grace)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn seat(
         &mut self,
         member: &Member,
