@@ -202,17 +202,9 @@ fn a_measurement_beside_the_load_of_another_client_says_so() {
         outcome.far.unwrap().shared_ns
     };
     assert_eq!(shared(&mut session), 0);
-    let token = [6; 16];
     let mut other = Raw::greeted(served.address);
-    let Reply::Prepared(endpoints) = other.ask(&prepare(stream(60_000), token)) else { panic!() };
-    let mut near = End::prepare(&stream(60_000), Side::Near, None, token).unwrap();
-    std::thread::scope(|scope| {
-        scope
-            .spawn(|| near.connect(Some(("127.0.0.1".parse().unwrap(), &endpoints)), Duration::from_secs(10)).unwrap());
-        assert_eq!(other.ask(&connect_far()), Reply::Ready);
-    });
-    let start = Request::Start { t0_ns: monotonic_ns() };
-    other.0.send(&start, 1 << 20, soon()).unwrap();
+    let _near = other.connected(&stream(60_000));
+    other.tell(&Request::Start { t0_ns: monotonic_ns() });
     eventually("the other load has begun", || shared(&mut session) >= 50_000_000);
     drop(other);
     eventually("the other load is over", || shared(&mut session) == 0);

@@ -263,16 +263,8 @@ fn a_client_that_floods_does_not_outlast_its_time() {
     let timeouts = Timeouts { grace: Duration::from_millis(200), ..Timeouts::default() };
     let served = Served::new(Config { timeouts, ..Config::default() });
     let mut raw = Raw::greeted(served.address);
-    let token = [4; 16];
-    let Reply::Prepared(endpoints) = raw.ask(&prepare(stream(30), token)) else { panic!() };
-    let mut near = End::prepare(&stream(30), Side::Near, None, token).unwrap();
-    std::thread::scope(|scope| {
-        scope
-            .spawn(|| near.connect(Some(("127.0.0.1".parse().unwrap(), &endpoints)), Duration::from_secs(10)).unwrap());
-        assert_eq!(raw.ask(&connect_far()), Reply::Ready);
-    });
     // The near end never sends: the far end waits for its data until it is given up.
-    raw.0.send(&Request::Start { t0_ns: monotonic_ns() }, REQUEST_BOUND, soon()).unwrap();
+    let _near = raw.connected(&stream(30));
+    raw.tell(&Request::Start { t0_ns: monotonic_ns() });
     assert_eq!(flood(raw, &Request::Stop { at_ns: monotonic_ns() + 3_600_000_000_000 }), ErrorCode::Failed);
-    drop(near);
 }
