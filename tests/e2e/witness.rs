@@ -2,7 +2,6 @@
 //! `ss`. Each test has namespaces of its own, where the kernel counts this test only.
 
 use std::{
-    io::{BufRead, BufReader, Read},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -10,7 +9,7 @@ use std::{
 
 use crate::{
     netns::{Namespace, Pair},
-    program::{Folder, Ran, Row, count, end, number, of, parse},
+    program::{Folder, Ran, Row, Serve, count, end, number, of, parse},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -39,38 +38,22 @@ fn measure(namespace: &Namespace, text: &str) -> Vec<Row> {
     rows
 }
 
-/// `plumb serve` in the far namespace, killed when dropped.
-struct Daemon(Child);
-
-impl Daemon {
-    fn start(pair: &Pair) -> Self {
-        let listen = format!("{}:12864", Pair::FAR_TALK);
-        let mut child = pair
-            .far
-            .command(PLUMB)
-            // Data and control use different links, so datagrams come from another address than the client's.
-            .args(["serve", "--listen", &listen, "--allow-connect", Pair::NEAR])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // It prints its address once it serves.
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("12864") {
-            line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "plumb serve ended before it served");
-        }
-        thread::spawn(move || drop(said.read_to_end(&mut Vec::new())));
-        Self(child)
-    }
+/// `plumb serve` in the far namespace.
+fn serve(pair: &Pair) -> Serve {
+    let listen = format!("{}:12864", Pair::FAR_TALK);
+    let mut command = pair.far.command(PLUMB);
+    // Data and control use different links, so datagrams come from another address than the client's.
+    command.args(["serve", "--listen", &listen, "--allow-connect", Pair::NEAR]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    Serve::of(command)
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a plan with this test, from the near to the far namespace.
+fn start(pair: &Pair, test: &str) -> (Folder, Child) {
+    let (folder, path) = plan(&format!("{{version: 1, name: witness, {}, tests: {{it: {test}}}}}", hosts()));
+    let mut command = pair.near.command(PLUMB);
+    command.args(["run", "--progress", "never", &path]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    (folder, command.spawn().unwrap())
 }
 
 /// The inventory of a plan whose far end is in the pair's far namespace.
@@ -144,7 +127,7 @@ fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
     if !pair.limit("50mbit", "50ms") {
         return;
     }
-    let _daemon = Daemon::start(&pair);
+    let _daemon = serve(&pair);
     let plan = format!(
         "{{version: 1, name: witness, {}, tests: {{it: {{workload: tcp_stream, to: far, warmup: 500ms, duration: 1s, \
          socket: {{congestion_control: reno}}}}}}}}",
@@ -170,7 +153,7 @@ fn udp_loss_is_what_the_queue_dropped() {
     if !pair.limit("50mbit", "5ms") {
         return;
     }
-    let _daemon = Daemon::start(&pair);
+    let _daemon = serve(&pair);
     let rows = measure(
         &pair.near,
         &format!(
@@ -198,7 +181,7 @@ fn a_search_finds_the_rate_of_the_link() {
     if !pair.limit("50mbit", "15ms") {
         return;
     }
-    let _daemon = Daemon::start(&pair);
+    let _daemon = serve(&pair);
     let plan = format!(
         "{{version: 1, name: witness, {}, tests: {{it: {{workload: udp_stream, to: far, message_size: 1400, warmup: 200ms, \
          duration: 500ms, socket: {{send_buffer: 1MiB}}, assert: [throughput > 40Mbit/s], \
@@ -237,7 +220,7 @@ fn a_search_claims_nothing_that_only_a_queue_took_in() {
     if !pair.limit("100mbit", "400ms") {
         return;
     }
-    let _daemon = Daemon::start(&pair);
+    let _daemon = serve(&pair);
     let plan = format!(
         "{{version: 1, name: witness, {}, tests: {{it: {{workload: udp_stream, to: far, message_size: 1400, warmup: 100ms, \
          duration: 400ms, find: {{metric: loss_ratio, at_most: 0.01%, by: rate, from: 20Mbit/s, to: 200Mbit/s, \
@@ -279,10 +262,10 @@ fn a_slow_receiver_shows_at_the_sender() {
 #[test]
 fn an_idle_daemon_sleeps() {
     let Some(pair) = Pair::new() else { return };
-    let daemon = Daemon::start(&pair);
+    let daemon = serve(&pair);
     // `ip netns exec` execs its program, so the process is the daemon itself.
     let switches = || -> u64 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.0.id())).unwrap();
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
         let status = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap());
         let count =
             |text: String| text.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok());
@@ -306,21 +289,9 @@ fn tcp_info_is_what_ss_shows() {
         println!("skipped: ss is not installed");
         return;
     }
-    let _daemon = Daemon::start(&pair);
-    let (_folder, path) = plan(&format!(
-        "{{version: 1, name: witness, {}, tests: {{it: {{workload: tcp_stream, to: far, duration: 2s, cooldown: 2s, \
-         socket: {{congestion_control: reno}}}}}}}}",
-        hosts()
-    ));
-    let run = pair
-        .near
-        .command(PLUMB)
-        .args(["run", "--progress", "never"])
-        .arg(path)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let _daemon = serve(&pair);
+    let (_folder, run) =
+        start(&pair, "{workload: tcp_stream, to: far, duration: 2s, cooldown: 2s, socket: {congestion_control: reno}}");
     // The data connection is the one to the data link's address. It is watched until it is gone.
     let (mut seen, begun) = (Vec::new(), Instant::now());
     while begun.elapsed() < Duration::from_secs(20) {
@@ -366,11 +337,8 @@ fn tcp_info_is_what_ss_shows() {
 
 /// Runs a plan against the far namespace. Returns its measured row and what `ss` last showed of the data connection.
 fn watched(pair: &Pair, test: &str) -> (Row, String) {
-    let _daemon = Daemon::start(pair);
-    let (_folder, path) = plan(&format!("{{version: 1, name: witness, {}, tests: {{it: {test}}}}}", hosts()));
-    let mut plumb = pair.near.command(PLUMB);
-    plumb.args(["run", "--progress", "never", &path]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut run = plumb.spawn().unwrap();
+    let _daemon = serve(pair);
+    let (_folder, mut run) = start(pair, test);
     let mut last = String::new();
     while run.try_wait().unwrap().is_none() {
         let sockets = pair.near.read("ss", &["-Htin", "dst", Pair::FAR]);
