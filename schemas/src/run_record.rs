@@ -18,6 +18,7 @@ pub struct RunRecord<Facts = Value, Clock = Value> {
     pub run_id: String,
     pub tool_version: String,
     /// Commit, profile and target of the program, as `plumb --version` has them.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub tool_build: String,
     /// The command line.
     pub argv: Vec<String>,
