@@ -110,7 +110,9 @@ fn echoes_at_an_interval() {
         Some(Pace { events_per_s: 50.0, mode: PaceMode::User, arrival: Arrival::Closed, burst: 1, catch_up: 5 });
     let Some(near) = ping(&spec, V4) else { return };
     let sent = sum(&near.totals).messages_sent;
-    assert!((2..=51).contains(&sent), "{sent}");
+    // A machine that stops its CPUs lengthens the window, and what was due meanwhile follows.
+    let most = phase(&near, Phase::Measure).elapsed_ns / (20 * MS) + 1 + 5;
+    assert!((2..=most).contains(&sent), "{sent} of {most}");
 }
 
 #[test]
