@@ -1,13 +1,18 @@
 //! System calls in the form that the engines need, where `std`, `nix` and `socket2` lack it. With [`crate::io::batch`],
 //! the only `unsafe` of the data path.
 
+pub mod opt;
+
 use std::{
     io,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, OwnedFd},
 };
 
-use nix::sys::prctl::set_timerslack;
+use nix::sys::{
+    prctl::set_timerslack,
+    stat::{SFlag, fstat},
+};
 use socket2::{SockRef, Socket};
 
 /// Here and in [`crate::io::batch`] structures of the kernel are laid out by hand, as they are with a 64-bit `long`.
@@ -86,40 +91,6 @@ pub fn ip_address(bytes: &[u8]) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// Sets an option whose value is a byte string.
-pub fn set_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
-    // SAFETY: the pointer and the length are those of a live slice, which the kernel only reads. Pointers inside the
-    // value are safe too: the kernel copies what they lead to, or refuses.
-    unsafe {
-        check(libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_ptr().cast(), length)).map(|_| ())
-    }
-}
-
-/// Sets an option whose value is an `int`.
-pub fn set_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: i32) -> io::Result<()> {
-    set_bytes(socket, level, name, &value.to_ne_bytes())
-}
-
-/// Reads an option into `value`; returns the length that the kernel wrote. Not for options whose value contains a
-/// pointer for the kernel to write through, such as TCP_ZEROCOPY_RECEIVE.
-pub fn get_bytes(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
-    let mut length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
-    // SAFETY: the pointer and the length are those of a live mutable slice; the kernel writes at most `length` bytes, and of
-    // the options that this crate asks for none holds a pointer to write through.
-    unsafe {
-        check(libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut length))?;
-    }
-    Ok(length as usize)
-}
-
-/// Reads an option whose value is an `int`.
-pub fn get_int(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
-    let mut value = [0; 4];
-    get_bytes(socket, level, name, &mut value)?;
-    Ok(i32::from_ne_bytes(value))
-}
-
 /// Binds a packet socket to an interface and a frame type.
 pub fn bind_link(socket: &impl AsFd, interface: u32, ethertype: u16) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid sockaddr_ll.
@@ -150,12 +121,17 @@ pub fn link_address(socket: &impl AsFd) -> io::Result<[u8; 6]> {
     Ok([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]])
 }
 
-/// Makes a descriptor refer to `/dev/null`: closes what it referred to, and keeps the number taken.
-pub fn lead_nowhere(fd: &impl AsFd) -> io::Result<()> {
+/// Makes the descriptor of a pipe refer to `/dev/null`: closes the pipe, and keeps the number taken. Any other descriptor is
+/// refused: its owner may rely on what it refers to.
+pub fn lead_nowhere(pipe: &impl AsFd) -> io::Result<()> {
+    let kind = SFlag::from_bits_truncate(fstat(pipe)?.st_mode) & SFlag::S_IFMT;
+    if kind != SFlag::S_IFIFO {
+        return Err(io::Error::other("the descriptor is not that of a pipe"));
+    }
     let nowhere = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    // SAFETY: both descriptors are open for the length of the call, by the borrow and by the file; the target remains an open
-    // descriptor of its owner, so that nobody closes another's.
-    unsafe { check(libc::dup3(nowhere.as_raw_fd(), fd.as_fd().as_raw_fd(), libc::O_CLOEXEC)).map(|_| ()) }
+    // SAFETY: both descriptors are open for the length of the call, by the borrow and by the file. The target stays an open
+    // descriptor of its owner, so that its number is closed once; and of a pipe no memory depends.
+    unsafe { check(libc::dup3(nowhere.as_raw_fd(), pipe.as_fd().as_raw_fd(), libc::O_CLOEXEC)).map(|_| ()) }
 }
 
 /// Context identifier of this machine's vsock device.
@@ -182,16 +158,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_read_back_and_refusals_are_errors() {
+    fn refusals_are_errors() {
+        assert!(socket(libc::AF_INET, 99, 0).is_err());
         let socket = socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
-        set_int(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1).unwrap();
-        assert_eq!(get_int(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY).unwrap(), 1);
-        set_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"reno").unwrap();
-        let mut name = [0; 16];
-        get_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name).unwrap();
-        assert!(name.starts_with(b"reno\0"));
-        assert!(set_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"no such").is_err());
-        assert!(self::socket(libc::AF_INET, 99, 0).is_err());
         assert_eq!(accept(&socket).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 
@@ -214,6 +183,8 @@ mod tests {
         assert_eq!(nix::unistd::read(&reader, &mut bytes).unwrap(), 1);
         assert_eq!(nix::unistd::read(&reader, &mut bytes).unwrap(), 0);
         assert_eq!(nix::unistd::write(&writer, b"into nothing").unwrap(), 12);
+        assert!(lead_nowhere(&writer).is_err(), "it is no pipe any more");
+        assert!(lead_nowhere(&std::fs::File::open("/proc/self/stat").unwrap()).is_err());
     }
 
     #[test]

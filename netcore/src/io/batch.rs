@@ -2,7 +2,9 @@
 //! datagrams.
 //!
 //! The only part of the engines that holds pointers: the kernel's structures for a batch are made once and reused,
-//! since making them for each call would cost more than the call saves.
+//! since making them for each call would cost more than the call saves. Each pointer is that of a vector that is never resized,
+//! plus an offset: [`Vec::as_mut_ptr`] borrows nothing, so that what Rust borrows of the elements between two calls does not
+//! end it, and a move of the whole moves no element.
 
 use std::{io, net::SocketAddr, ops::Range, os::fd::RawFd};
 
@@ -44,7 +46,7 @@ impl Batch {
             .map(|index| {
                 // SAFETY: all-zero bytes are a valid mmsghdr: null pointers and zero lengths.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-                header.msg_hdr.msg_iov = std::ptr::from_mut(&mut vectors[index % count]);
+                header.msg_hdr.msg_iov = vectors.as_mut_ptr().wrapping_add(index % count);
                 header.msg_hdr.msg_iovlen = 1;
                 header
             })
@@ -63,7 +65,7 @@ impl Batch {
         let (name, length) = sys::address_bytes(peer);
         self.names = vec![name];
         for header in &mut self.headers {
-            header.msg_hdr.msg_name = self.names[0].as_mut_ptr().cast();
+            header.msg_hdr.msg_name = self.names.as_mut_ptr().cast();
             header.msg_hdr.msg_namelen = length;
         }
         self
@@ -73,8 +75,8 @@ impl Batch {
     pub fn with_times(mut self) -> Self {
         let one = || SendTime { length: size_of::<SendTime>(), level: libc::SOL_SOCKET, kind: libc::SCM_TXTIME, ns: 0 };
         self.times = self.headers.iter().map(|_| one()).collect();
-        for (header, time) in self.headers.iter_mut().zip(&mut self.times) {
-            header.msg_hdr.msg_control = std::ptr::from_mut(time).cast();
+        for (index, header) in self.headers.iter_mut().enumerate() {
+            header.msg_hdr.msg_control = self.times.as_mut_ptr().wrapping_add(index).cast();
             header.msg_hdr.msg_controllen = size_of::<SendTime>();
         }
         self
@@ -89,8 +91,8 @@ impl Batch {
     /// Keeps the sender of each received message.
     pub fn with_senders(mut self) -> Self {
         self.names = vec![[0; 28]; self.headers.len()];
-        for (header, name) in self.headers.iter_mut().zip(&mut self.names) {
-            header.msg_hdr.msg_name = name.as_mut_ptr().cast();
+        for (index, header) in self.headers.iter_mut().enumerate() {
+            header.msg_hdr.msg_name = self.names.as_mut_ptr().wrapping_add(index).cast();
         }
         self
     }
@@ -124,9 +126,7 @@ impl Batch {
         let length = headers.len() as libc::c_uint;
         // SAFETY: every header points to one of `vectors` and that to all of one of `buffers`; where messages are addressed, to
         // the entry of `names`, of which the kernel reads the length of an address; and where they have times, to its entry of
-        // `times`. None of them has been moved or resized since they were made (a move of `Self` does not move what its
-        // vectors own, and `Buffers` never changes the length of its own), and the exclusive borrow keeps others away from
-        // them during the call.
+        // `times`. The pointers are valid as the module says, and the exclusive borrow keeps others away during the call.
         let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), length, flags) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
@@ -233,6 +233,39 @@ mod tests {
         assert_eq!(batch.receive(b.as_raw_fd(), 0, 0).unwrap(), 1);
         assert!(batch.received(0..1).eq([&[b'x'; 10]]));
         assert_eq!(message(&mut batch, 1), untouched);
+    }
+
+    /// The pointers are followed as the kernel follows them, after moves and borrows of all that they lead to. An interpreter that
+    /// knows the rules of aliasing (Miri) can run this test: it makes no system call.
+    #[test]
+    fn pointers_outlive_the_borrows_between_two_calls() {
+        let peer = "192.0.2.1:9".parse().unwrap();
+        let made = [batch(3, 10, 1).with_times().to(peer), batch(2, 10, 5).with_senders()];
+        for mut batch in made.map(std::hint::black_box) {
+            let (slots, count) = (batch.headers.len(), batch.buffers.count());
+            for round in 0..2 {
+                batch.buffers().for_each(|buffer| buffer.fill(round));
+                batch.touch_received(0..slots);
+                let dues = vec![7; batch.times.len()];
+                batch.set_times(0, &dues);
+                for index in 0..slots {
+                    let header = batch.headers[index].msg_hdr;
+                    // SAFETY: as in `send`; nothing is borrowed here.
+                    unsafe {
+                        let vector = *header.msg_iov;
+                        assert_eq!((header.msg_iovlen, vector.iov_len), (1, 10));
+                        vector.iov_base.cast::<u8>().add(9).write(b'a' + u8::try_from(index % count).unwrap());
+                        if !header.msg_control.is_null() {
+                            assert_eq!((*header.msg_control.cast::<SendTime>()).ns, 7);
+                        }
+                        header.msg_name.cast::<u8>().add(27).write(round);
+                    }
+                    let place = batch.buffers().beginnings(index..index + 1, std::iter::once(10)).next().unwrap();
+                    assert_eq!((place[0], place[9]), (round, b'a' + u8::try_from(index % count).unwrap()));
+                    assert_eq!(batch.names.get(index).unwrap_or(&batch.names[0])[27], round);
+                }
+            }
+        }
     }
 
     proptest! {

@@ -224,11 +224,13 @@ impl Buffers {
         }
     }
 
-    /// Address of the buffer in a slot, for the kernel to read and write [`Buffers::size`] bytes: valid as long as
-    /// these buffers exist, wherever they are moved.
+    /// Address of the buffer in a slot, for the kernel to read and write [`Buffers::size`] bytes: valid as long as these buffers
+    /// exist, wherever they are moved. It is the vector's own pointer and borrows nothing, so that borrows of the buffers
+    /// between two calls do not end it.
     pub fn pointer(&mut self, place: usize) -> *mut u8 {
         let start = self.starts[place];
-        self.memory[start..start + self.size].as_mut_ptr()
+        assert!(start + self.size <= self.memory.len(), "a buffer lies in the memory");
+        self.memory.as_mut_ptr().wrapping_add(start)
     }
 
     /// The current buffer.

@@ -12,23 +12,38 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use super::{files::line, netlink};
 use crate::report::NicFacts;
 
-/// Commands of `linux/ethtool.h`.
-const GSET: u32 = 0x01;
-const GDRVINFO: u32 = 0x03;
-const GCOALESCE: u32 = 0x0e;
-const GRINGPARAM: u32 = 0x10;
-const GSTRINGS: u32 = 0x1b;
-const GSTATS: u32 = 0x1d;
+/// A command of `linux/ethtool.h`.
+#[derive(Clone, Copy)]
+struct Command {
+    number: u32,
+    /// Room for its structure, bytes: the driver writes no more.
+    room: usize,
+}
+
+impl Command {
+    const fn new(number: u32, room: usize) -> Self {
+        Self { number, room }
+    }
+}
+
+const GSET: Command = Command::new(0x01, 44);
+const GDRVINFO: Command = Command::new(0x03, 196);
+const GCOALESCE: Command = Command::new(0x0e, 92);
+const GRINGPARAM: Command = Command::new(0x10, 36);
+/// The kernel writes as many counters as the driver has by then, whatever number is asked for. Queues may be added to the card
+/// at that moment, so there is room for four times as many as are accepted.
+const GSTRINGS: Command = Command::new(0x1b, 12 + 4 * MOST_STATS * NAME_LENGTH);
+const GSTATS: Command = Command::new(0x1d, 8 + 4 * MOST_STATS * size_of::<u64>());
+const GFLAGS: Command = Command::new(0x25, 8);
 /// Offloads that have a command of their own.
-const OFFLOADS: [(&str, u32); 6] = [
-    ("generic_receive_offload", 0x2b),
-    ("generic_segmentation_offload", 0x23),
-    ("rx_checksum", 0x14),
-    ("scatter_gather", 0x18),
-    ("tcp_segmentation_offload", 0x1e),
-    ("tx_checksum", 0x16),
+const OFFLOADS: [(&str, Command); 6] = [
+    ("generic_receive_offload", Command::new(0x2b, 8)),
+    ("generic_segmentation_offload", Command::new(0x23, 8)),
+    ("rx_checksum", Command::new(0x14, 8)),
+    ("scatter_gather", Command::new(0x18, 8)),
+    ("tcp_segmentation_offload", Command::new(0x1e, 8)),
+    ("tx_checksum", Command::new(0x16, 8)),
 ];
-const GFLAGS: u32 = 0x25;
 /// Bit of large receive offload in the answer to GFLAGS.
 const FLAG_LRO: u32 = 1 << 15;
 /// Set of names: the driver's statistics.
@@ -117,22 +132,20 @@ impl Ethtool {
         Ok(Self { socket: socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?, name })
     }
 
-    /// Sends one ethtool command: `words` are the 32-bit words behind the command, `length` is the size of the answer
-    /// (and of the command's structure), bytes.
+    /// Sends a command. `words`: the 32-bit words behind its number.
     #[expect(unsafe_code, reason = "how much a command writes is known here only")]
-    fn ask(&self, command: u32, words: &[u32], length: usize) -> io::Result<Answer> {
-        let mut block = vec![0_u8; length.max(4 + 4 * words.len())];
-        for (to, word) in block.as_chunks_mut::<4>().0.iter_mut().zip([command].iter().chain(words)) {
+    fn ask(&self, command: Command, words: &[u32]) -> io::Result<Answer> {
+        let mut block = vec![0_u8; command.room];
+        for (to, word) in block.as_chunks_mut::<4>().0.iter_mut().zip([command.number].iter().chain(words)) {
             *to = word.to_ne_bytes();
         }
         let mut request = libc::ifreq {
             ifr_name: self.name,
             ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: block.as_mut_ptr().cast() },
         };
-        // SAFETY: SIOCETHTOOL reads an `ifreq` whose data pointer leads to the structure of the command in its first
-        // word, and writes that structure. `block` is at least as large as that structure: each caller names the size,
-        // and for the two commands of variable size leaves room for more than can be there. Both live until the call
-        // returns, and the kernel keeps no pointer.
+        // SAFETY: SIOCETHTOOL reads an `ifreq` whose data pointer leads to the structure of the command in its first word, and
+        // writes that structure. `block` has the command's room. Both live until the call returns, and the kernel keeps no
+        // pointer.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
         if result != 0 {
             return Err(io::Error::last_os_error());
@@ -141,7 +154,7 @@ impl Ethtool {
     }
 
     fn fill_driver(&self, facts: &mut NicFacts) {
-        if let Ok(info) = self.ask(GDRVINFO, &[], 196) {
+        if let Ok(info) = self.ask(GDRVINFO, &[]) {
             facts.driver = info.text(4);
             facts.driver_version = info.text(36);
             facts.firmware = info.text(68).filter(|f| f != "N/A");
@@ -151,7 +164,7 @@ impl Ethtool {
 
     fn fill(&self, facts: &mut NicFacts) {
         self.fill_driver(facts);
-        if let Ok(link) = self.ask(GSET, &[], 44) {
+        if let Ok(link) = self.ask(GSET, &[]) {
             let speed = u32::from(link.u16(12)) | (u32::from(link.u16(28)) << 16);
             // A link that is down, or has no speed, answers 0 or all ones (the lower half alone on old drivers).
             facts.speed_mbit_per_s = Some(speed).filter(|s| ![0, 0xffff, u32::MAX].contains(s));
@@ -161,32 +174,30 @@ impl Ethtool {
                 _ => None,
             };
         }
-        if let Ok(rings) = self.ask(GRINGPARAM, &[], 36) {
+        if let Ok(rings) = self.ask(GRINGPARAM, &[]) {
             (facts.rx_ring, facts.tx_ring) = (Some(rings.u32(20)), Some(rings.u32(32)));
         }
-        if let Ok(delay) = self.ask(GCOALESCE, &[], 92) {
+        if let Ok(delay) = self.ask(GCOALESCE, &[]) {
             (facts.rx_coalesce_us, facts.tx_coalesce_us) = (Some(delay.u32(4)), Some(delay.u32(20)));
         }
         for (name, command) in OFFLOADS {
-            if let Ok(answer) = self.ask(command, &[], 8) {
+            if let Ok(answer) = self.ask(command, &[]) {
                 facts.offloads.insert(name.to_owned(), answer.u32(4) != 0);
             }
         }
-        if let Ok(flags) = self.ask(GFLAGS, &[], 8) {
+        if let Ok(flags) = self.ask(GFLAGS, &[]) {
             facts.offloads.insert("large_receive_offload".to_owned(), flags.u32(4) & FLAG_LRO != 0);
         }
     }
 
     fn counters(&self) -> Option<BTreeMap<String, u64>> {
-        let count = self.ask(GDRVINFO, &[], 196).ok()?.u32(180) as usize;
+        let count = self.ask(GDRVINFO, &[]).ok()?.u32(180) as usize;
         if count == 0 || count > MOST_STATS {
             return None;
         }
-        // The kernel writes as many counters as the driver has by then, whatever number is asked for. Queues may be
-        // added to the card at this moment, so there is room for more than are accepted.
-        let room = 4 * MOST_STATS;
-        let names = self.ask(GSTRINGS, &[SS_STATS, u32::try_from(count).ok()?], 12 + room * NAME_LENGTH).ok()?;
-        let values = self.ask(GSTATS, &[u32::try_from(count).ok()?], 8 + room * size_of::<u64>()).ok()?;
+        let asked = u32::try_from(count).ok()?;
+        let names = self.ask(GSTRINGS, &[SS_STATS, asked]).ok()?;
+        let values = self.ask(GSTATS, &[asked]).ok()?;
         if names.u32(8) as usize != count || values.u32(4) as usize != count {
             return None;
         }
@@ -226,7 +237,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::UdpSocket, process::Command};
+    use std::{net::UdpSocket, process};
 
     use super::*;
 
@@ -270,7 +281,7 @@ mod tests {
         let Ok(links) = netlink::links(None) else { return };
         let mut compared = 0;
         for name in links.iter().map(|l| l.name.as_str()) {
-            let Ok(output) = Command::new("ethtool").args(["-S", name]).output() else {
+            let Ok(output) = process::Command::new("ethtool").args(["-S", name]).output() else {
                 println!("skipped: ethtool is not installed");
                 return;
             };

@@ -5,7 +5,7 @@
 
 use std::{io, os::fd::BorrowedFd};
 
-use crate::{report::TcpInfo, sys};
+use crate::{report::TcpInfo, sys::opt};
 
 /// Longer than the structure of any known kernel (248 bytes in Linux 6.12); a longer one is cut off here.
 const LENGTH: usize = 320;
@@ -19,8 +19,8 @@ struct Raw {
 impl Raw {
     fn read(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let mut bytes = [0_u8; LENGTH];
-        let length = sys::get_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
-        Ok(Self { bytes, length: length.min(LENGTH) })
+        let length = opt::get(&socket, opt::TCP_INFO, &mut bytes)?;
+        Ok(Self { bytes, length })
     }
 
     fn u32_at(&self, offset: usize) -> Option<u32> {

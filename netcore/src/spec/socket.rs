@@ -7,6 +7,7 @@ use super::{
     Transport,
     quantity::{Bytes, Bytes32, Linger, Microseconds, Milliseconds, Seconds},
 };
+use crate::sys::opt::{self, Opt};
 
 /// The way to set an option on a transport's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,10 +18,7 @@ pub enum Setter {
     Opening,
     /// By setsockopt(2).
     Call {
-        /// `SOL_SOCKET`, `IPPROTO_TCP`, ….
-        level: libc::c_int,
-        /// `SO_SNDBUF`, `TCP_NODELAY`, ….
-        number: libc::c_int,
+        option: Opt,
         /// Whether reports include it even if the test leaves it out.
         always: bool,
     },
@@ -33,28 +31,18 @@ impl Setter {
     }
 }
 
-const fn always(level: libc::c_int, number: libc::c_int) -> Setter {
-    Setter::Call { level, number, always: true }
+const fn always(option: Opt) -> Setter {
+    Setter::Call { option, always: true }
 }
 
-const fn asked(level: libc::c_int, number: libc::c_int) -> Setter {
-    Setter::Call { level, number, always: false }
+const fn asked(option: Opt) -> Setter {
+    Setter::Call { option, always: false }
 }
 
-/// An option with a number for each IP version.
-const fn ip(v6: bool, number_v4: libc::c_int, number_v6: libc::c_int, always: bool) -> Setter {
-    if v6 {
-        Setter::Call { level: libc::IPPROTO_IPV6, number: number_v6, always }
-    } else {
-        Setter::Call { level: libc::IPPROTO_IP, number: number_v4, always }
-    }
+/// An option for each IP version.
+const fn ip(v6: bool, option_v4: Opt, option_v6: Opt, always: bool) -> Setter {
+    Setter::Call { option: if v6 { option_v6 } else { option_v4 }, always }
 }
-
-/// From `linux/udp.h`.
-const UDPLITE_SEND_CSCOV: libc::c_int = 10;
-/// From `linux/sctp.h`.
-const SCTP_NODELAY: libc::c_int = 3;
-const SCTP_MAXSEG: libc::c_int = 13;
 
 /// Converts an option's value between plan and kernel.
 pub trait OptionValue {
@@ -326,59 +314,57 @@ macro_rules! socket_options {
     };
 }
 
-use libc::{IPPROTO_SCTP as SCTP, IPPROTO_TCP as TCP, SOL_SOCKET as SOCKET};
-
 // Name, type, and setter by transport. Order matters: setting `dscp` changes the priority, so `priority` comes later.
 socket_options! {
     /// `SO_SNDBUF` (netperf -s, iperf3 -w). The kernel doubles it; results show its figure.
-    send_buffer: Bytes, |_, _| always(SOCKET, libc::SO_SNDBUF);
+    send_buffer: Bytes, |_, _| always(opt::SO_SNDBUF);
     /// `SO_RCVBUF` (netperf -S, iperf3 -w). Setting it switches the receiver's autotuning off.
-    receive_buffer: Bytes, |t, _| always(SOCKET, libc::SO_RCVBUF).on(!matches!(t, Transport::Pipe));
+    receive_buffer: Bytes, |t, _| always(opt::SO_RCVBUF).on(!matches!(t, Transport::Pipe));
     /// `TCP_NODELAY` (netperf -D, iperf3 -N).
     no_delay: bool, |t, _| match t {
-        Transport::Sctp => always(SCTP, SCTP_NODELAY),
-        _ => always(TCP, libc::TCP_NODELAY).on(t.is_tcp()),
+        Transport::Sctp => always(opt::SCTP_NODELAY),
+        _ => always(opt::TCP_NODELAY).on(t.is_tcp()),
     };
     /// `TCP_CORK`.
-    cork: bool, |t, _| always(TCP, libc::TCP_CORK).on(t.is_tcp());
+    cork: bool, |t, _| always(opt::TCP_CORK).on(t.is_tcp());
     /// `TCP_CONGESTION` (netperf -K, iperf3 -C): cubic, bbr, reno, …
-    congestion_control: String, |t, _| always(TCP, libc::TCP_CONGESTION).on(t.is_tcp());
+    congestion_control: String, |t, _| always(opt::TCP_CONGESTION).on(t.is_tcp());
     /// `TCP_MAXSEG` (netperf -G, iperf3 -M).
     mss: Bytes32, |t, _| match t {
-        Transport::Sctp => asked(SCTP, SCTP_MAXSEG),
-        _ => always(TCP, libc::TCP_MAXSEG).on(t.is_tcp()),
+        Transport::Sctp => asked(opt::SCTP_MAXSEG),
+        _ => always(opt::TCP_MAXSEG).on(t.is_tcp()),
     };
     /// Differentiated-services code point: 0 to 63, or a name such as ef, af41, cs1, le (netperf -Y, iperf3 -S).
-    dscp: Dscp, |t, v6| ip(v6, libc::IP_TOS, libc::IPV6_TCLASS, true).on(t.uses_ip());
+    dscp: Dscp, |t, v6| ip(v6, opt::IP_TOS, opt::IPV6_TCLASS, true).on(t.uses_ip());
     /// `SO_PRIORITY`.
-    priority: u32, |t, _| always(SOCKET, libc::SO_PRIORITY).on(t.has_interface());
+    priority: u32, |t, _| always(opt::SO_PRIORITY).on(t.has_interface());
     /// `SO_KEEPALIVE`.
-    keepalive: bool, |t, _| asked(SOCKET, libc::SO_KEEPALIVE).on(t.has_connections());
+    keepalive: bool, |t, _| asked(opt::SO_KEEPALIVE).on(t.has_connections());
     /// `SO_BUSY_POLL`, for example 50us.
-    busy_poll: Microseconds, |t, _| asked(SOCKET, libc::SO_BUSY_POLL).on(t.uses_ip());
+    busy_poll: Microseconds, |t, _| asked(opt::SO_BUSY_POLL).on(t.uses_ip());
     /// TCP Fast Open at both ends (netperf -F).
     fastopen: bool, |t, _| Setter::Opening.on(t.is_tcp());
     /// `TCP_DEFER_ACCEPT`.
     defer_accept: Seconds, |t, _| Setter::Opening.on(t.is_tcp());
     /// `TCP_NOTSENT_LOWAT`.
-    notsent_lowat: Bytes32, |t, _| asked(TCP, libc::TCP_NOTSENT_LOWAT).on(t.is_tcp());
+    notsent_lowat: Bytes32, |t, _| asked(opt::TCP_NOTSENT_LOWAT).on(t.is_tcp());
     /// `TCP_USER_TIMEOUT`, for example 5s: how long sent data may stay unacknowledged before the connection is given up.
-    user_timeout: Milliseconds, |t, _| asked(TCP, libc::TCP_USER_TIMEOUT).on(t.is_tcp());
+    user_timeout: Milliseconds, |t, _| asked(opt::TCP_USER_TIMEOUT).on(t.is_tcp());
     /// `IP_TTL`, or the IPv6 hop limit (netperf -I).
-    ttl: u8, |t, v6| ip(v6, libc::IP_TTL, libc::IPV6_UNICAST_HOPS, false).on(t.uses_ip());
+    ttl: u8, |t, v6| ip(v6, opt::IP_TTL, opt::IPV6_UNICAST_HOPS, false).on(t.uses_ip());
     /// `SO_DONTROUTE` (netperf -R).
-    dont_route: bool, |t, _| asked(SOCKET, libc::SO_DONTROUTE).on(t.uses_ip());
+    dont_route: bool, |t, _| asked(opt::SO_DONTROUTE).on(t.uses_ip());
     /// `IP_MTU_DISCOVER`.
-    mtu_discover: MtuDiscover, |t, v6| ip(v6, libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER, false).on(t.uses_ip());
+    mtu_discover: MtuDiscover, |t, v6| ip(v6, opt::IP_MTU_DISCOVER, opt::IPV6_MTU_DISCOVER, false).on(t.uses_ip());
     /// `SO_LINGER`.
-    linger: Linger, |t, _| asked(SOCKET, libc::SO_LINGER).on(t.has_connections());
+    linger: Linger, |t, _| asked(opt::SO_LINGER).on(t.has_connections());
     /// `SO_BINDTODEVICE`: an interface.
-    device: String, |t, _| asked(SOCKET, libc::SO_BINDTODEVICE).on(t.has_interface());
+    device: String, |t, _| asked(opt::SO_BINDTODEVICE).on(t.has_interface());
     /// UDP without checksums (`SO_NO_CHECK`).
-    no_checksum: bool, |t, _| asked(SOCKET, libc::SO_NO_CHECK).on(matches!(t, Transport::Udp));
+    no_checksum: bool, |t, _| asked(opt::SO_NO_CHECK).on(matches!(t, Transport::Udp));
     /// UDP-Lite's checksum coverage.
     checksum_coverage: Bytes32,
-        |t, _| always(libc::IPPROTO_UDPLITE, UDPLITE_SEND_CSCOV).on(matches!(t, Transport::UdpLite));
+        |t, _| always(opt::UDPLITE_SEND_CSCOV).on(matches!(t, Transport::UdpLite));
 }
 
 impl SocketOptions {

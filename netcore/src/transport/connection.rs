@@ -21,7 +21,7 @@ use super::{Deadline, Protocol, address::Address, opening, options};
 use crate::{
     error::EndError,
     spec::{EndSpec, Side, SocketOptions, quantity::Seconds},
-    sys,
+    sys::{self, opt},
 };
 
 /// The secret by which data connections prove that they belong to the session.
@@ -70,10 +70,9 @@ pub fn set_blocking(fd: &OwnedFd, blocking: bool) -> Result<(), EndError> {
 pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u32) -> Result<OwnedFd, EndError> {
     let socket = protocol.socket(address.family())?;
     if let Address::Ip(ip) = address {
-        sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
-            .map_err(EndError::system("cannot set SO_REUSEADDR"))?;
+        opt::set_int(&socket, opt::SO_REUSEADDR, 1).map_err(EndError::system("cannot set SO_REUSEADDR"))?;
         if ip.ip().is_unspecified() && ip.is_ipv6() {
-            sys::set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
+            opt::set_int(&socket, opt::IPV6_V6ONLY, 0)
                 .map_err(EndError::system("cannot listen on both IP versions"))?;
         }
     }
@@ -81,15 +80,15 @@ pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u
     options::apply(&socket, &end.socket, protocol.transport, v6)?;
     if protocol.transport.is_tcp() {
         let set = |name: &str, option, value| {
-            sys::set_int(&socket, libc::IPPROTO_TCP, option, value)
+            opt::set_int(&socket, option, value)
                 .map_err(EndError::system(format!("the kernel refuses {name} = {value}")))
         };
         if end.socket.fastopen == Some(true) {
             opening::fast_open_is_on(Side::Far)?;
-            set("fastopen", libc::TCP_FASTOPEN, 1024)?;
+            set("fastopen", opt::TCP_FASTOPEN, 1024)?;
         }
         if let Some(Seconds(seconds)) = end.socket.defer_accept {
-            set("defer_accept", libc::TCP_DEFER_ACCEPT, i32::try_from(seconds).unwrap_or(i32::MAX))?;
+            set("defer_accept", opt::TCP_DEFER_ACCEPT, i32::try_from(seconds).unwrap_or(i32::MAX))?;
         }
     }
     address.bind(&socket)?;
@@ -112,8 +111,7 @@ pub fn connect(
         opening::fast_open(&socket)?;
     }
     if let Some(from) = from {
-        sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
-            .map_err(EndError::system("cannot set SO_REUSEADDR"))?;
+        opt::set_int(&socket, opt::SO_REUSEADDR, 1).map_err(EndError::system("cannot set SO_REUSEADDR"))?;
         from.bind(&socket)?;
     }
     set_blocking(&socket, false)?;
@@ -137,7 +135,7 @@ pub fn connect(
                 }
                 return Err(deadline.missed(0, 1, &format!("no answer from {to}: is a firewall between the hosts?")));
             }
-            match sys::get_int(&socket, libc::SOL_SOCKET, libc::SO_ERROR).map_err(failed)? {
+            match opt::get_int(&socket, opt::SO_ERROR).map_err(failed)? {
                 0 => {}
                 error => return Err(failed(io::Error::from_raw_os_error(error))),
             }

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     error::EndError,
     spec::{Bytes, PaceMode, Pattern, SocketOptions, TestSpec, Transport, shape::LINK_HEADER_BYTES},
-    sys,
+    sys::{self, opt},
 };
 
 /// Time that a blocked call waits before its thread checks for the end of the test.
@@ -67,8 +67,7 @@ pub fn socket(spec: &TestSpec, asked: &SocketOptions, address: &Address, bind: b
     let v6 = address.family() == libc::AF_INET6;
     options::apply(&socket, &effective(asked, spec), spec.transport, v6)?;
     if v6 && matches!(address, Address::Ip(ip) if ip.ip().is_unspecified()) {
-        sys::set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
-            .map_err(EndError::system("cannot listen on both IP versions"))?;
+        opt::set_int(&socket, opt::IPV6_V6ONLY, 0).map_err(EndError::system("cannot listen on both IP versions"))?;
     }
     if bind {
         address.bind(&socket)?;

@@ -9,7 +9,7 @@ use super::{Link, address::Address, options};
 use crate::{
     error::EndError,
     spec::{TestSpec, shape::ICMP_HEADER_BYTES},
-    sys,
+    sys::{self, opt},
 };
 
 /// Protocol number of ICMP for IPv6.
@@ -124,14 +124,12 @@ pub fn open(spec: &TestSpec, peer: IpAddr, data_ip: Option<IpAddr>, flow: u32) -
 fn filter(socket: &OwnedFd, v6: bool) -> Result<(), EndError> {
     let answer = types(v6).1;
     let result = if v6 {
-        // ICMP6_FILTER: a bit for each of 256 types, set for the dropped ones.
         let mut blocked = [0xffu8; 32];
         let word = usize::from(answer) / 32 * 4;
         blocked[word..word + 4].copy_from_slice(&(!(1u32 << (answer % 32))).to_ne_bytes());
-        sys::set_bytes(socket, ICMPV6, 1, &blocked)
+        opt::set(socket, opt::ICMP6_FILTER, &blocked)
     } else {
-        // ICMP_FILTER (level SOL_RAW): the same for the first 32 types.
-        sys::set_bytes(socket, 255, 1, &(!(1u32 << answer)).to_ne_bytes())
+        opt::set(socket, opt::ICMP_FILTER, &(!(1u32 << answer)).to_ne_bytes())
     };
     result.map_err(EndError::system("cannot filter ICMP messages"))
 }

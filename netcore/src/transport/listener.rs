@@ -24,7 +24,7 @@ use super::{
 use crate::{
     error::EndError,
     spec::{Close, Io, TestSpec, Transport},
-    sys,
+    sys::{self, opt},
 };
 
 /// Time that the far end waits for the next connection before it checks for the end of the test.
@@ -173,7 +173,7 @@ impl Connection {
             Err(error) => return Err(ConnectError::Fatal(error.into())),
         }
         if fds[0].revents().is_some_and(|events| events.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)) {
-            match sys::get_int(&*self.socket, libc::SOL_SOCKET, libc::SO_ERROR).map_err(ConnectError::Fatal)? {
+            match opt::get_int(&*self.socket, opt::SO_ERROR).map_err(ConnectError::Fatal)? {
                 // It was freed, or made and reset.
                 0 => return Err(ConnectError::Fatal(std::io::ErrorKind::ConnectionAborted.into())),
                 error => return Err(ConnectError::of(std::io::Error::from_raw_os_error(error))),
@@ -242,7 +242,7 @@ impl Connector {
         let socket = self.protocol.socket(family).map_err(fatal)?;
         self.options.apply(&socket).map_err(fatal)?;
         if self.fastopen {
-            sys::set_int(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).map_err(ConnectError::Fatal)?;
+            opt::set_int(&socket, opt::TCP_FASTOPEN_CONNECT, 1).map_err(ConnectError::Fatal)?;
         }
         if self.reset {
             options::reset_on_close(&socket).map_err(ConnectError::Fatal)?;
@@ -260,9 +260,9 @@ impl Connector {
         }
         if port == 0 {
             // The kernel chooses the port when it knows the destination, so that each destination has all ports of an address.
-            sys::set_int(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1).map_err(ConnectError::Fatal)?;
+            opt::set_int(&socket, opt::IP_BIND_ADDRESS_NO_PORT, 1).map_err(ConnectError::Fatal)?;
         } else {
-            sys::set_int(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(ConnectError::Fatal)?;
+            opt::set_int(&socket, opt::SO_REUSEADDR, 1).map_err(ConnectError::Fatal)?;
         }
         let any = super::address::unspecified(to.ip());
         Address::Ip(SocketAddr::from((ip.unwrap_or(any), port))).bind(&socket).map_err(fatal)?;

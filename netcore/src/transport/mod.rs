@@ -31,7 +31,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 use crate::{
     error::EndError,
     spec::{Family, Pattern, TestSpec, Transport},
-    sys,
+    sys::{self, opt},
 };
 
 /// The descriptors of one flow. For a socket both are the same.
@@ -133,10 +133,7 @@ pub struct Protocol {
     pub number: libc::c_int,
 }
 
-/// Level and name of the option for a DCCP service code, which must be the same at both ends: 32 bits in network order.
-const SOL_DCCP: libc::c_int = 269;
-const DCCP_SOCKOPT_SERVICE: libc::c_int = 2;
-
+/// The service code of DCCP connections, which must be the same at both ends.
 const SERVICE: &[u8; 4] = b"PLMB";
 
 /// Whether each flow of a transport has its own pair of datagram sockets, without listening and accepting.
@@ -190,16 +187,16 @@ impl Protocol {
             EndError::System { what, source }
         })?;
         if self.transport == Transport::Dccp {
-            sys::set_bytes(&socket, SOL_DCCP, DCCP_SOCKOPT_SERVICE, SERVICE)
+            opt::set(&socket, opt::DCCP_SOCKOPT_SERVICE, SERVICE)
                 .map_err(EndError::system("cannot set the DCCP service code"))?;
         }
         Ok(socket)
     }
 }
 
-/// Capacity of a DCCP packet on the present path, bytes (DCCP_SOCKOPT_GET_CUR_MPS).
+/// Capacity of a DCCP packet on the present path, bytes.
 pub fn largest_packet(socket: &OwnedFd) -> Option<u64> {
-    sys::get_int(socket, SOL_DCCP, 5).ok().and_then(|bytes| bytes.try_into().ok())
+    opt::get_int(socket, opt::DCCP_SOCKOPT_GET_CUR_MPS).ok().and_then(|bytes| bytes.try_into().ok())
 }
 
 /// The largest message of a test, bytes.

@@ -6,14 +6,13 @@ use crate::{
     error::EndError,
     report::Granted,
     spec::{Side, SocketOptions, socket::OptionValue},
-    sys,
+    sys::opt,
 };
 
 /// Makes the next connect(2) of a socket send its first data in the SYN.
 pub fn fast_open(socket: &OwnedFd) -> Result<(), EndError> {
     fast_open_is_on(Side::Near)?;
-    sys::set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
-        .map_err(EndError::system("the kernel refuses fastopen"))
+    opt::set_int(socket, opt::TCP_FASTOPEN_CONNECT, 1).map_err(EndError::system("the kernel refuses fastopen"))
 }
 
 /// Checks the host's setting: without it the option can be set and has no effect.
@@ -38,7 +37,7 @@ fn fast_open_allows(setting: &str, side: Side) -> bool {
 
 /// Fast Open and deferred acceptance, where the test asks for them. They do not change after the start.
 pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side) -> Vec<Granted> {
-    let int = |option| sys::get_int(socket, libc::IPPROTO_TCP, option).ok();
+    let int = |option| opt::get_int(socket, option).ok();
     let both = |option: &str, requested: String, granted: Option<String>| Granted {
         flow,
         option: option.to_owned(),
@@ -46,13 +45,13 @@ pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side)
         at_start: granted.clone(),
         at_end: granted,
     };
-    let fast = if side == Side::Near { libc::TCP_FASTOPEN_CONNECT } else { libc::TCP_FASTOPEN };
+    let fast = if side == Side::Near { opt::TCP_FASTOPEN_CONNECT } else { opt::TCP_FASTOPEN };
     let fastopen = options
         .fastopen
         .map(|asked| both("fastopen", asked.to_string(), int(fast).map(|value| (value != 0).to_string())));
     let seconds = options.defer_accept.filter(|_| side == Side::Far);
     let deferred = seconds
-        .map(|asked| both("defer_accept", asked.shown(), int(libc::TCP_DEFER_ACCEPT).map(|value| value.to_string())));
+        .map(|asked| both("defer_accept", asked.shown(), int(opt::TCP_DEFER_ACCEPT).map(|value| value.to_string())));
     fastopen.into_iter().chain(deferred).collect()
 }
 

@@ -13,14 +13,13 @@ use crate::{
         quantity::Linger,
         socket::{Asked, OptionValue, SOCKET_OPTIONS, Setter, SocketOption},
     },
-    sys,
+    sys::opt::{self, Opt},
 };
 
 /// A row of the table for sockets of one transport.
 struct Entry {
     row: &'static SocketOption,
-    level: libc::c_int,
-    number: libc::c_int,
+    option: Opt,
     /// Whether it is reported even if not requested.
     always: bool,
     asked: Option<Asked>,
@@ -29,9 +28,7 @@ struct Entry {
 /// Options of setsockopt(2) that have a meaning on this transport, in the order of setting.
 fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> impl Iterator<Item = Entry> {
     SOCKET_OPTIONS.iter().filter_map(move |row| match (row.setter)(transport, v6) {
-        Setter::Call { level, number, always } => {
-            Some(Entry { row, level, number, always, asked: (row.asked)(options) })
-        }
+        Setter::Call { option, always } => Some(Entry { row, option, always, asked: (row.asked)(options) }),
         Setter::Meaningless | Setter::Opening => None,
     })
 }
@@ -45,16 +42,15 @@ pub struct Prepared {
 #[derive(Debug)]
 struct Setting {
     name: &'static str,
-    level: libc::c_int,
-    number: libc::c_int,
+    option: Opt,
     asked: Asked,
 }
 
 impl Prepared {
     pub fn new(options: &SocketOptions, transport: Transport, v6: bool) -> Self {
         let settings = entries(options, transport, v6).filter_map(|entry| {
-            let Entry { row, level, number, asked, .. } = entry;
-            Some(Setting { name: row.name, level, number, asked: asked? })
+            let Entry { row, option, asked, .. } = entry;
+            Some(Setting { name: row.name, option, asked: asked? })
         });
         Self { settings: settings.collect() }
     }
@@ -70,9 +66,8 @@ impl Prepared {
     }
 
     pub fn apply(&self, socket: &OwnedFd) -> Result<(), EndError> {
-        for Setting { name, level, number, asked } in &self.settings {
-            sys::set_bytes(socket, *level, *number, &asked.kernel)
-                .map_err(|source| refused(name, &asked.shown, source))?;
+        for Setting { name, option, asked } in &self.settings {
+            opt::set(socket, *option, &asked.kernel).map_err(|source| refused(name, &asked.shown, source))?;
         }
         Ok(())
     }
@@ -84,7 +79,7 @@ pub fn apply(socket: &OwnedFd, options: &SocketOptions, transport: Transport, v6
 
 /// Makes a close of the socket a reset: SO_LINGER with 0 seconds.
 pub fn reset_on_close(socket: &OwnedFd) -> io::Result<()> {
-    sys::set_bytes(socket, libc::SOL_SOCKET, libc::SO_LINGER, &Linger(0).to_kernel())
+    opt::set(socket, opt::SO_LINGER, &Linger(0).to_kernel())
 }
 
 fn refused(name: &str, value: &str, source: io::Error) -> EndError {
@@ -105,7 +100,7 @@ fn refused(name: &str, value: &str, source: io::Error) -> EndError {
 
 fn read(socket: &OwnedFd, entry: &Entry) -> Option<String> {
     let mut value = vec![0; entry.row.size];
-    let length = sys::get_bytes(socket, entry.level, entry.number, &mut value).ok()?;
+    let length = opt::get(socket, entry.option, &mut value).ok()?;
     Some((entry.row.read)(&value[..length]))
 }
 
@@ -159,6 +154,7 @@ mod tests {
         quantity::{Bytes, Bytes32, Microseconds, Milliseconds},
         socket::MtuDiscover,
     };
+    use crate::sys;
 
     fn tcp() -> OwnedFd {
         sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap()

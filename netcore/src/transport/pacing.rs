@@ -5,13 +5,8 @@ use crate::{
     error::EndError,
     report::NicFacts,
     spec::{PaceMode, TestSpec},
-    sys,
+    sys::opt,
 };
-
-/// SO_MAX_PACING_RATE: takes a 64-bit rate in bytes per second.
-const SO_MAX_PACING_RATE: libc::c_int = 47;
-
-const SO_TXTIME: libc::c_int = 61;
 
 /// Lets the kernel pace a flow, if the test asks for it and the kernel does it.
 pub fn kernel_pace(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
@@ -35,14 +30,13 @@ pub fn kernel_pace(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
         // `struct sock_txtime`: the clock, and no flags.
         let mut value = [0; 8];
         value[..4].copy_from_slice(&libc::CLOCK_MONOTONIC.to_ne_bytes());
-        return sys::set_bytes(socket, libc::SOL_SOCKET, SO_TXTIME, &value)
-            .map_err(EndError::system("the kernel refuses SO_TXTIME"));
+        return opt::set(socket, opt::SO_TXTIME, &value).map_err(EndError::system("the kernel refuses SO_TXTIME"));
     }
     let rate = pace.events_per_s * bytes as f64;
     // Rates are positive; a rate beyond 2^64 bytes per second limits nothing.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let bytes_per_s = rate.ceil() as u64;
-    sys::set_bytes(socket, libc::SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
+    opt::set(socket, opt::SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
         .map_err(EndError::system(format!("the kernel refuses to pace at {bytes_per_s} bytes/s")))
 }
 
