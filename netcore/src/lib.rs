@@ -15,6 +15,9 @@ pub mod control;
 pub mod daemon;
 pub mod end;
 pub mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod io;
 pub mod measure;
 mod pace;

@@ -7,19 +7,19 @@ use crate::{
 
 /// Facts about a test that its reports must agree with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     flows: u32,
     /// Nothing arrives that was not sent: messages may be lost, come twice or be forged only as datagrams.
     reliable: bool,
 }
 
 impl Frame {
-    pub(super) fn of(spec: &TestSpec) -> Self {
+    pub(crate) fn of(spec: &TestSpec) -> Self {
         Self { flows: spec.flows(), reliable: !spec.transport.is_datagram() }
     }
 
     /// The contradiction, as a sentence. `lasted_ns`: nanoseconds from the begin of the load until the reports were there.
-    pub(super) fn contradiction(self, near: &SideReport, far: Option<&SideReport>, lasted_ns: u64) -> Option<String> {
+    pub(crate) fn contradiction(self, near: &SideReport, far: Option<&SideReport>, lasted_ns: u64) -> Option<String> {
         // Two clocks differ by less than a hundredth, and instants are known to less than a tenth of a second.
         let most_ns = lasted_ns.saturating_add(lasted_ns / 100).saturating_add(100_000_000);
         for (end, report) in [("near", Some(near)), ("far", far)] {

@@ -31,7 +31,7 @@ const CLEAR: u8 = 0;
 const KEYED: u8 = 1;
 /// In place of the use of a key: no client from this address is served.
 const TURNED_AWAY: u8 = 2;
-const PREAMBLE: usize = 8;
+pub(crate) const PREAMBLE: usize = 8;
 
 /// Bytes of a long message that must pass within its deadline; each further ones have as long again.
 pub const PROGRESS: usize = 64 << 10;
@@ -332,7 +332,7 @@ fn timed_out(what: &'static str, since: Instant, deadline: Instant) -> ChannelEr
     ChannelError::TimedOut { what, seconds }
 }
 
-fn preamble(key: Option<&Key>) -> [u8; PREAMBLE] {
+pub(crate) fn preamble(key: Option<&Key>) -> [u8; PREAMBLE] {
     let mut bytes = [0; PREAMBLE];
     bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
     bytes[6] = *PROTOCOLS.end();

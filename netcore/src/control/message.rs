@@ -138,7 +138,12 @@ impl Look {
         Seen {
             nic: self.towards.and_then(NicFacts::towards),
             free_cpus: if self.free_cpus { free_cpus(Self::CPU_WINDOW) } else { None },
-            transports: self.transports.iter().copied().filter(|transport| capabilities::has(*transport)).collect(),
+            // Each one is tried once, however often it is asked for.
+            transports: Transport::ALL
+                .iter()
+                .copied()
+                .filter(|transport| self.transports.contains(transport) && capabilities::has(*transport))
+                .collect(),
         }
     }
 }

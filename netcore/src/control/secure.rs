@@ -99,6 +99,10 @@ impl Cipher {
             let at = clear.len();
             clear.resize(at + length, 0);
             let opened = self.state.read_message(message, &mut clear[at..]).map_err(|_| Undecipherable)?;
+            // No end sends one. A flood of them would be work without ever a message.
+            if opened == 0 {
+                return Err(Undecipherable);
+            }
             clear.truncate(at + opened);
             taken += HEADER + length;
         }
@@ -160,6 +164,16 @@ mod tests {
         sealed = near.seal(b"once more").unwrap();
         *sealed.last_mut().unwrap() ^= 1;
         assert_eq!(far.open(&sealed, &mut clear), Err(Undecipherable));
+    }
+
+    #[test]
+    fn empty_records_are_refused() {
+        let key = Key::generate().unwrap();
+        let (mut near, mut far) = pair(&key, &key).unwrap();
+        let mut message = [0; 64];
+        let length = near.state.write_message(&[], &mut message).unwrap();
+        let mut clear = Vec::new();
+        assert_eq!(far.open(&record(&message[..length]), &mut clear), Err(Undecipherable));
     }
 
     proptest! {

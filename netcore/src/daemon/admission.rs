@@ -11,9 +11,9 @@ use crate::{
 
 /// Addresses of the control connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Addresses {
-    pub(super) peer: IpAddr,
-    pub(super) local: IpAddr,
+pub(crate) struct Addresses {
+    pub(crate) peer: IpAddr,
+    pub(crate) local: IpAddr,
 }
 
 /// Whether clients may come from an address.
@@ -23,7 +23,7 @@ pub(super) fn allows(config: &Config, address: IpAddr) -> bool {
 
 /// Admits a program, only for clients that have proven a key: it runs with all rights of the daemon. This holds on
 /// loopback, too, since every user of the machine can connect to it.
-pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError> {
+pub(crate) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError> {
     if !config.allow_hooks || config.key.is_none() {
         return refuse(
             "this daemon runs no programs for its clients, and the plan has a hook on it: check the program of the hook, and \
@@ -52,7 +52,7 @@ pub(super) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError
 }
 
 /// Admits one end of a test. Returns the memory that it takes, bytes.
-pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError> {
+pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError> {
     let Prepare { spec, side, .. } = prepare;
     let limits = &config.limits;
     let flows = spec.flows();
@@ -87,7 +87,7 @@ pub(super) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError
 
 /// The longest time for a test that stops by a count, nanoseconds: the time that the daemon grants, and the time for which it
 /// keeps readings of all intervals.
-pub(super) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
+pub(crate) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
     let intervals = limits.interval_readings / u64::from(spec.flows()).max(1);
     let kept_ns = intervals.checked_mul(spec.phases.interval_ns).filter(|ns| *ns > 0);
     limits.duration_ns.min(kept_ns.unwrap_or(u64::MAX))
@@ -163,7 +163,7 @@ fn may_read(config: &Config, path: &Path) -> bool {
 }
 
 /// Admits a peer that a near end here is to connect to.
-pub(super) fn connect(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(), ReplyError> {
+pub(crate) fn connect(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(), ReplyError> {
     for address in [Some(peer.address), peer.endpoints.address].into_iter().flatten() {
         if !reaches(config, addresses, address) {
             return refuse(format!(

@@ -4,7 +4,7 @@
 //! strangers is bounded before they have proven anything (connections, time, bytes of a greeting), and the cost of a session
 //! by [`Limits`]. [`Daemon::spawn_embedded`] is the same code on a loopback port with a key made for the purpose.
 
-mod admission;
+pub(crate) mod admission;
 mod budget;
 mod door;
 mod embedded;

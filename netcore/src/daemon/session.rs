@@ -325,9 +325,9 @@ impl<'s> Session<'s> {
                 Some((peer.address, &peer.endpoints))
             }
             (Side::Far, None) => None,
-            (Side::Near, None) => return Err(ReplyError::new(ErrorCode::Protocol, "a near end must be told its peer")),
+            (Side::Near, None) => return Err(ReplyError::new(ErrorCode::Refused, "a near end must be told its peer")),
             (Side::Far, Some(_)) => {
-                return Err(ReplyError::new(ErrorCode::Protocol, "a far end has no peer to connect to"));
+                return Err(ReplyError::new(ErrorCode::Refused, "a far end has no peer to connect to"));
             }
         };
         // While the flows connect, a client sends a message only to cancel the test or to leave.

@@ -9,7 +9,7 @@ mod exchange;
 mod multiplex;
 mod offered;
 mod request_response;
-mod sequence;
+pub(crate) mod sequence;
 mod stream;
 mod workers;
 

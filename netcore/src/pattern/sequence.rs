@@ -90,6 +90,9 @@ impl Window {
     }
 }
 
+/// A difference of two transits above this, nine years, is none.
+const LONGEST_JITTER_NS: i64 = 1 << 58;
+
 /// Interarrival jitter by RFC 3550 (section 6.4.1 and appendix A.8), in sixteenths of a nanosecond.
 #[derive(Default)]
 struct Jitter {
@@ -103,7 +106,8 @@ impl Jitter {
         // The two clocks differ by a constant, which cancels in the difference of two transits.
         let transit = now_ns.wrapping_sub(sent_ns).cast_signed();
         if let Some(before) = self.transit.replace(transit) {
-            let difference = transit.wrapping_sub(before).saturating_abs();
+            // The times may be forged. Sixteen times this fits the sum, which grows no further.
+            let difference = transit.wrapping_sub(before).saturating_abs().min(LONGEST_JITTER_NS);
             self.sixteenths += difference - ((self.sixteenths + 8) >> 4);
         }
     }

@@ -1,0 +1,131 @@
+//! The content of frames: a daemon's from a client, and a client's from a daemon.
+
+use std::{fmt::Debug, net::IpAddr};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::variants;
+use crate::{
+    client::plausible::Frame,
+    control::{
+        clock::{ClockOffset, Probe},
+        key::Key,
+        message::{Greeting, Hello, Reply, ReportBuilder, Request, report_pieces},
+    },
+    daemon::{
+        Config,
+        admission::{self, Addresses},
+    },
+    measure::histogram,
+    report::SideReport,
+    spec::{Pattern, TestSpec, Transport},
+};
+
+/// The message of a kind that the bytes say: a text of their own, or a variant of one of the protocol's.
+fn text(kind: &str, bytes: &[u8]) -> Vec<u8> {
+    match bytes {
+        [b'{' | b'[' | b'"', ..] => bytes.to_vec(),
+        _ => variants::message(kind, bytes).unwrap_or(Value::Null).to_string().into_bytes(),
+    }
+}
+
+/// Reads a message, if it is one; then it must cross the wire unchanged.
+fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(text: &[u8]) -> Option<T> {
+    let message: T = serde_json::from_slice(text).ok()?;
+    let again = serde_json::to_vec(&message).expect("a message can be written");
+    assert_eq!(serde_json::from_slice::<T>(&again).expect("it was read before"), message);
+    Some(message)
+}
+
+/// A client's messages, up to what a daemon does with them before it opens a socket or runs a program.
+pub fn requests(bytes: &[u8]) {
+    read::<Hello>(&text("greetings", bytes));
+    let Some(request) = read::<Request>(&text("requests", bytes)) else { return };
+    let (peer, local): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+    let strict = Config::default();
+    let open = Config {
+        key: Key::from_hex(&"07".repeat(32)),
+        allow_hooks: true,
+        allow_connect: vec!["0.0.0.0/0".parse().expect("a network")],
+        ..Config::default()
+    };
+    for config in [strict, open] {
+        match &request {
+            Request::Prepare(prepare) => {
+                let limits = &config.limits;
+                if let Ok(bytes) = admission::test(&config, prepare) {
+                    // A reading of an interval takes less than a kilobyte.
+                    assert!(bytes <= limits.buffer_bytes + (limits.interval_readings << 10), "{bytes} bytes");
+                    assert!(prepare.spec.flows() <= limits.flows);
+                    let length_ns = prepare.spec.phases.length_ns();
+                    assert!(length_ns.is_none_or(|ns| ns <= limits.duration_ns));
+                    assert!(admission::longest_counted(limits, &prepare.spec) <= limits.duration_ns);
+                }
+            }
+            Request::Connect(connect) => {
+                if let Some(to) = &connect.peer {
+                    let _ = admission::connect(&config, Addresses { peer, local }, to);
+                }
+            }
+            Request::Execute(asked) => {
+                let admitted = admission::program(&config, asked).is_ok();
+                assert!(!admitted || config.allow_hooks && !asked.argv.is_empty());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A daemon's messages, up to the numbers that a client hands on.
+pub fn replies(bytes: &[u8]) {
+    read::<Greeting>(&text("greetings", bytes));
+    match read::<Reply>(&text("replies", bytes)) {
+        Some(Reply::Probed { arrived_ns, answered_ns, wall_ns }) => {
+            let ours =
+                Probe { sent_ns: 5_000, received_ns: 9_000, received_wall_ns: 1, arrived_ns, answered_ns, wall_ns };
+            if let Some(clock) = ClockOffset::from_probes(&[ours]) {
+                let _ = (clock.to_theirs(u64::MAX), clock.to_ours(u64::MAX), clock.bound_at_ns(u64::MAX));
+            }
+        }
+        Some(Reply::Report { text, last }) => drop(ReportBuilder::default().add(&text, last)),
+        _ => {}
+    }
+    if let Some(sent) = read::<SideReport>(&text("report", bytes)) {
+        report(&sent);
+    }
+    histograms(&STANDARD.encode(bytes));
+}
+
+/// A report as a client takes it: from its pieces, against the other end's.
+fn report(sent: &SideReport) {
+    let mut builder = ReportBuilder::default();
+    let mut got = None;
+    for piece in report_pieces(sent).expect("a report can be written") {
+        if let Reply::Report { text, last } = piece {
+            got = builder.add(&text, last).expect("it was read before");
+        }
+    }
+    let got = got.expect("the last piece was there");
+    assert_eq!(&got, sent);
+    for transport in [Transport::Tcp, Transport::Udp] {
+        let frame = Frame::of(&TestSpec::new(Pattern::Stream, transport));
+        for lasted_ns in [0, u64::MAX] {
+            let _ = frame.contradiction(&got, Some(&got), lasted_ns);
+        }
+    }
+    let windows = got.phases.iter().chain(&got.intervals).flat_map(|window| &window.flows).chain(&got.totals);
+    windows.flat_map(|flow| &flow.latencies).for_each(|latencies| histograms(&latencies.histogram));
+}
+
+/// A histogram as its readers use it.
+fn histograms(text: &str) {
+    let Some(mut histogram) = histogram::decode(text) else { return };
+    histogram.auto(true);
+    let mut all = histogram::empty();
+    all.auto(true);
+    let _ = all.add(&histogram).and_then(|()| all.add(&histogram));
+    let _ = (all.value_at_quantile(0.99), all.min(), all.max(), all.mean(), all.stdev());
+    assert!(histogram::decode(&histogram::encode(&all)).is_some());
+}

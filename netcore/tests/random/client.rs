@@ -1,0 +1,447 @@
+//! A random client of a real daemon.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, TcpStream},
+    thread,
+    time::Duration,
+};
+
+use netcore::{
+    client::{ClientError, DataAddresses, Session},
+    control::{
+        frame::{Decoder, GREETING_BOUND, REPLY_BOUND, encode},
+        message::{Connect, ErrorCode, Execute, Greeting, Hello, Limits, Look, Peer, Prepare, Reply, Request},
+    },
+    daemon::Config,
+    end::{End, Endpoints},
+    measure::{clock::monotonic_ns, host::HostFacts},
+    spec::{Pattern, Side, Stop, TestSpec, Transport},
+};
+use proptest::prelude::*;
+
+use crate::{
+    ALONE,
+    common::{Served, eventually, never_stopped, stream},
+    runner,
+};
+
+/// A token that no other process has: it names folders.
+fn token() -> [u8; 16] {
+    let mut token = [6; 16];
+    token[..4].copy_from_slice(&std::process::id().to_be_bytes());
+    token
+}
+
+/// Far longer than a daemon takes on a busy machine; a read that takes longer is a daemon that hangs.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Probe,
+    Look,
+    /// A hook, which this daemon does not run.
+    Execute,
+    /// One of the tests of [`spec`], at a side.
+    Prepare(u8, Side),
+    ConnectFar,
+    /// To a port of this host that is closed, or to another host.
+    ConnectNear {
+        elsewhere: bool,
+    },
+    /// Connects the data of the test that was prepared last, as a near end does.
+    Join,
+    /// Closes these connections.
+    HangUp,
+    /// At a time from now, milliseconds.
+    Start(i16),
+    Measure(i16),
+    Stop(i16),
+    Abort,
+    /// A frame whose content is no message.
+    Nonsense,
+    /// A frame in two pieces, with a pause in between.
+    InPieces(u8),
+    /// Milliseconds.
+    Pause(u8),
+    /// The beginning of a frame, and then nothing.
+    Cut(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let side = prop_oneof![4 => Just(Side::Far), 1 => Just(Side::Near)];
+    prop_oneof![
+        3 => Just(Step::Probe),
+        1 => Just(Step::Look),
+        1 => Just(Step::Execute),
+        8 => (any::<u8>(), side).prop_map(|(which, side)| Step::Prepare(which, side)),
+        6 => Just(Step::ConnectFar),
+        1 => any::<bool>().prop_map(|elsewhere| Step::ConnectNear { elsewhere }),
+        6 => Just(Step::Join),
+        2 => Just(Step::HangUp),
+        5 => (-50i16..50).prop_map(Step::Start),
+        2 => (-50i16..50).prop_map(Step::Measure),
+        2 => (-50i16..50).prop_map(Step::Stop),
+        4 => Just(Step::Abort),
+        1 => Just(Step::Nonsense),
+        2 => any::<u8>().prop_map(Step::InPieces),
+        4 => (0u8..8).prop_map(Step::Pause),
+        1 => any::<u8>().prop_map(Step::Cut),
+    ]
+}
+
+fn spec(which: u8) -> TestSpec {
+    let of = |pattern, transport| {
+        let mut spec = TestSpec::new(pattern, transport);
+        spec.phases.stop = Stop::AfterNs(10_000_000);
+        spec
+    };
+    match which % 8 {
+        0 | 1 => of(Pattern::Stream, Transport::Tcp),
+        2 => of(Pattern::RequestResponse, Transport::Tcp),
+        3 => of(Pattern::Stream, Transport::Udp),
+        4 => of(Pattern::Stream, Transport::Pipe),
+        5 => TestSpec { streams: 3, interim: true, ..of(Pattern::Stream, Transport::UnixStream) },
+        // More than is granted, and more than can be.
+        6 => TestSpec { streams: 1000, ..of(Pattern::Stream, Transport::Tcp) },
+        _ => {
+            let mut spec = of(Pattern::Stream, Transport::Tcp);
+            spec.sizes.message_bytes = 1 << 40;
+            spec
+        }
+    }
+}
+
+/// What a frame of the client means to the daemon.
+#[derive(Debug)]
+enum Sent {
+    Request(Request),
+    Nonsense,
+}
+
+struct Client {
+    stream: TcpStream,
+    decoder: Decoder,
+    sent: Vec<Sent>,
+    replies: VecDeque<Reply>,
+    /// The daemon has closed the connection.
+    closed: bool,
+    near: Option<End>,
+}
+
+impl Client {
+    /// `None`: sessions that are about to end still have all places.
+    fn greet(served: &Served) -> Option<Self> {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.write_all(b"plumb\0\x02\0").unwrap();
+        stream.read_exact(&mut [0; 8]).unwrap();
+        let (decoder, replies) = (Decoder::new(GREETING_BOUND), VecDeque::new());
+        let mut client = Self { stream, decoder, sent: Vec::new(), replies, closed: false, near: None };
+        let hello = Hello { tool_version: "random".into(), process: 0, limits: None, host: HostFacts::default() };
+        client.write(&encode(&serde_json::to_vec(&hello).unwrap(), GREETING_BOUND).unwrap());
+        client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let greeting = client.frame().expect("a greeting");
+        client.decoder.set_bound(REPLY_BOUND);
+        match serde_json::from_slice(&greeting).unwrap() {
+            Greeting::Hello(_) => Some(client),
+            Greeting::Error(error) => {
+                assert_eq!(error.code, ErrorCode::Busy, "{error}");
+                None
+            }
+        }
+    }
+
+    /// Fails where the daemon has ended the session.
+    fn write(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    fn send(&mut self, request: Request) {
+        let body = serde_json::to_vec(&request).unwrap();
+        self.write(&encode(&body, usize::MAX).unwrap());
+        self.sent.push(Sent::Request(request));
+    }
+
+    /// The next frame; `None`: the daemon has closed the connection.
+    fn frame(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(body) = self.decoder.take().expect("frames within the bound") {
+                return Some(body);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(count) => self.decoder.push(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Requests that the daemon did not read reset the connection.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("the daemon hangs: {error}"),
+            }
+        }
+    }
+
+    /// Reads replies until one satisfies the condition, or the session has ended.
+    fn read_until(&mut self, wanted: impl Fn(&Reply) -> bool) {
+        while !self.closed && !self.replies.iter().any(&wanted) {
+            match self.frame() {
+                Some(body) => self.replies.push_back(serde_json::from_slice(&body).expect("a reply")),
+                None => self.closed = true,
+            }
+        }
+    }
+
+    /// Connects as the near end of the test that was prepared last, if the daemon has prepared it.
+    fn join(&mut self) {
+        let prepares = self.sent.iter().rev().filter_map(|sent| match sent {
+            Sent::Request(Request::Prepare(prepare)) => Some(prepare),
+            _ => None,
+        });
+        // The answer to the only one: of several it would have to be found out which was granted.
+        let prepares: Vec<_> = prepares.collect();
+        let [prepare] = prepares[..] else { return };
+        let (spec, side) = (prepare.spec.clone(), prepare.side);
+        self.read_until(|reply| matches!(reply, Reply::Prepared(_) | Reply::Error(_)));
+        let endpoints = self.replies.iter().find_map(|reply| match reply {
+            Reply::Prepared(endpoints) => Some(endpoints.clone()),
+            _ => None,
+        });
+        let Some(endpoints) = endpoints.filter(|_| side == Side::Far) else { return };
+        let Ok(mut near) = End::prepare(&spec, Side::Near, None, token()) else { return };
+        // Datagrams are answered only after a `connect`, which may never come.
+        let within = Duration::from_millis(if spec.transport.is_datagram() { 50 } else { 2000 });
+        if near.connect(Some(([127, 0, 0, 1].into(), &endpoints)), within).is_ok() {
+            self.near = Some(near);
+        }
+    }
+
+    /// `false`: the client sends nothing more.
+    fn take(&mut self, step: Step) -> bool {
+        let at = |ms: i16| monotonic_ns().saturating_add_signed(i64::from(ms) * 1_000_000);
+        let probe = || encode(&serde_json::to_vec(&Request::Probe).unwrap(), usize::MAX).unwrap();
+        match step {
+            Step::Probe => self.send(Request::Probe),
+            Step::Look => self.send(Request::Look(Look::default())),
+            Step::Execute => {
+                let asked = Execute { argv: vec!["true".into()], environment: [].into(), limit_ns: 1 };
+                self.send(Request::Execute(Box::new(asked)));
+            }
+            Step::Prepare(which, side) => {
+                let prepare = Prepare { spec: spec(which), side, token: token(), data_address: None };
+                self.send(Request::Prepare(Box::new(prepare)));
+            }
+            Step::ConnectFar => self.send(Request::Connect(Connect { peer: None, within_ns: 30_000_000 })),
+            Step::ConnectNear { elsewhere } => {
+                let address = if elsewhere { [192, 0, 2, 1] } else { [127, 0, 0, 1] };
+                let endpoints = Endpoints { ports: vec![1, 1, 1], ..Endpoints::default() };
+                let peer = Some(Peer { address: address.into(), endpoints });
+                self.send(Request::Connect(Connect { peer, within_ns: 30_000_000 }));
+            }
+            Step::Join => self.join(),
+            Step::HangUp => self.near = None,
+            Step::Start(ms) => self.send(Request::Start { t0_ns: at(ms) }),
+            Step::Measure(ms) => self.send(Request::Measure { at_ns: at(ms) }),
+            Step::Stop(ms) => self.send(Request::Stop { at_ns: at(ms) }),
+            Step::Abort => self.send(Request::Abort),
+            Step::Nonsense => {
+                self.write(&encode(b"{\"prepare\":7}", usize::MAX).unwrap());
+                self.sent.push(Sent::Nonsense);
+            }
+            Step::InPieces(at) => {
+                let frame = probe();
+                let (one, other) = frame.split_at(usize::from(at) % frame.len());
+                self.write(one);
+                thread::sleep(Duration::from_millis(2));
+                self.write(other);
+                self.sent.push(Sent::Request(Request::Probe));
+            }
+            Step::Pause(ms) => thread::sleep(Duration::from_millis(ms.into())),
+            Step::Cut(at) => {
+                let frame = probe();
+                self.write(&frame[..usize::from(at) % frame.len()]);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Plays a client and checks what the daemon said.
+fn play(served: &Served, steps: &[Step]) {
+    let mut greeted = None;
+    eventually("a session is free", || {
+        greeted = Client::greet(served);
+        greeted.is_some()
+    });
+    let Some(mut client) = greeted else { return };
+    let _ = steps.iter().all(|step| client.take(*step));
+    // The daemon answers what it has, and then sees the end.
+    let _ = client.stream.shutdown(Shutdown::Write);
+    client.read_until(|_| false);
+    check(&client.sent, client.replies);
+}
+
+/// The state of a session, as docs/protocol.md has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Prepared,
+    Connected,
+    Running,
+}
+
+/// Follows the conversation: each reply must be one to the request whose turn it is.
+fn check(sent: &[Sent], mut replies: VecDeque<Reply>) {
+    let mut state = State::Idle;
+    for sent in sent {
+        if state == State::Running {
+            // The test may have ended before the daemon read this.
+            state = report(&mut replies);
+        }
+        // A reset may have lost the last words, and a client that has left gets no report.
+        let Some(reply) = replies.front() else { return };
+        let expected = match (sent, state) {
+            (Sent::Request(Request::Stop { .. } | Request::Measure { .. }), _) => continue,
+            (Sent::Request(Request::Probe), State::Idle | State::Prepared | State::Connected) => {
+                matches!(reply, Reply::Probed { .. }).then_some(state)
+            }
+            (Sent::Request(Request::Abort), _) => matches!(reply, Reply::Idle).then_some(State::Idle),
+            (Sent::Request(Request::Look(_)), State::Idle) => matches!(reply, Reply::Seen(_)).then_some(state),
+            (Sent::Request(Request::Execute(_)), State::Idle) => is_refusal(reply).then_some(state),
+            (Sent::Request(Request::Prepare(_)), State::Idle) => match reply {
+                Reply::Prepared(_) => Some(State::Prepared),
+                reply => is_refusal(reply).then_some(State::Idle),
+            },
+            (Sent::Request(Request::Connect(_)), State::Prepared) => match reply {
+                Reply::Ready => Some(State::Connected),
+                reply => is_refusal(reply).then_some(State::Idle),
+            },
+            (Sent::Request(Request::Start { .. }), State::Connected) => {
+                state = State::Running;
+                continue;
+            }
+            _ => None,
+        };
+        let Some(next) = expected else {
+            assert!(is_last_word(reply), "{reply:?} to {sent:?} in {state:?}");
+            assert_eq!(replies.len(), 1, "after its last word: {replies:?}");
+            return;
+        };
+        state = next;
+        replies.pop_front();
+    }
+    if state == State::Running {
+        report(&mut replies);
+    }
+    assert!(replies.is_empty() || replies.len() == 1 && is_last_word(&replies[0]), "unasked: {replies:?}");
+}
+
+/// Takes all that belongs to a running test. Returns the state after it.
+fn report(replies: &mut VecDeque<Reply>) -> State {
+    loop {
+        match replies.front() {
+            Some(Reply::Interim(_) | Reply::Sent | Reply::Report { last: false, .. }) => drop(replies.pop_front()),
+            Some(Reply::Report { last: true, .. }) => {
+                replies.pop_front();
+                return State::Idle;
+            }
+            Some(reply) if is_refusal(reply) => {
+                replies.pop_front();
+                return State::Idle;
+            }
+            _ => return State::Running,
+        }
+    }
+}
+
+/// Whether an error leaves the session as it is.
+fn is_refusal(reply: &Reply) -> bool {
+    use ErrorCode::{Busy, Failed, Refused, Unsupported};
+    matches!(reply, Reply::Error(error) if [Busy, Failed, Refused, Unsupported].contains(&error.code))
+}
+
+/// Whether an error ends the session.
+fn is_last_word(reply: &Reply) -> bool {
+    use ErrorCode::{Protocol, Stopping, TimedOut};
+    matches!(reply, Reply::Error(error) if [Protocol, Stopping, TimedOut].contains(&error.code))
+}
+
+/// Open files of this process.
+fn files() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// The same when the last session has had time to end. Where it takes longer, the tests see less.
+fn files_at_rest() -> usize {
+    let counts = std::iter::repeat_with(|| {
+        thread::sleep(Duration::from_millis(20));
+        files()
+    });
+    counts.take(10).min().unwrap_or_default()
+}
+
+/// An ordinary client measures. A daemon that still holds the last client's test may be busy for a moment.
+fn measures(served: &Served) {
+    eventually("an ordinary client measures", || {
+        let ran = Session::connect(&served.target())
+            .and_then(|mut it| it.run(&stream(5), &DataAddresses::default(), &mut (), &never_stopped()));
+        match ran {
+            Ok(_) => return true,
+            Err(ClientError::Daemon { error, .. }) if error.code == ErrorCode::Busy => {}
+            Err(other) => panic!("{other}"),
+        }
+        false
+    });
+}
+
+/// A daemon with room for an ordinary test and a random one: what a session keeps, the next ones lack.
+fn small() -> Served {
+    let limits = Limits { sessions: 2, sessions_per_client: 2, memory_bytes: 1 << 20, ..Limits::default() };
+    Served::new(Config { limits, ..Config::default() })
+}
+
+fn leaves_nothing(conversation: &[Step]) {
+    let served = small();
+    measures(&served);
+    let before = files_at_rest();
+    play(&served, conversation);
+    measures(&served);
+    eventually("the files are closed", || files() <= before);
+}
+
+#[test]
+fn any_client_is_answered_and_leaves_nothing_behind() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let served = small();
+    measures(&served);
+    let before = files_at_rest();
+    let played = runner(48).run(&prop::collection::vec(step(), 0..14), |steps| {
+        play(&served, &steps);
+        measures(&served);
+        eventually("the files are closed", || files() <= before);
+        Ok(())
+    });
+    played.unwrap();
+}
+
+/// Conversations that are worth a place of their own: each reaches a state that random ones reach seldom.
+#[test]
+fn chosen_clients_leave_nothing_behind() {
+    use Step::{Abort, ConnectFar, Cut, HangUp, Join, Look, Measure, Nonsense, Pause, Prepare, Probe, Start, Stop};
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let conversations: [&[Step]; 6] = [
+        // A test that runs until its near end hangs up, and another one after it.
+        &[Prepare(0, Side::Far), Join, ConnectFar, Pause(7), Start(0), HangUp, Pause(7), Probe, Prepare(2, Side::Far)],
+        // Cancelled under load.
+        &[Prepare(5, Side::Far), Join, ConnectFar, Pause(7), Start(1), Measure(2), Stop(3), Abort, Probe],
+        // A request that no test under load allows.
+        &[Prepare(0, Side::Far), Join, ConnectFar, Pause(7), Start(40), Look],
+        // Gone in the middle of a frame, under load.
+        &[Prepare(4, Side::Far), Join, ConnectFar, Pause(7), Start(0), Cut(3)],
+        // A near end that is not told its peer.
+        &[Prepare(0, Side::Near), ConnectFar, Probe],
+        &[Prepare(0, Side::Far), Nonsense, Probe],
+    ];
+    conversations.into_iter().for_each(leaves_nothing);
+}
