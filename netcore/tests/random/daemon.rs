@@ -155,7 +155,7 @@ fn serve(stream: TcpStream, whims: &[Whim]) -> Option<()> {
                 Reply::Report { text: serde_json::to_string(&report).ok()?, last: true }
             }
             Request::Abort => Reply::Idle,
-            Request::Stop { .. } | Request::Measure { .. } | Request::Execute(_) => continue,
+            Request::Stop { .. } | Request::Measure { .. } | Request::Execute(_) | Request::Turn => continue,
         };
         say(&reply)?;
     }
@@ -165,7 +165,7 @@ fn serve(stream: TcpStream, whims: &[Whim]) -> Option<()> {
 fn client(address: SocketAddr, transport: Transport) -> Result<(), String> {
     // Short for a test that waits for it, and long enough for a busy machine to answer.
     let brief = Duration::from_secs(1);
-    let timeouts = Timeouts { connect: brief, reply: brief, ready: brief, grace: brief, counted: brief };
+    let timeouts = Timeouts { connect: brief, reply: brief, ready: brief, grace: brief, counted: brief, turn: brief };
     let target = Target { timeouts, ..Target::new("server", address.to_string()) };
     let mut spec = TestSpec::new(Pattern::Stream, transport);
     spec.phases.stop = Stop::AfterNs(5_000_000);
