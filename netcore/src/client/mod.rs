@@ -14,13 +14,20 @@ mod turn;
 
 use std::{fmt, net::IpAddr, time::Duration};
 
+pub(crate) use plausible::MOST_NOTES;
 pub use ready::{DataAddresses, Prepared, prepare};
+pub(crate) use running::MESSAGES_A_TURN;
 pub use running::{Observer, Outcome, RunningTest};
 pub use session::{PeerFacts, Session};
 pub use turn::take_turns;
 
 use crate::{
-    control::{channel::ChannelError, key::Key, message::ReplyError, netns::NetnsError},
+    control::{
+        channel::ChannelError,
+        key::Key,
+        message::{ReplyError, shortened},
+        netns::NetnsError,
+    },
     error::{EndError, remedy},
 };
 
@@ -147,6 +154,17 @@ pub enum ClientError {
     System { what: &'static str, source: std::io::Error },
     #[error("interrupted: the measurement was ended at once and has no result")]
     Interrupted,
+}
+
+/// Limit of a sentence of a daemon, characters.
+pub(crate) const LONGEST_SENTENCE: usize = 4096;
+
+impl ClientError {
+    /// The daemon's own words.
+    fn of_daemon(host: HostLabel, error: &ReplyError) -> Self {
+        let message = shortened(&error.message, LONGEST_SENTENCE).into_owned();
+        Self::Daemon { host, error: ReplyError { message, code: error.code } }
+    }
 }
 
 /// Advice where a host was not reached.

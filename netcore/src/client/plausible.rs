@@ -1,21 +1,72 @@
 //! Whether the reports of a test's two ends can be true together.
 
+use super::LONGEST_SENTENCE;
 use crate::{
     report::{Counts, Ending, SideReport},
     spec::TestSpec,
 };
 
+/// Warm-up, measurement and cool-down.
+const PHASES: u64 = 3;
+
+/// Limit of the notes in a report of an end.
+pub(crate) const MOST_NOTES: u64 = 64;
+
+/// Limit of the kinds of latencies of a flow.
+const MOST_HISTOGRAMS: u64 = 8;
+
+/// Limit of the socket options that are reported for a flow.
+const MOST_OPTIONS: u64 = 64;
+
 /// Facts about a test that its reports must agree with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     flows: u32,
+    /// The shortest interval, nanoseconds; 0: the test has none.
+    interval_ns: u64,
     /// Nothing arrives that was not sent: messages may be lost, come twice or be forged only as datagrams.
     reliable: bool,
 }
 
 impl Frame {
     pub(crate) fn of(spec: &TestSpec) -> Self {
-        Self { flows: spec.flows(), reliable: !spec.transport.is_datagram() }
+        let intervals = [spec.phases.interval_ns, spec.phases.settle_ns];
+        Self {
+            flows: spec.flows(),
+            interval_ns: intervals.into_iter().filter(|ns| *ns > 0).min().unwrap_or(0),
+            reliable: !spec.transport.is_datagram(),
+        }
+    }
+
+    /// What a report has more of than its test can give, as a sentence. `most_ns`: the longest that the test can have taken.
+    fn excess(self, report: &SideReport, most_ns: u64) -> Option<String> {
+        // The last interval of each phase may be shorter.
+        let intervals = most_ns.checked_div(self.interval_ns).map_or(0, |n| n.saturating_add(PHASES));
+        let flows = u64::from(self.flows);
+        let windows = report.phases.iter().chain(&report.intervals);
+        let of_a_window = windows.map(|window| window.flows.len()).max().unwrap_or(0);
+        let histograms = report.phases.iter().chain(&report.intervals).flat_map(|window| &window.flows);
+        let of_a_flow = histograms.map(|flow| flow.latencies.len()).max().unwrap_or(0);
+        let changes = report.counters.iter().flat_map(|window| &window.values);
+        let names = changes.flat_map(|change| [change.source.len(), change.key.len()]);
+        let options = report.options.iter().flat_map(|granted| {
+            let values = [&granted.requested, &granted.at_start, &granted.at_end];
+            values.into_iter().flatten().map(String::len).chain([granted.option.len()])
+        });
+        let longest = report.notes.iter().map(String::len).chain(names).chain(options).max().unwrap_or(0);
+        let counts = [
+            ("phases", report.phases.len(), PHASES),
+            ("intervals", report.intervals.len(), intervals),
+            ("flows", of_a_window.max(report.totals.len()), flows),
+            ("histograms of a flow", of_a_flow, MOST_HISTOGRAMS),
+            // One for each interval, and those of the phases and of the machine at rest.
+            ("windows of counters", report.counters.len(), intervals.saturating_add(PHASES)),
+            ("socket options", report.options.len(), flows.saturating_mul(MOST_OPTIONS)),
+            ("notes", report.notes.len(), MOST_NOTES),
+            ("bytes in a text", longest, LONGEST_SENTENCE as u64),
+        ];
+        let (what, has, most) = counts.into_iter().find(|(_, has, most)| *has as u64 > *most)?;
+        Some(format!("{has} {what}, and {most} are possible"))
     }
 
     /// The contradiction, as a sentence. `lasted_ns`: nanoseconds from the begin of the load until the reports were there.
@@ -24,6 +75,9 @@ impl Frame {
         let most_ns = lasted_ns.saturating_add(lasted_ns / 100).saturating_add(100_000_000);
         for (end, report) in [("near", Some(near)), ("far", far)] {
             let Some(report) = report else { continue };
+            if let Some(excess) = self.excess(report, most_ns) {
+                return Some(format!("the {end} end reports {excess}"));
+            }
             let windows = report.phases.iter().chain(&report.intervals);
             if let Some(window) = windows.clone().find(|window| window.elapsed_ns > most_ns) {
                 return Some(format!(
@@ -115,6 +169,20 @@ mod tests {
         assert_eq!(frame.contradiction(&near, Some(&far), 1_000_000_000), None);
         let said = frame.contradiction(&near, Some(&far), 500_000_000).unwrap();
         assert!(said.contains("window of 1.000 s, and its test lasted 0.500 s"), "{said}");
+        let original = far.clone();
+        for (change, words) in [
+            ((|far| far.notes = vec![String::new(); 65]) as fn(&mut SideReport), "65 notes, and 64 are possible"),
+            (|far| far.notes = vec!["x".repeat(5000)], "5000 bytes in a text"),
+            (|far| far.phases = vec![far.phases[0].clone(); 4], "4 phases, and 3"),
+            (|far| far.intervals = far.phases.clone(), "1 intervals, and 0"),
+            (|far| far.totals = vec![far.totals[0].clone(); 2], "2 flows, and 1"),
+        ] {
+            far = original.clone();
+            change(&mut far);
+            let said = frame.contradiction(&near, Some(&far), 1_000_000_000).unwrap();
+            assert!(said.contains(words), "{said}");
+        }
+        far = original;
         far.totals[0].flow = 7;
         let said = frame.contradiction(&near, Some(&far), 1_000_000_000).unwrap();
         assert!(said.contains("flow 7, and the test has 1 flows"), "{said}");

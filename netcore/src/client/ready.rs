@@ -129,7 +129,7 @@ impl Session {
     fn reason_or(&mut self, ours: ClientError) -> ClientError {
         let host = self.host.clone();
         match self.channel.recv(Instant::now() + LAST_WORD + Duration::from_nanos(self.peer().clock.rtt_ns)) {
-            Ok(Reply::Error(error)) => ClientError::Daemon { host, error },
+            Ok(Reply::Error(error)) => ClientError::of_daemon(host, &error),
             Err(ChannelError::Closed) => ClientError::Vanished { host },
             _ => ours,
         }

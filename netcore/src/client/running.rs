@@ -25,7 +25,7 @@ use crate::{
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Messages of one end that are handled before the stop flag and the deadline are looked at again.
-const MESSAGES_A_TURN: usize = 64;
+pub(crate) const MESSAGES_A_TURN: usize = 64;
 
 /// Hears of intervals while a test runs.
 pub trait Observer {

@@ -20,6 +20,7 @@ use super::{
     frame::{self, Decoder, FrameError, GREETING_BOUND},
     key::Key,
     secure::{Cipher, Handshake, Undecipherable},
+    stop::{StopFlag, Urgency},
 };
 
 /// The protocols that this end speaks. Both ends name their newest one, and the older of the two is spoken. Any change of the
@@ -36,6 +37,15 @@ pub(crate) const PREAMBLE: usize = 8;
 /// Bytes of a long message that must pass within its deadline; each further ones have as long again.
 pub const PROGRESS: usize = 64 << 10;
 
+/// Silence after which the kernel probes a peer, and the pause between two probes, seconds.
+const IDLE_S: u32 = 30;
+const REPEAT_S: u32 = 10;
+/// Unanswered probes after which a peer is given up.
+const REPEATS: u32 = 3;
+
+/// Time after which keep-alive gives up a silent peer.
+pub const KEEPALIVE: Duration = Duration::from_secs((IDLE_S + REPEAT_S * REPEATS) as u64);
+
 /// Why a control connection cannot be used (any more).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,6 +55,9 @@ pub enum ChannelError {
     /// `what` did not happen in time.
     #[error("{what} within {seconds:.1} s")]
     TimedOut { what: &'static str, seconds: f64 },
+    /// A message was given up because this end must end at once.
+    #[error("this end is being stopped")]
+    Stopped,
     /// `what` was refused by the system.
     #[error("{what}: {source}")]
     Io { what: &'static str, source: io::Error },
@@ -84,6 +97,8 @@ pub struct Channel {
     closed: bool,
     /// The peer's newest protocol, where it is newer than ours, until its first message: it may not speak ours any more.
     newer: Option<u8>,
+    /// Gives up messages that the peer does not read.
+    stop: Option<StopFlag>,
 }
 
 impl Channel {
@@ -141,7 +156,12 @@ impl Channel {
         stream.set_nonblocking(true).map_err(io)?;
         // Small messages and answers: Nagle's algorithm would add a delayed acknowledgement to the clock probes.
         stream.set_nodelay(true).map_err(io)?;
-        Ok(Self { stream, cipher: None, decoder: Decoder::new(GREETING_BOUND), closed: false, newer: None })
+        Ok(Self { stream, cipher: None, decoder: Decoder::new(GREETING_BOUND), closed: false, newer: None, stop: None })
+    }
+
+    /// Gives up the sending of a message when this flag says to end at once.
+    pub fn heed(&mut self, stop: StopFlag) {
+        self.stop = Some(stop);
     }
 
     /// Sets the bound of received frames, bytes.
@@ -149,12 +169,13 @@ impl Channel {
         self.decoder.set_bound(bytes);
     }
 
-    /// Switches TCP keep-alive: the kernel probes a silent peer after 30 s, then every 10 s, and gives up after three.
+    /// Switches TCP keep-alive: the kernel probes a silent peer after 30 s, then every 10 s, and gives up after three
+    /// ([`KEEPALIVE`]).
     pub fn set_keepalive(&self, on: bool) -> Result<(), ChannelError> {
         let set = || {
-            setsockopt(&self.stream, sockopt::TcpKeepIdle, &30)?;
-            setsockopt(&self.stream, sockopt::TcpKeepInterval, &10)?;
-            setsockopt(&self.stream, sockopt::TcpKeepCount, &3)?;
+            setsockopt(&self.stream, sockopt::TcpKeepIdle, &IDLE_S)?;
+            setsockopt(&self.stream, sockopt::TcpKeepInterval, &REPEAT_S)?;
+            setsockopt(&self.stream, sockopt::TcpKeepCount, &REPEATS)?;
             setsockopt(&self.stream, sockopt::KeepAlive, &on)
         };
         set().map_err(|error: nix::Error| ChannelError::Io {
@@ -303,7 +324,11 @@ impl Channel {
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
                     io::ErrorKind::WouldBlock => {
-                        if !wait_writable(self.stream.as_fd(), deadline).map_err(io)? {
+                        if self.stop.as_ref().is_some_and(|stop| stop.urgency() == Urgency::Now) {
+                            return Err(ChannelError::Stopped);
+                        }
+                        let stop = self.stop.as_ref().and_then(|stop| stop.beyond(Urgency::Orderly));
+                        if !wait_writable(self.stream.as_fd(), stop, deadline).map_err(io)? {
                             return Err(timed_out("a message could not be sent", since, deadline));
                         }
                     }

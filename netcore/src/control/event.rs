@@ -59,11 +59,12 @@ pub fn wait<const N: usize>(fds: [Option<BorrowedFd<'_>>; N], deadline: Option<I
     Ok(ready)
 }
 
-/// Waits until a descriptor is writable; `false`: the deadline has passed.
-pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
-    let mut list = [PollFd::new(fd, PollFlags::POLLOUT)];
+/// Waits until a descriptor is writable, or another one readable; `false`: the deadline has passed.
+pub fn wait_writable(fd: BorrowedFd<'_>, or: Option<BorrowedFd<'_>>, deadline: Instant) -> io::Result<bool> {
+    let mut list = vec![PollFd::new(fd, PollFlags::POLLOUT)];
+    list.extend(or.map(|or| PollFd::new(or, PollFlags::POLLIN)));
     poll_until(&mut list, Some(deadline))?;
-    Ok(list[0].any().unwrap_or(true))
+    Ok(list.iter().any(|fd| fd.any().unwrap_or(true)))
 }
 
 fn poll_until(list: &mut [PollFd<'_>], deadline: Option<Instant>) -> io::Result<()> {

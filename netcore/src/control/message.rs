@@ -1,7 +1,7 @@
 //! Messages between client and daemon. `docs/protocol.md` describes their order; [`crate::daemon`] and [`crate::client`]
 //! enforce it.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -299,6 +299,14 @@ pub fn report_pieces(report: &SideReport) -> serde_json::Result<impl Iterator<It
     }))
 }
 
+/// A text of at most this many characters: a longer one is cut, and ends with `…`.
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]).into(),
+        None => text.into(),
+    }
+}
+
 /// Puts a report together from its pieces.
 #[derive(Debug, Default)]
 pub struct ReportBuilder {
@@ -306,8 +314,8 @@ pub struct ReportBuilder {
 }
 
 impl ReportBuilder {
-    /// The longest report, bytes. The limit on interval readings keeps daemons far below it.
-    pub const BOUND: usize = 256 << 20;
+    /// The longest report, bytes. The limits on interval readings and on what is kept with them keep daemons below it.
+    pub const BOUND: usize = 640 << 20;
 
     /// Bytes of the pieces so far.
     pub fn bytes(&self) -> usize {

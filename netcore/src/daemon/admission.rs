@@ -5,9 +5,26 @@ use std::{net::IpAddr, path::Path};
 use super::Config;
 use crate::{
     control::message::{ErrorCode, Execute, Limits, Peer, Prepare, ReplyError},
+    measure::KEPT_BYTES,
+    pattern,
     report::FlowWindow,
     spec::{Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory, support},
 };
+
+/// The lowest data port that a client may choose.
+pub(super) const LOWEST_PORT: u16 = 1024;
+
+/// The shortest interval, nanoseconds.
+pub(super) const SHORTEST_INTERVAL_NS: u64 = 1_000_000;
+
+/// A reading in the text of a report, without its histograms, bytes.
+const READING_TEXT_BYTES: u64 = 2048;
+
+/// A reading with a full histogram and the counters of a large machine, bytes.
+const LARGEST_READING_BYTES: u64 = 128 << 10;
+
+/// Limit of the addresses that an end uses in turn: it proves itself from each of them, by a connection each.
+pub(super) const MOST_ADDRESSES: usize = 256;
 
 /// Addresses of the control connection.
 #[derive(Clone, Copy, Debug)]
@@ -75,14 +92,21 @@ pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError
     let readings = check_intervals(config, spec, length_ns)?;
     let buffer_bytes = check_buffers(config, spec, *side)?;
     check_files(config, spec, *side)?;
-    if spec.end(*side).port.is_some_and(|port| port < 1024) {
-        return refused("data ports below 1024 are not given to clients");
+    if spec.near.bind.len().max(spec.far.bind.len()) > MOST_ADDRESSES {
+        return refused(format!("an end of a test uses at most {MOST_ADDRESSES} addresses of its own"));
+    }
+    if spec.end(*side).port.is_some_and(|port| port < LOWEST_PORT) {
+        return refused(format!("data ports below {LOWEST_PORT} are not given to clients"));
     }
     if spec.pace.is_some_and(|pace| !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) || pace.burst == 0) {
         return refused("a rate must be a positive number, and its bursts at least one message long");
     }
-    let reading_bytes = readings.saturating_mul(size_of::<FlowWindow>() as u64);
-    Ok(buffer_bytes.saturating_add(reading_bytes))
+    // All of it as values and again as the report's text.
+    let reading_bytes = readings.saturating_mul(size_of::<FlowWindow>() as u64 + READING_TEXT_BYTES);
+    // Their histograms, and the counters of the kernel: at most what a report may have of each.
+    let kept_bytes = 2 * readings.saturating_mul(LARGEST_READING_BYTES).min(2 * KEPT_BYTES as u64);
+    let histogram_bytes = pattern::histogram_bytes(spec, *side);
+    Ok([reading_bytes, kept_bytes, histogram_bytes].into_iter().fold(buffer_bytes, u64::saturating_add))
 }
 
 /// The longest time for a test that stops by a count, nanoseconds: the time that the daemon grants, and the time for which it
@@ -102,7 +126,7 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<u
     let readings = intervals.saturating_mul(u64::from(spec.flows()));
     let granted = config.limits.interval_readings;
     let shortest_ns = [interval_ns, settle_ns].into_iter().filter(|ns| *ns > 0).min().unwrap_or(u64::MAX);
-    if shortest_ns < 1_000_000 || readings > granted {
+    if shortest_ns < SHORTEST_INTERVAL_NS || readings > granted {
         return refused(format!(
             "intervals of {} s would make up to {readings} readings of {} flows; this daemon keeps {granted}, of intervals of \
              at least a millisecond: lengthen `interval`, or shorten the test",
@@ -220,8 +244,10 @@ mod tests {
     use super::*;
     use crate::{
         control::key::Key,
+        control::message::ReportBuilder,
         end::Endpoints,
-        spec::{Direction, Pattern, Transport},
+        report::{Counts, CpuUse, Phase, TcpInfo, Window},
+        spec::{Direction, Pattern, Role, Transport},
     };
 
     fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<u64, ReplyError> {
@@ -326,6 +352,7 @@ mod tests {
             );
         }
         refused(|spec| spec.far.port = Some(22), "1024");
+        refused(|spec| spec.near.bind = vec!["10.0.0.1".parse().unwrap(); MOST_ADDRESSES + 1], "256 addresses");
     }
 
     #[test]
@@ -350,6 +377,77 @@ mod tests {
             let error = read(path).unwrap_err();
             assert!(error.message.contains("does not read"), "{error}");
         }
+    }
+
+    /// A test that was granted must not fail because its report is too long.
+    #[test]
+    fn the_longest_report_of_a_granted_test_is_accepted() {
+        let limits = Limits::default();
+        let full = TcpInfo {
+            retransmits: u64::MAX,
+            rtt_us: u32::MAX,
+            rtt_var_us: u32::MAX,
+            min_rtt_us: Some(u32::MAX),
+            cwnd_segments: u32::MAX,
+            mss_bytes: u32::MAX,
+            pmtu_bytes: u32::MAX,
+            bytes_acked: Some(u64::MAX),
+            delivery_rate_bytes_per_s: Some(u64::MAX),
+            busy_us: Some(u64::MAX),
+            rwnd_limited_us: Some(u64::MAX),
+            sndbuf_limited_us: Some(u64::MAX),
+        };
+        let counts = Counts {
+            bytes_sent: u64::MAX,
+            bytes_received: u64::MAX,
+            sends: u64::MAX,
+            receives: u64::MAX,
+            transactions: u64::MAX,
+            connections: u64::MAX,
+            errors: u64::MAX,
+            messages_sent: u64::MAX,
+            messages_received: u64::MAX,
+            reordered: u64::MAX,
+            duplicated: u64::MAX,
+        };
+        let flow = FlowWindow {
+            flow: u32::MAX,
+            role: Role::Requester,
+            counts,
+            latencies: Vec::new(),
+            tcp_at_start: Some(full),
+            tcp_info: Some(full),
+            retransmits: Some(u64::MAX),
+            datagrams: None,
+            jitter_ns: Some(u64::MAX),
+            pacing: None,
+        };
+        let third = 1.0 / 3.0;
+        let cpu = CpuUse {
+            cpus: u32::MAX,
+            busy: third,
+            user: third,
+            system: third,
+            iowait: third,
+            irq: third,
+            softirq: third,
+            steal: third,
+            peak: third,
+            peak_id: u32::MAX,
+            per_cpu: Vec::new(),
+        };
+        let window = Window {
+            phase: Phase::Measure,
+            start_ns: i64::MIN,
+            elapsed_ns: u64::MAX,
+            wall_end_ns: i64::MIN,
+            flows: vec![flow],
+            cpu: Some(cpu),
+        };
+        let bytes = serde_json::to_string(&window).unwrap().len();
+        assert!(bytes as u64 <= READING_TEXT_BYTES, "{bytes}");
+        let readings = usize::try_from(limits.interval_readings).unwrap();
+        assert!(readings * bytes + 2 * KEPT_BYTES + (8 << 20) < ReportBuilder::BOUND, "{bytes}");
     }
 
     #[test]

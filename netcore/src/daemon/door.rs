@@ -3,7 +3,7 @@
 
 use std::{
     net::{IpAddr, Shutdown, TcpStream},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 /// Limit of connections that have not finished their greeting.
@@ -12,14 +12,22 @@ pub(super) const PLACES: usize = 64;
 /// Limit of those of one address.
 pub(super) const PLACES_OF_AN_ADDRESS: usize = 16;
 
+/// Limit of the threads for them. A thread whose connection was closed here ends as soon as it runs; until then the next
+/// connections wait in the kernel's queue.
+pub(super) const THREADS: usize = 2 * PLACES;
+
 #[derive(Debug, Default)]
 pub(super) struct Door {
     waiting: Mutex<Waiting>,
+    /// A place was given up.
+    left: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
+    /// Places that were given and not yet dropped.
+    threads: usize,
     /// In the order of their arrival.
     guests: Vec<Guest>,
 }
@@ -39,11 +47,12 @@ pub(super) struct Place<'d> {
 }
 
 impl Door {
-    /// Takes a place for a connection. If there is none, the oldest connection of the same address is closed, or else the
+    /// Takes a place for a connection, and waits for a thread to end if there are too many. If there is none, the oldest connection of the same address is closed, or else the
     /// oldest one of the address with the most; its own address is returned then.
     pub(super) fn enter(&self, stream: &TcpStream, address: IpAddr) -> std::io::Result<(Place<'_>, Option<IpAddr>)> {
         let connection = stream.try_clone()?;
-        let mut waiting = self.lock();
+        let is_full = |waiting: &mut Waiting| waiting.threads >= THREADS;
+        let mut waiting = self.left.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner);
         let crowded = waiting.crowded(address);
         let evicted = crowded.and_then(|crowded| waiting.evict(crowded)).map(|guest| {
             // Its thread notices that at once. A connection that is closed already needs no end.
@@ -52,6 +61,7 @@ impl Door {
         });
         let number = waiting.next;
         waiting.next += 1;
+        waiting.threads += 1;
         waiting.guests.push(Guest { number, address, connection });
         Ok((Place { door: self, number }, evicted))
     }
@@ -84,7 +94,10 @@ impl Waiting {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.door.lock().guests.retain(|guest| guest.number != self.number);
+        let mut waiting = self.door.lock();
+        waiting.guests.retain(|guest| guest.number != self.number);
+        waiting.threads -= 1;
+        self.door.left.notify_one();
     }
 }
 
@@ -140,5 +153,24 @@ mod tests {
         assert!(strangers.iter().all(|(_, evicted)| evicted.is_none()));
         let clients = [0, 1, 2].map(|last| door.enter(&stream, address(100 + last)).unwrap());
         assert_eq!(clients.map(|(_place, evicted)| evicted), [0, 1, 2].map(|last| Some(address(last))));
+    }
+
+    #[test]
+    fn a_connection_waits_for_a_thread_to_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let door = Door::default();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let enter = || door.enter(&stream, address(1)).unwrap().0;
+        let mut places: Vec<Place<'_>> = (0..THREADS).map(|_| enter()).collect();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(enter);
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!next.is_finished() && door.lock().threads == THREADS);
+            places.pop();
+            places.push(next.join().unwrap());
+        });
+        assert_eq!(door.lock().threads, THREADS);
+        drop(places);
+        assert_eq!(door.lock().threads, 0);
     }
 }

@@ -5,6 +5,7 @@
 //! by [`Limits`]. [`Daemon::spawn_embedded`] is the same code on a loopback port with a key made for the purpose.
 
 pub(crate) mod admission;
+mod bounds;
 mod budget;
 mod door;
 mod embedded;
@@ -28,6 +29,7 @@ use std::{
 
 use nix::sys::socket::{Shutdown, shutdown};
 
+pub use bounds::bounds;
 use budget::Budget;
 use door::Door;
 pub use embedded::Embedded;

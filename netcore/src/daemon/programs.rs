@@ -1,6 +1,11 @@
 //! A program that runs for a client: while the client stays, and within the granted time.
 
-use std::{io, os::fd::AsFd, thread, time::Duration};
+use std::{
+    io,
+    os::fd::AsFd,
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::control::{
     channel::{Channel, ChannelError},
@@ -69,24 +74,26 @@ fn watched(asked: &Execute, channel: &mut Channel, stop: &StopFlag) -> io::Resul
 fn listen(channel: &mut Channel, over: &Event, stop: &StopFlag, ends: &StopFlag) -> Option<Cut> {
     let mut aborted = false;
     loop {
-        match channel.try_recv() {
+        // One message a turn: the stop flag and the program's end are looked at after each.
+        let more = match channel.try_recv() {
             Ok(Some(Request::Abort)) => {
                 // The first one asks it to end, a second one kills it.
                 ends.request();
                 aborted = true;
-                continue;
+                true
             }
             // They crossed the report of the previous test on their way.
-            Ok(Some(Request::Stop { .. } | Request::Measure { .. })) => continue,
+            Ok(Some(Request::Stop { .. } | Request::Measure { .. })) => true,
             Ok(Some(request)) => return Some(Cut::Unexpected(request)),
-            Ok(None) => {}
+            Ok(None) => false,
             Err(error) => return Some(Cut::Channel(error)),
-        }
+        };
         let urgency = stop.urgency();
         if urgency == Urgency::Now {
             return Some(Cut::Stopping);
         }
-        match wait([Some(over.as_fd()), Some(channel.as_fd()), stop.beyond(urgency)], None) {
+        let until = more.then(Instant::now);
+        match wait([Some(over.as_fd()), Some(channel.as_fd()), stop.beyond(urgency)], until) {
             Ok([true, ..]) => return aborted.then_some(Cut::Aborted),
             Ok(_) => {}
             Err(source) => {

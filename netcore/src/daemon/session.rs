@@ -33,7 +33,9 @@ use crate::{
         event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         load::Load,
-        message::{Connect, ErrorCode, Execute, Greeting, Hello, Prepare, Reply, ReplyError, Request, report_pieces},
+        message::{
+            Connect, ErrorCode, Execute, Greeting, Hello, Prepare, Reply, ReplyError, Request, report_pieces, shortened,
+        },
         stop::{StopFlag, Urgency},
     },
     end::End,
@@ -47,9 +49,11 @@ use crate::{
 };
 
 /// The longest time for the flows to connect.
-const LONGEST_CONNECT: Duration = Duration::from_mins(1);
+pub(super) const LONGEST_CONNECT: Duration = Duration::from_mins(1);
+/// Limit of a client's name for its host and for its program, characters: Linux has 64 for a host.
+pub(super) const LONGEST_NAME: usize = 64;
 /// The longest time from a request to start to the start.
-const LONGEST_LEAD: Duration = Duration::from_mins(10);
+pub(super) const LONGEST_LEAD: Duration = Duration::from_mins(10);
 
 /// Serves one accepted connection until it closes.
 pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, place: Place<'_>, stop: &StopFlag) {
@@ -72,6 +76,7 @@ fn greet<'s>(
 ) -> Result<(Session<'s>, Slot<'s>), Over> {
     let deadline = Instant::now() + shared.config.timeouts.greeting;
     let mut channel = Channel::accept(stream, shared.config.key.as_ref(), deadline)?;
+    channel.heed(stop.clone());
     let hello: Hello = match channel.recv(deadline) {
         Ok(hello) => hello,
         Err(error) => {
@@ -82,7 +87,8 @@ fn greet<'s>(
         }
     };
     let client = hello.process;
-    let (caller, version) = (Caller { address: peer, host: hello.host.hostname }, hello.tool_version);
+    let short = |text: String| shortened(&text, LONGEST_NAME).into_owned();
+    let (caller, version) = (Caller { address: peer, host: hello.host.hostname.map(short) }, short(hello.tool_version));
     let slot = match shared.budget.session(&shared.config.limits, plain(peer)) {
         Ok(slot) => slot,
         Err(error) => {

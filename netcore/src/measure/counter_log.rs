@@ -7,7 +7,7 @@
 
 use std::{thread, time::Duration};
 
-use super::{clock, interrupts, kernel_sample::KernelSample, snmp, system};
+use super::{Kept, clock, interrupts, kernel_sample::KernelSample, snmp, system};
 use crate::{
     report::{CounterWindow, Span},
     spec::Collect,
@@ -35,6 +35,8 @@ pub struct CounterLog {
     interval: Option<Edge>,
     /// With their starts on the monotonic clock.
     windows: Vec<CounterWindow>,
+    /// Bytes of the intervals' windows.
+    kept: Kept,
 }
 
 impl CounterLog {
@@ -48,6 +50,7 @@ impl CounterLog {
             measure: None,
             interval: None,
             windows: Vec::new(),
+            kept: Kept::default(),
         })
     }
 
@@ -69,12 +72,20 @@ impl CounterLog {
 
     /// Ends an interval of the measure phase, and begins the next.
     pub fn interval_ends(&mut self) {
-        if self.collect.system || self.collect.cpu_per_core {
+        if (self.collect.system || self.collect.cpu_per_core) && !self.kept.is_full() {
             let edge = self.edge(false);
             if let Some(start) = self.interval.replace(edge.clone()) {
                 self.push(Span::Interval, &start, &edge);
+                let changes = self.windows.last().into_iter().flat_map(|window| &window.values);
+                // With the names of the fields and two numbers, as the report has them.
+                self.kept.add(changes.map(|change| 100 + change.source.len() + change.key.len()).sum());
             }
         }
+    }
+
+    /// Whether later intervals are left out, because the earlier ones are as large as a report may be.
+    pub fn lacks_intervals(&self) -> bool {
+        self.kept.is_full()
     }
 
     pub fn measure_ends(&mut self) {

@@ -16,6 +16,9 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits.
 const DIGITS: u8 = 3;
 
+/// Memory of a histogram, bytes.
+pub const BYTES: u64 = 33 * 1024 * 8;
+
 /// An empty histogram of nanoseconds, three significant digits, from 1 ns to an hour.
 pub fn empty() -> Histogram<u64> {
     // The constants fulfil the constructor's conditions (1 ≤ low, 2·low ≤ high, digits ≤ 5).
@@ -149,6 +152,11 @@ mod tests {
         slot.collect(|epoch, histogram| seen.push((epoch, histogram.len(), histogram.max())));
         assert_eq!(seen, [(1, 2, 200), (2, 1, 300), (9, 1, 400)]);
         slot.collect(|_, _| panic!("everything was taken"));
+    }
+
+    #[test]
+    fn its_memory_is_known() {
+        assert_eq!(empty().distinct_values() as u64 * 8, BYTES);
     }
 
     #[test]

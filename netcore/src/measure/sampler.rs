@@ -21,10 +21,10 @@ use crate::{
 
 /// Time for draining after the load's end, before blocked threads are freed by force, nanoseconds. A send buffer of 4
 /// MB needs this long at 3 Mbit/s.
-const DRAIN_NS: u64 = 10_000_000_000;
+pub const DRAIN_NS: u64 = 10_000_000_000;
 
 /// Time for a thread to leave after its sockets were shut down, nanoseconds.
-const LEAVE_NS: u64 = 5_000_000_000;
+pub const LEAVE_NS: u64 = 5_000_000_000;
 
 /// A peer that ends at most this much before this end's own schedule has ended on time, nanoseconds: a bound on the
 /// difference between two hosts' starts.
@@ -178,6 +178,10 @@ impl Sampler {
             counter_log.rest(Span::After);
         }
         windows.collect_histograms(&self.flows);
+        let lacks = |what| format!("the report is full: the later intervals have no {what} (use a longer `interval`)");
+        notes.extend(windows.lacks_histograms().then(|| lacks("latencies")));
+        let lacks_counters = self.counter_log.as_ref().is_some_and(CounterLog::lacks_intervals);
+        notes.extend(lacks_counters.then(|| lacks("counters")));
         self.finish(windows, ending, notes)
     }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::{
+    Kept,
     counters::{phase_index, phase_of},
     histogram::{self, Histogram},
     sample::{Sample, SampledFlow},
@@ -30,6 +31,8 @@ pub struct Windows {
     by_phase: HashMap<(usize, usize, usize), Histogram<u64>>,
     /// Encoded histograms by flow, kind and epoch.
     by_epoch: HashMap<(usize, usize, u64), String>,
+    /// Bytes of these.
+    encoded: Kept,
     /// Gaps between paced sends, and dropped due times, by flow and phase.
     gaps: HashMap<(usize, usize), Histogram<u64>>,
     dropped: HashMap<(usize, usize), u64>,
@@ -46,6 +49,7 @@ impl Windows {
             keeps_intervals,
             by_phase: HashMap::new(),
             by_epoch: HashMap::new(),
+            encoded: Kept::default(),
             gaps: HashMap::new(),
             dropped: HashMap::new(),
         }
@@ -89,6 +93,11 @@ impl Windows {
     ) {
         let window = self.window(flows, phase, before, after);
         self.intervals.push((epoch, window));
+    }
+
+    /// Whether later intervals lack histograms, because those of the earlier ones are as large as a report may be.
+    pub fn lacks_histograms(&self) -> bool {
+        self.encoded.is_full()
     }
 
     /// The latest interval with the histograms so far. Forgets it if the test asks for no intervals.
@@ -142,8 +151,10 @@ impl Windows {
                     let sum = self.by_phase.entry((i, kind, phase_of(epoch))).or_insert_with(histogram::empty);
                     // Both have the same bounds, so adding cannot fail.
                     let _ = sum.add(histogram);
-                    if self.keeps_intervals {
-                        self.by_epoch.insert((i, kind, epoch), histogram::encode(histogram));
+                    if self.keeps_intervals && !self.encoded.is_full() {
+                        let text = histogram::encode(histogram);
+                        self.encoded.add(text.len());
+                        self.by_epoch.insert((i, kind, epoch), text);
                     }
                 });
             }

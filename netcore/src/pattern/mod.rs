@@ -13,7 +13,7 @@ pub(crate) mod sequence;
 mod stream;
 mod workers;
 
-pub use workers::{Assignment, assignments, awaiting_end_of_data, onto_threads, thread};
+pub use workers::{Assignment, assignments, awaiting_end_of_data, histogram_bytes, onto_threads, thread};
 
 use std::{io, ops::Range, sync::Arc, time::Instant};
 

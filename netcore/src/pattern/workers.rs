@@ -11,7 +11,12 @@ use super::{
 use crate::{
     error::EndError,
     io::buffers::Buffers,
-    measure::{counters::FlowCell, histogram::HistogramSlot, sample::SampledFlow, watch::Watch},
+    measure::{
+        counters::FlowCell,
+        histogram::{self, HistogramSlot},
+        sample::SampledFlow,
+        watch::Watch,
+    },
     spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
     transport::Link,
 };
@@ -53,9 +58,21 @@ pub fn awaiting_end_of_data<'a>(spec: &TestSpec, assignments: &'a [Assignment]) 
 
 fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Assignment, EndError> {
     let (send, receive) = memory::shapes(spec, role);
-    let paced = spec.pace.is_some_and(|pace| pace.mode == PaceMode::User);
     let options = &spec.end(side).buffers;
-    let kind = match role {
+    Ok(Assignment {
+        flow,
+        role,
+        duplex: spec.pattern == Pattern::Stream && spec.direction == Direction::Duplex,
+        send_buffers: Buffers::to_send(send, options, &spec.payload)?,
+        receive_buffers: Buffers::to_receive(receive, options)?,
+        latency_slot: latency_kind(spec, role).map(|kind| (kind, Arc::default())),
+        gaps: times_gaps(spec, role).then(Arc::default),
+    })
+}
+
+/// The operation that a worker times.
+fn latency_kind(spec: &TestSpec, role: Role) -> Option<&'static str> {
+    match role {
         Role::Requester if spec.pattern == Pattern::Connect => Some("connect"),
         // Counted from the due time, so not a round trip.
         Role::Requester if spec.pace.is_some_and(|pace| pace.arrival != Arrival::Closed) => Some("response"),
@@ -63,16 +80,22 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Assi
         Role::Sender if spec.collect.latency => Some("send"),
         Role::Receiver if spec.collect.latency => Some("receive"),
         _ => None,
-    };
-    Ok(Assignment {
-        flow,
-        role,
-        duplex: spec.pattern == Pattern::Stream && spec.direction == Direction::Duplex,
-        send_buffers: Buffers::to_send(send, options, &spec.payload)?,
-        receive_buffers: Buffers::to_receive(receive, options)?,
-        latency_slot: kind.map(|kind| (kind, Arc::default())),
-        gaps: (paced && matches!(role, Role::Sender | Role::Requester)).then(Arc::default),
-    })
+    }
+}
+
+/// Whether a worker keeps the gaps between its sends.
+fn times_gaps(spec: &TestSpec, role: Role) -> bool {
+    spec.pace.is_some_and(|pace| pace.mode == PaceMode::User) && matches!(role, Role::Sender | Role::Requester)
+}
+
+/// Bytes of the histograms of an end: those of the recorder and its slot, and one for each phase.
+pub fn histogram_bytes(spec: &TestSpec, side: Side) -> u64 {
+    let timed = |role: &Role| u64::from(latency_kind(spec, *role).is_some()) + u64::from(times_gaps(spec, *role));
+    let of_flow = |flow: u32| spec.roles(side, flow).iter().map(timed).sum::<u64>();
+    // The flows of a direction are alike.
+    let (forward, reverse) = (spec.streams, spec.flows().saturating_sub(spec.streams));
+    let count = of_flow(0) * u64::from(forward) + of_flow(spec.streams) * u64::from(reverse);
+    count.saturating_mul(6 * histogram::BYTES)
 }
 
 impl Assignment {

@@ -34,7 +34,7 @@ const MAGIC: &[u8; 8] = b"plumbln1";
 pub const PREAMBLE_BYTES: usize = 8 + 16 + 4;
 
 /// Limit of candidates whose preamble is incomplete; beyond it the oldest is dropped.
-const CANDIDATES: usize = 1024;
+pub const CANDIDATES: usize = 1024;
 
 /// The bytes that a connection sends before its payload.
 pub fn preamble(token: &Token, flow: u32) -> [u8; PREAMBLE_BYTES] {
@@ -225,6 +225,8 @@ pub fn accept_flows(
                 candidates.push_back(Candidate { socket, bytes: [0; PREAMBLE_BYTES], got: 0 });
             }
             Err(error) if is_passing(&error) => {}
+            // Without descriptors those that have proven nothing make room.
+            Err(error) if lacks_files(&error) && candidates.pop_front().is_some() => {}
             Err(error) => return Err(EndError::system("cannot accept data connections")(error)),
         }
         for _ in 0..candidates.len() {
@@ -251,6 +253,10 @@ pub fn is_passing(error: &io::Error) -> bool {
         [libc::ENETDOWN, libc::EPROTO, libc::ENOPROTOOPT, libc::EHOSTDOWN, libc::EHOSTUNREACH, libc::ENETUNREACH];
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED))
         || error.raw_os_error().is_some_and(|number| network.contains(&number))
+}
+
+fn lacks_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 #[cfg(test)]

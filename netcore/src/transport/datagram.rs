@@ -183,15 +183,15 @@ pub fn await_preamble<T>(
     receive: impl Fn() -> Option<T>,
 ) -> Result<T, EndError> {
     set_blocking(socket, false)?;
-    loop {
-        if wait(socket, PollFlags::POLLIN, deadline.slice())? {
-            if let Some(peer) = receive() {
-                return Ok(peer);
-            }
-        } else if deadline.left().is_zero() {
-            return Err(deadline.missed(flow as usize, flow + 1, hint));
+    // Asked first: a stranger who never pauses must not keep this end from its deadline.
+    while !deadline.left().is_zero() {
+        if wait(socket, PollFlags::POLLIN, deadline.slice())?
+            && let Some(peer) = receive()
+        {
+            return Ok(peer);
         }
     }
+    Err(deadline.missed(flow as usize, flow + 1, hint))
 }
 
 /// Far end: waits for the near end's preamble on a flow's socket, connects to it (or not) and answers. `named`:

@@ -11,6 +11,7 @@ use netcore::{
     control::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
+        key::Key,
         message::{Connect, Greeting, Hello, Prepare, Reply, Request},
         stop::StopFlag,
     },
@@ -98,17 +99,26 @@ pub struct Raw(pub Channel);
 impl Raw {
     /// Greets as a client does.
     pub fn greeted(address: SocketAddr) -> Self {
-        Self::welcome(address).expect("a session is free")
+        Self::with_key(address, None)
+    }
+
+    /// The same with a key.
+    pub fn with_key(address: SocketAddr, key: Option<&Key>) -> Self {
+        Self::admitted(address, key, 0).expect("a session is free")
     }
 
     /// The same; `None`: the daemon is busy.
     pub fn welcome(address: SocketAddr) -> Option<Self> {
-        Self::of_process(0, address)
+        Self::admitted(address, None, 0)
     }
 
     /// The same, as a session of this client process.
     pub fn of_process(process: u64, address: SocketAddr) -> Option<Self> {
-        let mut raw = Self(Channel::initiate(TcpStream::connect(address).unwrap(), None, soon()).unwrap());
+        Self::admitted(address, None, process)
+    }
+
+    fn admitted(address: SocketAddr, key: Option<&Key>, process: u64) -> Option<Self> {
+        let mut raw = Self(Channel::initiate(TcpStream::connect(address).unwrap(), key, soon()).unwrap());
         let hello = Hello { tool_version: "test".into(), process, limits: None, host: HostFacts::default() };
         raw.0.send(&hello, GREETING_BOUND, soon()).unwrap();
         let greeting: Greeting = raw.0.recv(soon()).unwrap();

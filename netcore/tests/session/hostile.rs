@@ -2,15 +2,16 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{TcpStream, UdpSocket},
     os::unix::fs::OpenOptionsExt,
-    time::Duration,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
 };
 
 use netcore::{
     control::{
         frame::REQUEST_BOUND,
-        message::{Connect, ErrorCode, Peer, Prepare, Reply, Request},
+        message::{Connect, ErrorCode, Look, Peer, Prepare, Reply, Request},
     },
     daemon::{Config, Timeouts},
     end::{End, Endpoints},
@@ -267,4 +268,50 @@ fn a_client_that_floods_does_not_outlast_its_time() {
     let _near = raw.connected(&stream(30));
     raw.tell(&Request::Start { t0_ns: monotonic_ns() });
     assert_eq!(flood(raw, &Request::Stop { at_ns: monotonic_ns() + 3_600_000_000_000 }), ErrorCode::Failed);
+}
+
+/// Bytes that are no preamble, sent to a data port without a pause, must not keep an end from its deadline.
+#[test]
+fn strangers_on_a_datagram_port_do_not_outlast_the_deadline() {
+    let served = Served::new(Config::default());
+    let mut raw = Raw::greeted(served.address);
+    let spec = TestSpec::new(Pattern::Stream, Transport::Udp);
+    let Reply::Prepared(endpoints) = raw.ask(&prepare(spec, [6; 16])) else { panic!() };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            while !over.load(Relaxed) {
+                // The port closes when the test is given up.
+                let _ = socket.send_to(&[9; 28], ("127.0.0.1", endpoints.ports[0]));
+            }
+        });
+        let answer = raw.ask(&Request::Connect(Connect { peer: None, within_ns: 100_000_000 }));
+        over.store(true, Relaxed);
+        assert!(matches!(&answer, Reply::Error(error) if error.code == ErrorCode::Failed), "{answer:?}");
+    });
+    serves(&served);
+}
+
+/// A daemon that is stopped at once must not wait for a client that reads nothing.
+#[test]
+fn a_client_that_reads_nothing_does_not_keep_a_daemon_from_ending() {
+    let timeouts = Timeouts { message: Duration::from_hours(1), ..Timeouts::default() };
+    let mut served = Served::new(Config { timeouts, ..Config::default() });
+    let mut raw = Raw::greeted(served.address);
+    // Until the answers fill the buffers of both directions.
+    while raw.0.send(&Request::Probe, REQUEST_BOUND, Instant::now() + Duration::from_millis(500)).is_ok() {}
+    served.stop.request();
+    served.stop.request();
+    served.join();
+}
+
+#[test]
+fn a_transport_is_looked_up_once_however_often_it_is_named() {
+    let served = Served::new(Config::default());
+    let mut raw = Raw::greeted(served.address);
+    let transports = vec![Transport::Tcp; 100_000];
+    let look = Look { towards: None, free_cpus: false, transports };
+    let Reply::Seen(seen) = raw.ask(&Request::Look(look)) else { panic!() };
+    assert_eq!(seen.transports, [Transport::Tcp]);
 }

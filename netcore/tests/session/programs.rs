@@ -5,14 +5,15 @@ use std::{path::Path, time::Duration};
 use netcore::{
     client::{ClientError, Session, Target},
     control::{
+        frame::REQUEST_BOUND,
         key::Key,
-        message::{ErrorCode, Execute, Executed},
+        message::{ErrorCode, Execute, Executed, Request},
         stop::Urgency,
     },
     daemon::{Config, Limits, Timeouts},
 };
 
-use crate::common::{Served, eventually, never_stopped};
+use crate::common::{Raw, Served, eventually, never_stopped, soon};
 
 fn serving() -> (Served, Target) {
     let key = Some(Key::generate().unwrap());
@@ -106,5 +107,23 @@ fn a_daemon_that_is_stopped_at_once_ends_it() {
     });
     assert!(matches!(&error, ClientError::Daemon { error, .. } if error.code == ErrorCode::Stopping), "{error}");
     served.join();
+    assert!(!is_alive(&number(&file)));
+}
+
+/// Messages that may cross a report are read beside a program, too, and a client that never pauses must not outlast it.
+#[test]
+fn a_client_that_floods_does_not_keep_a_daemon_from_ending_its_program() {
+    let (mut served, target) = serving();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let mut raw = Raw::with_key(served.address, target.key.as_ref());
+    raw.0.send(&Request::Execute(Box::new(hanging(&file))), REQUEST_BOUND, soon()).unwrap();
+    number(&file);
+    std::thread::scope(|scope| {
+        scope.spawn(|| while raw.0.send(&Request::Stop { at_ns: 0 }, REQUEST_BOUND, soon()).is_ok() {});
+        served.stop.request();
+        served.stop.request();
+        served.join();
+    });
     assert!(!is_alive(&number(&file)));
 }

@@ -1,0 +1,93 @@
+//! Every bound on clients and daemons, by its name in docs/protocol.md: a test holds that page to this list.
+
+use std::time::Duration;
+
+use super::{Limits, Timeouts, admission, door, loads, session};
+use crate::{
+    client,
+    control::{
+        channel::{KEEPALIVE, PROGRESS},
+        child,
+        clock::PROBES,
+        frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
+        message::{Execute, ReportBuilder},
+    },
+    measure::{KEPT_BYTES, sampler},
+    transport::connection,
+};
+
+/// The names of all bounds, and their values unless a flag changes them.
+pub fn bounds() -> Vec<(&'static str, String)> {
+    let (limits, served, asked) = (Limits::default(), Timeouts::default(), client::Timeouts::default());
+    let minimum = |value: u64, unit: &str| format!("at least {value} {unit}");
+    vec![
+        ("client networks", "all".to_owned()),
+        ("connections in their greeting", door::PLACES.to_string()),
+        ("connections in their greeting, of one address", door::PLACES_OF_AN_ADDRESS.to_string()),
+        ("threads of connections in their greeting", door::THREADS.to_string()),
+        ("time of a greeting", time(served.greeting)),
+        ("frame of a greeting", bytes(GREETING_BOUND as u64)),
+        ("client's name for its host, and its version, in the log", format!("{} characters", session::LONGEST_NAME)),
+        ("sessions", limits.sessions.to_string()),
+        ("sessions of one address", limits.sessions_per_client.to_string()),
+        ("request", bytes(REQUEST_BOUND as u64)),
+        ("time for the rest of a request", time(served.message)),
+        ("time for a client to read a reply, for each 64 KiB", time(served.message)),
+        ("next request without a test", time(served.idle)),
+        ("next request with a prepared test", time(served.prepared)),
+        ("memory of all tests", bytes(limits.memory_bytes)),
+        ("buffers of a test at an end", bytes(limits.buffer_bytes)),
+        ("flows of a test", limits.flows.to_string()),
+        ("length of a test, phases included", time(Duration::from_nanos(limits.duration_ns))),
+        ("interval readings of a test, flows × intervals", limits.interval_readings.to_string()),
+        ("interval", minimum(admission::SHORTEST_INTERVAL_NS / 1_000_000, "ms")),
+        ("histograms of the intervals in a report", bytes(KEPT_BYTES as u64)),
+        ("kernel's counters of the intervals in a report", bytes(KEPT_BYTES as u64)),
+        ("data port", minimum(admission::LOWEST_PORT.into(), "")),
+        ("own addresses of an end", admission::MOST_ADDRESSES.to_string()),
+        ("unproven data connections of a test", connection::CANDIDATES.to_string()),
+        ("time to connect a test", time(session::LONGEST_CONNECT)),
+        ("start ahead of time", time(session::LONGEST_LEAD)),
+        ("end of a test after its time", time(served.grace)),
+        ("draining of the data in flight", time(Duration::from_nanos(sampler::DRAIN_NS))),
+        ("freeing of blocked data threads", time(Duration::from_nanos(sampler::LEAVE_NS))),
+        ("silence of a client during a test without a known length", time(KEEPALIVE)),
+        ("remembered loads of other clients", loads::MOST_SPANS.to_string()),
+        ("destinations of a near end and of datagrams", "the client and the daemon's own address".to_owned()),
+        ("files that a test may read", "none".to_owned()),
+        ("programs (hooks)", "none".to_owned()),
+        ("time of a program", time(Duration::from_nanos(limits.duration_ns))),
+        ("end of a program that was asked to end", time(child::GRACE)),
+        ("output of a program, of each stream", bytes(Execute::OUTPUT_BOUND as u64)),
+        ("client: connecting and greeting", time(asked.connect)),
+        ("client: answer to a request", time(asked.reply)),
+        ("client: comparison of clocks", format!("{PROBES} answers")),
+        ("client: data connections", time(asked.ready)),
+        ("client: end of a test after its time", time(asked.grace)),
+        ("client: test that stops by a count", time(asked.counted)),
+        ("client: rest of a report, for each 64 KiB", time(asked.grace)),
+        ("client: reply", bytes(REPLY_BOUND as u64)),
+        ("client: report of an end", bytes(ReportBuilder::BOUND as u64)),
+        ("client: sentence of a daemon", format!("{} characters", client::LONGEST_SENTENCE)),
+        ("client: notes in a report", client::MOST_NOTES.to_string()),
+        ("client: messages before its stop flag and deadlines are looked at", client::MESSAGES_A_TURN.to_string()),
+    ]
+}
+
+fn time(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds >= 3600 && seconds.is_multiple_of(3600) => format!("{} h", seconds / 3600),
+        seconds if seconds >= 60 && seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    [(30, "GiB"), (20, "MiB"), (10, "KiB")]
+        .into_iter()
+        .find(|(bits, _)| bytes.trailing_zeros() >= *bits)
+        .map_or_else(|| format!("{bytes} bytes"), |(bits, unit)| format!("{} {unit}", bytes >> bits))
+}
+
+/// The rows about long messages name this many bytes.
+const _: () = assert!(PROGRESS == 64 << 10, "docs/protocol.md and the rows above say 64 KiB");
