@@ -11,6 +11,8 @@ mod schema;
 mod serve;
 mod serve_log;
 
+pub use serve_log::bounds as log_bounds;
+
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{

@@ -4,6 +4,7 @@
 //! a line nor steer a terminal.
 
 use std::{
+    borrow::Cow,
     fmt::Write as _,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -11,6 +12,7 @@ use std::{
 
 use clap::ValueEnum;
 use netcore::{
+    control::message::shortened,
     daemon::{Caller, Event},
     spec::Side,
 };
@@ -46,30 +48,67 @@ pub(super) struct Serving {
     pub(super) pid: u32,
 }
 
-/// A line about strangers is followed by another one of its kind after this time at the earliest.
-const PAUSE: Duration = Duration::from_secs(1);
+/// A kind of event that others can cause at any rate, and how much is said of it.
+struct Sampled {
+    kind: &'static str,
+    /// What `more` of them are called.
+    more: &'static str,
+    /// Lines in `span`; the rest is counted.
+    lines: u32,
+    span: Duration,
+}
 
-/// Kinds of events that strangers can cause at any rate.
-const SAMPLED: [&str; 3] = ["unaccepted", "dropped", "refused"];
+/// Strangers get a line a second, sessions and their tests far more than people read.
+const SAMPLED: [Sampled; 6] = [
+    Sampled { kind: "unaccepted", more: "connections unaccepted", lines: 1, span: Duration::from_secs(1) },
+    Sampled { kind: "dropped", more: "connections dropped", lines: 1, span: Duration::from_secs(1) },
+    Sampled { kind: "refused", more: "connections refused", lines: 1, span: Duration::from_secs(1) },
+    Sampled { kind: "opened", more: "sessions opened", lines: 100, span: Duration::from_secs(10) },
+    Sampled { kind: "closed", more: "sessions closed", lines: 100, span: Duration::from_secs(10) },
+    Sampled { kind: "test", more: "tests", lines: 100, span: Duration::from_secs(10) },
+];
+
+/// Limit of a text from elsewhere in a line, characters.
+const LONGEST: usize = 300;
+
+/// Limit of the arguments of a program in a line, characters.
+const LONGEST_ARGUMENTS: usize = 4000;
+
+/// The names of the log's bounds in docs/protocol.md, and their values.
+pub fn bounds() -> Vec<(&'static str, String)> {
+    let lines = |kind| {
+        let sampled = SAMPLED.iter().find(|sampled| sampled.kind == kind);
+        sampled.map_or_else(String::new, |it| format!("{} in {} s", it.lines, it.span.as_secs()))
+    };
+    vec![
+        ("log lines about connections without a session, of each kind", lines("dropped")),
+        ("log lines about sessions and tests, of each kind", lines("test")),
+        ("text of a client in a log line", format!("{LONGEST} characters")),
+        ("arguments of a program in a log line", format!("{LONGEST_ARGUMENTS} characters")),
+    ]
+}
 
 /// The log on standard error. Whoever knocks a thousand times a second fills no disk.
 #[derive(Debug)]
 pub(super) struct Log {
     format: Format,
-    sampled: Mutex<[Sampled; SAMPLED.len()]>,
+    said: Mutex<[Said; SAMPLED.len()]>,
 }
 
 /// What was said of a kind of event.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sampled {
-    last: Option<Instant>,
-    /// Events since then without a line.
+struct Said {
+    /// Begin of the present span.
+    since: Option<Instant>,
+    /// Lines in it.
+    lines: u32,
+    /// Events in it without a line.
     hidden: u64,
 }
 
 impl Log {
     pub(super) fn new(format: Format) -> Self {
-        Self { format, sampled: Mutex::default() }
+        Self { format, said: Mutex::default() }
     }
 
     pub(super) fn tell(&self, event: &Event<'_>) {
@@ -78,40 +117,43 @@ impl Log {
 
     /// Tells of what was left out.
     pub(super) fn finish(&self) {
-        let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
-        self.hidden(&mut *sampled, None).iter().for_each(style::tell);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hidden(&mut *said, None).iter().for_each(style::tell);
     }
 
     fn lines(&self, event: &Event<'_>, now: Instant) -> Vec<String> {
-        let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lines = self.hidden(&mut *sampled, Some(now));
-        if let Some(of_kind) = SAMPLED.iter().zip(sampled.iter_mut()).find(|(kind, _)| **kind == name(event)) {
-            let Sampled { last, hidden } = of_kind.1;
-            if last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
-                *hidden += 1;
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.hidden(&mut *said, Some(now));
+        if let Some((sampled, said)) = SAMPLED.iter().zip(said.iter_mut()).find(|(it, _)| it.kind == name(event)) {
+            said.since.get_or_insert(now);
+            if said.lines >= sampled.lines {
+                said.hidden += 1;
                 return lines;
             }
-            *last = Some(now);
+            said.lines += 1;
         }
         lines.push(self.format.line(event));
         lines
     }
 
-    /// Lines about what was left out, of kinds that may be told of again.
-    fn hidden(&self, sampled: &mut [Sampled], now: Option<Instant>) -> Vec<String> {
-        let is_due = |last: Instant| now.is_none_or(|now| now.saturating_duration_since(last) >= PAUSE);
-        let due = SAMPLED.iter().zip(sampled).filter(|(_, s)| s.hidden > 0 && s.last.is_some_and(is_due));
-        due.map(|(kind, s)| self.format.more(kind, std::mem::take(&mut s.hidden))).collect()
+    /// Begins new spans where the present ones are over, with lines about what was left out.
+    fn hidden(&self, said: &mut [Said], now: Option<Instant>) -> Vec<String> {
+        let is_over = |sampled: &Sampled, since: Instant| {
+            now.is_none_or(|now| now.saturating_duration_since(since) >= sampled.span)
+        };
+        let over = SAMPLED.iter().zip(said).filter(|(sampled, said)| said.since.is_some_and(|at| is_over(sampled, at)));
+        let ended = over.map(|(sampled, said)| (sampled, std::mem::take(said).hidden));
+        ended.filter(|(_, hidden)| *hidden > 0).map(|(sampled, hidden)| self.format.more(sampled, hidden)).collect()
     }
 }
 
 impl Format {
     /// A line that stands for so many events of a kind.
-    fn more(self, kind: &str, count: u64) -> String {
+    fn more(self, sampled: &Sampled, count: u64) -> String {
         let now = time::now();
         match self {
-            Self::Text => format!("{} {count} more connections {kind}", &*now),
-            Self::Json => with_time(&now, json!({"event": kind, "more": count})),
+            Self::Text => format!("{} {count} more {}", &*now, sampled.more),
+            Self::Json => with_time(&now, json!({"event": sampled.kind, "more": count})),
         }
     }
 
@@ -183,15 +225,38 @@ fn with_time(now: &str, fields: Value) -> String {
     })
 }
 
+/// A text from elsewhere: its first [`LONGEST`] characters.
+fn cut(text: &str) -> Cow<'_, str> {
+    shortened(text, LONGEST)
+}
+
+/// The first arguments of a program, [`LONGEST_ARGUMENTS`] characters in all.
+fn arguments(argv: &[String]) -> Vec<Cow<'_, str>> {
+    let mut left = LONGEST_ARGUMENTS;
+    let mut kept = Vec::new();
+    for argument in argv {
+        kept.push(shortened(argument, left));
+        // Each takes some room, also an empty one.
+        left = left.saturating_sub(argument.len() + 1);
+        if left == 0 {
+            break;
+        }
+    }
+    if kept.len() < argv.len() {
+        kept.push("…".into());
+    }
+    kept
+}
+
 fn sentence(event: &Event<'_>) -> String {
     match event {
-        Event::Unaccepted { reason } => format!("a connection could not be accepted: {reason}"),
-        Event::Dropped { address, reason } => format!("{address}: dropped, {reason}"),
-        Event::Refused { address, reason } => format!("{address}: no session: {reason}"),
-        Event::Opened { client, version } => format!("{client}: session opened by plumb {version}"),
-        Event::Closed { client, reason } => format!("{client}: session ended: {reason}"),
+        Event::Unaccepted { reason } => format!("a connection could not be accepted: {}", cut(reason)),
+        Event::Dropped { address, reason } => format!("{address}: dropped, {}", cut(reason)),
+        Event::Refused { address, reason } => format!("{address}: no session: {}", cut(reason)),
+        Event::Opened { client, version } => format!("{client}: session opened by plumb {}", cut(version)),
+        Event::Closed { client, reason } => format!("{client}: session ended: {}", cut(reason)),
         // Debug formatting keeps the arguments apart.
-        Event::Program { client, argv } => format!("{client}: runs {argv:?}"),
+        Event::Program { client, argv } => format!("{client}: runs {:?}", arguments(argv)),
         Event::Test { client, spec, result, .. } => {
             let mut text = format!("{client}: {}", workload::name_of(spec));
             let streams = spec.streams;
@@ -210,7 +275,7 @@ fn sentence(event: &Event<'_>) -> String {
             }
             let _ = write!(text, ", {}", result.ending.name());
             if let Some(reason) = result.ending.reason() {
-                let _ = write!(text, ": {reason}");
+                let _ = write!(text, ": {}", cut(reason));
             }
             text
         }
@@ -244,13 +309,13 @@ fn object(event: &Event<'_>) -> Value {
         | Event::Test { client, .. } => of_client(client),
     }
     match event {
-        Event::Unaccepted { reason } | Event::Closed { reason, .. } => object["reason"] = reason.as_str().into(),
+        Event::Unaccepted { reason } | Event::Closed { reason, .. } => object["reason"] = cut(reason).into(),
         Event::Dropped { address, reason } | Event::Refused { address, reason } => {
             object["client"] = address.as_str().into();
-            object["reason"] = reason.as_str().into();
+            object["reason"] = cut(reason).into();
         }
-        Event::Opened { version, .. } => object["client_version"] = (*version).into(),
-        Event::Program { argv, .. } => object["argv"] = json!(argv),
+        Event::Opened { version, .. } => object["client_version"] = cut(version).into(),
+        Event::Program { argv, .. } => object["argv"] = json!(arguments(argv)),
         Event::Test { side, spec, result, .. } => {
             object["workload"] = workload::name_of(spec).into();
             object["direction"] = spec.direction.name().into();
@@ -260,7 +325,7 @@ fn object(event: &Event<'_>) -> Value {
             object["bytes_received"] = result.bytes_received.into();
             object["elapsed_s"] = result.elapsed.as_secs_f64().into();
             object["ending"] = result.ending.name().into();
-            object["reason"] = result.ending.reason().into();
+            object["reason"] = result.ending.reason().map(cut).into();
         }
     }
     object
@@ -323,6 +388,38 @@ mod tests {
     }
 
     #[test]
+    fn no_text_of_a_client_fills_a_disk() {
+        let client = client(&"h".repeat(64));
+        let long = "x".repeat(1 << 20);
+        let argv: Vec<String> = (0..10_000).map(|_| "x".repeat(100)).collect();
+        for format in [Format::Text, Format::Json] {
+            let lines = [
+                format.line(&Event::Opened { client: &client, version: &long }),
+                format.line(&Event::Closed { client: &client, reason: long.clone() }),
+                format.line(&Event::Refused { address: "10.0.0.9:1".into(), reason: long.clone() }),
+                format.line(&Event::Program { client: &client, argv: &argv }),
+                format.line(&Event::Program { client: &client, argv: &[long.clone(), "last".into()] }),
+                test(&client, TestEnding::Refused(long.clone()), |event| format.line(event)),
+            ];
+            for line in lines {
+                assert!(line.len() < 6000 && line.contains("x…") || line.contains("\"…\"]"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn sessions_and_tests_are_counted_where_they_are_too_many_for_lines() {
+        let log = Log::new(Format::Json);
+        let (began, caller) = (Instant::now(), client("lab-a"));
+        let lines = |ms: u64| {
+            let opened = Event::Opened { client: &caller, version: "1" };
+            log.lines(&opened, began + Duration::from_millis(ms)).len()
+        };
+        assert_eq!((0..5000).map(&lines).sum::<usize>(), 100);
+        assert_eq!(lines(10_000), 2, "one says how many there were");
+    }
+
+    #[test]
     fn strangers_get_a_line_a_second() {
         let log = Log::new(Format::Text);
         let began = Instant::now();
@@ -331,7 +428,11 @@ mod tests {
         assert_eq!(at(&knock, 0).len(), 1);
         assert!(at(&knock, 10).is_empty() && at(&knock, 999).is_empty());
         let caller = client("lab-a");
-        assert_eq!(at(&Event::Opened { client: &caller, version: "1" }, 999).len(), 1, "others are not sampled");
+        assert_eq!(
+            at(&Event::Opened { client: &caller, version: "1" }, 999).len(),
+            1,
+            "others have spans of their own"
+        );
         let lines = at(&knock, 1001);
         assert!(lines.len() == 2 && lines[0].ends_with("2 more connections dropped"), "{lines:?}");
     }
