@@ -2,12 +2,17 @@
 
 use std::{collections::BTreeSet, path::Path};
 
+use crate::program::plumb;
 use netcore::spec::{Pattern, Transport, socket::SOCKET_OPTIONS};
 use runner::plan::{Format, LoadOptions, load_str, schema::plan_schema, workload::names_over};
 
 fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/plan.md");
-    std::fs::read_to_string(path).expect("docs/plan.md is part of the project")
+    page_of("plan.md")
+}
+
+fn page_of(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    std::fs::read_to_string(path).expect("a page of the project")
 }
 
 /// Every key and every word of a fixed choice in the schema.
@@ -103,6 +108,29 @@ fn the_table_of_socket_options_names_each_of_them() {
         .collect();
     let options = SOCKET_OPTIONS.iter().map(|row| row.name.to_owned());
     assert_eq!(named, options.chain(["ipv6".to_owned()]).collect());
+}
+
+#[test]
+fn the_table_of_bounds_is_that_of_the_code() {
+    let page = page_of("protocol.md");
+    let rows: BTreeSet<(String, String)> = table(&page, "## Bounds")
+        .iter()
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            (cells[1].to_owned(), cells[2].to_owned())
+        })
+        .collect();
+    let help = plumb(&["serve", "--help"]).stdout;
+    assert!(help.contains("[default: 10m]"), "{help}");
+    let turn = [("wait for a turn, and time from a turn to the load", "10 min".to_owned())];
+    let bounds = netcore::daemon::bounds().into_iter().chain(runner::cli::log_bounds()).chain(turn);
+    assert_eq!(rows, bounds.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect());
+    // Each flag that bounds something is in the table, and each flag there exists.
+    let flags = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+        words.filter(|word| word.starts_with("--max-") || word.starts_with("--allow")).map(str::to_owned).collect()
+    };
+    assert_eq!(flags(&table(&page, "## Bounds").join("\n")), flags(&help));
 }
 
 #[test]
