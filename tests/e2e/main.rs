@@ -34,6 +34,7 @@ mod selectors;
 mod serve_log;
 mod services;
 mod signals;
+mod soak;
 mod threads;
 mod witness;
 mod workloads;

@@ -131,7 +131,8 @@ impl Serve {
         *self = Self::whole(&self.address, &[], Stdio::null());
     }
 
-    fn whole(place: &str, args: &[&str], stderr: Stdio) -> Self {
+    /// One at this address, or on a port of its own, with these arguments and this standard error.
+    pub fn whole(place: &str, args: &[&str], stderr: Stdio) -> Self {
         let listen = if place.contains(':') { place.to_owned() } else { format!("{place}:0") };
         let mut command = command(&[&["serve", "--listen", &listen], args].concat());
         command.stderr(stderr);
