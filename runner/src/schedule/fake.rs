@@ -138,6 +138,8 @@ pub struct Noise {
     pub stalls: f64,
     /// Share of probes that lose none at any load.
     pub luck: f64,
+    /// Scale of the logistic curve by which a load's logarithm makes the others lose some; 0: at the capacity.
+    pub knee: f64,
 }
 
 /// A path that loses messages beyond its capacity, and a sender with a limit of its own: messages per second.
@@ -165,13 +167,16 @@ impl Bench for FakeLink {
         const SECONDS: u64 = 1000;
         let spec = step.members[0].spec().expect("a search needs traffic");
         let mut capacity = self.instead.pop_front().flatten().transpose()?.unwrap_or(self.capacity);
-        if let Some(Noise { rng, stalls, luck }) = &mut self.noise {
+        if let Some(Noise { rng, stalls, luck, knee }) = &mut self.noise {
             let drawn: f64 = rng.random();
             let load = spec.pace.as_ref().map_or(f64::from(spec.inflight), |pace| pace.events_per_s);
             if drawn < *stalls {
                 capacity = capacity.min(load * 0.9);
             } else if drawn > 1.0 - *luck {
                 capacity = f64::INFINITY;
+            } else if *knee > 0.0 {
+                let loses = rng.random::<f64>() > 1.0 / (1.0 + (load / capacity).powf(1.0 / *knee));
+                capacity = if loses { load * 0.9 } else { f64::INFINITY };
             }
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates made up by tests")]

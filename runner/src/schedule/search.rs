@@ -3,53 +3,37 @@
 //! The next step depends only on the probes so far: the same outcomes give the same probes, and an interrupted run goes on
 //! with the probe that it was at.
 //!
-//! 1. Probe the lowest load, then the highest. Without a highest load, double until the bound fails.
-//! 2. Probe the geometric middle between the highest load that held and the lowest that did not, until these two are
-//!    `within` of each other. A failure is probed again before it is believed (`FAILURES`).
-//! 3. Confirm the two loads at the border: until one finding is clearly ahead (`HELD_BORDER`, `FAILED_BORDER`), and as
-//!    often as the case's `iterations` say. The majority decides; if it turns one over, go on from there.
-//!
-//! A busy machine makes probes fail that should hold: one in five is common. A load whose probes hold with probability p
-//! gets `n` failures ahead of its successes with a probability of at most `((1 − p) / p)ⁿ`.
+//! - The loads are those of a grid, two steps of which are `within` apart.
+//! - The lowest load is probed first, then the highest; without a highest one, the load is doubled until a probe fails.
+//! - Then comes the load from which most is learned about the place of the limit (`belief`). A busy machine makes probes
+//!   fail that should hold, and the belief learns from the probes how often.
+//! - The search ends when the limit lies between two loads that are `within` of each other with a probability of `LEVEL`,
+//!   if both were probed, most probes of the one held and most of the other did not, and both were probed as often as the
+//!   case's `iterations` say.
+//! - When `max_probes` are used up, the answer is the interval in which the limit lies with that probability.
+
+mod belief;
+mod carried;
+mod sentence;
 
 use std::time::Duration;
 
 use netcore::spec::TestSpec;
-use schemas::{
-    columns::Row,
-    units::{Unit, human},
-    words::{OfferedUnit, Search as Finding, Way},
-};
+use schemas::{columns::Row, words::Search as Finding, words::Way};
 
 use super::{confidence::Samples, history::Done, rows::identity, step::Step};
 use crate::plan::{
     case::{Find, Job, Policy},
     model::FindBy,
 };
+use belief::Belief;
+use carried::{Carried, tolerance};
 
-/// Failures ahead of successes at which a load is believed to fail.
-const FAILURES: i32 = 2;
+/// Probability with which the limit lies where the answer says.
+const LEVEL: f64 = 0.95;
 
-/// The same for the lower load of the border, in successes ahead: one lucky probe is no answer.
-const HELD_BORDER: i32 = 2;
-
-/// The same for the upper load of the border, in failures ahead.
-const FAILED_BORDER: i32 = 3;
-
-/// Probes of a load after which the majority decides, unless its `iterations` are more. Odd.
-const MOST: usize = 7;
-
-/// Probes of a load that was not offered, until that counts as the sender's limit: a busy machine may stall once or twice.
-const TRIES: i32 = 3;
-
-/// The same for the lowest load.
-const MOST_TRIES: i32 = 5;
-
-/// Operations that may be missing at the edges of a window of a load that counts as reached.
-const EDGE: f64 = 2.0;
-
-/// Time by which a busy machine may read the two edges of a window late. The window of the arrivals may be off by that.
-const EDGE_S: f64 = 0.005;
+/// Share of `within` that two steps of the grid span: rounding takes the rest.
+const SPAN: f64 = 0.98;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
@@ -69,8 +53,6 @@ pub enum Next {
 /// The probes of one load.
 struct Known {
     load: f64,
-    /// Probes that do not offer the load before that counts as the sender's limit.
-    tries: i32,
     /// One per probe: held, exceeded or unreached.
     findings: Vec<Finding>,
     /// The largest share of the load that was really offered.
@@ -81,56 +63,28 @@ struct Known {
     done: Vec<Done>,
 }
 
-/// The opinion about a load by its probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opinion {
-    Holds,
-    Fails,
-    /// Has failed, but not often enough to believe it.
-    Doubtful,
-}
-
 impl Known {
-    fn count(&self, finding: Finding) -> i32 {
-        let n = self.findings.iter().filter(|f| **f == finding).count();
-        i32::try_from(n).unwrap_or(i32::MAX)
+    fn count(&self, finding: Finding) -> usize {
+        self.findings.iter().filter(|f| **f == finding).count()
     }
 
-    /// Successes ahead of failures. A load that was not offered says nothing.
-    fn lead(&self) -> i32 {
-        self.count(Finding::Held) - self.count(Finding::Exceeded)
+    fn held(&self) -> bool {
+        self.count(Finding::Held) * 2 > self.findings.len()
     }
 
-    fn opinion(&self) -> Opinion {
-        let n = self.findings.len();
-        match self.lead() {
-            1.. => Opinion::Holds,
-            lead if lead <= -FAILURES || n >= MOST || self.is_unreached() => Opinion::Fails,
-            _ => Opinion::Doubtful,
-        }
+    fn failed(&self) -> bool {
+        self.count(Finding::Held) * 2 < self.findings.len()
     }
 
-    /// Whether it could not be offered in any of several tries.
+    /// Whether the sender is to blame for most failures.
     fn is_unreached(&self) -> bool {
-        let unreached = self.count(Finding::Unreached);
-        self.lead() <= 0 && unreached > self.count(Finding::Exceeded) && unreached >= self.tries
+        self.failed() && self.count(Finding::Unreached) > self.count(Finding::Exceeded)
     }
 
-    /// Whether it is known well enough for the border of the answer.
-    fn is_settled(&self) -> bool {
-        let (n, lead) = (self.findings.len(), self.lead());
-        self.samples.enough(u32::try_from(n).unwrap_or(u32::MAX))
-            && (n >= MOST || lead >= HELD_BORDER || lead <= -FAILED_BORDER || self.is_unreached())
+    /// Whether it was probed as often as the case's `iterations` say.
+    fn is_enough(&self) -> bool {
+        self.samples.enough(u32::try_from(self.findings.len()).unwrap_or(u32::MAX))
     }
-}
-
-/// Shares of the load of one probe, each 0 to 1.
-#[derive(Clone, Copy, Debug)]
-struct Carried {
-    /// Offered by the sender.
-    offered: f64,
-    /// Of that, neither arrived in the window nor lost: what a queue took in.
-    queued: f64,
 }
 
 /// A search and what it knows.
@@ -140,6 +94,9 @@ pub struct Search {
     policy: Policy,
     /// The test at the lowest load, of which all other loads are multiples.
     base: TestSpec,
+    /// The loads that may be probed, ascending. Without a highest load it grows.
+    grid: Vec<f64>,
+    belief: Belief,
     /// Ascending by load.
     known: Vec<Known>,
 }
@@ -149,7 +106,12 @@ impl Search {
     pub fn new(step: &Step) -> Option<Self> {
         let (find, member) = step.find.as_ref().zip(step.members.first())?;
         let base = find.at(member.spec()?, find.from);
-        Some(Self { find: find.clone(), policy: step.policy.clone(), base, known: Vec::new() })
+        let mut grid = vec![find.from];
+        if let Some(to) = find.to {
+            grow(&mut grid, find, to);
+        }
+        let belief = Belief::new(grid.len());
+        Some(Self { find: find.clone(), policy: step.policy.clone(), base, grid, belief, known: Vec::new() })
     }
 
     /// The case with this load.
@@ -170,13 +132,10 @@ impl Search {
         let load = self.load(&total)?;
         let ways = done.measured.iter().filter(|(_, way, _)| *way != Way::Both || done.measured.len() == 1);
         let carried = match self.find.by {
-            FindBy::Inflight => Carried { offered: 1.0, queued: 0.0 },
+            FindBy::Inflight => Carried::WHOLE,
             FindBy::Rate => {
-                let each = ways.map(|(_, _, row)| Carried {
-                    offered: offered_share(row),
-                    queued: queued_share(row, delay.saturating_sub(self.warmup())),
-                });
-                each.reduce(|a, b| Carried { offered: a.offered.min(b.offered), queued: a.queued.max(b.queued) })?
+                let filling = delay.saturating_sub(self.warmup());
+                ways.map(|(_, _, row)| Carried::of(row, filling)).reduce(Carried::or_worse)?
             }
         };
         let value = total.number(self.find.metric.column);
@@ -184,9 +143,7 @@ impl Search {
         if !self.known.get(place).is_some_and(|k| same(k.load, load)) {
             let samples = Samples::new(self.policy.clone());
             let (findings, done) = (Vec::new(), Vec::new());
-            // Without the lowest load there is no answer at all.
-            let tries = if same(load, self.find.from) { MOST_TRIES } else { TRIES };
-            self.known.insert(place, Known { load, tries, findings, reached: 0.0, queued: 0.0, samples, done });
+            self.known.insert(place, Known { load, findings, reached: 0.0, queued: 0.0, samples, done });
         }
         // The row of an earlier session says what its probe showed.
         let said = total.search.filter(|f| matches!(f, Finding::Held | Finding::Exceeded | Finding::Unreached));
@@ -197,6 +154,7 @@ impl Search {
         known.queued = known.queued.max(carried.queued);
         known.samples.push(&total);
         known.done.push(done);
+        self.learn(load, finding == Finding::Held);
         Some(finding)
     }
 
@@ -212,7 +170,7 @@ impl Search {
         }
     }
 
-    /// What a probe shows. A load holds if the bound does, and if what the sender offered went through: a queue, such as that of
+    /// Judges a probe. A load holds if the bound does, and if what the sender offered went through: a queue, such as that of
     /// a shaper, hides for a while that a path carries less. So an answer is at most `within` above what arrived.
     fn judge(&self, value: Option<f64>, carried: Carried, window_s: Option<f64>) -> Finding {
         let holds = value.is_some_and(|value| {
@@ -232,100 +190,132 @@ impl Search {
         }
     }
 
-    pub fn probes(&self) -> u32 {
-        u32::try_from(self.known.iter().map(|k| k.findings.len()).sum::<usize>()).unwrap_or(u32::MAX)
-    }
-
-    /// The highest load below which all held, and the lowest that did not hold.
-    fn bracket(&self) -> (Option<&Known>, Option<&Known>) {
-        let over = self.known.iter().position(|k| k.opinion() != Opinion::Holds).unwrap_or(self.known.len());
-        (over.checked_sub(1).and_then(|held| self.known.get(held)), self.known.get(over))
-    }
-
-    pub fn next(&self) -> Next {
-        match self.wanted() {
-            Some(load) if self.probes() < self.find.max_probes => Next::Probe(load),
-            Some(_) => Next::Done(self.so_far()),
-            None => Next::Done(self.answer()),
-        }
-    }
-
-    fn wanted(&self) -> Option<f64> {
-        let find = &self.find;
-        let again = |known: &Known| (!known.is_settled()).then_some(known.load);
-        let (held, above) = self.bracket();
-        let doubtful = above.filter(|k| k.opinion() == Opinion::Doubtful).map(|k| k.load);
-        let is_known = |load: f64| self.known.iter().any(|k| same(k.load, load));
-        match (held, above) {
-            _ if !is_known(find.from) => Some(find.from),
-            (_, Some(_)) if doubtful.is_some() => doubtful,
-            (None, Some(above)) => again(above),
-            (Some(held), None) => match find.to {
-                Some(to) if !is_known(to) => Some(to),
-                Some(_) => again(held),
-                None => Some(held.load * 2.0),
-            },
-            (Some(held), Some(above)) => match self.middle(held.load, above.load) {
-                Some(load) => Some(load),
-                None => again(held).or_else(|| again(above)),
-            },
-            (None, None) => None,
-        }
-    }
-
-    /// The load to probe between two; `None`: they are close enough.
-    fn middle(&self, held: f64, above: f64) -> Option<f64> {
-        if above <= held * (1.0 + self.find.within) {
-            return None;
-        }
-        let middle = (held * above).sqrt();
-        match self.find.by {
-            FindBy::Inflight if above - held <= 1.0 => None,
-            FindBy::Inflight => Some(middle.round().clamp(held + 1.0, above - 1.0)),
-            // One digit more than the precision of the answer.
-            FindBy::Rate => {
-                let digits = 2.0 - self.find.within.log10().floor();
-                let unit = 10f64.powf(middle.log10().floor() + 1.0 - digits);
-                let rounded = (middle / unit).round() * unit;
-                Some(if rounded > held && rounded < above { rounded } else { middle })
+    /// Lets the belief know of a probe, and the grid grow where it has no end.
+    fn learn(&mut self, load: f64, held: bool) {
+        let at = self.index(load);
+        self.belief.take(at, held);
+        let top = self.grid.len() - 1;
+        if self.find.to.is_none() && at == top && self.known_at(top).is_some_and(Known::held) {
+            grow(&mut self.grid, &self.find, load * 2.0);
+            self.belief = Belief::new(self.grid.len());
+            for known in &self.known {
+                let at = self.index(known.load);
+                known.findings.iter().for_each(|finding| self.belief.take(at, *finding == Finding::Held));
             }
         }
     }
 
-    fn answer(&self) -> Answer {
-        let (held, above) = self.bracket();
-        let outcome = match (held, above) {
-            (_, Some(above)) if above.is_unreached() => Finding::Unreached,
-            (None, _) => Finding::Nothing,
-            (Some(_), None) => Finding::AtLeast,
-            (Some(_), Some(_)) => Finding::Found,
+    /// The index of the load of the grid that is nearest.
+    fn index(&self, load: f64) -> usize {
+        let above = self.grid.partition_point(|other| *other < load).min(self.grid.len() - 1);
+        let below = above.saturating_sub(1);
+        if load * load < self.grid[below] * self.grid[above] { below } else { above }
+    }
+
+    fn known_at(&self, index: usize) -> Option<&Known> {
+        self.at(self.grid[index])
+    }
+
+    fn at(&self, load: f64) -> Option<&Known> {
+        self.known.iter().find(|known| same(known.load, load))
+    }
+
+    pub fn probes(&self) -> u32 {
+        u32::try_from(self.known.iter().map(|k| k.findings.len()).sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    pub fn next(&self) -> Next {
+        match self.wanted() {
+            Ok(at) if self.probes() < self.find.max_probes => Next::Probe(self.grid[at]),
+            Ok(_) => Next::Done(self.interval()),
+            Err(answer) => Next::Done(answer),
+        }
+    }
+
+    /// The index of the load to probe, or the answer.
+    fn wanted(&self) -> Result<usize, Answer> {
+        let top = self.grid.len() - 1;
+        let Some(lowest) = self.known_at(0) else { return Ok(0) };
+        let highest = self.known_at(top);
+        let cells = self.belief.cells();
+        if highest.is_none() && cells[0] < LEVEL {
+            return Ok(if lowest.held() { top } else { 0 });
+        }
+        if cells[0] >= LEVEL {
+            let outcome = if lowest.is_unreached() { Finding::Unreached } else { Finding::Nothing };
+            return self.border(None, Some(0), outcome);
+        }
+        if cells[top + 1] >= LEVEL || (self.find.to.is_none() && cells[top + 1] >= 0.5) {
+            return if self.find.to.is_none() { Ok(top) } else { self.border(Some(top), None, Finding::AtLeast) };
+        }
+        // The likeliest cell, or the likeliest two if they are close enough.
+        let likely = |span: usize| {
+            let sums =
+                (1..=(top + 1).saturating_sub(span)).map(|cell| (cell, cells[cell..cell + span].iter().sum::<f64>()));
+            sums.filter(|(cell, p)| *p >= LEVEL && self.is_close(cell - 1, cell + span - 1))
+                .max_by(|a, b| a.1.total_cmp(&b.1))
         };
-        Answer { outcome, held: held.map(|k| k.load), above: above.map(|k| k.load) }
+        match likely(1).map(|(cell, _)| (cell - 1, cell)).or_else(|| likely(2).map(|(cell, _)| (cell - 1, cell + 1))) {
+            Some((held, above)) => {
+                let is_unreached = self.known_at(above).is_some_and(Known::is_unreached);
+                let outcome = if is_unreached { Finding::Unreached } else { Finding::Found };
+                self.border(Some(held), Some(above), outcome)
+            }
+            None => Ok(self.belief.most_telling()),
+        }
+    }
+
+    /// The answer, if its two loads are known well enough; otherwise the one to probe.
+    fn border(&self, held: Option<usize>, above: Option<usize>, outcome: Finding) -> Result<usize, Answer> {
+        let lacks =
+            |at: &usize, well: fn(&Known) -> bool| !self.known_at(*at).is_some_and(|k| well(k) && k.is_enough());
+        if let Some(at) =
+            held.filter(|at| lacks(at, Known::held)).or_else(|| above.filter(|at| lacks(at, Known::failed)))
+        {
+            return Ok(at);
+        }
+        let load = |at: usize| self.grid[at];
+        Err(Answer { outcome, held: held.map(load), above: above.map(load) })
+    }
+
+    /// Whether the precision needs no load between two of the grid.
+    fn is_close(&self, held: usize, above: usize) -> bool {
+        let (held, above) = (self.grid[held], self.grid[above]);
+        above <= held * (1.0 + self.find.within) || (self.find.by == FindBy::Inflight && above - held <= 1.0)
+    }
+
+    /// The answer where the limit is not known closely: the loads on both sides of the interval in which it lies.
+    fn interval(&self) -> Answer {
+        let cells = self.belief.cells();
+        let tail = (1.0 - LEVEL) / 2.0;
+        let (first, last) = (belief::quantile(&cells, tail), belief::quantile(&cells, 1.0 - tail));
+        let held = self.known.iter().rfind(|k| self.index(k.load) < first && k.held());
+        let above = self.known.iter().find(|k| self.index(k.load) >= last && k.failed());
+        Answer { outcome: Finding::Open, held: held.map(|k| k.load), above: above.map(|k| k.load) }
     }
 
     /// The answer if the search ends here.
     pub fn so_far(&self) -> Answer {
-        match self.wanted() {
-            Some(_) => Answer { outcome: Finding::Open, ..self.answer() },
-            None => self.answer(),
-        }
+        self.wanted().map_or_else(|answer| answer, |_| self.interval())
     }
 
-    /// Takes the probes of that load out.
+    /// Takes the probes of that load out. One that did not offer it measured another load.
     pub fn release(&mut self, load: f64) -> Vec<Done> {
-        let known = self.known.iter_mut().find(|k| same(k.load, load));
-        known.map(|k| std::mem::take(&mut k.done)).unwrap_or_default()
+        let Some(known) = self.known.iter_mut().find(|k| same(k.load, load)) else { return Vec::new() };
+        let all = std::mem::take(&mut known.done).into_iter().zip(&known.findings);
+        all.filter(|(_, finding)| **finding != Finding::Unreached).map(|(done, _)| done).collect()
     }
 
     /// Estimated number of further probes.
     pub fn left(&self) -> u32 {
+        /// Information of a probe about the limit, bits: less than one, since it may be wrong.
+        const TOLD: f64 = 0.6;
         let most = self.find.max_probes.saturating_sub(self.probes());
-        let (Some(held), Some(above)) = self.bracket() else { return most };
-        let halvings = ((above.load / held.load).ln() / (1.0 + self.find.within).ln()).log2().ceil().max(0.0);
+        let open: f64 = self.belief.cells().iter().filter(|p| **p > 0.0).map(|p| -p * p.log2()).sum();
         let border = 2 * self.policy.min.saturating_sub(1).max(1);
-        // Half of the loads fail, and are probed twice. At most the number of bits of a load.
+        // At most the bits of a load.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let left = (halvings * 1.5).min(64.0) as u32 + border;
+        let left = (open / TOLD).clamp(0.0, 64.0) as u32 + border;
         left.clamp(1, most.max(1))
     }
 
@@ -336,126 +326,39 @@ impl Search {
             FindBy::Rate => identity::offered(&self.find.at(&self.base, load)).map(|(offered, _)| offered),
         }
     }
+}
 
-    /// A load in words.
-    pub fn words(&self, load: f64) -> String {
-        match self.find.by {
-            FindBy::Inflight => format!("{load} in flight"),
-            FindBy::Rate => human(if self.find.bits { Unit::BitsPerSecond } else { Unit::PerSecond }, load),
+/// Lets a grid reach up to that load.
+fn grow(grid: &mut Vec<f64>, find: &Find, to: f64) {
+    let Some(&from) = grid.last() else { return };
+    match find.by {
+        FindBy::Inflight => {
+            let step = (1.0 + find.within).sqrt();
+            let mut last = from;
+            while last < to {
+                last = (last * step).round().max(last + 1.0).min(to);
+                grid.push(last);
+            }
         }
-    }
-
-    /// The bracket for the display: `500 Mbit/s … 900 Mbit/s`.
-    pub fn range(&self) -> String {
-        let (held, above) = self.bracket();
-        let words = |known: Option<&Known>| known.map_or_else(|| "?".to_owned(), |k| self.words(k.load));
-        format!("{} … {}", words(held), words(above))
-    }
-
-    /// Names the queue, if that is all that speaks against the load above the answer.
-    fn queue(&self) -> String {
-        let is_lossless = |k: &&Known| k.done.iter().flat_map(|d| &d.measured).all(|(.., row)| self.is_bound_kept(row));
-        let above = self.bracket().1.filter(is_lossless).filter(|k| k.queued > 0.0);
-        above.map_or_else(String::new, |k| {
-            format!(", where a queue took in {} of what was sent", human(Unit::Ratio, k.queued))
-        })
-    }
-
-    fn is_bound_kept(&self, row: &Row) -> bool {
-        let whole = Carried { offered: 1.0, queued: 0.0 };
-        self.judge(row.number(self.find.metric.column), whole, row.elapsed_s) == Finding::Held
-    }
-
-    /// A remark, if the windows are too short for the precision asked for.
-    fn blur(&self) -> String {
-        let rows = || self.known.iter().flat_map(|k| &k.done).flat_map(|d| &d.measured).map(|(.., row)| row);
-        let shortest = rows().filter_map(|row| row.elapsed_s).reduce(f64::min);
-        let finest = |window_s: f64| 2.0 * EDGE_S / window_s;
-        match shortest.map(finest) {
-            Some(finest) if self.find.by == FindBy::Rate && finest > self.find.within => format!(
-                "; windows this short show a queue of {} only, not the {} asked for: `duration: {}` would",
-                human(Unit::Ratio, finest),
-                human(Unit::Ratio, self.find.within),
-                human(Unit::Seconds, 2.0 * EDGE_S / self.find.within)
-            ),
-            _ => String::new(),
+        FindBy::Rate => {
+            let steps = (2.0 * (to / from).ln() / (1.0 + find.within * SPAN).ln()).ceil().max(1.0);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the logarithm of a range")]
+            let steps = steps as u32;
+            // Digits that a tester can read, finer than the grid.
+            let digits = 3.0 - find.within.log10().floor();
+            let rounded = |load: f64| {
+                let unit = 10f64.powf(load.log10().floor() + 1.0 - digits);
+                (load / unit).round() * unit
+            };
+            let inner = (1..steps).map(|i| rounded(from * (to / from).powf(f64::from(i) / f64::from(steps))));
+            grid.extend(inner.chain([to]));
         }
-    }
-
-    /// The answer as a sentence.
-    pub fn sentence(&self, name: &str, answer: &Answer) -> String {
-        let bound = self.find.bound();
-        let load = |load: Option<f64>| load.map(|l| self.words(l)).unwrap_or_default();
-        let (held, above) = (load(answer.held), load(answer.above));
-        let said = match (answer.outcome, answer.held, answer.above) {
-            (Finding::Found, ..) => format!("{bound} holds up to {held}, not at {above}{}", self.queue()),
-            (Finding::AtLeast, ..) => {
-                format!("{bound} holds at {held}, the highest load of the search: the limit is at least that")
-            }
-            (Finding::Unreached, Some(_), _) => {
-                let share = self.bracket().1.map_or(0.0, |k| k.reached);
-                format!(
-                    "{bound} holds up to {held}; of {above} only {} was really offered, so what ends there is the \
-                     sender: the limit is at least {held}",
-                    human(Unit::Ratio, share)
-                )
-            }
-            (Finding::Unreached, None, _) => {
-                format!("not even the lowest load, {above}, was really offered: nothing is known of {bound}")
-            }
-            (Finding::Nothing, ..) => format!("{bound} does not hold even at {above}, the lowest load of the search"),
-            // Still open.
-            (_, Some(_), Some(_)) => {
-                format!("ended before the limit was known closely: {bound} holds up to {held}, not at {above}")
-            }
-            (_, Some(_), None) => format!("ended before a limit was seen: {bound} holds up to {held}"),
-            (_, None, _) => format!("ended before anything was known of {bound}"),
-        };
-        let probes = self.probes();
-        let said = format!("{said}{}", self.blur());
-        format!("case {name}: {said} ({probes} probe{})", if probes == 1 { "" } else { "s" })
     }
 }
 
 /// Whether two loads differ only by rounding.
 fn same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs()
-}
-
-/// The share of the load that the sender really offered.
-fn offered_share(row: &Row) -> f64 {
-    let share = || {
-        let (offered, elapsed) = (row.offered_per_s?, row.elapsed_s?);
-        let (per_s, one) = match row.offered_unit? {
-            OfferedUnit::Messages => (row.messages_sent? as f64 / elapsed, 1.0),
-            OfferedUnit::Transactions => (row.transactions_per_s?, 1.0),
-            OfferedUnit::Bits => (row.sent_bits_per_s?, row.message_bytes? as f64 * 8.0),
-        };
-        Some((per_s + EDGE * one / elapsed) / offered)
-    };
-    // Unknown counts as not offered.
-    share().map_or(0.0, |share| share.min(1.0))
-}
-
-/// Growth of a queue that counts as none, as a share of what was offered: the edges of the window are not exact.
-fn tolerance(within: f64, window_s: Option<f64>) -> f64 {
-    let edges = window_s.map_or(f64::INFINITY, |window_s| EDGE_S / window_s);
-    edges.clamp(within / 10.0, within / 2.0)
-}
-
-/// The share of what was sent that neither arrived in the window nor was lost. `filling`: time in which the first data of the
-/// window were still on their way.
-fn queued_share(row: &Row, filling: Duration) -> f64 {
-    let share = || {
-        let (sent, arrived, elapsed) = (row.sent_bits_per_s?, row.throughput_bits_per_s?, row.elapsed_s?);
-        let messages = EDGE * row.message_bytes.unwrap_or(0) as f64 * 8.0 / elapsed;
-        let on_the_way = sent * filling.as_secs_f64() / elapsed;
-        let gone = sent * row.loss_ratio.unwrap_or(0.0);
-        (sent > 0.0).then(|| (sent - gone - arrived - messages - on_the_way) / sent)
-    };
-    // Only a stream has a receiver whose arrivals say something about the sender's load.
-    let is_stream = row.transactions_per_s.is_none();
-    share().filter(|_| is_stream).map_or(0.0, |share| share.clamp(0.0, 1.0))
 }
 
 #[cfg(test)]

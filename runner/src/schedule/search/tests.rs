@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use schemas::{metrics, words::Record};
 
-use super::*;
+use super::{carried::queued_share, *};
 use crate::{
     plan::model::Order,
     progress::{Mode, Progress},
@@ -92,8 +92,9 @@ fn the_limit_is_found_between_two_loads_that_are_close() {
     assert!((summary.throughput_bits_per_s.unwrap() / held - 1.0).abs() < 1e-3);
     // Ten loads between the ends, some twice, and the border once more.
     assert!(link.asked.len() <= 22, "{:?}", link.asked);
-    // The ends first, then the geometric middle, in a few digits; what fails is probed again.
-    assert_eq!(link.asked[..6], [125.0, 1_250_000.0, 1_250_000.0, 12_500.0, 125_000.0, 125_000.0]);
+    // The ends first, then about the geometric middle.
+    assert_eq!(link.asked[..2], [125.0, 1_250_000.0]);
+    assert!((6_000.0..25_000.0).contains(&link.asked[2]), "{:?}", link.asked);
     // Each probe is in the data with its number, its load and what it showed; the answer is an iteration.
     let probes: Vec<&Row> = rows.0.iter().filter(|r| r.record == Some(Record::Probe)).collect();
     assert_eq!(probes.len(), link.asked.len());
@@ -102,14 +103,16 @@ fn the_limit_is_found_between_two_loads_that_are_close() {
         let showed = if *asked * MESSAGE_BITS <= 500e6 { "held" } else { "exceeded" };
         assert_eq!(probe.search.as_deref(), Some(showed));
     }
-    assert_eq!(rows.of("search")[probes.len()..], ["iteration ok 1", "iteration ok 2", "summary ok"]);
+    assert_eq!(rows.of("search")[probes.len()], "iteration ok 1");
+    assert_eq!(rows.of("search").last().map(String::as_str), Some("summary ok"));
     assert!(rows.1[0].contains("loss_ratio <= 0 % holds up to ") && rows.1[0].contains("not at "), "{:?}", rows.1);
 }
 
 #[test]
 fn a_highest_load_that_holds_is_at_least_the_answer() {
     let (summary, rows, link) = found(&by_rate(1e6, Some(64e6), 0.01, 20), PLENTY, PLENTY);
-    assert_eq!(link.asked, [125.0, 8000.0, 8000.0]);
+    assert_eq!(link.asked[..2], [125.0, 8000.0]);
+    assert!(link.asked.len() <= 4 && link.asked[1..].iter().all(|load| same(*load, 8000.0)), "{:?}", link.asked);
     assert_eq!((summary.search.as_deref(), summary.search_above), (Some("at_least"), None));
     assert!((summary.throughput_bits_per_s.unwrap() - 64e6).abs() < 1e3);
     assert!(rows.1[0].contains("at least"), "{:?}", rows.1);
@@ -119,7 +122,9 @@ fn a_highest_load_that_holds_is_at_least_the_answer() {
 fn where_not_even_the_lowest_holds_there_is_no_number() {
     let mut link = FakeLink::new(10.0, 1e12);
     let (finished, rows) = go(&by_rate(1e6, Some(64e6), 0.01, 20), &History::new(), &mut link);
-    assert_eq!(rows.of("search"), ["probe ok 1", "probe ok 2", "probe ok 3", "summary ok"]);
+    let said = rows.of("search");
+    assert_eq!((said[0].as_str(), said.last().map(String::as_str)), ("probe ok 1", Some("summary ok")));
+    assert!((3..=5).contains(&link.asked.len()) && link.asked.iter().all(|load| same(*load, 125.0)), "{said:?}");
     let summary = rows.0.last().unwrap();
     assert_eq!((summary.search.as_deref(), summary.iterations), (Some("nothing"), Some(0)));
     assert_eq!((summary.throughput_bits_per_s, summary.offered_per_s), (None, None));
@@ -252,60 +257,82 @@ fn windows_too_short_for_the_precision_are_named() {
     assert!(said.contains("a queue of 10.0 % only, not the 1.00 % asked for: `duration: 1.00 s` would"), "{said}");
 }
 
-/// Searches over links with noise: of these many, the share with an answer within the precision, below it, above it, the
-/// share with *nothing held*, and the mean number of probes.
-fn simulate(stalls: f64, luck: f64, searches: u64) -> [f64; 5] {
+/// Shares of searches over links with noise.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shares {
+    /// An answer within the precision.
+    right: f64,
+    low: f64,
+    high: f64,
+    /// *Nothing held*.
+    nothing: f64,
+    /// An interval that has the limit.
+    covers: f64,
+    /// An interval that has not.
+    misses: f64,
+    /// Mean number of probes.
+    probes: f64,
+}
+
+impl Shares {
+    fn wrong(&self) -> f64 {
+        self.low + self.high + self.nothing + self.misses
+    }
+}
+
+fn simulate([stalls, luck, knee]: [f64; 3], searches: u64) -> Shares {
     const WITHIN: f64 = 0.05;
-    let step = by_rate(1e6, Some(1e9), WITHIN, 60);
-    let mut sums = [0.0; 5];
+    let step = by_rate(1e6, Some(1e9), WITHIN, 40);
+    let mut shares = Shares::default();
+    let one = 1.0 / searches as f64;
     for seed in 0..searches {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let capacity = 10f64.powf(7.0 + rng.random::<f64>() * 1.5);
         let mut link = FakeLink::new(capacity / MESSAGE_BITS, PLENTY);
-        link.noise = Some(Noise { rng, stalls, luck });
+        link.noise = Some(Noise { rng, stalls, luck, knee });
         let (_, rows) = go(&step, &History::new(), &mut link);
-        let held = rows.0.last().unwrap().offered_per_s.map(|held| held * MESSAGE_BITS);
-        let outcome = match held {
-            None => 3,
-            Some(held) if held * (1.0 + WITHIN) * (1.0 + 1e-6) < capacity => 1,
-            Some(held) if held > capacity * (1.0 + WITHIN) => 2,
-            Some(_) => 0,
+        let summary = rows.0.last().unwrap();
+        let held = summary.offered_per_s.map(|held| held * MESSAGE_BITS);
+        let above = summary.search_above.map(|above| above * MESSAGE_BITS);
+        let share = match (summary.search, held) {
+            (Some(Finding::Open), held)
+                if held.unwrap_or(0.0) <= capacity && above.is_none_or(|above| capacity < above) =>
+            {
+                &mut shares.covers
+            }
+            (Some(Finding::Open), _) => &mut shares.misses,
+            (_, None) => &mut shares.nothing,
+            (_, Some(held)) if held * (1.0 + WITHIN) * (1.0 + 1e-6) < capacity => &mut shares.low,
+            (_, Some(held)) if held > capacity * (1.0 + WITHIN) => &mut shares.high,
+            _ => &mut shares.right,
         };
-        sums[outcome] += 1.0;
-        sums[4] += link.asked.len() as f64;
+        *share += one;
+        shares.probes += link.asked.len() as f64 * one;
     }
-    sums.map(|sum| sum / searches as f64)
+    shares
 }
 
-/// `FULL=1 cargo test --release -p runner --lib noise_seldom -- --nocapture` prints the table of docs/methodology.md, 2000
-/// searches a row; without FULL, fewer searches check the same bounds.
+/// `FULL=1 cargo test -p runner --lib noise_seldom -- --nocapture` prints the table of docs/methodology.md.
 #[test]
 fn noise_seldom_leads_a_search_astray() {
-    let searches = if std::env::var_os("FULL").is_some() { 2000 } else { 100 };
-    // Shares of probes that fail, and that hold, by chance; with the least share of right answers and the greatest of
-    // those too high, of nothing held, and the most probes.
-    let rows = [
-        (0.0, 0.0, [1.0, 0.0, 0.0, 20.0]),
-        (0.05, 0.0, [0.99, 0.0, 0.01, 20.0]),
-        (0.1, 0.02, [0.95, 0.02, 0.02, 24.0]),
-        (0.2, 0.05, [0.85, 0.03, 0.05, 30.0]),
-        (0.3, 0.1, [0.5, 0.15, 0.15, 35.0]),
-    ];
-    for (stalls, luck, [least_right, most_high, most_nothing, most_probes]) in rows {
-        let [right, low, high, nothing, probes] = simulate(stalls, luck, searches);
+    let is_full = std::env::var_os("FULL").is_some();
+    let steps =
+        [[0.0, 0.0], [0.05, 0.0], [0.1, 0.02], [0.2, 0.05], [0.3, 0.1]].map(|[stalls, luck]| [stalls, luck, 0.0]);
+    let knees = [[0.02, 0.02, 0.05], [0.2, 0.05, 0.1], [0.1, 0.0, 0.5]];
+    for noise in steps.into_iter().chain(knees) {
+        let is_default = [steps[0], steps[3], knees[2]].contains(&noise);
+        if !is_full && !is_default {
+            continue;
+        }
+        let shares = simulate(noise, if is_full { 200 } else { 40 });
+        let [stalls, luck, knee] = noise;
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
-        println!(
-            "| {:.0} % | {:.0} % | {} | {} | {} | {} | {probes:.1} |",
-            stalls * 100.0,
-            luck * 100.0,
-            percent(right),
-            percent(low),
-            percent(high),
-            percent(nothing),
-        );
-        assert!(right >= least_right && high <= most_high, "{stalls}: {right} right, {low} low, {high} high");
-        assert!(nothing <= most_nothing && probes <= most_probes, "{stalls}: {nothing} nothing, {probes} probes");
+        let cells = [shares.right, shares.covers, shares.low, shares.high, shares.nothing, shares.misses].map(percent);
+        println!("| {stalls} | {luck} | {knee} | {} | {:.1} |", cells.join(" | "), shares.probes);
+        assert!(shares.wrong() < 0.08, "{noise:?}: {shares:?}");
     }
+    let quiet = simulate([0.0; 3], 30);
+    assert!((quiet.right - 1.0).abs() < 1e-9 && quiet.probes < 20.0, "{quiet:?}");
 }
 
 #[test]
@@ -346,12 +373,10 @@ fn iterations_repeat_the_two_loads_at_the_border_and_the_majority_decides() {
     let (finished, rows) = go(&step, &History::new(), &mut link);
     let answer = rows.0.last().unwrap().offered_per_s.unwrap();
     let times = |load: f64| link.asked.iter().filter(|l| same(**l, load)).count();
-    assert_eq!((times(answer), times(rows.0.last().unwrap().search_above.unwrap())), (3, 3));
-    assert_eq!(finished.done, 3);
-    assert_eq!(
-        rows.of("search")[link.asked.len()..],
-        ["iteration ok 1", "iteration ok 2", "iteration ok 3", "summary ok"]
-    );
+    assert!(times(answer) >= 3 && times(rows.0.last().unwrap().search_above.unwrap()) >= 3, "{:?}", link.asked);
+    assert_eq!(finished.done as usize, times(answer));
+    let of_answer = rows.of("search").split_off(link.asked.len());
+    assert_eq!((of_answer.len(), of_answer[0].as_str()), (times(answer) + 1, "iteration ok 1"));
     let lucky = link.asked.iter().position(|l| same(*l, answer)).unwrap();
 
     // The same once more, but what held there was luck: the search goes on below.
@@ -382,7 +407,7 @@ fn probes(rows: &Rows) -> Vec<Done> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_search_ends_with_a_bracket_of_the_truth_and_asks_nothing_four_times(
+    fn every_search_ends_with_a_bracket_of_the_truth_and_asks_nothing_often(
         from in 1e5..1e8f64, span in 1.5..1e5f64, limit in -0.2..1.2f64, within in 0.002..0.5f64, keep in 0..12usize,
     ) {
         let to = from * span;
@@ -402,7 +427,7 @@ proptest! {
             other => prop_assert!(false, "{other:?}"),
         }
         for load in &link.asked {
-            prop_assert!(link.asked.iter().filter(|other| other.total_cmp(load).is_eq()).count() <= 3);
+            prop_assert!(link.asked.iter().filter(|other| other.total_cmp(load).is_eq()).count() <= 5);
         }
 
         // Taken up after some of its probes it asks for the rest of them and says the same.

@@ -1,0 +1,186 @@
+//! The probability of each place where the limit may be, given probes that fail or hold by chance.
+//!
+//! Between two neighbouring loads of the grid lies a cell. A limit in cell `k` lets the loads below index `k` hold. The
+//! noise is unknown: each combination of a share of probes that fail at any load, a share that hold at any load, and a
+//! width over which the one turns into the other, is a hypothesis of its own. Each probe multiplies a hypothesis by the
+//! probability that it gave this outcome (Bayes). The next probe is the one from which most is learned about the cell. This is
+//! psychophysics' psi method with lapses and guesses (Kontsevich and Tyler 1999, Prins 2013).
+
+/// A value of the noise, and its share of the prior.
+type Weighted = [f64; 2];
+
+/// Share of probes that fail at any load: a busy machine stalls.
+const STALLS: [Weighted; 5] = [[0.01, 0.45], [0.05, 0.2], [0.1, 0.13], [0.2, 0.12], [0.35, 0.1]];
+
+/// Share of probes that hold at any load.
+const LUCK: [Weighted; 3] = [[0.01, 0.6], [0.05, 0.25], [0.15, 0.15]];
+
+/// Scale of the logistic curve by which probes turn from holding to failing, in cells. 0: at once.
+const SLOPES: [Weighted; 4] = [[0.0, 0.5], [1.5, 0.2], [6.0, 0.15], [24.0, 0.15]];
+
+/// Prior of each end: the lowest load does not hold, or the highest one does.
+const END: f64 = 0.1;
+
+/// Quantiles of the cells near which the next probe is looked for.
+const QUANTILES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
+
+/// Probability of all cells on one side that are left out when probes are weighed.
+const NEGLIGIBLE: f64 = 1e-6;
+
+pub struct Belief {
+    /// Loads of the grid; one less than the cells.
+    loads: usize,
+    noises: Vec<Noise>,
+    /// Per noise, per cell: relative to the likeliest.
+    weights: Vec<Vec<f64>>,
+}
+
+struct Noise {
+    stalls: f64,
+    luck: f64,
+    /// By the load's index plus `loads`, minus the cell: the share of probes that hold but for stalls and luck.
+    curve: Vec<f64>,
+}
+
+impl Noise {
+    /// The probability that a probe of a load holds if the limit is in that cell.
+    fn holds(&self, load: usize, cell: usize, loads: usize) -> f64 {
+        let share = match cell {
+            0 => 0.0,
+            _ if cell == loads => 1.0,
+            _ => self.curve[load + loads - cell],
+        };
+        self.luck + (1.0 - self.stalls - self.luck) * share
+    }
+}
+
+impl Belief {
+    /// Before any probe. `loads`: at least 1.
+    pub fn new(loads: usize) -> Self {
+        let inner = (loads > 1).then(|| (1.0 - 2.0 * END) / (loads - 1) as f64);
+        let (mut noises, mut weights) = (Vec::new(), Vec::new());
+        for [slope, of_slope] in SLOPES {
+            let at = |i: usize| i as f64 - loads as f64 + 0.5;
+            let share = |x: f64| if slope > 0.0 { 1.0 / (1.0 + (x / slope).exp()) } else { f64::from(x < 0.0) };
+            let curve: Vec<f64> = (0..2 * loads).map(|i| share(at(i))).collect();
+            for [stalls, of_stalls] in STALLS {
+                for [luck, of_luck] in LUCK {
+                    let prior = of_slope * of_stalls * of_luck;
+                    let of = |cell| if cell == 0 || cell == loads { END } else { inner.unwrap_or(END) };
+                    noises.push(Noise { stalls, luck, curve: curve.clone() });
+                    weights.push((0..=loads).map(|cell| prior * of(cell)).collect::<Vec<f64>>());
+                }
+            }
+        }
+        Self { loads, noises, weights }
+    }
+
+    /// Adds a probe of the load with that index.
+    pub fn take(&mut self, load: usize, held: bool) {
+        let mut most = f64::MIN_POSITIVE;
+        for (noise, weights) in self.noises.iter().zip(&mut self.weights) {
+            for (cell, weight) in weights.iter_mut().enumerate() {
+                let holds = noise.holds(load, cell, self.loads);
+                *weight *= if held { holds } else { 1.0 - holds };
+                most = most.max(*weight);
+            }
+        }
+        self.weights.iter_mut().flatten().for_each(|weight| *weight /= most);
+    }
+
+    /// The probability of each cell; together 1.
+    pub fn cells(&self) -> Vec<f64> {
+        let mut cells = vec![0.0; self.loads + 1];
+        for weights in &self.weights {
+            cells.iter_mut().zip(weights).for_each(|(cell, weight)| *cell += weight);
+        }
+        let whole: f64 = cells.iter().sum();
+        cells.iter_mut().for_each(|cell| *cell /= whole);
+        cells
+    }
+
+    /// The load from whose probe most is learned about the cell.
+    pub fn most_telling(&self) -> usize {
+        let cells = self.cells();
+        let mut near: Vec<usize> = QUANTILES
+            .iter()
+            .flat_map(|share| {
+                let at = quantile(&cells, *share);
+                [at.saturating_sub(1), at.min(self.loads - 1)]
+            })
+            .collect();
+        near.sort_unstable();
+        near.dedup();
+        let told = near.into_iter().map(|load| (load, self.told(load, &cells)));
+        told.reduce(|best, other| if other.1 > best.1 { other } else { best }).map_or(0, |(load, _)| load)
+    }
+
+    /// Information about the cell that a probe of this load is expected to give, nats.
+    fn told(&self, load: usize, cells: &[f64]) -> f64 {
+        let likely = quantile(cells, NEGLIGIBLE)..=quantile(cells, 1.0 - NEGLIGIBLE);
+        let mut sums = vec![[0.0; 2]; likely.clone().count()];
+        for (noise, weights) in self.noises.iter().zip(&self.weights) {
+            for (cell, sum) in likely.clone().zip(&mut sums) {
+                sum[0] += weights[cell];
+                sum[1] += weights[cell] * noise.holds(load, cell, self.loads);
+            }
+        }
+        let (mut holds, mut unsure) = (0.0, 0.0);
+        for (cell, [weight, held]) in cells[likely].iter().zip(sums).filter(|(_, [weight, _])| *weight > 0.0) {
+            holds += cell * held / weight;
+            unsure += cell * entropy(held / weight);
+        }
+        entropy(holds) - unsure
+    }
+}
+
+/// Entropy of a yes with that probability, nats.
+fn entropy(p: f64) -> f64 {
+    let term = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+    term(p) + term(1.0 - p)
+}
+
+/// The first cell up to which the probabilities reach that share.
+pub fn quantile(cells: &[f64], share: f64) -> usize {
+    let mut sum = 0.0;
+    let reached = cells.iter().position(|cell| {
+        sum += cell;
+        sum >= share
+    });
+    reached.unwrap_or(cells.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_that_agree_leave_one_cell() {
+        let mut belief = Belief::new(20);
+        for load in [0, 19, 9, 14, 11, 12, 11, 12, 11, 12] {
+            belief.take(load, load < 12);
+        }
+        assert!(belief.cells()[12] > 0.9, "{:?}", belief.cells());
+        assert!((belief.cells().iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn probes_that_disagree_leave_many() {
+        let mut belief = Belief::new(20);
+        for _ in 0..6 {
+            for load in [4, 8, 12, 16] {
+                belief.take(load, true);
+                belief.take(load, false);
+            }
+        }
+        assert!(belief.cells().iter().all(|cell| *cell < 0.5), "{:?}", belief.cells());
+    }
+
+    #[test]
+    fn the_next_probe_halves_what_is_open() {
+        let mut belief = Belief::new(101);
+        belief.take(0, true);
+        belief.take(100, false);
+        assert!((40..=60).contains(&belief.most_telling()), "{}", belief.most_telling());
+    }
+}
