@@ -217,7 +217,7 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
     doubts.left_out(&cases);
     doubts.values(&cases.list);
     if let Some(facts) = facts {
-        doubts.run(facts);
+        doubts.run(facts, &cases.list);
     }
     doubts.append(later);
     blocks.push(heading("What to doubt"));

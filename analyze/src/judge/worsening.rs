@@ -79,7 +79,11 @@ pub fn row(worse: Worse, by: f64, judged: impl Fn(f64) -> VerdictRow) -> Verdict
         None => "no worsening is noticed".to_owned(),
     }];
     if !noticed {
-        notes.push(format!("{} worse it is {}", units::margin(by), row.verdict));
+        let still = match row.verdict {
+            Verdict::Pass => "still passes".to_owned(),
+            other => format!("is {other}"),
+        };
+        notes.push(format!("made {} worse, it {still}", units::margin(by)));
         notes.extend(Some(row.note).filter(|n| !n.is_empty()));
     }
     row.note = notes.join("; ");

@@ -65,6 +65,11 @@ fn parts(case: &str) -> (&str, Vec<(&str, &str)>) {
     (test, pairs)
 }
 
+/// The value of a swept key in a case's name.
+pub fn swept<'a>(case: &'a str, key: &str) -> Option<&'a str> {
+    parts(case).1.into_iter().find(|(known, _)| *known == key).map(|(_, value)| value)
+}
+
 /// A swept value for people: `message_size`, `65536` → `message size 64 KiB`.
 fn words(key: &str, value: &str) -> String {
     let label = label(key);

@@ -126,7 +126,7 @@ pub fn aligned(columns: &[Column], sheet: &Sheet, output: &mut dyn Write) -> io:
 }
 
 /// Prints a text in lines of the given width.
-fn paragraph(text: &str, indent: usize, width: Option<usize>, output: &mut dyn Write) -> io::Result<()> {
+pub fn paragraph(text: &str, indent: usize, width: Option<usize>, output: &mut dyn Write) -> io::Result<()> {
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(indent));
     wrapped(text, room).iter().try_for_each(|line| writeln!(output, "{:indent$}{line}", ""))
 }

@@ -124,10 +124,13 @@ fn the_rate_that_was_swept_is_on_the_axis() {
             ..tables::row("loss", "iteration", 1)
         })
         .collect();
-    let drawn = figure(Kind::Sweep, &rows, y("loss_ratio"));
-    assert_eq!(drawn.x.title(), "offered rate (Mbit/s)");
-    assert!(drawn.x.min < 100e6 && drawn.x.max > 300e6 && drawn.x.max < 400e6, "{:?}", drawn.x);
-    assert_eq!(drawn.panels[0].y.title(), "loss (%)");
+    // By default, and as a plan names it.
+    for x in [None, Some("rate".to_owned())] {
+        let drawn = figure(Kind::Sweep, &rows, Options { x, ..y("loss_ratio") });
+        assert_eq!(drawn.x.title(), "offered rate (Mbit/s)");
+        assert!(drawn.x.min < 100e6 && drawn.x.max > 300e6 && drawn.x.max < 400e6, "{:?}", drawn.x);
+        assert_eq!(drawn.panels[0].y.title(), "loss (%)");
+    }
 }
 
 #[test]

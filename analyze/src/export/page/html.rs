@@ -123,7 +123,11 @@ fn table(about: &str, columns: &[Column], out: &mut String) {
                 (_, Tone::Plain) => " class=\"long\"".to_owned(),
                 (_, tone) => format!(" class=\"word {}\"", class(tone)),
             };
-            let cell = escaped(cell);
+            let mut cell = escaped(cell);
+            if i == named {
+                // Long names break between their keys.
+                cell = cell.replace(',', ",<wbr>").replace('[', "<wbr>[").replace('=', "=<wbr>");
+            }
             let (tag, scope) = if i == named { ("th", " scope=\"row\"") } else { ("td", "") };
             let _ = write!(out, "<{tag}{scope}{class}>{cell}</{tag}>");
         }
@@ -182,7 +186,7 @@ th, td { text-align: left; vertical-align: top; padding: 0.35rem 1.1rem 0.35rem 
 th:last-child, td:last-child { padding-right: 0; }
 thead th { color: var(--faint); font-weight: 600; vertical-align: bottom; white-space: nowrap; }
 tbody th { font-weight: 600; }
-.name { min-width: 7rem; overflow-wrap: anywhere; }
+.name { min-width: 11rem; overflow-wrap: anywhere; }
 tbody tr:hover { background: var(--shade); }
 .number { text-align: right; white-space: nowrap; }
 .short { white-space: nowrap; }
@@ -198,12 +202,18 @@ figure { margin: 1rem 0; }
 details { margin: 0.9rem 0; border: 1px solid var(--line); border-radius: 8px; padding: 0.1rem 1rem; }
 summary { cursor: pointer; font-weight: 600; padding: 0.5rem 0; }
 pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 0.8rem/1.45 ui-monospace, 'DejaVu Sans Mono', monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+@media (max-width: 1100px) {
+  th, td { padding-right: 0.6rem; }
+  td.number { white-space: normal; }
+  thead th { white-space: normal; }
+}
 @media (max-width: 640px) {
   .wide { display: none; }
   .narrow { display: block; }
   h1 { font-size: 1.4rem; }
   .picture { padding: 0.2rem; }
-  .name { position: sticky; left: 0; max-width: 9.5rem; background: var(--paper); }
+  td.number { white-space: nowrap; }
+  .name { position: sticky; left: 0; min-width: 7rem; max-width: 9.5rem; background: var(--paper); }
 }
 @media print {
   :root {
@@ -215,7 +225,8 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
   body { font-size: 10pt; }
   main { max-width: none; padding: 0; }
   .scroll { overflow: visible; }
-  .name { position: static; max-width: none; }
+  .name { position: static; max-width: none; min-width: 9rem; }
+  td.number, thead th { white-space: normal; }
   .long { min-width: 0; }
   th, td { padding-right: 0.7rem; }
   .wide { display: block; }

@@ -62,7 +62,7 @@ pub fn people(
         writeln!(output, "\n{}\n", escaped(facts))?;
     } else {
         layout::aligned(&columns, sheet, output)?;
-        writeln!(output, "{facts}")?;
+        layout::paragraph(facts, sheet.indent, sheet.width, output)?;
     }
     Ok(())
 }

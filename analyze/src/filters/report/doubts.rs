@@ -3,7 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use schemas::{run_record::RunRecord, units, words::Status};
+use schemas::{
+    run_record::RunRecord,
+    units,
+    words::{Search, Status},
+};
 
 use super::cases::{Case, Cases, by_status};
 use crate::stats::{quantiles, series};
@@ -121,8 +125,19 @@ impl Doubts {
         }
     }
 
-    /// Adds the run's notes, and anything unusual about it.
-    pub fn run(&mut self, facts: &RunRecord) {
+    /// Whether a note is about a discarded try that `left_out` counted.
+    fn has_discarded(&self, note: &str) -> bool {
+        let Some((case, rest)) = note.strip_prefix("case ").and_then(|note| note.rsplit_once(", iteration ")) else {
+            return false;
+        };
+        let counted = |(known, _): &(String, Vec<String>)| {
+            known.strip_prefix(case).is_some_and(|known| known.starts_with(": ") && known.contains(" discarded"))
+        };
+        rest.contains(" was discarded: ") && self.0.iter().any(counted)
+    }
+
+    /// The run's notes, and what was unusual about it. Notes that say again what the page has elsewhere are left out.
+    pub fn run(&mut self, facts: &RunRecord, cases: &[Case]) {
         for plan in &facts.plans {
             if plan.partial {
                 self.add("only some of the plan's cases were run (--only)");
@@ -140,7 +155,11 @@ impl Doubts {
             };
             self.add(format!("{} {done}: {}", case.case, case.reason));
         }
-        facts.notes.iter().for_each(|note| self.add(note));
+        for note in &facts.notes {
+            if !self.has_discarded(note) && !cases.iter().any(|case| is_answer(note, case)) {
+                self.add(note);
+            }
+        }
         for (id, case) in &facts.cases {
             let name = if case.case.is_empty() { id } else { &case.case };
             for note in case.notes.iter().flatten() {
@@ -148,6 +167,13 @@ impl Doubts {
             }
         }
     }
+}
+
+/// Whether a note is the whole answer of a search that found its limit, which the page begins with.
+fn is_answer(note: &str, case: &Case) -> bool {
+    let about = note.strip_prefix("case ").and_then(|note| note.strip_prefix(case.label.as_str()));
+    let found = case.searched() == Some(Search::Found.sentence());
+    found && about.is_some_and(|rest| rest.starts_with(": ") && rest.contains(" holds up to ") && !rest.contains("; "))
 }
 
 #[cfg(test)]
@@ -166,7 +192,7 @@ mod tests {
         }))
         .unwrap();
         let mut doubts = Doubts::default();
-        doubts.run(&facts);
+        doubts.run(&facts, &[]);
         let all = BTreeSet::from(["a", "b"]);
         assert_eq!(
             doubts.sentences([&all, &all]),
@@ -179,5 +205,21 @@ mod tests {
             ]
         );
         assert!(Doubts::default().is_empty());
+    }
+
+    #[test]
+    fn a_discarded_try_is_told_once() {
+        let facts: RunRecord = serde_json::from_value(serde_json::json!({
+            "notes": ["case idle, iteration 3 was discarded: late; it is tried again", "case up, iteration 1 was discarded: late"],
+        }))
+        .unwrap();
+        let mut doubts = Doubts::default();
+        doubts.add("idle: 1 try discarded: late");
+        doubts.run(&facts, &[]);
+        let none = BTreeSet::new();
+        assert_eq!(
+            doubts.sentences([&none, &none]),
+            ["idle: 1 try discarded: late", "case up, iteration 1 was discarded: late"]
+        );
     }
 }

@@ -20,7 +20,8 @@ impl Records {
             Ok(OfferedUnit::Bits) => Some(Unit::BitsPerSecond),
             Ok(OfferedUnit::Transactions) => Some(Unit::PerSecond),
             Ok(OfferedUnit::Messages) => {
-                let swept = records.text(record, identity::SWEPT_RATE);
+                // `rate` may name the column itself, which has messages.
+                let swept = identity::swept(records.text(record, "case"), identity::SWEPT_RATE).unwrap_or_default();
                 let counted = !swept.is_empty() && !swept.contains("bit") && !swept.contains('B');
                 let sized = parse_number(records.text(record, "message_bytes")).ok().flatten().is_some();
                 Some(if counted || !sized { Unit::PerSecond } else { Unit::BitsPerSecond })

@@ -110,13 +110,13 @@ fn squeezed(
 
 /// The parts between which a title may break: at blanks, and behind the underscores of a column's name.
 fn title_parts(title: &str) -> impl Iterator<Item = &str> {
-    title.split(' ').flat_map(|word| word.split_inclusive('_'))
+    parts(title).into_iter().flat_map(|word| word.split_inclusive('_'))
 }
 
 /// The lines of a title within a width.
 pub fn title_lines(title: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in title.split(' ') {
+    for word in parts(title) {
         for (at, part) in word.split_inclusive('_').enumerate() {
             let blank = if at == 0 { " " } else { "" };
             match lines.last_mut() {
@@ -162,7 +162,7 @@ fn is_name(part: &str) -> bool {
     !part.contains([' ', '<', '>']) && !part.contains("==")
 }
 
-/// The parts between which a text may break: at blanks, but not between a number and its unit.
+/// The parts between which a text may break: at blanks, but not between a number and its unit or its label.
 fn parts(text: &str) -> Vec<&str> {
     let mut parts: Vec<&str> = Vec::new();
     let mut start = None;
@@ -179,7 +179,9 @@ fn parts(text: &str) -> Vec<&str> {
             .starts_with(|c: char| c.is_ascii_digit());
         let bare = number && word.ends_with(|c: char| c.is_ascii_digit());
         let sign = matches!(word, "±" | "<" | "<=" | ">" | ">=" | "==" | "!=" | "+" | "−");
-        if bare || sign {
+        let percentile = word.strip_prefix('p').is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()));
+        let label = percentile || word == "loss";
+        if bare || sign || label {
             start = Some(begin);
         } else {
             parts.push(&text[begin..end]);
@@ -333,6 +335,9 @@ mod tests {
         assert_eq!(wrapped("94.1 Gbit/s ± 0.32 %", 12), ["94.1 Gbit/s", "± 0.32 %"]);
         assert_eq!(wrapped("throughput >= 9Gbit/s", 12), ["throughput", ">= 9Gbit/s"]);
         assert_eq!(wrapped("157 µs (12.5 µs … 394 µs)", 10), ["157 µs", "(12.5 µs …", "394 µs)"]);
+        assert_eq!(wrapped("20.7 k/s  p50 9.51 µs  p99 53.4 µs", 13), ["20.7 k/s", "p50 9.51 µs", "p99 53.4 µs"]);
+        assert_eq!(wrapped("87.0 Mbit/s  loss 0 %", 16), ["87.0 Mbit/s", "loss 0 %"]);
+        assert_eq!(title_lines("± 95 %", 4), ["± 95 %"]);
         assert_eq!(wrapped("fits", 10), ["fits"]);
     }
 }
