@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// What the command line says about the run.
+/// Options of the command line for the run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// File for the rows.

@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use crate::style;
 
-/// How the program ended.
+/// The program's end, as an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// 0.

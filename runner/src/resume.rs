@@ -107,7 +107,7 @@ pub fn take_up(
 
 /// Refuses a table of another version of the program, whose rows would have other columns than the ones to come.
 fn same_header(path: &Path, expected: &[String]) -> Result<(), Error> {
-    // A table that cannot be read is refused where it is read; a torn header is no header.
+    // A table that cannot be read is refused where it is read; a torn header counts as none.
     let whole = fs::read(path).is_ok_and(|bytes| bytes.contains(&b'\n'));
     let Some(table) = whole.then(|| Table::open(&InputArgs { files: vec![path.to_owned()] }).ok()).flatten() else {
         return Ok(());

@@ -375,7 +375,7 @@ fn what_limits_a_sender_is_what_ss_shows() {
     for test in [by_receiver, by_buffer] {
         let (row, last) = watched(&pair, test);
         let ratio = |key: &str| number(&row, &format!("{key}_ratio"));
-        // There is no warm-up: what grew in the window is at most what the connection had when ss last saw it.
+        // Without a warm-up, the growth in the window is at most what the connection had when ss last saw it.
         let busy_s = ratio("busy") * number(&row, "elapsed_s");
         assert!(busy_s <= shown(&last, "busy") / 1e3 + 0.001, "busy for {busy_s} s: {last}");
         for key in ["rwnd_limited", "sndbuf_limited"] {

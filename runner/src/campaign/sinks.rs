@@ -156,7 +156,7 @@ impl RowSink for Sinks<'_> {
         }
         if let Some(waiting) = &mut self.waiting {
             waiting.extend_from_slice(rows);
-            // An iteration that was cut off is no result yet.
+            // An iteration that was cut off does not count as a result.
             let is = |status| rows.iter().any(|row| row.status == Some(status));
             let measured = !is(Status::Cut) && rows.iter().any(|row| row.status != Some(Status::Skipped));
             return if measured || self.resumed { self.begin() } else { Ok(()) };

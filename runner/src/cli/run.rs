@@ -57,7 +57,7 @@ pub struct Args {
     /// Go on with an interrupted run: PLACE is its folder (output.dir) or its table (-o). Finished iterations are kept.
     #[arg(long, value_name = "PLACE", conflicts_with = "output")]
     resume: Option<PathBuf>,
-    /// Replace the results of a run that was cut off, or a file that is no table of a run.
+    /// Replace the results of a run that was cut off, or a file other than the table of a run.
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
     /// Let the plan measure with programs of its choice (`workload: command`). Read it first: they run as you.
@@ -149,7 +149,7 @@ fn announce(signal: &str) {
     ));
 }
 
-/// Shows the results to people. A closed pipe is no error: the exit code still tells the verdict.
+/// Shows the results to people. A closed pipe is ignored: the exit code still tells the verdict.
 fn show(report: &Report, options: &Options) -> Result<(), Error> {
     if options.stdout_rows {
         // Readers of rows make their own summary; notes and verdicts should be seen anyway.

@@ -88,14 +88,14 @@ pub fn bounds() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The log on standard error. Whoever knocks a thousand times a second fills no disk.
+/// The log on standard error. Lines of one kind are sampled, so that a flood of connections cannot fill the disk.
 #[derive(Debug)]
 pub(super) struct Log {
     format: Format,
     said: Mutex<[Said; SAMPLED.len()]>,
 }
 
-/// What was said of a kind of event.
+/// Lines written about a kind of event.
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
     /// Begin of the present span.

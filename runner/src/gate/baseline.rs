@@ -8,10 +8,18 @@ use analyze::{
     },
     stats::bootstrap,
 };
-use schemas::{units, words::Way};
+use schemas::{
+    metrics::{Family, Metric},
+    units,
+    words::Way,
+};
 
 use crate::{
-    plan::{Plan, case::Case, measures},
+    plan::{
+        Plan,
+        case::{Case, Member},
+        measures,
+    },
     schedule::{
         run::{Finished, Values, value_of},
         step::Step,
@@ -21,13 +29,25 @@ use crate::{
 /// Default significance level.
 const ALPHA: f64 = 0.01;
 
+/// The headline of requests and responses.
+const TRANSACTION_RATE: &str = "transaction_rate";
+
 /// The terms of the plan's baseline, if it names one.
 pub fn terms(plan: &Plan) -> Option<Terms> {
     let (baseline, spans) = plan.baseline.as_ref()?;
     let promises = baseline.compare.iter().zip(spans).map(|(comparison, span)| {
         let metric = comparison.metric.0;
         let place = plan.sources.place(*span);
-        let measured = |case: &&Case| case.members.iter().any(|m| measures::lacks(&m.job, metric).is_none());
+        let has = |member: &Member, metric: &Metric| measures::lacks(&member.job, metric).is_none();
+        // The bits of round trips are their number again.
+        let is_listed = baseline.compare.iter().any(|other| other.metric.0.name == TRANSACTION_RATE);
+        let repeats = |member: &Member| {
+            let headline = Family::of(&member.workload).headline(|metric| has(member, metric));
+            is_listed
+                && metric.name == "throughput"
+                && headline.is_some_and(|headline| headline.name == TRANSACTION_RATE)
+        };
+        let measured = |case: &&Case| case.members.iter().any(|m| has(m, metric) && !repeats(m));
         Promise {
             metric,
             rule: Rule {

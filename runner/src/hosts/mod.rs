@@ -1,4 +1,4 @@
-//! Where far ends come from: daemons inside this process, and those on other hosts.
+//! Sources of far ends: daemons inside this process, and those on other hosts.
 //!
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
 //! - [`require`]: `require` of the plan, checked before anything runs

@@ -9,7 +9,7 @@ use netcore::{
 
 use crate::{error::Error, plan::model::Host};
 
-/// Where an end of a test is. The default is this process.
+/// The place of an end of a test. The default is this process.
 #[derive(Clone, Debug, Default)]
 pub struct Location {
     /// Its daemon; `None`: this process.

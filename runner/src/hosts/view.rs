@@ -24,7 +24,7 @@ use crate::{
 /// The interfaces by which a host's traffic leaves, and its free CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
-    /// By destination address; `None`: there is no route to it.
+    /// By destination address; `None`: no route leads to it.
     pub routes: BTreeMap<IpAddr, Option<NicFacts>>,
     /// CPUs that were less than a tenth busy for half a second.
     pub free_cpus: Option<u32>,

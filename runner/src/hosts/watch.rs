@@ -65,7 +65,7 @@ impl Observer for Watch {
                 self.settled |= series::settled(&self.warming);
             }
         }
-        // Fails only if nobody listens any more.
+        // Fails only if the receiver is gone.
         let _ = self.news.send(News {
             member: self.member,
             side,

@@ -74,7 +74,7 @@ pub struct Case {
     /// Set where the test is a concurrent group.
     pub group: Option<Group>,
     pub policy: Policy,
-    /// Those whose `when` holds for this case.
+    /// The assertions whose `when` holds for this case.
     pub asserts: Vec<Assertion>,
     pub stop_when: Option<StopWhen>,
     pub find: Option<Find>,
@@ -86,9 +86,9 @@ pub struct Case {
     pub pause: Duration,
     /// The longest an iteration may run over its planned length.
     pub grace: Duration,
-    /// Where its `command` is written, or of the test.
+    /// Place of its `command` in the plan, or of the test.
     pub command_span: Span,
-    /// Where its `hooks` are written, or of the test.
+    /// Place of its `hooks` in the plan, or of the test.
     pub hooks_span: Span,
 }
 

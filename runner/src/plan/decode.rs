@@ -212,7 +212,7 @@ impl<'de> de::Deserializer<'de> for Reader<'de, '_> {
         }
     }
 
-    /// Where text is wanted, a number or a boolean is text as written (`label: 1.10`).
+    /// A number or a boolean in the place of text is text as written (`label: 1.10`).
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.node.text() {
             Some(text) => visitor.visit_borrowed_str(text),

@@ -46,7 +46,7 @@ pub struct Diagnostic {
     pub message: String,
     /// The word to point at; `None` where no text has it (a missing file).
     pub span: Option<Span>,
-    /// What to do, printed at the pointer.
+    /// The remedy, printed at the pointer.
     pub help: String,
     /// Other places, with a word on each.
     pub related: Vec<(Span, String)>,

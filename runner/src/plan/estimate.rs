@@ -10,9 +10,9 @@ use super::case::{Case, Plan};
 /// An estimated length.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Where every case is confident at once.
+    /// If every case is confident at once.
     pub least: Duration,
-    /// Where every case goes to its maximum.
+    /// If every case goes to its maximum.
     pub most: Duration,
     /// Whether part of it is assumed: a count of bytes or transactions has no length.
     pub open: bool,

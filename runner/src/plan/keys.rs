@@ -17,7 +17,7 @@ use super::{
     tree::{Node, Value},
 };
 
-/// What a key applies to.
+/// The part of a plan that a key applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The whole test. Members of a group do not inherit it.

@@ -170,7 +170,7 @@ fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool,
     Some(Job::Command(command))
 }
 
-/// Where to point for a mistake in a key: its value, the nearest key above it, or the workload.
+/// The place of a mistake in a key: its value, the nearest key above it, or the workload.
 fn place_of(tree: &Node, key: &str) -> Option<Span> {
     let mut path = key;
     loop {

@@ -16,7 +16,7 @@ use super::{diagnostics::suggest, model::Command};
 /// Groups of columns that an output may fill; the others identify the measurement.
 const GROUPS: [&str; 8] = ["what ran", "volume", "datagrams", "pacing", "latency", "cpu", "tcp", "place and time"];
 
-/// How an output is read.
+/// The way in which an output is read.
 #[derive(Clone, Debug)]
 pub enum OutputParser {
     /// By the importer of a known program.

@@ -1,4 +1,4 @@
-//! How often a case is measured, what it must reach, when an axis ends, and what is searched.
+//! Iterations of a case, its assertions, the end of an axis, and searches.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ pub(super) fn run(
 ) -> Result<Output, MeasureError> {
     let asked = Execute {
         argv: argv.to_vec(),
-        // That folder is on this host.
+        // The run's folder is on this host.
         environment: environment
             .into_iter()
             .filter(|(name, _)| *name != "PLUMB_RUN_DIR")

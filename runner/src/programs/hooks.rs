@@ -49,7 +49,7 @@ pub struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    /// `inner` measures what is no command.
+    /// `inner` measures everything but commands.
     pub fn around(inner: &'a mut dyn Bench, surroundings: Surroundings, log: HookLog) -> Self {
         Self { inner, surroundings, log, unclean: BTreeMap::new(), lines: BTreeMap::new() }
     }

@@ -2,7 +2,7 @@
 
 use crate::plan::{Plan, case::Job, diagnostics::Diagnostics};
 
-/// Which of a plan's programs may run.
+/// The programs of a plan that may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Programs that measure.

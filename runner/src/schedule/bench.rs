@@ -65,7 +65,7 @@ pub struct MeasureError {
 }
 
 impl MeasureError {
-    /// A failure that is no timeout.
+    /// A failure other than a timeout.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { timeout: false, message: message.into() }
     }
@@ -75,7 +75,7 @@ impl MeasureError {
     }
 }
 
-/// Where rows go.
+/// A destination of rows.
 pub trait RowSink {
     /// Takes the rows of an iteration together, as soon as they are known: a crash leaves all of them or none.
     fn rows(&mut self, rows: &[Row]) -> Result<(), Error>;

@@ -37,7 +37,7 @@ pub type History = Vec<Vec<Done>>;
 /// Finished iterations by `case_id` and `iteration`.
 pub type FinishedKeys = HashSet<(String, u64)>;
 
-/// What an interrupted run left.
+/// The results of an interrupted run.
 #[derive(Debug, Default)]
 pub struct Taken {
     pub history: History,
@@ -93,7 +93,7 @@ fn whole(table: &[u8]) -> &[u8] {
 
 /// The complete rows of a table.
 enum Read {
-    /// There is no file.
+    /// The file does not exist.
     Absent,
     /// Not even its header is whole.
     Torn,

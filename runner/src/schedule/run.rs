@@ -93,7 +93,7 @@ struct State {
     summaries: BTreeMap<(usize, Way), Summary>,
     /// `None` when it has an answer.
     search: Option<Search>,
-    /// How a search ended, and the lowest load that did not hold.
+    /// Outcome of a search, and the lowest load that did not hold.
     answer: Option<(Finding, Option<f64>)>,
 }
 

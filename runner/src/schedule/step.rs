@@ -13,7 +13,7 @@ use crate::plan::{
 /// A case and what the schedule adds to it.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Where it searches, its iterations are probes and its own rows are those of the answer.
+    /// If it searches, its iterations are probes, and its own rows are those of the answer.
     pub case: Case,
     /// Per member, the cells that all its rows share: identity, place, and what the plan asks for.
     pub identities: Vec<Row>,

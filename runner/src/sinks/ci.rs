@@ -59,7 +59,7 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
         vec![made]
     };
     match (&case.skipped, &case.failed) {
-        // What an interrupted case has shown to fail stays a failure.
+        // A failure that an interrupted case has shown stays one.
         (Some(reason), _) => {
             let fails = case.verdicts.iter().filter(|v| v.fails()).map(|v| junit::of_verdict(v, &case.test));
             whole(TestCaseStatus::skipped(), reason).into_iter().chain(fails).collect()

@@ -1,7 +1,7 @@
 //! The place of a run's files: one run at a time writes there, and earlier results are not lost unasked.
 //!
 //! - A lock file beside the table (`.results.csv.lock`) keeps a second run away. It goes when the run ends; one that a
-//!   crash left holds nobody up.
+//!   crash left does not block later runs.
 //! - A table is replaced if the run that wrote it came to its end. Any other file of that name stays, without
 //!   `--overwrite`.
 //! - Nothing is replaced before the run has rows of its own. With them go the files of the earlier run.
@@ -98,7 +98,7 @@ impl Claim {
             if fs::metadata(&path).map(number).is_ok_and(|there| there == ours) {
                 let argv: Vec<String> = std::env::args().collect();
                 let (id, now) = (std::process::id(), schemas::time::now().0);
-                // Only for people: a full disk is no reason to stop here.
+                // Only for people: the run goes on if the disk is full.
                 let _ = file.set_len(0);
                 let _ = writeln!(file, "process {id} since {now}: {}", shown(&argv));
                 self.locks.push(Lock { path, _file: file });

@@ -20,7 +20,7 @@ pub struct CsvSink {
     out: Out,
     to: String,
     axes: usize,
-    /// Whether the reader went away: nothing more is written then, and it is no fault.
+    /// Whether the reader went away: nothing more is written then, which is not an error.
     closed: bool,
 }
 
@@ -136,7 +136,7 @@ impl CsvSink {
         }
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader went away.
     pub fn is_closed(&self) -> bool {
         self.closed
     }

@@ -1,4 +1,4 @@
-//! Where everything that a run leaves behind is written.
+//! Paths of all files that a run writes.
 
 use std::{
     fs,
@@ -27,9 +27,9 @@ pub struct Files {
     pub counters: Option<PathBuf>,
     /// Verdicts, written where anything was judged.
     pub verdicts: Option<PathBuf>,
-    /// What hooks printed, written where any ran.
+    /// Output of hooks, written if any ran.
     pub hooks: Option<PathBuf>,
-    /// What is known about the run.
+    /// Facts about the run.
     pub run_json: Option<PathBuf>,
     /// JUnit XML.
     pub junit: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub struct Files {
     pub is_special: bool,
 }
 
-/// What the command line says about files.
+/// Options of the command line for files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Output<'a> {
     /// `-o`.
@@ -154,7 +154,7 @@ impl Files {
 
     /// Refuses to write over what the run reads.
     fn spare(&self, plans: &[Plan]) -> Result<(), Error> {
-        // What is not there yet is written over by nobody.
+        // A file that does not exist yet cannot be written over.
         let made: Vec<(PathBuf, &PathBuf)> =
             self.all().filter_map(|file| fs::canonicalize(file).ok().map(|real| (real, file))).collect();
         for plan in plans {

@@ -1,4 +1,4 @@
-//! Where results go.
+//! Destinations of results.
 //!
 //! - [`files`]: which files a run leaves behind; [`claim`]: their place, and what an earlier run left there
 //! - [`csv`]: the results table; [`counters`]: the kernels' counters; [`appended`]: the files of both

@@ -41,7 +41,7 @@ pub fn plan_record(plan: &Plan, overrides: Vec<String>, seed: u64) -> PlanRecord
 
 /// The file, written with the first rows and again when the run ends.
 ///
-/// What becomes known in between stands in a journal beside it, a line per case that is new or has changed, and is there
+/// News in between stands in a journal beside it, a line per case that is new or has changed, and is there
 /// before the rows of its iteration are: so a crash loses nothing of a finished iteration, and an iteration costs a line
 /// and not the file. The journal goes when the file is whole.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ fn journal(path: &Path) -> PathBuf {
     path.with_extension("cases.jsonl")
 }
 
-/// What a run that crashed had learned of its cases, by their keys in `run.json`. A torn last line is no loss: its
+/// News that a crashed run had written about its cases, by their keys in `run.json`. A torn last line is left out: its
 /// iteration has no rows.
 pub fn journalled(run_json: &Path) -> Result<BTreeMap<String, CaseRecord>, Error> {
     let path = journal(run_json);

@@ -102,7 +102,7 @@ fn words(metric: &Metric, row: &Row) -> Option<String> {
     })
 }
 
-/// How a search ended: `highest that held`, with the load where the other numbers do not say it.
+/// Outcome of a search: `highest that held`, with the load where the other numbers do not say it.
 fn searched(outcome: Search, row: &Row) -> String {
     let words = outcome.sentence();
     match row.inflight.filter(|_| row.offered_per_s.is_none()) {

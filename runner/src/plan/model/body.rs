@@ -30,7 +30,7 @@ pub struct TestBody {
     pub control: Option<Control>,
     /// Whether UDP sockets are connected at both ends; false: every call names the other end's address, as netperf's do.
     pub connected: Option<bool>,
-    /// Which way the payload goes (iperf3 -R, --bidir).
+    /// Direction of the payload (iperf3 -R, --bidir).
     pub direction: Option<Direction>,
     /// Parallel connections in each direction (iperf3 -P).
     #[schemars(range(min = 1))]
@@ -55,7 +55,7 @@ pub struct TestBody {
     pub rate: Option<Rate>,
     /// Pacing of the offered load.
     pub pacing: Option<Pacing>,
-    /// How due times are spread; uniform and poisson count latency from the intended send.
+    /// Spread of due times; uniform and poisson count latency from the intended send.
     pub arrival: Option<Arrival>,
     /// By which calls bytes cross the socket.
     pub io: Option<Io>,
@@ -79,7 +79,7 @@ pub struct TestBody {
     pub ports: Option<Ports>,
     /// Data ports at `to`.
     pub remote_ports: Option<Ports>,
-    /// How connections of the connect workloads are closed.
+    /// The way in which connect workloads close connections.
     pub close: Option<Close>,
     /// A datagram request unanswered for this long counts as lost (netperf -e).
     pub reply_timeout: Option<Time>,
@@ -147,7 +147,7 @@ pub struct Pacing {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Concurrent {
-    /// How they start.
+    /// Their start.
     pub start: Option<Start>,
     /// The window over which they are summed.
     pub window: Option<Window>,
@@ -155,7 +155,7 @@ pub struct Concurrent {
     pub members: BTreeMap<String, TestBody>,
 }
 
-/// How the members of a group start.
+/// The start of the members of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Start {

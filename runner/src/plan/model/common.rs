@@ -38,7 +38,7 @@ impl JsonSchema for Name {
 pub struct Ports {
     /// The first.
     pub first: u16,
-    /// How many, from it.
+    /// Number of values from `first` on.
     pub count: u16,
 }
 

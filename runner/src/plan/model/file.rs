@@ -44,7 +44,7 @@ pub struct PlanFile {
     /// Named test bodies for `extends`; never run themselves.
     #[serde(default)]
     pub profiles: Option<BTreeMap<String, TestBody>>,
-    /// How the cases are run.
+    /// Order and repetition of the cases.
     #[serde(default)]
     pub run: Option<Run>,
     /// The tests by name, in order.
@@ -52,10 +52,10 @@ pub struct PlanFile {
     /// An earlier run to compare with.
     #[serde(default)]
     pub baseline: Option<Baseline>,
-    /// How verdicts become an exit code.
+    /// Rules that turn verdicts into an exit code.
     #[serde(default)]
     pub gate: Option<Gate>,
-    /// Where results go.
+    /// Places of the results.
     #[serde(default)]
     pub output: Option<Output>,
 }
@@ -68,7 +68,7 @@ pub struct Var {
     pub default: Option<Word>,
     /// An environment variable that sets it.
     pub env: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     pub help: Option<String>,
 }
 
@@ -113,7 +113,7 @@ pub struct Precondition {
     pub severity: Option<Severity>,
 }
 
-/// How the cases are run.
+/// Order and repetition of the cases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Run {
@@ -125,7 +125,7 @@ pub struct Run {
     pub fail_fast: Option<bool>,
     /// The longest an iteration may take beyond what it should.
     pub timeout: Option<Time>,
-    /// How often a failed iteration is tried again; the failed ones stay in the data.
+    /// Number of times that a failed iteration is tried again; the failed ones stay in the data.
     pub retries: Option<u32>,
     /// Idle time before each iteration.
     pub pause: Option<Time>,
@@ -195,7 +195,7 @@ pub enum OnUncertain {
     Pass,
 }
 
-/// How verdicts become an exit code.
+/// Rules that turn verdicts into an exit code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gate {
@@ -205,7 +205,7 @@ pub struct Gate {
     pub confirm: Option<u32>,
 }
 
-/// Where results go.
+/// Places of the results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Output {

@@ -33,7 +33,7 @@ pub struct WarmupAuto {
     pub max: Option<Time>,
 }
 
-/// How often a case is measured.
+/// Number of iterations of a case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Iterations {
     /// This often.
@@ -122,7 +122,7 @@ word_or_map!(
     |detail| Iterations::Until(detail)
 );
 
-/// What must come out.
+/// A statement that must hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assert(pub AssertDetail);
 
@@ -141,10 +141,10 @@ pub struct AssertDetail {
     /// Whether the interval or the point is judged; by default the interval where there are three iterations.
     #[serde(default)]
     pub judge: Option<Judge>,
-    /// Which rows are judged; by default the total.
+    /// Rows that are judged; by default the total.
     #[serde(default)]
     pub scope: Option<Scope>,
-    /// Which member of a concurrent group.
+    /// Member of a concurrent group.
     #[serde(default)]
     pub member: Option<String>,
 }
@@ -190,7 +190,7 @@ word_or_map!(
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
-    /// What must hold.
+    /// The metric that has a bound.
     pub metric: MetricName,
     /// The most it may be.
     #[serde(default)]
@@ -200,10 +200,10 @@ pub struct Find {
     pub at_least: Option<Word>,
     /// The key that is searched: `rate` or `inflight`.
     pub by: FindBy,
-    /// Where the search starts.
+    /// The lowest load.
     #[serde(default)]
     pub from: Option<Word>,
-    /// Where it ends.
+    /// The highest load. Without one, the load is doubled until the bound is exceeded.
     #[serde(default)]
     pub to: Option<Word>,
     /// Precision of the answer, relative to it; 1 % by default.

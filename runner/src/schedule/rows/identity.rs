@@ -72,8 +72,8 @@ pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideRepo
     row.remote_receive_buffer_bytes = far.and_then(|far| number(far, "receive_buffer", Role::Receiver));
 }
 
-/// What the kernel said of the first flow that has this role at the end, or of the first flow where none has: that of a flow
-/// which only receives says nothing of how what is sent is sent. The others are in `run.json`.
+/// The kernel's word on an option of the first flow with this role at the end, or of the first flow if none has it. A
+/// receiver's options say nothing about how data are sent. The other flows' are in `run.json`.
 fn text(report: &SideReport, option: &str, role: Role) -> Option<String> {
     let flow = report.phases.first().and_then(|w| w.flows.iter().find(|f| f.role == role)).map(|f| f.flow);
     let known = |g: &&Granted| g.option == option;

@@ -10,7 +10,7 @@ use schemas::{
 pub struct PrintedRows {
     /// All of them, as printed.
     pub rows: Vec<Row>,
-    /// What statistics are made of, by line and way: the first result of each way is line 0. A program that prints a table
+    /// Values for statistics, by line and way: the first result of each way is line 0. A program that prints a table
     /// has as many summaries as the table has lines.
     pub measured: Vec<(usize, Way, Row)>,
 }
@@ -48,7 +48,7 @@ pub fn is_measured(row: &Row) -> bool {
     (row.record, row.phase, row.status) == (Some(Record::Iteration), Some(Phase::Measure), Some(Status::Ok))
 }
 
-/// Which way a line of output counts.
+/// The way for which a line of output counts.
 pub fn way(row: &Row) -> Way {
     row.direction.unwrap_or(Way::Forward)
 }

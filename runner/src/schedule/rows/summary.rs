@@ -1,4 +1,4 @@
-//! What the iterations of a case say together: its summary row.
+//! The summary row of a case, from its iterations.
 //!
 //! Rates and states are means over the iterations (each counts once, as in the statistics), counts and the elapsed time
 //! are sums, and latencies are read from the merged histograms: percentiles are never averaged.
@@ -43,7 +43,7 @@ impl Summary {
         self.last = Some(Row { latency_histogram: None, receive_call_histogram: None, ..row.clone() });
     }
 
-    /// How many iterations were added.
+    /// Number of iterations added.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -70,8 +70,8 @@ impl Summary {
                 // Calls are counts too.
                 None if column.group == "volume" => *sum,
                 None if column.ty == ColumnType::Number => mean,
-                // What another program printed came without a histogram: of one iteration it stands as it is, and of several
-                // the mean of means.
+                // Another program's output has no histogram: one iteration stands as it is, several as the mean of
+                // means.
                 Some(Kind::Distribution) if self.latencies.is_none() && self.count == 1 => *sum,
                 Some(Kind::Distribution) if self.latencies.is_none() && column.name == "latency_mean_us" => mean,
                 // Percentiles are not averaged, and the busiest CPU's number is not something to add up.

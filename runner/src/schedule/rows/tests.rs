@@ -86,7 +86,7 @@ fn what_limited_the_senders_is_what_their_counters_grew_over_their_own_time() {
     assert_eq!(row.sndbuf_limited_ratio, None, "a kernel that does not tell is not one that was not limited");
 }
 
-/// What the kernel said of a flow's option.
+/// The kernel's word on a flow's option.
 fn granted(flow: u32, option: &str, value: &str) -> Granted {
     Granted { flow, option: option.into(), requested: None, at_start: None, at_end: Some(value.into()) }
 }

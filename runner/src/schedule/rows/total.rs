@@ -1,7 +1,7 @@
-//! What the members of a concurrent group did together, over the window that all of them share.
+//! The total of a concurrent group, over the window that all of its members share.
 //!
 //! A sum over windows that only overlap would count seconds in which some member had not begun or had ended already, and
-//! whoever starts late then looks fast. So each member's rate is taken inside the common window: from its intervals that
+//! a member that starts late then looks fast. So each member's rate is taken inside the common window: from its intervals that
 //! lie wholly in it, or from its whole measure phase where that is the common window to within a hundredth.
 
 use netcore::{
@@ -16,7 +16,7 @@ use schemas::{
 
 use super::{pairs, window};
 
-/// How much longer than the common window a member's own may be for its whole phase to stand for it.
+/// Share by which a member's own window may be longer than the common one, for its whole phase to stand for it.
 const SLACK: f64 = 0.01;
 
 /// A member with what it reported.
@@ -24,13 +24,13 @@ const SLACK: f64 = 0.01;
 pub struct Part<'a> {
     /// Its test.
     pub spec: &'a TestSpec,
-    /// What its ends reported.
+    /// The reports of its ends.
     pub reports: &'a Outcome,
     /// The row of its measure phase, both ways together.
     pub row: &'a Row,
 }
 
-/// Why there is no total.
+/// The reason why a group has no total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTotal {
     /// The members never ran at the same time.

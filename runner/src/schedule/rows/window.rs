@@ -1,7 +1,6 @@
 //! The cells of one phase or interval, from the windows that the two ends cut.
 //!
-//! What was sent is what the senders counted over their own elapsed time, what arrived is what the receivers counted
-//! over theirs. Where both ends receive (round trips, both directions at once), the two rates are added.
+//! Senders count what they sent over their own elapsed time, receivers what arrived over theirs. If both ends receive (round trips, both directions at once), the two rates are added.
 
 use netcore::{
     measure::cpu::service_demand_us,
@@ -68,7 +67,7 @@ impl End<'_> {
         self.flows.iter().copied().filter(sends)
     }
 
-    /// What was timed of what the row is about: a duplex flow's send calls go the one way, its receive calls the other.
+    /// Latencies that belong to the row: a duplex flow's send calls go the one way, its receive calls the other.
     fn latencies(&self) -> impl Iterator<Item = &Latencies> {
         let counts = |l: &&Latencies| match l.kind.parse() {
             Ok(LatencyKind::Send) => self.sends,
@@ -153,7 +152,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
         ends.iter().map(|e| e.sum(of) as f64 / e.seconds()).reduce(|a, b| a + b)
     };
     let both = near.is_some() && far.is_some();
-    // Where both ends send or receive, half of a sum would be a wrong number: it needs both of them.
+    // If both ends send or receive, the sum needs both of them: half of it would be a wrong number.
     let two_way = spec.pattern != Pattern::Stream || row.direction == Some(Way::Both);
     if !senders.is_empty() && (both || !two_way) {
         row.bytes_sent = Some(sum(&senders, |f| f.counts.bytes_sent));
@@ -230,7 +229,7 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     row.loss_ratio = (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64);
 }
 
-/// How well paced senders kept their schedules. Gaps of several senders have no common percentile.
+/// Punctuality of paced senders. Gaps of several senders have no common percentile.
 fn pacing(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     let all: Vec<&Pacing> =
         near.into_iter().chain(far).flat_map(End::senders).filter_map(|f| f.pacing.as_ref()).collect();
@@ -262,7 +261,7 @@ fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     row.min_rtt_us = infos.iter().filter_map(|i| i.min_rtt_us).min().map(f64::from);
     row.cwnd_bytes = Some(infos.iter().map(|i| u64::from(i.cwnd_segments) * u64::from(i.mss_bytes)).sum());
     row.mss_bytes = row.mss_bytes.or_else(|| infos.first().map(|i| i.mss_bytes.into()));
-    // What a counter of microseconds grew in the window, over its length. The kernel counts in jiffies: a full window may
+    // Growth of a counter of microseconds in the window, over its length. The kernel counts in jiffies: a full window may
     // come out a little over 1.
     let share = |spent_us: fn(&TcpInfo) -> Option<u64>| {
         let of_flow = |end: &End<'_>, flow: &FlowWindow| {

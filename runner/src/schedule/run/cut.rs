@@ -34,13 +34,13 @@ pub(super) fn by(signals: &Interrupts) -> String {
     signals.name().map_or_else(|| "interrupted".to_owned(), |name| format!("interrupted by {name}"))
 }
 
-/// How an iteration was cut off; `None`: it came to its end.
+/// The cut of an iteration; `None`: it came to its end.
 pub(super) fn of(step: &Step, measured: &Measured, signals: &Interrupts) -> Option<Cut> {
     if !signals.requested() {
         return None;
     }
     let by = by(signals);
-    // A program may print results when it is interrupted: nobody knows of how much.
+    // A program may print results when it is interrupted, and does not say of how much.
     if measured.printed.is_some() {
         return Some(Cut { sentence: format!("{by} while its program ran"), has_numbers: false });
     }

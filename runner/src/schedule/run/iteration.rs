@@ -96,7 +96,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures once, with retries. `None`: there is no result, which has been reported.
+    /// Measures once, with retries. `None`: it failed, and that has been reported.
     pub(super) fn attempt(
         &mut self,
         i: usize,
@@ -185,7 +185,7 @@ impl Run<'_> {
     }
 
     /// The rows of an iteration to write, and those of them that count.
-    pub(super) fn rows_of(&self, step: &Step, iteration: u32, measured: &Measured) -> (Vec<Row>, Done) {
+    pub(super) fn rows_of(&mut self, step: &Step, iteration: u32, measured: &Measured) -> (Vec<Row>, Done) {
         let mut done = Done::default();
         let mut written: Vec<Row> = Vec::new();
         for (m, ((member, identity), reports)) in step.members_with_identity().zip(&measured.members).enumerate() {
@@ -241,7 +241,7 @@ impl Run<'_> {
     }
 
     /// The row of a group as a whole.
-    fn total(&self, step: &Step, iteration: u32, measured: &Measured, rows: &[(usize, Way, Row)]) -> Option<Row> {
+    fn total(&mut self, step: &Step, iteration: u32, measured: &Measured, rows: &[(usize, Way, Row)]) -> Option<Row> {
         let group = step.group.as_ref()?;
         let of = |m: usize| rows.iter().filter(move |(n, _, _)| *n == m).max_by_key(|(_, way, _)| *way).map(|r| &r.2);
         let parts: Vec<Part<'_>> = step
@@ -254,13 +254,18 @@ impl Run<'_> {
         let identity = Row { iteration: Some(iteration.into()), ..group_identity(step, measured) };
         let why = match total::row(&identity, &parts, group.window == Window::Own) {
             Ok(row) => return Some(row),
-            Err(NoTotal::Apart) => "its members never ran at the same time: no total",
+            Err(NoTotal::Apart) => "the members never ran at the same time",
+            Err(NoTotal::Uncut) if parts.iter().all(|part| part.spec.phases.interval_ns > 0) => {
+                "the members share only a part of their windows, in which no interval of all of them lies; a longer \
+                 `duration` or a shorter `interval` leaves one"
+            }
             Err(NoTotal::Uncut) => {
-                "its members share only a part of their windows, which cannot be cut out without intervals: no total; set \
-                 `interval`"
+                "the members share only a part of their windows, which cannot be cut out without intervals; set `interval`"
             }
         };
-        self.progress.warn(&format!("case {}: {why}", step.name));
+        let sentence = format!("case {}, iteration {iteration} has no total: {why}", step.name);
+        self.progress.warn(&sentence);
+        self.sink.note(sentence);
         None
     }
 

@@ -165,7 +165,7 @@ fn ends_that_never_measured_at_the_same_time_are_measured_again() {
             assert_eq!(said, usize::from(want.contains("discarded")), "{:?}", rows.1);
         }
     }
-    // What stops by a count has no time that both ends share.
+    // Tests that stop by a count have no time that both ends share.
     let mut counted = step("a", 1, 1, None);
     if let crate::plan::case::Job::Traffic(spec) = &mut counted.case.members[0].job {
         spec.phases.stop = netcore::spec::Stop::AfterBytes(1);
