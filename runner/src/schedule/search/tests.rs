@@ -174,6 +174,8 @@ fn a_single_stall_of_the_sender_is_no_limit() {
     link.sender = PLENTY;
     assert_eq!(search.next(), Next::Probe(1e6), "it is tried again");
     assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Finding::Held));
+    assert_eq!(search.next(), Next::Probe(1e6), "one against one decides nothing");
+    assert_eq!(probe(&mut search, &mut link, &mut rows), Some(Finding::Held));
     assert_eq!(search.next(), Next::Probe(64e6));
 }
 
@@ -320,18 +322,18 @@ fn noise_seldom_leads_a_search_astray() {
         [[0.0, 0.0], [0.05, 0.0], [0.1, 0.02], [0.2, 0.05], [0.3, 0.1]].map(|[stalls, luck]| [stalls, luck, 0.0]);
     let knees = [[0.02, 0.02, 0.05], [0.2, 0.05, 0.1], [0.1, 0.0, 0.5]];
     for noise in steps.into_iter().chain(knees) {
-        let is_default = [steps[0], steps[3], knees[2]].contains(&noise);
+        let is_default = noise == steps[3];
         if !is_full && !is_default {
             continue;
         }
-        let shares = simulate(noise, if is_full { 200 } else { 40 });
+        let shares = simulate(noise, if is_full { 200 } else { 12 });
         let [stalls, luck, knee] = noise;
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let cells = [shares.right, shares.covers, shares.low, shares.high, shares.nothing, shares.misses].map(percent);
         println!("| {stalls} | {luck} | {knee} | {} | {:.1} |", cells.join(" | "), shares.probes);
         assert!(shares.wrong() < 0.08, "{noise:?}: {shares:?}");
     }
-    let quiet = simulate([0.0; 3], 30);
+    let quiet = simulate([0.0; 3], 6);
     assert!((quiet.right - 1.0).abs() < 1e-9 && quiet.probes < 20.0, "{quiet:?}");
 }
 
