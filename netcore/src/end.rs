@@ -265,8 +265,17 @@ impl Conclusion {
             options::read_again(&mut options[start..end], &link.send, spec.transport, v6);
         }
         let time_wait = time_wait.map(|before| time_wait::after(before, &spec));
-        let Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, ending, mut notes } =
-            sampled;
+        let Sampled {
+            phases,
+            intervals,
+            totals,
+            counters,
+            wall_start_ns,
+            monotonic_start_ns,
+            clocks,
+            ending,
+            mut notes,
+        } = sampled;
         notes.extend(
             spec.end(side)
                 .socket
@@ -295,6 +304,7 @@ impl Conclusion {
             counters,
             wall_start_ns,
             monotonic_start_ns,
+            clocks,
             under_load_ns: if monotonic_start_ns == 0 { 0 } else { monotonic_start_ns.max(watch.began_ns()) },
             shared_ns: 0,
             time_wait,

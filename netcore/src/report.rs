@@ -4,11 +4,15 @@
 //! (warm-up is negative); wall-clock instants are Unix nanoseconds. Counters of a phase or interval are differences
 //! between two samples, and `elapsed_ns` is the time between exactly these samples.
 
+mod clocks;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::spec::{Role, Side};
+
+pub use clocks::{ClockChange, ClockReading};
 
 /// A phase of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -187,6 +191,13 @@ pub struct CpuUse {
     pub peak_id: u32,
     /// Busy share by CPU number, if requested.
     pub per_cpu: Vec<(u32, f64)>,
+    /// CPUs that this end's own process kept busy, user and system time; of both ends where they share a process.
+    pub process_cpus: Option<f64>,
+    /// Share of the window in which a CPU quota held back the control group of this end, 0 … 1
+    /// ([`crate::measure::cgroup`]); `None`: the control group cannot be read.
+    pub throttled: Option<f64>,
+    /// The smallest quota in force on this end's control group and its ancestors, in CPUs; `None`: no quota is visible.
+    pub quota_cpus: Option<f64>,
 }
 
 /// A network interface. Properties that its driver does not report are absent.
@@ -338,6 +349,8 @@ pub struct SideReport {
     pub wall_start_ns: i64,
     /// The same instant on this end's monotonic clock, nanoseconds. 0: the measure phase never began.
     pub monotonic_start_ns: u64,
+    /// This end's clocks at the start and at the end of the measure phase; `None`: it did not come to its end.
+    pub clocks: Option<(ClockReading, ClockReading)>,
     /// Instant at which this end was measured under its whole load, on the same clock: the measure phase had begun, and
     /// so had the last data thread that begins by itself (receivers wait for their peers). The phase begins when it is
     /// due, by definition if there is no warm-up; a thread begins when the machine lets it. So this instant, not the
@@ -368,6 +381,7 @@ impl SideReport {
             counters: Vec::new(),
             wall_start_ns: 0,
             monotonic_start_ns: 0,
+            clocks: None,
             under_load_ns: 0,
             shared_ns: 0,
             time_wait: None,

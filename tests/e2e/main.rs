@@ -3,6 +3,7 @@
 mod baseline;
 mod buffers;
 mod case_ids;
+mod cgroup;
 mod check_docs;
 mod check_errors;
 mod check_schema;

@@ -25,10 +25,12 @@ const MACHINE: [(&str, &str); 5] = [
 ];
 
 /// Facts that are settings of a machine.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 8] = [
     ("host.os", "os"),
     ("host.kernel", "kernel_release"),
     ("host.governor", "governor"),
+    ("host.cpus_allowed", "cpus_allowed"),
+    ("host.cpu_quota", "cpu_quota"),
     ("host.clocksource", "clocksource"),
     ("host.congestion_control", "congestion_control"),
     ("host.security_modules", "security_modules"),

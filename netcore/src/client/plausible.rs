@@ -71,8 +71,9 @@ impl Frame {
 
     /// The contradiction, as a sentence. `lasted_ns`: nanoseconds from the begin of the load until the reports were there.
     pub(crate) fn contradiction(self, near: &SideReport, far: Option<&SideReport>, lasted_ns: u64) -> Option<String> {
-        // Two clocks differ by less than a hundredth, and instants are known to less than a tenth of a second.
-        let most_ns = lasted_ns.saturating_add(lasted_ns / 100).saturating_add(100_000_000);
+        // The kernel slews a clock by at most a tenth, and two of them are compared. Instants are known to less than a tenth
+        // of a second.
+        let most_ns = lasted_ns.saturating_add(lasted_ns / 4).saturating_add(100_000_000);
         for (end, report) in [("near", Some(near)), ("far", far)] {
             let Some(report) = report else { continue };
             if let Some(excess) = self.excess(report, most_ns) {

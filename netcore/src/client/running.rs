@@ -16,8 +16,8 @@ use crate::{
         stop::{StopFlag, Urgency},
     },
     error::EndError,
-    measure::clock::{monotonic_ns, nanoseconds},
-    report::{Ending, SideReport, Window},
+    measure::clock::{self, monotonic_ns, nanoseconds},
+    report::{ClockReading, Ending, SideReport, Window},
     spec::{Side, TestSpec},
 };
 
@@ -278,17 +278,31 @@ impl<'s> RunningTest<'s> {
     /// Waits for the end of the test and joins the reports. A raised `stop` ends the measure phase at both ends at the
     /// same instant; raised twice, it ends everything at once and there is no outcome.
     pub fn wait(mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, ClientError> {
+        let begun = clock::reading();
         if let Err(error) = self.watch(observer, stop) {
             self.parties_mut().for_each(Party::abort);
             return Err(error);
         }
         let clocks = [self.near.clock(), self.far.as_ref().and_then(Party::clock)];
-        let clock_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_at_ns(self.t0_ns)).sum();
         let far_host = self.far.as_ref().and_then(Party::host).or(self.near.host()).cloned();
         // watch() returns only when all are done.
         let near = self.near.report.expect("the near end has finished");
         let far = self.far.map(|far| far.report.expect("the far end has finished"));
-        let lasted_ns = monotonic_ns().saturating_sub(self.t0_ns).saturating_add(clock_bound_ns);
+        // Our clocks at the start: those of an end in this process, or else those that were read when this began to wait.
+        // Between that and the start the clock may be slewed, which moves both ends' instants alike.
+        let here = match (clocks[0], &near.clocks) {
+            (None, Some(clocks)) => ClockReading::between(clocks, near.under_load_ns),
+            _ => begun,
+        };
+        let at_start = |clock: Option<ClockOffset>, report: Option<&SideReport>| {
+            let (clock, report) = (clock?, report?);
+            let there = |clocks| clock.at(&here, &ClockReading::between(clocks, report.under_load_ns));
+            Some(report.clocks.as_ref().map_or(clock, there))
+        };
+        let asked_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_ns).fold(0, u64::saturating_add);
+        let clocks = [at_start(clocks[0], Some(&near)), at_start(clocks[1], far.as_ref())];
+        let clock_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_ns).fold(0, u64::saturating_add);
+        let lasted_ns = monotonic_ns().saturating_sub(self.t0_ns).saturating_add(asked_bound_ns);
         if let Some(contradiction) = self.plan.frame.contradiction(&near, far.as_ref(), lasted_ns) {
             let reason = format!("a report cannot be true: {contradiction}");
             return Err(match far_host {

@@ -21,7 +21,7 @@ use crate::{
         stop::{StopFlag, Urgency},
     },
     measure::{
-        clock::{monotonic_ns, wall_ns},
+        clock::{self, monotonic_ns},
         host::HostFacts,
     },
 };
@@ -99,7 +99,7 @@ impl Session {
     }
 
     fn clock_age(&self) -> Duration {
-        Duration::from_nanos(monotonic_ns().saturating_sub(self.peer.clock.taken_ns))
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.peer.clock.ours.monotonic_ns))
     }
 
     pub fn peer(&self) -> &PeerFacts {
@@ -170,14 +170,9 @@ impl Session {
             let sent_ns = monotonic_ns();
             self.send(&Request::Probe)?;
             let probe = self.expect("probe", self.timeouts.reply, |reply| match reply {
-                Reply::Probed { arrived_ns, answered_ns, wall_ns: wall } => Ok(Probe {
-                    sent_ns,
-                    arrived_ns,
-                    answered_ns,
-                    wall_ns: wall,
-                    received_ns: monotonic_ns(),
-                    received_wall_ns: wall_ns(),
-                }),
+                Reply::Probed { arrived_ns, answered } => {
+                    Ok(Probe { sent_ns, arrived_ns, answered, received: clock::reading() })
+                }
                 other => Err(other),
             })?;
             probes.push(probe);

@@ -9,7 +9,7 @@ use super::{capabilities, channel::PROGRESS};
 use crate::{
     end::{Endpoints, Token},
     measure::{cpu::free_cpus, host::HostFacts},
-    report::{NicFacts, SideReport, Window},
+    report::{ClockReading, NicFacts, SideReport, Window},
     spec::{Side, TestSpec, Transport, memory},
 };
 
@@ -237,10 +237,8 @@ pub enum Reply {
     Probed {
         /// The daemon's monotonic clock when the probe was read, nanoseconds.
         arrived_ns: u64,
-        /// The same when the reply was written.
-        answered_ns: u64,
-        /// Its wall clock then, Unix nanoseconds.
-        wall_ns: i64,
+        /// All of its clocks when the reply was written.
+        answered: ClockReading,
     },
     /// To [`Request::Look`].
     Seen(Box<Seen>),

@@ -41,7 +41,7 @@ use crate::{
     end::End,
     error::EndError,
     measure::{
-        clock::{monotonic_ns, wall_ns},
+        clock::{self, monotonic_ns},
         host::HostFacts,
     },
     report::{Phase, SideReport, Window},
@@ -229,7 +229,7 @@ impl<'s> Session<'s> {
             (Request::Probe, state) => {
                 let arrived_ns = monotonic_ns();
                 self.state = state;
-                let probed = Reply::Probed { arrived_ns, answered_ns: monotonic_ns(), wall_ns: wall_ns() };
+                let probed = Reply::Probed { arrived_ns, answered: clock::reading() };
                 Ok(self.reply(&probed)?)
             }
             (Request::Abort, state) => {

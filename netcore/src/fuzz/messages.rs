@@ -19,7 +19,7 @@ use crate::{
         admission::{self, Addresses},
     },
     measure::histogram,
-    report::SideReport,
+    report::{ClockReading, SideReport},
     spec::{Pattern, TestSpec, Transport},
 };
 
@@ -82,11 +82,12 @@ pub fn requests(bytes: &[u8]) {
 pub fn replies(bytes: &[u8]) {
     read::<Greeting>(&text("greetings", bytes));
     match read::<Reply>(&text("replies", bytes)) {
-        Some(Reply::Probed { arrived_ns, answered_ns, wall_ns }) => {
-            let ours =
-                Probe { sent_ns: 5_000, received_ns: 9_000, received_wall_ns: 1, arrived_ns, answered_ns, wall_ns };
+        Some(Reply::Probed { arrived_ns, answered }) => {
+            let received = ClockReading { monotonic_ns: 9_000, wall_ns: 1, ..ClockReading::default() };
+            let ours = Probe { sent_ns: 5_000, arrived_ns, answered, received };
             if let Some(clock) = ClockOffset::from_probes(&[ours]) {
-                let _ = (clock.to_theirs(u64::MAX), clock.to_ours(u64::MAX), clock.bound_at_ns(u64::MAX));
+                let later = clock.at(&answered, &ClockReading::between(&(received, answered), arrived_ns));
+                let _ = (later.to_theirs(u64::MAX), later.to_ours(u64::MAX));
             }
         }
         Some(Reply::Report { text, last }) => drop(ReportBuilder::default().add(&text, last)),

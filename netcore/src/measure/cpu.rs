@@ -1,4 +1,4 @@
-//! CPU use of the whole machine, from `/proc/stat`.
+//! CPU use of the whole machine, from `/proc/stat`, and beside it that of this process and the effect of a CPU quota.
 //!
 //! A sample is cheap enough for every edge of every interval: one `pread` into a reused buffer, and numbers parsed in
 //! place. Only the per-CPU lines are used. They have their CPU's number, so a machine with CPUs offline (`cpu2` may
@@ -10,6 +10,12 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 
+use nix::time::{ClockId, clock_gettime};
+
+use super::{
+    cgroup::{GroupReader, GroupSnapshot},
+    clock::monotonic_ns,
+};
 use crate::report::CpuUse;
 
 /// States of a CPU, in the order of `/proc/stat`. `user` contains guest time, `nice` niced guest time; `iowait` is idle
@@ -40,10 +46,16 @@ impl Ticks {
 }
 
 /// Ticks of the online CPUs at an instant, in ascending order of their numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuSnapshot {
     /// CPU number and its ticks.
     pub cpus: Vec<(u32, Ticks)>,
+    /// Instant of the reading on the monotonic clock, nanoseconds.
+    at_ns: u64,
+    /// CPU time of this process so far, nanoseconds.
+    process_ns: u64,
+    /// This process' control group; `None`: not visible.
+    group: Option<GroupSnapshot>,
 }
 
 impl CpuSnapshot {
@@ -79,6 +91,14 @@ impl CpuSnapshot {
         result.irq = ratio(irq, total);
         result.softirq = ratio(softirq, total);
         result.steal = ratio(steal, total);
+        let elapsed_ns = self.at_ns.saturating_sub(before.at_ns);
+        if elapsed_ns > 0 {
+            result.process_cpus = Some(ratio(self.process_ns.saturating_sub(before.process_ns), elapsed_ns));
+        }
+        if let Some((after, before)) = self.group.as_ref().zip(before.group.as_ref()) {
+            result.throttled = Some(after.throttled_since(before, elapsed_ns));
+            result.quota_cpus = after.quota_cpus;
+        }
         Some(result)
     }
 }
@@ -96,20 +116,26 @@ pub fn free_cpus(window: Duration) -> Option<u32> {
     u32::try_from(cpus.iter().filter(|(_, busy)| *busy < 0.1).count()).ok()
 }
 
-/// Reads `/proc/stat` repeatedly through one descriptor and one buffer.
+/// Reads `/proc/stat` repeatedly through one descriptor and one buffer, and the files of the control group.
 #[derive(Debug)]
 pub struct CpuReader {
     file: File,
     buffer: Vec<u8>,
+    group: Option<GroupReader>,
 }
 
 impl CpuReader {
     pub fn open() -> io::Result<Self> {
-        Ok(Self { file: File::open("/proc/stat")?, buffer: vec![0; 8192] })
+        Ok(Self { file: File::open("/proc/stat")?, buffer: vec![0; 8192], group: GroupReader::open() })
     }
 
     pub fn read(&mut self) -> io::Result<CpuSnapshot> {
-        let mut snapshot = CpuSnapshot::default();
+        let mut snapshot = CpuSnapshot {
+            cpus: Vec::new(),
+            at_ns: monotonic_ns(),
+            process_ns: process_ns(),
+            group: self.group.as_mut().map(GroupReader::read),
+        };
         loop {
             let length = self.file.read_at(&mut self.buffer, 0)?;
             let text = &self.buffer[..length];
@@ -125,6 +151,12 @@ impl CpuReader {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
     }
+}
+
+/// CPU time of this process so far, nanoseconds.
+fn process_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .map_or(0, |time| u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_nsec()).unwrap_or(0))
 }
 
 /// Parses the CPU lines of `/proc/stat`; returns whether other lines followed.
@@ -265,5 +297,7 @@ mod tests {
         assert!(share > 0.9, "CPU {target} was busy for {share} of the time although a thread spun there: {spun:?}");
         assert!(spun.peak >= share);
         assert!(spun.user > 0.0);
+        // Other threads of this process may be busy, too.
+        assert!(spun.process_cpus.unwrap() > 0.0, "{spun:?}");
     }
 }

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, fs};
 
 use serde::{Deserialize, Serialize};
 
-use super::files::{line, text};
+use super::{
+    cgroup,
+    files::{line, text},
+};
 
 /// Kernel settings that change the result of a network measurement, by their names below `/proc/sys`.
 const SYSCTLS: &[&str] = &[
@@ -52,6 +55,14 @@ const SYSCTLS: &[&str] = &[
     "net.ipv4.udp_wmem_min",
 ];
 
+/// The CPUs that `/proc/stat` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CpuSharesOf {
+    Machine,
+    Container,
+}
+
 /// Facts about a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
@@ -74,6 +85,12 @@ pub struct HostFacts {
     pub cpus: Option<u32>,
     /// Online CPUs (`0-7`).
     pub cpus_online: Option<String>,
+    /// CPUs that this process may use, by its cpuset and its affinity (`0-1`).
+    pub cpus_allowed: Option<String>,
+    /// The smallest CPU quota in force on its control group and the visible ancestors, in CPUs.
+    pub cpu_quota: Option<f64>,
+    /// Whether `/proc/stat`, and with it every CPU share, is the container's own (lxcfs) or the whole machine's.
+    pub cpu_shares_of: Option<CpuSharesOf>,
     /// Current clock rate of the first CPU, MHz.
     pub cpu_mhz: Option<f64>,
     /// Highest clock rate of the first CPU, MHz.
@@ -119,6 +136,9 @@ impl HostFacts {
             cpu_model: cpuinfo_value(&cpuinfo, &["model name", "Model", "cpu model", "cpu"]),
             cpus: online.as_deref().and_then(count_cpus),
             cpus_online: online,
+            cpus_allowed: status_value(&text("/proc/self/status"), "Cpus_allowed_list:"),
+            cpu_quota: cgroup::quota_cpus(),
+            cpu_shares_of: Some(cpu_shares_of(&text("/proc/self/mountinfo"))),
             cpu_mhz: kilohertz("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
                 .or_else(|| cpuinfo_value(&cpuinfo, &["cpu MHz"])?.parse().ok()),
             cpu_max_mhz: kilohertz("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"),
@@ -191,8 +211,28 @@ fn cpuinfo_value(cpuinfo: &str, keys: &[&str]) -> Option<String> {
     })
 }
 
+/// Value of a line of `/proc/self/status`.
+fn status_value(status: &str, key: &str) -> Option<String> {
+    Some(status.lines().find_map(|line| line.strip_prefix(key))?.trim().to_owned())
+}
+
+/// lxcfs gives a container a `/proc/stat` of its own, by mounting over the kernel's.
+fn cpu_shares_of(mounts: &str) -> CpuSharesOf {
+    let replaced = mounts.lines().any(|line| line.split(' ').nth(4) == Some("/proc/stat"));
+    if replaced { CpuSharesOf::Container } else { CpuSharesOf::Machine }
+}
+
 fn kilohertz(path: &str) -> Option<f64> {
     Some(line(path)?.parse::<f64>().ok()? / 1000.0)
+}
+
+impl HostFacts {
+    /// CPUs that this end may use where they are fewer than the machine's: by cpuset or affinity, and by its quota.
+    pub fn fewer_cpus(&self) -> (Option<&str>, Option<f64>) {
+        let all = self.cpus.unwrap_or(u32::MAX);
+        let allowed = self.cpus_allowed.as_deref().filter(|list| count_cpus(list).is_some_and(|count| count < all));
+        (allowed, self.cpu_quota.filter(|quota| *quota < f64::from(all)))
+    }
 }
 
 /// Length of a kernel list such as `0-3,8`.
@@ -238,6 +278,23 @@ mod tests {
         assert!(!facts.sysctls["net.ipv4.tcp_rmem"].contains('\t'));
         let text = serde_json::to_string(&facts).unwrap();
         assert_eq!(serde_json::from_str::<HostFacts>(&text).unwrap(), facts);
+    }
+
+    #[test]
+    fn a_part_of_the_machine_is_told_from_the_whole() {
+        let facts = |allowed: &str, cpu_quota| HostFacts {
+            cpus: Some(4),
+            cpus_allowed: Some(allowed.to_owned()),
+            cpu_quota,
+            ..HostFacts::default()
+        };
+        assert_eq!(facts("0-3", None).fewer_cpus(), (None, None));
+        assert_eq!(facts("0-3", Some(8.0)).fewer_cpus(), (None, None));
+        assert_eq!(facts("1,3", Some(0.5)).fewer_cpus(), (Some("1,3"), Some(0.5)));
+        assert_eq!(status_value("Name:\tx\nCpus_allowed_list:\t0-1\n", "Cpus_allowed_list:").as_deref(), Some("0-1"));
+        let lxc = "1 2 0:50 /proc/stat /proc/stat rw - fuse.lxcfs lxcfs rw\n";
+        assert_eq!(cpu_shares_of(lxc), CpuSharesOf::Container);
+        assert_eq!(cpu_shares_of("1 2 0:5 / /proc rw - proc proc rw\n"), CpuSharesOf::Machine);
     }
 
     #[test]

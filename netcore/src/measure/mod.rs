@@ -3,6 +3,7 @@
 //!
 //! | module | answers |
 //! | --- | --- |
+//! | [`cgroup`] | which CPU quota is in force here, and for how long it held this end back |
 //! | [`clock`] | what time it is, on the clock that both ends cut their counters by |
 //! | [`counter_log`] | what the kernel and its interfaces counted: the system log and its relatives |
 //! | [`histogram`] | how latencies are spread |
@@ -11,6 +12,7 @@
 //! | [`nic`] | which interface the packets use, and what it is like |
 //! | [`tcp_info`] | what the kernel knows about a TCP connection |
 
+pub mod cgroup;
 pub mod clock;
 pub mod counter_log;
 pub(crate) mod counters;

@@ -6,14 +6,14 @@ use std::{
 };
 
 use super::{
-    clock::{monotonic_ns, wall_ns},
+    clock::{self, monotonic_ns, wall_ns},
     counters::FlowCell,
     cpu::{CpuReader, CpuSnapshot},
     histogram::HistogramSlot,
     tcp_info,
 };
 use crate::{
-    report::{Counts, TcpInfo},
+    report::{ClockReading, Counts, TcpInfo},
     spec::Role,
 };
 
@@ -50,6 +50,8 @@ pub struct Sample {
     /// Due times that paced senders dropped.
     pub dropped: Vec<u64>,
     pub tcp: Vec<Option<TcpInfo>>,
+    /// All clocks, read after the counters.
+    pub clocks: ClockReading,
     /// CPU time, if the test asks for it.
     pub cpu: Option<CpuSnapshot>,
 }
@@ -63,7 +65,7 @@ impl Sample {
         then(&counts);
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd())).collect();
         let cpu = cpu.as_mut().and_then(|reader| reader.read().ok());
-        Self { at_ns, wall_ns, counts, dropped, tcp, cpu }
+        Self { at_ns, wall_ns, counts, dropped, tcp, clocks: clock::reading(), cpu }
     }
 
     /// Dates the sample back to the load's start, when all counts were 0: the instant is known even if the sampling

@@ -15,7 +15,7 @@ use super::{
     windows::Windows,
 };
 use crate::{
-    report::{CounterWindow, Counts, Ending, FlowWindow, Phase, Span, Window},
+    report::{ClockReading, CounterWindow, Counts, Ending, FlowWindow, Phase, Span, Window},
     spec::{Collect, Pace, Phases, Stop},
 };
 
@@ -45,6 +45,8 @@ pub struct Sampled {
     pub wall_start_ns: i64,
     /// The same instant on the monotonic clock, nanoseconds; 0: it never came.
     pub monotonic_start_ns: u64,
+    /// The clocks at both edges of the measure phase.
+    pub clocks: Option<(ClockReading, ClockReading)>,
     pub ending: Ending,
     /// Facts for the reader of the numbers.
     pub notes: Vec<String>,
@@ -322,8 +324,9 @@ impl Sampler {
     fn finish(self, windows: Windows, ending: Ending, notes: Vec<String>) -> Sampled {
         let end = Sample::take(&self.flows, &mut None, |_| ());
         let (wall_start_ns, monotonic_start_ns) = (windows.wall_start_ns, windows.monotonic_start_ns());
+        let clocks = windows.clocks;
         let counters = self.counter_log.map_or_else(Vec::new, |log| log.into_windows(windows.origin_ns()));
         let (phases, intervals, totals) = windows.finish(&self.flows, self.pace.as_ref(), &end);
-        Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, ending, notes }
+        Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, clocks, ending, notes }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     sample::{Sample, SampledFlow},
 };
 use crate::{
-    report::{FlowWindow, Latencies, Pacing, Phase, Window},
+    report::{ClockReading, FlowWindow, Latencies, Pacing, Phase, Window},
     spec::{Pace, Role},
 };
 
@@ -22,6 +22,8 @@ pub struct Windows {
     origin_ns: u64,
     /// Wall clock at the measure phase's start, nanoseconds since 1970; 0: not begun.
     pub wall_start_ns: i64,
+    /// The clocks at both edges of the measure phase.
+    pub clocks: Option<(ClockReading, ClockReading)>,
     phases: Vec<Window>,
     /// With their epochs, by which late histograms are added.
     intervals: Vec<(u64, Window)>,
@@ -44,6 +46,7 @@ impl Windows {
         Self {
             origin_ns,
             wall_start_ns: 0,
+            clocks: None,
             phases: Vec::new(),
             intervals: Vec::new(),
             keeps_intervals,
@@ -78,6 +81,9 @@ impl Windows {
     pub fn end_phase(&mut self, flows: &[SampledFlow], phase: Phase, before: &Sample, after: &Sample) {
         let window = self.window(flows, phase, before, after);
         self.phases.push(window);
+        if phase == Phase::Measure {
+            self.clocks = Some((before.clocks, after.clocks));
+        }
         for (i, (after, before)) in after.dropped.iter().zip(&before.dropped).enumerate() {
             self.dropped.insert((i, phase_index(phase)), after - before);
         }

@@ -17,10 +17,10 @@ use netcore::{
     },
     end::{End, Endpoints},
     measure::{
-        clock::{monotonic_ns, wall_ns},
+        clock::{monotonic_ns, reading, wall_ns},
         host::HostFacts,
     },
-    report::{Ending, SideReport},
+    report::{ClockReading, Ending, SideReport},
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 use proptest::prelude::*;
@@ -73,7 +73,10 @@ fn whim() -> impl Strategy<Value = Whim> {
 /// Any answer, also one that is a lie.
 fn saying(which: u8) -> Reply {
     let report = |ending| serde_json::to_string(&SideReport::empty(Side::Far, ending)).unwrap();
-    let probed = |arrived_ns, answered_ns, wall_ns| Reply::Probed { arrived_ns, answered_ns, wall_ns };
+    let probed = |arrived_ns, monotonic_ns, wall_ns| {
+        let answered = ClockReading { monotonic_ns, wall_ns, raw_ns: u64::MAX, boot_ns: 0, within_ns: u64::MAX };
+        Reply::Probed { arrived_ns, answered }
+    };
     let prepared = |address: [u8; 4], ports: &[u16]| {
         Reply::Prepared(Endpoints { address: Some(address.into()), ports: ports.to_vec(), ..Endpoints::default() })
     };
@@ -134,9 +137,7 @@ fn serve(stream: TcpStream, whims: &[Whim]) -> Option<()> {
             }
         }
         let reply = match request {
-            Request::Probe => {
-                Reply::Probed { arrived_ns: monotonic_ns(), answered_ns: monotonic_ns(), wall_ns: wall_ns() }
-            }
+            Request::Probe => Reply::Probed { arrived_ns: monotonic_ns(), answered: reading() },
             Request::Look(_) => Reply::Seen(Box::default()),
             Request::Prepare(prepare) => {
                 let Prepare { spec, token, .. } = *prepare;

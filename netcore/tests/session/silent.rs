@@ -15,7 +15,7 @@ use netcore::{
     },
     end::{End, Endpoints},
     measure::{
-        clock::{monotonic_ns, wall_ns},
+        clock::{monotonic_ns, reading},
         host::HostFacts,
     },
     spec::Side,
@@ -92,9 +92,7 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
     channel.set_bound(REPLY_BOUND);
     loop {
         let reply = match channel.recv::<Request>(soon()).ok()? {
-            Request::Probe if part >= Part::Probes => {
-                Reply::Probed { arrived_ns: monotonic_ns(), answered_ns: monotonic_ns(), wall_ns: wall_ns() }
-            }
+            Request::Probe if part >= Part::Probes => Reply::Probed { arrived_ns: monotonic_ns(), answered: reading() },
             Request::Turn => Reply::Waiting { place: 1 },
             Request::Prepare(prepare) if part >= Part::Prepared => {
                 let Prepare { spec, token, .. } = *prepare;

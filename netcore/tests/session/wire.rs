@@ -11,10 +11,10 @@ use netcore::{
         },
     },
     end::Endpoints,
-    measure::host::HostFacts,
+    measure::host::{CpuSharesOf, HostFacts},
     report::{
-        CounterChange, CounterWindow, CpuUse, DatagramPhase, Ending, FlowWindow, Granted, Latencies, NicFacts, Pacing,
-        Phase, SideReport, Span, TcpInfo, TimeWait, Window,
+        ClockReading, CounterChange, CounterWindow, CpuUse, DatagramPhase, Ending, FlowWindow, Granted, Latencies,
+        NicFacts, Pacing, Phase, SideReport, Span, TcpInfo, TimeWait, Window,
     },
     spec::{
         Arrival, Close, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Role, Side, Stop, TestSpec, Transport,
@@ -35,7 +35,13 @@ fn window() -> Window {
         jitter_ns: Some(0),
         pacing: Some(Pacing::default()),
     };
-    let cpu = CpuUse { per_cpu: vec![(0, 0.0)], ..CpuUse::default() };
+    let cpu = CpuUse {
+        per_cpu: vec![(0, 0.0)],
+        process_cpus: Some(0.0),
+        throttled: Some(0.0),
+        quota_cpus: Some(0.5),
+        ..CpuUse::default()
+    };
     Window { phase: Phase::Measure, start_ns: 0, elapsed_ns: 1, wall_end_ns: 0, flows: vec![flow], cpu: Some(cpu) }
 }
 
@@ -54,6 +60,7 @@ fn report() -> SideReport {
             wall_end_ns: 0,
             values: vec![change],
         }],
+        clocks: Some((ClockReading::default(), ClockReading::default())),
         time_wait: Some(TimeWait::default()),
         ..SideReport::empty(Side::Near, Ending::Complete)
     }
@@ -94,7 +101,7 @@ fn words() -> Value {
         Request::Abort,
     ];
     let replies = [
-        Reply::Probed { arrived_ns: 1, answered_ns: 1, wall_ns: 1 },
+        Reply::Probed { arrived_ns: 1, answered: ClockReading::default() },
         Reply::Seen(Box::new(Seen { nic: None, free_cpus: Some(1), transports: vec![] })),
         Reply::Executed(Box::new(Executed::Done { stdout: String::new(), stderr: String::new(), elapsed_ns: 1 })),
         Reply::Executed(Box::new(Executed::Failed { timed_out: false, message: String::new() })),
@@ -138,6 +145,7 @@ fn words() -> Value {
         "phases": [Phase::Warmup, Phase::Measure, Phase::Cooldown],
         "roles": [Role::Sender, Role::Receiver, Role::Duplex, Role::Requester, Role::Responder],
         "spans": [Span::Before, Span::Interval, Span::Measure, Span::After],
+        "cpu_shares": [CpuSharesOf::Machine, CpuSharesOf::Container],
         "endings": [Ending::Complete, Ending::Stopped, Ending::Failed(String::new())],
     })
 }

@@ -4,13 +4,14 @@
 //! - [`csv`]: the results table; [`counters`]: the kernels' counters; [`appended`]: the files of both
 //! - [`run_json`]: what the tables do not hold; [`hook_log`]: what hooks printed
 //! - [`ci`]: JUnit, Markdown, annotations; [`plots`]: pictures
-//! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers
+//! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers; [`disturbance`]: of these, what disturbed an end
 
 pub mod appended;
 pub mod ci;
 pub mod claim;
 pub mod counters;
 pub mod csv;
+pub mod disturbance;
 pub mod files;
 pub mod hook_log;
 pub mod notes;

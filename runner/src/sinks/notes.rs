@@ -8,7 +8,10 @@ use netcore::{
 };
 use schemas::units::margin;
 
-use super::run_json::HostRecord;
+use super::{
+    disturbance::{self, Disturbance},
+    run_json::HostRecord,
+};
 use crate::schedule::bench::Measured;
 
 /// Collects the notes of a run.
@@ -20,6 +23,8 @@ pub struct Notes {
     silent: BTreeMap<String, u32>,
     /// Cases during which another client's load ran on a daemon: iterations, and the largest share of a measurement.
     beside_others: BTreeMap<String, (u32, f64)>,
+    /// Disturbances of an end of a case: iterations, and the largest.
+    disturbed: BTreeMap<(String, Disturbance), (u32, f64)>,
     /// At connecting and at accepting ends: before the first connect test, and after the last.
     time_wait: [Option<(u64, u64)>; 2],
 }
@@ -40,6 +45,10 @@ impl Notes {
             self.keep_time_wait([member.near.time_wait, member.far.as_ref().and_then(|far| far.time_wait)]);
         }
         for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
+            for (disturbance, size) in disturbance::of(report) {
+                let (times, most) = self.disturbed.entry((case.to_owned(), disturbance)).or_default();
+                (*times, *most) = (*times + 1, if size.abs() > most.abs() { size } else { *most });
+            }
             self.congestion_controls.extend(congestion_control(report));
             report.notes.iter().cloned().for_each(|note| self.add(note));
         }
@@ -98,6 +107,12 @@ impl Notes {
                 if *times == 1 { "" } else { "s" }
             )
         }));
+        notes.extend(
+            self.disturbed
+                .iter()
+                .map(|((case, disturbance), (times, most))| format!("{case}: {}", disturbance.sentence(*most, *times))),
+        );
+        notes.extend(disturbance::parts_of_machines(hosts));
         notes.extend(self.said.iter().cloned());
         notes
     }

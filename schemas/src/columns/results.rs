@@ -150,7 +150,7 @@ columns! {
         receive_call_histogram: Text = "The same, as in `latency_histogram`.";
     }
     "cpu" {
-        local_cpu_ratio: Number = "Busy share of all CPUs of `from`, 0 … 1 (everything but idle and iowait)."
+        local_cpu_ratio: Number = "Busy share of all CPUs of the machine of `from`, also in a container (`cpu_shares_of` in `run.json`), 0 … 1 (everything but idle and iowait)."
             => ("cpu.local", Ratio, Lower, Gauge, "CPU here");
         local_cpu_user_ratio: Number = "User (and nice) share at `from`.";
         local_cpu_system_ratio: Number = "System share at `from`.";
@@ -161,9 +161,12 @@ columns! {
         local_cpu_peak_ratio: Number = "Busy share of the busiest CPU at `from`."
             => ("cpu.local_peak", Ratio, Lower, Gauge, "busiest CPU here");
         local_cpu_peak_id: Integer = "The busiest CPU at `from`.";
+        local_process_cpus: Number = "CPUs that plumb's own process at `from` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
+        local_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `from`, 0 … 1: its throttled time over the elapsed time, or over used plus throttled time where several CPUs make that longer. Empty where the control group cannot be read."
+            => ("cpu.local_throttled", Ratio, Lower, Gauge, "held back by a quota here");
         local_service_demand: Number = "CPU time of `from` per unit of work, in `service_demand_unit`."
             => ("service_demand.local", ServiceDemand, Lower, Gauge, "service demand here");
-        remote_cpu_ratio: Number = "Busy share of all CPUs of `to`, 0 … 1 (everything but idle and iowait)."
+        remote_cpu_ratio: Number = "Busy share of all CPUs of the machine of `to`, also in a container (`cpu_shares_of` in `run.json`), 0 … 1 (everything but idle and iowait)."
             => ("cpu.remote", Ratio, Lower, Gauge, "CPU there");
         remote_cpu_user_ratio: Number = "User (and nice) share at `to`.";
         remote_cpu_system_ratio: Number = "System share at `to`.";
@@ -174,6 +177,9 @@ columns! {
         remote_cpu_peak_ratio: Number = "Busy share of the busiest CPU at `to`."
             => ("cpu.remote_peak", Ratio, Lower, Gauge, "busiest CPU there");
         remote_cpu_peak_id: Integer = "The busiest CPU at `to`.";
+        remote_process_cpus: Number = "CPUs that plumb's own process at `to` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
+        remote_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `to`, 0 … 1: its throttled time over the elapsed time, or over used plus throttled time where several CPUs make that longer. Empty where the control group cannot be read."
+            => ("cpu.remote_throttled", Ratio, Lower, Gauge, "held back by a quota there");
         remote_service_demand: Number = "CPU time of `to` per unit of work, in `service_demand_unit`."
             => ("service_demand.remote", ServiceDemand, Lower, Gauge, "service demand there");
         service_demand_unit: Option<DemandUnit> = "{words}.";

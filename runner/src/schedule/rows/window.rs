@@ -294,6 +294,8 @@ pub fn local_cpu(row: &mut Row, cpu: &CpuUse) {
     row.local_cpu_steal_ratio = Some(cpu.steal);
     row.local_cpu_peak_ratio = Some(cpu.peak);
     row.local_cpu_peak_id = Some(cpu.peak_id.into());
+    row.local_process_cpus = cpu.process_cpus;
+    row.local_throttled_ratio = cpu.throttled;
 }
 
 fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>, whole: bool) {
@@ -318,6 +320,8 @@ fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
         row.remote_cpu_steal_ratio = Some(cpu.steal);
         row.remote_cpu_peak_ratio = Some(cpu.peak);
         row.remote_cpu_peak_id = Some(cpu.peak_id.into());
+        row.remote_process_cpus = cpu.process_cpus;
+        row.remote_throttled_ratio = cpu.throttled;
         row.remote_service_demand = demand(end, cpu);
     }
     if row.local_service_demand.is_some() || row.remote_service_demand.is_some() {
