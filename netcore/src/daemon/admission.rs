@@ -435,6 +435,9 @@ mod tests {
             peak: third,
             peak_id: u32::MAX,
             per_cpu: Vec::new(),
+            process_cpus: Some(third),
+            throttled: Some(third),
+            quota_cpus: Some(third),
         };
         let window = Window {
             phase: Phase::Measure,

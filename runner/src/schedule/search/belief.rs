@@ -95,8 +95,7 @@ impl Belief {
             cells.iter_mut().zip(weights).for_each(|(cell, weight)| *cell += weight);
         }
         let whole: f64 = cells.iter().sum();
-        cells.iter_mut().for_each(|cell| *cell /= whole);
-        cells
+        cells.into_iter().map(|cell| cell / whole).collect()
     }
 
     /// The load from whose probe most is learned about the cell.

@@ -321,11 +321,8 @@ fn noise_seldom_leads_a_search_astray() {
     let steps =
         [[0.0, 0.0], [0.05, 0.0], [0.1, 0.02], [0.2, 0.05], [0.3, 0.1]].map(|[stalls, luck]| [stalls, luck, 0.0]);
     let knees = [[0.02, 0.02, 0.05], [0.2, 0.05, 0.1], [0.1, 0.0, 0.5]];
-    for noise in steps.into_iter().chain(knees) {
-        let is_default = noise == steps[3];
-        if !is_full && !is_default {
-            continue;
-        }
+    let rows = if is_full { steps.into_iter().chain(knees).collect() } else { vec![steps[3]] };
+    for noise in rows {
         let shares = simulate(noise, if is_full { 200 } else { 12 });
         let [stalls, luck, knee] = noise;
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
