@@ -342,7 +342,7 @@ const PLANS: &[(&str, &str, &[&str])] = &[
     ),
     (
         "version: 1\nname: t\noutput: {plots: [{kind: sweep, by: [test, strems], file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
-        "3:42",
+        "3:43",
         &["unknown column or metric `strems`", "did you mean `streams`?"],
     ),
     (

@@ -158,8 +158,9 @@ fn a_search_goes_on_with_the_probe_that_it_was_at() {
     let rows = parse(&text);
     let (summary, iterations) = (of(&rows, "summary"), of(&rows, "iteration"));
     assert_eq!((summary.len(), iterations.len()), (1, 1));
+    // One probe that held may be luck: the answer is the load below, which the limit exceeds with 95 %.
     for row in [summary[0], iterations[0]] {
-        assert_eq!((row["inflight"].as_str(), &row["transactions_per_s"]), ("256", &resumed[8][2]));
+        assert_eq!((row["inflight"].as_str(), &row["transactions_per_s"]), ("128", &resumed[7][2]));
     }
     assert_eq!(summary[0]["search"], "open");
     assert!(ran.stderr.contains("ended before a limit was seen"), "{}", ran.stderr);
