@@ -186,7 +186,7 @@ th, td { text-align: left; vertical-align: top; padding: 0.35rem 1.1rem 0.35rem 
 th:last-child, td:last-child { padding-right: 0; }
 thead th { color: var(--faint); font-weight: 600; vertical-align: bottom; white-space: nowrap; }
 tbody th { font-weight: 600; }
-.name { min-width: 11rem; overflow-wrap: anywhere; }
+.name { overflow-wrap: break-word; }
 tbody tr:hover { background: var(--shade); }
 .number { text-align: right; white-space: nowrap; }
 .short { white-space: nowrap; }
@@ -204,16 +204,15 @@ summary { cursor: pointer; font-weight: 600; padding: 0.5rem 0; }
 pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 0.8rem/1.45 ui-monospace, 'DejaVu Sans Mono', monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
 @media (max-width: 1100px) {
   th, td { padding-right: 0.6rem; }
-  td.number { white-space: normal; }
   thead th { white-space: normal; }
+  .long { min-width: 9rem; }
 }
 @media (max-width: 640px) {
   .wide { display: none; }
   .narrow { display: block; }
   h1 { font-size: 1.4rem; }
   .picture { padding: 0.2rem; }
-  td.number { white-space: nowrap; }
-  .name { position: sticky; left: 0; min-width: 7rem; max-width: 9.5rem; background: var(--paper); }
+  .name { position: sticky; left: 0; max-width: 9.5rem; background: var(--paper); }
 }
 @media print {
   :root {
@@ -225,7 +224,7 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
   body { font-size: 10pt; }
   main { max-width: none; padding: 0; }
   .scroll { overflow: visible; }
-  .name { position: static; max-width: none; min-width: 9rem; }
+  .name { position: static; max-width: none; }
   td.number, thead th { white-space: normal; }
   .long { min-width: 0; }
   th, td { padding-right: 0.7rem; }
