@@ -198,7 +198,8 @@ fn a_search_in_which_nothing_holds_has_no_number_and_fails_what_is_asserted() {
     let sentence = "does not hold even at 1 in flight, the lowest load of the search";
     assert!(ran.stderr.contains(sentence) && ran.stdout.contains("nothing held"), "{}\n{}", ran.stderr, ran.stdout);
     let table = rows(&folder.path("r.csv"));
-    assert!(of(&table, "iteration").is_empty());
+    // A busy machine may discard a try.
+    assert!(of(&table, "iteration").iter().all(|row| row["status"] == "discarded"));
     let probes: Vec<_> = of(&table, "probe").iter().map(|r| (r["iteration"].as_str(), r["status"].as_str())).collect();
     // A failure is believed when several probes agree.
     let each = probes.len() / 2;
