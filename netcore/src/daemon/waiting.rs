@@ -32,6 +32,10 @@ impl Session<'_> {
         let mut told = None;
         loop {
             ticket.clear_news();
+            // First: the session that had the turn may have ended for the same reason.
+            if self.stop.urgency() > Urgency::None {
+                return Err(stopping());
+            }
             let Some(place) = ticket.place() else {
                 self.state = State::Granted(ticket);
                 return Ok(self.reply(&Reply::Granted)?);
@@ -39,9 +43,6 @@ impl Session<'_> {
             if told != Some(place) {
                 told = Some(place);
                 self.reply(&Reply::Waiting { place })?;
-            }
-            if self.stop.urgency() > Urgency::None {
-                return Err(stopping());
             }
             if Instant::now() >= deadline {
                 drop(ticket);
