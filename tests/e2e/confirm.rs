@@ -14,9 +14,11 @@ fn plan(folder: &Folder, iterations: u32) -> String {
     )
 }
 
-/// `iteration status` of the measured iterations of a case, in the order of the table.
+/// `iteration status` of the measured iterations of a case, in the order of the table. Tries that a busy machine made the run
+/// discard are left out.
 fn measured(table: &[Row], test: &str) -> Vec<String> {
-    let of = |r: &&Row| r["test"] == test && r["record"] == "iteration" && r["phase"] == "measure";
+    let measured = |r: &&Row| r["record"] == "iteration" && r["phase"] == "measure" && r["status"] != "discarded";
+    let of = |r: &&Row| r["test"] == test && measured(r);
     table.iter().filter(of).map(|r| format!("{} {}", r["iteration"], r["status"])).collect()
 }
 

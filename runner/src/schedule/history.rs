@@ -162,12 +162,10 @@ pub fn take_up(path: &Path, steps: &[Step], run_id: &str) -> Result<Taken, Error
     };
     let is_good = |row: &Row| row.status.is_some_and(Status::is_good);
     let is_measured = |row: &Row| is_good(row) && row.phase == Some(Phase::Measure);
-    // The rows of a search are its probes. Those of its answer are written anew when it ends.
-    let own_record = |step: &Step| if step.find.is_some() { Record::Probe } else { Record::Iteration };
     let mut seen: HashMap<(String, u64), HashSet<(String, Way)>> = HashMap::new();
     for row in table.rows.iter().map(|cells| typed(&table, cells)).filter(is_measured) {
         if let Some((i, key)) = place(&row)
-            && row.record == Some(own_record(&steps[i]))
+            && row.record == Some(steps[i].measured_record())
         {
             let way = printed::way(&row);
             seen.entry(key).or_default().insert((row.member.unwrap_or_default(), way));

@@ -2,7 +2,10 @@
 
 use std::{ops::Deref, time::Duration};
 
-use schemas::{columns::Row, words::Way};
+use schemas::{
+    columns::Row,
+    words::{Record, Way},
+};
 
 use super::rows::{identity, ways};
 use crate::plan::{
@@ -38,6 +41,11 @@ impl Step {
     /// The shared cells of a member. The total of a group has the number after the last member and the cells of the first.
     pub fn identity(&self, member: usize) -> Row {
         self.identities.get(member).or(self.identities.first()).cloned().unwrap_or_default()
+    }
+
+    /// The record of its measured rows. The rows of a search are its probes; those of its answer are written when it ends.
+    pub fn measured_record(&self) -> Record {
+        if self.find.is_some() { Record::Probe } else { Record::Iteration }
     }
 
     /// The way of a member's headline: both together if it has two, as a group's total has.

@@ -274,7 +274,7 @@ impl Run<'_> {
             start_skew_us: spoiled.skew.map(|s| s.as_secs_f64() * 1e6),
             iteration: Some(iteration.into()),
             phase: Some(Phase::Measure),
-            ..blank(identity, Record::Iteration, status, &spoiled.fault.message)
+            ..blank(identity, step.measured_record(), status, &spoiled.fault.message)
         });
         self.sink.rows(&faults.collect::<Vec<_>>())
     }

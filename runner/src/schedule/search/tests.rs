@@ -134,6 +134,18 @@ fn where_not_even_the_lowest_holds_there_is_no_number() {
 }
 
 #[test]
+fn a_discarded_try_of_a_probe_is_a_probe() {
+    let mut link = FakeLink::new(10.0, 1e12);
+    link.instead.push_back(Some(Err(MeasureError::failed("once"))));
+    let steps = [by_rate(1e6, Some(64e6), 0.01, 20)];
+    let mut rows = Rows::default();
+    let (mut silent, flag) = (Progress::new(Mode::Silent), Interrupts::uncaught().unwrap());
+    let settings = Settings { retries: 1, ..SETTINGS };
+    run(&steps, settings, &History::new(), &mut link, &mut rows, &mut silent, &flag).unwrap();
+    assert_eq!(rows.of("search")[..2], ["probe discarded 1", "probe ok 1"]);
+}
+
+#[test]
 fn what_the_sender_cannot_offer_proves_nothing_of_the_path() {
     let (summary, rows, _) = found(&by_rate(1e6, Some(10e9), 0.01, 40), PLENTY, 300e6);
     assert_eq!(summary.search.as_deref(), Some("unreached"));
@@ -393,7 +405,7 @@ fn a_probe_that_cannot_be_measured_fails_the_case() {
     let mut link = FakeLink::new(PLENTY, PLENTY);
     link.instead.extend([None, Some(Err(MeasureError::failed("no route")))]);
     let (finished, rows) = go(&by_rate(1e6, Some(64e6), 0.01, 20), &History::new(), &mut link);
-    assert_eq!(rows.of("search"), ["probe ok 1", "iteration failed 2", "summary failed"]);
+    assert_eq!(rows.of("search"), ["probe ok 1", "probe failed 2", "summary failed"]);
     assert_eq!(finished.failed.unwrap().message, "no route");
 }
 
