@@ -165,6 +165,11 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     ("workload: udp_stream\nfind: {metric: loss_ratio, at_most: 0, by: rate}", "6:5", &["a place to start"]),
     ("workload: udp_stream\nfind: {metric: loss_ratio, by: rate, from: 1Mbit/s}", "6:5", &["needs a bound"]),
     (
+        "workload: udp_stream\nfind: {metric: loss_ratio, at_most: 0, by: rate, from: 1Mbit/s, within: 0.05%}",
+        "6:5",
+        &["`within` is 0.05 %", "between 0.1% and 100%"],
+    ),
+    (
         "workload: tcp_stream\nfind: {metric: throughput, at_least: 1Gbit/s, by: inflight}",
         "6:5",
         &["nothing in flight"],

@@ -248,8 +248,8 @@ fn search<'a>(find: &model::Find, members: &'a [Member]) -> Result<(Find, &'a Me
         return wrong("the search ends before it starts", "`from` above 0 and below `to`");
     }
     let within = find.within.map_or(0.01, |r| r.0);
-    if !(1e-4..1.0).contains(&within) {
-        return Err((format!("`within` is {} %", within * 100.0), "between 0.01% and 100%"));
+    if !(1e-3..1.0).contains(&within) {
+        return Err((format!("`within` is {} %", within * 100.0), "between 0.1% and 100%"));
     }
     let max_probes = find.max_probes.unwrap_or(40).max(1);
     let metric = find.metric.0;

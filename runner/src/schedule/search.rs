@@ -16,7 +16,7 @@ mod belief;
 mod carried;
 mod sentence;
 
-use std::time::Duration;
+use std::{cell::OnceCell, time::Duration};
 
 use netcore::spec::TestSpec;
 use schemas::{columns::Row, words::Search as Finding, words::Way};
@@ -99,6 +99,8 @@ pub struct Search {
     belief: Belief,
     /// Ascending by load.
     known: Vec<Known>,
+    /// See `wanted`: weighed once after each probe, when first asked for.
+    wanted: OnceCell<Result<usize, Answer>>,
 }
 
 impl Search {
@@ -111,7 +113,8 @@ impl Search {
             grow(&mut grid, find, to);
         }
         let belief = Belief::new(grid.len());
-        Some(Self { find: find.clone(), policy: step.policy.clone(), base, grid, belief, known: Vec::new() })
+        let (find, policy) = (find.clone(), step.policy.clone());
+        Some(Self { find, policy, base, grid, belief, known: Vec::new(), wanted: OnceCell::new() })
     }
 
     /// The case with this load.
@@ -151,9 +154,13 @@ impl Search {
         let known = &mut self.known[place];
         known.findings.push(finding);
         known.reached = known.reached.max(carried.offered);
-        known.queued = known.queued.max(carried.queued);
+        // How long its path was is not in the row of an earlier session.
+        if said.is_none() {
+            known.queued = known.queued.max(carried.queued);
+        }
         known.samples.push(&total);
         known.done.push(done);
+        self.wanted.take();
         self.learn(load, finding == Finding::Held);
         Some(finding)
     }
@@ -234,6 +241,10 @@ impl Search {
 
     /// The index of the load to probe, or the answer.
     fn wanted(&self) -> Result<usize, Answer> {
+        *self.wanted.get_or_init(|| self.weigh())
+    }
+
+    fn weigh(&self) -> Result<usize, Answer> {
         let top = self.grid.len() - 1;
         let Some(lowest) = self.known_at(0) else { return Ok(0) };
         let highest = self.known_at(top);
@@ -288,7 +299,7 @@ impl Search {
     fn interval(&self) -> Answer {
         let cells = self.belief.cells();
         let tail = (1.0 - LEVEL) / 2.0;
-        let (first, last) = (belief::quantile(&cells, tail), belief::quantile(&cells, 1.0 - tail));
+        let (first, last) = (belief::quantile(cells, tail), belief::quantile(cells, 1.0 - tail));
         let held = self.known.iter().rfind(|k| self.index(k.load) < first && k.held());
         let above = self.known.iter().find(|k| self.index(k.load) >= last && k.failed());
         Answer { outcome: Finding::Open, held: held.map(|k| k.load), above: above.map(|k| k.load) }

@@ -6,6 +6,8 @@
 //! probability that it gave this outcome (Bayes). The next probe is the one from which most is learned about the cell. This is
 //! psychophysics' psi method with lapses and guesses (Kontsevich and Tyler 1999, Prins 2013).
 
+use std::rc::Rc;
+
 /// A value of the noise, and its share of the prior.
 type Weighted = [f64; 2];
 
@@ -30,16 +32,20 @@ const NEGLIGIBLE: f64 = 1e-6;
 pub struct Belief {
     /// Loads of the grid; one less than the cells.
     loads: usize,
+    /// The probability of each cell; together 1.
+    cells: Vec<f64>,
+    /// Empty before the first probe: a plan may have many searches.
     noises: Vec<Noise>,
-    /// Per noise, per cell: relative to the likeliest.
-    weights: Vec<Vec<f64>>,
 }
 
 struct Noise {
     stalls: f64,
     luck: f64,
-    /// By the load's index plus `loads`, minus the cell: the share of probes that hold but for stalls and luck.
-    curve: Vec<f64>,
+    /// Shared by the noises of one slope. By the load's index plus `loads`, minus the cell: the share of probes that hold but for
+    /// stalls and luck.
+    curve: Rc<[f64]>,
+    /// Per cell: relative to the likeliest of all noises.
+    weights: Vec<f64>,
 }
 
 impl Noise {
@@ -57,60 +63,74 @@ impl Noise {
 impl Belief {
     /// Before any probe. `loads`: at least 1.
     pub fn new(loads: usize) -> Self {
-        let inner = (loads > 1).then(|| (1.0 - 2.0 * END) / (loads - 1) as f64);
-        let (mut noises, mut weights) = (Vec::new(), Vec::new());
+        let inner = if loads > 1 { (1.0 - 2.0 * END) / (loads - 1) as f64 } else { END };
+        let mut cells = vec![inner; loads + 1];
+        (cells[0], cells[loads]) = (END, END);
+        normalize(&mut cells);
+        Self { loads, cells, noises: Vec::new() }
+    }
+
+    /// All hypotheses before any probe.
+    fn noises(&self) -> Vec<Noise> {
+        let mut noises = Vec::with_capacity(SLOPES.len() * STALLS.len() * LUCK.len());
         for [slope, of_slope] in SLOPES {
-            let at = |i: usize| i as f64 - loads as f64 + 0.5;
+            let at = |i: usize| i as f64 - self.loads as f64 + 0.5;
             let share = |x: f64| if slope > 0.0 { 1.0 / (1.0 + (x / slope).exp()) } else { f64::from(x < 0.0) };
-            let curve: Vec<f64> = (0..2 * loads).map(|i| share(at(i))).collect();
+            let curve: Rc<[f64]> = (0..2 * self.loads).map(|i| share(at(i))).collect();
             for [stalls, of_stalls] in STALLS {
                 for [luck, of_luck] in LUCK {
                     let prior = of_slope * of_stalls * of_luck;
-                    let of = |cell| if cell == 0 || cell == loads { END } else { inner.unwrap_or(END) };
-                    noises.push(Noise { stalls, luck, curve: curve.clone() });
-                    weights.push((0..=loads).map(|cell| prior * of(cell)).collect::<Vec<f64>>());
+                    let weights = self.cells.iter().map(|cell| prior * cell).collect();
+                    noises.push(Noise { stalls, luck, curve: Rc::clone(&curve), weights });
                 }
             }
         }
-        Self { loads, noises, weights }
+        noises
     }
 
     /// Adds a probe of the load with that index.
     pub fn take(&mut self, load: usize, held: bool) {
+        if self.noises.is_empty() {
+            self.noises = self.noises();
+        }
         let mut most = f64::MIN_POSITIVE;
-        for (noise, weights) in self.noises.iter().zip(&mut self.weights) {
+        for noise in &mut self.noises {
+            let mut weights = std::mem::take(&mut noise.weights);
             for (cell, weight) in weights.iter_mut().enumerate() {
                 let holds = noise.holds(load, cell, self.loads);
                 *weight *= if held { holds } else { 1.0 - holds };
                 most = most.max(*weight);
             }
+            noise.weights = weights;
         }
-        self.weights.iter_mut().flatten().for_each(|weight| *weight /= most);
+        self.cells.fill(0.0);
+        for noise in &mut self.noises {
+            for (cell, weight) in self.cells.iter_mut().zip(&mut noise.weights) {
+                *weight /= most;
+                *cell += *weight;
+            }
+        }
+        normalize(&mut self.cells);
     }
 
     /// The probability of each cell; together 1.
-    pub fn cells(&self) -> Vec<f64> {
-        let mut cells = vec![0.0; self.loads + 1];
-        for weights in &self.weights {
-            cells.iter_mut().zip(weights).for_each(|(cell, weight)| *cell += weight);
-        }
-        let whole: f64 = cells.iter().sum();
-        cells.into_iter().map(|cell| cell / whole).collect()
+    pub fn cells(&self) -> &[f64] {
+        &self.cells
     }
 
     /// The load from whose probe most is learned about the cell.
     pub fn most_telling(&self) -> usize {
-        let cells = self.cells();
+        let cells = &self.cells;
         let mut near: Vec<usize> = QUANTILES
             .iter()
             .flat_map(|share| {
-                let at = quantile(&cells, *share);
+                let at = quantile(cells, *share);
                 [at.saturating_sub(1), at.min(self.loads - 1)]
             })
             .collect();
         near.sort_unstable();
         near.dedup();
-        let told = near.into_iter().map(|load| (load, self.told(load, &cells)));
+        let told = near.into_iter().map(|load| (load, self.told(load, cells)));
         told.reduce(|best, other| if other.1 > best.1 { other } else { best }).map_or(0, |(load, _)| load)
     }
 
@@ -118,10 +138,10 @@ impl Belief {
     fn told(&self, load: usize, cells: &[f64]) -> f64 {
         let likely = quantile(cells, NEGLIGIBLE)..=quantile(cells, 1.0 - NEGLIGIBLE);
         let mut sums = vec![[0.0; 2]; likely.clone().count()];
-        for (noise, weights) in self.noises.iter().zip(&self.weights) {
+        for noise in &self.noises {
             for (cell, sum) in likely.clone().zip(&mut sums) {
-                sum[0] += weights[cell];
-                sum[1] += weights[cell] * noise.holds(load, cell, self.loads);
+                sum[0] += noise.weights[cell];
+                sum[1] += noise.weights[cell] * noise.holds(load, cell, self.loads);
             }
         }
         let (mut holds, mut unsure) = (0.0, 0.0);
@@ -130,6 +150,14 @@ impl Belief {
             unsure += cell * entropy(held / weight);
         }
         entropy(holds) - unsure
+    }
+}
+
+/// Divides by the sum.
+fn normalize(cells: &mut [f64]) {
+    let whole: f64 = cells.iter().sum();
+    for cell in cells {
+        *cell /= whole;
     }
 }
 

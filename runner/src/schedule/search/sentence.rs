@@ -93,7 +93,10 @@ impl Search {
                 format!("ended before the limit was known closely: {bound} holds up to {held}, not at {above}")
             }
             (_, Some(_), None) => format!("ended before a limit was seen: {bound} holds up to {held}"),
-            (_, None, _) => format!("ended before anything was known of {bound}"),
+            (_, None, Some(_)) => {
+                format!("ended early: {bound} does not hold at {above}, and no load is known to hold")
+            }
+            (_, None, None) => format!("ended before anything was known of {bound}"),
         };
         let probes = self.probes();
         let said = format!("{said}{}", self.blur());

@@ -280,7 +280,7 @@ struct Shares {
     high: f64,
     /// *Nothing held*.
     nothing: f64,
-    /// An interval that has the limit.
+    /// An interval that has the limit, with two ends that are at most a decade apart.
     covers: f64,
     /// An interval that has not.
     misses: f64,
@@ -309,12 +309,11 @@ fn simulate([stalls, luck, knee]: [f64; 3], searches: u64) -> Shares {
         let held = summary.offered_per_s.map(|held| held * MESSAGE_BITS);
         let above = summary.search_above.map(|above| above * MESSAGE_BITS);
         let share = match (summary.search, held) {
-            (Some(Finding::Open), held)
-                if held.unwrap_or(0.0) <= capacity && above.is_none_or(|above| capacity < above) =>
-            {
-                &mut shares.covers
+            (Some(Finding::Open), held) => {
+                let ends = held.zip(above).filter(|(held, above)| above / held <= 10.0);
+                let is_within = ends.is_some_and(|(held, above)| held <= capacity && capacity < above);
+                if is_within { &mut shares.covers } else { &mut shares.misses }
             }
-            (Some(Finding::Open), _) => &mut shares.misses,
             (_, None) => &mut shares.nothing,
             (_, Some(held)) if held * (1.0 + WITHIN) * (1.0 + 1e-6) < capacity => &mut shares.low,
             (_, Some(held)) if held > capacity * (1.0 + WITHIN) => &mut shares.high,
@@ -341,6 +340,8 @@ fn noise_seldom_leads_a_search_astray() {
         let cells = [shares.right, shares.covers, shares.low, shares.high, shares.nothing, shares.misses].map(percent);
         println!("| {stalls} | {luck} | {knee} | {} | {:.1} |", cells.join(" | "), shares.probes);
         assert!(shares.wrong() < 0.08, "{noise:?}: {shares:?}");
+        // The seeds are fixed. Where a probe in two or three is wrong, the probes do not suffice for most answers.
+        assert!(shares.right > if stalls + luck < 0.3 && knee < 0.2 { 0.5 } else { 0.1 }, "{noise:?}: {shares:?}");
     }
     let quiet = simulate([0.0; 3], 6);
     assert!((quiet.right - 1.0).abs() < 1e-9 && quiet.probes < 20.0, "{quiet:?}");
