@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{capabilities, channel::PROGRESS};
 use crate::{
     end::{Endpoints, Token},
-    measure::{cpu::free_cpus, host::HostFacts},
+    measure::{KEPT_BYTES, cpu::free_cpus, host::HostFacts},
     report::{ClockReading, NicFacts, SideReport, Window},
     spec::{Side, TestSpec, Transport, memory},
 };
@@ -305,6 +305,9 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
+/// Bound of a reading in the text of a report, without its histograms, bytes.
+pub const READING_TEXT_BYTES: usize = 2048;
+
 /// Puts a report together from its pieces.
 #[derive(Debug, Default)]
 pub struct ReportBuilder {
@@ -314,6 +317,9 @@ pub struct ReportBuilder {
 impl ReportBuilder {
     /// The longest report, bytes. The limits on interval readings and on what is kept with them keep daemons below it.
     pub const BOUND: usize = 640 << 20;
+
+    /// Readings of intervals for which a report has room, beside what is kept with them and 8 MiB of other facts.
+    pub const READINGS: u64 = ((Self::BOUND - 2 * KEPT_BYTES - (8 << 20)) / READING_TEXT_BYTES) as u64;
 
     /// Bytes of the pieces so far.
     pub fn bytes(&self) -> usize {

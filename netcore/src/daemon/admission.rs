@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::Path};
 
 use super::Config;
 use crate::{
-    control::message::{ErrorCode, Execute, Limits, Peer, Prepare, ReplyError},
+    control::message::{ErrorCode, Execute, Limits, Peer, Prepare, READING_TEXT_BYTES, ReplyError},
     measure::KEPT_BYTES,
     pattern,
     report::FlowWindow,
@@ -17,11 +17,11 @@ pub(super) const LOWEST_PORT: u16 = 1024;
 /// The shortest interval, nanoseconds.
 pub(super) const SHORTEST_INTERVAL_NS: u64 = 1_000_000;
 
-/// A reading in the text of a report, without its histograms, bytes.
-const READING_TEXT_BYTES: u64 = 2048;
+/// A reading as a value and in the text of a report, without its histograms, bytes.
+const READING_BYTES: u64 = size_of::<FlowWindow>() as u64 + READING_TEXT_BYTES as u64;
 
-/// A reading with a full histogram and the counters of a large machine, bytes.
-const LARGEST_READING_BYTES: u64 = 128 << 10;
+/// A full histogram of a reading, or the counters of a large machine in an interval, bytes.
+const LARGEST_KEPT_BYTES: u64 = 128 << 10;
 
 /// Limit of the addresses that an end uses in turn: it proves itself from each of them, by a connection each.
 pub(super) const MOST_ADDRESSES: usize = 256;
@@ -89,7 +89,7 @@ pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError
             seconds(limits.duration_ns)
         ));
     }
-    let readings = check_intervals(config, spec, length_ns)?;
+    let intervals = check_intervals(config, spec, length_ns)?;
     let buffer_bytes = check_buffers(config, spec, *side)?;
     check_files(config, spec, *side)?;
     if spec.near.bind.len().max(spec.far.bind.len()) > MOST_ADDRESSES {
@@ -101,28 +101,56 @@ pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError
     if spec.pace.is_some_and(|pace| !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) || pace.burst == 0) {
         return refused("a rate must be a positive number, and its bursts at least one message long");
     }
-    // All of it as values and again as the report's text.
-    let reading_bytes = readings.saturating_mul(size_of::<FlowWindow>() as u64 + READING_TEXT_BYTES);
-    // Their histograms, and the counters of the kernel: at most what a report may have of each.
-    let kept_bytes = 2 * readings.saturating_mul(LARGEST_READING_BYTES).min(2 * KEPT_BYTES as u64);
+    let readings = intervals.saturating_mul(u64::from(flows));
     let histogram_bytes = pattern::histogram_bytes(spec, *side);
-    Ok([reading_bytes, kept_bytes, histogram_bytes].into_iter().fold(buffer_bytes, u64::saturating_add))
+    let counters = if spec.collect.system || spec.collect.cpu_per_core { intervals } else { 0 };
+    let kept_bytes =
+        kept_bytes(if pattern::has_latencies(spec, *side) { readings } else { 0 }).saturating_add(kept_bytes(counters));
+    let of_readings = readings.saturating_mul(READING_BYTES);
+    Ok([of_readings, kept_bytes, histogram_bytes].into_iter().fold(buffer_bytes, u64::saturating_add))
+}
+
+/// Memory of so many histograms of readings, or counters of intervals, bytes: all as values and again as the report's text.
+fn kept_bytes(count: u64) -> u64 {
+    2 * count.saturating_mul(LARGEST_KEPT_BYTES).min(KEPT_BYTES as u64)
+}
+
+/// Bound of the memory of every test that the limits grant, bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn most_bytes(limits: &Limits) -> u64 {
+    let of_readings = limits.interval_readings * READING_BYTES + 2 * kept_bytes(u64::MAX);
+    limits.buffer_bytes + of_readings + u64::from(limits.flows) * pattern::MOST_HISTOGRAM_BYTES
 }
 
 /// The longest time for a test that stops by a count, nanoseconds: the time that the daemon grants, and the time for which it
 /// keeps readings of all intervals.
 pub(crate) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
-    let intervals = limits.interval_readings / u64::from(spec.flows()).max(1);
-    let kept_ns = intervals.checked_mul(spec.phases.interval_ns).filter(|ns| *ns > 0);
+    let granted = limits.interval_readings / u64::from(spec.flows()).max(1);
+    // The last interval may be shorter.
+    let intervals = granted.saturating_sub(settling_intervals(&spec.phases)).saturating_sub(1);
+    let kept_ns = intervals.checked_mul(spec.phases.interval_ns).filter(|_| spec.phases.interval_ns > 0);
     limits.duration_ns.min(kept_ns.unwrap_or(u64::MAX))
 }
 
+/// Intervals of a time, with a shorter one at its end.
+fn intervals(length_ns: u64, interval_ns: u64) -> u64 {
+    length_ns.checked_div(interval_ns).map_or(0, |n| n.saturating_add(1))
+}
+
+/// Intervals of a warm-up that may end early.
+fn settling_intervals(phases: &Phases) -> u64 {
+    intervals(phases.warmup_ns, phases.settle_ns)
+}
+
+/// Bounds the intervals of a test, and returns their number.
 fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<u64, ReplyError> {
-    let Phases { interval_ns, settle_ns, warmup_ns, .. } = spec.phases;
-    // A test that stops by a count ends at its granted time: [`longest_counted`].
-    let known_ns = if matches!(spec.phases.stop, Stop::AfterNs(_)) { interval_ns } else { 0 };
-    let count = |length_ns: u64, each_ns: u64| length_ns.checked_div(each_ns).map_or(0, |n| n.saturating_add(1));
-    let intervals = count(length_ns, known_ns).saturating_add(count(warmup_ns, settle_ns));
+    let Phases { interval_ns, settle_ns, .. } = spec.phases;
+    let length_ns = match spec.phases.stop {
+        Stop::AfterNs(_) => length_ns,
+        // It ends in time.
+        _ => longest_counted(&config.limits, spec),
+    };
+    let intervals = intervals(length_ns, interval_ns).saturating_add(settling_intervals(&spec.phases));
     let readings = intervals.saturating_mul(u64::from(spec.flows()));
     let granted = config.limits.interval_readings;
     let shortest_ns = [interval_ns, settle_ns].into_iter().filter(|ns| *ns > 0).min().unwrap_or(u64::MAX);
@@ -134,8 +162,7 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<u
             spec.flows()
         ));
     }
-    // A test that stops by a count may use up what is granted.
-    Ok(if interval_ns > known_ns { granted } else { readings })
+    Ok(intervals)
 }
 
 /// Bounds the memory that the engines allocate.
@@ -241,7 +268,7 @@ fn seconds(nanoseconds: u64) -> f64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::*;
+    use super::{super::embedded, *};
     use crate::{
         control::key::Key,
         control::message::ReportBuilder,
@@ -295,12 +322,43 @@ mod tests {
         };
         assert_eq!(counted(0, 64), 3600 * 1_000_000_000);
         assert_eq!(counted(1_000_000_000, 8), 3600 * 1_000_000_000);
-        assert_eq!(counted(100_000_000, 10), 2500 * 1_000_000_000);
+        assert_eq!(counted(100_000_000, 10), 2_499_900_000_000, "with a last interval that is shorter");
         judge(|spec| {
             spec.phases.stop = Stop::AfterBytes(1);
             (spec.phases.interval_ns, spec.streams) = (2_000_000, 64);
         })
         .unwrap();
+    }
+
+    /// Many small tests fit into a daemon with default limits, also with intervals.
+    #[test]
+    fn a_test_is_charged_for_what_it_may_collect_only() {
+        let mebibytes = |change: fn(&mut TestSpec)| {
+            let bytes = judge(change).unwrap();
+            assert!(bytes <= most_bytes(&Limits::default()), "{bytes}");
+            bytes >> 20
+        };
+        let counted = mebibytes(|spec| {
+            *spec = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
+            (spec.phases.stop, spec.phases.interval_ns) = (Stop::AfterTransactions(20_000), 500_000_000);
+        });
+        // An hour of intervals at most, with histograms where the requester is.
+        assert!(counted < 128, "{counted}");
+        let intervals = |spec: &mut TestSpec| spec.phases.interval_ns = 1_000_000;
+        let plain = mebibytes(|spec| spec.phases.interval_ns = 1_000_000);
+        assert!(plain < 40, "{plain}");
+        let timed = judge(|spec| {
+            intervals(spec);
+            spec.collect.latency = true;
+        });
+        let logged = judge(|spec| {
+            intervals(spec);
+            spec.collect.cpu_per_core = true;
+        });
+        for with in [timed, logged] {
+            let with = with.unwrap() >> 20;
+            assert!((plain + 64..plain + 72).contains(&with), "{with}");
+        }
     }
 
     #[test]
@@ -382,7 +440,6 @@ mod tests {
     /// A test that was granted must not fail because its report is too long.
     #[test]
     fn the_longest_report_of_a_granted_test_is_accepted() {
-        let limits = Limits::default();
         let full = TcpInfo {
             retransmits: u64::MAX,
             rtt_us: u32::MAX,
@@ -448,9 +505,11 @@ mod tests {
             cpu: Some(cpu),
         };
         let bytes = serde_json::to_string(&window).unwrap().len();
-        assert!(bytes as u64 <= READING_TEXT_BYTES, "{bytes}");
-        let readings = usize::try_from(limits.interval_readings).unwrap();
-        assert!(readings * bytes + 2 * KEPT_BYTES + (8 << 20) < ReportBuilder::BOUND, "{bytes}");
+        assert!(bytes <= READING_TEXT_BYTES, "{bytes}");
+        for limits in [Limits::default(), embedded::limits()] {
+            let readings = usize::try_from(limits.interval_readings).unwrap();
+            assert!(readings * READING_TEXT_BYTES + 2 * KEPT_BYTES + (8 << 20) <= ReportBuilder::BOUND, "{readings}");
+        }
     }
 
     #[test]

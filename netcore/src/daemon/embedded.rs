@@ -9,7 +9,7 @@ use std::{
 use super::{Config, Daemon, DaemonError, Limits, Network, Timeouts};
 use crate::{
     client::Target,
-    control::{key::Key, stop::StopFlag},
+    control::{key::Key, message::ReportBuilder, stop::StopFlag},
     spec::memory,
 };
 
@@ -35,16 +35,7 @@ impl Daemon {
             key: Some(key.clone()),
             allow_connect: Network::everything().to_vec(),
             allow_files: vec!["/".into()],
-            limits: Limits {
-                sessions: 1024,
-                sessions_per_client: 1024,
-                memory_bytes: u64::MAX,
-                flows: 4096,
-                duration_ns: 30 * 24 * 3600 * 1_000_000_000,
-                buffer_bytes: memory::MOST_BYTES,
-                interval_readings: 10_000_000,
-                queue_ns: None,
-            },
+            limits: limits(),
             // The client is in the same process: it cannot vanish without this daemon.
             timeouts: Timeouts { idle: Duration::from_hours(30 * 24), ..Timeouts::default() },
             netns: netns.clone(),
@@ -64,6 +55,20 @@ impl Daemon {
             })
             .map_err(system("no thread for the embedded daemon"))?;
         Ok(Embedded { address, key, netns, stop, thread: Some(thread) })
+    }
+}
+
+/// Bounded only where a report would become too long for its reader.
+pub(super) fn limits() -> Limits {
+    Limits {
+        sessions: 1024,
+        sessions_per_client: 1024,
+        memory_bytes: u64::MAX,
+        flows: 4096,
+        duration_ns: 30 * 24 * 3600 * 1_000_000_000,
+        buffer_bytes: memory::MOST_BYTES,
+        interval_readings: ReportBuilder::READINGS,
+        queue_ns: None,
     }
 }
 

@@ -56,8 +56,7 @@ pub fn requests(bytes: &[u8]) {
             Request::Prepare(prepare) => {
                 let limits = &config.limits;
                 if let Ok(bytes) = admission::test(&config, prepare) {
-                    // A reading of an interval takes less than a kilobyte.
-                    assert!(bytes <= limits.buffer_bytes + (limits.interval_readings << 10), "{bytes} bytes");
+                    assert!(bytes <= admission::most_bytes(limits), "{bytes} bytes");
                     assert!(prepare.spec.flows() <= limits.flows);
                     let length_ns = prepare.spec.phases.length_ns();
                     assert!(length_ns.is_none_or(|ns| ns <= limits.duration_ns));

@@ -7,7 +7,7 @@
 
 use std::{thread, time::Duration};
 
-use super::{Kept, clock, interrupts, kernel_sample::KernelSample, snmp, system};
+use super::{KEPT_BYTES, clock, interrupts, kernel_sample::KernelSample, snmp, system};
 use crate::{
     report::{CounterWindow, Span},
     spec::Collect,
@@ -36,7 +36,9 @@ pub struct CounterLog {
     /// With their starts on the monotonic clock.
     windows: Vec<CounterWindow>,
     /// Bytes of the intervals' windows.
-    kept: Kept,
+    kept: usize,
+    /// Whether intervals are left out, because the earlier ones are as large as a report may be.
+    lacks_intervals: bool,
 }
 
 impl CounterLog {
@@ -50,7 +52,8 @@ impl CounterLog {
             measure: None,
             interval: None,
             windows: Vec::new(),
-            kept: Kept::default(),
+            kept: 0,
+            lacks_intervals: false,
         })
     }
 
@@ -60,7 +63,7 @@ impl CounterLog {
         if self.collect.system {
             let start = self.edge(false);
             thread::sleep(REST);
-            self.push(span, &start, &self.edge(false));
+            self.windows.push(window(span, &start, &self.edge(false)));
         }
     }
 
@@ -72,26 +75,30 @@ impl CounterLog {
 
     /// Ends an interval of the measure phase, and begins the next.
     pub fn interval_ends(&mut self) {
-        if (self.collect.system || self.collect.cpu_per_core) && !self.kept.is_full() {
-            let edge = self.edge(false);
-            if let Some(start) = self.interval.replace(edge.clone()) {
-                self.push(Span::Interval, &start, &edge);
-                let changes = self.windows.last().into_iter().flat_map(|window| &window.values);
-                // With the names of the fields and two numbers, as the report has them.
-                self.kept.add(changes.map(|change| 100 + change.source.len() + change.key.len()).sum());
+        if !(self.collect.system || self.collect.cpu_per_core) || self.lacks_intervals {
+            return;
+        }
+        let edge = self.edge(false);
+        if let Some(start) = self.interval.replace(edge.clone()) {
+            let window = window(Span::Interval, &start, &edge);
+            // With the names of the fields and two numbers, as the report has them.
+            self.kept += window.values.iter().map(|change| 100 + change.source.len() + change.key.len()).sum::<usize>();
+            self.lacks_intervals = self.kept > KEPT_BYTES;
+            if !self.lacks_intervals {
+                self.windows.push(window);
             }
         }
     }
 
     /// Whether later intervals are left out, because the earlier ones are as large as a report may be.
     pub fn lacks_intervals(&self) -> bool {
-        self.kept.is_full()
+        self.lacks_intervals
     }
 
     pub fn measure_ends(&mut self) {
         if let Some(start) = self.measure.take() {
             let edge = self.edge(true);
-            self.push(Span::Measure, &start, &edge);
+            self.windows.push(window(Span::Measure, &start, &edge));
         }
     }
 
@@ -102,16 +109,6 @@ impl CounterLog {
             window.start_ns = window.start_ns.wrapping_sub(measure_start_ns.cast_signed());
         }
         self.windows
-    }
-
-    fn push(&mut self, span: Span, start: &Edge, end: &Edge) {
-        self.windows.push(CounterWindow {
-            span,
-            start_ns: start.monotonic_ns.cast_signed(),
-            elapsed_ns: end.monotonic_ns - start.monotonic_ns,
-            wall_end_ns: end.wall_ns,
-            values: end.sample.since(&start.sample),
-        });
     }
 
     /// Takes a sample of the system log, and with `whole` (the measure phase's edges) of the other counters. The clock
@@ -134,6 +131,16 @@ impl CounterLog {
             system::read_interface(name, &mut sample);
         }
         Edge { monotonic_ns, wall_ns, sample }
+    }
+}
+
+fn window(span: Span, start: &Edge, end: &Edge) -> CounterWindow {
+    CounterWindow {
+        span,
+        start_ns: start.monotonic_ns.cast_signed(),
+        elapsed_ns: end.monotonic_ns - start.monotonic_ns,
+        wall_end_ns: end.wall_ns,
+        values: end.sample.since(&start.sample),
     }
 }
 
@@ -191,6 +198,25 @@ mod tests {
         }
         let whole = change(&windows[3], "nic:lo", "tx_packets");
         assert!(whole.after - whole.before >= 200);
+    }
+
+    #[test]
+    fn intervals_beyond_the_bound_of_a_report_are_left_out() {
+        let mut log = CounterLog::new(&Collect { cpu_per_core: true, ..Collect::default() }, None).unwrap();
+        log.measure_begins();
+        log.interval_ends();
+        assert!(!log.lacks_intervals());
+        let one = log.kept;
+        log.kept = KEPT_BYTES - one;
+        log.interval_ends();
+        assert!(!log.lacks_intervals(), "the report is full and has all");
+        for _ in 0..2 {
+            log.interval_ends();
+            assert!(log.lacks_intervals());
+        }
+        log.measure_ends();
+        let windows = log.into_windows(0);
+        assert_eq!(windows.iter().map(|w| w.span).collect::<Vec<_>>(), [Span::Interval, Span::Interval, Span::Measure]);
     }
 
     #[test]

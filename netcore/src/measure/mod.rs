@@ -36,17 +36,3 @@ mod windows;
 
 /// Limit of the bytes of histograms of intervals in a report, and of the counters of intervals.
 pub const KEPT_BYTES: usize = 32 << 20;
-
-/// Bytes that are kept for a report.
-#[derive(Clone, Copy, Debug, Default)]
-struct Kept(usize);
-
-impl Kept {
-    fn add(&mut self, bytes: usize) {
-        self.0 = self.0.saturating_add(bytes);
-    }
-
-    fn is_full(self) -> bool {
-        self.0 >= KEPT_BYTES
-    }
-}

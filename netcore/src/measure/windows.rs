@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::{
-    Kept,
+    KEPT_BYTES,
     counters::{phase_index, phase_of},
     histogram::{self, Histogram},
     sample::{Sample, SampledFlow},
@@ -34,7 +34,9 @@ pub struct Windows {
     /// Encoded histograms by flow, kind and epoch.
     by_epoch: HashMap<(usize, usize, u64), String>,
     /// Bytes of these.
-    encoded: Kept,
+    encoded: usize,
+    /// The first epoch without histograms, because those before it are as large as a report may be.
+    left_out_from: Option<u64>,
     /// Gaps between paced sends, and dropped due times, by flow and phase.
     gaps: HashMap<(usize, usize), Histogram<u64>>,
     dropped: HashMap<(usize, usize), u64>,
@@ -52,7 +54,8 @@ impl Windows {
             keeps_intervals,
             by_phase: HashMap::new(),
             by_epoch: HashMap::new(),
-            encoded: Kept::default(),
+            encoded: 0,
+            left_out_from: None,
             gaps: HashMap::new(),
             dropped: HashMap::new(),
         }
@@ -103,7 +106,14 @@ impl Windows {
 
     /// Whether later intervals lack histograms, because those of the earlier ones are as large as a report may be.
     pub fn lacks_histograms(&self) -> bool {
-        self.encoded.is_full()
+        self.left_out_from.is_some()
+    }
+
+    /// Keeps no histograms from an epoch on: an interval has those of all flows or none.
+    fn leave_out(&mut self, from: u64) {
+        self.left_out_from = Some(from);
+        self.by_epoch.retain(|(_, _, epoch), _| *epoch < from);
+        self.encoded = self.by_epoch.values().map(String::len).sum();
     }
 
     /// The latest interval with the histograms so far. Forgets it if the test asks for no intervals.
@@ -153,16 +163,21 @@ impl Windows {
                 });
             }
             for (kind, (_, slot)) in flow.latency_slots.iter().enumerate() {
-                slot.collect(|epoch, histogram| {
-                    let sum = self.by_phase.entry((i, kind, phase_of(epoch))).or_insert_with(histogram::empty);
-                    // Both have the same bounds, so adding cannot fail.
-                    let _ = sum.add(histogram);
-                    if self.keeps_intervals && !self.encoded.is_full() {
-                        let text = histogram::encode(histogram);
-                        self.encoded.add(text.len());
-                        self.by_epoch.insert((i, kind, epoch), text);
-                    }
-                });
+                slot.collect(|epoch, histogram| self.add_histogram((i, kind), epoch, histogram));
+            }
+        }
+    }
+
+    fn add_histogram(&mut self, (flow, kind): (usize, usize), epoch: u64, histogram: &Histogram<u64>) {
+        let sum = self.by_phase.entry((flow, kind, phase_of(epoch))).or_insert_with(histogram::empty);
+        // Both have the same bounds, so adding cannot fail.
+        let _ = sum.add(histogram);
+        if self.keeps_intervals && self.left_out_from.is_none_or(|from| epoch < from) {
+            let text = histogram::encode(histogram);
+            self.encoded += text.len();
+            self.by_epoch.insert((flow, kind, epoch), text);
+            if self.encoded > KEPT_BYTES {
+                self.leave_out(epoch);
             }
         }
     }
@@ -245,5 +260,43 @@ fn pacing(pace: &Pace, flow: &FlowWindow, elapsed_ns: u64, gaps: &Histogram<u64>
         gap_p99_ns: gaps.value_at_quantile(0.99),
         gap_max_ns: gaps.max(),
         gaps_within_tenth_ratio: within as f64 / gaps.len() as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_keeps_the_histograms_of_all_flows_or_of_none() {
+        let mut windows = Windows::new(0, true);
+        let mut latencies = histogram::empty();
+        latencies.record(1000).unwrap();
+        let add = |windows: &mut Windows, flow, epoch| windows.add_histogram((flow, 0), epoch, &latencies);
+        for (flow, epoch) in [(0, 4), (1, 4), (0, 8), (0, 12)] {
+            add(&mut windows, flow, epoch);
+        }
+        assert!(!windows.lacks_histograms());
+        let one = windows.encoded / 4;
+        windows.encoded = KEPT_BYTES;
+        // A thread that was blocked hands over late.
+        add(&mut windows, 1, 8);
+        assert!(windows.lacks_histograms());
+        assert_eq!(windows.encoded, 2 * one, "those of the epochs from 8 on are given up");
+        add(&mut windows, 1, 12);
+        let mut kept: Vec<_> = windows.by_epoch.keys().copied().collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [(0, 0, 4), (1, 0, 4)]);
+        assert_eq!(windows.by_phase.values().map(Histogram::len).sum::<u64>(), 6, "the phases have all");
+    }
+
+    #[test]
+    fn a_full_report_that_has_all_says_nothing() {
+        let mut windows = Windows::new(0, true);
+        let mut latencies = histogram::empty();
+        latencies.record(1000).unwrap();
+        windows.encoded = KEPT_BYTES - histogram::encode(&latencies).len();
+        windows.add_histogram((0, 0), 4, &latencies);
+        assert!(!windows.lacks_histograms());
     }
 }

@@ -13,7 +13,11 @@ pub(crate) mod sequence;
 mod stream;
 mod workers;
 
-pub use workers::{Assignment, assignments, awaiting_end_of_data, histogram_bytes, onto_threads, thread};
+#[cfg(any(test, fuzzing))]
+pub use workers::MOST_HISTOGRAM_BYTES;
+pub use workers::{
+    Assignment, assignments, awaiting_end_of_data, has_latencies, histogram_bytes, onto_threads, thread,
+};
 
 use std::{io, ops::Range, sync::Arc, time::Instant};
 

@@ -88,14 +88,28 @@ fn times_gaps(spec: &TestSpec, role: Role) -> bool {
     spec.pace.is_some_and(|pace| pace.mode == PaceMode::User) && matches!(role, Role::Sender | Role::Requester)
 }
 
-/// Bytes of the histograms of an end: those of the recorder and its slot, and one for each phase.
+/// Whether an end records latencies.
+pub fn has_latencies(spec: &TestSpec, side: Side) -> bool {
+    // The flows of a direction are alike, and the last one is of the other direction where there are two.
+    let flows = [0, spec.flows().saturating_sub(1)];
+    flows.iter().any(|flow| spec.roles(side, *flow).iter().any(|role| latency_kind(spec, *role).is_some()))
+}
+
+/// Bytes of a histogram and its relatives: those of the recorder and its slot, and one for each phase.
+const RECORDED_BYTES: u64 = 6 * histogram::BYTES;
+
+/// Bound of the histograms of a flow, bytes: latencies and gaps of two roles.
+#[cfg(any(test, fuzzing))]
+pub const MOST_HISTOGRAM_BYTES: u64 = 4 * RECORDED_BYTES;
+
+/// Bytes of the histograms of an end.
 pub fn histogram_bytes(spec: &TestSpec, side: Side) -> u64 {
     let timed = |role: &Role| u64::from(latency_kind(spec, *role).is_some()) + u64::from(times_gaps(spec, *role));
     let of_flow = |flow: u32| spec.roles(side, flow).iter().map(timed).sum::<u64>();
     // The flows of a direction are alike.
     let (forward, reverse) = (spec.streams, spec.flows().saturating_sub(spec.streams));
     let count = of_flow(0) * u64::from(forward) + of_flow(spec.streams) * u64::from(reverse);
-    count.saturating_mul(6 * histogram::BYTES)
+    count.saturating_mul(RECORDED_BYTES)
 }
 
 impl Assignment {
