@@ -107,7 +107,18 @@ fn greet<'s>(
     let local = channel.local_addr().map_err(|source| ChannelError::Io { what: "no local address", source })?;
     let addresses = Addresses { peer: plain(peer), local: plain(local) };
     shared.log(&Event::Opened { client: &caller, version: &version });
-    Ok((Session { shared, client, caller, channel, addresses, stop: stop.clone(), state: State::Idle }, slot))
+    let session = Session {
+        shared,
+        client,
+        caller,
+        channel,
+        addresses,
+        stop: stop.clone(),
+        state: State::Idle,
+        progressed: Instant::now(),
+    };
+    session.watch_idle_client()?;
+    Ok((session, slot))
 }
 
 /// The end of a session.
@@ -153,15 +164,20 @@ pub(super) struct Session<'s> {
     addresses: Addresses,
     pub(super) stop: StopFlag,
     pub(super) state: State<'s>,
+    /// End of the last request, without those that leave a test or a turn as it is.
+    progressed: Instant,
 }
 
 impl<'s> Session<'s> {
     /// Answers requests until the session ends.
     fn converse(&mut self) -> Over {
         loop {
-            let step = self.next_request().and_then(|request| self.answer(request));
+            let step = self.next_request().and_then(|request| {
+                let lengthens = matches!(self.state, State::Idle) || !is_aside(&request);
+                self.answer(request).map(|()| lengthens)
+            });
             match step {
-                Ok(()) => {}
+                Ok(lengthens) => self.progressed = if lengthens { Instant::now() } else { self.progressed },
                 Err(Over::Refused(error)) => {
                     // The client may be gone already.
                     let _ = self.reply(&Reply::Error(error.clone()));
@@ -178,45 +194,53 @@ impl<'s> Session<'s> {
     }
 
     fn next_request(&mut self) -> Result<Request, Over> {
-        let timeouts = &self.shared.config.timeouts;
-        let patience = self.patience();
-        let mut deadline = Instant::now() + patience;
+        let message = self.shared.config.timeouts.message;
+        let (due, why) = self.deadline();
+        let mut deadline = due;
         let mut begun = false;
         loop {
             // Before the requests: a client that never pauses must not keep a daemon from ending.
             if self.stop.urgency() > Urgency::None {
                 return Err(stopping());
             }
-            if let Some(request) = self.channel.try_recv()? {
-                return Ok(request);
+            match self.channel.try_recv()? {
+                // Nor may it keep a test or a turn.
+                Some(request) if is_aside(&request) && Instant::now() >= due => return Err(late(why)),
+                Some(request) => return Ok(request),
+                None => {}
             }
             if !begun && self.channel.is_amid_frame() {
                 begun = true;
-                deadline = deadline.min(Instant::now() + timeouts.message);
+                deadline = deadline.min(Instant::now() + message);
             }
             let ready = wait([Some(self.channel.as_fd()), self.stop.beyond(Urgency::None)], Some(deadline))
                 .map_err(|source| ChannelError::Io { what: "waiting for a request failed", source })?;
             if ready == [false; 2] {
-                let seconds = if begun { timeouts.message } else { patience }.as_secs_f64();
-                return Err(Over::Refused(ReplyError::new(
-                    ErrorCode::TimedOut,
-                    format!("no complete request came for {seconds:.1} s: the session is closed"),
-                )));
+                return Err(late(if begun { Late::Request(message) } else { why }));
             }
         }
     }
 
-    /// The longest time until the next request.
-    fn patience(&self) -> Duration {
-        let timeouts = &self.shared.config.timeouts;
+    /// The latest instant of the next request, and the reason for it.
+    fn deadline(&self) -> (Instant, Late) {
+        let (config, hold) = (&self.shared.config, self.shared.config.hold());
         let (patience, turn) = match &self.state {
             // A client may be waiting for its turn at another daemon.
-            State::Idle => (timeouts.idle.max(self.shared.config.hold()), None),
-            State::Granted(turn) => (self.shared.config.hold(), Some(turn)),
-            State::Prepared(test) | State::Connected(test) => (timeouts.prepared, test.turn.as_ref()),
+            State::Idle => (config.timeouts.idle.max(hold), None),
+            State::Granted(turn) => (hold, Some(turn)),
+            State::Prepared(test) | State::Connected(test) => (config.timeouts.prepared, test.turn.as_ref()),
         };
-        let left = turn.and_then(Ticket::since).map(|since| self.shared.config.hold().saturating_sub(since.elapsed()));
-        patience.min(left.unwrap_or(patience))
+        let due = (self.progressed + patience, Late::Request(patience));
+        match turn.and_then(Ticket::since).map(|since| since + hold) {
+            Some(end) if end <= due.0 => (end, Late::Turn(hold)),
+            _ => due,
+        }
+    }
+
+    /// At an exclusive daemon an idle session may be silent for long: keep-alive frees the place of a client whose host is
+    /// gone.
+    fn watch_idle_client(&self) -> Result<(), ChannelError> {
+        if self.shared.config.limits.queue_ns.is_some() { self.channel.set_keepalive(true) } else { Ok(()) }
     }
 
     pub(super) fn reply(&mut self, reply: &Reply) -> Result<(), ChannelError> {
@@ -365,7 +389,8 @@ impl<'s> Session<'s> {
             Err(over) => without_report(TestEnding::Failed(over.to_string())),
         };
         self.log_test(&prepare, result);
-        ran.map(drop)
+        ran?;
+        Ok(self.watch_idle_client()?)
     }
 
     fn log_test(&self, prepare: &Prepare, result: TestResult) {
@@ -487,6 +512,31 @@ impl<'s> Session<'s> {
 fn measured(report: &SideReport) -> Option<(u64, u64)> {
     let window = report.phases.iter().find(|window| window.phase == Phase::Measure)?;
     Some((report.monotonic_start_ns, report.monotonic_start_ns + window.elapsed_ns))
+}
+
+/// Whether a request leaves the state of a session as it is.
+fn is_aside(request: &Request) -> bool {
+    matches!(request, Request::Probe | Request::Stop { .. } | Request::Measure { .. })
+}
+
+/// A request did not come in time.
+#[derive(Clone, Copy)]
+enum Late {
+    Request(Duration),
+    /// The client had a turn for so long.
+    Turn(Duration),
+}
+
+fn late(why: Late) -> Over {
+    let message = match why {
+        Late::Request(time) => {
+            format!("no complete request came for {:.1} s: the session is closed", time.as_secs_f64())
+        }
+        Late::Turn(time) => {
+            format!("the client had a turn for {:.1} s and began no load: the session is closed", time.as_secs_f64())
+        }
+    };
+    Over::Refused(ReplyError::new(ErrorCode::TimedOut, message))
 }
 
 pub(super) fn unexpected(request: &Request, when: &str) -> Over {

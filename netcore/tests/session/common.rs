@@ -12,7 +12,7 @@ use netcore::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         key::Key,
-        message::{Connect, Greeting, Hello, Prepare, Reply, Request},
+        message::{Connect, ErrorCode, Greeting, Hello, Prepare, Reply, Request},
         stop::StopFlag,
     },
     daemon::{Config, Daemon},
@@ -152,6 +152,35 @@ impl Raw {
         });
         near
     }
+}
+
+/// Sends the same request without a pause until the daemon ends the session or the test. Returns its last word, which a
+/// reset may lose: the daemon closes a connection with unread requests.
+pub fn flood(mut raw: Raw, request: &Request) -> Option<ErrorCode> {
+    let patience = soon();
+    loop {
+        assert!(Instant::now() < patience, "the flood goes on");
+        for _ in 0..100 {
+            if raw.0.send(request, REQUEST_BOUND, soon()).is_err() {
+                break;
+            }
+        }
+        loop {
+            match raw.0.try_recv() {
+                Ok(Some(Reply::Error(error))) => return Some(error.code),
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Floods a session; the daemon ends it for this reason.
+#[track_caller]
+pub fn flood_ends(raw: Raw, request: &Request, reason: ErrorCode) {
+    let last_word = flood(raw, request);
+    assert!(last_word.is_none_or(|code| code == reason), "{last_word:?}");
 }
 
 pub fn soon() -> Instant {

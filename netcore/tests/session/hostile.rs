@@ -20,7 +20,7 @@ use netcore::{
 };
 use proptest::prelude::*;
 
-use crate::common::{Raw, Served, connect_far, never_stopped, prepare, soon, stream};
+use crate::common::{Raw, Served, connect_far, flood, flood_ends, never_stopped, prepare, soon, stream};
 
 fn serves(served: &Served) {
     let outcome =
@@ -233,30 +233,14 @@ fn silent_strangers_keep_nobody_out() {
     drop(silent);
 }
 
-/// Sends the same request until the daemon ends the session; returns its last word.
-fn flood(mut raw: Raw, request: &Request) -> ErrorCode {
-    loop {
-        for _ in 0..100 {
-            if raw.0.send(request, REQUEST_BOUND, soon()).is_err() {
-                break;
-            }
-        }
-        while let Some(reply) = raw.0.try_recv().unwrap() {
-            if let Reply::Error(error) = reply {
-                return error.code;
-            }
-        }
-    }
-}
-
 #[test]
 fn a_client_that_never_pauses_does_not_keep_a_daemon_from_ending() {
     let served = Served::new(Config::default());
     let raw = Raw::greeted(served.address);
     let stop = served.stop.clone();
-    let flooding = std::thread::spawn(move || flood(raw, &Request::Probe));
+    let flooding = std::thread::spawn(move || flood_ends(raw, &Request::Probe, ErrorCode::Stopping));
     stop.request();
-    assert_eq!(flooding.join().unwrap(), ErrorCode::Stopping);
+    flooding.join().unwrap();
 }
 
 #[test]
@@ -267,7 +251,7 @@ fn a_client_that_floods_does_not_outlast_its_time() {
     // The near end never sends: the far end waits for its data until it is given up.
     let _near = raw.connected(&stream(30));
     raw.tell(&Request::Start { t0_ns: monotonic_ns() });
-    assert_eq!(flood(raw, &Request::Stop { at_ns: monotonic_ns() + 3_600_000_000_000 }), ErrorCode::Failed);
+    assert_eq!(flood(raw, &Request::Stop { at_ns: monotonic_ns() + 3_600_000_000_000 }), Some(ErrorCode::Failed));
 }
 
 /// Bytes that are no preamble, sent to a data port without a pause, must not keep an end from its deadline.
