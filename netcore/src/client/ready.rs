@@ -44,57 +44,73 @@ pub struct DataAddresses {
     pub near_netns: Option<String>,
 }
 
-enum Near<'s> {
-    Here { end: Box<End>, netns: Option<String> },
-    There(&'s mut Session),
-}
-
 /// A test that is connected at both ends and waits for its start. Dropping it makes both ends forget it.
 pub struct Prepared<'s> {
-    near: Near<'s>,
-    /// `None`: a service that takes no part.
-    far: Option<&'s mut Session>,
+    /// The near end, and the network namespace of its sockets; `None`: it is on a daemon.
+    here: Option<(End, Option<String>)>,
+    there: Daemons<'s>,
     plan: Plan,
 }
 
-/// Makes a test ready. Daemons that give turns need [`take_turns`] before.
+/// The sessions of a test before its start. Dropping them makes their daemons forget it.
+struct Daemons<'s> {
+    /// `None`: the near end is this process.
+    near: Option<&'s mut Session>,
+    /// `None`: a service that takes no part.
+    far: Option<&'s mut Session>,
+}
+
+impl Daemons<'_> {
+    fn sessions(&mut self) -> impl Iterator<Item = &mut Session> {
+        [&mut self.near, &mut self.far].into_iter().filter_map(Option::as_deref_mut)
+    }
+}
+
+impl Drop for Daemons<'_> {
+    fn drop(&mut self) {
+        self.sessions().for_each(Session::forget);
+    }
+}
+
+/// Makes a test ready. Daemons that give turns need [`take_turns`] before. After an error both ends forget the test, and
+/// the turns are given back.
 ///
 /// - `near`: the daemon of the near end, which must allow connections to the far end's address
 ///   (`plumb serve --allow-connect`); `None`: the near end is this process.
 /// - `far`: the daemon of the far end; `None`: a service at `addresses.far` that takes no part ([`TestSpec::alone`]).
 pub fn prepare<'s>(
-    mut near: Option<&'s mut Session>,
-    mut far: Option<&'s mut Session>,
+    near: Option<&'s mut Session>,
+    far: Option<&'s mut Session>,
     spec: &TestSpec,
     addresses: &DataAddresses,
     timeouts: Timeouts,
 ) -> Result<Prepared<'s>, ClientError> {
-    for session in near.iter_mut().chain(&mut far) {
-        session.begin()?;
-    }
+    let mut there = Daemons { near, far };
+    there.sessions().try_for_each(Session::begin)?;
+    let Daemons { near, far } = &mut there;
     let token = token()?;
     let no_address = || EndError::Impossible("the service has no address".to_owned());
-    let (address, endpoints) = match &mut far {
+    let (address, endpoints) = match far {
         Some(far) => {
             (addresses.far.unwrap_or(far.peer().address), prepare_there(far, spec, Side::Far, addresses.far, token)?)
         }
         None => (addresses.far.ok_or_else(no_address)?, Endpoints::default()),
     };
-    match (&mut near, &far) {
+    match (&mut *near, &*far) {
         (Some(near), _) => drop(prepare_there(near, spec, Side::Near, addresses.near, token)?),
         (None, Some(far)) => check_endpoints(far, spec, address, &endpoints)?,
         (None, None) => {}
     }
-    if let Some(far) = &mut far {
+    if let Some(far) = far {
         connect_there(far, None)?;
     }
-    let near = match near {
+    let here = match near {
         Some(near) => {
             connect_there(near, Some(Peer { address, endpoints }))?;
-            Near::There(near)
+            None
         }
         None => match connect_here(spec, addresses, (address, &endpoints), token, timeouts.ready) {
-            Ok(end) => Near::Here { end: Box::new(end), netns: addresses.near_netns.clone() },
+            Ok(end) => Some((end, addresses.near_netns.clone())),
             Err(error) => {
                 return Err(match far {
                     Some(far) => far.reason_or(error),
@@ -103,7 +119,9 @@ pub fn prepare<'s>(
             }
         },
     };
-    await_connected(near, far, spec, timeouts)
+    await_connected(&mut there)?;
+    let limit_ns = there.sessions().map(|daemon| daemon.peer().limits.duration_ns).min().unwrap_or(u64::MAX);
+    Ok(Prepared { here, there, plan: Plan::new(spec, timeouts, limit_ns) })
 }
 
 impl Session {
@@ -139,8 +157,7 @@ impl Session {
 impl<'s> Prepared<'s> {
     /// The least time between [`Prepared::start`] and `t0_ns`: for the messages to arrive and the threads to wake up.
     pub fn lead(&self) -> Duration {
-        let near = if let Near::There(session) = &self.near { Some(&**session) } else { None };
-        let sessions = near.into_iter().chain(self.far.as_deref());
+        let sessions = self.there.near.iter().chain(&self.there.far);
         let rtt_ns = sessions.map(|session| session.peer().clock.rtt_ns).max().unwrap_or(0);
         LEAD + Duration::from_nanos(rtt_ns.saturating_mul(2))
     }
@@ -149,21 +166,19 @@ impl<'s> Prepared<'s> {
     /// the load begins then, first the warm-up. `None`: as soon as possible.
     pub fn start(self, t0_ns: Option<u64>) -> Result<RunningTest<'s>, ClientError> {
         let t0_ns = t0_ns.unwrap_or_else(|| monotonic_ns() + nanoseconds(self.lead()));
-        let Self { near, mut far, plan } = self;
-        if let Some(far) = &mut far {
-            start_there(far, t0_ns, &plan)?;
+        let Self { here, mut there, plan } = self;
+        let Daemons { near, far } = &mut there;
+        for session in [far, near].into_iter().flatten() {
+            start_there(session, t0_ns, &plan)?;
         }
-        let near = match near {
-            Near::There(session) => {
-                start_there(session, t0_ns, &plan)?;
-                Party::there(session)
+        let near = match here {
+            Some((end, netns)) => {
+                Some(Party::here(netns::within(netns.as_deref(), || Load::start(end, t0_ns, plan.watched))??))
             }
-            Near::Here { end, netns } => {
-                let watched = plan.watched;
-                Party::here(netns::within(netns.as_deref(), || Load::start(*end, t0_ns, watched))??)
-            }
+            None => there.near.take().map(Party::there),
         };
-        Ok(RunningTest::new(near, far.map(Party::there), plan, t0_ns))
+        let near = near.ok_or_else(|| EndError::Impossible("the test has no near end".to_owned()))?;
+        Ok(RunningTest::new(near, there.far.take().map(Party::there), plan, t0_ns))
     }
 }
 
@@ -205,14 +220,8 @@ fn connect_here(
 }
 
 /// Waits until the daemons say that every flow is connected.
-fn await_connected<'s>(
-    mut near: Near<'s>,
-    mut far: Option<&'s mut Session>,
-    spec: &TestSpec,
-    timeouts: Timeouts,
-) -> Result<Prepared<'s>, ClientError> {
-    let session = if let Near::There(session) = &mut near { Some(&mut **session) } else { None };
-    let mut daemons: Vec<&mut Session> = session.into_iter().chain(far.as_deref_mut()).collect();
+fn await_connected(there: &mut Daemons<'_>) -> Result<(), ClientError> {
+    let mut daemons: Vec<&mut Session> = there.sessions().collect();
     if let [near, far] = &mut daemons[..] {
         // The end that fails answers first. Waiting for the other one would take until its own time is over.
         let patience = Instant::now() + near.time_to_connect().max(far.time_to_connect());
@@ -228,8 +237,7 @@ fn await_connected<'s>(
             other => Err(other),
         })?;
     }
-    let limit_ns = daemons.iter().map(|daemon| daemon.peer().limits.duration_ns).min().unwrap_or(u64::MAX);
-    Ok(Prepared { near, far, plan: Plan::new(spec, timeouts, limit_ns) })
+    Ok(())
 }
 
 fn start_there(session: &mut Session, t0_ns: u64, plan: &Plan) -> Result<(), ClientError> {

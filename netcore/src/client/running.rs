@@ -220,16 +220,6 @@ impl<'s> Party<'s> {
         }
     }
 
-    fn abort(&mut self) {
-        match &mut self.end {
-            // Dropping it aborts it.
-            PartyEnd::Here(load) => drop(load.take()),
-            // Fails only if the connection is broken, and its next user hears of that.
-            PartyEnd::There { session, .. } if self.report.is_none() => drop(session.abort()),
-            PartyEnd::There { .. } => {}
-        }
-    }
-
     fn session(&self) -> Option<&Session> {
         match &self.end {
             PartyEnd::Here(_) => None,
@@ -244,6 +234,15 @@ impl<'s> Party<'s> {
 
     fn host(&self) -> Option<&HostLabel> {
         Some(&self.session()?.host)
+    }
+}
+
+impl Drop for Party<'_> {
+    fn drop(&mut self) {
+        // An end in this process ends when it is dropped.
+        if let PartyEnd::There { session, .. } = &mut self.end {
+            session.forget();
+        }
     }
 }
 
@@ -279,15 +278,12 @@ impl<'s> RunningTest<'s> {
     /// same instant; raised twice, it ends everything at once and there is no outcome.
     pub fn wait(mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, ClientError> {
         let begun = clock::reading();
-        if let Err(error) = self.watch(observer, stop) {
-            self.parties_mut().for_each(Party::abort);
-            return Err(error);
-        }
+        self.watch(observer, stop)?;
         let clocks = [self.near.clock(), self.far.as_ref().and_then(Party::clock)];
         let far_host = self.far.as_ref().and_then(Party::host).or(self.near.host()).cloned();
         // watch() returns only when all are done.
-        let near = self.near.report.expect("the near end has finished");
-        let far = self.far.map(|far| far.report.expect("the far end has finished"));
+        let near = self.near.report.take().expect("the near end has finished");
+        let far = self.far.as_mut().map(|far| far.report.take().expect("the far end has finished"));
         // Our clocks at the start: those of an end in this process, or else those that were read when this began to wait.
         // Between that and the start the clock may be slewed, which moves both ends' instants alike.
         let here = match (clocks[0], &near.clocks) {

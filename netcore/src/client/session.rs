@@ -224,6 +224,14 @@ impl Session {
         Ok(())
     }
 
+    /// [`Self::abort`] where the daemon may hold a test or a turn.
+    pub(super) fn forget(&mut self) {
+        if self.dirty {
+            // Fails only if the connection is broken, and its next user hears of that.
+            let _ = self.abort();
+        }
+    }
+
     /// The daemon has sent its report: it holds no test any more.
     pub(super) fn completed(&mut self) {
         self.dirty = false;

@@ -7,7 +7,7 @@ use std::{
 
 use super::{ClientError, HostLabel, Session};
 use crate::control::{
-    event::wait,
+    event::wait_any,
     message::{Reply, Request},
     stop::{StopFlag, Urgency},
 };
@@ -15,11 +15,11 @@ use crate::control::{
 /// Waits for a turn at each of the daemons that gives turns ([`crate::control::message::Limits::queue_ns`]), for one test
 /// of each session, to be prepared next. A group of tests needs all of its sessions here at once.
 ///
-/// All clients ask daemons in the same order, that of their numbers: two clients never wait for each other. A session whose
-/// daemon has hung up meanwhile fails with the error of its first use.
+/// All clients ask daemons in the same order, that of their numbers: two clients never wait for each other. A session that
+/// has an unused turn keeps it, unless one before it in that order has none.
 ///
-/// `waiting` hears the place, from 1, whenever it changes. A raised `stop` gives up: [`ClientError::Interrupted`]. After an
-/// error no session has a turn.
+/// `waiting` hears the place, from 1, whenever it changes. A raised `stop` gives up: [`ClientError::Interrupted`]. A turn
+/// that a daemon takes back while the client waits at another one is an error too. After an error no session has a turn.
 pub fn take_turns<'s>(
     sessions: impl IntoIterator<Item = &'s mut Session>,
     stop: &StopFlag,
@@ -28,8 +28,13 @@ pub fn take_turns<'s>(
     let mut sessions: Vec<&mut Session> =
         sessions.into_iter().filter(|session| session.peer().limits.queue_ns.is_some()).collect();
     sessions.sort_by_key(|session| session.peer().number);
-    for asking in 0..sessions.len() {
-        if let Err(error) = sessions[asking].take_turn(stop, waiting) {
+    let first = sessions.iter().position(|session| !session.has_turn).unwrap_or(sessions.len());
+    for later in sessions[first..].iter_mut().filter(|session| session.has_turn) {
+        later.abort()?;
+    }
+    for asking in first..sessions.len() {
+        let (granted, rest) = sessions.split_at_mut(asking);
+        if let Err(error) = rest[0].take_turn(granted, stop, waiting) {
             for session in &mut sessions[..=asking] {
                 // Fails only if the connection is broken, and then the daemon takes the turn back anyway.
                 let _ = session.abort();
@@ -41,9 +46,15 @@ pub fn take_turns<'s>(
 }
 
 impl Session {
-    fn take_turn(&mut self, stop: &StopFlag, waiting: &mut dyn FnMut(&HostLabel, u32)) -> Result<(), ClientError> {
+    /// Waits for a turn. `granted`: the client's sessions that have one already.
+    fn take_turn(
+        &mut self,
+        granted: &mut [&mut Session],
+        stop: &StopFlag,
+        waiting: &mut dyn FnMut(&HostLabel, u32),
+    ) -> Result<(), ClientError> {
         self.begin()?;
-        // It tells a daemon at which nothing changes from one that is gone.
+        // Keep-alive detects a dead daemon during a silent wait.
         self.channel.set_keepalive(true).map_err(|source| self.channel_error(source))?;
         self.send(&Request::Turn)?;
         let longest = Duration::from_nanos(self.peer().limits.queue_ns.unwrap_or(0)).min(self.timeouts.turn);
@@ -59,6 +70,12 @@ impl Session {
                     self.invalid(format!("it was asked for a turn {seconds:.0} s ago, and nothing more is heard"))
                 );
             }
+            for session in granted.iter_mut() {
+                // Unasked, a daemon tells only of the end of the session.
+                if let Some(reply) = session.try_recv()? {
+                    return Err(session.unexpected("turn", reply));
+                }
+            }
             match self.try_recv()? {
                 Some(Reply::Granted) => {
                     self.has_turn = true;
@@ -70,7 +87,9 @@ impl Session {
                 }
                 Some(other) => return Err(self.unexpected("turn", other)),
                 None => {
-                    wait([Some(self.channel.as_fd()), stop.beyond(Urgency::None)], Some(deadline))
+                    let mut fds = vec![Some(self.channel.as_fd()), stop.beyond(Urgency::None)];
+                    fds.extend(granted.iter().map(|session| Some(session.channel.as_fd())));
+                    wait_any(&fds, Some(deadline))
                         .map_err(|source| ClientError::System { what: "waiting for a turn failed", source })?;
                 }
             }

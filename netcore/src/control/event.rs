@@ -46,13 +46,17 @@ impl AsFd for Event {
 /// Waits until one of the descriptors is readable (or has failed or been closed, which a read then shows) or the deadline
 /// has passed. Returns which are readable; all `false`: the deadline.
 pub fn wait<const N: usize>(fds: [Option<BorrowedFd<'_>>; N], deadline: Option<Instant>) -> io::Result<[bool; N]> {
-    let (indices, mut list): (Vec<usize>, Vec<PollFd<'_>>) = fds
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, fd)| Some((index, PollFd::new(fd?, PollFlags::POLLIN))))
-        .unzip();
-    poll_until(&mut list, deadline)?;
     let mut ready = [false; N];
+    ready.copy_from_slice(&wait_any(&fds, deadline)?);
+    Ok(ready)
+}
+
+/// [`wait`] for a number of descriptors that is known late.
+pub fn wait_any(fds: &[Option<BorrowedFd<'_>>], deadline: Option<Instant>) -> io::Result<Vec<bool>> {
+    let (indices, mut list): (Vec<usize>, Vec<PollFd<'_>>) =
+        fds.iter().enumerate().filter_map(|(index, fd)| Some((index, PollFd::new((*fd)?, PollFlags::POLLIN)))).unzip();
+    poll_until(&mut list, deadline)?;
+    let mut ready = vec![false; fds.len()];
     for (index, fd) in indices.into_iter().zip(&list) {
         ready[index] = fd.any().unwrap_or(true);
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use netcore::{
-    client::{ClientError, DataAddresses, take_turns},
+    client::{ClientError, DataAddresses, Session, take_turns},
     control::{
         message::{ErrorCode, Limits, Reply, ReplyError, Request},
         stop::StopFlag,
@@ -17,7 +17,7 @@ use netcore::{
     measure::clock::monotonic_ns,
 };
 
-use crate::common::{Raw, Served, never_stopped, prepare, stream};
+use crate::common::{Raw, Served, between, eventually, flood_ends, never_stopped, prepare, stream};
 
 /// A daemon whose clients wait for so many milliseconds.
 fn exclusive(queue_ms: u64) -> Served {
@@ -113,6 +113,45 @@ fn a_turn_without_a_test_is_taken_away() {
     assert_eq!(busy.ask(&Request::Turn), Reply::Granted);
 }
 
+/// Nor do requests without a pause.
+#[test]
+fn a_flood_does_not_keep_a_turn() {
+    let served = served(100, Timeouts { prepared: Duration::from_millis(100), ..Timeouts::default() });
+    let [mut floods, mut waits] = [1, 2].map(|process| client(process, served.address));
+    assert_eq!(floods.ask(&Request::Turn), Reply::Granted);
+    flood_ends(floods, &Request::Probe, ErrorCode::TimedOut);
+    assert_eq!(waits.ask(&Request::Turn), Reply::Granted);
+}
+
+/// Keep-alive ends the session of a client whose host is gone: between two tests it may be silent for as long as a turn.
+#[test]
+fn an_idle_client_is_watched() {
+    let served = exclusive(LONG);
+    let mut session = served.connect();
+    let client = session.local_addr().unwrap();
+    let watched = || eventually("keep-alive", || has_keepalive(served.address, client));
+    watched();
+    // A test of known length goes without.
+    session.run(&stream(10), &DataAddresses::default(), &mut (), &never_stopped()).unwrap();
+    watched();
+}
+
+/// Whether the kernel's timer of a connection is that of keep-alive.
+fn has_keepalive(ours: SocketAddr, theirs: SocketAddr) -> bool {
+    let hex = |address: SocketAddr| {
+        let SocketAddr::V4(address) = address else { panic!("{address}") };
+        format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
+    };
+    let (ours, theirs) = (hex(ours), hex(theirs));
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    // The fields after the number: both addresses, state, queues, timer.
+    table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|fields| {
+        fields.get(1) == Some(&ours.as_str())
+            && fields.get(2) == Some(&theirs.as_str())
+            && fields.get(5).is_some_and(|timer| timer.starts_with("02:"))
+    })
+}
+
 #[test]
 fn a_daemon_that_stops_sends_waiting_clients_away() {
     let served = exclusive(LONG);
@@ -139,6 +178,58 @@ fn a_client_that_is_interrupted_stops_waiting() {
     assert_eq!(places, [("server".to_owned(), 1)]);
     drop(other);
     session.run(&stream(10), &DataAddresses::default(), &mut (), &never_stopped()).unwrap();
+}
+
+/// Asks for a turn, and waits until it is there.
+fn await_turn(mut raw: Raw) {
+    raw.tell(&Request::Turn);
+    while raw.hear() != Reply::Granted {}
+}
+
+#[test]
+fn an_unused_turn_is_kept_for_the_next_test() {
+    let served = exclusive(LONG);
+    let mut session = served.connect();
+    for _ in 0..2 {
+        take_turns([&mut session], &never_stopped(), &mut |_, _| panic!("the daemon is free")).unwrap();
+    }
+    session.run(&stream(10), &DataAddresses::default(), &mut (), &never_stopped()).unwrap();
+}
+
+#[test]
+fn a_test_that_is_not_made_gives_its_turns_back() {
+    let (near, far) = (exclusive(LONG), Served::new(Config::default()));
+    let (mut with_turn, mut other) = (near.connect(), far.connect());
+    let take = |session: &mut Session| take_turns([session], &never_stopped(), &mut |_, _| ()).unwrap();
+    take(&mut with_turn);
+    let mut spec = stream(10);
+    spec.streams = 65;
+    let refused = between(&mut with_turn, &mut other, &spec, &DataAddresses::default()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("65 flows"), "{refused}");
+    await_turn(client(1, near.address));
+    take(&mut with_turn);
+    drop(with_turn.prepare(&stream(10), &DataAddresses::default()).unwrap());
+    await_turn(client(1, near.address));
+    take(&mut with_turn);
+    let running = with_turn.prepare(&stream(60_000), &DataAddresses::default()).unwrap().start(None).unwrap();
+    drop(running);
+    await_turn(client(1, near.address));
+}
+
+/// The client hears it at once, and not after its wait at the second daemon.
+#[test]
+fn a_turn_that_is_lost_during_the_wait_for_another_ends_that_wait() {
+    let hurried = Timeouts { prepared: Duration::from_millis(100), ..Timeouts::default() };
+    let (first, second) = std::iter::repeat_with(|| (served(100, hurried), exclusive(LONG)))
+        .find(|(first, second)| first.connect().peer().number < second.connect().peer().number)
+        .unwrap();
+    let mut holder = client(1, second.address);
+    assert_eq!(holder.ask(&Request::Turn), Reply::Granted);
+    let (mut one, mut other) = (first.connect(), second.connect());
+    let lost = take_turns([&mut one, &mut other], &never_stopped(), &mut |_, _| ()).unwrap_err();
+    let ClientError::Daemon { host, error } = &lost else { panic!("{lost:?}") };
+    assert_eq!((host.control.as_str(), error.code), (first.address.to_string().as_str(), ErrorCode::TimedOut));
+    assert!(error.message.contains("had a turn for 0.1 s"), "{error}");
 }
 
 /// Clients that hold one daemon's turn wait only at daemons with larger numbers, so that none waits in a circle.

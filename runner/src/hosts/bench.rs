@@ -73,17 +73,20 @@ impl Bench for Hosts {
 }
 
 impl Hosts {
-    /// Waits at the daemons that serve one client at a time. A session that another daemon has closed meanwhile is opened
-    /// again.
+    /// Waits at the daemons that serve one client at a time. A session that a daemon has closed meanwhile is opened again,
+    /// and takes its turn again.
     fn take_turns(&mut self, step: &Step, seats: &mut [Seat], progress: &Progress) -> Result<(), ClientError> {
-        let mut waited = false;
-        let sessions = seats.iter_mut().flat_map(|seat| seat.near.iter_mut().chain(&mut seat.far));
-        client::take_turns(sessions, &self.stop, &mut |host, place| {
-            waited = true;
-            progress.waiting(&host.name, place);
-        })?;
-        if waited {
-            for (member, seat) in step.members.iter().zip(seats) {
+        loop {
+            let mut waited = false;
+            let sessions = seats.iter_mut().flat_map(|seat| seat.near.iter_mut().chain(&mut seat.far));
+            client::take_turns(sessions, &self.stop, &mut |host, place| {
+                waited = true;
+                progress.waiting(&host.name, place);
+            })?;
+            if !waited {
+                return Ok(());
+            }
+            for (member, seat) in step.members.iter().zip(seats.iter_mut()) {
                 for (end, session) in [(&member.from, &mut seat.near), (&member.to, &mut seat.far)] {
                     if let Some(session) = session
                         && !session.is_alive()
@@ -93,7 +96,6 @@ impl Hosts {
                 }
             }
         }
-        Ok(())
     }
 
     fn seat(
