@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::{Folder, Ran, Row, plumb, rows};
+use crate::program::{Folder, Ran, Row, of, plumb, rows};
 
 fn plan(folder: &Folder, iterations: u32) -> String {
     folder.plan(
@@ -14,12 +14,10 @@ fn plan(folder: &Folder, iterations: u32) -> String {
     )
 }
 
-/// `iteration status` of the measured iterations of a case, in the order of the table. Tries that a busy machine made the run
-/// discard are left out.
+/// `iteration status` of the measured iterations of a case, in the order of the table.
 fn measured(table: &[Row], test: &str) -> Vec<String> {
-    let measured = |r: &&Row| r["record"] == "iteration" && r["phase"] == "measure" && r["status"] != "discarded";
-    let of = |r: &&Row| r["test"] == test && measured(r);
-    table.iter().filter(of).map(|r| format!("{} {}", r["iteration"], r["status"])).collect()
+    let of_it = of(table, "iteration").into_iter().filter(|r| r["test"] == test);
+    of_it.map(|r| format!("{} {}", r["iteration"], r["status"])).collect()
 }
 
 const BAD: [&str; 6] = ["1 ok", "2 ok", "3 confirm", "4 confirm", "5 confirm", "6 confirm"];

@@ -199,9 +199,8 @@ fn a_search_in_which_nothing_holds_has_no_number_and_fails_what_is_asserted() {
     assert!(ran.stderr.contains(sentence) && ran.stdout.contains("nothing held"), "{}\n{}", ran.stderr, ran.stdout);
     let table = rows(&folder.path("r.csv"));
     assert_eq!(of(&table, "iteration").len(), 0, "nothing held, and no try of a probe is one");
-    // A busy machine may discard a try.
-    let tried = of(&table, "probe").into_iter().filter(|r| r["status"] != "discarded");
-    let probes: Vec<_> = tried.map(|r| (r["iteration"].as_str(), r["status"].as_str())).collect();
+    let probes: Vec<_> =
+        of(&table, "probe").iter().map(|r| (r["iteration"].as_str(), r["status"].as_str())).collect();
     // A failure is believed when several probes agree.
     let each = probes.len() / 2;
     assert!(each >= 3, "{probes:?}");

@@ -87,9 +87,11 @@ pub fn rows(path: &Path) -> Vec<Row> {
     parse(&std::fs::read_to_string(path).expect("the table is there"))
 }
 
-/// The rows of this record, phase `measure` where they have one.
+/// The rows of this record, phase `measure` where they have one. Tries that a busy machine made the run discard and repeat are
+/// left out.
 pub fn of<'a>(rows: &'a [Row], record: &str) -> Vec<&'a Row> {
-    rows.iter().filter(|r| r["record"] == record && ["", "measure"].contains(&r["phase"].as_str())).collect()
+    let counts = |r: &&Row| ["", "measure"].contains(&r["phase"].as_str()) && r["status"] != "discarded";
+    rows.iter().filter(|r| r["record"] == record).filter(counts).collect()
 }
 
 /// The number in a cell.
