@@ -30,9 +30,6 @@ use crate::{
 /// Time for the threads to wake up before the load, besides the time that the message takes.
 const LEAD: Duration = Duration::from_millis(10);
 
-/// Longest time for a daemon to say why our connection to it failed.
-const LAST_WORD: Duration = Duration::from_millis(50);
-
 /// Addresses of the data, where they differ from those of the control connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataAddresses {
@@ -143,10 +140,14 @@ impl Session {
         self.prepare(spec, addresses)?.start(None)?.wait(observer, stop)
     }
 
-    /// The daemon's account of a failure here, if it comes soon: it often knows the cause.
+    /// The daemon's account of a failure at the other end: it often knows the cause. The daemon gives its flows up, and so answers
+    /// soon: with its reason where it failed before, or else that it was told to.
     fn reason_or(&mut self, ours: ClientError) -> ClientError {
         let host = self.host.clone();
-        match self.channel.recv(Instant::now() + LAST_WORD + Duration::from_nanos(self.peer().clock.rtt_ns)) {
+        // A daemon that is gone may have said why.
+        let _ = self.abort();
+        match self.channel.recv(Instant::now() + self.timeouts.reply) {
+            Ok(Reply::Error(error)) if error.message == EndError::Cancelled.to_string() => ours,
             Ok(Reply::Error(error)) => ClientError::of_daemon(host, &error),
             Err(ChannelError::Closed) => ClientError::Vanished { host },
             _ => ours,
@@ -222,20 +223,26 @@ fn connect_here(
 /// Waits until the daemons say that every flow is connected.
 fn await_connected(there: &mut Daemons<'_>) -> Result<(), ClientError> {
     let mut daemons: Vec<&mut Session> = there.sessions().collect();
+    let ready = |daemon: &mut Session| {
+        daemon.expect("connect", daemon.time_to_connect(), |reply| match reply {
+            Reply::Ready => Ok(()),
+            other => Err(other),
+        })
+    };
     if let [near, far] = &mut daemons[..] {
         // The end that fails answers first. Waiting for the other one would take until its own time is over.
         let patience = Instant::now() + near.time_to_connect().max(far.time_to_connect());
         let [near_first, _] = wait([Some(near.channel.as_fd()), Some(far.channel.as_fd())], Some(patience))
             .map_err(|source| ClientError::System { what: "waiting for both daemons failed", source })?;
-        if !near_first {
-            daemons.swap(0, 1);
+        if near_first {
+            ready(near).map_err(|error| far.reason_or(error))?;
+            ready(far)?;
+        } else {
+            ready(far)?;
+            ready(near)?;
         }
-    }
-    for daemon in &mut daemons {
-        daemon.expect("connect", daemon.time_to_connect(), |reply| match reply {
-            Reply::Ready => Ok(()),
-            other => Err(other),
-        })?;
+    } else {
+        daemons.iter_mut().try_for_each(|daemon| ready(daemon))?;
     }
     Ok(())
 }

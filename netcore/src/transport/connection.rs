@@ -202,9 +202,14 @@ pub fn accept_flows(
     let mut found: Vec<Option<OwnedFd>> = (0..flows).map(|_| None).collect();
     let mut candidates: VecDeque<Candidate> = VecDeque::new();
     let mut missing = flows;
+    // The error that made candidates go, which may have been the peer's.
+    let mut crowded = None;
     while missing > 0 {
         let left = deadline.left();
         if left.is_zero() {
+            if let Some(source) = crowded {
+                return Err(cannot_accept(source));
+            }
             let hint = "the peer's data connections did not arrive; is the data port open in the firewall?";
             return Err(deadline.missed((flows - missing) as usize, flows, hint));
         }
@@ -226,8 +231,8 @@ pub fn accept_flows(
             }
             Err(error) if is_passing(&error) => {}
             // Without descriptors those that have proven nothing make room.
-            Err(error) if lacks_files(&error) && candidates.pop_front().is_some() => {}
-            Err(error) => return Err(EndError::system("cannot accept data connections")(error)),
+            Err(error) if lacks_files(&error) && candidates.pop_front().is_some() => crowded = Some(error),
+            Err(error) => return Err(cannot_accept(error)),
         }
         for _ in 0..candidates.len() {
             let Some(mut candidate) = candidates.pop_front() else { break };
@@ -253,6 +258,10 @@ pub fn is_passing(error: &io::Error) -> bool {
         [libc::ENETDOWN, libc::EPROTO, libc::ENOPROTOOPT, libc::EHOSTDOWN, libc::EHOSTUNREACH, libc::ENETUNREACH];
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED))
         || error.raw_os_error().is_some_and(|number| network.contains(&number))
+}
+
+fn cannot_accept(source: io::Error) -> EndError {
+    EndError::system("cannot accept data connections")(source)
 }
 
 fn lacks_files(error: &io::Error) -> bool {

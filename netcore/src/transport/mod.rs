@@ -179,9 +179,6 @@ impl Protocol {
                 (None, Transport::Mptcp, Some(libc::EPROTONOSUPPORT | libc::ENOPROTOOPT)) => {
                     "this kernel has no MPTCP, or it is off; switch it on with: sysctl net.mptcp.enabled=1".to_owned()
                 }
-                (_, _, Some(libc::EMFILE)) => {
-                    format!("no socket for {name}: raise the limit on open files of this end's process (ulimit -n)")
-                }
                 _ => format!("no socket for {name}"),
             };
             EndError::System { what, source }

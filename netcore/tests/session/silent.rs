@@ -11,7 +11,7 @@ use netcore::{
     control::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND},
-        message::{Greeting, Hello, Limits, Prepare, Reply, Request},
+        message::{ErrorCode, Greeting, Hello, Limits, Prepare, Reply, ReplyError, Request},
     },
     end::{End, Endpoints},
     measure::{
@@ -45,6 +45,8 @@ enum Then {
     Floods,
     /// Sends a long report in small pieces, for longer than the client's patience with silence.
     ReportsSlowly,
+    /// Says why it failed when it is asked to forget the test.
+    Explains,
 }
 
 fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
@@ -60,6 +62,11 @@ fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
         }
         match (then, kept) {
             (Then::Floods, Some((mut channel, _))) => while channel.send(&Reply::Sent, REPLY_BOUND, soon()).is_ok() {},
+            (Then::Explains, Some((mut channel, _))) => {
+                assert!(matches!(channel.recv(soon()), Ok(Request::Abort)));
+                let why = ReplyError::new(ErrorCode::Failed, "all files are open");
+                channel.send(&Reply::Error(why), REPLY_BOUND, soon()).unwrap();
+            }
             (Then::ReportsSlowly, Some((mut channel, _))) => {
                 for piece in 0..16 {
                     thread::sleep(Duration::from_millis(250));
@@ -179,6 +186,14 @@ fn a_daemon_that_vanishes_at_any_step_is_named() {
         assert!(sentence.contains("host `server` (127.0.0.1:"), "{part:?}: {sentence}");
         assert!(sentence.contains("closed"), "{part:?}: {sentence}");
     }
+}
+
+#[test]
+fn a_daemon_that_failed_first_is_asked_for_its_reason() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let endpoints = Endpoints { ports: vec![closed], ..Endpoints::default() };
+    let sentence = run(play(Part::Prepared, Then::Explains, Some(endpoints))).to_string();
+    assert!(sentence.contains("all files are open"), "{sentence}");
 }
 
 #[test]
