@@ -402,7 +402,13 @@ mod tests {
                 test(&client, TestEnding::Refused(long.clone()), |event| format.line(event)),
             ];
             for line in lines {
-                assert!(line.len() < 6000 && line.contains("x…") || line.contains("\"…\"]"), "{line}");
+                assert!(line.len() < 6000 && (line.contains("x…") || line.contains("…\"]")), "{line}");
+            }
+            // An escaped character takes more bytes than the client sent.
+            let escapes = "\x1b".repeat(1 << 20);
+            for argv in [vec![escapes.clone()], vec!["\x1b".repeat(100); 10_000], vec![escapes; 1000]] {
+                let line = format.line(&Event::Program { client: &client, argv: &argv });
+                assert!(line.len() < 6000 && line.contains('…'), "{} bytes: {}", line.len(), &line[..200]);
             }
         }
     }
