@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::program::{Folder, Serve, command, end, number, of, plumb, rows};
+use crate::program::{Folder, Serve, command, end, number, of, plumb, rows, skip};
 
 /// A control group with a quota, or in version 1 one in each hierarchy that it needs. It goes when this is dropped. Its weight
 /// is so large that it uses up its quota on a busy machine, too.
@@ -93,7 +93,7 @@ impl Drop for Busy {
 fn a_quota_shows_in_rows_notes_and_facts() {
     let quota = match Quota::half_a_cpu() {
         Ok(quota) => quota,
-        Err(why) => return eprintln!("skipped: {why}"),
+        Err(why) => return skip(&why),
     };
     let neighbour = quota.busy();
     let folder = Folder::new();
@@ -130,7 +130,7 @@ fn a_quota_shows_in_rows_notes_and_facts() {
 fn the_end_with_a_quota_is_named() {
     let quota = match Quota::half_a_cpu() {
         Ok(quota) => quota,
-        Err(why) => return eprintln!("skipped: {why}"),
+        Err(why) => return skip(&why),
     };
     let far = Serve::start(&[]);
     quota.take(far.pid());

@@ -50,7 +50,7 @@ fn differences_of_a_command_follow_its_output_where_asked() {
     let output =
         plumb(&["beforeafter", "--collect", "dev:lo,snmp", "--nonzero", "-o", "-", "--", "echo", "its own"], "");
     let out = text(&output.stdout);
-    assert!(output.status.success() && out.starts_with("its own\n# dev:lo, 0."), "{out}");
+    assert!(output.status.success() && out.starts_with("its own\n# dev:lo, "), "{out}");
 }
 
 #[test]
@@ -58,15 +58,10 @@ fn a_socket_that_sends_is_seen_by_the_kernels_counters() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("counters.csv");
     // At least ours are counted; other programs' datagrams may be, too.
-    let send = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
-                for _ in range(25): s.sendto(b'x', ('127.0.0.1', 9))\n";
-    if Command::new("python3").arg("-c").arg("").status().is_err() {
-        eprintln!("skipped: there is no python3 to send datagrams with");
-        return;
-    }
+    let send = "for _ in {1..25}; do echo x > /dev/udp/127.0.0.1/9; done";
     let path = file.to_str().expect("UTF-8");
     let output =
-        plumb(&["beforeafter", "--collect", "snmp,dev:lo", "-f", "csv", "-o", path, "--", "python3", "-c", send], "");
+        plumb(&["beforeafter", "--collect", "snmp,dev:lo", "-f", "csv", "-o", path, "--", "bash", "-c", send], "");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = std::fs::read_to_string(&file).expect("the table");
     let delta = |key: &str| -> u64 {

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use crate::program::{Folder, Serve, command, end, of, parse, plumb, rows};
+use crate::program::{Folder, Serve, command, end, is_interim, of, parse, plumb, rows};
 
 const BULK: &str = "  bulk: {workload: tcp_stream, duration: 100ms}";
 const REMOTE: &str = "  bulk: {workload: tcp_stream, to: b, duration: 100ms}";
@@ -100,7 +100,7 @@ fn what_no_longer_fits_leaves_no_torn_row() {
     let folder = Folder::new();
     let plan = folder.plan(
         &format!("output: {{dir: {}, tables: [results, intervals, counters]}}", folder.name("out")),
-        "  bulk: {workload: tcp_stream, duration: 20ms, interval: 5ms, iterations: 200, collect: [cpu, snmp]}",
+        "  bulk: {workload: tcp_stream, bytes: 1MB, interval: 5ms, rate: 400Mbit/s, iterations: 200, collect: [cpu, snmp]}",
     );
     // Limit of the file size in blocks: the write that reaches it is partial, as on a full disk.
     for blocks in [16, 17, 18, 40] {
@@ -170,7 +170,8 @@ fn a_reader_that_leaves_is_success_and_ends_the_run() {
     assert!(header.starts_with("run_id,"), "the header is known before the first measurement");
     drop(reader);
     let ran = end(child);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    // A busy machine may have its warnings.
+    assert!(ran.code == Some(0) && !ran.stderr.contains("error:"), "{:?} {}", ran.code, ran.stderr);
 }
 
 /// Standard error on a full disk.
@@ -222,13 +223,13 @@ fn a_daemon_that_dies_fails_the_case_and_spares_the_rows_before() {
     let mut serve = Serve::start(&[]);
     let plan = folder.plan(
         &format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}\nrun: {{order: sequential}}", serve.address),
-        "  first: {workload: tcp_stream, to: b, duration: 100ms}\n  second: {workload: tcp_stream, to: b, duration: 60s}\n  \
-         third: {workload: tcp_stream, duration: 100ms}",
+        "  first: {workload: tcp_stream, to: b, bytes: 10MB}\n  second: {workload: tcp_stream, to: b, duration: 10m, interval: 100ms}\n  \
+         third: {workload: tcp_stream, bytes: 10MB}",
     );
-    let mut child = command(&["run", &plan, "-o", &folder.name("r.csv")]).spawn().unwrap();
+    let mut child = command(&["run", &plan, "-o", &folder.name("r.csv"), "--interim"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(lines.by_ref().map_while(Result::ok).any(|l| l.contains("second  iteration 1")), "the second case begins");
-    thread::sleep(std::time::Duration::from_millis(300));
+    let is_measured = |l: String| l.starts_with("second") && is_interim(&l);
+    assert!(lines.by_ref().map_while(Result::ok).any(is_measured), "the second case is measured");
     serve.kill();
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
     let ran = end(child);
@@ -250,17 +251,23 @@ fn a_daemon_that_is_started_anew_between_two_cases_is_found_again() {
     let mut serve = Serve::start(&[]);
     let plan = folder.plan(
         &format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}\nrun: {{order: sequential}}", serve.address),
-        "  first: {workload: tcp_stream, to: b, duration: 100ms}\n  second: {workload: tcp_stream, duration: 1s}\n  \
-         third: {workload: tcp_stream, to: b, duration: 60s}\n  fourth: {workload: tcp_stream, to: b, duration: 100ms}",
+        &format!(
+            "  first: {{workload: tcp_stream, to: b, bytes: 10MB}}\n  \
+             second: {{workload: command, command: {{run: [sh, -c, 'until [ -e {} ]; do sleep 0.1; done; echo 1'], regex: '(?<throughput>1)'}}}}\n  \
+             third: {{workload: tcp_stream, to: b, duration: 10m, interval: 100ms}}\n  fourth: {{workload: tcp_stream, to: b, bytes: 10MB}}",
+            folder.name("restarted")
+        ),
     );
-    let mut child = command(&["run", &plan, "-o", &folder.name("r.csv")]).spawn().unwrap();
+    let args = ["run", &plan, "-o", &folder.name("r.csv"), "--allow-commands", "--interim"];
+    let mut child = command(&args).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    // Once while it is idle, once while it is in use.
-    for case in ["second", "third"] {
-        assert!(lines.any(|l| l.contains(&format!("{case}  iteration 1"))), "{case} begins");
-        thread::sleep(std::time::Duration::from_millis(300));
-        serve.anew();
-    }
+    // Once while it is idle.
+    assert!(lines.any(|l| l.contains("second  iteration 1")), "second begins");
+    serve.anew();
+    File::create(folder.path("restarted")).unwrap();
+    // Once while it is in use.
+    assert!(lines.any(|l| l.starts_with("third") && is_interim(&l)), "third is measured");
+    serve.anew();
     let said = lines.collect::<Vec<_>>().join("\n");
     assert_eq!(end(child).code, Some(3), "{said}");
     let rows = rows(&folder.path("r.csv"));

@@ -290,7 +290,7 @@ fn verdicts_decide_the_exit_code() {
 fn a_plan_is_judged_over_its_results() {
     let folder = Folder::new();
     // Two iterations that agree decide; the interval of three may reach below any floor on a busy machine.
-    let tests = "  a:\n    workload: tcp_rr\n    duration: 50ms\n    iterations: 2\n    assert:\n      - transaction_rate >= 1/s\n      - transaction_rate >= 1000M/s";
+    let tests = "  a:\n    workload: tcp_rr\n    transactions: 200\n    iterations: 2\n    assert:\n      - transaction_rate >= 1/s\n      - transaction_rate >= 1000M/s";
     let plan = folder.plan("", tests);
     let rows = folder.name("rows.csv");
     let ran = plumb(&["run", "--progress", "never", "-o", &rows, &plan]);
@@ -306,7 +306,7 @@ fn a_plan_is_judged_over_its_results() {
 #[test]
 fn values_of_a_swept_key_are_compared_with_each_other() {
     let folder = Folder::new();
-    let keys = "workload: tcp_rr, duration: 50ms, iterations: 2, matrix: {socket.no_delay: [true, false], request_size: [1, 64]}";
+    let keys = "workload: tcp_rr, transactions: 200, iterations: 2, matrix: {socket.no_delay: [true, false], request_size: [1, 64]}";
     let plan = folder.plan("", &format!("  rtt: {{{keys}}}"));
     let (table, text) = (folder.name("r.csv"), ["-f", "text"]);
     assert_eq!(plumb(&["run", &plan, "-o", &table]).code, Some(0));

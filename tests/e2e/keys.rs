@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::program::{Folder, Serve, of, parse, plumb};
 
 const HOSTS: &str = "hosts: {b: {address: 127.0.0.1}}";
-const REMOTE: &str = "  bulk: {workload: tcp_stream, to: b, duration: 100ms}";
+const REMOTE: &str = "  bulk: {workload: tcp_stream, to: b, bytes: 10MB}";
 
 #[test]
 fn a_key_opens_the_daemon_that_has_it_and_nothing_else_does() {

@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
+use crate::program::skip;
+
 const HEAD: &str = "version: 1\nname: migrated\nhosts:\n  server: {address: b.lab}\n";
 
 /// The command lines that a block replaces, and the block.
@@ -69,7 +71,7 @@ fn every_command_line_is_a_plan_that_runs() {
         let rows = String::from_utf8_lossy(&output.stdout);
         let says = String::from_utf8_lossy(&output.stderr);
         if block.contains("workload: ping") && says.contains("cap_net_raw") {
-            println!("skipped where ICMP sockets are not allowed: {command}");
+            skip(&format!("ICMP sockets are not allowed: {command}"));
             continue;
         }
         let lines: Vec<&str> = rows.lines().collect();

@@ -5,17 +5,22 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use crate::program::{skip, skip_without};
+
 /// Runs a program and expects it to succeed.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .output()
-        .map_err(|e| format!("{program} cannot be started ({e}): install iproute2"))?;
+    let output =
+        Command::new(program).args(arguments).output().map_err(|e| format!("{program} cannot be started: {e}"))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
     }
+}
+
+/// Whether a program can be started.
+pub fn is_installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
 }
 
 /// A network namespace with its loopback interface up; removed when dropped.
@@ -29,10 +34,14 @@ impl Namespace {
     /// `None`: the test is skipped.
     pub fn new() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !is_installed("ip") {
+            skip_without("iproute2", "there is no `ip`");
+            return None;
+        }
         let name = format!("plumb-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let made = run("ip", &["netns", "add", &name]).map(|_| Self { name });
         let ready = made.and_then(|n| n.ip(&["link", "set", "lo", "up"]).map(|()| n));
-        ready.map_err(|why| println!("skipped: no network namespace can be made here: {why}")).ok()
+        ready.map_err(|why| skip(&format!("no network namespace can be made here: {why}"))).ok()
     }
 
     /// A command that runs inside.
@@ -112,9 +121,10 @@ impl Pair {
             for (end, host) in [(&pair.near, 1), (&pair.far, 2)] {
                 end.ip(&["address", "add", &format!("{net}.{host}/24"), "dev", link]).unwrap();
                 end.ip(&["link", "set", link, "up"]).unwrap();
-                if end.command("ethtool").args(["-K", link, "tso", "off", "gso", "off", "gro", "off"]).output().is_err()
-                {
-                    println!("ethtool is not installed: segmentation stays on");
+                if is_installed("ethtool") {
+                    end.read("ethtool", &["-K", link, "tso", "off", "gso", "off", "gro", "off"]);
+                } else {
+                    skip_without("ethtool", "segmentation stays on");
                 }
             }
         }
@@ -126,7 +136,7 @@ impl Pair {
     pub fn limit(&self, rate: &str, latency: &str) -> bool {
         let shape = ["qdisc", "add", "dev", "data", "root", "tbf", "rate", rate, "burst", "16kb", "latency", latency];
         run("tc", &[&["-n", self.near.name.as_str()], &shape[..]].concat())
-            .map_err(|why| println!("skipped: no token-bucket queue: {why}"))
+            .map_err(|why| skip(&format!("no token-bucket queue: {why}")))
             .is_ok()
     }
 

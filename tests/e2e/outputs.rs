@@ -14,7 +14,7 @@ fn a_folder_holds_everything() {
              - {{kind: heatmap, tests: [bulk], x: streams, y: message_size, value: bytes_received, file: map.svg}}",
             folder.name("out")
         ),
-        "  bulk: {workload: tcp_stream, duration: 300ms, interval: 50ms, collect: [cpu, snmp], assert: [throughput > 1kbit/s]}",
+        "  bulk: {workload: tcp_stream, bytes: 4MB, rate: 100Mbit/s, interval: 50ms, collect: [cpu, snmp], assert: [throughput > 1kbit/s]}",
     );
     let ran = plumb(&["run", &plan, "--progress", "never"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -41,7 +41,7 @@ fn a_folder_holds_everything() {
 fn github_gets_annotations_at_the_plans_line_and_a_summary() {
     let folder = Folder::new();
     let plan =
-        folder.plan("", "  bulk:\n    workload: tcp_stream\n    duration: 100ms\n    assert: [throughput > 900Tbit/s]");
+        folder.plan("", "  bulk:\n    workload: tcp_stream\n    bytes: 10MB\n    assert: [throughput > 900Tbit/s]");
     let ran = command(&["run", &plan, "-o", &folder.name("r.csv"), "--junit", &folder.name("j.xml")])
         .env("GITHUB_ACTIONS", "true")
         .env("GITHUB_STEP_SUMMARY", folder.path("step.md"))
@@ -60,7 +60,7 @@ fn a_group_has_its_members_and_their_total() {
     let folder = Folder::new();
     let plan = folder.plan(
         "",
-        "  both:\n    duration: 300ms\n    warmup: 50ms\n    concurrent:\n      start: {max_skew: 1s}\n      window: own\n      members:\n        \
+        "  both:\n    duration: 300ms\n    warmup: 50ms\n    concurrent:\n      start: {max_skew: 10s}\n      window: own\n      members:\n        \
          up: {workload: tcp_stream}\n        down: {workload: tcp_stream, direction: reverse}\n    assert:\n      \
          - throughput > 1kbit/s\n      - {that: throughput > 900Tbit/s, member: down, severity: warn}",
     );
@@ -199,8 +199,7 @@ fn a_search_in_which_nothing_holds_has_no_number_and_fails_what_is_asserted() {
     assert!(ran.stderr.contains(sentence) && ran.stdout.contains("nothing held"), "{}\n{}", ran.stderr, ran.stdout);
     let table = rows(&folder.path("r.csv"));
     assert_eq!(of(&table, "iteration").len(), 0, "nothing held, and no try of a probe is one");
-    let probes: Vec<_> =
-        of(&table, "probe").iter().map(|r| (r["iteration"].as_str(), r["status"].as_str())).collect();
+    let probes: Vec<_> = of(&table, "probe").iter().map(|r| (r["iteration"].as_str(), r["status"].as_str())).collect();
     // A failure is believed when several probes agree.
     let each = probes.len() / 2;
     assert!(each >= 3, "{probes:?}");

@@ -6,6 +6,8 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// A row of the results table, by column name.
@@ -46,6 +48,41 @@ pub fn plumb(args: &[&str]) -> Ran {
 /// Waits for a child that was started with [`command`].
 pub fn end(child: Child) -> Ran {
     child.wait_with_output().expect("plumb ends").into()
+}
+
+/// Waits until something is so, for a minute at most.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_mins(1), "{what}: not within a minute");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs a test that a machine which stands still can fail, three times at most. A fault of the program fails each of them.
+pub fn despite_stalls(test: impl Fn()) {
+    for _ in 0..2 {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(&test)).is_ok() {
+            return;
+        }
+    }
+    test();
+}
+
+/// Whether a line is about an interval: ` over 0.1 s`, or longer on a busy machine.
+pub fn is_interim(line: &str) -> bool {
+    line.split(" over ").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Says why a test, or a part of it, does not run here.
+pub fn skip(why: &str) {
+    println!("skipped: {why}");
+}
+
+/// The same where a package is missing that `.ci/run` installs: a test that CI skips proves nothing, and fails.
+pub fn skip_without(package: &str, why: &str) {
+    assert!(std::env::var_os("PLUMB_NO_SKIP").is_none(), "{why}: install the package {package}");
+    skip(&format!("{why} (package {package})"));
 }
 
 /// A folder for one test, gone when it is dropped.

@@ -11,7 +11,8 @@ use std::{
 };
 
 const README: &str = include_str!("../../README.md");
-const CI: &str = include_str!("../../.ci/run");
+/// Command lines of CI.
+const CI: &str = concat!(include_str!("../../.ci/run"), include_str!("../../.ci/tests"));
 const PORT: u16 = 12864;
 
 /// The lines of the `sh` blocks.
@@ -57,12 +58,14 @@ fn every_command_of_the_readme_works() {
     assert!(commands.len() >= 8, "the README shows commands in sh blocks");
     for command in commands {
         if command.starts_with("cargo ") {
-            assert!(CI.lines().any(|l| l == format!("step {command}")), ".ci/run does not run `{command}`");
+            // CI runs it as it stands, or with further options.
+            let is_it = |line: &str| line.strip_prefix("step ").unwrap_or(line).starts_with(command);
+            assert!(CI.lines().any(is_it), "CI does not run `{command}`");
             continue;
         }
         if command.starts_with("plumb serve") {
             if std::net::TcpListener::bind(("127.0.0.1", PORT)).is_err() {
-                println!("skipped from `{command}` on: port {PORT} is taken on this machine");
+                crate::program::skip(&format!("from `{command}` on: port {PORT} is taken on this machine"));
                 break;
             }
             daemons.push(Daemon(shell(&format!("exec {command}"), place.path()).spawn().expect("sh starts")));
@@ -78,7 +81,11 @@ fn every_command_of_the_readme_works() {
         } else {
             command.to_owned()
         };
-        let output = shell(&short, place.path()).output().expect("sh starts");
+        let mut output = shell(&short, place.path()).output().expect("sh starts");
+        if !output.status.success() {
+            // A machine that stands still for 20 ms leaves a filter without a number; a wrong command fails again.
+            output = shell(&short, place.path()).output().expect("sh starts");
+        }
         assert!(
             output.status.success(),
             "`{short}` ended with {}:\n{}{}",

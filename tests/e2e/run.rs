@@ -2,10 +2,10 @@
 
 use std::process::Stdio;
 
-use crate::program::{Folder, Serve, command, end, number, of, parse, plumb, rows};
+use crate::program::{Folder, Serve, command, count, end, is_interim, number, of, parse, plumb, rows, skip};
 
-/// A stream and round trips, a fifth of a second each.
-const TWO: &str = "  bulk: {workload: tcp_stream, duration: 150ms}\n  trips: {workload: tcp_rr, duration: 150ms}";
+/// A stream and round trips. They stop by counts: a machine that stands still while they run delays them.
+const TWO: &str = "  bulk: {workload: tcp_stream, bytes: 50MB}\n  trips: {workload: tcp_rr, transactions: 500}";
 
 #[test]
 fn a_plan_without_hosts_runs_over_loopback_into_a_file() {
@@ -46,7 +46,7 @@ fn a_plan_without_hosts_runs_over_loopback_into_a_file() {
 #[test]
 fn what_is_not_in_the_table_stands_beside_it() {
     let folder = Folder::new();
-    let plan = folder.plan("labels: {site: lab}", TWO);
+    let plan = folder.plan("labels: {site: lab}", "  bulk: {workload: tcp_stream}\n  trips: {workload: tcp_rr}");
     let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--set", "duration=100ms", "--only", "bulk"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let text = std::fs::read_to_string(folder.path("r.run.json")).unwrap();
@@ -92,11 +92,9 @@ fn both_directions_have_their_rows_and_streams_theirs() {
     let rows = parse(&ran.stdout);
     let directions: Vec<_> = of(&rows, "iteration").iter().map(|r| r["direction"].clone()).collect();
     assert_eq!(directions, ["forward", "reverse", "both"]);
-    let rate = |d: &str| {
-        let all = of(&rows, "iteration");
-        number(all.iter().find(|r| r["direction"] == d).unwrap(), "throughput_bits_per_s")
-    };
-    assert!(((rate("forward") + rate("reverse")) / rate("both") - 1.0).abs() < 1e-9);
+    // Each direction has a window of its own on a busy machine, so that only the bytes add up.
+    let bytes: Vec<u64> = of(&rows, "iteration").iter().map(|r| count(r, "bytes_received")).collect();
+    assert_eq!(bytes[0] + bytes[1], bytes[2]);
     assert_eq!(of(&rows, "stream").len(), 4);
     let phases: Vec<_> = rows.iter().filter(|r| r["record"] == "iteration").map(|r| r["phase"].as_str()).collect();
     assert_eq!(phases.iter().filter(|p| **p == "warmup").count(), 3);
@@ -108,7 +106,7 @@ fn both_directions_have_their_rows_and_streams_theirs() {
 #[test]
 fn intervals_are_rows_only_where_the_plan_asks_and_lines_where_the_user_does() {
     let folder = Folder::new();
-    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 300ms, interval: 100ms}");
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, bytes: 4MB, rate: 100Mbit/s, interval: 100ms}");
     let ran = plumb(&["run", &plan, "--interim"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let rows = parse(&ran.stdout);
@@ -116,7 +114,7 @@ fn intervals_are_rows_only_where_the_plan_asks_and_lines_where_the_user_does() {
     assert!(intervals.len() >= 2, "{}", ran.stdout);
     let whole: f64 = intervals.iter().map(|r| number(r, "bytes_received")).sum();
     assert!((whole - number(of(&rows, "iteration")[0], "bytes_received")).abs() < 1.0, "intervals add up");
-    let line = ran.stderr.lines().find(|l| l.contains(" over 0.")).expect("an interim line");
+    let line = ran.stderr.lines().find(|l| is_interim(l)).expect("an interim line");
     assert!(line.contains("bit/s") && line.contains("ending ") && line.ends_with('Z'), "{line}");
 }
 
@@ -132,7 +130,7 @@ fn interim_lines_of_a_group_name_the_member() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for (member, unit) in [("both load  measure  ", "bit/s"), ("both probe  measure  ", "/s")] {
         let line = ran.stderr.lines().find(|l| l.starts_with(member)).expect(member);
-        assert!(line.contains(unit) && line.contains(" over 0."), "{line}");
+        assert!(line.contains(unit) && is_interim(line), "{line}");
     }
     // On a busy machine there may be no total.
     let rows = parse(&ran.stdout);
@@ -144,13 +142,12 @@ fn a_terminal_has_a_line_per_member_of_a_group() {
     let folder = Folder::new();
     let plan = folder.plan(
         "",
-        "  both:\n    concurrent: {start: {max_skew: 5s}, members: {load: {workload: tcp_stream}, probe: {workload: tcp_rr}}}\n    duration: 2s",
+        "  both:\n    concurrent: {start: {max_skew: 5s}, members: {load: {workload: tcp_stream}, probe: {workload: tcp_rr}}}\n    duration: 6s",
     );
     // The lines are drawn only on a terminal, which `script` makes.
     let program = format!("stty cols 80; {} run {plan} -o {}", env!("CARGO_BIN_EXE_plumb"), folder.name("r.csv"));
     let Ok(drawn) = std::process::Command::new("script").args(["-qec", &program, "/dev/null"]).output() else {
-        println!("skipped: no `script` here");
-        return;
+        return skip("no `script` here");
     };
     let drawn = String::from_utf8_lossy(&drawn.stdout).into_owned();
     for word in ["load   measure ", "probe  measure ", " s left"] {
@@ -175,8 +172,9 @@ fn confidence_goes_on_until_it_is_reached_or_says_loudly_that_it_is_not() {
     assert_eq!((easy["confident"].as_str(), hard["confident"].as_str()), ("true", "false"));
     assert_eq!(hard["iterations"], "3");
     assert!(number(easy, "margin_ratio") <= 5.0);
-    let warning = ran.stderr.lines().find(|l| l.contains("warning:")).expect("a warning");
-    for word in ["hard", "transaction_rate", "after 3 iterations", "±0.0 %"] {
+    // A busy machine has warnings of its own.
+    let warning = ran.stderr.lines().find(|l| l.contains("warning:") && l.contains("hard")).expect("a warning");
+    for word in ["transaction_rate", "after 3 iterations", "±0.0 %"] {
         assert!(warning.contains(word), "{warning}");
     }
 }
@@ -186,7 +184,7 @@ fn assertions_decide_the_exit_code_and_are_kept() {
     let folder = Folder::new();
     let plan = folder.plan(
         "",
-        "  bulk:\n    workload: tcp_stream\n    duration: 100ms\n    assert:\n      - throughput >= 1kbit/s\n      \
+        "  bulk:\n    workload: tcp_stream\n    bytes: 10MB\n    assert:\n      - throughput >= 1kbit/s\n      \
          - throughput >= 900Tbit/s\n      - {that: throughput >= 900Tbit/s, severity: warn}",
     );
     let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
@@ -203,7 +201,7 @@ fn a_warning_alone_fails_nothing() {
     let folder = Folder::new();
     let plan = folder.plan(
         "",
-        "  bulk: {workload: tcp_stream, duration: 100ms, assert: [{that: throughput > 900Tbit/s, severity: warn}]}",
+        "  bulk: {workload: tcp_stream, bytes: 10MB, assert: [{that: throughput > 900Tbit/s, severity: warn}]}",
     );
     assert_eq!(plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]).code, Some(0));
 }
@@ -220,7 +218,8 @@ fn a_far_end_on_another_port_serves_with_a_key() {
     let ran = plumb(&["run", &plan, "--host", &host, "--key-file", &key, "--progress", "never"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let rows = parse(&ran.stdout);
-    assert_eq!((of(&rows, "iteration")[0]["to"].as_str(), rows.len()), ("b", 2));
+    let of_it = of(&rows, "iteration");
+    assert_eq!((of_it.len(), of_it[0]["to"].as_str(), of(&rows, "summary").len()), (1, "b", 1));
 
     let without = plumb(&["run", &plan, "--host", &host, "--progress", "never"]);
     assert_eq!(without.code, Some(3), "{}", without.stderr);
@@ -257,7 +256,7 @@ fn a_skipped_test_is_a_row() {
 #[test]
 fn progress_is_plain_lines_on_a_pipe_and_nothing_when_refused() {
     let folder = Folder::new();
-    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 100ms}");
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, bytes: 10MB}");
     let lines = command(&["run", &plan]).stdout(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&lines.stderr).into_owned();
     assert!(text.contains("[1/1] bulk  iteration 1 of 1"), "{text}");
@@ -265,14 +264,14 @@ fn progress_is_plain_lines_on_a_pipe_and_nothing_when_refused() {
     let silent = command(&["run", &plan, "--progress", "never"]).stdout(Stdio::null()).output().unwrap();
     let notes = String::from_utf8_lossy(&silent.stderr).into_owned();
     assert!(notes.contains("note: the two ends share this machine"), "{notes}");
-    assert!(notes.lines().all(|line| line.starts_with("note: ")), "{notes}");
+    // A busy machine has a warning, which is no progress.
+    assert!(notes.lines().all(|line| line.starts_with("note: ") || line.starts_with("warning: ")), "{notes}");
 }
 
 #[test]
 fn ipv6_runs_over_its_own_loopback() {
     if std::net::TcpListener::bind("[::1]:0").is_err() {
-        eprintln!("skipped: this machine has no IPv6 loopback");
-        return;
+        return skip("this machine has no IPv6 loopback");
     }
     let folder = Folder::new();
     let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 100ms, socket: {ipv6: true}}");
@@ -310,7 +309,7 @@ fn both_ends_may_be_elsewhere_and_start_together() {
             "hosts:\n  a: {{address: 127.0.0.1, control: \"{}\"}}\n  b: {{address: 127.0.0.1, control: \"{}\"}}",
             a.address, b.address
         ),
-        "  both:\n    duration: 200ms\n    concurrent:\n      start: {max_skew: 1s}\n      window: own\n      members:\n        \
+        "  both:\n    duration: 200ms\n    concurrent:\n      start: {max_skew: 10s}\n      window: own\n      members:\n        \
          up: {workload: tcp_stream, from: a, to: b}\n        trips: {workload: tcp_rr, from: b, to: a}",
     );
     let ran = plumb(&["run", &plan, "--progress", "never"]);
@@ -348,7 +347,7 @@ fn a_warm_up_ends_by_itself_or_at_its_bound_and_says_which() {
         assert!(number(measured, "elapsed_s") > 0.0, "{case}");
         match measured["settled"].as_str() {
             // A busy machine may keep any load from being flat; the cell must agree with the note.
-            "true" => assert!(warmup < bound(case) * 1.5 && !said, "{case}: {warmup} s\n{}", ran.stderr),
+            "true" => assert!(warmup < bound(case) + 5.0 && !said, "{case}: {warmup} s\n{}", ran.stderr),
             "false" => assert!(warmup > bound(case) * 0.9 && said, "{case}: {warmup} s\n{}", ran.stderr),
             _ => assert!(case == "given" && !said),
         }

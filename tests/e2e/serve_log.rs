@@ -30,7 +30,8 @@ fn log(args: &[&str], tests: &str) -> (String, String) {
     (first, std::fs::read_to_string(path).unwrap())
 }
 
-const TESTS: &str = "  bulk: {workload: tcp_stream, streams: 2, to: b, duration: 100ms}\n  \
+/// The first one stops by a count, which a machine that stands still delays.
+const TESTS: &str = "  bulk: {workload: tcp_stream, streams: 2, to: b, bytes: 10MB}\n  \
                      many: {workload: tcp_stream, streams: 65, to: b, duration: 100ms}";
 
 #[test]
@@ -56,17 +57,18 @@ fn a_program_reads_the_log_as_json() {
     assert!(serving["event"] == "serving" && serving["pid"].is_u64(), "{first}");
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     assert!(lines.iter().all(|line| line["time"].as_str().is_some_and(|time| time.starts_with("20"))), "{log}");
+    // A busy machine may have made the run repeat the first one.
     let tests: Vec<&Value> = lines.iter().filter(|line| line["event"] == "test").collect();
-    assert_eq!(tests.len(), 2, "{log}");
-    let bulk = tests[0];
-    assert!(bulk["bytes_received"].as_u64() > Some(0) && bulk["elapsed_s"].as_f64() >= Some(0.1), "{bulk}");
+    let [bulk, .., refused] = &tests[..] else { panic!("{log}") };
+    assert_eq!(bulk["bytes_received"], 10_000_000, "{bulk}");
+    assert!(bulk["elapsed_s"].as_f64() > Some(0.0), "{bulk}");
     for (field, value) in
         [("workload", "tcp_stream"), ("direction", "forward"), ("side", "far"), ("ending", "complete")]
     {
         assert_eq!(bulk[field], value, "{bulk}");
     }
     assert!(bulk["client"].as_str().unwrap().starts_with("127.0.0.1:") && bulk["streams"] == 2, "{bulk}");
-    assert_eq!(tests[1]["ending"], "refused", "{log}");
+    assert_eq!(refused["ending"], "refused", "{log}");
     // The documentation names every field.
     let docs = include_str!("../../docs/protocol.md");
     for field in lines.iter().chain([&serving]).flat_map(|line| line.as_object().unwrap().keys()) {

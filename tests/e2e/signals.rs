@@ -12,7 +12,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::program::{Folder, Ran, Serve, command, end, number, of, parse, rows};
+use crate::program::{Folder, Ran, Serve, command, end, is_interim, number, of, parse, rows};
 
 /// Starts a measurement of a minute and waits until it runs.
 fn long(folder: &Folder) -> Child {
@@ -27,7 +27,7 @@ pub fn under_way(folder: &Folder, plan: &str) -> Child {
     let mut child = command(&[&run[..], &interim].concat()).spawn().unwrap();
     let stderr = child.stderr.take().unwrap();
     let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
-    assert!(lines.any(|l| l.contains("bulk") && l.contains(" over 0.")), "no interval was measured");
+    assert!(lines.any(|l| l.contains("bulk") && is_interim(&l)), "no interval was measured");
     // The pipe must be read to its end, or the child would block.
     thread::spawn(move || lines.for_each(drop));
     child

@@ -2,14 +2,14 @@
 //! `ss`. Each test has namespaces of its own, where the kernel counts this test only.
 
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use crate::{
-    netns::{Namespace, Pair},
-    program::{Folder, Ran, Row, Serve, count, end, number, of, parse},
+    netns::{Namespace, Pair, is_installed},
+    program::{Folder, Ran, Row, Serve, count, end, number, of, parse, skip, skip_without},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -233,8 +233,7 @@ fn a_search_claims_nothing_that_only_a_queue_took_in() {
     assert_ne!(summary["search"], "nothing", "{errors}");
     let limit = 100e6 * 1400.0 / 1442.0 / (1400.0 * 8.0);
     if summary["offered_per_s"].is_empty() {
-        println!("skipped: this machine was too busy to offer the lowest load: {errors}");
-        return;
+        return skip(&format!("this machine was too busy to offer the lowest load: {errors}"));
     }
     // A machine that is busy finds less, which claims nothing wrong.
     let held = number(summary, "offered_per_s");
@@ -285,9 +284,8 @@ fn tcp_info_is_what_ss_shows() {
     if !pair.limit("50mbit", "4ms") {
         return;
     }
-    if Command::new("ss").arg("-V").output().is_err() {
-        println!("skipped: ss is not installed");
-        return;
+    if !is_installed("ss") {
+        return skip_without("iproute2", "there is no `ss`");
     }
     let _daemon = serve(&pair);
     let (_folder, run) =
@@ -364,9 +362,8 @@ fn what_limits_a_sender_is_what_ss_shows() {
     if !pair.limit("50mbit", "4ms") {
         return;
     }
-    if Command::new("ss").arg("-V").output().is_err() {
-        println!("skipped: ss is not installed");
-        return;
+    if !is_installed("ss") {
+        return skip_without("iproute2", "there is no `ss`");
     }
     // The cool-down keeps the connection for ss, which may be late on a busy machine.
     let by_receiver = "{workload: tcp_stream, to: far, duration: 2s, cooldown: 2s, receive_size: 1, \
