@@ -340,8 +340,9 @@ fn noise_seldom_leads_a_search_astray() {
         let cells = [shares.right, shares.covers, shares.low, shares.high, shares.nothing, shares.misses].map(percent);
         println!("| {stalls} | {luck} | {knee} | {} | {:.1} |", cells.join(" | "), shares.probes);
         assert!(shares.wrong() < 0.08, "{noise:?}: {shares:?}");
-        // The seeds are fixed. Where a probe in two or three is wrong, the probes do not suffice for most answers.
-        assert!(shares.right > if stalls + luck < 0.3 && knee < 0.2 { 0.5 } else { 0.1 }, "{noise:?}: {shares:?}");
+        // The seeds are fixed. A limit that is no single load has no close answer.
+        let useful = if knee > 0.0 { shares.covers } else { shares.right };
+        assert!(useful > if stalls < 0.3 { 0.5 } else { 0.1 }, "{noise:?}: {shares:?}");
     }
     let quiet = simulate([0.0; 3], 6);
     assert!((quiet.right - 1.0).abs() < 1e-9 && quiet.probes < 20.0, "{quiet:?}");
