@@ -137,8 +137,8 @@ pub fn decode<'a, T: Deserialize<'a>>(node: &'a Node, out: &mut Diagnostics) -> 
         if !hidden {
             out.error(span, error.message, error.help);
         }
-        // Ends: the root cannot be set aside, and each word only once.
-        if error.at.is_none() || !aside.insert(identity) {
+        // Ends: the root cannot be set aside, and each word only once. Each mistake costs a new start.
+        if error.at.is_none() || !aside.insert(identity) || out.is_full() {
             return None;
         }
     }

@@ -83,6 +83,19 @@ impl Diagnostic {
     }
 }
 
+/// Most diagnostics of a plan: each one costs a search of those before it.
+const MOST: usize = 1000;
+
+/// Most names among which a word is looked for: each of many mistakes looks through all of them.
+const SEARCHED: usize = 1000;
+
+/// Most names that a suggestion lists.
+const LISTED: usize = 100;
+
+/// Longest name that is looked for among others, characters: counting edits takes the product of two lengths in time and
+/// memory.
+const LONGEST_NAME: usize = 100;
+
 /// The diagnostics of one plan, with its texts.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
@@ -95,11 +108,25 @@ impl Diagnostics {
         Self { sources, list: Vec::new() }
     }
 
-    /// Adds one, unless it is there already: many tests inherit the same default.
+    /// Adds one, unless it is there already: many tests inherit the same default. Of very many the last one says that there are
+    /// more.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        if !self.list.contains(&diagnostic) {
-            self.list.push(diagnostic);
+        if self.list.contains(&diagnostic) {
+            return;
         }
+        if self.list.len() < MOST {
+            self.list.push(diagnostic);
+        } else if let Some(more) = self.list.get_mut(MOST) {
+            more.severity = more.severity.min(diagnostic.severity);
+        } else {
+            let more = Diagnostic::bare(format!("there are more than {MOST} mistakes: the others are left out"));
+            self.list.push(Diagnostic { severity: diagnostic.severity, ..more });
+        }
+    }
+
+    /// Whether further diagnostics are left out.
+    pub fn is_full(&self) -> bool {
+        self.list.len() > MOST
     }
 
     /// Adds an error at a place, and what to do about it.
@@ -120,7 +147,9 @@ impl Diagnostics {
     /// In the order of their places.
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut all: Vec<&Diagnostic> = self.list.iter().collect();
-        all.sort_by_key(|d| d.span.map(|s| (s.source, s.start)));
+        // The one that says that there are more is the last.
+        let listed = all.len().min(MOST);
+        all[..listed].sort_by_key(|d| d.span.map(|s| (s.source, s.start)));
         all
     }
 
@@ -248,13 +277,16 @@ pub fn halves(sentence: &str) -> (&str, &str) {
 
 /// The nearest candidate, if one is near enough to be a typo.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > LONGEST_NAME {
+        return None;
+    }
     let lower = word.to_ascii_lowercase().replace('-', "_");
     let length = lower.chars().count();
     let most = |c: &str| 1 + c.len().min(lower.len()) / 4;
     candidates
         .into_iter()
         // Cheap first: edits are at least the difference in length, and counting them costs the product of the lengths.
-        .filter(|c| c.chars().count().abs_diff(length) <= most(c))
+        .filter(|c| c.len() <= LONGEST_NAME && c.chars().count().abs_diff(length) <= most(c))
         .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_ascii_lowercase().replace('-', "_")), c))
         .filter(|(distance, c)| *distance <= most(c))
         .min_by_key(|(distance, _)| *distance)
@@ -263,10 +295,14 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// `did you mean …?`, or the list of candidates.
 pub fn suggest(word: &str, candidates: &[&str]) -> String {
-    match nearest(word, candidates.iter().copied()) {
+    match nearest(word, candidates.iter().copied().take(SEARCHED)) {
         Some(near) => format!("did you mean `{near}`?"),
         None if candidates.is_empty() => String::new(),
-        None => format!("known here: {}", candidates.join(", ")),
+        None => {
+            let (listed, more) = candidates.split_at(candidates.len().min(LISTED));
+            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            format!("known here: {}{more}", listed.join(", "))
+        }
     }
 }
 

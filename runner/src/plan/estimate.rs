@@ -57,22 +57,22 @@ impl Case {
             once.most = once.most.max(most);
             once.open |= member.spec().and_then(measure_length).is_none();
         }
-        let around = self.pause + OVERHEAD;
-        Estimate { least: once.least + around, most: once.most + around, ..once }
+        let around = self.pause.saturating_add(OVERHEAD);
+        Estimate { least: once.least.saturating_add(around), most: once.most.saturating_add(around), ..once }
     }
 }
 
 /// The shortest and the longest length of a test's three phases.
 fn planned(spec: &TestSpec) -> (Duration, Duration) {
     let phases = &spec.phases;
-    let counted = measure_length(spec).unwrap_or(ASSUMED) + Duration::from_nanos(phases.cooldown_ns);
+    let counted = measure_length(spec).unwrap_or(ASSUMED).saturating_add(Duration::from_nanos(phases.cooldown_ns));
     let longest = Duration::from_nanos(phases.warmup_ns);
     // A warm-up that ends by itself needs that many readings to be judged.
     let shortest = match phases.settle_ns {
         0 => longest,
-        settle_ns => longest.min(Duration::from_nanos(settle_ns * series::SETTLED_FROM as u64)),
+        settle_ns => longest.min(Duration::from_nanos(settle_ns.saturating_mul(series::SETTLED_FROM as u64))),
     };
-    (shortest + counted, longest + counted)
+    (shortest.saturating_add(counted), longest.saturating_add(counted))
 }
 
 /// The length of the measure phase; `None`: it stops by a count.
@@ -86,8 +86,8 @@ pub fn measure_length(spec: &TestSpec) -> Option<Duration> {
 impl Plan {
     pub fn estimate(&self) -> Estimate {
         self.cases.iter().map(Case::estimate).fold(Estimate::default(), |a, b| Estimate {
-            least: a.least + b.least,
-            most: a.most + b.most,
+            least: a.least.saturating_add(b.least),
+            most: a.most.saturating_add(b.most),
             open: a.open || b.open,
         })
     }

@@ -1,6 +1,6 @@
 //! From a test to its cases: folds its layers, spells out its matrix, types and translates each case.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use netcore::measure::tcp_info::available_congestion_controls;
 
@@ -15,8 +15,12 @@ use super::{
     model::{self, Host, Skip, TestBody},
     policy::{asserts, find, iterations, stop_when},
     resolve::{self, Layers},
+    source::Span,
     tree::{Entry, Node},
 };
+
+/// Most values of all tests and cases together, with those that they inherit.
+const MAX_VALUES: usize = 4_000_000;
 
 pub struct Expander<'a> {
     pub layers: &'a Layers<'a>,
@@ -25,6 +29,8 @@ pub struct Expander<'a> {
     pub pause: Duration,
     /// `run.timeout`.
     pub timeout: Option<Duration>,
+    /// Values of the tests and cases so far.
+    pub values: Cell<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +84,21 @@ fn congestion_controls(tree: &Node, out: &mut Diagnostics) {
 }
 
 impl Expander<'_> {
+    /// Counts values before they are copied; `false`: they are too many. A long profile of many tests, or of many cases, would
+    /// otherwise fill the memory.
+    pub(super) fn admit(&self, values: usize, span: Span, out: &mut Diagnostics) -> bool {
+        let before = self.values.get();
+        self.values.set(before.saturating_add(values));
+        if before <= MAX_VALUES && self.values.get() > MAX_VALUES {
+            out.error(
+                span,
+                format!("the tests grow beyond {MAX_VALUES} values here, with what they inherit"),
+                "shorten `defaults` and profiles, or sweep fewer values",
+            );
+        }
+        self.values.get() <= MAX_VALUES
+    }
+
     /// Expands one test, up to `limit` combinations: with more the plan is rejected anyway.
     pub fn test(&self, entry: &Entry, limit: usize, out: &mut Diagnostics) -> Expanded {
         let name = &entry.key;
@@ -85,7 +106,13 @@ impl Expander<'_> {
             // Reported when the file was read.
             return Expanded::default();
         }
+        if !self.admit(1, entry.key_span, out) {
+            return Expanded::default();
+        }
         let layers = self.layers.of_test(name, &entry.value, out);
+        if !self.admit(layers.iter().map(|layer| layer.body.size()).sum(), entry.key_span, out) {
+            return Expanded::default();
+        }
         let mut body = resolve::fold(&layers);
         let resolved = Some(body.clone());
         let mut matrix = body.remove("matrix").map(|m| Matrix::read(&m.value, out)).unwrap_or_default();
@@ -96,8 +123,14 @@ impl Expander<'_> {
         let paths = matrix.paths();
         // All cases of a broken test would repeat its mistakes.
         let take = if out.has_errors() { 1 } else { limit };
-        let combinations = combinations.iter().take(take);
-        let cases = combinations.filter_map(|combination| self.case(entry, &body, combination, &paths, out)).collect();
+        let size = body.size();
+        let mut cases = Vec::new();
+        for combination in combinations.iter().take(take) {
+            if !self.admit(size, entry.key_span, out) {
+                break;
+            }
+            cases.extend(self.case(entry, &body, combination, &paths, out));
+        }
         Expanded { cases, paths, resolved }
     }
 

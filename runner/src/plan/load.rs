@@ -1,6 +1,7 @@
 //! From text to [`Plan`]: reading, `--set` and `--host`, the top level, and the tests one by one.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, HashMap},
     io::Read,
     time::Duration,
@@ -197,7 +198,8 @@ fn build(
     check::top(root, &hosts, file.as_ref(), out);
     let run = run_options(file.as_ref().and_then(|f| f.run.as_ref()));
     let layers = Layers { root, built_in, sets };
-    let tests_of = Expander { layers: &layers, hosts: &hosts, pause: run.pause, timeout: run.timeout };
+    let tests_of =
+        Expander { layers: &layers, hosts: &hosts, pause: run.pause, timeout: run.timeout, values: Cell::new(0) };
     let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
     if tests.is_empty() && root.get("tests").is_some_and(|n| n.is_null() || n.entries().is_some()) {
         out.error(
@@ -209,6 +211,9 @@ fn build(
     let (mut cases, mut axis_paths, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
     let max_cases = run.max_cases as usize;
     for entry in tests {
+        if out.is_full() {
+            return None;
+        }
         // One over the limit is enough.
         let expanded = tests_of.test(entry, max_cases + 1, out);
         cases.extend(expanded.cases);

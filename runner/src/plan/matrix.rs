@@ -1,6 +1,6 @@
 //! Swept keys: axes, generators, `zip`, `include`, `exclude`, and their combinations.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
     condition::{Condition, normal},
@@ -15,6 +15,10 @@ use super::{
 pub(super) const MAX_VALUES: usize = 10_000;
 /// Most combinations, the excluded ones included.
 const MAX_COMBINATIONS: usize = 200_000;
+/// Most swept keys of a test.
+const MAX_KEYS: usize = 64;
+/// Most comparisons of a combination with the conditions of an `exclude`.
+const MAX_COMPARISONS: usize = 10_000_000;
 
 /// One or more keys swept together.
 #[derive(Clone, Debug)]
@@ -50,6 +54,10 @@ impl Matrix {
             match &*entry.key {
                 "exclude" | "include" | "zip" => {}
                 key if key.starts_with("x-") => {}
+                _ if matrix.axes.len() == MAX_KEYS => {
+                    out.error(entry.key_span, format!("the matrix sweeps over {MAX_KEYS} keys"), "sweep fewer");
+                    return Self::default();
+                }
                 _ => {
                     if let Some(values) = values(entry, out) {
                         let steps = values.into_iter().map(|v| vec![v]).collect();
@@ -71,13 +79,10 @@ impl Matrix {
 
     /// The swept keys, in order.
     pub fn paths(&self) -> Vec<Arc<str>> {
-        let mut paths: Vec<Arc<str>> = self.axes.iter().flat_map(|a| a.paths.iter().cloned()).collect();
-        for (path, _) in self.included.iter().flatten() {
-            if !paths.contains(path) {
-                paths.push(path.clone());
-            }
-        }
-        paths
+        let swept = self.axes.iter().flat_map(|a| &a.paths);
+        let mut seen = HashSet::new();
+        let all = swept.chain(self.included.iter().flatten().map(|(path, _)| path));
+        all.filter(|path| seen.insert(Arc::clone(path))).cloned().collect()
     }
 
     /// Removes the axis of a key that `--set` fixes.
@@ -112,6 +117,15 @@ impl Matrix {
             );
             return Vec::new();
         };
+        let conditions: usize = self.excluded.iter().map(|(_, conditions)| conditions.len()).sum();
+        if let Some((span, _)) = self.excluded.first().filter(|_| total.saturating_mul(conditions) > MAX_COMPARISONS) {
+            out.error(
+                *span,
+                format!("{conditions} conditions for {total} combinations are over {MAX_COMPARISONS} comparisons"),
+                "fewer excludes, or include what is wanted",
+            );
+            return Vec::new();
+        }
         let mut matched = vec![false; self.excluded.len()];
         let mut all = Vec::new();
         for index in 0..total {
@@ -173,6 +187,10 @@ impl Matrix {
                     );
                     continue;
                 }
+                if self.axes.len() + axis.paths.len() >= MAX_KEYS {
+                    out.error(entry.key_span, format!("the matrix sweeps over {MAX_KEYS} keys"), "sweep fewer");
+                    return;
+                }
                 axis.paths.push(entry.key.clone());
                 for (step, value) in axis.steps.iter_mut().zip(values) {
                     step.push(value);
@@ -187,7 +205,12 @@ impl Matrix {
     fn read_include(&mut self, node: &Node, out: &mut Diagnostics) {
         for group in maps(node, "include", out) {
             let mut combination = Combination::new();
-            for entry in group.entries().unwrap_or_default() {
+            let entries = group.entries().unwrap_or_default();
+            if entries.len() > MAX_KEYS {
+                out.error(group.span, format!("an include with over {MAX_KEYS} keys"), "set fewer");
+                continue;
+            }
+            for entry in entries {
                 check_path(entry, std::slice::from_ref(&entry.value), out);
                 combination.push((entry.key.clone(), entry.value.clone()));
             }
@@ -416,7 +439,7 @@ mod tests {
             }
             let names = expand(&text).unwrap();
             prop_assert_eq!(names.len(), streams.len() * sizes.len() * inflight.len() - excluded);
-            let unique: std::collections::HashSet<_> = names.iter().collect();
+            let unique: HashSet<_> = names.iter().collect();
             prop_assert_eq!(unique.len(), names.len());
         }
 

@@ -37,6 +37,10 @@ impl Expander<'_> {
         let mut members = Vec::new();
         for member in entries {
             let layers = self.layers.of_member(&entry.key, &member.key, &member.value, out);
+            let size = layers.iter().map(|layer| layer.body.size()).sum::<usize>().saturating_add(inherited.size());
+            if !self.admit(size, member.key_span, out) {
+                return None;
+            }
             let mut body = layers.iter().fold(inherited.clone(), |under, layer| merge::body(under, &layer.body));
             merge::prune(&mut body);
             for key in keys::of_whole_test().filter(|key| *key != "extends") {

@@ -16,6 +16,8 @@
 
 mod apart;
 mod arguments;
+#[cfg(test)]
+mod bounds;
 pub mod case;
 pub mod check;
 pub mod condition;

@@ -3,7 +3,7 @@
 
 use analyze::import::{Program, Sheet};
 use clap::ValueEnum;
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use schemas::{
     columns::{self, Row},
     metrics::{self, Metric},
@@ -15,6 +15,9 @@ use super::{diagnostics::suggest, model::Command};
 
 /// Groups of columns that an output may fill; the others identify the measurement.
 const GROUPS: [&str; 8] = ["what ran", "volume", "datagrams", "pacing", "latency", "cpu", "tcp", "place and time"];
+
+/// Most memory of a compiled expression, bytes: a short text can make it gigabytes.
+const MAX_EXPRESSION: usize = 1 << 20;
 
 /// The way in which an output is read.
 #[derive(Clone, Debug)]
@@ -85,7 +88,7 @@ impl OutputParser {
     }
 
     fn expression(expression: &str, command: &Command) -> Result<Self, Wrong> {
-        let regex = Regex::new(expression).map_err(|e| {
+        let regex = RegexBuilder::new(expression).size_limit(MAX_EXPRESSION).build().map_err(|e| {
             let text = e.to_string();
             let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
             wrong("regex", "this is not a regular expression", last)

@@ -66,6 +66,9 @@ pub struct Layers<'a> {
     pub sets: &'a [BodySet],
 }
 
+/// Longest chain of profiles that extend each other.
+const MAX_CHAIN: usize = 64;
+
 impl Layers<'_> {
     /// The layers of a test, lowest first, `--set` last.
     pub fn of_test(&self, name: &str, body: &Node, out: &mut Diagnostics) -> Vec<Layer> {
@@ -143,6 +146,14 @@ impl Layers<'_> {
                 continue;
             }
             if done.contains(name) {
+                continue;
+            }
+            if path.len() == MAX_CHAIN {
+                out.error(
+                    node.span,
+                    format!("profiles extend each other over {MAX_CHAIN} levels"),
+                    "merge some of them",
+                );
                 continue;
             }
             path.push(name.to_owned());

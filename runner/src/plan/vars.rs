@@ -1,36 +1,40 @@
 //! `${vars.x}`: declared parameters, substituted in strings. There are no expressions.
 
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
     source::Span,
     tree::{Node, Scalar, Value},
+    yaml::MAX_BYTES,
 };
 
-/// The declared parameters with their values (`None`: not set) and places.
 #[derive(Debug, Default)]
-pub struct Vars(BTreeMap<String, (Option<String>, Span)>);
+pub struct Vars {
+    /// The declared parameters with their values (`None`: not set) and places.
+    declared: BTreeMap<String, (Option<String>, Span)>,
+    /// Bytes of all strings that were substituted. A long value in many places would otherwise fill the memory.
+    made: Cell<usize>,
+}
 
 impl Vars {
     /// Reads the plan's `vars`. A value in the environment wins over the default.
     pub fn declared(root: &Node, environment: &dyn Fn(&str) -> Option<String>) -> Self {
         let entries = root.get("vars").and_then(Node::entries).unwrap_or_default();
-        Self(
-            entries
-                .iter()
-                .map(|entry| {
-                    let set = entry.value.get("env").and_then(Node::text).and_then(environment);
-                    let value = set.or_else(|| entry.value.get("default").and_then(Node::text).map(str::to_owned));
-                    (entry.key.to_string(), (value, entry.key_span))
-                })
-                .collect(),
-        )
+        let declared = entries
+            .iter()
+            .map(|entry| {
+                let set = entry.value.get("env").and_then(Node::text).and_then(environment);
+                let value = set.or_else(|| entry.value.get("default").and_then(Node::text).map(str::to_owned));
+                (entry.key.to_string(), (value, entry.key_span))
+            })
+            .collect();
+        Self { declared, made: Cell::new(0) }
     }
 
     /// Sets one from the command line; `false`: not declared.
     pub fn set(&mut self, name: &str, value: &str) -> bool {
-        match self.0.get_mut(name) {
+        match self.declared.get_mut(name) {
             Some(slot) => {
                 slot.0 = Some(value.to_owned());
                 true
@@ -40,7 +44,7 @@ impl Vars {
     }
 
     pub fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
+        self.declared.keys().map(String::as_str).collect()
     }
 
     /// Substitutes in every string of the tree but those under the keys in `skip`.
@@ -56,6 +60,9 @@ impl Vars {
 
     fn walk(&self, node: &mut Node, out: &mut Diagnostics) {
         let span = node.span;
+        if out.is_full() {
+            return;
+        }
         match &mut node.value {
             Value::Scalar(scalar) if scalar.text.contains("${") => *scalar = self.scalar(scalar, span, out),
             Value::Scalar(_) => {}
@@ -83,16 +90,25 @@ impl Vars {
             };
             let reference = &rest[at + 2..at + end];
             match self.value(reference, span, out) {
-                Some(value) => text.push_str(&value),
+                Some(value) if self.made.get() + text.len() + value.len() > MAX_BYTES => {
+                    out.error(
+                        span,
+                        format!("the plan grows beyond {} MiB here", MAX_BYTES >> 20),
+                        "shorten the value of the variable",
+                    );
+                    return scalar.clone();
+                }
+                Some(value) => text.push_str(value),
                 None => text.push_str(&rest[at..=at + end]),
             }
             rest = &rest[at + end + 1..];
         }
         text.push_str(rest);
+        self.made.set(self.made.get() + text.len());
         Scalar { text: text.into(), plain: whole || scalar.plain }
     }
 
-    fn value(&self, reference: &str, span: Span, out: &mut Diagnostics) -> Option<String> {
+    fn value(&self, reference: &str, span: Span, out: &mut Diagnostics) -> Option<&str> {
         if reference == "run.id" {
             // Known only when the run starts; `output.dir` substitutes it then.
             return None;
@@ -105,8 +121,8 @@ impl Vars {
             );
             return None;
         };
-        match self.0.get(name) {
-            Some((Some(value), _)) => Some(value.clone()),
+        match self.declared.get(name) {
+            Some((Some(value), _)) => Some(value),
             Some((None, declared)) => {
                 out.push(
                     Diagnostic::error(span, format!("`vars.{name}` is not set"))
@@ -116,7 +132,7 @@ impl Vars {
                 None
             }
             None => {
-                let help = if self.0.is_empty() {
+                let help = if self.declared.is_empty() {
                     format!("declare it: vars: {{{name}: {{default: …}}}}")
                 } else {
                     suggest(name, &self.names())

@@ -163,6 +163,8 @@ impl<'a> Builder<'a> {
             _ => return Self::refuse(Diagnostic::error(span, "this is not YAML that a plan can be made of")),
         };
         if anchor != 0 {
+            // Anchors within anchors are copied once for each.
+            self.count(node.size(), span)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)

@@ -109,10 +109,10 @@ fn phase(report: &SideReport, phase: Phase) -> Option<&Window> {
 /// nominal length, since each end reads when its thread wakes. One that was woken so late that it missed an edge has a longer
 /// interval; that and those of the other end in its time stand alone.
 fn pairs<'a>(near: &'a [Window], far: &'a [Window], nominal_ns: u64) -> Vec<Pair<'a>> {
-    let tolerance = (nominal_ns / 2).cast_signed();
+    let tolerance = nominal_ns / 2;
     let end = |w: &Window| w.start_ns.saturating_add_unsigned(w.elapsed_ns);
     let same =
-        |a: &Window, b: &Window| (a.start_ns - b.start_ns).abs() <= tolerance && (end(a) - end(b)).abs() <= tolerance;
+        |a: &Window, b: &Window| a.start_ns.abs_diff(b.start_ns) <= tolerance && end(a).abs_diff(end(b)) <= tolerance;
     let mut all = Vec::new();
     for which in [Phase::Warmup, Phase::Measure, Phase::Cooldown] {
         let mut near = near.iter().filter(|w| w.phase == which).peekable();

@@ -35,6 +35,11 @@ pub fn way_of(direction: Direction, pair: Pair<'_>, stream: u32) -> Option<Way> 
     Some(if direction == Direction::Duplex { Way::Both } else { way })
 }
 
+/// A sum of counts that another host may have made up.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// The flows of one end that a row is about.
 struct End<'a> {
     window: &'a Window,
@@ -46,7 +51,7 @@ struct End<'a> {
 
 impl End<'_> {
     fn sum(&self, count: impl Fn(&FlowWindow) -> u64) -> u64 {
-        self.flows.iter().map(|f| count(f)).sum()
+        total(self.flows.iter().map(|f| count(f)))
     }
 
     fn has(&self, roles: &[Role]) -> bool {
@@ -147,7 +152,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     let ends = || near.into_iter().chain(far);
     let senders: Vec<_> = ends().filter(|e| e.is_sender()).collect();
     let receivers: Vec<_> = ends().filter(|e| e.is_receiver()).collect();
-    let sum = |ends: &[&End<'_>], of: fn(&FlowWindow) -> u64| ends.iter().map(|e| e.sum(of)).sum::<u64>();
+    let sum = |ends: &[&End<'_>], of: fn(&FlowWindow) -> u64| total(ends.iter().map(|e| e.sum(of)));
     let rate = |ends: &[&End<'_>], of: fn(&FlowWindow) -> u64| {
         ends.iter().map(|e| e.sum(of) as f64 / e.seconds()).reduce(|a, b| a + b)
     };
@@ -196,7 +201,7 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     let ends = || near.into_iter().chain(far);
     let jitters: Vec<u64> = ends().flat_map(|e| &e.flows).filter_map(|f| f.jitter_ns).collect();
     if !jitters.is_empty() && spec.times_messages() {
-        row.jitter_us = Some(jitters.iter().sum::<u64>() as f64 / jitters.len() as f64 / 1000.0);
+        row.jitter_us = Some(jitters.iter().map(|ns| *ns as f64).sum::<f64>() / jitters.len() as f64 / 1000.0);
     }
     if spec.alone {
         row.messages_sent = near.filter(|e| e.has(&[Role::Sender])).map(|e| e.sum(|f| f.counts.messages_sent));
@@ -219,7 +224,7 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
         }
         return;
     }
-    let sum = |count: fn(&DatagramPhase) -> u64| phases.iter().map(|p| count(p)).sum::<u64>();
+    let sum = |count: fn(&DatagramPhase) -> u64| total(phases.iter().map(|p| count(p)));
     let (sent, received) = (sum(|p| p.sent), sum(|p| p.received));
     row.messages_sent = Some(sent);
     row.messages_received = Some(received);
@@ -259,7 +264,7 @@ fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     row.rtt_us = mean(|i| i.rtt_us);
     row.rtt_var_us = mean(|i| i.rtt_var_us);
     row.min_rtt_us = infos.iter().filter_map(|i| i.min_rtt_us).min().map(f64::from);
-    row.cwnd_bytes = Some(infos.iter().map(|i| u64::from(i.cwnd_segments) * u64::from(i.mss_bytes)).sum());
+    row.cwnd_bytes = Some(total(infos.iter().map(|i| u64::from(i.cwnd_segments) * u64::from(i.mss_bytes))));
     row.mss_bytes = row.mss_bytes.or_else(|| infos.first().map(|i| i.mss_bytes.into()));
     // Growth of a counter of microseconds in the window, over its length. The kernel counts in jiffies: a full window may
     // come out a little over 1.
