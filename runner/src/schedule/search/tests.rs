@@ -282,6 +282,8 @@ struct Shares {
     nothing: f64,
     /// An interval that has the limit, with two ends that are at most a decade apart.
     covers: f64,
+    /// A wider one, or one with a single end.
+    wide: f64,
     /// An interval that has not.
     misses: f64,
     /// Mean number of probes.
@@ -310,9 +312,13 @@ fn simulate([stalls, luck, knee]: [f64; 3], searches: u64) -> Shares {
         let above = summary.search_above.map(|above| above * MESSAGE_BITS);
         let share = match (summary.search, held) {
             (Some(Finding::Open), held) => {
-                let ends = held.zip(above).filter(|(held, above)| above / held <= 10.0);
-                let is_within = ends.is_some_and(|(held, above)| held <= capacity && capacity < above);
-                if is_within { &mut shares.covers } else { &mut shares.misses }
+                let is_in = held.unwrap_or(0.0) <= capacity && above.is_none_or(|above| capacity < above);
+                let is_narrow = held.zip(above).is_some_and(|(held, above)| above / held <= 10.0);
+                match (is_in, is_narrow) {
+                    (false, _) => &mut shares.misses,
+                    (true, true) => &mut shares.covers,
+                    (true, false) => &mut shares.wide,
+                }
             }
             (_, None) => &mut shares.nothing,
             (_, Some(held)) if held * (1.0 + WITHIN) * (1.0 + 1e-6) < capacity => &mut shares.low,
@@ -337,8 +343,10 @@ fn noise_seldom_leads_a_search_astray() {
         let shares = simulate(noise, if is_full { 200 } else { 12 });
         let [stalls, luck, knee] = noise;
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
-        let cells = [shares.right, shares.covers, shares.low, shares.high, shares.nothing, shares.misses].map(percent);
-        println!("| {stalls} | {luck} | {knee} | {} | {:.1} |", cells.join(" | "), shares.probes);
+        let wrong = [shares.low, shares.high, shares.nothing, shares.misses];
+        let cells = [[shares.right, shares.covers, shares.wide].as_slice(), &wrong].concat().into_iter().map(percent);
+        let cells: Vec<String> = cells.collect();
+        println!("| {} | {} | {knee} | {} | {:.1} |", percent(stalls), percent(luck), cells.join(" | "), shares.probes);
         assert!(shares.wrong() < 0.08, "{noise:?}: {shares:?}");
         // The seeds are fixed. A limit that is no single load has no close answer.
         let useful = if knee > 0.0 { shares.covers } else { shares.right };
