@@ -17,6 +17,7 @@ use std::{
 use analyze::table::{
     InputArgs, Table,
     beside::{self, Beside},
+    sync_folder,
 };
 use netcore::control::child::shown;
 use schemas::run_record::RunRecord;
@@ -62,7 +63,10 @@ impl Claim {
         missing.reverse();
         for folder in missing {
             match fs::create_dir(&folder) {
-                Ok(()) => self.made.push(folder),
+                Ok(()) => {
+                    self.made.push(folder.clone());
+                    sync_folder(&folder).map_err(Error::output(folder.display()))?;
+                }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(Error::output(folder.display())(e)),
             }
