@@ -10,7 +10,8 @@
 //! - The search ends when the limit lies between two loads that are `within` of each other with a probability of `LEVEL`,
 //!   if both were probed, most probes of the one held and most of the other did not, and both were probed as often as the
 //!   case's `iterations` say.
-//! - When `max_probes` are used up, the answer is the interval in which the limit lies with that probability.
+//! - When `max_probes` are used up, the answer is the interval in which the limit lies with that probability. The last tenth of
+//!   them probes its ends.
 
 mod belief;
 mod carried;
@@ -34,6 +35,9 @@ const LEVEL: f64 = 0.95;
 
 /// Share of `within` that two steps of the grid span: rounding takes the rest.
 const SPAN: f64 = 0.98;
+
+/// One in so many probes is kept for the two ends of an interval.
+const ENDS: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
@@ -233,7 +237,7 @@ impl Search {
 
     pub fn next(&self) -> Next {
         match self.wanted() {
-            Ok(at) if self.probes() < self.find.max_probes => Next::Probe(self.grid[at]),
+            Ok(at) if self.probes() < self.find.max_probes => Next::Probe(self.grid[self.end().unwrap_or(at)]),
             Ok(_) => Next::Done(self.interval()),
             Err(answer) => Next::Done(answer),
         }
@@ -295,11 +299,26 @@ impl Search {
         above <= held * (1.0 + self.find.within) || (self.find.by == FindBy::Inflight && above - held <= 1.0)
     }
 
+    /// The first and the last cell of the interval in which the limit lies.
+    fn quantiles(&self) -> (usize, usize) {
+        let tail = (1.0 - LEVEL) / 2.0;
+        (belief::quantile(self.belief.cells(), tail), belief::quantile(self.belief.cells(), 1.0 - tail))
+    }
+
+    /// The load to probe if the search is about to end with an interval of which an end was not probed.
+    fn end(&self) -> Option<usize> {
+        let left = self.find.max_probes.saturating_sub(self.probes());
+        if left > self.find.max_probes / ENDS {
+            return None;
+        }
+        let (first, last) = self.quantiles();
+        let above = Some(last).filter(|at| *at < self.grid.len() && self.known_at(*at).is_none());
+        above.or_else(|| first.checked_sub(1).filter(|at| self.known_at(*at).is_none()))
+    }
+
     /// The answer where the limit is not known closely: the loads on both sides of the interval in which it lies.
     fn interval(&self) -> Answer {
-        let cells = self.belief.cells();
-        let tail = (1.0 - LEVEL) / 2.0;
-        let (first, last) = (belief::quantile(cells, tail), belief::quantile(cells, 1.0 - tail));
+        let (first, last) = self.quantiles();
         let held = self.known.iter().rfind(|k| self.index(k.load) < first && k.held());
         let above = self.known.iter().find(|k| self.index(k.load) >= last && k.failed());
         Answer { outcome: Finding::Open, held: held.map(|k| k.load), above: above.map(|k| k.load) }
