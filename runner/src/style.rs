@@ -1,4 +1,5 @@
-//! Colours, and lines on standard error. `anstream` drops the colours unless the output is a terminal, and if `NO_COLOR` is set.
+//! Colours, and lines on standard error. `anstream` drops the colours unless the output is a terminal, and if `NO_COLOR` is
+//! set.
 
 use std::{fmt, io::Write as _};
 

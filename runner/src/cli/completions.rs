@@ -1,7 +1,7 @@
 //! `plumb completions`: completion of command lines in shells.
 //!
-//! The shell's script runs `plumb` with [`VARIABLE`] set, and `plumb` answers with candidates. One table says what completes a value, by
-//! the value's name in the help.
+//! The shell's script runs `plumb` with [`VARIABLE`] set, and `plumb` answers with candidates. One table says what completes
+//! a value, by the value's name in the help.
 
 use std::{
     collections::BTreeSet,

@@ -51,7 +51,7 @@ pub(super) struct Serving {
 /// A kind of event that others can cause at any rate, and how much is said of it.
 struct Sampled {
     kind: &'static str,
-    /// What `more` of them are called.
+    /// Plural name for the line that counts hidden events.
     more: &'static str,
     /// Lines in `span`; the rest is counted.
     lines: u32,

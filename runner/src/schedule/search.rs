@@ -158,7 +158,7 @@ impl Search {
         let known = &mut self.known[place];
         known.findings.push(finding);
         known.reached = known.reached.max(carried.offered);
-        // How long its path was is not in the row of an earlier session.
+        // The row of an earlier session lacks the delay of its path.
         if said.is_none() {
             known.queued = known.queued.max(carried.queued);
         }

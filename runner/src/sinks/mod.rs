@@ -4,7 +4,8 @@
 //! - [`csv`]: the results table; [`counters`]: the kernels' counters; [`appended`]: the files of both
 //! - [`run_json`]: what the tables do not hold; [`hook_log`]: what hooks printed
 //! - [`ci`]: JUnit, Markdown, annotations; [`plots`]: pictures
-//! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers; [`disturbance`]: of these, what disturbed an end
+//! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers; [`disturbance`]: of these, what disturbed
+//!   an end
 
 pub mod appended;
 pub mod ci;

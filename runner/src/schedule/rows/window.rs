@@ -1,6 +1,7 @@
 //! The cells of one phase or interval, from the windows that the two ends cut.
 //!
-//! Senders count what they sent over their own elapsed time, receivers what arrived over theirs. If both ends receive (round trips, both directions at once), the two rates are added.
+//! Senders count what they sent over their own elapsed time, receivers what arrived over theirs. If both ends receive (round
+//! trips, both directions at once), the two rates are added.
 
 use netcore::{
     measure::cpu::service_demand_us,

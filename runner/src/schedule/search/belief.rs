@@ -41,8 +41,8 @@ pub struct Belief {
 struct Noise {
     stalls: f64,
     luck: f64,
-    /// Shared by the noises of one slope. By the load's index plus `loads`, minus the cell: the share of probes that hold but for
-    /// stalls and luck.
+    /// Shared by the noises of one slope. By the load's index plus `loads`, minus the cell: the share of probes that hold
+    /// but for stalls and luck.
     curve: Rc<[f64]>,
     /// Per cell: relative to the likeliest of all noises.
     weights: Vec<f64>,

@@ -1,4 +1,4 @@
-//! How much of a load a sender offered and a path carried.
+//! Shares of a load that the sender offered and the path carried.
 
 use std::time::Duration;
 

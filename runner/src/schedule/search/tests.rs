@@ -348,7 +348,7 @@ fn noise_seldom_leads_a_search_astray() {
         let cells: Vec<String> = cells.collect();
         println!("| {} | {} | {knee} | {} | {:.1} |", percent(stalls), percent(luck), cells.join(" | "), shares.probes);
         assert!(shares.wrong() < 0.08, "{noise:?}: {shares:?}");
-        // The seeds are fixed. A limit that is no single load has no close answer.
+        // The seeds are fixed. A limit that spreads over many loads has only an interval.
         let useful = if knee > 0.0 { shares.covers } else { shares.right };
         assert!(useful > if stalls < 0.3 { 0.5 } else { 0.1 }, "{noise:?}: {shares:?}");
     }
