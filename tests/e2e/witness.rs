@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     netns::{Namespace, Pair, is_installed},
-    program::{Folder, Ran, Row, Serve, count, end, number, of, parse, skip, skip_without},
+    program::{Folder, Ran, Row, Serve, count, despite_stalls, end, number, of, parse, skip, skip_without, until},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -124,30 +124,42 @@ fn messages_that_leave_in_fragments_are_said_to() {
 #[test]
 fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
     let Some(pair) = Pair::new() else { return };
-    if !pair.limit("50mbit", "50ms") {
+    if !pair.limit("50mbit", "20ms") {
         return;
     }
     let _daemon = serve(&pair);
     let plan = format!(
-        "{{version: 1, name: witness, {}, tests: {{it: {{workload: tcp_stream, to: far, warmup: 500ms, duration: 1s, \
-         socket: {{congestion_control: reno}}}}}}}}",
+        "{{version: 1, name: witness, {}, tests: {{it: {{workload: tcp_stream, to: far, bytes: 8MB, \
+         socket: {{congestion_control: reno}}, remote_socket: {{receive_buffer: 64KiB}}}}}}}}",
         hosts()
     );
     // A full frame of 1514 bytes (the queue counts the Ethernet header and not the checksum) carries 1448 of payload:
     // 20 bytes are IP's, 32 are TCP's with its timestamps.
     let expected = 50e6 * 1448.0 / 1514.0;
-    // The bound is narrower than a wrongly counted header of 20 bytes. A busy machine leaves the link idle at times, and what then
-    // waits for its reader may count in the next window: the test repeats until a run was left alone.
+    // A receiver that is late finds what waits for it: the queue's 20 ms and burst of 16 kB, and its buffer, which the kernel doubles.
+    // Nothing else makes a link faster, so no try may exceed that. A busy machine leaves the link idle: the test repeats until three
+    // runs were left alone. The bound is narrower than a wrongly counted header of 20 bytes.
+    let waiting = 50e6 / 8.0 * 0.02 + 16e3 + 2.0 * 65_536.0;
+    let most = expected / (1.0 - waiting / (8e6 * 1514.0 / 1448.0));
     let mut tries = Vec::new();
-    let is_exact = |reached: &f64| (reached / expected - 1.0).abs() < 0.01;
-    while tries.len() < 20 && !tries.last().is_some_and(is_exact) {
-        tries.push(number(&measure(&pair.near, &plan)[0], "throughput_bits_per_s"));
+    let mut exact = 0;
+    while tries.len() < 16 && exact < 3 {
+        let row = measure(&pair.near, &plan).remove(0);
+        assert_eq!(count(&row, "bytes_received"), 8_000_000);
+        let reached = number(&row, "throughput_bits_per_s");
+        assert!(reached < most, "{reached} bit/s, where the link allows {expected}");
+        exact += usize::from((reached / expected - 1.0).abs() < 0.01);
+        tries.push(reached);
     }
-    assert!(tries.last().is_some_and(is_exact), "{tries:?} bit/s, where the link allows {expected}");
+    assert_eq!(exact, 3, "{tries:?} bit/s, where the link allows {expected}");
 }
 
 #[test]
 fn udp_loss_is_what_the_queue_dropped() {
+    despite_stalls(compares_loss);
+}
+
+fn compares_loss() {
     let Some(pair) = Pair::new() else { return };
     // The queue is shorter than the socket's send buffer: with a longer one the sender would wait and nothing be lost.
     if !pair.limit("50mbit", "5ms") {
@@ -191,30 +203,39 @@ fn a_search_finds_the_rate_of_the_link() {
     // A frame of 1442 bytes carries 1400 of payload, and one message in a hundred may be lost. The queue's contents and
     // bursts of a busy machine shift the border by a few per cent.
     let limit = 50e6 * 1400.0 / 1442.0 / 0.99 / (1400.0 * 8.0);
-    let mut seen = Vec::new();
-    // A machine too busy to offer the load, or to carry it, ends a search early: the test repeats it until one was left alone.
+    // Every answer is judged. Those without a limit are given again: a machine that is too busy to offer the load, or to carry it,
+    // ends a search early. One that stands still loses messages which the link would have carried, so one answer may be too low.
+    let (mut seen, mut low) = (Vec::new(), 0);
     while seen.len() < 8 {
         let Ran { code, stdout, stderr } = run(&pair.near, &plan);
         let rows = parse(&stdout);
-        let summary = rows.iter().find(|r| r["record"] == "summary").unwrap();
-        let held = if summary["offered_per_s"].is_empty() { 0.0 } else { number(summary, "offered_per_s") };
-        assert!(held < limit * 1.05, "{held} messages per second are said to hold, the link takes {limit}");
-        if (code, summary["search"].as_str()) == (Some(0), "found") {
-            let above = number(summary, "search_above");
-            assert!(above > limit * 0.9, "{held} … {above} messages per second, the link takes {limit}");
-            let probes: Vec<&Row> = rows.iter().filter(|r| r["record"] == "probe" && r["phase"] == "measure").collect();
+        let summary = of(&rows, "summary")[0];
+        let load = |column: &str| if summary[column].is_empty() { None } else { Some(number(summary, column)) };
+        let (held, above) = (load("offered_per_s"), load("search_above"));
+        let said = format!("{code:?} {} {held:?} … {above:?}, the link takes {limit}: {stderr}", summary["search"]);
+        assert!(held.is_none_or(|held| held < limit * 1.05), "too much is said to hold: {said}");
+        low += usize::from(above.is_some_and(|above| above < limit * 0.9));
+        assert!(low < 2, "too little is said to be too much: {said}, and before {seen:#?}");
+        let discarded = rows.iter().any(|r| r["status"] == "discarded");
+        assert!(summary["search"] != "at_least" || discarded, "the link has a limit: {said}");
+        if (code, summary["search"].as_str()) == (Some(0), "found") && above.is_some_and(|above| above >= limit * 0.9) {
+            let probes = of(&rows, "probe");
             let exceeded = probes.iter().filter(|r| r["search"] == "exceeded").count();
             assert!(probes.len() >= 6 && exceeded >= 2, "{} probes, {exceeded} beyond the limit", probes.len());
             assert!(pair.dropped() > 0, "the queue lost nothing: nothing was searched");
             return;
         }
-        seen.push(format!("{code:?} {} {held}: {stderr}", summary["search"]));
+        seen.push(said);
     }
     panic!("no search found the border: {seen:#?}");
 }
 
 #[test]
 fn a_search_claims_nothing_that_only_a_queue_took_in() {
+    despite_stalls(searches_behind_a_queue);
+}
+
+fn searches_behind_a_queue() {
     let Some(pair) = Pair::new() else { return };
     // The shaper is on the sender's own interface and its queue longer than the socket's buffer: nothing is ever lost.
     if !pair.limit("100mbit", "400ms") {
@@ -229,7 +250,7 @@ fn a_search_claims_nothing_that_only_a_queue_took_in() {
     );
     let Ran { stdout, stderr: errors, .. } = run(&pair.near, &plan);
     let rows = parse(&stdout);
-    let summary = rows.iter().find(|r| r["record"] == "summary").unwrap();
+    let summary = of(&rows, "summary")[0];
     assert_ne!(summary["search"], "nothing", "{errors}");
     let limit = 100e6 * 1400.0 / 1442.0 / (1400.0 * 8.0);
     if summary["offered_per_s"].is_empty() {
@@ -242,16 +263,20 @@ fn a_search_claims_nothing_that_only_a_queue_took_in() {
 
 #[test]
 fn a_slow_receiver_shows_at_the_sender() {
+    despite_stalls(slows_a_sender);
+}
+
+fn slows_a_sender() {
     let Some(alone) = Namespace::new() else { return };
     // Small buffers, so that their contents are small against the bytes sent.
-    let body = |receive: &str| {
+    let body = |stop: &str, receive: &str| {
         format!(
-            "{{version: 1, name: witness, tests: {{it: {{workload: tcp_stream, duration: 1s, receive_size: {receive}, \
+            "{{version: 1, name: witness, tests: {{it: {{workload: tcp_stream, {stop}, receive_size: {receive}, \
              socket: {{send_buffer: 64KiB, congestion_control: reno}}, remote_socket: {{receive_buffer: 64KiB}}}}}}}}"
         )
     };
-    let fast = &measure(&alone, &body("128KiB"))[0];
-    let slow = &measure(&alone, &body("1"))[0];
+    let fast = &measure(&alone, &body("bytes: 50MB", "128KiB"))[0];
+    let slow = &measure(&alone, &body("duration: 1s", "1"))[0];
     let (fast_sent, slow_sent) = (number(fast, "sent_bits_per_s"), number(slow, "sent_bits_per_s"));
     assert!(slow_sent < fast_sent / 4.0, "a receiver that reads byte by byte took {slow_sent} of {fast_sent} bit/s");
     let (sent, received) = (count(slow, "bytes_sent"), count(slow, "bytes_received"));
@@ -271,14 +296,21 @@ fn an_idle_daemon_sleeps() {
         status.map(|text| count(text).unwrap_or(0)).sum()
     };
     // Its threads may not sleep yet.
-    thread::sleep(Duration::from_millis(500));
-    let before = switches();
+    let mut before = switches();
+    until("the daemon sleeps", || {
+        thread::sleep(Duration::from_millis(500));
+        std::mem::replace(&mut before, switches()) == before
+    });
     thread::sleep(Duration::from_secs(2));
     assert_eq!(switches(), before, "an idle daemon woke up");
 }
 
 #[test]
 fn tcp_info_is_what_ss_shows() {
+    despite_stalls(compares_tcp_info);
+}
+
+fn compares_tcp_info() {
     let Some(pair) = Pair::new() else { return };
     // The queue is so short that segments are lost: the test compares retransmissions.
     if !pair.limit("50mbit", "4ms") {
@@ -289,10 +321,10 @@ fn tcp_info_is_what_ss_shows() {
     }
     let _daemon = serve(&pair);
     let (_folder, run) =
-        start(&pair, "{workload: tcp_stream, to: far, duration: 2s, cooldown: 2s, socket: {congestion_control: reno}}");
+        start(&pair, "{workload: tcp_stream, to: far, duration: 2s, cooldown: 6s, socket: {congestion_control: reno}}");
     // The data connection is the one to the data link's address. It is watched until it is gone.
     let (mut seen, begun) = (Vec::new(), Instant::now());
-    while begun.elapsed() < Duration::from_secs(20) {
+    while begun.elapsed() < Duration::from_mins(1) {
         let text = pair.near.read("ss", &["-Htin", "dst", Pair::FAR]);
         if !text.contains("retrans") && !seen.is_empty() && text.trim().is_empty() {
             break;
@@ -313,7 +345,7 @@ fn tcp_info_is_what_ss_shows() {
     };
     assert_eq!(row["congestion_control"], "reno");
     assert_eq!(row["mss_bytes"], field(last, "mss").unwrap());
-    // The measure phase ends about half way: the count lies between the first and the last that ss showed.
+    // The measure phase ends before the cool-down: the count lies between the first and the last that ss showed.
     let final_count: u64 = field(last, "retrans").map_or(0, |r| r.parse().unwrap());
     let reported = count(row, "retransmits");
     assert!(final_count > 0, "nothing was retransmitted on a link that loses segments: {last}");
@@ -358,6 +390,10 @@ fn shown(text: &str, key: &str) -> f64 {
 
 #[test]
 fn what_limits_a_sender_is_what_ss_shows() {
+    despite_stalls(compares_limits);
+}
+
+fn compares_limits() {
     let Some(pair) = Pair::new() else { return };
     if !pair.limit("50mbit", "4ms") {
         return;
@@ -366,9 +402,9 @@ fn what_limits_a_sender_is_what_ss_shows() {
         return skip_without("iproute2", "there is no `ss`");
     }
     // The cool-down keeps the connection for ss, which may be late on a busy machine.
-    let by_receiver = "{workload: tcp_stream, to: far, duration: 2s, cooldown: 2s, receive_size: 1, \
+    let by_receiver = "{workload: tcp_stream, to: far, duration: 2s, cooldown: 6s, receive_size: 1, \
                        remote_socket: {receive_buffer: 8KiB}}";
-    let by_buffer = "{workload: tcp_stream, to: far, duration: 2s, cooldown: 2s, socket: {send_buffer: 4KiB}}";
+    let by_buffer = "{workload: tcp_stream, to: far, duration: 2s, cooldown: 6s, socket: {send_buffer: 4KiB}}";
     for test in [by_receiver, by_buffer] {
         let (row, last) = watched(&pair, test);
         let ratio = |key: &str| number(&row, &format!("{key}_ratio"));
