@@ -1,6 +1,6 @@
 //! Both directions at once: each direction's row is about its own sender and receiver, and both end.
 
-use crate::program::{Folder, count, number, of, parse, plumb};
+use crate::program::{Folder, count, despite_stalls, number, of, parse, plumb};
 
 #[test]
 fn datagrams_both_ways_stop_by_bytes() {
@@ -23,6 +23,11 @@ fn datagrams_both_ways_stop_by_bytes() {
 
 #[test]
 fn what_lies_before_a_receiver_when_all_is_sent_belongs_to_the_count() {
+    // A receiver that stands still for a second after the last message leaves what lies before it.
+    despite_stalls(reads_all);
+}
+
+fn reads_all() {
     let folder = Folder::new();
     // The receiver checks every byte and is slower than the sender.
     let plan = folder.plan(

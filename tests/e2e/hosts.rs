@@ -2,7 +2,7 @@
 
 use crate::{
     netns::Pair,
-    program::{Folder, Ran, Serve, count, number, of, parse, plumb},
+    program::{Folder, Ran, Serve, count, despite_stalls, number, of, parse, plumb},
 };
 
 /// The inventory of a pair's two namespaces.
@@ -54,6 +54,11 @@ fn both_ends_of_a_test_are_put_into_their_namespaces() {
 
 #[test]
 fn members_over_several_daemons_start_together_and_say_how_nearly() {
+    // Members that stood still at different times have no interval in common, and so no total.
+    despite_stalls(measures_a_ring);
+}
+
+fn measures_a_ring() {
     let daemons: Vec<Serve> = (0..3).map(|_| Serve::start(&[])).collect();
     let host = |(i, d): (usize, &Serve)| format!("  h{i}: {{address: 127.0.0.1, control: \"{}\"}}", d.address);
     let hosts: Vec<String> = daemons.iter().enumerate().map(host).collect();

@@ -1,13 +1,13 @@
 //! Programs that a plan starts: their output becomes rows, and each failure a sentence.
 
-use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 
-use crate::program::{Folder, Ran, Row, Serve, command, end, number, of, parse, plumb, rows};
+use crate::program::{Folder, Ran, Row, Serve, command, end, number, of, parse, plumb, rows, until};
 
 /// Runs a plan with one test, with the permissions that it needs.
 fn run(folder: &Folder, body: &str) -> Ran {
@@ -153,7 +153,7 @@ fn every_failure_has_its_sentence_and_the_plan_goes_on() {
         ),
     ] {
         let body = format!("workload: command, timeout: {timeout}, command: {{run: {run_}, {regex}}}");
-        let plan = folder.plan("", &format!("  it: {{{body}}}\n  next: {{workload: unix_rr, duration: 10ms}}"));
+        let plan = folder.plan("", &format!("  it: {{{body}}}\n  next: {{workload: unix_rr, transactions: 10}}"));
         let ran = plumb(&["run", &plan, "--progress", "never", "--allow-commands"]);
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
         let rows = parse(&ran.stdout);
@@ -215,7 +215,7 @@ fn hooks_run_where_they_belong_and_know_what_for() {
     let plan = folder.plan(
         &format!("output: {{dir: {}}}", folder.name("out")),
         &format!(
-            "  a: {{workload: unix_rr, duration: 10ms, iterations: 2,\n    hooks: {{setup: [{note}, s], prepare: [{note}, p], conclude: [{note}, c], cleanup: [{note}, e]}}}}"
+            "  a: {{workload: unix_rr, transactions: 10, iterations: 2,\n    hooks: {{setup: [{note}, s], prepare: [{note}, p], conclude: [{note}, c], cleanup: [{note}, e]}}}}"
         ),
     );
     let ran = plumb(&["run", &plan, "--progress", "never", "--allow-hooks"]);
@@ -237,7 +237,7 @@ fn a_hook_that_fails_before_fails_the_iteration_and_one_after_warns() {
     let folder = Folder::new();
     let mark = folder.name("mark");
     let hooks = format!("setup: [sh, -c, 'echo busy >&2; exit 7'], cleanup: [touch, {mark}]");
-    let ran = run(&folder, &format!("workload: unix_rr, duration: 10ms, hooks: {{{hooks}}}"));
+    let ran = run(&folder, &format!("workload: unix_rr, transactions: 10, hooks: {{{hooks}}}"));
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     let row = the(&ran, "iteration");
     assert_eq!(row["status"], "failed");
@@ -248,7 +248,7 @@ fn a_hook_that_fails_before_fails_the_iteration_and_one_after_warns() {
     );
     assert!(folder.path("mark").exists(), "what was begun is cleaned up");
     let hooks = "conclude: [sh, -c, 'exit 9'], cleanup: {run: [sleep, 600], timeout: 100ms}";
-    let ran = run(&folder, &format!("workload: unix_rr, duration: 10ms, hooks: {{{hooks}}}"));
+    let ran = run(&folder, &format!("workload: unix_rr, transactions: 10, hooks: {{{hooks}}}"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(the(&ran, "iteration")["status"], "ok");
     for words in
@@ -266,13 +266,11 @@ fn an_interrupt_ends_the_program_and_still_cleans_up() {
         "",
         &format!(
             "  it:\n    workload: command\n    command: {{run: [sh, -c, 'echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 600'], regex: '(?<throughput>x)'}}\n    \
-             hooks: {{cleanup: [touch, {mark}]}}\n  never: {{workload: unix_rr, duration: 10ms}}"
+             hooks: {{cleanup: [touch, {mark}]}}\n  never: {{workload: unix_rr, transactions: 10}}"
         ),
     );
     let child = command(&["run", &plan, "--progress", "never", "--allow-commands", "--allow-hooks"]).spawn().unwrap();
-    while !folder.path("pid").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the program has begun", || folder.path("pid").exists());
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let ran = end(child);
     assert_eq!(ran.code, Some(130), "{}", ran.stderr);
@@ -296,9 +294,7 @@ fn far(folder: &Folder, args: &[&str]) -> (Serve, String) {
 
 /// Waits for the process whose id is in a file.
 fn written(folder: &Folder, name: &str) -> String {
-    while !folder.path(name).exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the program has begun", || folder.path(name).exists());
     fs::read_to_string(folder.path(name)).unwrap().trim().to_owned()
 }
 
@@ -319,7 +315,7 @@ fn a_hook_runs_on_another_host_whose_daemon_allows_it() {
     let plan = folder.plan(
         &format!("output: {{dir: {}}}\n{hosts}", folder.name("out")),
         &format!(
-            "  it: {{workload: tcp_rr, to: far, duration: 10ms,\n    hooks: {{setup: {{run: [{note}, up], on: far}}, \
+            "  it: {{workload: tcp_rr, to: far, transactions: 10,\n    hooks: {{setup: {{run: [{note}, up], on: far}}, \
              prepare: ['true'], cleanup: {{run: [{note}, down], on: far}}}}}}"
         ),
     );
@@ -345,7 +341,7 @@ fn a_daemon_runs_hooks_only_where_it_was_told_to_and_has_a_key() {
     let folder = Folder::new();
     let mark = folder.name("mark");
     let tests = format!(
-        "  it: {{workload: unix_rr, duration: 10ms, hooks: {{setup: {{run: [touch, {mark}], on: far}}, \
+        "  it: {{workload: unix_rr, transactions: 10, hooks: {{setup: {{run: [touch, {mark}], on: far}}, \
          cleanup: {{run: [touch, {mark}], on: far}}}}}}"
     );
     let (_keyed, hosts) = far(&folder, &[]);
@@ -374,7 +370,7 @@ fn a_hook_on_another_host_that_fails_or_hangs_is_ended_there() {
     let pid = folder.name("pid");
     let setup = |words: &str, timeout: &str| {
         let body = format!(
-            "workload: unix_rr, duration: 10ms, hooks: {{setup: {{run: {words}, on: far, timeout: {timeout}}}}}"
+            "workload: unix_rr, transactions: 10, hooks: {{setup: {{run: {words}, on: far, timeout: {timeout}}}}}"
         );
         folder.plan(&hosts, &format!("  it: {{{body}}}"))
     };
@@ -387,11 +383,12 @@ fn a_hook_on_another_host_that_fails_or_hangs_is_ended_there() {
     assert!(row["error"].contains("exited with 7: busy") && row["error"].contains("host `far`"), "{}", row["error"]);
 
     let hangs = format!("[sh, -c, 'echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 600']");
-    let ran = run(&setup(&hangs, "500ms"));
+    // Time enough to write the file on a busy machine.
+    let ran = run(&setup(&hangs, "10s"));
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     let row = the(&ran, "iteration");
     assert_eq!(row["status"], "timeout");
-    assert!(row["error"].contains("was still running after 500ms"), "{}", row["error"]);
+    assert!(row["error"].contains("was still running after 10s"), "{}", row["error"]);
     assert!(!is_alive(&written(&folder, "pid")), "it still runs");
 
     // It ends with its run: an interrupted one, and a killed one.
@@ -405,11 +402,6 @@ fn a_hook_on_another_host_that_fails_or_hangs_is_ended_there() {
         let ran = end(child);
         assert_eq!(ran.code, (signal == Signal::SIGINT).then_some(130), "{}", ran.stderr);
         // The daemon notices at once, but not before we do.
-        let mut looks = 0;
-        while is_alive(&hook) {
-            looks += 1;
-            assert!(looks < 1000, "it still runs");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("it has ended", || !is_alive(&hook));
     }
 }

@@ -12,7 +12,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::program::{Folder, Ran, Serve, command, end, is_interim, number, of, parse, rows};
+use crate::program::{Folder, Ran, Serve, command, end, is_interim, number, of, parse, rows, until};
 
 /// Starts a measurement of a minute and waits until it runs.
 fn long(folder: &Folder) -> Child {
@@ -130,7 +130,15 @@ fn a_second_sigint_ends_it_at_once_and_leaves_rows_that_say_so() {
     let daemon = Pid::from_raw(serve.pid());
     kill(daemon, Signal::SIGSTOP).unwrap();
     signal(&child, Signal::SIGINT);
-    thread::sleep(Duration::from_millis(300));
+    // Two signals that are pending at once would be one.
+    let status = format!("/proc/{}/status", child.id());
+    let is_pending = || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let sets = status.lines().filter_map(|l| l.strip_prefix("ShdPnd:").or(l.strip_prefix("SigPnd:")));
+        sets.map(|set| u64::from_str_radix(set.trim(), 16).unwrap())
+            .any(|set| set & (1 << (Signal::SIGINT as u32 - 1)) != 0)
+    };
+    until("the first signal is taken", || !is_pending());
     signal(&child, Signal::SIGINT);
     let ran = end(child);
     kill(daemon, Signal::SIGCONT).unwrap();
@@ -157,22 +165,23 @@ fn a_group_is_cut_off_as_a_whole_and_junit_says_what_was_not_measured() {
     let folder = Folder::new();
     let plan = folder.plan(
         "",
-        "  bulk: {workload: tcp_stream, duration: 200ms}\n  pair:\n    duration: 60s\n    concurrent:\n      members:\n        \
+        "  bulk: {workload: tcp_stream, bytes: 10MB}\n  pair:\n    duration: 10m\n    interval: 100ms\n    concurrent:\n      \
+         start: {max_skew: 10s}\n      members:\n        \
          a: {workload: tcp_stream}\n        b: {workload: tcp_rr}",
     );
     let (table, junit) = (folder.name("r.csv"), folder.name("j.xml"));
-    let mut child = command(&["run", &plan, "-o", &table, "--junit", &junit]).spawn().unwrap();
+    let mut child = command(&["run", &plan, "-o", &table, "--junit", &junit, "--interim"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|l| l.contains("] pair")), "the group has not begun");
+    assert!(lines.any(|l| l.starts_with("pair") && is_interim(&l)), "the group was not measured");
     let rest = thread::spawn(move || lines.for_each(drop));
-    thread::sleep(Duration::from_secs(1));
     signal(&child, Signal::SIGINT);
     let ran = end(child);
     rest.join().unwrap();
     assert_eq!(ran.code, Some(130));
     let rows = rows(&folder.path("r.csv"));
     let of_pair: Vec<_> = of(&rows, "iteration").into_iter().filter(|r| r["test"] == "pair").collect();
-    // On a busy machine it may not have begun to measure: then it has no rows.
+    let members: Vec<_> = of_pair.iter().map(|r| r["member"].as_str()).filter(|member| !member.is_empty()).collect();
+    assert_eq!(members, ["a", "b"]);
     assert!(of_pair.iter().all(|r| r["status"] == "cut"), "{of_pair:?}");
     assert!(of(&rows, "summary").iter().all(|r| (r["test"] == "pair") == (r["status"] == "skipped")));
     let xml = std::fs::read_to_string(junit).unwrap();
