@@ -297,7 +297,7 @@ fn deaf(hostile: &mut Hostile<'_>) {
     }
 }
 
-/// Bytes that are no greeting, or no record after one.
+/// Random bytes in place of a greeting, or of the record after it.
 fn garbage(hostile: &mut Hostile<'_>) {
     let noise: Vec<u8> = (0..5000u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
     let stream = match hostile.turn % 3 {
