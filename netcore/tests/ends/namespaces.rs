@@ -40,6 +40,11 @@ impl Link {
             && command(&format!("ip netns add {b}"))
             && command(&format!("ip -n {a} link add v0 type veth peer name v1 netns {b}"));
         if !made {
+            let is_missing = Command::new("ip").output().is_err();
+            assert!(
+                !is_missing || std::env::var_os("PLUMB_NO_SKIP").is_none(),
+                "no `ip`: install the package iproute2"
+            );
             eprintln!("skipped: network namespaces need root and iproute2");
             return None;
         }

@@ -40,6 +40,11 @@ impl Cable {
         .iter()
         .all(|line| ip(line));
         if !done {
+            let is_missing = Command::new("ip").output().is_err();
+            assert!(
+                !is_missing || std::env::var_os("PLUMB_NO_SKIP").is_none(),
+                "no `ip`: install the package iproute2"
+            );
             println!("skipped: network namespaces cannot be made here (they need root and `ip`)");
             return None;
         }
