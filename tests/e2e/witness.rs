@@ -136,9 +136,9 @@ fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
     // A full frame of 1514 bytes (the queue counts the Ethernet header and not the checksum) carries 1448 of payload:
     // 20 bytes are IP's, 32 are TCP's with its timestamps.
     let expected = 50e6 * 1448.0 / 1514.0;
-    // A receiver that is late finds what waits for it: the queue's 20 ms and burst of 16 kB, and its buffer, which the kernel doubles.
-    // Nothing else makes a link faster, so no try may exceed that. A busy machine leaves the link idle: the test repeats until three
-    // runs were left alone. The bound is narrower than a wrongly counted header of 20 bytes.
+    // A receiver that is late finds what waits for it: the queue's 20 ms and burst of 16 kB, and its buffer, which the
+    // kernel doubles. Nothing else makes a link faster, so no try may exceed that. A busy machine leaves the link idle:
+    // the test repeats until three runs were left alone. Their bound is narrower than a wrongly counted header of 20 bytes.
     let waiting = 50e6 / 8.0 * 0.02 + 16e3 + 2.0 * 65_536.0;
     let most = expected / (1.0 - waiting / (8e6 * 1514.0 / 1448.0));
     let mut tries = Vec::new();
@@ -203,8 +203,9 @@ fn a_search_finds_the_rate_of_the_link() {
     // A frame of 1442 bytes carries 1400 of payload, and one message in a hundred may be lost. The queue's contents and
     // bursts of a busy machine shift the border by a few per cent.
     let limit = 50e6 * 1400.0 / 1442.0 / 0.99 / (1400.0 * 8.0);
-    // Every answer is judged. Those without a limit are given again: a machine that is too busy to offer the load, or to carry it,
-    // ends a search early. One that stands still loses messages which the link would have carried, so one answer may be too low.
+    // Every answer is judged. Those without a limit are given again: a machine that is too busy to offer the load, or to
+    // carry it, ends a search early. One that stands still loses messages which the link would have carried, so one answer
+    // may be too low.
     let (mut seen, mut low) = (Vec::new(), 0);
     while seen.len() < 8 {
         let Ran { code, stdout, stderr } = run(&pair.near, &plan);
