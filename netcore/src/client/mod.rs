@@ -6,6 +6,7 @@
 //! together. [`RunningTest::wait`] gives the [`Outcome`]. A session runs one test at a time and as many as wanted one
 //! after another; tests at the same time have a session each.
 
+mod instants;
 pub(crate) mod plausible;
 mod ready;
 mod running;

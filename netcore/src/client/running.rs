@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ClientError, HostLabel, Session, Timeouts, plausible::Frame};
+use super::{ClientError, HostLabel, Session, Timeouts, instants::Instants, plausible::Frame};
 use crate::{
     control::{
         channel::PROGRESS,
@@ -253,11 +253,13 @@ pub struct RunningTest<'s> {
     far: Option<Party<'s>>,
     plan: Plan,
     t0_ns: u64,
+    /// This host's clocks before the load.
+    begun: ClockReading,
 }
 
 impl<'s> RunningTest<'s> {
     pub(super) fn new(near: Party<'s>, far: Option<Party<'s>>, plan: Plan, t0_ns: u64) -> Self {
-        Self { near, far, plan, t0_ns }
+        Self { near, far, plan, t0_ns, begun: clock::reading() }
     }
 
     /// The ends that report.
@@ -277,27 +279,13 @@ impl<'s> RunningTest<'s> {
     /// Waits for the end of the test and joins the reports. A raised `stop` ends the measure phase at both ends at the
     /// same instant; raised twice, it ends everything at once and there is no outcome.
     pub fn wait(mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, ClientError> {
-        let begun = clock::reading();
         self.watch(observer, stop)?;
         let clocks = [self.near.clock(), self.far.as_ref().and_then(Party::clock)];
         let far_host = self.far.as_ref().and_then(Party::host).or(self.near.host()).cloned();
         // watch() returns only when all are done.
         let near = self.near.report.take().expect("the near end has finished");
         let far = self.far.as_mut().map(|far| far.report.take().expect("the far end has finished"));
-        // Our clocks at the start: those of an end in this process, or else those that were read when this began to wait.
-        // Between that and the start the clock may be slewed, which moves both ends' instants alike.
-        let here = match (clocks[0], &near.clocks) {
-            (None, Some(clocks)) => ClockReading::between(clocks, near.under_load_ns),
-            _ => begun,
-        };
-        let at_start = |clock: Option<ClockOffset>, report: Option<&SideReport>| {
-            let (clock, report) = (clock?, report?);
-            let there = |clocks| clock.at(&here, &ClockReading::between(clocks, report.under_load_ns));
-            Some(report.clocks.as_ref().map_or(clock, there))
-        };
         let asked_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_ns).fold(0, u64::saturating_add);
-        let clocks = [at_start(clocks[0], Some(&near)), at_start(clocks[1], far.as_ref())];
-        let clock_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_ns).fold(0, u64::saturating_add);
         let lasted_ns = monotonic_ns().saturating_sub(self.t0_ns).saturating_add(asked_bound_ns);
         if let Some(contradiction) = self.plan.frame.contradiction(&near, far.as_ref(), lasted_ns) {
             let reason = format!("a report cannot be true: {contradiction}");
@@ -306,24 +294,22 @@ impl<'s> RunningTest<'s> {
                 None => EndError::Impossible(reason).into(),
             });
         }
-        let ours = |theirs_ns: u64, clock: Option<ClockOffset>| {
-            let theirs_ns = (theirs_ns > 0).then_some(theirs_ns)?;
-            clock.map_or(Some(theirs_ns), |clock| clock.to_ours(theirs_ns))
-        };
-        let near_loaded_ns = ours(near.under_load_ns, clocks[0]);
-        let far_loaded_ns = far.as_ref().and_then(|far| ours(far.under_load_ns, clocks[1]));
+        let read = (self.begun, clock::reading());
+        let instants = Instants::of((&near, clocks[0]), far.as_ref().map(|far| (far, clocks[1])), &read);
+        let [near_loaded_ns, far_loaded_ns] = instants.loaded_ns;
         let start_skew_ns =
             near_loaded_ns.zip(far_loaded_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
+        let [near_start_ns, far_start_ns] = instants.start_ns;
         Ok(Outcome {
-            near_start_ns: ours(near.monotonic_start_ns, clocks[0]),
-            far_start_ns: far.as_ref().and_then(|far| ours(far.monotonic_start_ns, clocks[1])),
             near,
             far,
             t0_ns: self.t0_ns,
+            near_start_ns,
+            far_start_ns,
             near_loaded_ns,
             far_loaded_ns,
             start_skew_ns,
-            clock_bound_ns,
+            clock_bound_ns: instants.bound_ns,
         })
     }
 

@@ -26,15 +26,19 @@ pub struct ClockChange {
     pub slewed_ns: i64,
     /// Time for which the machine was suspended, nanoseconds. CLOCK_MONOTONIC stood still then.
     pub suspended_ns: i64,
-    /// Jumps of the wall clock, added up, nanoseconds; negative: backwards. Slewing is no jump.
+    /// Sum of the wall clock's steps, nanoseconds; negative: backwards. Excludes slewing.
     pub stepped_ns: i64,
     /// Bound of the error of each, nanoseconds.
     pub within_ns: u64,
 }
 
+/// Bound of slewing, as a divisor of the time: adjtimex(2) takes ticks of 90 to 110 %, and the frequency and a single
+/// adjustment add 500 parts per million each.
+const SLEWED_AT_MOST: u64 = 9;
+
 impl ClockReading {
     /// The clocks at an instant of CLOCK_MONOTONIC between two readings, as far as these tell: at an even rate, and the
-    /// error of that in `within_ns`. An instant outside counts as the nearer end.
+    /// error of that in `within_ns`, if the rate was changed in one direction. An instant outside counts as the nearer end.
     pub fn between((start, end): &(Self, Self), monotonic_ns: u64) -> Self {
         let whole_ns = end.monotonic_ns.saturating_sub(start.monotonic_ns);
         let part_ns = monotonic_ns.saturating_sub(start.monotonic_ns).min(whole_ns);
@@ -45,7 +49,9 @@ impl ClockReading {
         let slewed = i128::from(change.slewed_ns) * i128::from(part_ns) / i128::from(whole_ns);
         // Its size is at most that of the whole change.
         let slewed_ns = i64::try_from(slewed).unwrap_or(0);
-        let unknown = [change.within_ns, slewed_ns.unsigned_abs(), change.suspended_ns.unsigned_abs()];
+        // All or nothing of the slewing may lie before the instant, as far as the part's length allows.
+        let uneven_ns = change.slewed_ns.unsigned_abs().min(part_ns / SLEWED_AT_MOST);
+        let unknown = [change.within_ns, uneven_ns, change.suspended_ns.unsigned_abs()];
         Self {
             monotonic_ns: start.monotonic_ns + part_ns,
             raw_ns: start.raw_ns.wrapping_add(part_ns).wrapping_sub_signed(slewed_ns),
@@ -67,6 +73,36 @@ impl ClockReading {
             suspended_ns: change(|reading| reading.boot_ns.cast_signed()),
             stepped_ns: change(|reading| reading.wall_ns).wrapping_sub(change(|reading| reading.boot_ns.cast_signed())),
             within_ns: self.within_ns.saturating_add(before.within_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clocks after times of the oscillator with a slew each.
+    fn after(parts: &[(u64, i64)]) -> ClockReading {
+        let raw_ns = 1_000_000_000 + parts.iter().map(|(ns, _)| ns).sum::<u64>();
+        let slewed = |(ns, per_mille): &(u64, i64)| ns.cast_signed() / 1000 * per_mille;
+        let monotonic_ns = raw_ns.checked_add_signed(parts.iter().map(slewed).sum()).unwrap();
+        ClockReading { raw_ns, monotonic_ns, boot_ns: monotonic_ns, wall_ns: monotonic_ns.cast_signed(), within_ns: 0 }
+    }
+
+    #[test]
+    fn the_bound_holds_for_a_clock_that_is_slewed_unevenly() {
+        let part = 1_000_000;
+        for (first, rest) in [(100, 0), (0, 100), (-90, 0), (0, -90), (50, 100), (1, 1)] {
+            for parts in 1..20 {
+                let begin = after(&[]);
+                let end = after(&[(part, first), (parts * part, rest)]);
+                let truth = after(&[(part, first)]);
+                let found = ClockReading::between(&(begin, end), truth.monotonic_ns);
+                let error_ns = found.raw_ns.abs_diff(truth.raw_ns);
+                assert!(error_ns <= found.within_ns + 1, "{first}, {rest}, {parts}: {error_ns} of {found:?}");
+                // It is of use at the begin of a long time.
+                assert!(found.within_ns <= part / 8, "{found:?}");
+            }
         }
     }
 }
