@@ -193,8 +193,8 @@ pub struct CpuUse {
     pub per_cpu: Vec<(u32, f64)>,
     /// CPUs that this end's own process kept busy, user and system time; of both ends where they share a process.
     pub process_cpus: Option<f64>,
-    /// Share of the window in which a CPU quota held back the control group of this end, 0 … 1
-    /// ([`crate::measure::cgroup`]); `None`: the control group cannot be read.
+    /// Share of the window in which a CPU quota held back the control group of this end at most, 0 … 1
+    /// ([`crate::measure::cgroup`]); `None`: unknown.
     pub throttled: Option<f64>,
     /// The smallest quota in force on this end's control group and its ancestors, in CPUs; `None`: no quota is visible.
     pub quota_cpus: Option<f64>,

@@ -4,12 +4,14 @@
 //! version 1 of the interface (one hierarchy per controller) or version 2 (one for all).
 //!
 //! `throttled_usec` adds up over CPUs: a group with two busy threads on two CPUs that is held back for 0.6 s collects
-//! 1.2 s. The number of CPUs is not in the file. But each CPU that wants to run at all times either runs or is held back,
-//! so used plus throttled time tells it: `throttled ÷ max(elapsed, used + throttled)` is the share of the window for one
-//! thread as for many. It never exceeds 1.
+//! 1.2 s. The number of CPUs is not in the file. A CPU that always has the group's work either runs it or is held back, so
+//! used plus throttled time tells the number of such CPUs: `throttled ÷ max(elapsed, used + throttled)` is the share of the
+//! window, for one thread as for many. Where CPUs have the group's work only now and then, used plus throttled time is too
+//! short for their number: the share then is an upper bound of the mean over them. It never exceeds 1.
 //!
 //! A group is held back by its own quota or by that of an ancestor. Quotas above a container's own view are not visible;
-//! since Linux 6.6 the time that they take is (`cpu.stat.local`).
+//! since Linux 6.6 the time that they take is (`cpu.stat.local`). Before that, the share in a container without a visible
+//! quota is unknown.
 
 use std::{
     fs::File,
@@ -37,7 +39,7 @@ pub struct GroupSnapshot {
 }
 
 impl GroupSnapshot {
-    /// Share of a time of `elapsed_ns` in which the group was held back, 0 … 1: by the level that did so for longest.
+    /// Share of a time of `elapsed_ns` in which the group was held back at most, 0 … 1: by the level that did so for longest.
     pub fn throttled_since(&self, before: &Self, elapsed_ns: u64) -> f64 {
         let share = |(after, before): (&GroupTime, &GroupTime)| {
             let throttled_ns = after.throttled_ns.saturating_sub(before.throttled_ns);
@@ -74,45 +76,54 @@ enum Throttled {
 }
 
 impl GroupReader {
-    /// Finds the groups of this process; `None`: they are not visible here.
+    /// Finds the groups of this process; `None`: the time in which it is held back is not visible here.
     pub fn open() -> Option<Self> {
-        let folders = Folders::find(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"))?;
-        let mut levels = Vec::new();
-        for folder in folders.levels() {
-            let stat = File::open(folder.join("cpu.stat")).ok();
-            let local = if folder == folders.own { File::open(folder.join("cpu.stat.local")).ok() } else { None };
-            let limited = folders.quota(folder).is_some();
-            let used = || File::open(folders.accounting(folder)?.join("cpuacct.usage")).ok();
-            if let (Some(local), Some(stat)) = (local, stat.as_ref().and_then(|stat| stat.try_clone().ok())) {
-                levels.push(Level { throttled: Throttled::Local(local, stat), used: used() });
-            }
-            if let Some(stat) = stat.filter(|_| limited) {
-                levels.push(Level { throttled: Throttled::Own(stat), used: used() });
-            }
+        Self::of(&Folders::find(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"))?)
+    }
+
+    fn of(folders: &Folders) -> Option<Self> {
+        let stat = |folder: &Path| File::open(folder.join("cpu.stat")).ok();
+        let used = |folder: &Path| File::open(folders.accounting(folder)?.join("cpuacct.usage")).ok();
+        // Without it the group's folder, or the whole hierarchy, is elsewhere.
+        stat(&folders.own)?;
+        // The nearest level that has the controller.
+        let local = folders.levels().find_map(|folder| {
+            let path = folder.join("cpu.stat.local");
+            let tells = text(&path).lines().any(|line| line.starts_with("throttled_"));
+            let local = File::open(path).ok().filter(|_| tells)?;
+            Some(Level { throttled: Throttled::Local(local, stat(folder)?), used: used(folder) })
+        });
+        let limited = folders.levels().filter(|folder| folders.quota(folder).is_some());
+        let of_quotas =
+            limited.filter_map(|folder| Some(Level { throttled: Throttled::Own(stat(folder)?), used: used(folder) }));
+        let levels: Vec<Level> = local.into_iter().chain(of_quotas).collect();
+        if levels.is_empty() && !folders.has_root() {
+            return None;
         }
         Some(Self { quota_cpus: folders.smallest_quota(), levels, buffer: vec![0; 4096] })
     }
 
-    /// The times so far. A file that cannot be read any more counts as 0.
-    pub fn read(&mut self) -> GroupSnapshot {
+    /// The times so far; `None`: a file cannot be read any more.
+    pub fn read(&mut self) -> Option<GroupSnapshot> {
         let buffer = &mut self.buffer;
         let mut read = |file: &File| {
-            let length = file.read_at(buffer, 0).unwrap_or(0);
-            String::from_utf8_lossy(&buffer[..length]).into_owned()
+            let length = file.read_at(buffer, 0).ok()?;
+            Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
         };
         let mut time = |level: &Level| {
             let mut time = match &level.throttled {
-                Throttled::Own(stat) => stat_times(&read(stat)),
+                Throttled::Own(stat) => stat_times(&read(stat)?),
                 Throttled::Local(local, stat) => {
-                    GroupTime { throttled_ns: stat_times(&read(local)).throttled_ns, ..stat_times(&read(stat)) }
+                    GroupTime { throttled_ns: stat_times(&read(local)?).throttled_ns, ..stat_times(&read(stat)?) }
                 }
             };
             if let Some(used) = &level.used {
-                time.used_ns = read(used).trim().parse().unwrap_or(0);
+                time.used_ns = read(used)?.trim().parse().unwrap_or(0);
             }
-            time
+            Some(time)
         };
-        GroupSnapshot { quota_cpus: self.quota_cpus, times: self.levels.iter().map(&mut time).collect() }
+        let times = self.levels.iter().map(&mut time).collect::<Option<_>>()?;
+        Some(GroupSnapshot { quota_cpus: self.quota_cpus, times })
     }
 }
 
@@ -144,14 +155,22 @@ impl Folders {
                 controllers.split(',').any(|name| name == controller).then_some(path)
             })
         };
-        let v1 = of("cpu").and_then(|path| Some((path, Mount::find(mounts, "cgroup", "cpu")?)));
-        if let Some((path, mount)) = v1 {
-            let same = of("cpuacct") == Some(path);
-            let accounting = Mount::find(mounts, "cgroup", "cpuacct").filter(|_| same).map(|mount| mount.point);
-            return Some(Self { own: mount.folder(path)?, top: mount.point, accounting, v2: false });
+        // A controller is in one hierarchy only: where version 1 has it, version 2 tells nothing about it.
+        if let Some(path) = of("cpu") {
+            let (mount, own) = Mount::find(mounts, "cgroup", "cpu", path)?;
+            let accounting = Mount::find(mounts, "cgroup", "cpuacct", path)
+                .filter(|(accounting, _)| of("cpuacct") == Some(path) && accounting.root == mount.root)
+                .map(|(accounting, _)| accounting.point);
+            return Some(Self { own, top: mount.point, accounting, v2: false });
         }
-        let mount = Mount::find(mounts, "cgroup2", "")?;
-        Some(Self { own: mount.folder(of("")?)?, top: mount.point, accounting: None, v2: true })
+        let (mount, own) = Mount::find(mounts, "cgroup2", "", of("")?)?;
+        Some(Self { own, top: mount.point, accounting: None, v2: true })
+    }
+
+    /// Whether the highest level that is visible is the machine's: then no quota is hidden.
+    fn has_root(&self) -> bool {
+        // Version 1 has the one file in its root only, version 2 the other one everywhere else.
+        if self.v2 { !self.top.join("cgroup.type").exists() } else { self.top.join("release_agent").exists() }
     }
 
     /// The process' group and its ancestors, as far as they are visible.
@@ -187,8 +206,8 @@ struct Mount {
 
 impl Mount {
     /// `31 23 0:28 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu`: the first of that type with that
-    /// option (in version 2 none is asked for).
-    fn find(mounts: &str, kind: &str, option: &str) -> Option<Self> {
+    /// option (in version 2 none is asked for) that shows the group, and the group's folder.
+    fn find(mounts: &str, kind: &str, option: &str, group: &str) -> Option<(Self, PathBuf)> {
         mounts.lines().find_map(|line| {
             let (place, source) = line.split_once(" - ")?;
             let mut source = source.split(' ');
@@ -196,7 +215,9 @@ impl Mount {
                 && (option.is_empty() || source.nth(1)?.split(',').any(|one| one == option));
             let mut place = place.split(' ').skip(3);
             let (root, point) = (place.next()?, place.next()?);
-            fits.then(|| Self { root: unescaped(root), point: unescaped(point).into() })
+            let mount = fits.then(|| Self { root: unescaped(root), point: unescaped(point).into() })?;
+            let folder = mount.folder(group)?;
+            Some((mount, folder))
         })
     }
 
@@ -216,13 +237,13 @@ fn unescaped(word: &str) -> String {
         .fold(word.to_owned(), |word, (code, character)| word.replace(code, character))
 }
 
-/// `50000 100000` is half a CPU, `max 100000` no quota.
+/// `50000 100000` is half a CPU; `max` means unlimited.
 fn quota_v2(max: &str) -> Option<f64> {
     let (quota, period) = max.trim().split_once(' ')?;
     quota_v1(quota, period)
 }
 
-/// `-1` is no quota.
+/// `-1` means unlimited.
 fn quota_v1(quota_us: &str, period_us: &str) -> Option<f64> {
     let (quota, period): (u64, u64) = (quota_us.trim().parse().ok()?, period_us.trim().parse().ok()?);
     (period > 0).then(|| quota as f64 / period as f64)
@@ -246,123 +267,4 @@ fn stat_times(text: &str) -> GroupTime {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MOUNTS_V1: &str = "\
-        23 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
-        31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
-        32 31 0:29 / /sys/fs/cgroup/cpu\\040set rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
-        34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n\
-        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-    const MOUNTS_V2: &str = "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
-    /// Of a container that has the host's namespace, and its own group mounted.
-    const MOUNTS_DOCKER_V1: &str =
-        "911 905 0:29 /docker/4a2 /sys/fs/cgroup/cpu,cpuacct ro,nosuid master:11 - cgroup cgroup rw,cpu,cpuacct\n";
-
-    fn found(groups: &str, mounts: &str) -> Option<(String, String)> {
-        let folders = Folders::find(groups, mounts)?;
-        Some((folders.top.display().to_string(), folders.own.display().to_string()))
-    }
-
-    #[test]
-    fn groups_are_found_in_both_versions() {
-        let v1 = "9:name=systemd:/\n2:cpuacct,cpu:/batch/job\n1:cpuset:/other\n0::/\n";
-        let folders = Folders::find(v1, MOUNTS_V1).unwrap();
-        assert_eq!(folders.own, Path::new("/sys/fs/cgroup/cpu set/batch/job"));
-        assert!(!folders.v2);
-        assert_eq!(folders.levels().count(), 3);
-        assert_eq!(folders.accounting(&folders.own), Some(folders.own.clone()));
-
-        let v2 = "0::/system.slice/plumb.service\n";
-        let folders = Folders::find(v2, MOUNTS_V2).unwrap();
-        assert!(folders.v2);
-        let levels: Vec<_> = folders.levels().map(|folder| folder.display().to_string()).collect();
-        assert_eq!(
-            levels,
-            ["/sys/fs/cgroup/system.slice/plumb.service", "/sys/fs/cgroup/system.slice", "/sys/fs/cgroup"]
-        );
-    }
-
-    #[test]
-    fn groups_are_found_from_inside_containers() {
-        let point = "/sys/fs/cgroup/cpu,cpuacct".to_owned();
-        let docker = found("4:cpu,cpuacct:/docker/4a2\n", MOUNTS_DOCKER_V1);
-        assert_eq!(docker, Some((point.clone(), point.clone())));
-        let deeper = found("4:cpu,cpuacct:/docker/4a2/x\n", MOUNTS_DOCKER_V1);
-        assert_eq!(deeper, Some((point.clone(), format!("{point}/x"))));
-        assert_eq!(found("4:cpu,cpuacct:/elsewhere\n", MOUNTS_DOCKER_V1), None);
-        // With a cgroup namespace the container is at the top.
-        let top = "/sys/fs/cgroup".to_owned();
-        assert_eq!(found("0::/\n", MOUNTS_V2), Some((top.clone(), top)));
-        assert_eq!(found("0::/../sibling\n", MOUNTS_V2), None);
-        assert_eq!(found("0::/\n", ""), None);
-        assert_eq!(found("", ""), None);
-    }
-
-    #[test]
-    fn separate_accounting_is_used_only_for_the_same_group() {
-        let mounts =
-            "32 31 0:29 / /c/cpu rw - cgroup cgroup rw,cpu\n33 31 0:30 / /c/acct rw - cgroup cgroup rw,cpuacct\n";
-        let accounting = |groups: &str| Folders::find(groups, mounts).unwrap().accounting(Path::new("/c/cpu/a"));
-        assert_eq!(accounting("2:cpuacct:/a\n1:cpu:/a\n"), Some("/c/acct/a".into()));
-        assert_eq!(accounting("2:cpuacct:/\n1:cpu:/a\n"), None);
-    }
-
-    #[test]
-    fn quotas_become_cpus() {
-        assert_eq!(quota_v2("50000 100000\n"), Some(0.5));
-        assert_eq!(quota_v2("max 100000\n"), None);
-        assert_eq!(quota_v2("100000 0"), None);
-        assert_eq!(quota_v2(""), None);
-        assert_eq!(quota_v1("250000\n", "100000\n"), Some(2.5));
-        assert_eq!(quota_v1("-1", "100000"), None);
-    }
-
-    #[test]
-    fn recorded_files_are_understood() {
-        let v2 = "usage_usec 5311884\nuser_usec 202113\nsystem_usec 5109771\nnice_usec 0\ncore_sched.force_idle_usec 0\n\
-                  nr_periods 105\nnr_throttled 103\nthrottled_usec 9914702\nnr_bursts 0\nburst_usec 0\n";
-        assert_eq!(stat_times(v2), GroupTime { used_ns: 5_311_884_000, throttled_ns: 9_914_702_000 });
-        // Without a quota, and in the root group.
-        let bare = "usage_usec 7\nuser_usec 4\nsystem_usec 3\n";
-        assert_eq!(stat_times(bare), GroupTime { used_ns: 7_000, throttled_ns: 0 });
-        let v1 = "nr_periods 30\nnr_throttled 29\nthrottled_time 1447182340\nnr_bursts 0\nburst_time 0\n";
-        assert_eq!(stat_times(v1).throttled_ns, 1_447_182_340);
-        assert_eq!(stat_times("throttled_usec 12\n").throttled_ns, 12_000);
-        assert_eq!(stat_times("throttled_usec -1\nnonsense\n\n"), GroupTime::default());
-    }
-
-    #[test]
-    fn the_share_is_that_of_the_window_for_one_thread_and_for_many() {
-        let share = |used_ms: u64, throttled_ms: u64| {
-            let time = |ms: u64| ms * 1_000_000;
-            let of = |used, throttled| GroupSnapshot {
-                quota_cpus: Some(0.5),
-                times: vec![GroupTime { used_ns: used, throttled_ns: throttled }],
-            };
-            of(time(5) + time(used_ms), time(9) + time(throttled_ms))
-                .throttled_since(&of(time(5), time(9)), 1_000_000_000)
-        };
-        let is = |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-9, "{value} is not {wanted}");
-        is(share(1000, 0), 0.0);
-        // One busy thread with half a CPU; one that is busy for a tenth.
-        is(share(500, 500), 0.5);
-        is(share(50, 500), 0.5);
-        // Two and four busy threads on as many CPUs share half a CPU.
-        is(share(500, 1500), 0.75);
-        is(share(500, 3500), 0.875);
-        is(share(0, 0), 0.0);
-        is(share(0, 60_000), 1.0);
-    }
-
-    #[test]
-    fn this_process_can_be_read_again_and_again() {
-        // It has a group on every kernel with control groups; without, there is nothing to say.
-        let Some(mut reader) = GroupReader::open() else { return };
-        let (before, after) = (reader.read(), reader.read());
-        let share = after.throttled_since(&before, 1_000_000);
-        assert!((0.0..=1.0).contains(&share), "{share}");
-        assert_eq!(before.quota_cpus, quota_cpus());
-    }
-}
+mod tests;

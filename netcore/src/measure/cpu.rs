@@ -134,7 +134,7 @@ impl CpuReader {
             cpus: Vec::new(),
             at_ns: monotonic_ns(),
             process_ns: process_ns(),
-            group: self.group.as_mut().map(GroupReader::read),
+            group: self.group.as_mut().and_then(GroupReader::read),
         };
         loop {
             let length = self.file.read_at(&mut self.buffer, 0)?;

@@ -162,7 +162,7 @@ columns! {
             => ("cpu.local_peak", Ratio, Lower, Gauge, "busiest CPU here");
         local_cpu_peak_id: Integer = "The busiest CPU at `from`.";
         local_process_cpus: Number = "CPUs that plumb's own process at `from` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
-        local_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `from`, 0 … 1: its throttled time over the elapsed time, or over used plus throttled time where several CPUs make that longer. Empty where the control group cannot be read."
+        local_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `from`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
             => ("cpu.local_throttled", Ratio, Lower, Gauge, "held back by a quota here");
         local_service_demand: Number = "CPU time of `from` per unit of work, in `service_demand_unit`."
             => ("service_demand.local", ServiceDemand, Lower, Gauge, "service demand here");
@@ -178,7 +178,7 @@ columns! {
             => ("cpu.remote_peak", Ratio, Lower, Gauge, "busiest CPU there");
         remote_cpu_peak_id: Integer = "The busiest CPU at `to`.";
         remote_process_cpus: Number = "CPUs that plumb's own process at `to` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
-        remote_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `to`, 0 … 1: its throttled time over the elapsed time, or over used plus throttled time where several CPUs make that longer. Empty where the control group cannot be read."
+        remote_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `to`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
             => ("cpu.remote_throttled", Ratio, Lower, Gauge, "held back by a quota there");
         remote_service_demand: Number = "CPU time of `to` per unit of work, in `service_demand_unit`."
             => ("service_demand.remote", ServiceDemand, Lower, Gauge, "service demand there");
