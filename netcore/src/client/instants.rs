@@ -8,12 +8,14 @@ use crate::{
 /// One end's report, and the relation of its clock to this host's before the test; `None`: it is this host's.
 pub(super) type Party<'r> = (&'r SideReport, Option<ClockOffset>);
 
-/// Begins of the two ends on this host's monotonic clock, nanoseconds; `None`: they never began.
+/// Instants of the near and the far end on this host's monotonic clock, nanoseconds; `None`: they never came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Instants {
-    pub(super) start_ns: [Option<u64>; 2],
-    pub(super) loaded_ns: [Option<u64>; 2],
-    /// Bound of the error of the difference of the two, nanoseconds.
+    /// Begins of the measure phases.
+    pub(super) begun: [Option<u64>; 2],
+    /// Instants at which the ends were under their whole load.
+    pub(super) loaded: [Option<u64>; 2],
+    /// Bound of the error of the difference of the two in `loaded`.
     pub(super) bound_ns: u64,
 }
 
@@ -34,8 +36,8 @@ impl Instants {
                 let theirs_ns = (theirs_ns > 0).then_some(theirs_ns)?;
                 clock.map_or(Some(theirs_ns), |clock| clock.to_ours(theirs_ns))
             };
-            instants.start_ns[end] = ours(party.0.monotonic_start_ns);
-            instants.loaded_ns[end] = ours(party.0.under_load_ns);
+            instants.begun[end] = ours(party.0.monotonic_start_ns);
+            instants.loaded[end] = ours(party.0.under_load_ns);
             instants.bound_ns = instants.bound_ns.saturating_add(clock.map_or(0, |clock| clock.bound_ns));
         }
         instants
@@ -100,7 +102,7 @@ mod tests {
         let begin_ns = ours(61 * SECOND).monotonic_ns;
         for (near, near_clock) in [(report(Side::Near, ours), None), (report(Side::Near, theirs), Some(clock))] {
             let instants = Instants::of((&near, near_clock), Some((&far, Some(clock))), &read);
-            for loaded_ns in instants.loaded_ns.into_iter().chain(instants.start_ns) {
+            for loaded_ns in instants.loaded.into_iter().chain(instants.begun) {
                 assert!(loaded_ns.unwrap().abs_diff(begin_ns) < 1000, "{instants:?}, {begin_ns}");
             }
             // Drift of the oscillators in a minute, for each daemon.

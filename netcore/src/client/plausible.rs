@@ -38,7 +38,8 @@ impl Frame {
         }
     }
 
-    /// What a report has more of than its test can give, as a sentence. `most_ns`: the longest that the test can have taken.
+    /// The first count in a report that exceeds what its test allows, as a sentence. `most_ns`: the longest that the test can
+    /// have taken.
     fn excess(self, report: &SideReport, most_ns: u64) -> Option<String> {
         // The last interval of each phase may be shorter.
         let intervals = most_ns.checked_div(self.interval_ns).map_or(0, |n| n.saturating_add(PHASES));

@@ -296,10 +296,10 @@ impl<'s> RunningTest<'s> {
         }
         let read = (self.begun, clock::reading());
         let instants = Instants::of((&near, clocks[0]), far.as_ref().map(|far| (far, clocks[1])), &read);
-        let [near_loaded_ns, far_loaded_ns] = instants.loaded_ns;
+        let [near_loaded_ns, far_loaded_ns] = instants.loaded;
         let start_skew_ns =
             near_loaded_ns.zip(far_loaded_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
-        let [near_start_ns, far_start_ns] = instants.start_ns;
+        let [near_start_ns, far_start_ns] = instants.begun;
         Ok(Outcome {
             near,
             far,

@@ -65,6 +65,7 @@ pub enum CpuSharesOf {
 
 /// Facts about a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostFacts {
     pub hostname: Option<String>,
     /// Identity of this boot: equal for two ends on one machine.
