@@ -39,6 +39,7 @@ impl Phase {
 
 /// Counters of a flow, or a difference of two samples of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Counts {
     /// Payload bytes handed to the kernel.
     pub bytes_sent: u64,
@@ -66,6 +67,7 @@ pub struct Counts {
 
 /// TCP_INFO, as far as results use it. Counters count from the connection's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TcpInfo {
     /// Segments retransmitted since the connection began.
     pub retransmits: u64,
@@ -96,6 +98,7 @@ pub struct TcpInfo {
 
 /// Latencies of one kind: an HdrHistogram of nanoseconds (three significant digits) in its V2 form, base64.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Latencies {
     /// The timed operation: `round_trip`, `response`, `connect`, `send` or `receive`.
     pub kind: String,
@@ -104,6 +107,7 @@ pub struct Latencies {
 
 /// Counts of one flow in one phase or interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FlowWindow {
     /// Number of the flow, from 0, the same at both ends.
     pub flow: u32,
@@ -128,6 +132,7 @@ pub struct FlowWindow {
 /// Fate of the messages that were *sent* in a phase, whenever they arrived. Loss in a phase is `sent` at the sending
 /// end minus `received` at the receiving end: a gap that straddles an edge belongs to the phase of its sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DatagramPhase {
     /// Messages that this end sent in the phase.
     pub sent: u64,
@@ -141,6 +146,7 @@ pub struct DatagramPhase {
 
 /// Accuracy of a paced sender's schedule, from its own clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pacing {
     /// Due times that were met, or made up for.
     pub sent: u64,
@@ -160,6 +166,7 @@ pub struct Pacing {
 
 /// Connections of this host in TIME_WAIT, before and after a connect test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TimeWait {
     /// Before the load.
     pub before: u64,
@@ -171,6 +178,7 @@ pub struct TimeWait {
 
 /// CPU use over a window: shares of the elapsed time, 0 … 1, over all online CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CpuUse {
     pub cpus: u32,
     /// All states but idle and iowait.
@@ -202,6 +210,7 @@ pub struct CpuUse {
 
 /// A network interface. Properties that its driver does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NicFacts {
     pub name: String,
     /// Kind of a virtual interface (`veth`, `bridge`, `vlan`, …).
@@ -246,6 +255,7 @@ pub struct NicFacts {
 
 /// A phase or an interval at one end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Window {
     pub phase: Phase,
     /// Start, nanoseconds after the measure phase's start at this end.
@@ -275,6 +285,7 @@ pub enum Span {
 
 /// Counters of the kernel and its interfaces over a stretch of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CounterWindow {
     pub span: Span,
     /// Start, nanoseconds after the measure phase's start at this end.
@@ -288,6 +299,7 @@ pub struct CounterWindow {
 
 /// One counter at both ends of a [`CounterWindow`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CounterChange {
     /// Source: `cpu`, `memory`, `nic:eth0`, `interrupts`, `snmp`, …
     pub source: String,
@@ -301,6 +313,7 @@ pub struct CounterChange {
 
 /// A socket option, as requested and as the kernel reports it. Values are text, since they are of many kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Granted {
     pub flow: u32,
     /// Name of the option as in the plan (`send_buffer`).
@@ -327,6 +340,7 @@ pub enum Ending {
 
 /// Report of one end on one iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SideReport {
     pub side: Side,
     /// The io method used.

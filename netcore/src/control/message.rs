@@ -15,6 +15,7 @@ use crate::{
 
 /// The first frame of a client, and of a daemon that grants a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Hello {
     pub tool_version: String,
     /// A random number of the process. By it a daemon tells its clients apart, and clients ask several daemons for turns in
@@ -27,7 +28,7 @@ pub struct Hello {
 
 /// A daemon's first frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Greeting {
     Hello(Box<Hello>),
     /// The session is refused.

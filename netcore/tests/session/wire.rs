@@ -168,3 +168,47 @@ fn a_change_of_a_message_has_a_new_number() {
          netcore/src/control/channel.rs, and write the new file with PLUMB_WRITE_WIRE=1 cargo test -p netcore --test session wire"
     );
 }
+
+/// Places of all values in a tree: the steps to each from its parent.
+fn places(value: &Value, pointer: &str, found: &mut Vec<String>) {
+    found.push(pointer.to_owned());
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, item)| places(item, &format!("{pointer}/{i}"), found));
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                places(field, &format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Two programs that speak one protocol mean the same by each message. A field that one of them ignored would be no error where
+/// it must be one.
+#[test]
+fn an_unknown_field_is_an_error_in_every_message() {
+    let words = words();
+    let reads = |kind: &str, message: Value| match kind {
+        "greetings" => serde_json::from_value::<Greeting>(message).is_ok(),
+        "requests" => serde_json::from_value::<Request>(message).is_ok(),
+        "replies" => serde_json::from_value::<Reply>(message).is_ok(),
+        _ => serde_json::from_value::<SideReport>(message).is_ok(),
+    };
+    let report = [words["report"].clone()];
+    let of = |kind| words[kind].as_array().map_or(&report[..], Vec::as_slice);
+    for kind in ["greetings", "requests", "replies", "report"] {
+        for message in of(kind) {
+            assert!(reads(kind, message.clone()), "{message}");
+            let mut found = Vec::new();
+            places(message, "", &mut found);
+            for place in found {
+                let mut changed = message.clone();
+                let Some(Value::Object(fields)) = changed.pointer_mut(&place) else { continue };
+                fields.insert("unknown".into(), Value::Array(Vec::new()));
+                assert!(!reads(kind, changed), "{kind} {place}: an unknown field is ignored");
+            }
+        }
+    }
+}
