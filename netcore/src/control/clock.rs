@@ -85,7 +85,7 @@ impl ClockOffset {
         let wall = |change: ClockChange| i128::from(change.slewed_ns) + i128::from(change.stepped_ns);
         let moved = |offset_ns: i64, of: fn(ClockChange) -> i128| {
             let offset = i128::from(offset_ns) + of(there) - of(here);
-            // What is out of range converts to no instant.
+            // Saturates: an offset at either end converts to `None`.
             i64::try_from(offset).unwrap_or(if offset < 0 { i64::MIN } else { i64::MAX })
         };
         let age_ns = ours.raw_ns.abs_diff(self.ours.raw_ns).max(theirs.raw_ns.abs_diff(self.theirs.raw_ns));

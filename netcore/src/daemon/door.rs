@@ -47,8 +47,9 @@ pub(super) struct Place<'d> {
 }
 
 impl Door {
-    /// Takes a place for a connection, and waits for a thread to end if there are too many. If there is none, the oldest connection of the same address is closed, or else the
-    /// oldest one of the address with the most; its own address is returned then.
+    /// Takes a place for a connection. Waits for a thread to end while there are [`THREADS`]. Without a free place the
+    /// oldest connection of the same address is closed, or else the oldest of the address with the most; its address is
+    /// returned.
     pub(super) fn enter(&self, stream: &TcpStream, address: IpAddr) -> std::io::Result<(Place<'_>, Option<IpAddr>)> {
         let connection = stream.try_clone()?;
         let is_full = |waiting: &mut Waiting| waiting.threads >= THREADS;

@@ -158,8 +158,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
     let (mut bytes, mut calls, mut taken) = (0u64, 0u64, 0u64);
     let mut times = worker.latency_slot.as_ref().map(|_| worker.latencies());
     let mut over_since: Option<Instant> = None;
-    // Calls since the end of the test that found nothing. One is no proof: it may have begun before, and datagrams that came
-    // while this thread did not run are seen by the next call only.
+    // Empty receive calls since the end. Two are needed: the first may have begun before the last datagrams came.
     let mut found_nothing = 0;
     loop {
         wait.turn();

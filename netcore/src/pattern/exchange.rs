@@ -50,11 +50,16 @@ const LOOK_UP_NS: u64 = 100_000_000;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Tries to receive: a message, or `None` for now. `look_up_ns`: longest wait, if the call itself does not wait.
+/// `over_since`: the first look after the end, of all attempts of a worker.
 #[inline]
-fn attempt<W: Wait>(worker: &mut Worker, wait: &W, look_up_ns: u64) -> io::Result<Option<usize>> {
-    wait.turn();
-    let mut over_since = None;
+fn attempt<W: Wait>(
+    worker: &mut Worker,
+    wait: &W,
+    look_up_ns: u64,
+    over_since: &mut Option<Instant>,
+) -> io::Result<Option<usize>> {
     loop {
+        wait.turn();
         match receive_from(&worker.link, worker.receive_buffers.present_mut(), W::FLAGS) {
             // Our messages are never empty: the peer has closed its connection.
             Ok(0) if worker.spec.transport == Transport::Dccp => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -210,7 +215,7 @@ fn request_loop<W: Wait, F: Framing>(
     let (mut sent, mut transactions, mut errors, mut stray) = (0u64, 0u64, 0u64, 0u64);
     let mut received_bytes = 0u64;
     let alone = worker.spec.alone;
-    let mut now = Instant::now();
+    let (mut now, mut over_since) = (Instant::now(), None);
     loop {
         let limit = worker.cell.limit();
         while flights.len() < inflight && transactions + (flights.len() as u64) < limit {
@@ -244,7 +249,7 @@ fn request_loop<W: Wait, F: Framing>(
             }
             return Ok(());
         }
-        let received = next_answer(worker, wait, offer.as_ref(), flights.len() == inflight)?;
+        let received = next_answer(worker, wait, offer.as_ref(), flights.len() == inflight, &mut over_since)?;
         now = Instant::now();
         let Some(n) = received else {
             let patient = W::SPINS || offer.is_some() || F::ALONE;
@@ -304,6 +309,7 @@ fn next_answer<W: Wait>(
     wait: &W,
     offer: Option<&Offer>,
     is_full: bool,
+    over_since: &mut Option<Instant>,
 ) -> Result<Option<usize>, WorkerError> {
     // If nothing may be sent before an answer comes, or the test is over, waiting for the answer is all there is to do.
     let mut may_wait = true;
@@ -316,7 +322,8 @@ fn next_answer<W: Wait>(
         may_wait = false;
     }
     let look_up_ns = look_up_ns(worker);
-    let received = if may_wait { attempt(worker, wait, look_up_ns) } else { attempt(worker, &Spin, 0) };
+    let received =
+        if may_wait { attempt(worker, wait, look_up_ns, over_since) } else { attempt(worker, &Spin, 0, over_since) };
     received.map_err(failure(worker, "receive a response"))
 }
 
@@ -341,13 +348,15 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
     let expected = worker.expected(sizes.request_bytes)?;
     let (mut transactions, mut errors) = (0u64, 0u64);
     let mut last = Instant::now();
-    // Calls since the end of the test that found nothing. One proves nothing: it may have begun before the end.
+    // Empty receive calls since the end. Two are needed: the first may have begun before the end.
     let mut found_nothing = 0;
+    let mut over_since = None;
     loop {
-        let received = match attempt(worker, wait, LOOK_UP_NS).map_err(failure(worker, "receive a request")) {
-            Err(WorkerError::Closed { .. }) => return Ok(()),
-            received => received?,
-        };
+        let received =
+            match attempt(worker, wait, LOOK_UP_NS, &mut over_since).map_err(failure(worker, "receive a request")) {
+                Err(WorkerError::Closed { .. }) => return Ok(()),
+                received => received?,
+            };
         let Some(n) = received else {
             if worker.is_over() {
                 found_nothing += 1;

@@ -90,7 +90,7 @@ impl Window {
     }
 }
 
-/// A difference of two transits above this, nine years, is none.
+/// Cap of a difference of two transits (nine years); larger ones come from forged times.
 const LONGEST_JITTER_NS: i64 = 1 << 58;
 
 /// Interarrival jitter by RFC 3550 (section 6.4.1 and appendix A.8), in sixteenths of a nanosecond.

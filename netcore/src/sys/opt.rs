@@ -26,11 +26,6 @@ macro_rules! options {
     };
 }
 
-/// Levels that `libc` lacks.
-const SOL_ICMP: libc::c_int = 255;
-const SOL_ICMPV6: libc::c_int = 58;
-const SOL_DCCP: libc::c_int = 269;
-
 options! {
     libc::SOL_SOCKET => {
         /// A name.
@@ -77,7 +72,7 @@ options! {
         TCP_NOTSENT_LOWAT = libc::TCP_NOTSENT_LOWAT;
         TCP_USER_TIMEOUT = libc::TCP_USER_TIMEOUT;
     }
-    // The numbers of `linux/sctp.h`, `linux/udp.h`, `linux/dccp.h`, `linux/icmp.h` and `linux/icmpv6.h`.
+    // The numbers of `linux/sctp.h`, `linux/udp.h`, `linux/icmp.h` and `linux/icmpv6.h`.
     libc::IPPROTO_SCTP => {
         SCTP_NODELAY = 3;
         SCTP_MAXSEG = 13;
@@ -85,16 +80,16 @@ options! {
     libc::IPPROTO_UDPLITE => {
         UDPLITE_SEND_CSCOV = 10;
     }
-    SOL_DCCP => {
+    libc::SOL_DCCP => {
         /// 32 bits in network order.
-        DCCP_SOCKOPT_SERVICE = 2;
-        DCCP_SOCKOPT_GET_CUR_MPS = 5;
+        DCCP_SOCKOPT_SERVICE = libc::DCCP_SOCKOPT_SERVICE;
+        DCCP_SOCKOPT_GET_CUR_MPS = libc::DCCP_SOCKOPT_GET_CUR_MPS;
     }
-    SOL_ICMP => {
+    libc::SOL_RAW => {
         /// A bit for each of the first 32 types, set for the dropped ones.
         ICMP_FILTER = 1;
     }
-    SOL_ICMPV6 => {
+    libc::SOL_ICMPV6 => {
         /// The same for each of 256 types.
         ICMP6_FILTER = 1;
     }

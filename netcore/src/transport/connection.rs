@@ -230,7 +230,7 @@ pub fn accept_flows(
                 candidates.push_back(Candidate { socket, bytes: [0; PREAMBLE_BYTES], got: 0 });
             }
             Err(error) if is_passing(&error) => {}
-            // Without descriptors those that have proven nothing make room.
+            // Out of descriptors: drop the oldest unproven connection.
             Err(error) if lacks_files(&error) && candidates.pop_front().is_some() => crowded = Some(error),
             Err(error) => return Err(cannot_accept(error)),
         }

@@ -209,13 +209,19 @@ fn connections_can_be_offered_at_a_rate_too() {
     assert!(phase(&near, Phase::Measure).elapsed_ns > 80 * MS);
 }
 
-/// Bytes in the receive queue of a UDP socket on IPv4.
-fn queued(port: u16) -> u64 {
-    let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
-    let socket = sockets.lines().find(|line| line.contains(&format!(":{port:04X} ")));
-    // The fifth column: bytes to send and received bytes, in hexadecimal.
-    let received = socket.and_then(|line| line.split_whitespace().nth(4)?.split_once(':')).unwrap().1;
-    u64::from_str_radix(received, 16).unwrap()
+/// Waits until the receive queue of a UDP socket on IPv4 has so many bytes. Returns their number.
+fn queued(port: u16, at_least: u64) -> u64 {
+    let mut bytes = 0;
+    eventually(|| {
+        let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
+        // A reading may miss entries while others come and go.
+        let Some(socket) = sockets.lines().find(|line| line.contains(&format!(":{port:04X} "))) else { return false };
+        // The fifth column: bytes to send and received bytes, in hexadecimal.
+        let received = socket.split_whitespace().nth(4).and_then(|queues| queues.split_once(':')).unwrap().1;
+        bytes = u64::from_str_radix(received, 16).unwrap();
+        bytes >= at_least
+    });
+    bytes
 }
 
 #[test]
@@ -229,14 +235,13 @@ fn after_the_end_a_responder_looks_behind_strangers_for_the_last_request() {
     let port = endpoints.ports[0];
     let stranger = UdpSocket::bind((V4, 0)).unwrap();
     let strange = || assert_eq!(stranger.send_to(&[b'?'; 100], (V4, port)).unwrap(), 100);
-    let before = queued(port);
+    let before = queued(port, 0);
     strange();
-    eventually(|| queued(port) > before);
-    let each = queued(port) - before;
+    let each = queued(port, before + 1) - before;
     (0..9).for_each(|_| strange());
-    eventually(|| queued(port) >= before + 10 * each);
+    queued(port, before + 10 * each);
     let near = near.start(monotonic_ns(), None).unwrap();
-    eventually(|| queued(port) >= before + 11 * each);
+    queued(port, before + 11 * each);
     // Its time is over before it looks at its queue.
     let far = far.start(monotonic_ns() - 1000 * MS, None).unwrap();
     let (near, far) = finish((near, far));
