@@ -23,9 +23,8 @@ use netcore::{
 use proptest::prelude::*;
 
 use crate::{
-    ALONE,
-    common::{Served, eventually, never_stopped, stream},
-    runner,
+    ALONE, runner,
+    served::{Served, eventually, never_stopped, stream},
 };
 
 /// A token that no other process has: it names folders.
@@ -42,6 +41,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 enum Step {
     Probe,
     Look,
+    /// Asks for a turn, which only an exclusive daemon gives.
+    Turn,
     /// A hook, which this daemon does not run.
     Execute,
     /// One of the tests of [`spec`], at a side.
@@ -60,7 +61,7 @@ enum Step {
     Measure(i16),
     Stop(i16),
     Abort,
-    /// A frame whose content is no message.
+    /// A frame with invalid content.
     Nonsense,
     /// A frame in two pieces, with a pause in between.
     InPieces(u8),
@@ -70,11 +71,14 @@ enum Step {
     Cut(u8),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+/// A request for a turn ends the session where there are none.
+fn step(exclusive: bool) -> impl Strategy<Value = Step> {
+    let turns = if exclusive { 8 } else { 1 };
     let side = prop_oneof![4 => Just(Side::Far), 1 => Just(Side::Near)];
     prop_oneof![
         3 => Just(Step::Probe),
         1 => Just(Step::Look),
+        turns => Just(Step::Turn),
         1 => Just(Step::Execute),
         8 => (any::<u8>(), side).prop_map(|(which, side)| Step::Prepare(which, side)),
         6 => Just(Step::ConnectFar),
@@ -114,7 +118,7 @@ fn spec(which: u8) -> TestSpec {
     }
 }
 
-/// What a frame of the client means to the daemon.
+/// A frame as the daemon should read it.
 #[derive(Debug)]
 enum Sent {
     Request(Request),
@@ -222,6 +226,7 @@ impl Client {
         let probe = || encode(&serde_json::to_vec(&Request::Probe).unwrap(), usize::MAX).unwrap();
         match step {
             Step::Probe => self.send(Request::Probe),
+            Step::Turn => self.send(Request::Turn),
             Step::Look => self.send(Request::Look(Look::default())),
             Step::Execute => {
                 let asked = Execute { argv: vec!["true".into()], environment: [].into(), limit_ns: 1 };
@@ -268,7 +273,7 @@ impl Client {
 }
 
 /// Plays a client and checks what the daemon said.
-fn play(served: &Served, steps: &[Step]) {
+fn play(served: &Served, steps: &[Step], exclusive: bool) {
     let mut greeted = None;
     eventually("a session is free", || {
         greeted = Client::greet(served);
@@ -279,37 +284,50 @@ fn play(served: &Served, steps: &[Step]) {
     // The daemon answers what it has, and then sees the end.
     let _ = client.stream.shutdown(Shutdown::Write);
     client.read_until(|_| false);
-    check(&client.sent, client.replies);
+    check(&client.sent, client.replies, exclusive);
 }
 
 /// The state of a session, as docs/protocol.md has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
+    /// For a turn.
+    Waiting,
+    Granted,
     Prepared,
     Connected,
     Running,
 }
 
 /// Follows the conversation: each reply must be one to the request whose turn it is.
-fn check(sent: &[Sent], mut replies: VecDeque<Reply>) {
+fn check(sent: &[Sent], mut replies: VecDeque<Reply>, exclusive: bool) {
     let mut state = State::Idle;
     for sent in sent {
         if state == State::Running {
             // The test may have ended before the daemon read this.
             state = report(&mut replies);
         }
+        if state == State::Waiting {
+            state = turn(&mut replies);
+        }
         // A reset may have lost the last words, and a client that has left gets no report.
         let Some(reply) = replies.front() else { return };
         let expected = match (sent, state) {
-            (Sent::Request(Request::Stop { .. } | Request::Measure { .. }), _) => continue,
-            (Sent::Request(Request::Probe), State::Idle | State::Prepared | State::Connected) => {
+            (Sent::Request(Request::Stop { .. } | Request::Measure { .. }), state) if state != State::Waiting => {
+                continue;
+            }
+            (Sent::Request(Request::Turn), State::Idle) if exclusive => {
+                state = State::Waiting;
+                continue;
+            }
+            (Sent::Request(Request::Probe), State::Idle | State::Granted | State::Prepared | State::Connected) => {
                 matches!(reply, Reply::Probed { .. }).then_some(state)
             }
             (Sent::Request(Request::Abort), _) => matches!(reply, Reply::Idle).then_some(State::Idle),
             (Sent::Request(Request::Look(_)), State::Idle) => matches!(reply, Reply::Seen(_)).then_some(state),
             (Sent::Request(Request::Execute(_)), State::Idle) => is_refusal(reply).then_some(state),
-            (Sent::Request(Request::Prepare(_)), State::Idle) => match reply {
+            (Sent::Request(Request::Prepare(_)), State::Idle | State::Granted) => match reply {
+                Reply::Prepared(_) if exclusive && state == State::Idle => None,
                 Reply::Prepared(_) => Some(State::Prepared),
                 reply => is_refusal(reply).then_some(State::Idle),
             },
@@ -331,10 +349,26 @@ fn check(sent: &[Sent], mut replies: VecDeque<Reply>) {
         state = next;
         replies.pop_front();
     }
-    if state == State::Running {
-        report(&mut replies);
+    match state {
+        State::Running => drop(report(&mut replies)),
+        State::Waiting => drop(turn(&mut replies)),
+        _ => {}
     }
     assert!(replies.is_empty() || replies.len() == 1 && is_last_word(&replies[0]), "unasked: {replies:?}");
+}
+
+/// Takes all that belongs to the wait for a turn. Returns the state after it.
+fn turn(replies: &mut VecDeque<Reply>) -> State {
+    while let Some(Reply::Waiting { .. }) = replies.front() {
+        replies.pop_front();
+    }
+    let state = match replies.front() {
+        Some(Reply::Granted) => State::Granted,
+        Some(reply) if is_refusal(reply) => State::Idle,
+        _ => return State::Waiting,
+    };
+    replies.pop_front();
+    state
 }
 
 /// Takes all that belongs to a running test. Returns the state after it.
@@ -372,7 +406,7 @@ fn files() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// The same when the last session has had time to end. Where it takes longer, the tests see less.
+/// Open files after the last session had time to end. A slower end only weakens the test.
 fn files_at_rest() -> usize {
     let counts = std::iter::repeat_with(|| {
         thread::sleep(Duration::from_millis(20));
@@ -395,17 +429,19 @@ fn measures(served: &Served) {
     });
 }
 
-/// A daemon with room for an ordinary test and a random one: what a session keeps, the next ones lack.
-fn small() -> Served {
-    let limits = Limits { sessions: 2, sessions_per_client: 2, memory_bytes: 1 << 20, ..Limits::default() };
+/// A daemon with room for an ordinary test and a random one. A leak of one session makes the next ones fail.
+fn small(exclusive: bool) -> Served {
+    let queue_ns = exclusive.then_some(60_000_000_000);
+    let limits = Limits { sessions: 2, sessions_per_client: 2, memory_bytes: 1 << 20, queue_ns, ..Limits::default() };
     Served::new(Config { limits, ..Config::default() })
 }
 
 fn leaves_nothing(conversation: &[Step]) {
-    let served = small();
+    let exclusive = conversation.iter().any(|step| matches!(step, Step::Turn));
+    let served = small(exclusive);
     measures(&served);
     let before = files_at_rest();
-    play(&served, conversation);
+    play(&served, conversation, exclusive);
     measures(&served);
     eventually("the files are closed", || files() <= before);
 }
@@ -413,24 +449,28 @@ fn leaves_nothing(conversation: &[Step]) {
 #[test]
 fn any_client_is_answered_and_leaves_nothing_behind() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let served = small();
-    measures(&served);
-    let before = files_at_rest();
-    let played = runner(48).run(&prop::collection::vec(step(), 0..14), |steps| {
-        play(&served, &steps);
+    for exclusive in [false, true] {
+        let served = small(exclusive);
         measures(&served);
-        eventually("the files are closed", || files() <= before);
-        Ok(())
-    });
-    played.unwrap();
+        let before = files_at_rest();
+        let played = runner(32).run(&prop::collection::vec(step(exclusive), 0..14), |steps| {
+            play(&served, &steps, exclusive);
+            measures(&served);
+            eventually("the files are closed", || files() <= before);
+            Ok(())
+        });
+        played.unwrap();
+    }
 }
 
 /// Conversations that are worth a place of their own: each reaches a state that random ones reach seldom.
 #[test]
 fn chosen_clients_leave_nothing_behind() {
-    use Step::{Abort, ConnectFar, Cut, HangUp, Join, Look, Measure, Nonsense, Pause, Prepare, Probe, Start, Stop};
+    use Step::{
+        Abort, ConnectFar, Cut, HangUp, Join, Look, Measure, Nonsense, Pause, Prepare, Probe, Start, Stop, Turn,
+    };
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let conversations: [&[Step]; 6] = [
+    let conversations: [&[Step]; 8] = [
         // A test that runs until its near end hangs up, and another one after it.
         &[Prepare(0, Side::Far), Join, ConnectFar, Pause(7), Start(0), HangUp, Pause(7), Probe, Prepare(2, Side::Far)],
         // Cancelled under load.
@@ -442,6 +482,10 @@ fn chosen_clients_leave_nothing_behind() {
         // A near end that is not told its peer.
         &[Prepare(0, Side::Near), ConnectFar, Probe],
         &[Prepare(0, Side::Far), Nonsense, Probe],
+        // One turn for one test: the second has none.
+        &[Turn, Prepare(0, Side::Far), Join, ConnectFar, Pause(7), Start(0), Pause(7), Abort, Prepare(0, Side::Far)],
+        // A turn that is not used, and one that is asked for twice.
+        &[Turn, Probe, Abort, Turn, Turn],
     ];
     conversations.into_iter().for_each(leaves_nothing);
 }

@@ -26,15 +26,14 @@ use netcore::{
 use proptest::prelude::*;
 
 use crate::{
-    ALONE,
-    common::{never_stopped, soon},
-    runner,
+    ALONE, runner,
+    served::{never_stopped, soon},
 };
 
 /// Far longer than the client's timeouts: a client that takes longer hangs.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What it does instead of an answer, or before one.
+/// Its behaviour at a request.
 #[derive(Clone, Copy, Debug)]
 enum Whim {
     /// Answers as it should.
@@ -45,7 +44,7 @@ enum Whim {
     Says(u8),
     /// The same some times, and then as it should.
     Repeats(u8, u8),
-    /// Sends a frame that is no message.
+    /// Sends a frame with invalid content.
     Nonsense,
     /// Sends the beginning of a frame, and leaves.
     Cut(u8),
@@ -100,7 +99,7 @@ fn saying(which: u8) -> Reply {
     }
 }
 
-/// Serves one client; what it does at each request is in the list, and after its end it is honest.
+/// Serves one client by the list of whims, one per request; then honestly.
 fn serve(stream: TcpStream, whims: &[Whim]) -> Option<()> {
     let mut raw = stream.try_clone().unwrap();
     let mut whims = whims.iter().copied();

@@ -4,10 +4,9 @@
 //! A program of its own: it counts the open files of its process.
 
 mod client;
-#[path = "../session/common.rs"]
-#[allow(dead_code, reason = "shared with the tests of sessions")]
-mod common;
 mod daemon;
+#[path = "../session/served.rs"]
+mod served;
 
 use std::sync::Mutex;
 

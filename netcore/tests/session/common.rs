@@ -1,73 +1,29 @@
-//! A daemon for a test, and clients of it.
+//! Clients of a test's daemon.
 
 use std::{
     net::{SocketAddr, TcpStream},
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Prepared, Session, Target, Timeouts},
+    client::{self, ClientError, DataAddresses, Prepared, Session, Timeouts},
     control::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         key::Key,
         message::{Connect, ErrorCode, Greeting, Hello, Prepare, Reply, Request},
-        stop::StopFlag,
     },
-    daemon::{Config, Daemon},
     end::End,
     measure::host::HostFacts,
-    spec::{Pattern, Side, Stop, TestSpec, Transport},
+    spec::{Side, TestSpec},
 };
 
-/// A daemon in a thread, stopped at once when it is dropped.
-pub struct Served {
-    pub address: SocketAddr,
-    pub stop: StopFlag,
-    thread: Option<JoinHandle<()>>,
-}
+pub use crate::served::{Served, eventually, never_stopped, soon, stream};
 
 impl Served {
-    pub fn new(config: Config) -> Self {
-        let config = Config { listen: vec!["127.0.0.1:0".parse().unwrap()], ..config };
-        let daemon = Daemon::bind(config).unwrap();
-        let address = daemon.local_addr().unwrap();
-        let stop = StopFlag::new().unwrap();
-        let flag = stop.clone();
-        let thread = std::thread::spawn(move || daemon.run(&flag).unwrap());
-        Self { address, stop, thread: Some(thread) }
-    }
-
-    pub fn target(&self) -> Target {
-        Target::new("server", self.address.to_string())
-    }
-
     pub fn connect(&self) -> Session {
         Session::connect(&self.target()).unwrap()
     }
-
-    /// Waits until the daemon has returned from [`Daemon::run`].
-    pub fn join(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.request();
-        self.stop.request();
-        self.join();
-    }
-}
-
-/// A TCP stream.
-pub fn stream(milliseconds: u64) -> TestSpec {
-    let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
-    spec.phases.stop = Stop::AfterNs(milliseconds * 1_000_000);
-    spec
 }
 
 /// A test between two daemons, made ready.
@@ -78,19 +34,6 @@ pub fn between<'s>(
     addresses: &DataAddresses,
 ) -> Result<Prepared<'s>, ClientError> {
     client::prepare(Some(near), Some(far), spec, addresses, Timeouts::default())
-}
-
-pub fn never_stopped() -> StopFlag {
-    StopFlag::new().unwrap()
-}
-
-/// Waits for an effect of another thread.
-pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_mins(1);
-    while !happened() {
-        assert!(Instant::now() < patience, "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A client that sends arbitrary messages.
@@ -181,10 +124,6 @@ pub fn flood(mut raw: Raw, request: &Request) -> Option<ErrorCode> {
 pub fn flood_ends(raw: Raw, request: &Request, reason: ErrorCode) {
     let last_word = flood(raw, request);
     assert!(last_word.is_none_or(|code| code == reason), "{last_word:?}");
-}
-
-pub fn soon() -> Instant {
-    Instant::now() + Duration::from_mins(1)
 }
 
 pub fn prepare(spec: TestSpec, token: [u8; 16]) -> Request {

@@ -254,7 +254,7 @@ fn a_client_that_floods_does_not_outlast_its_time() {
     assert_eq!(flood(raw, &Request::Stop { at_ns: monotonic_ns() + 3_600_000_000_000 }), Some(ErrorCode::Failed));
 }
 
-/// Bytes that are no preamble, sent to a data port without a pause, must not keep an end from its deadline.
+/// An endless stream of invalid preambles on a data port must not delay an end's deadline.
 #[test]
 fn strangers_on_a_datagram_port_do_not_outlast_the_deadline() {
     let served = Served::new(Config::default());

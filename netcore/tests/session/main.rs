@@ -10,6 +10,7 @@ mod namespaces;
 mod programs;
 mod run;
 mod secret;
+mod served;
 mod settle;
 mod silent;
 mod wire;
