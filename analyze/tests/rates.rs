@@ -10,15 +10,7 @@ use schemas::metrics::{Better, Range};
 use schemas::words::Verdict;
 
 /// The defaults of a plan's baseline.
-const RULE: Rule = Rule {
-    better: Better::Higher,
-    test: Test::Rank,
-    alpha: 0.01,
-    min_ratio: 0.03,
-    min_difference: 0.0,
-    range: Range::POSITIVE,
-    seed: 1,
-};
+const RULE: Rule = Rule { better: Better::Higher, range: Range::POSITIVE, ..Rule::DEFAULT };
 
 /// So many trials for the documentation's tables, so many to check the bounds.
 fn trials(full: u32, quick: u32) -> u32 {

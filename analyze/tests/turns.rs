@@ -3,11 +3,14 @@
 //! `FULL=1 cargo test --release -p analyze --test turns -- --nocapture` prints the table of docs/statistics.md; without FULL,
 //! fewer trials check the same in seconds.
 
-use analyze::stats::{compare::mann_whitney, ranks::Sides};
+use analyze::{
+    judge::comparison::Rule,
+    stats::{compare::mann_whitney, ranks::Sides},
+};
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-const ALPHA: f64 = 0.01;
+const ALPHA: f64 = Rule::DEFAULT.alpha;
 
 fn is_full() -> bool {
     std::env::var_os("FULL").is_some()

@@ -7,13 +7,14 @@ mod sides;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use schemas::metrics::{self, Better, Metric, Range};
-use schemas::units;
 use schemas::words::{
     self,
     Verdict::{Improvement, Inconclusive, Missing, Regression},
 };
+use schemas::{columns, units};
 
 use super::{aggregate::parse_level, parsed};
 use crate::error::{Error, Place, Verdict, even_unread};
@@ -27,6 +28,10 @@ use crate::table::layout::{Column, Sheet};
 use settings::{Contrast, Setting};
 use sides::{Sides, files, read, records};
 
+/// `3%`
+static MIN_EFFECT: LazyLock<String> =
+    LazyLock::new(|| format!("{}%", columns::number((Rule::DEFAULT.min_ratio * 1e6).round() / 1e4)));
+
 /// Changes between two runs, or between two values of a setting: effect, interval, p and a verdict per case.
 ///
 /// plumb compare main.csv branch.csv --fail-on regression
@@ -37,12 +42,14 @@ use sides::{Sides, files, read, records};
 /// a partner by their name, or by everything but one setting, and the output says which. With --by, the values of one
 /// column or swept key are compared with the first of them; cases belong together by everything else.
 ///
-/// Sides that one run measured in turns are compared round by round: what drifts, drifts for both. A regression is a change that is large enough
-/// (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of comparisons) and in the metric's
-/// bad direction. An improvement is the same in the good direction. `~` (same) means that the interval excludes both;
-/// everything else is inconclusive. The change is that of the medians (Hodges–Lehmann's shift over the baseline's
-/// median); with Welch's test, that of the means. Its interval has the level 1 − alpha. The CSV is the `verdicts`
-/// table. Files beside the tables (x.run.json) tell whether they were measured on the same machine.
+/// Sides that one run measured in turns are compared round by round: what drifts, drifts for both. A regression is a
+/// change that is large enough (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of
+/// comparisons) and in the metric's bad direction. An improvement is the same in the good direction. `~` (same) means
+/// that the interval excludes both; everything else is inconclusive. The change is the median of the differences between
+/// values of both sides (Hodges–Lehmann's shift; in turns, of the differences within blocks of rounds), over the
+/// baseline's median. A note tells if the medians themselves differ by something else. With the bootstrap the change is
+/// that of the medians, with Welch's test that of the means. Its interval has the level 1 − alpha. The CSV is the
+/// `verdicts` table. Files beside the tables (x.run.json) tell whether they were measured on the same machine.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Baseline results; may be repeated [default: the first FILE]
@@ -68,10 +75,10 @@ pub struct Args {
     #[arg(long, value_name = "TEST", default_value = "rank")]
     test: Test,
     /// Largest p that counts as significant
-    #[arg(long, value_name = "ALPHA", default_value = "0.01", value_parser = parse_level)]
+    #[arg(long, value_name = "ALPHA", default_value_t = Rule::DEFAULT.alpha, value_parser = parse_level)]
     alpha: f64,
     /// Smallest change that counts
-    #[arg(long, value_name = "RATIO", default_value = "3%", value_parser = parse_effect)]
+    #[arg(long, value_name = "RATIO", default_value = MIN_EFFECT.as_str(), value_parser = parse_effect)]
     min_effect: f64,
     /// Do not correct p for the number of comparisons
     #[arg(long)]
@@ -87,7 +94,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
     /// Seed of the bootstrap
-    #[arg(long, value_name = "N", default_value_t = crate::stats::bootstrap::SEED)]
+    #[arg(long, value_name = "N", default_value_t = Rule::DEFAULT.seed)]
     seed: u64,
     #[command(flatten)]
     tables: TableArgs,
@@ -259,9 +266,9 @@ fn rule(args: &Args, metric: Option<&Metric>) -> Rule {
         test: args.test,
         alpha: args.alpha,
         min_ratio: args.min_effect,
-        min_difference: 0.0,
         range: metric.map_or(Range::ANY, Metric::range),
         seed: args.seed,
+        ..Rule::DEFAULT
     }
 }
 

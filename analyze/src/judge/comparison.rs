@@ -26,6 +26,10 @@ pub enum Test {
     Bootstrap,
 }
 
+/// Difference between the change of the medians and the change of a rank test from which on a note tells of it, as a share
+/// of the latter.
+const FAR_APART: f64 = 0.25;
+
 /// The rule for changes that count.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
@@ -42,6 +46,19 @@ pub struct Rule {
     pub seed: u64,
 }
 
+impl Rule {
+    /// The defaults of `plumb compare` and of a plan's `baseline`, for a metric that may have any value.
+    pub const DEFAULT: Self = Self {
+        better: Better::Neither,
+        test: Test::Rank,
+        alpha: 0.01,
+        min_ratio: 0.03,
+        min_difference: 0.0,
+        range: Range::ANY,
+        seed: bootstrap::SEED,
+    };
+}
+
 /// One metric of one case, two sides.
 #[derive(Debug, Clone)]
 pub struct Comparison {
@@ -52,7 +69,8 @@ pub struct Comparison {
     pub new: Option<f64>,
     /// Number of values of the baseline and of the new side.
     pub n: (usize, usize),
-    /// The change over the baseline's centre.
+    /// The change over the baseline's centre: with rank tests the median of the differences between the sides' values, else
+    /// the difference of the centres.
     pub change: Option<f64>,
     /// Its interval at level 1 − α.
     pub interval: Option<(f64, f64)>,
@@ -137,8 +155,14 @@ impl Comparison {
                             _ => (two_sample::mann_whitney(a, b).map(|t| t.p), two_sample::shift(a, b, level)),
                         };
                         comparison.p = p;
-                        comparison.change = shift.map(|s| ratio(s.centre)).or(comparison.change);
-                        comparison.interval = shift.map(|s| (ratio(s.low), ratio(s.high)));
+                        if let Some(shift) = shift {
+                            let (medians, change) = (ratio(cb - ca), ratio(shift.centre));
+                            comparison.change = Some(change);
+                            comparison.interval = Some((ratio(shift.low), ratio(shift.high)));
+                            if (medians - change).abs() >= rule.min_ratio.max(change.abs() * FAR_APART) {
+                                comparison.notes.insert(0, medians_differ(medians, sides.blocks() > 1));
+                            }
+                        }
                     }
                     Test::Welch => {
                         let welch = two_sample::welch(a, b);
@@ -159,7 +183,7 @@ impl Comparison {
                 }
             }
             (Some(_), Some(cb)) => {
-                // 0 on both sides is no change; a change from 0 lacks a ratio.
+                // 0 on both sides counts as unchanged; a change from 0 lacks a ratio.
                 comparison.change = (cb == 0.0).then_some(0.0);
                 comparison.interval = (cb == 0.0).then_some((0.0, 0.0));
                 comparison.p = sides.p();
@@ -261,6 +285,12 @@ impl Comparison {
     pub fn change_text(&self) -> String {
         change_text(self.change, self.interval)
     }
+}
+
+/// Explains a change that the centres beside it do not have.
+fn medians_differ(by: f64, in_rounds: bool) -> String {
+    let of = if in_rounds { "within blocks of rounds" } else { "of all pairs" };
+    format!("the medians differ by {}, the change is the median difference {of}", change_text(Some(by), None))
 }
 
 /// Whether an interval does not have 0 inside.

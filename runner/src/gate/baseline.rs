@@ -1,12 +1,9 @@
 //! A plan's `baseline`, prepared for judging: which metrics of which cases must not get worse, and by which rule.
 
-use analyze::{
-    judge::{
-        baseline::{Promise, Terms},
-        comparison::Rule,
-        samples,
-    },
-    stats::bootstrap,
+use analyze::judge::{
+    baseline::{Promise, Terms},
+    comparison::Rule,
+    samples,
 };
 use schemas::{
     metrics::{Family, Metric},
@@ -25,9 +22,6 @@ use crate::{
         step::Step,
     },
 };
-
-/// Default significance level.
-const ALPHA: f64 = 0.01;
 
 /// The headline of requests and responses.
 const TRANSACTION_RATE: &str = "transaction_rate";
@@ -52,17 +46,17 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
             metric,
             rule: Rule {
                 better: metric.better,
-                test: comparison.test.unwrap_or_default(),
-                alpha: comparison.alpha.map_or(ALPHA, |a| a.0),
+                test: comparison.test.unwrap_or(Rule::DEFAULT.test),
+                alpha: comparison.alpha.map_or(Rule::DEFAULT.alpha, |a| a.0),
                 min_ratio: comparison.max_regression.0,
                 // Checked when the plan was loaded.
                 min_difference: comparison
                     .min_effect
                     .as_ref()
                     .and_then(|text| units::parse_for(metric.unit, &text.0).ok())
-                    .unwrap_or(0.0),
+                    .unwrap_or(Rule::DEFAULT.min_difference),
                 range: metric.range(),
-                seed: bootstrap::SEED,
+                ..Rule::DEFAULT
             },
             case_ids: plan.cases.iter().filter(|c| c.skip.is_none()).filter(measured).map(|c| c.id.clone()).collect(),
             file: place.file,

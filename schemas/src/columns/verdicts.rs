@@ -23,7 +23,7 @@ columns! {
         confidence_level: Number = "Confidence level of the interval, 0 … 1.";
         limit: Number = "The limit; for comparisons the smallest change that counts, as a ratio.";
         baseline: Number = "For comparisons, the centre of the other side.";
-        change_ratio: Number = "For comparisons, (observed − baseline) ÷ baseline.";
+        change_ratio: Number = "For comparisons, the change over the baseline's centre: with rank tests the median of the differences between values of both sides ÷ baseline, with the others (observed − baseline) ÷ baseline.";
         p_value: Number = "For comparisons, after the correction for their number.";
         verdict: Verdict = "{words}.";
         severity: Severity = "{words}.";

@@ -1,21 +1,12 @@
 //! The rules of a baseline, over samples made by hand.
 
 use super::*;
-use crate::judge::comparison::Test;
 use schemas::{metrics, run_record::RunRecord};
 use serde_json::json;
 
 fn promise() -> Promise {
     let metric = metrics::find("throughput").unwrap();
-    let rule = Rule {
-        better: metric.better,
-        test: Test::Rank,
-        alpha: 0.01,
-        min_ratio: 0.03,
-        min_difference: 0.0,
-        range: metric.range(),
-        seed: 1,
-    };
+    let rule = Rule { better: metric.better, range: metric.range(), ..Rule::DEFAULT };
     Promise { metric, rule, case_ids: vec!["c1".into()], file: "p.yaml".into(), line: Some(7), column: Some(5) }
 }
 

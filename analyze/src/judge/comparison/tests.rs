@@ -1,14 +1,6 @@
 use super::*;
 
-const RULE: Rule = Rule {
-    better: Better::Higher,
-    test: Test::Rank,
-    alpha: 0.01,
-    min_ratio: 0.03,
-    min_difference: 0.0,
-    range: Range::POSITIVE,
-    seed: 1,
-};
+const RULE: Rule = Rule { better: Better::Higher, range: Range::POSITIVE, ..Rule::DEFAULT };
 
 fn compared(base: &[f64], new: &[f64], rule: Rule) -> Comparison {
     let mut c = Comparison::of(base, new, rule);
@@ -120,6 +112,42 @@ fn rounds_cancel_a_drift_that_both_sides_share() {
     assert_eq!(compared(&a, &b, RULE).verdict, Verdict::Inconclusive);
     // Five rounds are too few to be kept apart at 1 %.
     assert_eq!(Comparison::in_turns(&[(1.0, 2.0); 5], RULE, 1).rounds, None);
+}
+
+#[test]
+fn a_change_that_the_medians_do_not_have_is_explained() {
+    // Two humps each: most pairs are further apart than the medians.
+    let base = [1.0, 1.01, 1.02, 1.03, 2.2, 2.21, 2.22, 2.23, 2.24];
+    let new = [2.6, 2.61, 2.62, 2.63, 2.64, 3.8, 3.81, 3.82, 3.83];
+    let told = "the medians differ by +20 %, the change is the median difference of all pairs";
+    for test in [Test::Rank, Test::MannWhitney] {
+        let found = compared(&base, &new, Rule { test, ..RULE });
+        assert!(found.verdict == Verdict::Improvement && found.change.unwrap() > 0.5, "{found:?}");
+        assert_eq!(found.notes.first().map(String::as_str), Some(told), "{test:?}");
+    }
+    // The decisive reason comes first.
+    let mut found = Comparison::of(&base, &new, RULE);
+    found.decide_among(1000);
+    assert_eq!((found.verdict, &found.notes[1][..]), (Verdict::Inconclusive, told), "{found:?}");
+    // Without such values the two are close, and the others compare the centres themselves.
+    let quiet = compared(&around(100.0), &around(90.0), RULE);
+    assert_eq!(quiet.notes, Vec::<String>::new());
+    let welch = compared(&base, &new, Rule { test: Test::Welch, ..RULE });
+    assert!(!welch.notes.iter().any(|n| n.contains("medians")), "{welch:?}");
+}
+
+#[test]
+fn a_change_within_rounds_against_that_of_the_medians_is_explained() {
+    // The machine changes its speed between rounds. The second side wins every round, and has the lower median.
+    let base = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0];
+    let rounds: Vec<(f64, f64)> =
+        base.iter().enumerate().map(|(i, v)| (v + i as f64 / 1e3, v * 1.09 + i as f64 / 1e3)).collect();
+    let rounds = [&rounds[..], &[(2.2, 1.2), (2.2, 1.2)]].concat();
+    let mut found = Comparison::in_turns(&rounds, RULE, 1);
+    decide([&mut found], true);
+    assert!(found.rounds.is_some(), "{found:?}");
+    let told = found.notes.iter().find(|n| n.starts_with("the medians differ by "));
+    assert!(told.is_some_and(|n| n.ends_with("within blocks of rounds")), "{found:?}");
 }
 
 #[test]
