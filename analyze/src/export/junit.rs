@@ -98,15 +98,13 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
             TestCaseStatus::non_success(NonSuccessKind::Failure),
             format!("{}: {what} does not hold: {observed}{note}", row.case),
         ),
-        Verdict::Error => (TestCaseStatus::non_success(NonSuccessKind::Error), row.note.clone()),
+        _ if row.refuses() => (TestCaseStatus::non_success(NonSuccessKind::Error), row.note.clone()),
         Verdict::Unnoticed if row.severity == Severity::Error => (
             TestCaseStatus::non_success(NonSuccessKind::Failure),
             format!("{}: {what} does not notice worse data{note}", row.case),
         ),
-        v if v.is_bad() || matches!(v, Verdict::Inconclusive | Verdict::Missing | Verdict::Unnoticed) => {
-            (TestCaseStatus::skipped(), format!("{v}: {observed}{note}"))
-        }
-        _ => (TestCaseStatus::success(), String::new()),
+        v if v.is_well() || v == Verdict::Noticed => (TestCaseStatus::success(), String::new()),
+        v => (TestCaseStatus::skipped(), format!("{v}: {observed}{note}")),
     };
     if matches!(status, TestCaseStatus::NonSuccess { .. }) && !row.file.is_empty() {
         status.set_type(row.verdict.as_str());

@@ -169,8 +169,13 @@ fn junit_agrees_with_the_verdicts() {
         let head = format!("tests=\"1\" skipped=\"{skipped}\" failures=\"{failures}\" errors=\"{errors}\"");
         assert!(text.contains(&head), "{verdict}: {text}");
     }
-    assert!(of("a,x,throughput_bits_per_s,1,3,unnoticed,warn,").contains("skipped=\"1\""));
-    // A value that is none is a sentence with its place, as in a report.
+    // A warning neither fails a gate nor a report.
+    for verdict in ["fail", "regression", "unnoticed", "error"] {
+        let text = of(&format!("a,x,throughput_bits_per_s,1,3,{verdict},warn,why"));
+        assert!(text.contains("skipped=\"1\" failures=\"0\" errors=\"0\""), "{verdict}: {text}");
+        assert!(text.contains("why"), "{verdict}: {text}");
+    }
+    // An invalid value is an error that names its place, as in a report.
     for (row, reason) in [("a,x,m,1,3,perhaps,error,", "`perhaps` is not one of"), ("a,x,m,one,3,pass,error,", "`one`")]
     {
         let error = junit::write(&mut table(&format!("{head}{row}\n")), &mut Vec::new()).unwrap_err().to_string();

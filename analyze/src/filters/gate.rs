@@ -144,7 +144,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     Ok(if rows.iter().any(VerdictRow::fails) {
         Verdict::Failed
-    } else if count(words::Verdict::Error) > 0 {
+    } else if rows.iter().any(VerdictRow::refuses) {
         Verdict::Exit(3)
     } else if count(words::Verdict::Inconclusive) > 0 && args.inconclusive == Some(OnInconclusive::Fail) {
         Verdict::Inconclusive

@@ -183,7 +183,7 @@ impl Verdicts {
     pub fn exit(&self) -> Exit {
         if self.rows.iter().any(VerdictRow::fails) {
             Exit::Failed
-        } else if self.has(Verdict::Error) {
+        } else if self.rows.iter().any(VerdictRow::refuses) {
             Exit::Measurement
         } else if self.inconclusive_fails && self.has(Verdict::Inconclusive) {
             Exit::Inconclusive

@@ -113,7 +113,7 @@ pub fn annotations(cases: &[CaseResult]) -> String {
     let mut all: Vec<(&str, Option<SourcePlace>, String)> = Vec::new();
     for case in cases {
         for v in case.verdicts.iter().filter(|v| !v.verdict.is_well() && v.verdict != Verdict::Missing) {
-            let kind = if v.fails() || v.verdict == Verdict::Error { "error" } else { "warning" };
+            let kind = if v.fails() || v.refuses() { "error" } else { "warning" };
             let place = |v: &u64| usize::try_from(*v).unwrap_or(1);
             let place = SourcePlace {
                 file: v.file.clone(),
@@ -184,6 +184,8 @@ mod tests {
         );
         assert!(lines[1].starts_with("::warning file=lab.yaml,line=23"));
         assert_eq!(lines.len(), 2);
+        let refused = |severity| annotations(&[case(Verdict::Error, severity)]);
+        assert!(refused(Severity::Error).starts_with("::error ") && refused(Severity::Warn).starts_with("::warning "));
     }
 
     #[test]

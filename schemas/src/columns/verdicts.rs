@@ -47,6 +47,11 @@ impl VerdictRow {
         self.severity == Severity::Error && self.verdict.is_bad()
     }
 
+    /// Whether the run cannot be judged by it: an error, and not only to be warned of.
+    pub fn refuses(&self) -> bool {
+        self.severity == Severity::Error && self.verdict == Verdict::Error
+    }
+
     /// Adds a reason behind the others.
     pub fn say(&mut self, reason: &str) {
         self.note = if self.note.is_empty() { reason.to_owned() } else { format!("{}; {reason}", self.note) };
