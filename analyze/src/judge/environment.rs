@@ -24,13 +24,16 @@ const MACHINE: [(&str, &str); 5] = [
     ("host.cpus", "cpus"),
 ];
 
+/// The smallest CPU quota in force, in CPUs, or `none`.
+const CPU_QUOTA: &str = "host.cpu_quota";
+
 /// Facts that are settings of a machine.
 const SETTINGS: [(&str, &str); 8] = [
     ("host.os", "os"),
     ("host.kernel", "kernel_release"),
     ("host.governor", "governor"),
     ("host.cpus_allowed", "cpus_allowed"),
-    ("host.cpu_quota", "cpu_quota"),
+    (CPU_QUOTA, "cpu_quota"),
     ("host.clocksource", "clocksource"),
     ("host.congestion_control", "congestion_control"),
     ("host.security_modules", "security_modules"),
@@ -106,6 +109,10 @@ impl Environment {
             let known = serde_json::to_value(&host.facts).unwrap_or_default();
             for (fact, key) in MACHINE.iter().chain(&SETTINGS) {
                 facts.extend(text(&known[key]).map(|v| ((*fact).to_owned(), v)));
+            }
+            // A program that reports whose shares it reads has also looked for a quota.
+            if text(&known["cpu_shares_of"]).is_some() {
+                facts.entry(CPU_QUOTA.to_owned()).or_insert_with(|| "none".to_owned());
             }
             facts.extend(Some(host.tool_version.clone()).filter(|v| !v.is_empty()).map(|v| (VERSION.to_owned(), v)));
             for (key, value) in known["sysctls"].as_object().into_iter().flatten() {
@@ -230,6 +237,20 @@ mod tests {
         assert!(run("6.1", "A", "mlx5_core").differences(&before).is_empty());
         assert!(before.knows("host.cpu_model") && !before.knows("host.kernel") && !before.knows("host.nic_driver"));
         assert!(is_fact("host.sysctl.net.core.rmem_max") && !is_fact("host.sysctl.") && !is_fact("host.colour"));
+    }
+
+    #[test]
+    fn the_absence_of_a_quota_is_a_fact() {
+        let of = |facts: Value| Environment::of(&record(json!({"hosts": {"local": {"facts": facts}}})));
+        let free = of(json!({"cpu_quota": null, "cpu_shares_of": "machine"}));
+        let half = of(json!({"cpu_quota": 0.5, "cpu_shares_of": "machine"}));
+        let texts = |found: Vec<Difference>| found.into_iter().map(|d| (d.text, d.machine)).collect::<Vec<_>>();
+        assert_eq!(texts(free.differences(&half)), [("host.cpu_quota was none, is 0.5".to_owned(), false)]);
+        assert_eq!(texts(half.differences(&free)), [("host.cpu_quota was 0.5, is none".to_owned(), false)]);
+        assert!(free.differences(&free).is_empty() && free.knows(CPU_QUOTA));
+        // An older record tells nothing of it.
+        let old = of(json!({"cpus": 2}));
+        assert!(!old.knows(CPU_QUOTA) && old.differences(&half).is_empty());
     }
 
     #[test]
