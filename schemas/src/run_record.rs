@@ -4,7 +4,7 @@
 //! tests and interfaces belong to the engine, which these types leave open: a reader that does not know them takes them
 //! as JSON.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -57,6 +57,43 @@ impl<Facts, Clock> RunRecord<Facts, Clock> {
     /// Whether it was cut off: by a crash, or by a signal other than a timer's (SIGALRM).
     pub fn is_cut_off(&self) -> bool {
         self.ended.is_none() || self.interrupted.as_ref().is_some_and(|signal| signal != "SIGALRM")
+    }
+}
+
+/// The note on a discarded try, which readers recognize.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discarded<'a> {
+    /// The case's readable name.
+    pub case: &'a str,
+    /// From 1.
+    pub iteration: u32,
+    pub reason: &'a str,
+    /// The next try: `1 of 3`.
+    pub next: &'a str,
+}
+
+impl Discarded<'_> {
+    const CASE: &'static str = "case ";
+    const ITERATION: &'static str = ", iteration ";
+    const REASON: &'static str = " was discarded: ";
+    const NEXT: &'static str = "; it is tried again (";
+}
+
+impl fmt::Display for Discarded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { case, iteration, reason, next } = self;
+        let (before, between, why, again) = (Self::CASE, Self::ITERATION, Self::REASON, Self::NEXT);
+        write!(f, "{before}{case}{between}{iteration}{why}{reason}{again}{next})")
+    }
+}
+
+impl<'a> Discarded<'a> {
+    /// Reads a note; `None` if it is about something else.
+    pub fn read(note: &'a str) -> Option<Self> {
+        let (about, why) = note.strip_prefix(Self::CASE)?.split_once(Self::REASON)?;
+        let (case, iteration) = about.rsplit_once(Self::ITERATION)?;
+        let (reason, next) = why.strip_suffix(')')?.rsplit_once(Self::NEXT)?;
+        Some(Self { case, iteration: iteration.parse().ok()?, reason, next })
     }
 }
 
@@ -184,5 +221,14 @@ mod tests {
             ["results_version", "run_id", "tool_version", "argv", "began", "plans", "hosts", "cases", "notes"]
         );
         assert_eq!(written["cases"]["c1"], serde_json::json!({"case": "a"}));
+    }
+
+    #[test]
+    fn a_discarded_try_is_read_back() {
+        let note = Discarded { case: "a, b", iteration: 3, reason: "late; it was", next: "1 of 2" };
+        let text = note.to_string();
+        assert_eq!(text, "case a, b, iteration 3 was discarded: late; it was; it is tried again (1 of 2)");
+        assert_eq!(Discarded::read(&text), Some(note));
+        assert_eq!(Discarded::read("case a, iteration 3: slow"), None);
     }
 }

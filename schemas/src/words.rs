@@ -226,6 +226,9 @@ impl DemandUnit {
 }
 
 impl Search {
+    /// Stands between a bound and the highest load at which it holds, wherever an answer is told.
+    pub const HOLDS: &str = "holds up to";
+
     /// The end of a search in words, to stand behind the load that it ended at.
     pub fn sentence(self) -> &'static str {
         match self {

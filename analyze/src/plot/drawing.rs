@@ -48,11 +48,15 @@ pub struct Drawing {
     pub figure: Figure,
     pub points: Points,
     pub warnings: Vec<String>,
+    /// Warnings that a page around the picture need not repeat: the figure has its notes, and the page counts the rows
+    /// that do not count.
+    pub told: Vec<String>,
 }
 
 impl Drawing {
     pub fn new(mut figure: Figure, points: Points, records: &Records) -> Self {
         figure.notes.extend(records.notes.iter().cloned());
-        Self { figure, points, warnings: records.warnings.iter().chain(&records.notes).cloned().collect() }
+        let told = records.uncounted.iter().chain(&records.notes).cloned().collect();
+        Self { figure, points, warnings: records.warnings.clone(), told }
     }
 }

@@ -75,7 +75,8 @@ macro_rules! kinds {
             }
         }
 
-        fn unused(kind: Kind) -> &'static [&'static str] {
+        /// Options that the kind does not use, as on the command line.
+        pub fn unused(kind: Kind) -> &'static [&'static str] {
             match kind {
                 $(Kind::$name => &$unused,)+
             }
@@ -177,5 +178,5 @@ pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec
     if options.term {
         stdout.write_all(term::draw(figure).as_bytes())?;
     }
-    Ok(drawing.warnings)
+    Ok([drawing.warnings, drawing.told].concat())
 }

@@ -49,6 +49,8 @@ pub struct Records {
     /// Facts for the reader of the picture: rows that were left out, parameters that all rows share.
     pub notes: Vec<String>,
     pub warnings: Vec<String>,
+    /// A sentence about rows that do not count because of their status.
+    pub uncounted: Option<String>,
     pub(super) texts: HashMap<String, usize>,
     pub(super) numbers: HashMap<String, usize>,
     /// Names of series by their values in `by`.
@@ -158,7 +160,7 @@ impl Records {
         let quoted = |c: &&str| if c.contains(' ') { (*c).to_owned() } else { format!("`{c}`") };
         let columns = columns.iter().map(quoted).collect::<Vec<_>>().join(" and ");
         let mut reason = format!("nothing to draw: no row that counts has {columns}");
-        for warning in self.warnings.iter().chain(&self.notes) {
+        for warning in self.uncounted.iter().chain(&self.warnings).chain(&self.notes) {
             reason.push_str("; ");
             reason.push_str(warning);
         }

@@ -45,7 +45,7 @@ pub fn draw(
 /// The end of a search in words, and whether there is a load that held.
 fn words(records: &Records, answer: &Record) -> (&'static str, bool) {
     match records.text(answer, "search").parse() {
-        Ok(Search::Found) => ("holds up to", true),
+        Ok(Search::Found) => (Search::HOLDS, true),
         Ok(Search::AtLeast) => ("holds at least up to", true),
         Ok(Search::Unreached) => ("holds as far as could be offered, up to", true),
         Ok(Search::Nothing) => ("nothing held", false),

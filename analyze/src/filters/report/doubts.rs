@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use schemas::{
-    run_record::RunRecord,
+    run_record::{Discarded, RunRecord},
     units,
     words::{Search, Status},
 };
@@ -15,9 +15,16 @@ use crate::stats::{quantiles, series};
 /// Cases that are named; of more, their number.
 const NAMED: usize = 3;
 
-/// Sentences, each with the cases it is about.
+/// Reasons that are named for tries that were left out; of more, their number.
+const REASONS: usize = 3;
+
 #[derive(Default)]
-pub struct Doubts(Vec<(String, Vec<String>)>);
+pub struct Doubts {
+    /// Sentences, each with the cases it is about.
+    sentences: Vec<(String, Vec<String>)>,
+    /// Cases, each with a reason that a sentence names for tries of it that were discarded.
+    discarded: Vec<(String, String)>,
+}
 
 impl Doubts {
     pub fn add(&mut self, sentence: impl Into<String>) {
@@ -26,19 +33,20 @@ impl Doubts {
 
     fn about(&mut self, sentence: impl Into<String>, case: Option<&str>) {
         let sentence = sentence.into();
-        let at = self.0.iter().position(|(known, _)| *known == sentence).unwrap_or_else(|| {
-            self.0.push((sentence, Vec::new()));
-            self.0.len() - 1
+        let at = self.sentences.iter().position(|(known, _)| *known == sentence).unwrap_or_else(|| {
+            self.sentences.push((sentence, Vec::new()));
+            self.sentences.len() - 1
         });
         if let Some(case) = case
-            && !self.0[at].1.iter().any(|known| known == case)
+            && !self.sentences[at].1.iter().any(|known| known == case)
         {
-            self.0[at].1.push(case.to_owned());
+            self.sentences[at].1.push(case.to_owned());
         }
     }
 
     pub fn append(&mut self, later: Self) {
-        for (sentence, cases) in later.0 {
+        self.discarded.extend(later.discarded);
+        for (sentence, cases) in later.sentences {
             self.add(sentence.clone());
             for case in &cases {
                 self.about(sentence.clone(), Some(case));
@@ -47,7 +55,7 @@ impl Doubts {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.sentences.is_empty()
     }
 
     /// With the cases behind each sentence. `all` has the names of all cases, and those with members and directions.
@@ -62,7 +70,7 @@ impl Doubts {
             1..=NAMED => format!("{sentence} ({})", cases.join(", ")),
             n => format!("{sentence} ({n} cases, first {})", cases[0]),
         };
-        self.0.into_iter().map(with_cases).collect()
+        self.sentences.into_iter().map(with_cases).collect()
     }
 
     /// Iterations that do not count, with their reasons.
@@ -79,11 +87,16 @@ impl Doubts {
                 Status::Timeout => "timed out".to_owned(),
                 other => other.to_string(),
             };
-            let why = match &reasons[..] {
-                [] => String::new(),
-                [one] => format!(": {one}"),
-                [first, rest @ ..] => format!(": {first} (and {} more like it)", rest.len()),
+            let (named, others) = reasons.split_at(reasons.len().min(REASONS));
+            let others = match others.len() {
+                0 => String::new(),
+                1 => "; and one other reason".to_owned(),
+                n => format!("; and {n} other reasons"),
             };
+            let why = if named.is_empty() { others } else { format!(": {}{others}", named.join("; ")) };
+            if status == Status::Discarded {
+                self.discarded.extend(named.iter().map(|reason| (case.clone(), reason.clone())));
+            }
             self.add(format!("{case}: {count} {what} {word}{why}"));
         }
     }
@@ -125,15 +138,10 @@ impl Doubts {
         }
     }
 
-    /// Whether a note is about a discarded try that `left_out` counted.
+    /// Whether a note is about a discarded try that `left_out` counted, and for a reason that it named.
     fn has_discarded(&self, note: &str) -> bool {
-        let Some((case, rest)) = note.strip_prefix("case ").and_then(|note| note.rsplit_once(", iteration ")) else {
-            return false;
-        };
-        let counted = |(known, _): &(String, Vec<String>)| {
-            known.strip_prefix(case).is_some_and(|known| known.starts_with(": ") && known.contains(" discarded"))
-        };
-        rest.contains(" was discarded: ") && self.0.iter().any(counted)
+        let told = |note: Discarded<'_>| self.discarded.iter().any(|(c, r)| c == note.case && r == note.reason);
+        Discarded::read(note).is_some_and(told)
     }
 
     /// The run's notes, and what was unusual about it. Notes that say again what the page has elsewhere are left out.
@@ -173,7 +181,7 @@ impl Doubts {
 fn is_answer(note: &str, case: &Case) -> bool {
     let about = note.strip_prefix("case ").and_then(|note| note.strip_prefix(case.label.as_str()));
     let found = case.searched() == Some(Search::Found.sentence());
-    found && about.is_some_and(|rest| rest.starts_with(": ") && rest.contains(" holds up to ") && !rest.contains("; "))
+    found && about.is_some_and(|rest| rest.starts_with(": ") && rest.contains(Search::HOLDS) && !rest.contains("; "))
 }
 
 #[cfg(test)]
@@ -209,17 +217,27 @@ mod tests {
 
     #[test]
     fn a_discarded_try_is_told_once() {
-        let facts: RunRecord = serde_json::from_value(serde_json::json!({
-            "notes": ["case idle, iteration 3 was discarded: late; it is tried again", "case up, iteration 1 was discarded: late"],
-        }))
-        .unwrap();
+        let note = |case, reason| Discarded { case, iteration: 3, reason, next: "1 of 2" }.to_string();
+        let notes = [note("idle", "late"), note("idle", "lost"), note("idle", "e"), note("up", "late")];
+        let facts: RunRecord = serde_json::from_value(serde_json::json!({"notes": notes})).unwrap();
+        let discarded = |case: &str, reason: &str| format!("run,{case},iteration,1,discarded,{reason}\n");
+        let mut rows = String::from("run_id,case,record,iteration,status,error\n");
+        for reason in ["late", "late", "lost", "c", "d", "e"] {
+            rows.push_str(&discarded("idle", reason));
+        }
+        let mut table = crate::table::Table::from_text("t", rows.as_str()).unwrap();
         let mut doubts = Doubts::default();
-        doubts.add("idle: 1 try discarded: late");
+        doubts.left_out(&Cases::read(&mut table).unwrap());
         doubts.run(&facts, &[]);
         let none = BTreeSet::new();
         assert_eq!(
             doubts.sentences([&none, &none]),
-            ["idle: 1 try discarded: late", "case up, iteration 1 was discarded: late"]
+            [
+                "idle: 6 tries discarded: late; lost; c; and 2 other reasons",
+                // A reason that the count does not name stays a note.
+                &note("idle", "e")[..],
+                &note("up", "late")[..]
+            ]
         );
     }
 }

@@ -49,10 +49,9 @@ pub fn of(results: &Path, cases: &Cases, facts: Option<&RunRecord>, doubts: &mut
         match draw(plot.kind, options) {
             Ok((block, warnings)) => {
                 blocks.push(block);
-                // The picture says itself what it left out, and `left_out` what did not count.
-                let is_said =
-                    |warning: &String| warning.starts_with("left out: ") || warning.contains("because of their status");
-                warnings.into_iter().filter(|w| !is_said(w)).for_each(|warning| doubts.add(warning));
+                for warning in warnings {
+                    doubts.add(warning);
+                }
             }
             Err(e) => doubts.add(format!("a picture ({}) could not be drawn: {e}", plot.file.display())),
         }

@@ -100,7 +100,7 @@ impl Records {
                 }
             }
         }
-        records.warnings.extend(picker.note());
+        records.uncounted = picker.note();
         if let Some((kind, list)) = kept.into_kept() {
             records.kind = Some(kind);
             records.list = list;

@@ -86,7 +86,7 @@ fn swept_keys_tell_apart_unless_they_go_along() {
     let r = read(&format!("{header}{cases}"), &[], &sweep()).unwrap();
     assert_eq!(r.by, ["socket.send_buffer"]);
     assert_eq!(series(&r), ["socket.send_buffer=4 KiB", "socket.send_buffer=64 KiB"]);
-    // A reply that grows with its request is no second curve; two blocks of sizes are two.
+    // A reply that grows with its request stays on one curve; two blocks of sizes make two.
     let zipped = "\"t[a=1,b=5]\",1,1\n\"t[a=2,b=6]\",2,2\n\"t[a=3,b=7]\",3,2\n";
     assert_eq!(read(&format!("{header}{zipped}"), &[], &sweep()).unwrap().by, Vec::<String>::new());
     let blocks = "\"t[a=1,b=5]\",1,1\n\"t[a=2,b=5]\",2,2\n\"t[a=3,b=7]\",3,2\n";
@@ -97,7 +97,7 @@ fn swept_keys_tell_apart_unless_they_go_along() {
 fn rows_without_the_metric_are_left_out_and_said() {
     let r = read(TABLE, &[], &sweep()).unwrap();
     assert_eq!((r.list.len(), &r.notes[..]), (3, &["left out: 1 row without throughput (bulk)".to_owned()][..]));
-    assert!(r.warnings.iter().any(|w| w.contains("1 failed")));
+    assert!(r.uncounted.unwrap().contains("1 failed"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use netcore::{
 use schemas::{
     columns::Row,
     metrics::METRICS,
+    run_record::Discarded,
     units::{Unit, human},
     words::{Phase, Record, Status, Way},
 };
@@ -145,10 +146,7 @@ impl Run<'_> {
                 return Ok(None);
             };
             let what = &spoiled.fault.message;
-            self.doubt(format!(
-                "case {}, iteration {iteration} was discarded: {what}; it is tried again ({which})",
-                step.name
-            ));
+            self.doubt(Discarded { case: &step.name, iteration, reason: what, next: &which }.to_string());
             self.fault_row(step, iteration, Status::Discarded, &spoiled)?;
         }
     }

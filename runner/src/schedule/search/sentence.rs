@@ -72,7 +72,9 @@ impl Search {
         let (of_held, of_above) = (known(answer.held), known(answer.above));
         let (held, above) = (self.with_doubts(of_held), self.with_doubts(of_above));
         let said = match (answer.outcome, answer.held, answer.above) {
-            (Finding::Found, ..) => format!("{bound} holds up to {held}, not at {above}{}", self.queue(of_above)),
+            (Finding::Found, ..) => {
+                format!("{bound} {} {held}, not at {above}{}", Finding::HOLDS, self.queue(of_above))
+            }
             (Finding::AtLeast, ..) => {
                 format!("{bound} holds at {held}, the highest load of the search: the limit is at least that")
             }
