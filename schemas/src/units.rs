@@ -8,7 +8,7 @@ mod human;
 mod parse;
 mod range;
 
-pub use human::{WIDEST_MARGIN, human, level, margin, margin_of_error, spread, three_digits};
+pub use human::{WIDEST_MARGIN, human, human_with_spread, level, margin, margin_of_error, spread, three_digits};
 pub use parse::{parse_duration, parse_for, parse_rate, parse_ratio, parse_size};
 pub use range::Range;
 

@@ -152,14 +152,7 @@ pub fn observed(row: &VerdictRow) -> String {
                 "no sample".to_owned()
             }
         }
-        (Some(observed), Some(low), Some(high)) => {
-            let spread = units::spread(unit, observed, low, high);
-            if spread.starts_with('±') {
-                format!("{} {spread}", human(observed))
-            } else {
-                format!("{} ({spread})", human(observed))
-            }
-        }
+        (Some(observed), Some(low), Some(high)) => units::human_with_spread(unit, observed, low, high),
         (Some(observed), ..) => human(observed),
     }
 }
@@ -182,6 +175,7 @@ mod tests {
         assert_eq!(shown(100.0, 98.0, 102.0), "100 µs ± 2.0 %");
         assert_eq!(shown(100.0, 99.5, 104.0), "100 µs (−0.50 % … +4.0 %)");
         assert_eq!(shown(60.0, 6.08, 1857.0), "60.0 µs (6.08 µs … 1.86 ms)");
+        assert_eq!([shown(0.0, 0.0, 0.0), shown(1.0, 1.0, 1.0)], ["0 s", "1.00 µs"], "equal values");
     }
 
     #[test]

@@ -70,16 +70,17 @@ pub fn margin(ratio: f64) -> String {
 }
 
 /// A confidence level, 0 … 1, in words: `95 %`, `99.9 %`. It has two digits of what is missing to 100 %, so that none
-/// looks like certainty.
+/// looks like certainty; past six decimals it is 99.999999 %.
 #[must_use]
 pub fn level(level: f64) -> String {
     let mut decimals = 0;
     let mut missing = (1.0 - level) * 100.0;
+    let largest = if level < 1.0 { 99.999_999 } else { 100.0 };
     while missing < 9.95 && decimals < 6 {
         missing *= 10.0;
         decimals += 1;
     }
-    let digits = format!("{:.decimals$}", level * 100.0);
+    let digits = format!("{:.decimals$}", (level * 100.0).min(largest));
     let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
     format!("{digits} %")
 }
@@ -95,9 +96,25 @@ pub fn margin_of_error(ratio: f64) -> String {
 }
 
 /// An interval around a value, in words: `± 0.32 %`; `−0.50 % … +4.0 %` if it reaches further on one side; its ends,
-/// `8.86 … 18.0 Gbit/s`, if it is wide or the value lies outside.
+/// `8.86 … 18.0 Gbit/s`, if it is wide or the value lies outside. `None` without a width: equal values say nothing of
+/// their spread.
 #[must_use]
-pub fn spread(unit: Unit, centre: f64, low: f64, high: f64) -> String {
+pub fn spread(unit: Unit, centre: f64, low: f64, high: f64) -> Option<String> {
+    (low < high).then(|| wide_spread(unit, centre, low, high))
+}
+
+/// A value with its interval: `100 µs ± 2.0 %`, `100 µs (−0.50 % … +4.0 %)`, `60.0 µs (6.08 µs … 1.86 ms)`.
+#[must_use]
+pub fn human_with_spread(unit: Unit, value: f64, low: f64, high: f64) -> String {
+    let value_text = human(unit, value);
+    match spread(unit, value, low, high) {
+        None => value_text,
+        Some(margin) if margin.starts_with('±') => format!("{value_text} {margin}"),
+        Some(ends) => format!("{value_text} ({ends})"),
+    }
+}
+
+fn wide_spread(unit: Unit, centre: f64, low: f64, high: f64) -> String {
     const WIDE: f64 = 0.1;
     let [below, above] = [centre - low, high - centre].map(|side| side / centre.abs());
     let [less, more] = [below, above].map(margin);
@@ -171,6 +188,8 @@ mod tests {
             (0.999, "99.9 %"),
             (0.9999, "99.99 %"),
             (0.999_996, "99.9996 %"),
+            (0.999_999_999_9, "99.999999 %"),
+            (1.0 - f64::EPSILON, "99.999999 %"),
         ] {
             assert_eq!(level(ratio), text);
         }
@@ -184,13 +203,13 @@ mod tests {
 
     #[test]
     fn an_interval_is_shown_as_it_lies() {
-        let us = |centre, low, high| spread(Unit::Microseconds, centre, low, high);
+        let us = |centre, low, high| spread(Unit::Microseconds, centre, low, high).unwrap_or_default();
         assert_eq!(us(100.0, 98.0, 102.0), "± 2.0 %");
         assert_eq!(us(100.0, 99.5, 104.0), "−0.50 % … +4.0 %");
         assert_eq!(us(60.0, 6.08, 1857.0), "6.08 µs … 1.86 ms");
         assert_eq!(us(60.0, 12.0, 394.0), "12.0 … 394 µs");
         assert_eq!(us(0.0, 0.0, 3.0), "0 s … 3.00 µs");
         assert_eq!(us(100.0, 102.0, 104.0), "102 … 104 µs", "around another value");
-        assert_eq!(us(100.0, 100.0, 100.0), "± 0 %");
+        assert_eq!([us(100.0, 100.0, 100.0), us(0.0, 0.0, 0.0)], ["", ""], "equal values");
     }
 }

@@ -105,22 +105,19 @@ fn results(cases: &[Case]) -> Option<String> {
 }
 
 fn result(case: &Case, metric: &'static Metric) -> String {
-    let value = units::human(metric.unit, case.centre(metric).unwrap_or_default());
-    let spread = match case.spread(metric) {
-        None => String::new(),
-        Some(margin) if margin.starts_with('±') => format!(" {margin}"),
-        Some(ends) => format!(" ({ends})"),
-    };
+    let centre = case.centre(metric).unwrap_or_default();
+    let (low, high) = case.interval(metric).unwrap_or((centre, centre));
+    let value = units::human_with_spread(metric.unit, centre, low, high);
     let result = match metric.name {
-        "throughput" => format!("{} carried {value}{spread}", case.label),
-        "sent" => format!("{} sent {value}{spread}", case.label),
+        "throughput" => format!("{} carried {value}", case.label),
+        "sent" => format!("{} sent {value}", case.label),
         "transaction_rate" => {
             let median = metrics::find("latency.p50").and_then(|m| case.centre(m));
             let median = median.map(|v| format!(", median {}", units::human(units::Unit::Microseconds, v)));
-            format!("{} made {value}{spread}{}", case.label, median.unwrap_or_default())
+            format!("{} made {value}{}", case.label, median.unwrap_or_default())
         }
-        "elapsed" => format!("{} took {value}{spread}", case.label),
-        _ => format!("{}: {} {value}{spread}", case.label, metric.label),
+        "elapsed" => format!("{} took {value}", case.label),
+        _ => format!("{}: {} {value}", case.label, metric.label),
     };
     match case.limit() {
         Some(limit) => {

@@ -270,11 +270,14 @@ impl Case {
     }
 
     /// Student's interval of the mean of the iterations, around [`Self::centre`].
-    pub fn spread(&self, metric: &Metric) -> Option<String> {
-        let centre = self.centre(metric)?;
-        let interval = confidence::t_interval(&self.values(metric), self.level())?;
-        let interval = interval.within(metric.range());
-        Some(units::spread(metric.unit, centre, interval.low, interval.high))
+    pub fn interval(&self, metric: &Metric) -> Option<(f64, f64)> {
+        let interval = confidence::t_interval(&self.values(metric), self.level())?.within(metric.range());
+        Some((interval.low, interval.high))
+    }
+
+    fn spread(&self, metric: &Metric) -> Option<String> {
+        let (low, high) = self.interval(metric)?;
+        units::spread(metric.unit, self.centre(metric)?, low, high)
     }
 
     /// The headline, or why there is none.
@@ -315,10 +318,10 @@ impl Case {
         let above = row.search_above.map(|above| format!(", not at {}", load(above))).unwrap_or_default();
         Some(match (row.search?, held) {
             (Search::Nothing, _) | (_, None) => "holds at none of the loads tried".to_owned(),
-            (Search::Found, Some(held)) => format!("holds up to {held}{above}"),
+            (Search::Found, Some(held)) => format!("{} {held}{above}", Search::HOLDS),
             (Search::AtLeast, Some(held)) => format!("holds even at the highest load, {held}"),
-            (Search::Unreached, Some(held)) => format!("holds up to {held}; more could not be offered"),
-            (_, Some(held)) => format!("holds up to {held}{above} (the search ended early)"),
+            (Search::Unreached, Some(held)) => format!("{} {held}; more could not be offered", Search::HOLDS),
+            (_, Some(held)) => format!("{} {held}{above} (the search ended early)", Search::HOLDS),
         })
     }
 
