@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{SeqAccess, Visitor},
+    de::{Error as _, SeqAccess, Visitor},
 };
 
 /// One word or a list of words.
@@ -25,19 +25,13 @@ impl<'de> Visitor<'de> for OneOrManyVisitor {
         Ok(OneOrMany(vec![text.to_owned()]))
     }
 
-    /// A name of digits only.
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<OneOrMany, E> {
-        self.visit_str(&number.to_string())
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, word: bool) -> Result<OneOrMany, E> {
-        self.visit_str(&word.to_string())
-    }
-
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OneOrMany, A::Error> {
         let mut all = Vec::new();
         while let Some(item) = items.next_element()? {
             all.push(item);
+        }
+        if all.is_empty() {
+            return Err(A::Error::custom("the list is empty: write a word, or leave the key out"));
         }
         Ok(OneOrMany(all))
     }
@@ -55,7 +49,7 @@ impl JsonSchema for OneOrMany {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["string", "array"], "items": {"type": "string"}})
+        json_schema!({"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1})
     }
 }
 
@@ -68,8 +62,10 @@ mod tests {
         let read = |text| serde_json::from_str::<OneOrMany>(text).map(|words| words.0);
         assert_eq!(read("\"test\"").unwrap(), ["test"]);
         assert_eq!(read("[\"test\", \"streams\"]").unwrap(), ["test", "streams"]);
-        assert_eq!(read("7").unwrap(), ["7"]);
-        assert!(read("{}").unwrap_err().to_string().contains("a word or a list of words"));
+        for wrong in ["{}", "true", "7"] {
+            assert!(read(wrong).unwrap_err().to_string().contains("a word or a list of words"), "{wrong}");
+        }
+        assert!(read("[]").unwrap_err().to_string().contains("the list is empty"));
         let both = OneOrMany(vec!["a".into(), "b".into()]);
         assert_eq!(read(&serde_json::to_string(&both).unwrap()).unwrap(), both.0, "written and read back");
     }

@@ -346,6 +346,21 @@ const PLANS: &[(&str, &str, &[&str])] = &[
         &["unknown column or metric `thruput`", "did you mean `throughput`?"],
     ),
     (
+        "version: 1\nname: t\noutput: {plots: [{kind: heatmap, x: rate, y: streams, by: test, file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:55",
+        &["`heatmap` does not use `by`", "choose another kind"],
+    ),
+    (
+        "version: 1\nname: t\noutput: {plots: [{kind: sweep, by: [], file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:36",
+        &["the list is empty", "leave the key out"],
+    ),
+    (
+        "version: 1\nname: t\noutput: {plots: [{kind: sweep, by: true, file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:36",
+        &["expected a word or a list of words"],
+    ),
+    (
         "version: 1\nname: t\noutput: {plots: [{kind: sweep, by: [test, strems], file: a.png}]}\ntests: {a: {workload: tcp_rr}}\n",
         "3:43",
         &["unknown column or metric `strems`", "did you mean `streams`?"],

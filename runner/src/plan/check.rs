@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use analyze::judge::environment;
+use analyze::{
+    judge::environment,
+    plot::{self, Kind},
+};
+use clap::ValueEnum as _;
 use schemas::{
     columns, metrics, units,
     vocabulary::{self, Unresolved},
@@ -203,20 +207,20 @@ pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut 
     }
 }
 
-/// Checks the pictures: their tests, and their columns among those of the run's table. With errors in the tests
+/// Checks the pictures: their tests, what their kind has no use for, and their columns among those of the run's table. With errors in the tests
 /// (`complete` is false) the swept keys are not all known.
 pub fn plots(root: &Node, axis_paths: &[String], complete: bool, out: &mut Diagnostics) {
     let header = columns::header(axis_paths);
     let tests: Vec<&str> =
         root.get("tests").and_then(Node::entries).unwrap_or_default().iter().map(|e| &*e.key).collect();
-    for plot in root.at("output.plots").and_then(Node::items).unwrap_or_default() {
-        for node in plot.get("tests").and_then(Node::items).unwrap_or_default() {
+    for picture in root.at("output.plots").and_then(Node::items).unwrap_or_default() {
+        for node in picture.get("tests").and_then(Node::items).unwrap_or_default() {
             let name = node.text().unwrap_or("");
             if !tests.contains(&name) {
                 out.error(node.span, format!("unknown test `{name}`"), suggest(name, &tests));
             }
         }
-        let axes = ["x", "y", "value", "by"].into_iter().filter_map(|key| plot.get(key));
+        let axes = ["x", "y", "value", "by"].into_iter().filter_map(|key| picture.get(key));
         for node in axes.flat_map(|node| node.items().unwrap_or(std::slice::from_ref(node))) {
             let Some(name) = node.text() else { continue };
             let swept = vocabulary::canonical(name).starts_with(columns::AXIS_PREFIX) || keys::find(name).is_some();
@@ -243,7 +247,19 @@ pub fn plots(root: &Node, axis_paths: &[String], complete: bool, out: &mut Diagn
                 }
             }
         }
-        if let Some(node) = plot.get("file") {
+        let kind = picture.get("kind").and_then(|node| Kind::from_str(node.text()?, false).ok());
+        for option in kind.map(plot::unused).unwrap_or_default() {
+            // `log: none` is the default.
+            let given = picture.entry(option.trim_start_matches('-')).filter(|e| e.value.text() != Some("none"));
+            if let Some((kind, entry)) = kind.and_then(|k| k.to_possible_value()).zip(given) {
+                out.error(
+                    entry.key_span,
+                    format!("`{}` does not use `{}`", kind.get_name(), entry.key),
+                    "leave it out, or choose another kind of picture",
+                );
+            }
+        }
+        if let Some(node) = picture.get("file") {
             let name = node.text().unwrap_or("");
             if !matches!(std::path::Path::new(name).extension().and_then(|e| e.to_str()), Some("png" | "svg")) {
                 out.error(node.span, format!("`{name}` is not a picture format"), "end it in .png or .svg");
