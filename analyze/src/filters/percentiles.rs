@@ -15,8 +15,8 @@ use crate::table::{Picker, Table, TableArgs};
 /// plumb run plans/quick.yaml | plumb percentiles --p 50,99,99.9 | plumb table
 ///
 /// Adds histograms bucket by bucket, so the percentiles are those of all observations. (Averaging the rows' own
-/// percentiles would not give them.) A percentile with fewer than ten observations beyond it is left empty unless
-/// --rare shows it. Values are full round trips, as in the results, unless --one-way halves them.
+/// percentiles would not give them.) A percentile with fewer than ten observations above it, or below it if it is less
+/// than 50, is left empty unless --rare shows it; 0 is the smallest observation. Values are full round trips, as in the results, unless --one-way halves them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Group rows by these columns [default: case, and member and direction where they are used]
@@ -31,7 +31,7 @@ pub struct Args {
         allow_hyphen_values = true
     )]
     p: Vec<String>,
-    /// Show percentiles with fewer than ten observations beyond them
+    /// Show percentiles with fewer than ten observations above them (below them, if less than 50)
     #[arg(long)]
     rare: bool,
     /// Halve round trips: the time of one way if both take the same

@@ -124,9 +124,13 @@ pub fn column_quantile(name: &str) -> Option<f64> {
     percentile_name(name.strip_prefix("latency_")?.strip_suffix("_us")?)
 }
 
-/// The fewest observations for a meaningful quantile (0 … 1): ten lie beyond it, on the side with fewer.
+/// The fewest observations for a meaningful quantile (0 … 1): ten lie on the side of it that has fewer. The smallest of all,
+/// the quantile 0, takes one.
 pub fn needed_observations(quantile: f64) -> u64 {
     const BEYOND: f64 = 10.0;
+    if quantile <= 0.0 {
+        return 1;
+    }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and the cast saturates")]
     let needed = (BEYOND / quantile.min(1.0 - quantile)).round() as u64;
     needed
@@ -238,9 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn ten_observations_lie_beyond_a_quantile() {
-        for (quantile, needed) in [(0.5, 20), (0.99, 1000), (0.999, 10_000), (0.01, 1000), (0.05, 200), (0.0, u64::MAX)]
-        {
+    fn ten_observations_lie_on_the_side_with_fewer() {
+        for (quantile, needed) in [(0.5, 20), (0.99, 1000), (0.999, 10_000), (0.01, 1000), (0.05, 200), (0.0, 1)] {
             assert_eq!(needed_observations(quantile), needed, "{quantile}");
         }
     }
