@@ -4,9 +4,12 @@
 //! `FULL=1 cargo test --release -p analyze --test assertion_rates -- --nocapture` prints the tables of
 //! docs/statistics.md; without FULL, fewer trials check the same bounds in seconds.
 
+mod common;
+
 use analyze::judge::{Judge, judge};
 use analyze::stats::confidence::fewest_for_median;
 use chacha20::ChaCha8Rng;
+use common::is_full;
 use rand::{RngExt, SeedableRng};
 use schemas::assertion::{Assertion, Operator, parse};
 use schemas::words::Verdict;
@@ -131,10 +134,6 @@ fn rates(metric: Metric, shape: Shape, operator: Operator, n: usize, kept: f64, 
 /// The largest share of false passes, and of false fails, that docs/statistics.md promises.
 fn promised(n: usize, level: f64) -> f64 {
     if n as u64 >= fewest_for_median(level) { (1.0 - level) / 2.0 } else { 0.5f64.powf(n as f64) }
-}
-
-fn is_full() -> bool {
-    std::env::var_os("FULL").is_some()
 }
 
 #[test]

@@ -3,8 +3,11 @@
 //! `FULL=1 cargo test --release -p analyze --test rates -- --nocapture` prints the tables of docs/methodology.md; without
 //! FULL, fewer trials check the same bounds in seconds.
 
+mod common;
+
 use analyze::judge::comparison::{Comparison, Rule, Test, decide};
 use chacha20::ChaCha8Rng;
+use common::{is_full, normal};
 use rand::{RngExt, SeedableRng};
 use schemas::metrics::{Better, Range};
 use schemas::words::Verdict;
@@ -15,10 +18,6 @@ const RULE: Rule = Rule { better: Better::Higher, range: Range::POSITIVE, ..Rule
 /// So many trials for the documentation's tables, so many to check the bounds.
 fn trials(full: u32, quick: u32) -> u32 {
     if is_full() { full } else { quick }
-}
-
-fn is_full() -> bool {
-    std::env::var_os("FULL").is_some()
 }
 
 /// Iterations a side. The exact distribution for twenty takes long without optimisation.
@@ -39,12 +38,6 @@ enum Noise {
     TwoHumps,
     /// Each depends on the one before, with this autocorrelation.
     Dependent(f64),
-}
-
-/// A standard normal value (Box and Muller, Annals of Mathematical Statistics 29, 1958).
-fn normal(rng: &mut ChaCha8Rng) -> f64 {
-    let (u, v): (f64, f64) = (rng.random(), rng.random());
-    (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
 fn sample(rng: &mut ChaCha8Rng, n: usize, mean: f64, variation: f64, noise: Noise) -> Vec<f64> {

@@ -3,27 +3,20 @@
 //! `FULL=1 cargo test --release -p analyze --test turns -- --nocapture` prints the table of docs/statistics.md; without FULL,
 //! fewer trials check the same in seconds.
 
+mod common;
+
 use analyze::{
     judge::comparison::Rule,
     stats::{compare::mann_whitney, ranks::Sides},
 };
 use chacha20::ChaCha8Rng;
+use common::{is_full, normal};
 use rand::{RngExt, SeedableRng};
 
 const ALPHA: f64 = Rule::DEFAULT.alpha;
 
-fn is_full() -> bool {
-    std::env::var_os("FULL").is_some()
-}
-
 fn trials() -> u32 {
     if is_full() { 20_000 } else { 200 }
-}
-
-/// A standard normal value (Box and Muller, Annals of Mathematical Statistics 29, 1958).
-fn normal(rng: &mut ChaCha8Rng) -> f64 {
-    let (u, v): (f64, f64) = (rng.random(), rng.random());
-    (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
 /// Shapes of a run's noise. Sizes are shares of the mean.
