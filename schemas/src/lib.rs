@@ -10,7 +10,8 @@
 //!   into words for tables and axes.
 //!
 //! [`vocabulary`] finds a column by any of its names. [`assertion`] is the small grammar `metric op quantity`, checked
-//! against the registry. [`one_or_many`] is a key of a plan that takes a word or a list. [`publish`] makes the JSON documents that `schemas/` publishes.
+//! against the registry. [`one_or_many`] is a key of a plan that takes a word or a list. [`publish`]
+//! makes the JSON documents that `schemas/` publishes.
 //!
 //! ```
 //! use schemas::{metrics, units};

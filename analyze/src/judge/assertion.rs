@@ -120,7 +120,7 @@ fn judge_typical(assertion: &Assertion, samples: &[f64], level: f64) -> Judgemen
     let n = samples.len();
     let holds = |value: f64| assertion.operator.holds(value, assertion.limit);
     let broken = samples.iter().filter(|v| !holds(**v)).count();
-    // Equal values say nothing of their spread. Where some differ, the middle ones may still be equal.
+    // Equal values say nothing of their spread. If some differ, the middle ones may still be equal.
     let varies = samples.first() < samples.last();
     let interval = (n >= INTERVAL_FROM && varies)
         .then(|| confidence::typical_interval(samples, level, assertion.metric.range()))

@@ -280,8 +280,8 @@ impl Records {
         (found, along_with_x)
     }
 
-    /// The variation of a swept key beside x within a series. One that holds a value for several places along x, then another,
-    /// does not go along with x, as the size of a reply goes along with that of its request: its values are curves of
+    /// The variation of a swept key beside x within a series. One that holds a value for several places along x, then
+    /// another, does not go along with x, as the size of a reply goes along with that of its request: its values are curves of
     /// their own.
     fn beside(&self, name: &str, x: &str, given: &[String], found: &[String]) -> Beside {
         type Places<'a> = BTreeMap<&'a str, HashSet<&'a str>>;

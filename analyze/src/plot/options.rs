@@ -211,8 +211,8 @@ impl Options {
         }
     }
 
-    /// Whether values span more than this ratio, so that small ones would all look like zero on an even scale, and all have a place on a
-    /// logarithmic one. Only without `--log`.
+    /// Whether values span more than this ratio, so that small ones would all look like zero on an even scale, and all have
+    /// a place on a logarithmic one. Only without `--log`.
     pub fn wide(&self, values: impl Iterator<Item = f64>, ratio: f64) -> bool {
         let (least, most) = series::extent(values);
         self.log.is_none() && least > 0.0 && most / least > ratio

@@ -40,8 +40,8 @@ impl<T> Beside<T> {
     }
 }
 
-/// Possible places of a file of this kind (`run.json`, `verdicts.csv`): `x.run.json` beside `x.csv`, and `run.json` in a run's own
-/// folder. Standard input has no files beside it.
+/// Possible places of a file of this kind (`run.json`, `verdicts.csv`): `x.run.json` beside `x.csv`, and `run.json` in a
+/// run's own folder. Standard input has no files beside it.
 pub fn paths(results: &Path, kind: &str) -> Vec<PathBuf> {
     let Some(name) = results.file_name().filter(|name| *name != "-") else { return Vec::new() };
     let folder = (name == OF_FOLDER).then(|| results.with_file_name(kind));

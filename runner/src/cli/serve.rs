@@ -59,7 +59,7 @@ pub struct Args {
     /// Most sessions of one client address at the same time [default: three quarters of all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_sessions_per_client: Option<u32>,
-    /// Most memory of all tests at the same time: buffers and readings of intervals.
+    /// Most memory of all tests at the same time: buffers, histograms, readings of intervals and their text in reports.
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
     max_memory: u64,
     /// Most parallel connections of a test.

@@ -67,7 +67,8 @@ impl Records {
         quantity
     }
 
-    /// The name of a column in the points that a picture writes. That of an offered load says the unit of its values.
+    /// The name of a column in the points that a picture writes. The name of an offered load's column says the unit of its
+    /// values.
     pub fn header(&self, column: &str) -> String {
         let in_bits = column == OFFERED && self.offered == Some(Unit::BitsPerSecond);
         if in_bits { "offered_bits_per_s".to_owned() } else { column.to_owned() }
