@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::program::{Folder, Ran, command, plumb};
+use crate::program::{Folder, Ran, command, despite_stalls, plumb};
 
 /// Runs a line in a shell where `plumb` is the program under test.
 fn shell(folder: &Path, line: &str) -> Ran {
@@ -32,6 +32,11 @@ fn example(filter: &str) -> String {
 
 #[test]
 fn examples_work_as_pasted() {
+    // Their runs last some milliseconds, and measure nothing where the machine stands still for as long.
+    despite_stalls(runs_the_examples);
+}
+
+fn runs_the_examples() {
     let folder = Folder::new();
     let here = folder.path("");
     let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/quick.yaml");
@@ -78,6 +83,11 @@ fn examples(filter: &str) -> Vec<String> {
 /// left out of the line.
 #[test]
 fn every_line_of_the_longer_helps_works_as_pasted() {
+    // Their runs last some milliseconds, and measure nothing where the machine stands still for as long.
+    despite_stalls(runs_the_lines);
+}
+
+fn runs_the_lines() {
     let folder = Folder::new();
     let fixture = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../analyze/tests/fixtures").join(name);
     let put = |from: &str, to: &str| {

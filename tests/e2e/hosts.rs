@@ -31,7 +31,7 @@ fn both_ends_of_a_test_are_put_into_their_namespaces() {
         &hosts(&pair),
         &format!(
             "  bulk: {{workload: tcp_stream, from: a, to: b, bytes: 20MB}}\n  \
-             loss: {{workload: udp_stream, from: b, to: a, rate: 5Mbit/s, duration: 300ms, assert: [lost == 0]}}\n  \
+             loss: {{workload: udp_stream, from: b, to: a, rate: 2Mbit/s, message_size: 1000, bytes: 50kB, assert: [lost == 0]}}\n  \
              alone: {{workload: unix_rr, duration: 10ms, hooks: {{setup: {{run: [sh, -c, 'ip -o -4 address > {mark}'], on: b}}}}}}\n  \
              link:\n    workload: command\n    from: b\n    \
              command: {{run: [cat, /proc/net/dev], regex: 'data: *(?<bytes_received>[0-9]+)'}}"
