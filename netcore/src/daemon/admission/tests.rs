@@ -1,0 +1,330 @@
+use std::collections::BTreeMap;
+
+use super::{super::embedded, *};
+use crate::{
+    control::key::Key,
+    control::message::ReportBuilder,
+    end::Endpoints,
+    report::{Counts, CpuUse, Phase, TcpInfo, Window},
+    spec::{Direction, Pattern, Role, Transport},
+};
+
+fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<u64, ReplyError> {
+    let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+    change(&mut spec);
+    test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+}
+
+#[track_caller]
+fn refused(change: impl FnOnce(&mut TestSpec), word: &str) {
+    let error = judge(change).unwrap_err();
+    assert_eq!(error.code, ErrorCode::Refused, "{error}");
+    assert!(error.message.contains(word), "{error}");
+}
+
+#[test]
+fn an_ordinary_test_is_admitted() {
+    judge(|_| ()).unwrap();
+    judge(|spec| spec.phases.interval_ns = 100_000_000).unwrap();
+    judge(|spec| spec.phases.stop = Stop::AfterBytes(1 << 40)).unwrap();
+}
+
+#[test]
+fn a_daemon_may_grant_less_memory_than_the_engines_take() {
+    let limits = Limits { buffer_bytes: 1 << 20, ..Default::default() };
+    let config = Config { limits, ..Config::default() };
+    for (ring, granted) in [(8, true), (9, false)] {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        (spec.sizes.receive_bytes, spec.far.buffers.ring) = (1 << 17, ring);
+        let prepare = Prepare { spec, side: Side::Far, token: [0; 16], data_address: None };
+        match test(&config, &prepare) {
+            Ok(_) => assert!(granted),
+            Err(error) => assert!(!granted && error.message.contains("smaller ring"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_count_with_intervals_is_granted_the_time_for_which_they_can_be_kept() {
+    let counted = |interval_ns: u64, streams: u32| {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        spec.phases.stop = Stop::AfterBytes(1);
+        (spec.phases.interval_ns, spec.streams) = (interval_ns, streams);
+        longest_counted(&Limits::default(), &spec)
+    };
+    assert_eq!(counted(0, 64), 3600 * 1_000_000_000);
+    assert_eq!(counted(1_000_000_000, 8), 3600 * 1_000_000_000);
+    assert_eq!(counted(100_000_000, 10), 2_499_900_000_000, "with a last interval that is shorter");
+    judge(|spec| {
+        spec.phases.stop = Stop::AfterBytes(1);
+        (spec.phases.interval_ns, spec.streams) = (2_000_000, 64);
+    })
+    .unwrap();
+}
+
+/// Many small tests fit into a daemon with default limits, also with intervals.
+#[test]
+fn a_test_is_charged_for_what_it_may_collect_only() {
+    let mebibytes = |change: fn(&mut TestSpec)| {
+        let bytes = judge(change).unwrap();
+        assert!(bytes <= most_bytes(&Limits::default()), "{bytes}");
+        bytes >> 20
+    };
+    let counted = mebibytes(|spec| {
+        *spec = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
+        (spec.phases.stop, spec.phases.interval_ns) = (Stop::AfterTransactions(20_000), 500_000_000);
+    });
+    // An hour of intervals at most, with histograms where the requester is.
+    assert!(counted < 128, "{counted}");
+    let intervals = |spec: &mut TestSpec| spec.phases.interval_ns = 1_000_000;
+    let plain = mebibytes(|spec| spec.phases.interval_ns = 1_000_000);
+    assert!(plain < 40, "{plain}");
+    let timed = judge(|spec| {
+        intervals(spec);
+        spec.collect.latency = true;
+    });
+    let logged = judge(|spec| {
+        intervals(spec);
+        spec.collect.cpu_per_core = true;
+    });
+    for with in [timed, logged] {
+        let with = with.unwrap() >> 20;
+        assert!((plain + 64..plain + 72).contains(&with), "{with}");
+    }
+}
+
+#[test]
+fn each_limit_has_its_sentence() {
+    refused(|spec| spec.streams = 65, "65 flows");
+    refused(
+        |spec| {
+            spec.streams = u32::MAX;
+            spec.direction = Direction::Bidirectional;
+        },
+        "--max-flows",
+    );
+    refused(|spec| spec.phases.stop = Stop::AfterNs(u64::MAX), "--max-duration");
+    refused(|spec| spec.phases.warmup_ns = 3_600_000_000_001, "--max-duration");
+    refused(|spec| spec.phases.interval_ns = 1, "millisecond");
+    refused(|spec| spec.phases.settle_ns = 1, "millisecond");
+    refused(
+        |spec| {
+            spec.phases.stop = Stop::AfterNs(3600 * 1_000_000_000);
+            spec.phases.interval_ns = 2_000_000;
+        },
+        "interval",
+    );
+    refused(|spec| spec.far.buffers.ring = 0, "at least one");
+    refused(|spec| spec.far.buffers.alignment = Some(3), "power of two");
+    refused(|spec| spec.far.buffers.alignment = Some(0), "power of two");
+    let shadow = |spec: &mut TestSpec| spec.payload = Payload::File("/etc/shadow".into());
+    judge(shadow).unwrap();
+    for change in [
+        (|spec| spec.direction = Direction::Reverse) as fn(&mut TestSpec),
+        |spec| spec.direction = Direction::Bidirectional,
+        |spec| spec.direction = Direction::Duplex,
+        |spec| spec.pattern = Pattern::RequestResponse,
+        |spec| spec.integrity = true,
+    ] {
+        refused(
+            |spec| {
+                shadow(spec);
+                change(spec);
+            },
+            "/etc/shadow",
+        );
+        refused(
+            |spec| {
+                spec.near.buffers.fill_file = Some("/etc/shadow".into());
+                change(spec);
+            },
+            "--allow-files",
+        );
+    }
+    refused(|spec| spec.far.port = Some(22), "1024");
+    refused(|spec| spec.near.bind = vec!["10.0.0.1".parse().unwrap(); MOST_ADDRESSES + 1], "256 addresses");
+}
+
+#[test]
+fn files_are_read_in_allowed_folders_only() {
+    let (allowed, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for folder in [&allowed, &elsewhere] {
+        std::fs::write(folder.path().join("file"), "x").unwrap();
+    }
+    let (link, inside) = (allowed.path().join("link"), allowed.path().join("file"));
+    let outside = elsewhere.path().join("file");
+    std::os::unix::fs::symlink(&outside, &link).unwrap();
+    let config = Config { allow_files: vec![allowed.path().to_owned()], ..Config::default() };
+    let up = allowed.path().join("..").join(outside.strip_prefix(allowed.path().parent().unwrap()).unwrap());
+    let read = |path: &Path| {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        (spec.direction, spec.payload) = (Direction::Reverse, Payload::File(path.to_owned()));
+        test(&config, &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+    };
+    read(&inside).unwrap();
+    let none = elsewhere.path().join("none");
+    for path in [&outside, &link, &up, &none] {
+        let error = read(path).unwrap_err();
+        assert!(error.message.contains("does not read"), "{error}");
+    }
+}
+
+/// A test that was granted must not fail because its report is too long.
+#[test]
+fn the_longest_report_of_a_granted_test_is_accepted() {
+    let full = TcpInfo {
+        retransmits: u64::MAX,
+        rtt_us: u32::MAX,
+        rtt_var_us: u32::MAX,
+        min_rtt_us: Some(u32::MAX),
+        cwnd_segments: u32::MAX,
+        mss_bytes: u32::MAX,
+        pmtu_bytes: u32::MAX,
+        bytes_acked: Some(u64::MAX),
+        delivery_rate_bytes_per_s: Some(u64::MAX),
+        busy_us: Some(u64::MAX),
+        rwnd_limited_us: Some(u64::MAX),
+        sndbuf_limited_us: Some(u64::MAX),
+    };
+    let counts = Counts {
+        bytes_sent: u64::MAX,
+        bytes_received: u64::MAX,
+        sends: u64::MAX,
+        receives: u64::MAX,
+        transactions: u64::MAX,
+        connections: u64::MAX,
+        errors: u64::MAX,
+        messages_sent: u64::MAX,
+        messages_received: u64::MAX,
+        reordered: u64::MAX,
+        duplicated: u64::MAX,
+    };
+    let flow = FlowWindow {
+        flow: u32::MAX,
+        role: Role::Requester,
+        counts,
+        latencies: Vec::new(),
+        tcp_at_start: Some(full),
+        tcp_info: Some(full),
+        retransmits: Some(u64::MAX),
+        datagrams: None,
+        jitter_ns: Some(u64::MAX),
+        pacing: None,
+    };
+    let third = 1.0 / 3.0;
+    let cpu = CpuUse {
+        cpus: u32::MAX,
+        busy: third,
+        user: third,
+        system: third,
+        iowait: third,
+        irq: third,
+        softirq: third,
+        steal: third,
+        peak: third,
+        peak_id: u32::MAX,
+        per_cpu: Vec::new(),
+        process_cpus: Some(third),
+        throttled: Some(third),
+        quota_cpus: Some(third),
+    };
+    let window = Window {
+        phase: Phase::Measure,
+        start_ns: i64::MIN,
+        elapsed_ns: u64::MAX,
+        wall_end_ns: i64::MIN,
+        flows: vec![flow],
+        cpu: Some(cpu),
+    };
+    let bytes = serde_json::to_string(&window).unwrap().len();
+    assert!(bytes <= READING_TEXT_BYTES, "{bytes}");
+    for limits in [Limits::default(), embedded::limits()] {
+        let readings = usize::try_from(limits.interval_readings).unwrap();
+        assert!(readings * READING_TEXT_BYTES + 2 * KEPT_BYTES + (8 << 20) <= ReportBuilder::BOUND, "{readings}");
+    }
+}
+
+#[test]
+fn a_range_of_ports_ends_before_the_last_one() {
+    let of = |transport, first| {
+        let mut spec = TestSpec::new(Pattern::Stream, transport);
+        (spec.far.port, spec.streams) = (Some(first), 55);
+        test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+    };
+    // One listener serves all connections.
+    of(Transport::Tcp, 65535).unwrap();
+    of(Transport::Udp, 65481).unwrap();
+    for first in [65482, 65535] {
+        let error = of(Transport::Udp, first).unwrap_err();
+        assert!(error.message.contains("begin at 65481 or below"), "{error}");
+    }
+}
+
+#[test]
+fn programs_need_a_key_and_permission() {
+    let asked = Execute { argv: vec!["true".into()], environment: BTreeMap::default(), limit_ns: 1 };
+    let key = Some(Key::generate().unwrap());
+    let open = Config { allow_hooks: true, key: key.clone(), ..Config::default() };
+    program(&open, &asked).unwrap();
+    for closed in [
+        Config::default(),
+        Config { key, ..Config::default() },
+        // On loopback, as it listens, that would be every user of the machine.
+        Config { allow_hooks: true, ..Config::default() },
+    ] {
+        let error = program(&closed, &asked).unwrap_err();
+        assert!(error.code == ErrorCode::Refused && error.message.contains("--allow-hooks"), "{error}");
+    }
+    for (asked, words) in [
+        (Execute { argv: Vec::new(), ..asked.clone() }, "without a program"),
+        (Execute { limit_ns: 3_600_000_000_001, ..asked.clone() }, "--max-duration"),
+        (
+            Execute { environment: BTreeMap::from([("LD_PRELOAD".into(), "x".into())]), ..asked.clone() },
+            "\"LD_PRELOAD\"",
+        ),
+        (Execute { environment: BTreeMap::from([("PLUMB_A=B".into(), "x".into())]), ..asked }, "PLUMB_A=B"),
+    ] {
+        let error = program(&open, &asked).unwrap_err();
+        assert!(error.message.contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
+fn unsupported_tests_have_their_own_code() {
+    let error = judge(|spec| {
+        spec.pattern = Pattern::Stream;
+        spec.phases.stop = Stop::AfterTransactions(5);
+    })
+    .unwrap_err();
+    assert_eq!(error.code, ErrorCode::Unsupported);
+}
+
+#[test]
+fn near_ends_connect_only_where_they_may() {
+    let addresses = Addresses { peer: "10.0.0.1".parse().unwrap(), local: "10.0.0.2".parse().unwrap() };
+    let judge = |config: &Config, address: &str, endpoints: Endpoints| {
+        connect(config, addresses, &Peer { address: address.parse().unwrap(), endpoints })
+    };
+    let strict = Config::default();
+    let open = Config { allow_connect: vec!["192.0.2.0/24".parse().unwrap()], ..Config::default() };
+    judge(&strict, "10.0.0.1", Endpoints::default()).unwrap();
+    judge(&strict, "::ffff:10.0.0.2", Endpoints::default()).unwrap();
+    let error = judge(&strict, "192.0.2.9", Endpoints::default()).unwrap_err();
+    assert!(error.message.contains("--allow-connect 192.0.2.9"), "{error}");
+    judge(&open, "192.0.2.9", Endpoints::default()).unwrap();
+    assert!(judge(&open, "198.51.100.1", Endpoints::default()).is_err());
+    // The address may hide in the endpoints, or not be an address at all.
+    let elsewhere = Endpoints { address: Some("198.51.100.1".parse().unwrap()), ..Endpoints::default() };
+    assert!(judge(&open, "10.0.0.1", elsewhere).is_err());
+    let vsock = Endpoints { cid: Some(2), ..Endpoints::default() };
+    assert!(judge(&strict, "10.0.0.1", vsock).is_err());
+    assert!(judge(&strict, "127.0.0.1", Endpoints::default()).is_err());
+}
+
+#[test]
+fn clients_come_from_allowed_networks() {
+    let config = Config { allow: vec!["10.0.0.0/8".parse().unwrap()], ..Config::default() };
+    assert!(allows(&config, "10.1.1.1".parse().unwrap()));
+    assert!(allows(&Config::default(), "192.0.2.1".parse().unwrap()));
+    assert!(!allows(&config, "192.0.2.1".parse().unwrap()));
+}
