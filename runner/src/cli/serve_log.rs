@@ -71,7 +71,7 @@ const SAMPLED: [Sampled; 6] = [
 /// Limit of a text from elsewhere in a line, characters.
 const LONGEST: usize = 300;
 
-/// Limit of the arguments of a program in a line, characters.
+/// Limit of the arguments of a program in a line, bytes as they are escaped.
 const LONGEST_ARGUMENTS: usize = 4000;
 
 /// The names of the log's bounds in docs/protocol.md, and their values.
@@ -230,14 +230,22 @@ fn cut(text: &str) -> Cow<'_, str> {
     shortened(text, LONGEST)
 }
 
-/// The first arguments of a program, [`LONGEST_ARGUMENTS`] characters in all.
+/// The first arguments of a program, [`LONGEST_ARGUMENTS`] bytes in all, as they are escaped.
 fn arguments(argv: &[String]) -> Vec<Cow<'_, str>> {
     let mut left = LONGEST_ARGUMENTS;
     let mut kept = Vec::new();
     for argument in argv {
-        kept.push(shortened(argument, left));
-        // Each takes some room, also an empty one.
-        left = left.saturating_sub(argument.len() + 1);
+        let mut fit = 0;
+        for c in argument.chars() {
+            let Some(rest) = left.checked_sub(c.escape_debug().count().max(c.len_utf8())) else {
+                left = 0;
+                break;
+            };
+            (fit, left) = (fit + 1, rest);
+        }
+        kept.push(shortened(argument, fit));
+        // Quotes, comma and blank.
+        left = left.saturating_sub(4);
         if left == 0 {
             break;
         }
@@ -406,7 +414,12 @@ mod tests {
             }
             // An escaped character takes more bytes than the client sent.
             let escapes = "\x1b".repeat(1 << 20);
-            for argv in [vec![escapes.clone()], vec!["\x1b".repeat(100); 10_000], vec![escapes; 1000]] {
+            for argv in [
+                vec![escapes.clone()],
+                vec!["\x1b".repeat(100); 10_000],
+                vec![escapes; 1000],
+                vec![String::new(); 10_000],
+            ] {
                 let line = format.line(&Event::Program { client: &client, argv: &argv });
                 assert!(line.len() < 6000 && line.contains('…'), "{} bytes: {}", line.len(), &line[..200]);
             }
