@@ -58,11 +58,16 @@ fn repeated<T>(wanted: u32, mut attempt: impl FnMut() -> Result<T, String>) -> T
     panic!("of {} attempts {succeeded} succeeded", wanted + 10);
 }
 
-/// Time for which some thread of the machine waited for a CPU, microseconds; `None`: the kernel does not say.
+/// Time for which some thread of the machine waited for a CPU, or the machine for its hypervisor, microseconds; `None`: the
+/// kernel does not say.
 fn waited_us() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
     let some = text.lines().find(|line| line.starts_with("some "))?;
-    some.rsplit_once("total=")?.1.trim().parse().ok()
+    let waited: u64 = some.rsplit_once("total=")?.1.trim().parse().ok()?;
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    // In hundredths of a second.
+    let stolen: u64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
+    Some(waited + stolen * 10_000)
 }
 
 /// A test that lasts `ms` milliseconds.
