@@ -16,6 +16,7 @@ mod directions;
 mod exclusive;
 mod faults;
 mod filters;
+mod fleet;
 mod gate;
 mod hosts;
 mod keys;
