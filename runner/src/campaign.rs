@@ -14,6 +14,7 @@ use crate::{
     error::Error,
     gate::{Expectations, confirm::Confirm},
     hosts::Hosts,
+    launch::recipe::Allowed,
     plan::{Format, Plan, case::Endpoint},
     programs::{Surroundings, hooks::Programs},
     progress::Progress,
@@ -34,6 +35,7 @@ use crate::{
 
 /// Options of the command line for the run.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Options {
     /// File for the rows.
     pub output: Option<PathBuf>,
@@ -49,6 +51,8 @@ pub struct Options {
     pub key_file: Option<PathBuf>,
     /// Whether to print a line per interval.
     pub interim: bool,
+    /// Whether daemons that the run starts may run hooks.
+    pub allow_hooks: bool,
     /// `--set`, `--only` and `--host`, for the record.
     pub overrides: Vec<String>,
 }
@@ -206,7 +210,8 @@ fn one(
     }
     progress.say(&headline(plan));
     let key = options.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
-    let mut hosts = Hosts::open(plan, &steps, key.as_ref(), options.interim, stop)?;
+    let allowed = Allowed { hooks: options.allow_hooks };
+    let mut hosts = Hosts::open(plan, &steps, key.as_ref(), options.interim, allowed, stop, progress)?;
     if let Some(line) = hosts.checked() {
         progress.say(&line);
     }
@@ -216,7 +221,7 @@ fn one(
     sinks.record.facts.hosts.extend(hosts.take_records());
     sinks.record.write()?;
     expectations.check(&Environment::of(&sinks.record.facts))?;
-    let surroundings = Surroundings::of(plan, shared.files.dir.as_deref(), key.as_ref(), stop)?;
+    let surroundings = Surroundings::of(plan, hosts.fleet(), shared.files.dir.as_deref(), key.as_ref(), stop)?;
     let mut bench = Programs::around(&mut hosts, surroundings, sinks.hook_log.clone());
     let mut measure = || {
         let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, interrupts)?;

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod error;
 pub mod gate;
 pub mod hosts;
+pub mod launch;
 pub mod plan;
 pub mod programs;
 pub mod progress;

@@ -171,6 +171,18 @@ impl Progress {
         }
     }
 
+    /// Shows how many of the far ends have started.
+    pub fn starting(&self, ready: usize, of: usize) {
+        let ends = if of == 1 { "far end" } else { "far ends" };
+        let text = format!("{ready} of {of} {ends} started");
+        match (&self.display, self.mode) {
+            (Some(display), _) => display.run.set_message(text),
+            // One line, however many hosts there are.
+            (None, Mode::Plain) if ready == 0 => style::tell(format_args!("starting {of} {ends}")),
+            (None, _) => {}
+        }
+    }
+
     /// Updates the display of the running iteration, whose members these are.
     pub fn live(&mut self, members: &[Live]) {
         let run = position(&self.position);

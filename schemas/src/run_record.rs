@@ -4,7 +4,7 @@
 //! tests and interfaces belong to the engine, which these types leave open: a reader that does not know them takes them
 //! as JSON.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -142,6 +142,9 @@ pub struct PlanRecord {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, bound(deserialize = "Facts: Deserialize<'de> + Default, Clock: Deserialize<'de> + Default"))]
 pub struct HostRecord<Facts = Value, Clock = Value> {
+    /// How its daemon was started; absent where it ran already.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub launch: Option<LaunchRecord>,
     /// Address of its daemon; absent for this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
@@ -151,6 +154,31 @@ pub struct HostRecord<Facts = Value, Clock = Value> {
     /// Offsets of its clocks from ours, with the bound of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<Clock>,
+}
+
+/// A daemon that the run started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchRecord {
+    /// `ssh`, `command`, `slurm`, `mpi` or `kubernetes`.
+    pub engine: String,
+    /// The way of the control connection: `address`, or `launcher` for the launcher's own connection.
+    pub control: String,
+    /// Whether the program was sent along.
+    pub copied: bool,
+    /// The address that carries the traffic.
+    pub data_address: IpAddr,
+    /// Its interface, if it is an address of the host.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub data_interface: Option<String>,
+    /// All its addresses, each behind its interface: `ib0 10.1.0.2`.
+    pub addresses: Vec<String>,
+    /// Its node's name for Slurm.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub node: Option<String>,
+    /// Number of the daemon's process there.
+    pub pid: u32,
+    /// From the start of the launcher to its last daemon, seconds.
+    pub start_s: f64,
 }
 
 /// A case, as its last iteration had it: a test between two ends (`spec`), or a program (`command`).

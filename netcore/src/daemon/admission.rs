@@ -247,9 +247,7 @@ pub(super) fn datagrams(config: &Config, addresses: Addresses, peers: &[IpAddr])
 
 fn reaches(config: &Config, addresses: Addresses, address: IpAddr) -> bool {
     let address = address.to_canonical();
-    address == addresses.peer
-        || address == addresses.local
-        || config.allow_connect.iter().any(|network| network.contains(address))
+    address == addresses.peer || address == addresses.local || config.allow_connect.contains(address)
 }
 
 fn refuse(message: impl Into<String>) -> Result<(), ReplyError> {

@@ -33,11 +33,11 @@ impl Daemon {
         let config = Config {
             listen: vec![([127, 0, 0, 1], 0).into()],
             key: Some(key.clone()),
-            allow_connect: Network::everything().to_vec(),
+            allow_connect: Network::everything().to_vec().into(),
             allow_files: vec!["/".into()],
-            limits: limits(),
+            limits: Limits::of_own_client(),
             // The client is in the same process: it cannot vanish without this daemon.
-            timeouts: Timeouts { idle: Duration::from_hours(30 * 24), ..Timeouts::default() },
+            timeouts: Timeouts::of_own_client(),
             netns: netns.clone(),
             // The client starts programs on its own machine itself: no hooks.
             ..Config::default()
@@ -58,17 +58,27 @@ impl Daemon {
     }
 }
 
-/// Bounded only where a report would become too long for its reader.
-pub(super) fn limits() -> Limits {
-    Limits {
-        sessions: 1024,
-        sessions_per_client: 1024,
-        memory_bytes: u64::MAX,
-        flows: 4096,
-        duration_ns: 30 * 24 * 3600 * 1_000_000_000,
-        buffer_bytes: memory::MOST_BYTES,
-        interval_readings: ReportBuilder::READINGS,
-        queue_ns: None,
+impl Limits {
+    /// For a daemon that serves only the process that started it: bounded only where a report would become too long for its
+    /// reader.
+    pub fn of_own_client() -> Self {
+        Self {
+            sessions: 1024,
+            sessions_per_client: 1024,
+            memory_bytes: u64::MAX,
+            flows: 4096,
+            duration_ns: 30 * 24 * 3600 * 1_000_000_000,
+            buffer_bytes: memory::MOST_BYTES,
+            interval_readings: ReportBuilder::READINGS,
+            queue_ns: None,
+        }
+    }
+}
+
+impl Timeouts {
+    /// For a daemon that ends with its only client.
+    pub fn of_own_client() -> Self {
+        Self { idle: Duration::from_hours(30 * 24), ..Self::default() }
     }
 }
 

@@ -36,7 +36,7 @@ pub use embedded::Embedded;
 pub use listen::{Listen, listen};
 use loads::Loads;
 pub use log::{Caller, Event, Log, TestEnding, TestResult};
-pub use network::{Network, NetworkError};
+pub use network::{Network, NetworkError, Networks};
 use turns::Turns;
 
 pub use crate::control::message::Limits;
@@ -61,7 +61,7 @@ pub struct Config {
     /// Networks that clients may come from; empty: any.
     pub allow: Vec<Network>,
     /// Networks that near ends may connect to, besides the client's own address and this daemon's.
-    pub allow_connect: Vec<Network>,
+    pub allow_connect: Networks,
     /// Folders whose regular files a test may name to be read and sent.
     pub allow_files: Vec<PathBuf>,
     /// Whether clients that have proven the key may run any program here, with this process's rights. Needs a key.
@@ -79,7 +79,7 @@ impl Default for Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))],
             key: None,
             allow: Vec::new(),
-            allow_connect: Vec::new(),
+            allow_connect: Networks::default(),
             allow_files: Vec::new(),
             allow_hooks: false,
             limits: Limits::default(),

@@ -1,6 +1,11 @@
 //! Networks in CIDR form.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::IpAddr,
+    str::FromStr,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use ipnet::IpNet;
 
@@ -21,6 +26,39 @@ impl Network {
     /// Whether the network contains the address. An IPv4 address mapped into IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
+    }
+}
+
+/// Networks of a daemon, to which its owner may add while it serves. Clones are the same set.
+#[derive(Clone, Debug, Default)]
+pub struct Networks(Arc<RwLock<Vec<Network>>>);
+
+impl Networks {
+    pub fn add(&self, network: Network) {
+        let mut list = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if !list.contains(&network) {
+            list.push(network);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(|network| network.contains(address))
+    }
+}
+
+impl From<Vec<Network>> for Networks {
+    fn from(list: Vec<Network>) -> Self {
+        Self(Arc::new(RwLock::new(list)))
+    }
+}
+
+impl From<IpAddr> for Network {
+    fn from(address: IpAddr) -> Self {
+        Self(address.to_canonical().into())
     }
 }
 
@@ -58,6 +96,16 @@ mod tests {
         assert!(!contains("2001:db8::/32", "2001:db9::"));
         assert!(!contains("0.0.0.0/0", "::1"));
         assert!(Network::everything().iter().any(|network| network.contains("::1".parse().unwrap())));
+    }
+
+    #[test]
+    fn clones_see_what_is_added_later() {
+        let networks = Networks::default();
+        let clone = networks.clone();
+        let address: IpAddr = "10.0.0.2".parse().unwrap();
+        assert!(clone.is_empty() && !clone.contains(address));
+        networks.add(address.into());
+        assert!(clone.contains(address) && !clone.contains("10.0.0.3".parse().unwrap()));
     }
 
     #[test]

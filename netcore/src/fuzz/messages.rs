@@ -48,7 +48,7 @@ pub fn requests(bytes: &[u8]) {
     let open = Config {
         key: Key::from_hex(&"07".repeat(32)),
         allow_hooks: true,
-        allow_connect: vec!["0.0.0.0/0".parse().expect("a network")],
+        allow_connect: vec!["0.0.0.0/0".parse().expect("a network")].into(),
         ..Config::default()
     };
     for config in [strict, open] {

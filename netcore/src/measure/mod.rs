@@ -3,6 +3,7 @@
 //!
 //! | module | answers |
 //! | --- | --- |
+//! | [`addresses`] | at which addresses other hosts reach this one |
 //! | [`cgroup`] | which CPU quota is in force here, and for how long it held this end back |
 //! | [`clock`] | what time it is, on the clock that both ends cut their counters by |
 //! | [`counter_log`] | what the kernel and its interfaces counted: the system log and its relatives |
@@ -12,6 +13,7 @@
 //! | [`nic`] | which interface the packets use, and what it is like |
 //! | [`tcp_info`] | what the kernel knows about a TCP connection |
 
+pub mod addresses;
 pub mod cgroup;
 pub mod clock;
 pub mod counter_log;

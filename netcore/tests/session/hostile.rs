@@ -199,7 +199,7 @@ fn datagrams_go_only_to_the_client() {
     let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
     spec.direction = Direction::Reverse;
     let strict = Config::default();
-    let open = Config { allow_connect: vec!["127.0.0.9".parse().unwrap()], ..Config::default() };
+    let open = Config { allow_connect: vec!["127.0.0.9".parse().unwrap()].into(), ..Config::default() };
     for (config, source, refused) in
         [(strict.clone(), "127.0.0.1", false), (strict, "127.0.0.9", true), (open, "127.0.0.9", false)]
     {

@@ -214,7 +214,8 @@ fn a_near_daemon_connects_nowhere_else() {
     let error = between(&mut near, &mut far, &stream(10), &elsewhere).err().unwrap().to_string();
     assert!(error.contains("--allow-connect 127.0.0.7"), "{error}");
     // With permission it does, and both sessions are usable as before.
-    let allowed = Served::new(Config { allow_connect: vec!["127.0.0.0/8".parse().unwrap()], ..Config::default() });
+    let allowed =
+        Served::new(Config { allow_connect: vec!["127.0.0.0/8".parse().unwrap()].into(), ..Config::default() });
     let mut near = allowed.connect();
     let prepared = between(&mut near, &mut far, &stream(10), &elsewhere).unwrap();
     prepared.start(None).unwrap().wait(&mut (), &never_stopped()).unwrap();

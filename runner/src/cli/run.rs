@@ -126,6 +126,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         stdout_rows: to_stdout || !kept && !terminal,
         key_file: args.key_file.clone(),
         interim: args.interim,
+        allow_hooks: args.allow_hooks,
         overrides: overrides(&args.selection),
     };
     let report = match campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode)) {

@@ -17,6 +17,7 @@ use netcore::{
 use super::serve_log::{Format, Log, Serving};
 use crate::{
     error::{Error, Exit},
+    launch::lifeline,
     signals::Interrupts,
     style,
 };
@@ -34,6 +35,7 @@ It logs to standard error: sessions, programs, and each test with its client, wo
 SIGTERM, SIGINT and SIGHUP end it: new sessions are refused and running tests finish; a second one ends them at once.";
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Args {
     /// Listen on this address only [default: every address with a key, loopback without one; port 12864]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
@@ -80,6 +82,16 @@ pub struct Args {
     /// Log lines for people, or a JSON object per line.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
+    /// For launchers: take a key from the first line of standard input, print one line for programs, and end with standard
+    /// input (docs/clusters.md).
+    #[arg(long, conflicts_with_all = ["key_file", "allow", "allow_connect", "allow_files", "exclusive", "netns"])]
+    launched: bool,
+    /// For launchers: carry the control connections over standard input and output, too.
+    #[arg(long, requires = "launched")]
+    relay: bool,
+    /// For launchers: the longest silence on standard input.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "launched")]
+    silence: Duration,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -104,6 +116,12 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
+    if args.launched {
+        let listen = args.listen.map_or_else(|| lifeline::listen(args.relay), |address| vec![address]);
+        let options =
+            lifeline::Options { listen, silence: args.silence, relay: args.relay, allow_hooks: args.allow_hooks };
+        return lifeline::serve(&options).map(|()| Exit::Success);
+    }
     let key = args.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
     let has_key = key.is_some();
     if args.allow_hooks && !has_key {
@@ -130,7 +148,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         listen: place.addresses,
         key,
         allow: args.allow.clone(),
-        allow_connect: args.allow_connect.clone(),
+        allow_connect: args.allow_connect.clone().into(),
         allow_files: args.allow_files.clone(),
         allow_hooks: args.allow_hooks,
         limits: limits.clone(),

@@ -34,10 +34,12 @@ use schemas::units::{Unit, human};
 
 use crate::{
     error::Error,
+    launch::{fleet::Fleet, recipe::Allowed},
     plan::{
         case::{Endpoint, GRACE, Plan},
         model::Host,
     },
+    progress::Progress,
     schedule::step::Step,
     sinks::run_json::HostRecord,
 };
@@ -48,6 +50,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// The hosts of a run: reachable, greeted, and ready for sessions.
 pub struct Hosts {
+    /// Daemons that this run started. It goes first: sessions of daemons that end need no farewell.
+    fleet: Fleet,
     places: BTreeMap<Endpoint, Location>,
     /// Addresses of services, which have no daemon.
     services: BTreeMap<Endpoint, IpAddr>,
@@ -72,9 +76,12 @@ impl Hosts {
         steps: &[Step],
         default_key: Option<&Key>,
         interim: bool,
+        allowed: Allowed,
         stop: &StopFlag,
+        progress: &Progress,
     ) -> Result<Self, Error> {
         let mut hosts = Self {
+            fleet: Fleet::start(&launched(plan, steps), allowed, stop, progress)?,
             places: BTreeMap::new(),
             services: BTreeMap::new(),
             idle: BTreeMap::new(),
@@ -102,14 +109,41 @@ impl Hosts {
                     (_, Some(Host { netns: Some(netns), address, .. })) => {
                         hosts.embed(end.name(), Some(netns), address.as_deref())?
                     }
-                    (_, host) => targets::of_host(end.name(), host, default_key)?,
+                    (_, host) => match hosts.fleet.end(end.name()) {
+                        Some(end) => Location { target: Some(end.target.clone()), data: Some(end.data) },
+                        None => targets::of_host(end.name(), host, default_key)?,
+                    },
                 };
                 hosts.places.insert(end.clone(), place);
             }
         }
+        hosts.introduce();
         hosts.greet()?;
         let lacking = hosts.lacking(steps).map_err(Error::measurement)?;
         if lacking.is_empty() { Ok(hosts) } else { Err(Error::Measurement(lacking.join("\n       "))) }
+    }
+
+    /// The daemons that this run started.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// Lets daemons that this run started connect to those that ran already.
+    fn introduce(&self) {
+        let others = self.places.iter().filter(|(end, _)| self.fleet.end(end.name()).is_none());
+        for address in
+            others.filter_map(|(end, place)| place.address(end.name())).chain(self.services.values().copied())
+        {
+            self.fleet.allow_connect(address);
+        }
+    }
+
+    /// Adds to an error why a daemon that this run started is gone.
+    fn explained(&mut self, name: &str, message: String) -> String {
+        match self.fleet.gone(name) {
+            Some(why) => format!("{message}\n       {why}"),
+            None => message,
+        }
     }
 
     /// Starts a daemon inside this process, with a key of its own. In a network namespace, the control connection uses the
@@ -133,6 +167,7 @@ impl Hosts {
             "local".into(),
             HostRecord {
                 control: None,
+                launch: None,
                 tool_version: env!("CARGO_PKG_VERSION").into(),
                 facts: HostFacts::collect(),
                 clock: None,
@@ -141,11 +176,25 @@ impl Hosts {
         let ends: Vec<Endpoint> =
             self.places.iter().filter(|(_, p)| p.target.is_some()).map(|(e, _)| e.clone()).collect();
         for end in ends {
-            let session = self.session(&end, GRACE).map_err(Error::measurement)?;
+            let session = match self.session(&end, GRACE) {
+                Ok(session) => session,
+                Err(error) => {
+                    let launched = self.fleet.end(end.name()).map(|end| end.record.engine.clone());
+                    let message = self.explained(end.name(), error.to_string());
+                    return Err(Error::Measurement(match (launched, &error) {
+                        (Some(engine), ClientError::Connect { .. }) => format!(
+                            "{message}\n       its daemon was started by {engine}, and only its port is out of reach: open the \
+                             firewall, name another address with `control`, or say `control: launcher`"
+                        ),
+                        _ => message,
+                    }));
+                }
+            };
             let peer = session.peer();
             self.records.insert(
                 end.name().to_owned(),
                 HostRecord {
+                    launch: self.fleet.end(end.name()).map(|end| end.record.clone()),
                     control: Some(session.host().control.clone()),
                     tool_version: peer.tool_version.clone(),
                     facts: peer.host.clone(),
@@ -229,4 +278,29 @@ impl Hosts {
         let plural = if all.len() == 1 { "" } else { "s" };
         Some(format!("{} host{plural} ready · {}", all.len(), all.join(" · ")))
     }
+}
+
+/// The hosts with `launch` whose ends take part, with all members of their groups.
+fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, &'a Host> {
+    let steps = || steps.iter().filter(|step| step.skip.is_none());
+    let measured = steps().flat_map(|step| &step.members).filter(|member| member.spec().is_some()).flat_map(|member| {
+        let is_alone = member.spec().is_some_and(|spec| spec.alone);
+        [Some(&member.from), (!is_alone).then_some(&member.to)]
+    });
+    let hooks = plan.cases.iter().filter(|case| case.skip.is_none()).flat_map(|case| case.hooks.all());
+    let hooked = hooks.filter_map(|(_, hook)| hook.on.as_deref());
+    let names: BTreeSet<&str> = measured.flatten().map(Endpoint::name).chain(hooked).collect();
+    let group_of = |host: &Host| host.group.as_ref().map(|group| group.name.clone());
+    let groups: BTreeSet<String> = plan
+        .hosts
+        .iter()
+        .filter(|(name, _)| names.contains(name.as_str()))
+        .filter_map(|(_, host)| group_of(host))
+        .collect();
+    let takes_part = |name: &str, host: &Host| match group_of(host) {
+        Some(group) => groups.contains(&group),
+        None => names.contains(name),
+    };
+    let hosts = plan.hosts.iter().filter(|(name, host)| host.launch.is_some() && takes_part(name, host));
+    hosts.map(|(name, host)| (name.clone(), host)).collect()
 }

@@ -18,6 +18,14 @@ pub struct Location {
     pub data: Option<IpAddr>,
 }
 
+impl Location {
+    /// The address of its traffic, where it is known without a connection.
+    pub fn address(&self, name: &str) -> Option<IpAddr> {
+        let control = || self.target.as_ref().map(|target| target.control.as_str());
+        self.data.or_else(|| resolve(name, control()?.rsplit_once(':').map_or(control()?, |(host, _)| host)).ok())
+    }
+}
+
 /// The daemon of a host of the inventory.
 pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Result<Location, Error> {
     let fault = |message: String| Err(Error::Measurement(message));
@@ -53,14 +61,14 @@ pub fn of_service(name: &str, host: Option<&Host>) -> Result<IpAddr, Error> {
 }
 
 /// Adds brackets to an IPv6 address, which would read as `host:port` without them.
-fn bracketed(control: &str) -> String {
+pub(crate) fn bracketed(control: &str) -> String {
     match control.parse::<std::net::Ipv6Addr>() {
         Ok(address) => format!("[{address}]"),
         Err(_) => control.to_owned(),
     }
 }
 
-pub(super) fn resolve(name: &str, address: &str) -> Result<IpAddr, Error> {
+pub(crate) fn resolve(name: &str, address: &str) -> Result<IpAddr, Error> {
     let found = (address, 0).to_socket_addrs().and_then(dial::usable);
     let fault = |what| Error::Measurement(format!("the address `{address}` of host `{name}` was not found: {what}"));
     found.map_err(fault).map(|found| found[0].ip())

@@ -64,7 +64,7 @@ fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostic
             out.error(entry.key_span, "`local` is this process already", "choose another name");
         }
         let Some(host) = hosts.get(&*entry.key) else { continue };
-        if host.address.is_none() && entry.value.get("address").is_none() {
+        if host.address.is_none() && host.launch.is_none() && entry.value.get("address").is_none() {
             out.error(
                 entry.key_span,
                 format!("host `{}` has no address", entry.key),

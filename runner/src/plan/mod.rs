@@ -50,5 +50,6 @@ pub mod yaml;
 pub use apart::tell_apart;
 pub use case::{Case, Plan};
 pub use diagnostics::{Diagnostics, Format};
+pub use ends::bind_parts;
 pub use explain::{Explanation, explain};
 pub use load::{LoadOptions, load, load_str};

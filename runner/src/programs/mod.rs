@@ -27,6 +27,7 @@ use netcore::{
 use crate::{
     error::Error,
     hosts::targets,
+    launch::fleet::Fleet,
     plan::{
         Plan,
         case::{Endpoint, is_here},
@@ -54,19 +55,34 @@ pub struct Surroundings {
 impl Surroundings {
     /// For one plan, whose results are kept in `run_dir`. `default_key`: for daemons without a `key_file` in the plan. Fails
     /// if a hook's host has no address, or its key cannot be read.
-    pub fn of(plan: &Plan, run_dir: Option<&Path>, default_key: Option<&Key>, stop: &StopFlag) -> Result<Self, Error> {
+    pub fn of(
+        plan: &Plan,
+        fleet: &Fleet,
+        run_dir: Option<&Path>,
+        default_key: Option<&Key>,
+        stop: &StopFlag,
+    ) -> Result<Self, Error> {
         let run_dir = run_dir.map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
         let mut daemons = BTreeMap::new();
         for case in plan.cases.iter().filter(|case| case.skip.is_none()) {
             for name in case.hooks.all().filter_map(|(_, hook)| hook.on.as_ref()) {
                 let host = plan.hosts.get(name);
                 if !is_here(host) && !daemons.contains_key(name) {
-                    let place = targets::of_host(name, host, default_key)?;
-                    daemons.extend(place.target.map(|target| (name.clone(), target)));
+                    let target = match fleet.end(name) {
+                        Some(end) => Some(end.target.clone()),
+                        None => targets::of_host(name, host, default_key)?.target,
+                    };
+                    daemons.extend(target.map(|target| (name.clone(), target)));
                 }
             }
         }
-        Ok(Self { hosts: plan.hosts.clone(), daemons, run_dir, stop: stop.clone() })
+        let mut hosts = plan.hosts.clone();
+        for (name, host) in &mut hosts {
+            if let Some(end) = fleet.end(name) {
+                host.address = Some(end.data.to_string());
+            }
+        }
+        Ok(Self { hosts, daemons, run_dir, stop: stop.clone() })
     }
 
     /// Environment variables that describe the case a program runs for.

@@ -211,6 +211,7 @@ mod tests {
     #[test]
     fn shares_of_a_whole_machine_are_said_to_be_so() {
         let host = |cpus_allowed: &str, cpu_quota| HostRecord {
+            launch: None,
             control: None,
             tool_version: String::new(),
             facts: HostFacts {

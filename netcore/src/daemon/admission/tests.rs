@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::{super::embedded, *};
+use super::*;
 use crate::{
     control::key::Key,
     control::message::ReportBuilder,
@@ -238,7 +238,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
     };
     let bytes = serde_json::to_string(&window).unwrap().len();
     assert!(bytes <= READING_TEXT_BYTES, "{bytes}");
-    for limits in [Limits::default(), embedded::limits()] {
+    for limits in [Limits::default(), Limits::of_own_client()] {
         let readings = usize::try_from(limits.interval_readings).unwrap();
         assert!(readings * READING_TEXT_BYTES + 2 * KEPT_BYTES + (8 << 20) <= ReportBuilder::BOUND, "{readings}");
     }
@@ -306,7 +306,7 @@ fn near_ends_connect_only_where_they_may() {
         connect(config, addresses, &Peer { address: address.parse().unwrap(), endpoints })
     };
     let strict = Config::default();
-    let open = Config { allow_connect: vec!["192.0.2.0/24".parse().unwrap()], ..Config::default() };
+    let open = Config { allow_connect: vec!["192.0.2.0/24".parse().unwrap()].into(), ..Config::default() };
     judge(&strict, "10.0.0.1", Endpoints::default()).unwrap();
     judge(&strict, "::ffff:10.0.0.2", Endpoints::default()).unwrap();
     let error = judge(&strict, "192.0.2.9", Endpoints::default()).unwrap_err();

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use schemas::words::Severity;
 use serde::{Deserialize, Serialize};
 
-use super::{Name, OneOrMany, TestBody, common::Word};
+use super::{Launch, Name, OneOrMany, TestBody, common::Word};
 use crate::plan::quantity::{MetricName, Ratio, Time};
 
 /// A Plumbline plan.
@@ -78,8 +78,15 @@ pub struct Var {
 pub struct Host {
     /// Destination of the traffic: a name or an address; `local` is this process.
     pub address: Option<String>,
-    /// Its daemon, `host:port`; by default the address, port 12864.
+    /// Its daemon, `host:port`; by default the address, port 12864. Of a host with `launch`: an address without a port, or
+    /// `launcher` for the launcher's own connection.
     pub control: Option<String>,
+    /// The engine that starts its daemon for the run; without it the daemon runs already.
+    pub launch: Option<Launch>,
+    /// Interface of a launched host whose address carries the traffic.
+    pub interface: Option<String>,
+    /// Network of a launched host's address that carries the traffic: `10.1.0.0/16`.
+    pub network: Option<String>,
     /// Addresses the data sockets are bound to, each with an interface if need be: `10.0.0.2%eth1`.
     pub bind: Option<OneOrMany>,
     /// Network namespace of this machine: plumb runs the host's daemon in it by itself. Needs root.
@@ -88,6 +95,20 @@ pub struct Host {
     pub cpus: Option<Cpus>,
     /// The key that its daemon requires.
     pub key_file: Option<PathBuf>,
+    /// Its place among the ends that one `launch` brings; `None`: the only one.
+    #[serde(skip)]
+    pub group: Option<LaunchGroup>,
+}
+
+/// A place among the ends of one launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchGroup {
+    /// The host's name in the inventory.
+    pub name: String,
+    /// Index of the end, from 0.
+    pub index: u32,
+    /// Number of its ends.
+    pub of: u32,
 }
 
 /// A precondition, checked before anything runs.

@@ -7,6 +7,7 @@
 mod body;
 mod common;
 mod file;
+mod launch;
 mod policy;
 mod programs;
 mod words;
@@ -15,8 +16,10 @@ pub use analyze::plot::Plot;
 pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
 pub use common::{Name, Ports, Statement, Word};
 pub use file::{
-    Annotations, Baseline, Comparison, Gate, Host, OnUncertain, Order, Output, PlanFile, Precondition, Run, Table, Var,
+    Annotations, Baseline, Comparison, Gate, Host, LaunchGroup, OnUncertain, Order, Output, PlanFile, Precondition,
+    Run, Table, Var,
 };
+pub use launch::{CommandLaunch, Kubernetes, Launch, Mpi, Slurm, Ssh};
 pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
 };

@@ -1,0 +1,94 @@
+//! The address of a launched host that carries the traffic.
+
+use std::net::IpAddr;
+
+use netcore::{daemon::Network, measure::addresses::InterfaceAddress};
+
+use super::contract::Greeting;
+use crate::plan::model::Host;
+
+/// The host's address by `interface` or `network` of the plan, else the one at which sshd was reached, else its only one.
+/// The plan's own `address` is not considered here: it may be a name.
+pub fn choose(host: &Host, greeting: &Greeting) -> Result<IpAddr, String> {
+    let network: Option<Network> = host.network.as_deref().and_then(|text| text.parse().ok());
+    let asked = host.interface.is_some() || network.is_some();
+    if let (false, Some(address)) = (asked, greeting.reached_at) {
+        return Ok(address);
+    }
+    let fits = |it: &&InterfaceAddress| {
+        host.interface.as_deref().is_none_or(|name| name == it.interface)
+            && network.is_none_or(|network| network.contains(it.address))
+    };
+    let fitting: Vec<&InterfaceAddress> = greeting.addresses.iter().filter(fits).collect();
+    let v4: Vec<&InterfaceAddress> = fitting.iter().copied().filter(|it| it.address.is_ipv4()).collect();
+    match (fitting.as_slice(), v4.as_slice()) {
+        // With one address of each version, IPv4 is the default of tests.
+        ([one], _) | (_, [one]) => Ok(one.address),
+        ([], _) => Err(format!(
+            "it has no address{}: it has {}",
+            wish(host),
+            listed(&greeting.addresses.iter().collect::<Vec<_>>())
+        )),
+        _ => Err(format!(
+            "several of its addresses may carry the traffic{}: {}; choose with `address`, `interface` or `network`",
+            wish(host),
+            listed(&fitting)
+        )),
+    }
+}
+
+fn wish(host: &Host) -> String {
+    let interface = host.interface.as_ref().map(|name| format!(" on `{name}`"));
+    let network = host.network.as_ref().map(|network| format!(" in {network}"));
+    [interface, network].into_iter().flatten().collect()
+}
+
+fn listed(addresses: &[&InterfaceAddress]) -> String {
+    if addresses.is_empty() {
+        return "none that other hosts reach".to_owned();
+    }
+    let words: Vec<String> = addresses.iter().map(|it| format!("{} ({})", it.address, it.interface)).collect();
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn greeting(addresses: &[(&str, &str)], reached_at: Option<&str>) -> Greeting {
+        Greeting {
+            contract: 1,
+            version: "1".into(),
+            pid: 1,
+            host: None,
+            machine: None,
+            port: 1,
+            addresses: addresses
+                .iter()
+                .map(|(interface, address)| InterfaceAddress {
+                    interface: (*interface).into(),
+                    address: address.parse().unwrap(),
+                })
+                .collect(),
+            rank: None,
+            node: None,
+            reached_at: reached_at.map(|address| address.parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn the_plan_chooses_then_ssh_then_there_is_one() {
+        let both = [("eth0", "10.0.0.2"), ("ib0", "10.1.0.2"), ("ib0", "fd00::2")];
+        let chosen = |host: &Host, reached| choose(host, &greeting(&both, reached)).map(|it| it.to_string());
+        let ib0 = Host { interface: Some("ib0".into()), ..Host::default() };
+        assert_eq!(chosen(&ib0, Some("10.0.0.2")), Ok("10.1.0.2".into()));
+        let network = Host { network: Some("fd00::/8".into()), ..Host::default() };
+        assert_eq!(chosen(&network, None), Ok("fd00::2".into()));
+        assert_eq!(chosen(&Host::default(), Some("10.0.0.2")), Ok("10.0.0.2".into()));
+        let several = chosen(&Host::default(), None).unwrap_err();
+        assert!(several.contains("10.0.0.2 (eth0), 10.1.0.2 (ib0)"), "{several}");
+        let none = chosen(&Host { interface: Some("ib1".into()), ..Host::default() }, None).unwrap_err();
+        assert!(none.contains("no address on `ib1`: it has 10.0.0.2 (eth0)"), "{none}");
+        assert_eq!(choose(&Host::default(), &greeting(&both[..1], None)).unwrap().to_string(), "10.0.0.2");
+    }
+}

@@ -1,0 +1,325 @@
+//! All launchers of a run: started in parallel, asked for their greetings, and ended together.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use netcore::{
+    client::Target,
+    control::{
+        key::Key,
+        stop::{StopFlag, Urgency},
+    },
+    measure::addresses::addresses,
+};
+use schemas::run_record::LaunchRecord;
+
+use super::{
+    contract::{CONTRACT, Greeting, Message},
+    data,
+    guardian::Guardian,
+    process::{self, News, Process},
+    recipe::{Allowed, BY_LAUNCHER, Recipe},
+    remedy,
+};
+use crate::{error::Error, hosts::targets, plan::model::Host, progress::Progress};
+
+/// Most launchers that start at the same time.
+const AT_ONCE: usize = 32;
+
+/// Tries of a launcher that another moment may let through.
+const TRIES: u32 = 6;
+
+/// Interval of the looks at the stop flag.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Time for a launcher to say why it ended.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// Lines of a launcher in an error.
+const QUOTED: usize = 4;
+
+/// A daemon that was started.
+#[derive(Clone, Debug)]
+pub struct End {
+    pub target: Target,
+    /// Address for the traffic.
+    pub data: IpAddr,
+    pub record: LaunchRecord,
+    /// Index of its launcher.
+    launcher: usize,
+}
+
+/// The running launchers. Dropping it ends all daemons, in order.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    running: Vec<Running>,
+    ends: BTreeMap<String, End>,
+}
+
+#[derive(Debug)]
+struct Running {
+    recipe: Recipe,
+    process: Process,
+    /// Ends after the process.
+    guardian: Option<Guardian>,
+    greetings: Vec<Greeting>,
+    /// From the start to the last greeting.
+    took: Duration,
+}
+
+impl Fleet {
+    /// Starts the daemons of these hosts. Every one that fails is named in the error, and all others are ended.
+    pub fn start(
+        hosts: &BTreeMap<String, &Host>,
+        allowed: Allowed,
+        stop: &StopFlag,
+        progress: &Progress,
+    ) -> Result<Self, Error> {
+        let recipes = recipes(hosts, allowed)?;
+        if recipes.is_empty() {
+            return Ok(Self::default());
+        }
+        let key = Key::generate().map_err(Error::measurement)?;
+        let count = recipes.iter().map(|recipe| recipe.ends.len()).sum();
+        progress.starting(0, count);
+        let (next, (sender, started)) = (AtomicUsize::new(0), mpsc::channel());
+        let (mut fleet, mut wrong) = (Self::default(), Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..recipes.len().min(AT_ONCE) {
+                let (next, recipes, key, sender) = (&next, &recipes, &key, sender.clone());
+                scope.spawn(move || {
+                    while let Some(recipe) = recipes.get(next.fetch_add(1, Ordering::SeqCst)) {
+                        // The receiver lives until all senders are gone.
+                        let _ = sender.send(one(recipe, key, stop));
+                    }
+                });
+            }
+            drop(sender);
+            for result in started {
+                match result {
+                    Ok(running) => fleet.running.push(running),
+                    Err(sentence) => wrong.push(sentence),
+                }
+                progress.starting(fleet.running.iter().map(|it| it.greetings.len()).sum(), count);
+            }
+        });
+        if wrong.is_empty() {
+            wrong = fleet.place(hosts, &key);
+        }
+        if !wrong.is_empty() {
+            wrong.sort();
+            return Err(Error::Measurement(wrong.join("\n       ")));
+        }
+        fleet.introduce(hosts);
+        Ok(fleet)
+    }
+
+    /// The end of that name.
+    pub fn end(&self, name: &str) -> Option<&End> {
+        self.ends.get(name)
+    }
+
+    /// Why an end is gone, if its launcher has ended.
+    pub fn gone(&mut self, name: &str) -> Option<String> {
+        let launcher = self.ends.get(name)?.launcher;
+        let Running { recipe, process, .. } = self.running.get_mut(launcher)?;
+        let status = process.wait(Instant::now() + LAST_WORDS)?;
+        let what = format!("{} ended ({status}), and with it the daemon of host `{name}`", recipe.argv[0]);
+        Some(with_words(what, recipe, process))
+    }
+
+    /// Decides the addresses of every end. Returns sentences about those that cannot be decided.
+    fn place(&mut self, hosts: &BTreeMap<String, &Host>, key: &Key) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (launcher, running) in self.running.iter().enumerate() {
+            for (name, greeting) in running.recipe.ends.iter().zip(&running.greetings) {
+                let Some(host) = hosts.get(name) else { continue };
+                let relayed = running.process.relay();
+                let placed = host.address.as_deref().map_or_else(
+                    || data::choose(host, greeting).map_err(|why| format!("host `{name}`: {why}")),
+                    |address| targets::resolve(name, address).map_err(|error| error.to_string()),
+                );
+                let data = match placed {
+                    Ok(data) => data,
+                    Err(sentence) => {
+                        wrong.push(sentence);
+                        continue;
+                    }
+                };
+                let control = match (relayed, &host.control) {
+                    (Some(address), _) => address.to_string(),
+                    (None, Some(name)) => format!("{}:{}", targets::bracketed(name), greeting.port),
+                    (None, None) => std::net::SocketAddr::new(data, greeting.port).to_string(),
+                };
+                let interface = greeting.addresses.iter().find(|it| it.address == data);
+                let record = LaunchRecord {
+                    engine: running.recipe.engine.to_owned(),
+                    control: if relayed.is_some() { BY_LAUNCHER } else { "address" }.to_owned(),
+                    copied: running.recipe.copy.is_some(),
+                    data_address: data,
+                    data_interface: interface.map(|it| it.interface.clone()),
+                    addresses: greeting.addresses.iter().map(|it| format!("{} {}", it.interface, it.address)).collect(),
+                    node: greeting.node.clone(),
+                    pid: greeting.pid,
+                    start_s: running.took.as_secs_f64(),
+                };
+                let target = Target { key: Some(key.clone()), ..Target::new(name, control) };
+                self.ends.insert(name.clone(), End { target, data, record, launcher });
+            }
+        }
+        wrong
+    }
+
+    /// Tells every daemon the addresses of the others, so that its near ends may connect to them.
+    fn introduce(&self, hosts: &BTreeMap<String, &Host>) {
+        let reported = self.running.iter().flat_map(|running| &running.greetings).flat_map(|it| &it.addresses);
+        let named = hosts.values().flat_map(|host| host.bind.iter().flat_map(|list| &list.0));
+        let bound = named.filter_map(|text| Some(crate::plan::bind_parts(text).ok()?.0));
+        let own = addresses().unwrap_or_default();
+        let mut all: Vec<IpAddr> = reported.chain(&own).map(|it| it.address).collect();
+        all.extend(self.ends.values().map(|end| end.data).chain(bound));
+        all.sort();
+        all.dedup();
+        for running in &self.running {
+            for address in &all {
+                running.process.tell(Message::AllowConnect((*address).into()));
+            }
+        }
+    }
+
+    /// Lets daemons connect to an address that no launcher brought: a host of the plan with a daemon of its own.
+    pub fn allow_connect(&self, address: IpAddr) {
+        for running in &self.running {
+            running.process.tell(Message::AllowConnect(address.into()));
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        let (mut processes, guardians): (Vec<Process>, Vec<_>) =
+            self.running.drain(..).map(|it| (it.process, it.guardian)).unzip();
+        process::end(&mut processes);
+        drop(processes);
+        drop(guardians);
+    }
+}
+
+/// The launchers of these hosts: one for each, or for each group.
+fn recipes(hosts: &BTreeMap<String, &Host>, allowed: Allowed) -> Result<Vec<Recipe>, Error> {
+    let mut groups: BTreeMap<&str, (&Host, BTreeMap<u32, String>)> = BTreeMap::new();
+    for (name, host) in hosts {
+        let (group, index) = host.group.as_ref().map_or((name.as_str(), 0), |group| (group.name.as_str(), group.index));
+        groups.entry(group).or_insert_with(|| (host, BTreeMap::new())).1.insert(index, name.clone());
+    }
+    let recipe = |(name, (host, ends)): (&str, (&Host, BTreeMap<u32, String>))| {
+        let launch = host.launch.as_ref()?;
+        let made = Recipe::of(name, ends.into_values().collect(), host, launch, allowed);
+        Some(made.map_err(|why| Error::Measurement(format!("host `{name}`: {why}"))))
+    };
+    groups.into_iter().filter_map(recipe).collect()
+}
+
+/// Starts one launcher and waits for its daemons, with further tries where these may help.
+fn one(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, String> {
+    let mut tries = 1;
+    loop {
+        match attempt(recipe, key, stop) {
+            Err((_, true)) if tries < TRIES && stop.urgency() == Urgency::None => {
+                // The sshd counts those that have not logged in yet: they need a moment.
+                thread::sleep(Duration::from_millis(150 << tries));
+                tries += 1;
+            }
+            Err((sentence, _)) => return Err(sentence),
+            Ok(running) => return Ok(running),
+        }
+    }
+}
+
+/// One try. An error says whether another one may help.
+fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (String, bool)> {
+    let who = who(recipe);
+    let began = Instant::now();
+    let guardian = match &recipe.cleanup {
+        Some(cleanup) => Some(
+            Guardian::start(cleanup).map_err(|error| (format!("{who}: its guardian did not start: {error}"), false))?,
+        ),
+        None => None,
+    };
+    let mut process = Process::start(&recipe.argv, recipe.copy.as_ref(), key, recipe.relay).map_err(|error| {
+        (format!("{who}: `{}` did not start: {error}; it must be installed here", recipe.argv[0]), false)
+    })?;
+    let mut greetings: Vec<Greeting> = Vec::new();
+    while greetings.len() < recipe.ends.len() {
+        if stop.urgency() != Urgency::None {
+            return Err((format!("{who}: not started: a signal ended the run"), false));
+        }
+        match process.news(LOOK) {
+            Some(News::Greeting(greeting)) if greeting.contract == CONTRACT => greetings.push(greeting),
+            Some(News::Greeting(greeting)) => {
+                let sentence = format!(
+                    "{who}: the program there has version {}, which speaks another version of the launch contract: install \
+                     this one, or send it along with `copy: true`",
+                    greeting.version
+                );
+                return Err((sentence, false));
+            }
+            Some(News::Unreadable(why)) => {
+                return Err((format!("{who}: the program there greets in an unknown way: {why}"), false));
+            }
+            Some(News::Closed) => {
+                let status = process.wait(Instant::now() + Duration::from_secs(2));
+                // Its standard error may arrive a moment later.
+                thread::sleep(Duration::from_millis(50));
+                let how = status.map_or_else(|| "closed its output".to_owned(), |status| format!("ended ({status})"));
+                let what = format!("{who}: {} {how} after {:.1} s", recipe.argv[0], began.elapsed().as_secs_f64());
+                let what = format!("{what}{}", missing(recipe, &greetings));
+                let again = greetings.is_empty() && remedy::is_momentary(&process.last_lines());
+                return Err((with_words(what, recipe, &mut process), again));
+            }
+            None if began.elapsed() > recipe.wait => {
+                let what = format!("{who}: {} brought no daemon within {} s", recipe.argv[0], recipe.wait.as_secs());
+                let what = format!("{what}{}", missing(recipe, &greetings));
+                return Err((with_words(what, recipe, &mut process), false));
+            }
+            None => {}
+        }
+    }
+    // Those of one launcher come in any order.
+    greetings.sort_by_key(|greeting| greeting.rank);
+    Ok(Running { recipe: recipe.clone(), process, guardian, greetings, took: began.elapsed() })
+}
+
+/// `host `b``, or `hosts node1 … node16`.
+fn who(recipe: &Recipe) -> String {
+    match recipe.ends.as_slice() {
+        [one] => format!("host `{one}`"),
+        several => format!("hosts {}", several.join(", ")),
+    }
+}
+
+/// Names the ends that did not come, where some did.
+fn missing(recipe: &Recipe, greetings: &[Greeting]) -> String {
+    if recipe.ends.len() == 1 {
+        return String::new();
+    }
+    let came = |rank: usize| greetings.iter().any(|greeting| greeting.rank == u32::try_from(rank).ok());
+    let absent = recipe.ends.iter().enumerate().filter(|(rank, _)| !came(*rank)).map(|(_, name)| name.as_str());
+    format!("; {} of {} came, missing: {}", greetings.len(), recipe.ends.len(), absent.collect::<Vec<_>>().join(", "))
+}
+
+/// The sentence with the launcher's last lines and what to do.
+fn with_words(what: String, recipe: &Recipe, process: &mut Process) -> String {
+    let lines = process.last_lines();
+    let quoted = lines.iter().skip(lines.len().saturating_sub(QUOTED)).map(|line| format!("\n         | {line}"));
+    let advice = remedy::of(recipe, process.status(), &lines).map(|advice| format!("\n         {advice}"));
+    [what].into_iter().chain(quoted).chain(advice).collect()
+}

@@ -1,0 +1,243 @@
+//! `plumb serve --launched`: a daemon that lives as long as the standard input that its launcher holds.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    io::{self, BufReader, Read, Write},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
+    os::fd::AsFd,
+    process,
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use netcore::{
+    control::{
+        event::wait,
+        key::Key,
+        stop::{StopFlag, Urgency},
+    },
+    daemon::{Config, Daemon, Event, Limits, Networks, Timeouts},
+    measure::{addresses::addresses, host::HostFacts},
+};
+
+use super::contract::{CONTRACT, Greeting, LONGEST_DATA, Message, read_line};
+use crate::{error::Error, signals::Interrupts, style};
+
+/// Time for the daemon's sessions to end after the life line has ended. Then the process ends with whatever is left.
+const END: Duration = Duration::from_secs(2);
+
+/// Exit code when the end was the launcher's wish or its silence.
+const ENDED: i32 = 0;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The address to listen on.
+    pub listen: Vec<SocketAddr>,
+    /// The longest silence of the launcher.
+    pub silence: Duration,
+    /// Whether the control connections come over standard input.
+    pub relay: bool,
+    pub allow_hooks: bool,
+}
+
+/// Every address with a port that the kernel chooses, or loopback only where nothing else has to reach the daemon.
+pub fn listen(relay: bool) -> Vec<SocketAddr> {
+    let everywhere: [u16; 8] = [0; 8];
+    if relay {
+        vec![(Ipv4Addr::LOCALHOST, 0).into()]
+    } else {
+        vec![(everywhere, 0).into(), (Ipv4Addr::UNSPECIFIED, 0).into()]
+    }
+}
+
+/// Serves until standard input ends or is silent for too long.
+pub fn serve(options: &Options) -> Result<(), Error> {
+    let system = |what: &'static str| move |error: io::Error| Error::Measurement(format!("{what}: {error}"));
+    let interrupts = Interrupts::install(|_| {}).map_err(system("cannot catch signals"))?;
+    let stop = interrupts.flag().clone();
+    let input = io::stdin().as_fd().try_clone_to_owned().map_err(system("no standard input"))?;
+    let mut input = BufReader::new(Guarded { input: input.into(), silence: options.silence, stop: stop.clone() });
+    let first = read_line(&mut input).map_err(system("the launcher sent no key"))?;
+    let key = first.as_deref().map(str::trim).and_then(Key::from_hex).ok_or_else(|| {
+        Error::Usage(
+            "the first line of standard input is no key: --launched is for the launchers of `plumb run`, which write one there"
+                .into(),
+        )
+    })?;
+    let allow_connect = Networks::default();
+    let config = Config {
+        listen: options.listen.clone(),
+        key: Some(key),
+        allow_connect: allow_connect.clone(),
+        // The launcher runs with the same rights: it could read these files itself.
+        allow_files: vec!["/".into()],
+        allow_hooks: options.allow_hooks,
+        limits: Limits::of_own_client(),
+        timeouts: Timeouts::of_own_client(),
+        log: Some(Arc::new(tell)),
+        ..Config::default()
+    };
+    let daemon = Daemon::bind(config).map_err(Error::measurement)?;
+    let port = daemon.local_addr().map_or(0, |address| address.port());
+    let greeting = greeting(port);
+    let output = Arc::new(Mutex::new(io::stdout()));
+    write(&output, |out| out.write_all(greeting.line().as_bytes()).and_then(|()| out.flush()))
+        .map_err(Error::output("standard output"))?;
+    let mut line = LifeLine { allow_connect, port: options.relay.then_some(port), output, streams: BTreeMap::new() };
+    let ended = stop.clone();
+    thread::Builder::new()
+        .name("lifeline".into())
+        .spawn(move || {
+            let why = line.follow(&mut input);
+            line.close_all();
+            end(&ended, &why);
+        })
+        .map_err(system("no thread for the life line"))?;
+    daemon.run(&stop).map_err(Error::measurement)
+}
+
+/// Ends the daemon with its tests, and the process if that takes too long.
+fn end(stop: &StopFlag, why: &str) {
+    if !why.is_empty() {
+        style::tell(why);
+    }
+    stop.request();
+    stop.request();
+    thread::sleep(END);
+    process::exit(ENDED);
+}
+
+/// Only what the launcher must know: its standard error is quoted where something fails.
+fn tell(event: &Event<'_>) {
+    if let Event::Unaccepted { reason } = event {
+        style::tell(format_args!("a connection was not accepted: {}", style::plain(reason)));
+    }
+}
+
+fn greeting(port: u16) -> Greeting {
+    let facts = HostFacts::collect();
+    let number = |name| env::var(name).ok().and_then(|text| text.parse().ok());
+    Greeting {
+        contract: CONTRACT,
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: process::id(),
+        host: facts.hostname,
+        machine: facts.arch,
+        port,
+        addresses: addresses().unwrap_or_default(),
+        // An MPI launcher may itself run inside an allocation: its own number is the finer one.
+        rank: ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"].into_iter().find_map(number),
+        node: env::var("SLURMD_NODENAME").ok(),
+        reached_at: env::var("SSH_CONNECTION").ok().and_then(|words| words.split(' ').nth(2)?.parse().ok()),
+    }
+}
+
+fn write<T>(output: &Mutex<io::Stdout>, work: impl FnOnce(&mut io::Stdout) -> T) -> T {
+    work(&mut output.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// Standard input, as an error once it is silent for too long or a signal asks for the end.
+struct Guarded {
+    input: std::fs::File,
+    silence: Duration,
+    stop: StopFlag,
+}
+
+impl Read for Guarded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let deadline = Instant::now() + self.silence;
+        let [ready, stopped] = wait([Some(self.input.as_fd()), self.stop.beyond(Urgency::None)], Some(deadline))?;
+        if stopped {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a signal asked for the end"));
+        }
+        if !ready {
+            let silent = format!("nothing came for {} s", self.silence.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, silent));
+        }
+        self.input.read(buffer)
+    }
+}
+
+struct LifeLine {
+    allow_connect: Networks,
+    /// The daemon's own port, where its control connections are relayed.
+    port: Option<u16>,
+    output: Arc<Mutex<io::Stdout>>,
+    /// Relayed control connections.
+    streams: BTreeMap<u32, TcpStream>,
+}
+
+impl LifeLine {
+    /// Obeys the launcher until its end. Returns a sentence about an end that was not its wish.
+    fn follow(&mut self, input: &mut BufReader<Guarded>) -> String {
+        loop {
+            let line = match read_line(input) {
+                Ok(Some(line)) => line,
+                Ok(None) => return String::new(),
+                Err(error) => return format!("the launcher is gone: {error}; this daemon ends"),
+            };
+            match Message::read(&line, input) {
+                Ok(Some(Message::Heartbeat)) => {}
+                Ok(Some(Message::AllowConnect(network))) => self.allow_connect.add(network),
+                Ok(Some(Message::Data { stream, bytes })) if self.port.is_some() => self.deliver(stream, &bytes),
+                Ok(Some(Message::Close { stream })) if self.port.is_some() => self.close(stream),
+                Ok(_) => {
+                    return format!("a line of the launcher means nothing here: {}", style::plain(&line));
+                }
+                Err(error) => return format!("the launcher is gone: {error}; this daemon ends"),
+            }
+        }
+    }
+
+    /// Writes to a relayed connection, which its first bytes open. One that fails is closed.
+    fn deliver(&mut self, stream: u32, bytes: &[u8]) {
+        if !self.streams.contains_key(&stream)
+            && let Err(error) = self.open(stream)
+        {
+            style::tell(format_args!("the daemon's own port cannot be reached: {error}"));
+        }
+        let written = self.streams.get_mut(&stream).map(|connection| connection.write_all(bytes));
+        if !matches!(written, Some(Ok(()))) {
+            self.close(stream);
+            let _ = write(&self.output, |out| Message::Close { stream }.write(out));
+        }
+    }
+
+    fn open(&mut self, stream: u32) -> io::Result<()> {
+        let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.unwrap_or(0)))?;
+        connection.set_nodelay(true)?;
+        // A session that reads nothing must not hold the life line.
+        connection.set_write_timeout(Some(Duration::from_secs(5)))?;
+        let mut reader = connection.try_clone()?;
+        let output = Arc::clone(&self.output);
+        thread::Builder::new().name("relay".into()).spawn(move || {
+            let mut bytes = vec![0; LONGEST_DATA];
+            loop {
+                let message = match reader.read(&mut bytes) {
+                    Ok(length) if length > 0 => Message::Data { stream, bytes: bytes[..length].to_vec() },
+                    _ => Message::Close { stream },
+                };
+                let written = write(&output, |out| message.write(out));
+                if written.is_err() || message == (Message::Close { stream }) {
+                    return;
+                }
+            }
+        })?;
+        self.streams.insert(stream, connection);
+        Ok(())
+    }
+
+    fn close(&mut self, stream: u32) {
+        if let Some(connection) = self.streams.remove(&stream) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn close_all(&mut self) {
+        while let Some((_, connection)) = self.streams.pop_first() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Far ends that start themselves: `launch` of a host.
+//!
+//! One contract serves every engine: the launcher carries standard input to `plumb serve --launched` at the far end, whose
+//! first line is a key for this run and whose end is the daemon's end.
+//!
+//! - [`contract`]: the lines that both sides exchange
+//! - [`lifeline`]: the far side of it, `plumb serve --launched`
+//! - [`mod@process`]: the near side, one launcher process
+//! - [`mod@relay`]: control connections over the life line (`control: launcher`)
+//! - [`remote`]: the far end's command, with a program that is there or one that travels
+//! - [`recipe`]: from a host of the plan to the launcher's command, by engine
+//! - [`fleet`]: all launchers of a run, from their start to their end
+//! - [`data`]: which of a host's addresses carries the traffic
+//! - [`remedy`]: what to do about the errors of each engine
+//! - [`guardian`]: frees what the end of a process does not free
+
+pub mod contract;
+pub mod data;
+pub mod fleet;
+mod guardian;
+pub mod lifeline;
+mod process;
+pub mod recipe;
+mod relay;
+mod remedy;
+mod remote;

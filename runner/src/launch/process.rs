@@ -1,0 +1,238 @@
+//! One launcher process: `ssh`, `srun` or another command that carries a life line to one or several daemons.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, BufReader, Read, Write},
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use netcore::control::key::Key;
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+
+use super::{
+    contract::{Greeting, HEARTBEAT, Message, read_line},
+    relay::Relay,
+    remote::Copy,
+};
+use crate::style::plain;
+
+/// Lines kept of what a launcher prints.
+const KEPT_LINES: usize = 12;
+
+/// Characters kept of each of them.
+const KEPT_CHARACTERS: usize = 300;
+
+/// News of a launcher.
+#[derive(Debug)]
+pub enum News {
+    Greeting(Greeting),
+    /// A marked line that cannot be read.
+    Unreadable(String),
+    /// Its standard output has ended.
+    Closed,
+}
+
+/// A running launcher. Dropping it ends its daemons and then itself.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    status: Option<ExitStatus>,
+    /// Messages to its standard input, which closes when this is dropped.
+    orders: Option<Sender<Message>>,
+    news: Receiver<News>,
+    said: Arc<Mutex<VecDeque<String>>>,
+    relay: Option<Arc<Relay>>,
+}
+
+impl Process {
+    /// Starts it in a process group of its own: SIGINT of the terminal is for this program alone.
+    pub fn start(command: &[String], copy: Option<&Copy>, key: &Key, relayed: bool) -> io::Result<Self> {
+        let (program, args) =
+            command.split_first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no command"))?;
+        let mut child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(io::Error::other("a pipe is missing"));
+        };
+        let (orders, received) = mpsc::channel();
+        let (sender, news) = mpsc::channel();
+        let relay = if relayed { Some(Arc::new(Relay::start(orders.clone())?)) } else { None };
+        let said = Arc::new(Mutex::new(VecDeque::new()));
+        let (file, key) = (copy.map(|copy| File::open(&copy.path)).transpose()?, key.to_hex());
+        thread::Builder::new().name("lifeline".into()).spawn(move || {
+            // An error means that the launcher is gone, which its outputs show.
+            let _ = feed(stdin, file, &key, &received);
+        })?;
+        let (keep, back) = (Arc::clone(&said), relay.clone());
+        thread::Builder::new().name("launcher out".into()).spawn(move || {
+            let _ = listen(stdout, &sender, &keep, back.as_deref());
+            let _ = sender.send(News::Closed);
+            if let Some(relay) = back {
+                relay.close();
+            }
+        })?;
+        let keep = Arc::clone(&said);
+        thread::Builder::new().name("launcher err".into()).spawn(move || {
+            let mut stderr = BufReader::new(stderr);
+            while let Ok(Some(line)) = read_line(&mut stderr) {
+                push(&keep, &line);
+            }
+        })?;
+        Ok(Self { child, status: None, orders: Some(orders), news, said, relay })
+    }
+
+    /// The next news; `None`: none within that time.
+    pub fn news(&self, within: Duration) -> Option<News> {
+        match self.news.recv_timeout(within) {
+            Ok(news) => Some(news),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(News::Closed),
+        }
+    }
+
+    /// Says something to all of its daemons.
+    pub fn tell(&self, message: Message) {
+        if let Some(orders) = &self.orders {
+            // A launcher that is gone is noticed by its outputs.
+            let _ = orders.send(message);
+        }
+    }
+
+    /// Address in this process at which relayed control connections are accepted.
+    pub fn relay(&self) -> Option<std::net::SocketAddr> {
+        self.relay.as_ref().map(|relay| relay.address())
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status
+    }
+
+    /// The last lines that it or its daemons printed, without hostile characters.
+    pub fn last_lines(&self) -> Vec<String> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Ends its daemons by the end of their standard input. [`Process::wait`] waits for it.
+    pub fn close(&mut self) {
+        if let Some(relay) = &self.relay {
+            relay.close();
+        }
+        self.orders = None;
+    }
+
+    /// Waits for its end until the deadline.
+    pub fn wait(&mut self, deadline: Instant) -> Option<ExitStatus> {
+        loop {
+            let status = self.status();
+            if status.is_some() || Instant::now() >= deadline {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends a signal to its process group, while it exists.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.status().is_none() {
+            // Only the group's own end can make this fail.
+            let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), signal);
+        }
+    }
+}
+
+/// Time for daemons and launchers to end after the life line is closed.
+const ORDERLY: Duration = Duration::from_secs(5);
+
+/// Ends launchers together: first by their input, then by SIGTERM, then by SIGKILL.
+pub fn end(processes: &mut [Process]) {
+    processes.iter_mut().for_each(Process::close);
+    for (signal, patience) in [(Signal::SIGTERM, ORDERLY), (Signal::SIGKILL, Duration::from_secs(1))] {
+        let deadline = Instant::now() + patience;
+        if processes.iter_mut().all(|process| process.wait(deadline).is_some()) {
+            return;
+        }
+        for process in processes.iter_mut() {
+            process.signal(signal);
+        }
+    }
+    for process in processes {
+        process.wait(Instant::now() + Duration::from_secs(1));
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        end(std::slice::from_mut(self));
+    }
+}
+
+/// Writes the program and the key, then messages as they come, and heartbeats between them.
+fn feed(mut input: ChildStdin, program: Option<File>, key: &str, orders: &Receiver<Message>) -> io::Result<()> {
+    if let Some(mut program) = program {
+        io::copy(&mut program, &mut input)?;
+    }
+    input.write_all(format!("{key}\n").as_bytes())?;
+    loop {
+        match orders.recv_timeout(HEARTBEAT) {
+            Ok(message) => message.write(&mut input)?,
+            Err(RecvTimeoutError::Timeout) => Message::Heartbeat.write(&mut input)?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+/// Reads what the daemons and everything before them print.
+fn listen(
+    output: impl Read,
+    news: &Sender<News>,
+    said: &Mutex<VecDeque<String>>,
+    relay: Option<&Relay>,
+) -> io::Result<()> {
+    let mut output = BufReader::new(output);
+    let mut greeted = false;
+    while let Some(line) = read_line(&mut output)? {
+        if let Some(greeting) = Greeting::of_line(&line) {
+            greeted = true;
+            let _ = news.send(greeting.map_or_else(|error| News::Unreadable(error.to_string()), News::Greeting));
+        } else if let (true, Some(relay)) = (greeted, relay)
+            && let Some(message) = Message::read(&line, &mut output)?
+        {
+            relay.deliver(message);
+        } else {
+            push(said, &line);
+        }
+    }
+    Ok(())
+}
+
+fn push(said: &Mutex<VecDeque<String>>, line: &str) {
+    if line.trim().is_empty() {
+        return;
+    }
+    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.len() == KEPT_LINES {
+        said.pop_front();
+    }
+    said.push_back(plain(&line.trim_end().chars().take(KEPT_CHARACTERS).collect::<String>()));
+}

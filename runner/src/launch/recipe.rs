@@ -1,0 +1,191 @@
+//! From a host of the plan to the launcher's command.
+
+use std::{env, io, time::Duration};
+
+use super::remote::{Copy, Remote};
+use crate::plan::model::{CommandLaunch, Host, Launch, Mpi, Slurm, Ssh};
+
+/// Default wait for a daemon. A copy of the program over a slow line is part of it.
+const WAIT: Duration = Duration::from_mins(1);
+
+/// Default wait for an allocation.
+const WAIT_IN_QUEUE: Duration = Duration::from_mins(10);
+
+/// `control` of a host whose control connections go over the launcher's own.
+pub const BY_LAUNCHER: &str = "launcher";
+
+/// One launcher process.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// The engine's key in the plan.
+    pub engine: &'static str,
+    /// Names of the ends that it brings, by their rank.
+    pub ends: Vec<String>,
+    pub argv: Vec<String>,
+    /// The program that travels first.
+    pub copy: Option<Copy>,
+    /// Whether control connections are relayed.
+    pub relay: bool,
+    /// The longest wait for its ends.
+    pub wait: Duration,
+    /// A command that frees what the end of the process does not.
+    pub cleanup: Option<Vec<String>>,
+    /// A command that shows the cause of an error to the user.
+    pub check: Option<String>,
+}
+
+/// Options of the run for daemons that it starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowed {
+    /// Whether hooks may run at the far ends.
+    pub hooks: bool,
+}
+
+impl Recipe {
+    /// The recipe of a host with `launch`. `name` is its name, or that of its group.
+    pub fn of(name: &str, ends: Vec<String>, host: &Host, launch: &Launch, allowed: Allowed) -> Result<Self, String> {
+        let relay = host.control.as_deref() == Some(BY_LAUNCHER);
+        let mut serve = vec!["serve".to_owned(), "--launched".to_owned()];
+        serve.extend(relay.then(|| "--relay".to_owned()));
+        serve.extend(allowed.hooks.then(|| "--allow-hooks".to_owned()));
+        let recipe = match launch {
+            Launch { ssh: Some(ssh), .. } => of_ssh(name, host, ssh, serve),
+            Launch { command: Some(command), .. } => of_command(name, host, command, serve),
+            Launch { slurm: Some(slurm), .. } => of_slurm(ends.len(), slurm, serve),
+            Launch { mpi: Some(mpi), .. } => of_mpi(mpi, serve),
+            Launch { kubernetes: Some(_), .. } => Err("launch: kubernetes is not available in this version".to_owned()),
+            Launch { .. } => Err("launch names no engine".to_owned()),
+        }?;
+        Ok(Self { ends, relay, ..recipe })
+    }
+
+    fn new(engine: &'static str, argv: Vec<String>, copy: Option<Copy>) -> Self {
+        Self { engine, ends: Vec::new(), argv, copy, relay: false, wait: WAIT, cleanup: None, check: None }
+    }
+}
+
+fn remote(program: Option<&String>, default: &str, copy: bool, serve: Vec<String>) -> Result<Remote, String> {
+    let read = |error: io::Error| format!("cannot read this program to send it: {error}");
+    let copy = if copy { Some(Copy::of_this_program().map_err(read)?) } else { None };
+    Ok(Remote { program: program.map_or(default, String::as_str).to_owned(), copy, args: serve })
+}
+
+/// This program's own path: clusters share their file systems.
+fn own_path() -> String {
+    env::current_exe().map_or_else(|_| "plumb".to_owned(), |path| path.display().to_string())
+}
+
+/// Options come before those of the user's configuration: no terminal, no questions, and an end when the other side is
+/// silent for 10 s.
+const SSH_OPTIONS: [&str; 6] = [
+    "BatchMode=yes",
+    "RequestTTY=no",
+    "EscapeChar=none",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=2",
+    "ConnectTimeout=10",
+];
+
+fn of_ssh(name: &str, host: &Host, ssh: &Ssh, serve: Vec<String>) -> Result<Recipe, String> {
+    let mut argv: Vec<String> = vec!["ssh".into()];
+    let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
+    if let Some(config) = &ssh.config {
+        add(&["-F", &config.display().to_string()]);
+    }
+    if let Some(port) = ssh.port {
+        add(&["-p", &port.to_string()]);
+    }
+    if let Some(user) = &ssh.user {
+        add(&["-l", user]);
+    }
+    if let Some(jump) = &ssh.jump {
+        add(&["-J", jump]);
+    }
+    let address = host.address.as_deref();
+    let destination = ssh.host.as_deref().or(address).unwrap_or(name);
+    if destination.starts_with('-') {
+        return Err(format!("`{destination}` is no host for ssh"));
+    }
+    let check = format!("{} {destination} true", argv.join(" "));
+    for option in SSH_OPTIONS {
+        argv.extend(["-o".to_owned(), option.to_owned()]);
+    }
+    let remote = remote(ssh.program.as_ref(), "plumb", ssh.copy, serve)?;
+    argv.extend(["--".to_owned(), destination.to_owned(), remote.line()]);
+    Ok(Recipe { check: Some(check), ..Recipe::new("ssh", argv, remote.copy) })
+}
+
+fn of_command(name: &str, host: &Host, command: &CommandLaunch, serve: Vec<String>) -> Result<Recipe, String> {
+    let remote = remote(command.program.as_ref(), "plumb", command.copy, serve)?;
+    let address = host.address.as_deref().unwrap_or(name);
+    let filled = command.run.iter().map(|word| word.replace("{host}", name).replace("{address}", address));
+    let argv: Vec<String> = filled.chain(remote.argv()).collect();
+    Ok(Recipe::new("command", argv, remote.copy))
+}
+
+/// One step for all nodes: in the allocation that this run is in, else in one of its own, which ends with it.
+fn of_slurm(nodes: usize, slurm: &Slurm, serve: Vec<String>) -> Result<Recipe, String> {
+    let remote = remote(slurm.program.as_ref(), &own_path(), slurm.copy, serve)?;
+    let inside = env::var_os("SLURM_JOB_ID").is_some();
+    let job = format!("plumb-{}", uuid::Uuid::now_v7().simple());
+    let mut argv: Vec<String> =
+        ["srun", "--ntasks-per-node=1", "--input=all", "--label", "--mpi=none", "--cpu-bind=none"]
+            .map(str::to_owned)
+            .into();
+    argv.extend([format!("--nodes={nodes}"), format!("--ntasks={nodes}"), format!("--job-name={job}")]);
+    argv.extend(inside.then(|| "--overlap".to_owned()));
+    argv.extend(slurm.args.iter().cloned());
+    argv.extend(remote.argv());
+    let cleanup = (!inside).then(|| vec!["scancel".to_owned(), format!("--name={job}")]);
+    let wait = slurm.wait.map_or(WAIT_IN_QUEUE, |wait| wait.0);
+    Ok(Recipe { wait, cleanup, ..Recipe::new("slurm", argv, remote.copy) })
+}
+
+fn of_mpi(mpi: &Mpi, serve: Vec<String>) -> Result<Recipe, String> {
+    let remote = remote(mpi.program.as_ref(), &own_path(), mpi.copy, serve)?;
+    let Some((program, rest)) = mpi.run.split_first() else { return Err("launch.mpi.run is empty".to_owned()) };
+    let all_ranks = ["--stdin".to_owned(), "all".to_owned()];
+    let argv = [vec![program.clone()], all_ranks.into(), rest.to_vec(), remote.argv()].concat();
+    Ok(Recipe::new("mpi", argv, remote.copy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(name: &str, host: &Host, launch: &Launch) -> Recipe {
+        Recipe::of(name, vec![name.to_owned()], host, launch, Allowed::default()).unwrap()
+    }
+
+    #[test]
+    fn ssh_takes_what_the_plan_says_and_asks_nothing() {
+        let ssh = Ssh {
+            user: Some("me".into()),
+            port: Some(2222),
+            config: Some("lab.ssh".into()),
+            jump: Some("gate".into()),
+            ..Ssh::default()
+        };
+        let host = Host { address: Some("10.0.0.2".into()), ..Host::default() };
+        let recipe = recipe("far", &host, &Launch { ssh: Some(ssh), ..Launch::default() });
+        let line = recipe.argv.join(" ");
+        assert!(line.starts_with("ssh -F lab.ssh -p 2222 -l me -J gate -o BatchMode=yes "), "{line}");
+        assert!(line.ends_with(" -- 10.0.0.2 exec plumb serve --launched"), "{line}");
+        assert_eq!(recipe.check.unwrap(), "ssh -F lab.ssh -p 2222 -l me -J gate 10.0.0.2 true");
+        let named = Ssh { host: Some("-oProxyCommand=x".into()), ..Ssh::default() };
+        let launch = Launch { ssh: Some(named), ..Launch::default() };
+        assert!(Recipe::of("far", vec![], &host, &launch, Allowed::default()).is_err());
+    }
+
+    #[test]
+    fn a_command_knows_its_host() {
+        let command = CommandLaunch {
+            run: vec!["ip".into(), "{host}-ns".into(), "{address}".into()],
+            ..CommandLaunch::default()
+        };
+        let host = Host { address: Some("10.0.0.9".into()), control: Some(BY_LAUNCHER.into()), ..Host::default() };
+        let recipe = recipe("b", &host, &Launch { command: Some(command), ..Launch::default() });
+        assert_eq!(recipe.argv, ["ip", "b-ns", "10.0.0.9", "plumb", "serve", "--launched", "--relay"]);
+        assert!(recipe.relay);
+    }
+}

@@ -1,0 +1,85 @@
+//! What to do about the errors of launchers.
+
+use std::process::ExitStatus;
+
+use super::{recipe::Recipe, remote::NOT_RECEIVED};
+
+/// Words of launchers and login shells, and what to do. The first that is found counts.
+const WORDS: [(&str, &str); 18] = [
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its host key is another one than you know: compare it, then run {check} by hand",
+    ),
+    ("Host key for", "its host key is another one than you know: compare it, then run {check} by hand"),
+    ("host key is known for", "its host key is unknown here: run {check} by hand and compare it"),
+    ("Host key verification failed", "its host key is unknown here or has changed: run {check} by hand and compare it"),
+    (
+        "Permission denied (",
+        "it refused your keys, and no password is asked for: load a key into your agent, and try {check}",
+    ),
+    ("Too many authentication failures", "it refused your keys: name one in the configuration of ssh, and try {check}"),
+    ("Could not resolve hostname", "the name is unknown here: check it with {check}"),
+    (
+        "kex_exchange_identification",
+        "its sshd refused another connection: raise MaxStartups there, or start fewer hosts",
+    ),
+    ("administratively prohibited", "its sshd forbids this: check its configuration"),
+    ("open failed", "its sshd refused another session on a shared connection: raise MaxSessions there"),
+    ("Connection refused", "nothing listens there: check the address and the port with {check}"),
+    ("Connection timed out", "nothing answered: check the address, the port and the firewall with {check}"),
+    ("No route to host", "nothing answered: check the address with {check}"),
+    ("GLIBC_", "its C library is older than the program needs: use a release, which starts from glibc 2.28 on"),
+    ("--launched", "the program there is older: install this version, or send this one along with `copy: true`"),
+    ("plumb-copy:", "see the line above"),
+    ("queued and waiting", "the allocation did not come: raise `wait`, or ask for less in `args`"),
+    ("Unable to allocate", "Slurm refused the allocation: check `nodes` and `args`"),
+];
+
+/// A sentence for an error, if its cause is known.
+pub fn of(recipe: &Recipe, status: Option<ExitStatus>, lines: &[String]) -> Option<String> {
+    let code = status.and_then(|status| status.code());
+    let said = |word: &str| lines.iter().any(|line| line.contains(word));
+    let check =
+        recipe.check.as_ref().map_or_else(|| format!("{} by hand", recipe.argv[0]), |check| format!("`{check}`"));
+    let found = WORDS.iter().find(|(word, _)| said(word)).map(|(_, advice)| advice.replace("{check}", &check));
+    found.or_else(|| match code {
+        Some(127) => Some(
+            "the program is not there: install it, name its path with `program`, or send this one along with `copy: true`"
+                .to_owned(),
+        ),
+        Some(126) => Some(
+            "the program cannot be executed there: it is for another machine, or its file system is mounted noexec"
+                .to_owned(),
+        ),
+        Some(NOT_RECEIVED) => Some("the program could not be copied".to_owned()),
+        _ => None,
+    })
+}
+
+/// Whether another try may help: an sshd drops connections at random when many begin at once.
+pub fn is_momentary(lines: &[String]) -> bool {
+    ["kex_exchange_identification", "Connection reset by", "Connection closed by"]
+        .iter()
+        .any(|word| lines.iter().any(|line| line.contains(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::recipe::{Allowed, Recipe},
+        *,
+    };
+    use crate::plan::model::{Host, Launch, Ssh};
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn known_words_get_advice() {
+        let launch = Launch { ssh: Some(Ssh::default()), ..Launch::default() };
+        let recipe = Recipe::of("b", vec!["b".into()], &Host::default(), &launch, Allowed::default()).unwrap();
+        let advice = |code: i32, line: &str| of(&recipe, Some(ExitStatus::from_raw(code << 8)), &[line.to_owned()]);
+        assert!(advice(255, "root@b: Permission denied (publickey).").unwrap().contains("`ssh b true`"));
+        assert!(advice(127, "bash: plumb: command not found").unwrap().contains("copy: true"));
+        assert!(advice(2, "error: unexpected argument '--launched' found").unwrap().contains("older"));
+        assert_eq!(advice(1, "anything"), None);
+    }
+}
