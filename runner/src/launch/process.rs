@@ -33,6 +33,9 @@ const KEPT_LINES: usize = 12;
 /// Characters kept of each of them.
 const KEPT_CHARACTERS: usize = 300;
 
+/// Last lines of a stream.
+type Said = Arc<Mutex<VecDeque<String>>>;
+
 /// News of a launcher.
 #[derive(Debug)]
 pub enum News {
@@ -51,7 +54,8 @@ pub struct Process {
     /// Messages to its standard input, which closes when this is dropped.
     orders: Option<Sender<Message>>,
     news: Receiver<News>,
-    said: Arc<Mutex<VecDeque<String>>>,
+    /// Last lines of its standard output and of its standard error.
+    said: [Said; 2],
     relay: Option<Arc<Relay>>,
 }
 
@@ -74,13 +78,13 @@ impl Process {
         let (orders, received) = mpsc::channel();
         let (sender, news) = mpsc::channel();
         let relay = if relayed { Some(Arc::new(Relay::start(orders.clone())?)) } else { None };
-        let said = Arc::new(Mutex::new(VecDeque::new()));
+        let said: [Said; 2] = Default::default();
         let (file, key) = (copy.map(|copy| File::open(&copy.path)).transpose()?, key.to_hex());
         thread::Builder::new().name("lifeline".into()).spawn(move || {
             // An error means that the launcher is gone, which its outputs show.
             let _ = feed(stdin, file, &key, &received);
         })?;
-        let (keep, back) = (Arc::clone(&said), relay.clone());
+        let (keep, back) = (Arc::clone(&said[0]), relay.clone());
         thread::Builder::new().name("launcher out".into()).spawn(move || {
             let _ = listen(stdout, &sender, &keep, back.as_deref());
             let _ = sender.send(News::Closed);
@@ -88,7 +92,7 @@ impl Process {
                 relay.close();
             }
         })?;
-        let keep = Arc::clone(&said);
+        let keep = Arc::clone(&said[1]);
         thread::Builder::new().name("launcher err".into()).spawn(move || {
             let mut stderr = BufReader::new(stderr);
             while let Ok(Some(line)) = read_line(&mut stderr) {
@@ -128,9 +132,11 @@ impl Process {
         self.status
     }
 
-    /// The last lines that it or its daemons printed, without hostile characters.
+    /// The last lines that it or its daemons printed, without hostile characters. Those of standard error come last: it has the
+    /// reason, and what a login shell prints on standard output must not push that out.
     pub fn last_lines(&self) -> Vec<String> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        let lines = |said: &Said| Vec::from(said.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        self.said.iter().flat_map(lines).collect()
     }
 
     /// Ends its daemons by the end of their standard input. [`Process::wait`] waits for it.
