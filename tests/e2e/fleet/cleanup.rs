@@ -16,14 +16,16 @@ const CLEAN_WITHIN: Duration = Duration::from_secs(30);
 /// Processes, ports and files of hosts: `h1 process 4711` and its command line, `h1 tcp port 22`, `h1 file /tmp/x`.
 pub type Traces = BTreeMap<String, String>;
 
-/// Processes that a process started.
+/// Processes that a process started, by whichever thread.
 pub fn children(pid: i32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().map(|p| p.parse().expect("a process id")).collect()
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let pids = texts.map(|t| t.split_whitespace().map(|p| p.parse().expect("a process id")).collect::<Vec<i32>>());
+    pids.flatten().collect()
 }
 
 /// The command line; `None` once it has ended.
-fn command_line(pid: i32) -> Option<String> {
+pub fn command_line(pid: i32) -> Option<String> {
     let words = fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|w| !w.is_empty())?;
     Some(words.split(|b| *b == 0).map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ").trim().to_owned())
 }
@@ -75,13 +77,17 @@ impl Fleet {
         traces
     }
 
-    /// Waits until these hosts have nothing that they did not have `before`; returns how long that took.
-    pub fn await_clean(&self, what: &str, hosts: &[String], before: &Traces) -> Duration {
+    /// Waits until these hosts have nothing that they did not have `before`. Processes whose command lines begin with one of
+    /// `others` may stay.
+    pub fn await_clean(&self, what: &str, hosts: &[String], before: &Traces, others: &[&str]) {
         let began = Instant::now();
+        let is_left = |trace: &str, line: &str| {
+            !before.contains_key(trace) && others.iter().all(|begin| !line.starts_with(begin))
+        };
         loop {
-            let left: Traces = self.traces(hosts).into_iter().filter(|(t, _)| !before.contains_key(t)).collect();
+            let left: Traces = self.traces(hosts).into_iter().filter(|(trace, line)| is_left(trace, line)).collect();
             if left.is_empty() {
-                return began.elapsed();
+                return;
             }
             assert!(began.elapsed() < CLEAN_WITHIN, "{what}: left behind after {:?}: {left:#?}", began.elapsed());
             thread::sleep(Duration::from_millis(50));

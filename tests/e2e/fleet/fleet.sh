@@ -10,12 +10,8 @@
 set -euo pipefail
 F=/run/fleet
 
-# Runs a program on a host, with the paths of the caller where the host has them.
-on() {
-  local pid
-  pid=$(<"$F/$1.pid")
-  nsenter --target "$pid" --net --uts --mount -- "${@:2}"
-}
+# Runs a program on a host.
+on() { "$F/bin/on" "$@"; }
 
 await() { # until a command succeeds, for a minute at most
   for _ in $(seq 3000); do
@@ -43,8 +39,11 @@ up() {
   touch "$F/bin/plumb"
   mount --bind "$PLUMB" "$F/bin/plumb"
 
-  # `on HOST COMMAND…` for plans, and what mpirun and mpiexec run in the place of ssh.
-  { declare -f on; echo "F=$F; on \"\$@\""; } | sed '1i#!/bin/bash' > "$F/bin/on"
+  # What plans may name as a command for a host, and what mpirun and mpiexec run in the place of ssh.
+  cat > "$F/bin/on" <<'ON'
+#!/bin/bash
+exec nsenter --target "$(< "/run/fleet/$1.pid")" --net --uts --mount -- "${@:2}"
+ON
   cat > "$F/bin/agent" <<'AGENT'
 #!/bin/bash
 while [[ $1 == -* ]]; do case $1 in -l | -o | -p) shift ;; esac; shift; done
@@ -82,7 +81,7 @@ host() {
 
 hosts() { ls "$F"/h*.pid | sed 's/.*\/\(h[0-9]*\).pid/\1/' | sort -V; }
 
-# An sshd on every host, and the configuration of `ssh` for the conductor's user. $SSHD: further lines for sshd's.
+# An sshd on every host, and the configuration of `ssh` for the conductor's user. $1: first lines of sshd's.
 sshd() {
   mkdir -p "$F/ssh"
   ssh-keygen -q -t ed25519 -N '' -f "$F/ssh/id"
@@ -103,7 +102,7 @@ CONFIG
   local i
   for i in $(hosts); do printf 'Host %s\n  HostName 10.77.0.%s\n' "$i" "${i#h}"; done >> /etc/ssh/ssh_config
   cat > "$F/ssh/sshd_config" <<CONFIG
-${SSHD:-}
+${1:-}
 HostKey $F/ssh/hostkey
 PidFile none
 AuthorizedKeysFile $F/ssh/id.pub

@@ -6,6 +6,7 @@ mod cleanup;
 mod selftest;
 
 use std::{
+    fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -15,6 +16,8 @@ use crate::{
     netns::is_installed,
     program::{Ran, skip, skip_without},
 };
+
+pub use cleanup::{Traces, children, command_line};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/e2e/fleet/fleet.sh");
 
@@ -64,13 +67,18 @@ impl Fleet {
             skip(&format!("no hosts can be made here: {}", ran.stderr.trim()));
             return None;
         }
-        let init = cleanup::children(outer.id().cast_signed())[0];
+        let init = children(outer.id().cast_signed())[0];
         Some(Self { outer, init, hosts })
     }
 
     /// The names of the hosts.
     pub fn hosts(&self) -> impl Iterator<Item = String> + use<> {
         (1..=self.hosts).map(|i| format!("h{i}"))
+    }
+
+    /// They and the conductor's host.
+    pub fn all_hosts(&self) -> Vec<String> {
+        self.hosts().chain([HUB.to_owned()]).collect()
     }
 
     /// An sshd on each host, with these lines in front of its configuration; `ssh h1` then works on the conductor's host.
@@ -133,15 +141,21 @@ impl Fleet {
         ran.stdout
     }
 
+    /// Runs `plumb` on the conductor's host.
+    pub fn plumb(&self, arguments: &[&str]) -> Ran {
+        self.run(HUB, &[&["/run/fleet/bin/plumb"], arguments].concat())
+    }
+
     /// A path of a host, as this test can open it.
     pub fn path(&self, host: &str, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.first_process(host)))
     }
 
-    /// Bytes that a host's interface has sent.
+    /// Bytes that a host's link has carried away, as its kernel counts them.
     pub fn sent_bytes(&self, host: &str) -> u64 {
-        let text = self.read(host, &["cat", "/sys/class/net/eth0/statistics/tx_bytes"]);
-        text.trim().parse().expect("a count")
+        let table = fs::read_to_string(format!("/proc/{}/net/dev", self.first_process(host))).expect("the table");
+        let line = table.lines().find_map(|l| l.trim().strip_prefix("eth0:")).expect("its link");
+        line.split_whitespace().nth(8).expect("sent bytes").parse().expect("a count")
     }
 }
 
