@@ -15,7 +15,7 @@ use crate::{
     gate::{Expectations, confirm::Confirm},
     hosts::Hosts,
     launch::recipe::Allowed,
-    plan::{Format, Plan, case::Endpoint},
+    plan::{Format, Plan, case::Endpoint, ranges},
     programs::{Surroundings, hooks::Programs},
     progress::Progress,
     resume::{self, Start},
@@ -261,18 +261,8 @@ impl Bench for NoBench {
 fn headline(plan: &Plan) -> String {
     let cases = plan.cases.len();
     let plural = if cases == 1 { "" } else { "s" };
-    let mut hosts: Vec<&str> = plan
-        .cases
-        .iter()
-        .flat_map(|c| &c.members)
-        .flat_map(|m| [&m.from, &m.to])
-        .filter_map(|end| match end {
-            Endpoint::Host(name) => Some(name.as_str()),
-            Endpoint::Local | Endpoint::Embedded => None,
-        })
-        .collect();
-    hosts.sort_unstable();
-    hosts.dedup();
+    let ends = plan.cases.iter().flat_map(|c| &c.members).flat_map(|m| [&m.from, &m.to]);
+    let hosts = ranges::folds(ends.filter(|end| matches!(end, Endpoint::Host(_))).map(Endpoint::name));
     let place = if hosts.is_empty() {
         "this machine (loopback, embedded daemon)".to_owned()
     } else {

@@ -245,6 +245,16 @@ const PLANS: &[(&str, &str, &[&str])] = &[
         &["host `s` has no address"],
     ),
     (
+        "version: 1\nname: t\nhosts: {\"n[1-4\": {address: x}}\ntests: {a: {workload: tcp_rr}}\n",
+        "3:9",
+        &["`n[1-4` has an open bracket", "close it with ]"],
+    ),
+    (
+        "version: 1\nname: t\nhosts: {\"n[1-4]\": {address: x}}\ntests: {a: {workload: tcp_rr, to: \"n[2-4]\"}}\n",
+        "4:35",
+        &["`n[2-4]` is 3 hosts", "sweep it: matrix: {to: \"n[2-4]\"}"],
+    ),
+    (
         "version: 1\nname: t\nhosts: {s: {address: x, bind: eth0}}\ntests: {a: {workload: tcp_rr, to: s}}\n",
         "3:31",
         &["`eth0` is not an address to bind to"],

@@ -53,6 +53,54 @@ fn both_ends_of_a_test_are_put_into_their_namespaces() {
 }
 
 #[test]
+fn a_range_of_hosts_is_each_of_them() {
+    let Some(pair) = Pair::new() else { return };
+    let folder = Folder::new();
+    let both = format!("{},{}", pair.near.name, pair.far.name);
+    let mark = folder.name("mark");
+    let plan = folder.plan(
+        &format!(
+            "hosts:\n  {both}: {{netns: \"{{host}}\", address: local}}\n\
+             require:\n  - {{host: \"{both}\", check: sysctl.net.ipv4.tcp_sack, at_least: 0}}"
+        ),
+        &format!(
+            "  each:\n    workload: tcp_rr\n    transactions: 10\n    matrix: {{to: \"{both}\"}}\n    from: {near}\n    \
+             hooks: {{setup: {{run: [sh, -c, 'ip -o -4 address >> {mark}'], on: \"{both}\"}}}}\n    \
+             assert: [{{that: latency.p50 < 10s, when: {{to: \"{both}\"}}}}]",
+            near = pair.near.name
+        ),
+    );
+    let (near, far) = (format!("{}={}", pair.near.name, Pair::NEAR), format!("{}={}", pair.far.name, Pair::FAR));
+    let ran = plumb(&["run", &plan, "--progress", "never", "--allow-hooks", "--host", &near, "--host", &far]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let ends: Vec<_> = of(&rows, "iteration").into_iter().map(|row| row["to"].clone()).collect();
+    assert_eq!(ends, [pair.near.name.as_str(), &pair.far.name]);
+    // Each of the two cases is set up in both namespaces.
+    let addresses = std::fs::read_to_string(mark).unwrap();
+    assert_eq!((addresses.matches(Pair::NEAR).count(), addresses.matches(Pair::FAR).count()), (2, 2), "{addresses}");
+}
+
+#[test]
+fn a_hook_that_fails_on_some_hosts_names_them() {
+    let Some(pair) = Pair::new() else { return };
+    let folder = Folder::new();
+    let both = format!("{},{}", pair.near.name, pair.far.name);
+    let ran = run(
+        &folder,
+        &format!("hosts:\n  {both}: {{netns: \"{{host}}\", address: local}}"),
+        &format!(
+            "  a: {{workload: tcp_rr, to: {}, duration: 10ms, hooks: {{setup: {{run: [sh, -c, 'ip -o -4 address | grep -q {}'], on: \"{both}\"}}}}}}",
+            pair.near.name,
+            Pair::FAR
+        ),
+    );
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let words = format!("hook setup: on {}: ", pair.near.name);
+    assert!(ran.stderr.contains(&words) && !ran.stderr.contains(&format!("on {}", pair.far.name)), "{}", ran.stderr);
+}
+
+#[test]
 fn members_over_several_daemons_start_together_and_say_how_nearly() {
     // Members that stood still at different times have no interval in common, and so no total.
     despite_stalls(measures_a_ring);

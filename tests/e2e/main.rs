@@ -26,6 +26,7 @@ mod launch_errors;
 mod migrating;
 mod module_order;
 mod netns;
+mod nodeset;
 mod outputs;
 mod plans;
 mod program;

@@ -288,8 +288,9 @@ fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, &'a Host> {
         [Some(&member.from), (!is_alone).then_some(&member.to)]
     });
     let hooks = plan.cases.iter().filter(|case| case.skip.is_none()).flat_map(|case| case.hooks.all());
-    let hooked = hooks.filter_map(|(_, hook)| hook.on.as_deref());
-    let names: BTreeSet<&str> = measured.flatten().map(Endpoint::name).chain(hooked).collect();
+    let hooked: Vec<String> = hooks.filter_map(|(_, hook)| hook.places()).flatten().collect();
+    let names: BTreeSet<&str> =
+        measured.flatten().map(Endpoint::name).chain(hooked.iter().map(String::as_str)).collect();
     let group_of = |host: &Host| host.group.as_ref().map(|group| group.name.clone());
     let groups: BTreeSet<String> = plan
         .hosts

@@ -29,7 +29,12 @@ use super::{
     recipe::{Allowed, BY_LAUNCHER, Recipe},
     remedy,
 };
-use crate::{error::Error, hosts::targets, plan::model::Host, progress::Progress};
+use crate::{
+    error::Error,
+    hosts::targets,
+    plan::{model::Host, ranges},
+    progress::Progress,
+};
 
 /// Most launchers that start at the same time.
 const AT_ONCE: usize = 32;
@@ -298,11 +303,11 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
     Ok(Running { recipe: recipe.clone(), process, guardian, greetings, took: began.elapsed() })
 }
 
-/// `host `b``, or `hosts node1 … node16`.
+/// `host `b``, or `hosts node[1-16]`.
 fn who(recipe: &Recipe) -> String {
     match recipe.ends.as_slice() {
         [one] => format!("host `{one}`"),
-        several => format!("hosts {}", several.join(", ")),
+        several => format!("hosts {}", ranges::fold(several.iter().map(String::as_str))),
     }
 }
 
@@ -313,7 +318,7 @@ fn missing(recipe: &Recipe, greetings: &[Greeting]) -> String {
     }
     let came = |rank: usize| greetings.iter().any(|greeting| greeting.rank == u32::try_from(rank).ok());
     let absent = recipe.ends.iter().enumerate().filter(|(rank, _)| !came(*rank)).map(|(_, name)| name.as_str());
-    format!("; {} of {} came, missing: {}", greetings.len(), recipe.ends.len(), absent.collect::<Vec<_>>().join(", "))
+    format!("; {} of {} came, missing: {}", greetings.len(), recipe.ends.len(), ranges::fold(absent))
 }
 
 /// The sentence with the launcher's last lines and what to do.

@@ -1,11 +1,8 @@
-//! Options of the command line that change a plan: `--set`, `--host`, `--only`.
-
-use std::collections::BTreeMap;
+//! Options of the command line that change a plan: `--set` and `--only`.
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
     load::TOP,
-    model::Host,
     resolve::BodySet,
     source::{Sources, Span},
     tree::{Node, Value},
@@ -71,25 +68,6 @@ fn relocate(node: &mut Node, source: u16, by: u32) {
                 move_span(&mut entry.key_span);
                 relocate(&mut entry.value, source, by);
             }
-        }
-    }
-}
-
-pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
-    let Some((name, address)) = text.split_once('=').filter(|(n, a)| !n.is_empty() && !a.is_empty()) else {
-        out.push(Diagnostic::bare(format!("--host {text}: no `NAME=ADDRESS`")).help("--host server=10.0.0.2"));
-        return;
-    };
-    let host = hosts.entry(name.to_owned()).or_default();
-    // `b.lab:12864` includes the daemon's port; the colons of `fe80::1` are the address's own.
-    match address.rsplit_once(':') {
-        Some((bare, port)) if port.parse::<u16>().is_ok() && (!bare.contains(':') || bare.ends_with(']')) => {
-            host.address = Some(bare.trim_start_matches('[').trim_end_matches(']').to_owned());
-            host.control = Some(address.to_owned());
-        }
-        _ => {
-            host.address = Some(address.to_owned());
-            host.control = None;
         }
     }
 }

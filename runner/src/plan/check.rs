@@ -14,10 +14,11 @@ use schemas::{
 
 use super::{
     case::Case,
-    diagnostics::{Diagnostics, suggest},
+    diagnostics::{Diagnostic, Diagnostics, suggest},
     ends::bind_parts,
-    keys, measures,
+    inventory, keys, measures,
     model::{Host, PlanFile},
+    ranges,
     tree::Node,
 };
 
@@ -40,15 +41,18 @@ pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>,
 /// where an identifier must not look like a number.
 pub const NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]*$";
 
+/// Names of hosts may also be written as ranges.
+pub const HOSTS_PATTERN: &str = r"^[A-Za-z][A-Za-z0-9_, /\[\]-]*$";
+
 fn names(root: &Node, out: &mut Diagnostics) {
     let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
     let members = tests.iter().filter_map(|t| t.value.at("concurrent.members"));
-    let sections = ["tests", "profiles", "hosts"].into_iter().filter_map(|key| root.get(key));
-    for entry in sections.chain(members).flat_map(|n| n.entries().unwrap_or_default()) {
-        let mut letters = entry.key.chars();
-        let good = letters.next().is_some_and(|c| c.is_ascii_alphabetic())
-            && letters.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-        if !good {
+    let sections = ["tests", "profiles"].into_iter().filter_map(|key| root.get(key));
+    let entries = sections.chain(members).flat_map(|n| n.entries().unwrap_or_default());
+    // Ranges were read with the inventory.
+    let hosts = root.get("hosts").and_then(Node::entries).unwrap_or_default();
+    for entry in entries.chain(hosts.iter().filter(|host| !ranges::is_range(&host.key))) {
+        if !ranges::is_name(&entry.key) {
             out.error(
                 entry.key_span,
                 format!("`{}` cannot be a name", entry.key),
@@ -60,19 +64,45 @@ fn names(root: &Node, out: &mut Diagnostics) {
 
 fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) {
     for entry in root.get("hosts").and_then(Node::entries).unwrap_or_default() {
-        if &*entry.key == "local" {
+        // A range that cannot be read was reported with the inventory.
+        let names = ranges::names(&entry.key).unwrap_or_default();
+        if names.iter().any(|name| name == "local") {
             out.error(entry.key_span, "`local` is this process already", "choose another name");
         }
-        let Some(host) = hosts.get(&*entry.key) else { continue };
-        if host.address.is_none() && host.launch.is_none() && entry.value.get("address").is_none() {
+        let theirs: Vec<(&String, &Host)> = names.iter().filter_map(|name| hosts.get_key_value(name)).collect();
+        let is_without = |host: &Host| host.address.is_none() && host.launch.is_none();
+        let without = theirs.iter().filter(|(_, host)| is_without(host)).map(|(name, _)| name.as_str());
+        let without = ranges::fold(without);
+        if !without.is_empty() && entry.value.get("address").is_none() {
+            let option =
+                if ranges::is_range(&without) { format!("'{without}=ADDRESS'") } else { format!("{without}=ADDRESS") };
             out.error(
                 entry.key_span,
-                format!("host `{}` has no address", entry.key),
-                format!("add `address:`, or --host {}=ADDRESS", entry.key),
+                format!("host `{without}` has no address"),
+                format!("add `address:`, or --host {option}"),
             );
         }
-        let theirs = [("control", host.control.is_some()), ("key_file", host.key_file.is_some())];
-        for (other, _) in theirs.iter().filter(|(_, said)| *said && host.netns.is_some()) {
+        if let [(_, first), rest @ ..] = theirs.as_slice()
+            && !rest.is_empty()
+            && first.address.as_deref().is_some_and(|address| address != "local")
+            && theirs.iter().all(|(_, host)| {
+                host.netns.is_none()
+                    && host.launch.is_none()
+                    && (&host.address, &host.control) == (&first.address, &first.control)
+            })
+        {
+            let address = first.address.as_deref().unwrap_or_default();
+            let span = entry.value.get("address").map_or(entry.key_span, |node| node.span);
+            let what = format!("every host of `{}` is at {address}", entry.key);
+            out.push(
+                Diagnostic::warning(span, what)
+                    .help("write {host} in `address` or `control`, which is the host's name"),
+            );
+        }
+        let any = |has: fn(&Host) -> bool| theirs.iter().any(|(_, host)| host.netns.is_some() && has(host));
+        let others =
+            [("control", any(|host| host.control.is_some())), ("key_file", any(|host| host.key_file.is_some()))];
+        for (other, _) in others.iter().filter(|(_, said)| *said) {
             let span = entry.value.entry("netns").map_or(entry.key_span, |e| e.key_span);
             out.error(
                 span,
@@ -103,13 +133,8 @@ const CHECKS: [(&str, Option<units::Unit>); 6] = [
 
 fn requirements(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) {
     for item in root.get("require").and_then(Node::items).unwrap_or_default() {
-        if let Some(node) = item.get("host")
-            && let Some(name) = node.text()
-            && !["*", "local"].contains(&name)
-            && !hosts.contains_key(name)
-        {
-            let known: Vec<&str> = hosts.keys().map(String::as_str).chain(["local", "*"]).collect();
-            out.error(node.span, format!("unknown host `{name}`"), suggest(name, &known));
+        if let Some(node) = item.get("host") {
+            inventory::known(node, hosts, &["local", "*"], out);
         }
         let Some(node) = item.get("check") else { continue };
         let Some(check) = node.text() else { continue };

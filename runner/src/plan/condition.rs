@@ -6,8 +6,8 @@ use schemas::{
 };
 
 use super::{
-    diagnostics::Diagnostic,
-    keys,
+    diagnostics::{Diagnostic, halves},
+    keys, ranges,
     tree::{Node, Value},
 };
 
@@ -89,6 +89,8 @@ pub struct Condition {
     operator: Operator,
     text: String,
     number: Option<f64>,
+    /// The hosts of a range.
+    hosts: Vec<String>,
 }
 
 impl Condition {
@@ -98,7 +100,10 @@ impl Condition {
                 Diagnostic::error(node.span, "expected a value or a comparison").help("64KiB, or \">64KiB\""),
             ));
         };
-        Self::parse(path, text).map_err(|message| Box::new(Diagnostic::error(node.span, message)))
+        Self::parse(path, text).map_err(|sentence| {
+            let (message, help) = halves(&sentence);
+            Box::new(Diagnostic::error(node.span, message).help(help))
+        })
     }
 
     pub fn parse(path: &str, text: &str) -> Result<Self, String> {
@@ -117,7 +122,8 @@ impl Condition {
         } else {
             None
         };
-        Ok(Self { kind, operator, text: rest.to_owned(), number })
+        let hosts = if keys::names_hosts(path) { ranges::names(rest)? } else { Vec::new() };
+        Ok(Self { kind, operator, text: rest.to_owned(), number, hosts })
     }
 
     pub fn holds(&self, value: &Node) -> bool {
@@ -127,9 +133,10 @@ impl Condition {
             let close = (number - limit).abs() <= 1e-9 * limit.abs();
             return self.operator.holds(if close { limit } else { number }, limit);
         }
+        let equal = text == self.text || self.hosts.iter().any(|host| host == text);
         match self.operator {
-            Operator::Equal => text == self.text,
-            Operator::NotEqual => text != self.text,
+            Operator::Equal => equal,
+            Operator::NotEqual => !equal,
             _ => false,
         }
     }

@@ -8,7 +8,8 @@ use super::{
     case::{Case, Find, GRACE, Group, Job, PROGRAM_LIMIT},
     condition::normal,
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics, nearest, suggest},
+    diagnostics::{Diagnostic, Diagnostics, nearest},
+    inventory,
     keys::{self, Scope},
     matrix::{Combination, Matrix, case_name},
     merge,
@@ -202,13 +203,8 @@ impl Expander<'_> {
             if hook.run.is_empty() {
                 out.error(span, "a hook without a program", "[program, argument, …]");
             }
-            if let Some(host) = &hook.on
-                && host != "local"
-                && !self.hosts.contains_key(host)
-            {
-                let known: Vec<&str> = self.hosts.keys().map(String::as_str).chain(["local"]).collect();
-                let span = node.and_then(|n| n.get("on")).map_or(span, |n| n.span);
-                out.error(span, format!("unknown host `{host}`"), suggest(host, &known));
+            if let Some(on) = node.and_then(|n| n.get("on")) {
+                inventory::known(on, self.hosts, &["local"], out);
             }
         }
         hooks
@@ -328,6 +324,8 @@ mod tests {
             Just("true".to_owned()),
             Just("\"${vars.x}\"".to_owned()),
             Just("\"throughput > 1\"".to_owned()),
+            Just("\"n[1-3]\"".to_owned()),
+            Just("h,local".to_owned()),
             Just("auto".to_owned()),
             "[a-z0-9.%-]{1,6}".prop_map(|w| format!("\"{w}\"")),
         ];

@@ -4,7 +4,7 @@ use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
     keys,
     load::{LoadOptions, Prepared, prepare},
-    merge,
+    merge, ranges,
     resolve::{Layer, Layers, Origin, fold},
     source::{SourcePlace, Sources, Span},
     tree::{Node, Value},
@@ -92,6 +92,11 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
                 }
             }
         }
+        ["hosts", name, rest @ ..] => {
+            let key = key_of_host(root, name).unwrap_or(name);
+            let path = ["hosts", key].iter().chain(rest).copied().collect::<Vec<_>>().join(".");
+            (vec![Layer { origin: Origin::Test, body: root.clone() }], path)
+        }
         _ => (vec![Layer { origin: Origin::Test, body: root.clone() }], path.to_owned()),
     };
     if segments.first() == Some(&"tests") && !key.is_empty() {
@@ -116,6 +121,12 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
         .collect();
     let value = node.map(line).map(|v| if swept { format!("each of {v}") } else { v });
     Some(Explanation { path: path.to_owned(), value, set_by })
+}
+
+/// The key under which the plan describes a host: its name, or a range with that name.
+fn key_of_host<'a>(root: &'a Node, name: &str) -> Option<&'a str> {
+    let mut keys = root.get("hosts").and_then(Node::entries)?.iter().map(|entry| &*entry.key);
+    keys.find(|key| ranges::names(key).is_ok_and(|names| names.iter().any(|one| one == name)))
 }
 
 /// Adds the test's matrix as a layer: above all others but `--set`.
@@ -164,6 +175,7 @@ defaults: {workload: tcp_stream, socket: {no_delay: false}}
 profiles:
   fast:
     socket: {no_delay: true}
+hosts: {'n[1-4]': {address: '{host}.lab'}}
 tests:
   a:
     extends: fast
@@ -200,6 +212,13 @@ tests:
         assert_eq!(member.value.as_deref(), Some("2"));
         assert_eq!(step("tests.c.concurrent.members.up.rate").set_by[0].origin, "member up");
         assert_eq!(step("name").value.as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn a_host_is_explained_by_its_range() {
+        let shown = ask("hosts.n3.address", &[]).unwrap();
+        assert_eq!(shown.value.as_deref(), Some("{host}.lab"));
+        assert_eq!(shown.set_by[0].place.to_string(), "t.yaml:7:29");
     }
 
     #[test]

@@ -124,6 +124,12 @@ pub fn of_path(path: &str) -> Option<&'static Key> {
     find(path.split('.').next().unwrap_or(path))
 }
 
+/// Whether the values of the key at a dotted path are hosts.
+pub fn names_hosts(path: &str) -> bool {
+    let of_member = path.strip_prefix("concurrent.members.").and_then(|rest| rest.split_once('.'));
+    matches!(of_member.map_or(path, |(_, key)| key), "from" | "to")
+}
+
 /// The names of keys that apply to the whole test.
 pub fn of_whole_test() -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(|key| key.scope == Scope::Test).map(|key| key.name)

@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     io::Read,
     time::Duration,
 };
@@ -10,14 +10,16 @@ use std::{
 use schemas::vocabulary;
 
 use super::{
-    arguments::{add_host, matches, set},
+    arguments::{matches, set},
     case::{Case, Endpoint, Plan, RunOptions, case_id},
     check,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
     expand::Expander,
+    inventory::{add_host, inventory},
     merge,
-    model::{Host, PlanFile, Run},
+    model::{Host, PlanFile, Precondition, Run},
+    ranges,
     resolve::{BodySet, Layers},
     source::{Sources, Span},
     tree::{Entry, Node},
@@ -187,11 +189,12 @@ fn build(
     out: &mut Diagnostics,
 ) -> Option<Plan> {
     let Prepared { root, built_in, sets } = prepared;
-    let mut hosts: BTreeMap<String, Host> = match &file {
+    let written: BTreeMap<String, Host> = match &file {
         Some(file) => file.hosts.clone().unwrap_or_default(),
         None => root.get("hosts").and_then(|n| decode(n, out)).unwrap_or_default(),
     };
-    let inventory: Vec<String> = hosts.keys().cloned().collect();
+    let mut hosts = inventory(root, written, out);
+    let of_plan: HashSet<String> = hosts.keys().cloned().collect();
     for text in &options.hosts {
         add_host(text, &mut hosts, out);
     }
@@ -238,7 +241,7 @@ fn build(
     let complete = !out.has_errors();
     check::plots(root, &axis_paths, complete, out);
     if !out.has_errors() {
-        unused_hosts(&hosts, &inventory, &cases, out);
+        unused_hosts(&hosts, &of_plan, &cases, out);
         check::compared(root, file.as_ref(), &cases, out);
     }
     let before = cases.len();
@@ -256,7 +259,7 @@ fn build(
         name: file.name.0,
         description: file.description,
         labels: file.labels.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect(),
-        require: with_spans(root.get("require"), file.require.unwrap_or_default()),
+        require: preconditions(root.get("require"), file.require.unwrap_or_default()),
         run,
         partial: cases.len() < before,
         cases,
@@ -300,22 +303,37 @@ fn keep_only(globs: &[String], tests: &[Entry], cases: &mut Vec<Case>, out: &mut
     }
 }
 
-fn with_spans<T>(list: Option<&Node>, items: Vec<T>) -> Vec<(T, Span)> {
+/// The preconditions with their places, one for each host of a range.
+fn preconditions(list: Option<&Node>, items: Vec<Precondition>) -> Vec<(Precondition, Span)> {
     let spans = list.and_then(Node::items).unwrap_or_default().iter().map(|n| n.span);
-    items.into_iter().zip(spans.chain(std::iter::repeat(Span::default()))).collect()
+    let of_hosts = |(item, span): (Precondition, Span)| {
+        let names =
+            item.host.as_deref().filter(|host| ranges::is_range(host)).and_then(|host| ranges::expand(host).ok());
+        match names {
+            Some(names) => {
+                names.into_iter().map(|name| (Precondition { host: Some(name), ..item.clone() }, span)).collect()
+            }
+            None => vec![(item, span)],
+        }
+    };
+    items.into_iter().zip(spans.chain(std::iter::repeat(Span::default()))).flat_map(of_hosts).collect()
 }
 
 /// Rejects a `--host` that no test uses: the run would silently stay on this machine.
-fn unused_hosts(hosts: &BTreeMap<String, Host>, inventory: &[String], cases: &[Case], out: &mut Diagnostics) {
-    let used = |name: &str| {
-        let is = |end: &Endpoint| matches!(end, Endpoint::Host(host) if host == name);
-        cases.iter().flat_map(|c| &c.members).any(|m| is(&m.from) || is(&m.to))
-    };
-    for name in hosts.keys().filter(|n| !inventory.contains(n) && !used(n)) {
-        out.push(Diagnostic::bare(format!("--host {name}=…: no test of the plan goes to a host `{name}`")).help(
-            format!("--set to={name} sends every test there; or write `to: {name}` under `defaults` in the plan"),
-        ));
+fn unused_hosts(hosts: &BTreeMap<String, Host>, of_plan: &HashSet<String>, cases: &[Case], out: &mut Diagnostics) {
+    let members = cases.iter().flat_map(|c| &c.members);
+    let used: HashSet<&str> = members.flat_map(|m| [&m.from, &m.to]).map(Endpoint::name).collect();
+    let unused = hosts.keys().filter(|name| !of_plan.contains(*name) && !used.contains(name.as_str()));
+    let names = ranges::fold(unused.map(String::as_str));
+    if names.is_empty() {
+        return;
     }
+    let help = if ranges::is_range(&names) {
+        format!("write `matrix: {{to: \"{names}\"}}` in the tests")
+    } else {
+        format!("--set to={names} sends every test there; or write `to: {names}` under `defaults` in the plan")
+    };
+    out.push(Diagnostic::bare(format!("--host {names}=…: no test of the plan goes to a host `{names}`")).help(help));
 }
 
 fn run_options(run: Option<&Run>) -> RunOptions {

@@ -6,9 +6,9 @@ use super::{
     condition::{Condition, normal},
     diagnostics::{Diagnostics, suggest},
     generator::generate,
-    keys,
+    keys, ranges,
     source::Span,
-    tree::{Entry, Node, Value},
+    tree::{Entry, Node, Scalar, Value},
 };
 
 /// Most values of one axis.
@@ -256,6 +256,10 @@ fn maps<'a>(node: &'a Node, word: &str, out: &mut Diagnostics) -> Vec<&'a Node> 
 /// The values of an axis, checked as values of its key.
 fn values(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
     let values = match &entry.value.value {
+        Value::List(items) if keys::names_hosts(&entry.key) => hosts(items, out)?,
+        Value::Scalar(scalar) if keys::names_hosts(&entry.key) && ranges::is_range(&scalar.text) => {
+            hosts(std::slice::from_ref(&entry.value), out)?
+        }
         Value::List(items) => items.clone(),
         Value::Map(_) => generate(entry, out)?,
         Value::Scalar(_) => {
@@ -276,6 +280,31 @@ fn values(entry: &Entry, out: &mut Diagnostics) -> Option<Vec<Node>> {
         return None;
     }
     check_path(entry, &values, out).then_some(values)
+}
+
+/// The hosts of an axis, with its ranges spelt out; more than [`MAX_VALUES`] only where the axis is refused for it.
+fn hosts(items: &[Node], out: &mut Diagnostics) -> Option<Vec<Node>> {
+    let mut all = Vec::new();
+    for item in items {
+        let Some(text) = item.text().filter(|text| ranges::is_range(text)) else {
+            all.push(item.clone());
+            continue;
+        };
+        match ranges::expand(text) {
+            Ok(names) => all.extend(names.into_iter().map(|name| Node {
+                value: Value::Scalar(Scalar { text: name.into(), plain: false }),
+                span: item.span,
+            })),
+            Err(sentence) => {
+                out.error_of(item.span, &sentence);
+                return None;
+            }
+        }
+        if all.len() > MAX_VALUES {
+            break;
+        }
+    }
+    Some(all)
 }
 
 /// Checks that the key can be swept and has these values.

@@ -3,11 +3,12 @@
 use super::{
     case::{Endpoint, Job, Member, is_here},
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostic, Diagnostics},
     expand::Expander,
-    keys, merge,
+    inventory, keys, merge,
     model::{TestBody, Warmup},
     output::OutputParser,
+    ranges,
     source::Span,
     spec,
     tree::{Entry, Node},
@@ -127,20 +128,33 @@ impl Expander<'_> {
 
     fn endpoint(&self, tree: &Node, key: &str, left_out: Endpoint, out: &mut Diagnostics) -> Endpoint {
         let Some(node) = tree.get(key) else { return left_out };
-        let Some(name) = node.text() else { return left_out };
+        let Some(text) = node.text() else { return left_out };
+        let names = match ranges::names(text) {
+            Ok(names) => names,
+            Err(sentence) => {
+                out.error_of(node.span, &sentence);
+                return left_out;
+            }
+        };
+        let [name] = names.as_slice() else {
+            out.error(
+                node.span,
+                format!("`{text}` is {} hosts, and a test has one at each end", names.len()),
+                format!("sweep it: matrix: {{{key}: \"{text}\"}}"),
+            );
+            return left_out;
+        };
         if name == "local" {
             return left_out;
         }
         match self.hosts.get(name) {
             Some(host) if host.address.as_deref() == Some("local") && host.netns.is_none() => left_out,
-            Some(_) => Endpoint::Host(name.to_owned()),
+            Some(_) => Endpoint::Host(name.clone()),
             None => {
-                let mut known: Vec<&str> = self.hosts.keys().map(String::as_str).collect();
-                known.push("local");
                 let help = if self.hosts.is_empty() {
                     format!("add `hosts: {{{name}: {{address: …}}}}`, or --host {name}=ADDRESS")
                 } else {
-                    suggest(name, &known)
+                    inventory::suggest(name, self.hosts, &["local"])
                 };
                 out.error(node.span, format!("unknown host `{name}`"), help);
                 left_out

@@ -7,6 +7,7 @@
 //! - [`decode`]: from the tree to typed values, finding every mistake
 //! - [`model`], [`quantity`], [`workload`]: the typed values, from which the published schema is made
 //! - [`keys`]: the keys of a test, one row each
+//! - [`ranges`], `inventory`: ranges of hosts, and the hosts of a plan
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: from layers of test bodies to swept values
 //! - `apart`: several plans in one run
 //! - [`estimate`]: how long it takes
@@ -28,6 +29,7 @@ pub mod estimate;
 pub mod expand;
 pub mod explain;
 mod generator;
+mod inventory;
 pub mod keys;
 pub mod load;
 pub mod matrix;
@@ -38,6 +40,7 @@ pub mod model;
 pub mod output;
 mod policy;
 pub mod quantity;
+pub mod ranges;
 pub mod resolve;
 pub mod schema;
 pub mod source;

@@ -4,7 +4,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::{
-    check::NAME_PATTERN,
+    check::{HOSTS_PATTERN, NAME_PATTERN},
     model::PlanFile,
     quantity::{Size, Time},
 };
@@ -17,9 +17,9 @@ pub fn plan_schema() -> Value {
     generator.subschema_for::<Time>();
     let mut schema = generator.into_root_schema_for::<PlanFile>().to_value();
     open_extensions(&mut schema);
-    for section in ["tests", "profiles", "hosts"] {
+    for (section, pattern) in [("tests", NAME_PATTERN), ("profiles", NAME_PATTERN), ("hosts", HOSTS_PATTERN)] {
         if let Some(Value::Object(map)) = schema.pointer_mut(&format!("/properties/{section}")) {
-            map.insert("propertyNames".to_owned(), json!({"pattern": NAME_PATTERN}));
+            map.insert("propertyNames".to_owned(), json!({"pattern": pattern}));
         }
     }
     if let Some(Value::Object(map)) = schema.pointer_mut("/$defs/Concurrent/properties/members") {

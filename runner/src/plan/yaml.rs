@@ -225,7 +225,18 @@ impl<'a> Builder<'a> {
             }
         }
         let end = self.text[at as usize..].chars().next().map_or(at, |c| at + u32::try_from(c.len_utf8()).unwrap_or(1));
-        Diagnostic::error(Span { source: self.source, start: at, end }, format!("this is not YAML: {}", error.info()))
+        let wrong = Diagnostic::error(
+            Span { source: self.source, start: at, end },
+            format!("this is not YAML: {}", error.info()),
+        );
+        // Within braces a bracket ends the word before it: the mistake that a range of hosts invites.
+        let is_range = self.text[at as usize..].starts_with('[')
+            && self.text[..at as usize].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+        if is_range {
+            wrong.help("a range of hosts within braces or brackets takes quotes: \"node[1-4]\"")
+        } else {
+            wrong
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! conclude or cleanup that fails is a warning: the measurement is made. Once setup was tried, cleanup runs in any case,
 //! also after a signal.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, thread, time::Duration};
 
 use netcore::control::{
     child::{self, Program, shown},
@@ -25,6 +25,9 @@ use crate::{
 
 /// Default time limit of a hook.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// Most places at which a hook runs at the same time.
+const AT_ONCE: usize = 32;
 
 /// Largest part of a hook's standard output, and of its standard error, in the log: bytes.
 const OUTPUT_BOUND: usize = 1 << 20;
@@ -85,7 +88,8 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// Runs a hook and logs it. `heeds`: the highest urgency of a stop request that does not end it.
+    /// Runs a hook at each of its places, all at the same time, and logs it. `heeds`: the highest urgency of a stop request that
+    /// does not end it.
     fn run(
         &self,
         name: &str,
@@ -96,42 +100,32 @@ impl<'a> Programs<'a> {
     ) -> Result<(), MeasureError> {
         let mut environment = self.surroundings.environment(step, iteration);
         environment.push(("PLUMB_HOOK", name.to_owned()));
-        let limit = hook.timeout.map_or(LIMIT, |t| t.0);
-        let ran = match self.surroundings.daemon(hook.on.as_deref()) {
-            Some(target) => elsewhere::run(target, &hook.run, environment, limit, &self.surroundings.stop, heeds),
-            None => self.here(hook, &environment, limit, heeds),
+        let places: Vec<Option<String>> = match hook.places() {
+            None => vec![None],
+            Some(places) => places.into_iter().map(Some).collect(),
         };
-        let logged = self.keep(name, hook, step, iteration, &ran);
-        match (ran, logged) {
-            (Err(fault), _) => Err(MeasureError { message: format!("hook {name}: {}", fault.message), ..fault }),
-            (Ok(_), Err(e)) => Err(MeasureError::failed(format!("hook {name}: its log: {e}"))),
-            (Ok(_), Ok(())) => Ok(()),
+        let (surroundings, mut faults) = (&self.surroundings, Vec::new());
+        for some in places.chunks(AT_ONCE) {
+            let ran = everywhere(some, |place| run_at(surroundings, place, hook, &environment, heeds));
+            for (place, ran) in some.iter().zip(ran) {
+                let logged = self.keep(name, hook, place.as_deref(), step, iteration, &ran);
+                let fault = match (ran, logged) {
+                    (Err(fault), _) => fault,
+                    (Ok(_), Err(e)) => MeasureError::failed(format!("its log: {e}")),
+                    (Ok(_), Ok(())) => continue,
+                };
+                let at = place.as_ref().filter(|_| places.len() > 1);
+                let message =
+                    at.map_or_else(|| fault.message.clone(), |place| format!("on {place}: {}", fault.message));
+                faults.push(MeasureError { message, ..fault });
+            }
         }
-    }
-
-    fn here(
-        &self,
-        hook: &Hook,
-        environment: &[(&'static str, String)],
-        limit: Duration,
-        heeds: Urgency,
-    ) -> Result<Output, MeasureError> {
-        let program = Program {
-            argv: &hook.run,
-            environment,
-            netns: self.surroundings.netns(hook.on.as_deref()),
-            limit,
-            keep: OUTPUT_BOUND,
-            whole: false,
-            ends_all: false,
-            heeds,
-        };
-        let ran = child::run(&program, &self.surroundings.stop)?;
-        Ok(Output {
-            stdout: String::from_utf8_lossy(&ran.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&ran.stderr).into_owned(),
-            elapsed: ran.elapsed,
-        })
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let sentences: Vec<&str> = faults.iter().map(|fault| fault.message.as_str()).collect();
+        let message = format!("hook {name}: {}", sentences.join("; "));
+        Err(MeasureError { message, ..faults.swap_remove(0) })
     }
 
     /// Appends a hook's run to the log in one write.
@@ -139,12 +133,13 @@ impl<'a> Programs<'a> {
         &self,
         name: &str,
         hook: &Hook,
+        place: Option<&str>,
         step: &Step,
         iteration: Option<u32>,
         ran: &Result<Output, MeasureError>,
     ) -> std::io::Result<()> {
         let when = iteration.map_or_else(String::new, |n| format!(", iteration {n}"));
-        let place = hook.on.as_ref().map_or_else(String::new, |host| format!(", on {host}"));
+        let place = place.map_or_else(String::new, |host| format!(", on {host}"));
         let now = schemas::time::now().0;
         let mut text = format!("{now} {name} of {}{when}{place}: {}\n", step.name, shown(&hook.run));
         match ran {
@@ -176,6 +171,49 @@ impl<'a> Programs<'a> {
         }
         Ok(measured)
     }
+}
+
+/// Does the same at every place at the same time.
+fn everywhere<T: Send>(places: &[Option<String>], run: impl Fn(Option<&str>) -> T + Sync) -> Vec<T> {
+    if let [place] = places {
+        return vec![run(place.as_deref())];
+    }
+    thread::scope(|scope| {
+        let run = &run;
+        let running: Vec<_> = places.iter().map(|place| scope.spawn(move || run(place.as_deref()))).collect();
+        let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+/// Runs a hook on another host, in a network namespace or here.
+fn run_at(
+    surroundings: &Surroundings,
+    place: Option<&str>,
+    hook: &Hook,
+    environment: &[(&'static str, String)],
+    heeds: Urgency,
+) -> Result<Output, MeasureError> {
+    let limit = hook.timeout.map_or(LIMIT, |t| t.0);
+    if let Some(target) = surroundings.daemon(place) {
+        return elsewhere::run(target, &hook.run, environment.to_vec(), limit, &surroundings.stop, heeds);
+    }
+    let program = Program {
+        argv: &hook.run,
+        environment,
+        netns: surroundings.netns(place),
+        limit,
+        keep: OUTPUT_BOUND,
+        whole: false,
+        ends_all: false,
+        heeds,
+    };
+    let ran = child::run(&program, &surroundings.stop)?;
+    Ok(Output {
+        stdout: String::from_utf8_lossy(&ran.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&ran.stderr).into_owned(),
+        elapsed: ran.elapsed,
+    })
 }
 
 impl Bench for Programs<'_> {

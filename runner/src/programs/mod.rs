@@ -65,12 +65,12 @@ impl Surroundings {
         let run_dir = run_dir.map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
         let mut daemons = BTreeMap::new();
         for case in plan.cases.iter().filter(|case| case.skip.is_none()) {
-            for name in case.hooks.all().filter_map(|(_, hook)| hook.on.as_ref()) {
-                let host = plan.hosts.get(name);
-                if !is_here(host) && !daemons.contains_key(name) {
-                    let target = match fleet.end(name) {
+            for name in case.hooks.all().filter_map(|(_, hook)| hook.places()).flatten() {
+                let host = plan.hosts.get(&name);
+                if !is_here(host) && !daemons.contains_key(&name) {
+                    let target = match fleet.end(&name) {
                         Some(end) => Some(end.target.clone()),
-                        None => targets::of_host(name, host, default_key)?.target,
+                        None => targets::of_host(&name, host, default_key)?.target,
                     };
                     daemons.extend(target.map(|target| (name.clone(), target)));
                 }

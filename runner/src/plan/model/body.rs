@@ -204,10 +204,14 @@ impl JsonSchema for Matrix {
         let generated = generator.subschema_for::<MatrixValue>();
         let scalars = json_schema!({"type": "array", "items": {}});
         let cases = json_schema!({"type": "array", "items": {"type": "object"}});
+        let hosts = json_schema!({
+            "description": "hosts, ranges of them in a list, or a range alone: node[1-16]",
+            "anyOf": [scalars, {"type": "string", "pattern": r"[\[,]"}]
+        });
         json_schema!({
             "description": "each key of a test (dotted for nested ones) with its values; include, exclude and zip are words of their own",
             "type": "object",
-            "properties": {"include": cases, "exclude": cases, "zip": cases},
+            "properties": {"include": cases, "exclude": cases, "zip": cases, "from": hosts, "to": hosts},
             "additionalProperties": {"anyOf": [scalars, generated]}
         })
     }

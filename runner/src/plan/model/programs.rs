@@ -9,7 +9,7 @@ use serde::{
 };
 
 use super::common::{Word, either_schema};
-use crate::plan::quantity::Time;
+use crate::plan::{quantity::Time, ranges};
 
 /// A program that prints numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,10 +61,17 @@ impl Hooks {
 pub struct Hook {
     /// The program and its arguments; no shell.
     pub run: Vec<String>,
-    /// The host it runs on: one with a daemon that allows it, or a network namespace here; left out: this machine.
+    /// The host it runs on, or a range of hosts; left out: this machine.
     pub on: Option<String>,
     /// The longest it may take; 30 s by default.
     pub timeout: Option<Time>,
+}
+
+impl Hook {
+    /// The hosts it runs on; `None`: this machine. Ranges were checked when the plan was read.
+    pub fn places(&self) -> Option<Vec<String>> {
+        Some(ranges::names(self.on.as_deref()?).unwrap_or_default())
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -72,7 +79,8 @@ pub struct Hook {
 struct HookDetail {
     /// The program and its arguments; no shell.
     run: Vec<Word>,
-    /// The host it runs on: one with a daemon that allows it, or a network namespace here; left out: this machine.
+    /// The host it runs on, with a daemon that allows it, or a network namespace here; a range: each of them; left out: this
+    /// machine.
     #[serde(default)]
     on: Option<String>,
     /// The longest it may take; 30 s by default.

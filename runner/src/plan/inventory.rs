@@ -1,0 +1,306 @@
+//! The hosts of a plan: `hosts:` with its ranges spelt out, and `--host`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+};
+
+use super::{
+    diagnostics::{Diagnostic, Diagnostics, nearest},
+    model::Host,
+    ranges,
+    source::Span,
+    tree::Node,
+};
+
+/// The hosts by name. `written` has them by the keys of the plan, which may be ranges.
+pub(super) fn inventory(
+    root: &Node,
+    mut written: BTreeMap<String, Host>,
+    out: &mut Diagnostics,
+) -> BTreeMap<String, Host> {
+    let mut hosts = BTreeMap::new();
+    let mut places: HashMap<String, Span> = HashMap::new();
+    for entry in root.get("hosts").and_then(Node::entries).unwrap_or_default() {
+        // Absent: a key that starts with `x-`, or a value that is no host.
+        let Some(host) = written.remove(&*entry.key) else { continue };
+        let names = match ranges::names(&entry.key) {
+            Ok(names) => names,
+            Err(sentence) => {
+                out.error_of(entry.key_span, &sentence);
+                continue;
+            }
+        };
+        if hosts.len() + names.len() > ranges::MAX_HOSTS {
+            out.error(entry.key_span, format!("the plan has more than {} hosts here", ranges::MAX_HOSTS), "name fewer");
+            break;
+        }
+        for name in names {
+            if let Some(earlier) = places.insert(name.clone(), entry.key_span) {
+                out.push(
+                    Diagnostic::error(entry.key_span, format!("host `{name}` is written twice"))
+                        .help("leave it out of one of the ranges")
+                        .see(earlier, "here as well"),
+                );
+                break;
+            }
+            let host = of_name(&host, &name);
+            hosts.insert(name, host);
+        }
+    }
+    hosts
+}
+
+/// A host of a range: `{host}` in its values is its name.
+fn of_name(host: &Host, name: &str) -> Host {
+    let named = |text: &mut String| *text = with_name(text, name);
+    let mut host = host.clone();
+    let of_ssh = host.launch.as_mut().and_then(|launch| launch.ssh.as_mut()).and_then(|ssh| ssh.host.as_mut());
+    [&mut host.address, &mut host.control, &mut host.netns].into_iter().flatten().chain(of_ssh).for_each(named);
+    host.bind.iter_mut().flat_map(|list| &mut list.0).for_each(named);
+    if let Some(path) = host.key_file.as_ref().and_then(|path| path.to_str()) {
+        host.key_file = Some(PathBuf::from(with_name(path, name)));
+    }
+    host
+}
+
+fn with_name(text: &str, name: &str) -> String {
+    text.replace("{host}", name)
+}
+
+/// `--host NAME=ADDRESS`, with a range as `NAME` and `{host}` in `ADDRESS`.
+pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
+    let Some((range, address)) = text.split_once('=').filter(|(n, a)| !n.is_empty() && !a.is_empty()) else {
+        out.push(Diagnostic::bare(format!("--host {text}: no `NAME=ADDRESS`")).help("--host server=10.0.0.2"));
+        return;
+    };
+    match ranges::names(range) {
+        Ok(names) => {
+            for name in names {
+                let address = with_name(address, &name);
+                set_address(hosts.entry(name).or_default(), &address);
+            }
+        }
+        Err(sentence) => {
+            let (what, remedy) = super::diagnostics::halves(&sentence);
+            out.push(Diagnostic::bare(format!("--host {text}: {what}")).help(remedy));
+        }
+    }
+}
+
+fn set_address(host: &mut Host, address: &str) {
+    // `b.lab:12864` includes the daemon's port; the colons of `fe80::1` are the address's own.
+    match address.rsplit_once(':') {
+        Some((bare, port)) if port.parse::<u16>().is_ok() && (!bare.contains(':') || bare.ends_with(']')) => {
+            host.address = Some(bare.trim_start_matches('[').trim_end_matches(']').to_owned());
+            host.control = Some(address.to_owned());
+        }
+        _ => {
+            host.address = Some(address.to_owned());
+            host.control = None;
+        }
+    }
+}
+
+/// Reports the names of a word that are no hosts of the plan, nor among `others`. Returns the names that it stands for.
+pub(super) fn known(
+    node: &Node,
+    hosts: &BTreeMap<String, Host>,
+    others: &[&str],
+    out: &mut Diagnostics,
+) -> Vec<String> {
+    let Some(text) = node.text() else { return Vec::new() };
+    match ranges::names(text) {
+        Ok(names) => {
+            let is_unknown = |name: &&str| !others.contains(name) && !hosts.contains_key(*name);
+            let unknown: Vec<&str> = names.iter().map(String::as_str).filter(is_unknown).collect();
+            if let [first, ..] = unknown.as_slice() {
+                let what = format!("unknown host `{}`", ranges::fold(unknown.iter().copied()));
+                out.error(node.span, what, suggest(first, hosts, others));
+            }
+            names
+        }
+        Err(sentence) => {
+            out.error_of(node.span, &sentence);
+            Vec::new()
+        }
+    }
+}
+
+/// `did you mean …?`, or the hosts that there are.
+pub(super) fn suggest(name: &str, hosts: &BTreeMap<String, Host>, others: &[&str]) -> String {
+    /// Most hosts among which a name is looked for.
+    const SEARCHED: usize = 1000;
+    let known = || hosts.keys().take(SEARCHED).map(String::as_str).chain(others.iter().copied());
+    let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    // Of numbered hosts the nearest says less than how many there are.
+    if let Some(near) = nearest(name, known()).filter(|near| letters(near) != letters(name)) {
+        return format!("did you mean `{near}`?");
+    }
+    let more = if hosts.len() > SEARCHED { ", …" } else { "" };
+    format!("known here: {}{more}", ranges::folds(known()).join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        case::{Endpoint, Plan},
+        diagnostics::Format,
+        load::{LoadOptions, load_str},
+    };
+
+    fn load(text: &str, hosts: &[&str]) -> Result<Plan, String> {
+        let options = LoadOptions { hosts: hosts.iter().map(|h| (*h).to_owned()).collect(), ..LoadOptions::default() };
+        load_str("t.yaml", &format!("version: 1\nname: t\n{text}\n"), &options).map_err(|out| out.render(Format::Human))
+    }
+
+    fn good(text: &str) -> Plan {
+        load(text, &[]).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn ends(plan: &Plan) -> Vec<String> {
+        plan.cases.iter().map(|c| format!("{}>{}", c.members[0].from.name(), c.members[0].to.name())).collect()
+    }
+
+    const NODES: &str =
+        "hosts:\n  node[01-04,20]: {address: \"{host}.lab\", control: \"{host}.oob:9\", bind: \"10.0.0.1\"}\n";
+
+    #[test]
+    fn each_host_of_a_range_has_its_own_name_in_its_values() {
+        let plan = good(&format!("{NODES}tests: {{a: {{workload: tcp_rr, to: node02}}}}"));
+        let names: Vec<&str> = plan.hosts.keys().map(String::as_str).collect();
+        assert_eq!(names, ["node01", "node02", "node03", "node04", "node20"]);
+        let host = &plan.hosts["node20"];
+        assert_eq!((host.address.as_deref(), host.control.as_deref()), (Some("node20.lab"), Some("node20.oob:9")));
+        assert_eq!(plan.cases[0].members[0].to, Endpoint::Host("node02".into()));
+    }
+
+    #[test]
+    fn a_range_on_the_command_line_gives_addresses() {
+        let text =
+            "hosts: {n1: {address: 10.0.0.1, cpus: 3}}\ntests: {a: {workload: tcp_rr, matrix: {to: \"n[1-3]\"}}}";
+        let plan = load(text, &["n[1-3]={host}.lab:77"]).unwrap();
+        assert_eq!(plan.hosts["n3"].address.as_deref(), Some("n3.lab"));
+        assert_eq!(plan.hosts["n3"].control.as_deref(), Some("n3.lab:77"));
+        assert!(plan.hosts["n1"].cpus.is_some());
+        let error = load(text, &["n[3-1]=x"]).unwrap_err();
+        assert!(error.contains("--host n[3-1]=x: `n[3-1]` counts down") && error.contains("write 1-3"), "{error}");
+        let error = load(text, &["n[1-7]=x", "m=y"]).unwrap_err();
+        assert!(error.contains("--host m,n[4-7]=…: no test of the plan goes to"), "{error}");
+    }
+
+    #[test]
+    fn axes_spell_ranges_out() {
+        let plan = |test: &str| good(&format!("{NODES}tests:\n  a: {{workload: tcp_rr, {test}}}"));
+        assert_eq!(ends(&plan("matrix: {to: \"node[01-02]\"}")), ["local>node01", "local>node02"]);
+        let two = plan("matrix: {from: [node01, local], to: [\"node[03-04]\", node20]}");
+        let all = ["node01>node03", "node01>node04", "node01>node20"];
+        assert_eq!(ends(&two)[..3], all);
+        assert_eq!(two.cases[1].name, "a[from=node01,to=node04]");
+        let zipped = plan("matrix: {zip: [{from: [\"node[01-02]\"], to: [\"node[03-04]\"]}]}");
+        assert_eq!(ends(&zipped), ["node01>node03", "node02>node04"]);
+        let some = plan("matrix: {to: \"node[01-04]\", exclude: [{to: \"node[02-03]\"}]}");
+        assert_eq!(ends(&some), ["local>node01", "local>node04"]);
+        let others = plan("matrix: {to: \"node[01-04]\", exclude: [{to: \"!=node[02-03]\"}]}");
+        assert_eq!(ends(&others), ["local>node02", "local>node03"]);
+        assert_eq!(ends(&plan("to: \"node[01]\"")), ["local>node01"]);
+        let members = good(&format!(
+            "{NODES}tests:\n  g:\n    workload: tcp_rr\n    matrix: {{concurrent.members.x.to: \"node[01-02]\"}}\n    \
+             concurrent: {{members: {{x: {{}}, y: {{to: \"node[20]\"}}}}}}"
+        ));
+        assert_eq!(ends(&members), ["local>node01", "local>node02"]);
+        assert_eq!(members.cases[0].members[1].to.name(), "node20");
+    }
+
+    #[test]
+    fn conditions_name_hosts_by_range() {
+        let plan = good(&format!(
+            "{NODES}tests:\n  a:\n    workload: tcp_rr\n    matrix: {{to: \"node[01-04]\"}}\n    \
+             assert: [{{that: latency.p50 < 1s, when: {{to: \"node[02-03]\"}}}}]"
+        ));
+        let asserted: Vec<usize> = plan.cases.iter().map(|case| case.asserts.len()).collect();
+        assert_eq!(asserted, [0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn preconditions_and_hooks_take_ranges() {
+        let plan = good(&format!(
+            "{NODES}require: [{{host: \"node[01-02]\", check: mtu, equals: 9000}}]\ntests:\n  a: {{workload: tcp_rr, to: node01, \
+             hooks: {{setup: {{run: [x], on: \"node[01-03]\"}}}}}}"
+        ));
+        let hosts: Vec<Option<&str>> = plan.require.iter().map(|(c, _)| c.host.as_deref()).collect();
+        assert_eq!(hosts, [Some("node01"), Some("node02")]);
+        let hook = plan.cases[0].hooks.setup.as_ref().unwrap();
+        assert_eq!(hook.places().unwrap(), ["node01", "node02", "node03"]);
+    }
+
+    #[test]
+    fn many_names_of_one_address_are_a_warning() {
+        let warned = |host: &str| {
+            let plan = good(&format!("hosts: {{\"n[1-2]\": {{{host}}}}}\ntests: {{a: {{workload: tcp_rr}}}}"));
+            plan.warnings.render(Format::Human).contains("every host of `n[1-2]` is at 10.0.0.1")
+        };
+        assert!(warned("address: 10.0.0.1"));
+        assert!(!warned("address: 10.0.0.1, control: \"{host}.oob\""));
+        assert!(!warned("address: 10.0.0.1, netns: \"{host}\""));
+    }
+
+    #[test]
+    fn mistakes_in_ranges_are_said_at_their_words() {
+        for (text, sentences) in [
+            (
+                "hosts: {\"n[3-1]\": {address: a}}\ntests: {a: {workload: tcp_rr}}",
+                &["`n[3-1]` counts down in `3-1`", "write 1-3", "t.yaml:3:9"][..],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {address: a}, n2: {address: b}}\ntests: {a: {workload: tcp_rr}}",
+                &["host `n2` is written twice", "t.yaml:3:33", "here as well"],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {cpus: 1}}\ntests: {a: {workload: tcp_rr}}",
+                &["host `n[1-3]` has no address", "--host 'n[1-3]=ADDRESS'"],
+            ),
+            (
+                "hosts: {\"local,n[1-3]\": {address: a}}\ntests: {a: {workload: tcp_rr}}",
+                &["`local` is this process already"],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {address: a}}\ntests: {a: {workload: tcp_rr, to: \"n[1-2]\"}}",
+                &["`n[1-2]` is 2 hosts", "sweep it: matrix: {to: \"n[1-2]\"}", "t.yaml:4:35"],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {address: a}}\ntests: {a: {workload: tcp_rr, from: \"n[1-\"}}",
+                &["has an open bracket", "t.yaml:4:37"],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {address: a}}\ntests: {a: {workload: tcp_rr, matrix: {to: \"n[2-5]\"}}}",
+                &["unknown host `n4`", "unknown host `n5`", "known here: local, n[1-3]"],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {address: a}}\ntests: {a: {workload: tcp_rr, matrix: {to: [\"n[2-\"]}}}",
+                &["has an open bracket", "t.yaml:4:45"],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {address: a}}\nrequire: [{host: \"n[2-5]\", check: mtu, equals: 1}]\ntests: {a: {workload: tcp_rr}}",
+                &["unknown host `n[4-5]`", "t.yaml:4:18"],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {address: a}}\ntests: {a: {workload: tcp_rr, hooks: {setup: {run: [x], on: \"n[2-9/x]\"}}}}",
+                &["has `2-9/x` in brackets", "t.yaml:4:61"],
+            ),
+            (
+                "hosts: {\"n[1-3]\": {address: a}}\ntests: {a: {workload: tcp_rr, matrix: {to: n[1-3]}}}",
+                &["takes quotes: \"node[1-4]\"", "t.yaml:4:45"],
+            ),
+            (
+                "hosts: {\"n[1-60000]\": {address: a}, \"m[1-60000]\": {address: a}}\ntests: {a: {workload: tcp_rr}}",
+                &["the plan has more than 65536 hosts here"],
+            ),
+        ] {
+            let error = load(text, &[]).expect_err(text);
+            for sentence in sentences {
+                assert!(error.contains(sentence), "{text}: {sentence} not in:\n{error}");
+            }
+        }
+    }
+}
