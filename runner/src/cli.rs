@@ -4,6 +4,7 @@ mod baseline;
 pub(crate) mod check;
 mod completions;
 mod gate;
+mod hosts;
 mod key;
 mod man;
 mod run;
@@ -61,6 +62,9 @@ enum Command {
     /// Check plans, list their cases, or explain a value.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
+    /// Start and reach the hosts of a plan, show them, and stop: the check before a campaign.
+    #[command(after_help = hosts::EXAMPLES)]
+    Hosts(hosts::Args),
     /// Keep a run as the baseline of later runs.
     #[command(after_help = baseline::EXAMPLES)]
     Baseline(baseline::Args),
@@ -148,6 +152,7 @@ impl Command {
         match self {
             Self::Run(args) => run::run(&args),
             Self::Check(args) => check::run(&args),
+            Self::Hosts(args) => hosts::run(&args),
             Self::Baseline(args) => baseline::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Key(args) => key::run(&args),

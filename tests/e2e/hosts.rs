@@ -5,6 +5,99 @@ use crate::{
     program::{Folder, Ran, Serve, count, despite_stalls, number, of, parse, plumb},
 };
 
+/// The words of the line about a host.
+fn shown<'a>(ran: &'a Ran, host: &str) -> Vec<&'a str> {
+    let lines = ran.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.into_iter().find(|words| words.first() == Some(&host)).unwrap_or_else(|| panic!("{host}: {}", ran.stdout))
+}
+
+#[test]
+fn hosts_are_shown_before_a_campaign() {
+    let (one, two) = (Serve::start(&[]), Serve::start(&[]));
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!(
+            "hosts:\n  h[1-2]: {{address: 127.0.0.1}}\n  here: {{address: 127.0.0.1, launch: {{command: {{run: [env], program: {program}}}}}}}\n  \
+             there: {{address: 127.0.0.1, control: launcher, launch: {{command: {{run: [env], program: {program}}}}}}}\n  \
+             unused: {{address: 192.0.2.1}}\n\
+             require:\n  - {{host: \"h[1-2]\", check: mtu, at_least: 1000}}",
+            program = env!("CARGO_BIN_EXE_plumb")
+        ),
+        "  a: {workload: tcp_rr, matrix: {to: \"h[1-2],here,there\"}}\n  s: {workload: tcp_rr, to: unused, skip: true}\n  \
+         e: {workload: udp_rr, to: h1, control: none, remote_ports: 7}",
+    );
+    let hosts = [format!("h1={}", one.address), format!("h2={}", two.address)];
+    let arguments = ["hosts", &plan, "--host", &hosts[0], "--host", &hosts[1]];
+    let ran = plumb(&arguments);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let names: Vec<&str> = ran.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["host", "local", "h1", "h2", "here", "there"]);
+    assert!(!ran.stdout.contains('\u{1b}'), "no colours in a pipe: {}", ran.stdout);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let line = shown(&ran, "h1").join(" ");
+    for words in [env!("CARGO_PKG_VERSION"), kernel.trim(), " lo mtu 65536 127.0.0.1 ", " ± ", &one.address] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+    assert!(shown(&ran, "here").join(" ").ends_with(", started by command"), "{}", ran.stdout);
+    assert!(shown(&ran, "there").join(" ").ends_with("through command"), "{}", ran.stdout);
+    assert!(shown(&ran, "local").join(" ").ends_with("this process"), "{}", ran.stdout);
+    // The same facts for programs.
+    let ran = plumb(&[&arguments[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(json["hosts"][1]["record"]["facts"]["kernel_release"], kernel.trim());
+    assert_eq!(json["hosts"][3]["data_address"], "127.0.0.1");
+    assert_eq!(json["missing"], serde_json::json!([]));
+}
+
+#[test]
+fn every_missing_host_is_named_and_the_others_are_shown() {
+    let daemon = Serve::start(&[]);
+    // Ports at which nothing listens: another address of loopback.
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!(
+            "hosts:\n  h[1-9]: {{address: \"127.0.0.{{host}}\"}}\n  never: {{address: 127.0.0.1, launch: {{command: [{}]}}}}",
+            "\"false\""
+        ),
+        "  a: {workload: tcp_rr, matrix: {to: \"h[1-4],never\"}}",
+    );
+    let host = format!("h3={}", daemon.address);
+    let ran = plumb(&["hosts", &plan, "--host", "h[1-2,4]=127.9.9.9:9", "--host", &host]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert_eq!(shown(&ran, "h3")[1], env!("CARGO_PKG_VERSION"));
+    for words in [
+        "error: 4 of 5 hosts are missing: h[1-2,4],never",
+        "host `h1` (127.9.9.9:9) cannot be reached",
+        "host `h2` (127.9.9.9:9) cannot be reached",
+        "host `h4` (127.9.9.9:9) cannot be reached",
+        "host `never`: false ended",
+    ] {
+        assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+    }
+    // A run names them too, before it measures anything.
+    let ran = plumb(&["run", &plan, "--progress", "never", "--host", "h[1-2,4]=127.9.9.9:9", "--host", &host]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(["`h1`", "`h2`", "`h4`", "`never`"].iter().all(|name| ran.stderr.contains(name)), "{}", ran.stderr);
+}
+
+#[test]
+fn hosts_in_namespaces_are_shown_with_their_interfaces() {
+    let Some(pair) = Pair::new() else { return };
+    let folder = Folder::new();
+    let top = format!("{}\nrequire: [{{check: mtu, at_least: 9000, host: b}}]", hosts(&pair));
+    let plan = folder.plan(&top, "  bulk: {workload: tcp_stream, from: a, to: b}");
+    let ran = plumb(&["hosts", &plan]);
+    for (host, address, netns) in [("a", Pair::NEAR, &pair.near.name), ("b", Pair::FAR, &pair.far.name)] {
+        let line = shown(&ran, host).join(" ");
+        assert!(line.contains(&format!(" data veth 10 Gbit/s mtu 1500 {address} ")), "{line}");
+        assert!(line.ends_with(&format!("here, in {netns}")), "{line}");
+    }
+    // They are there, and do not meet the preconditions.
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("host `b`: mtu of data is 1500, and must be at least 9000"), "{}", ran.stderr);
+    assert_eq!(ran.stdout.lines().count(), 3, "no line for this process, which takes no part: {}", ran.stdout);
+}
+
 /// The inventory of a pair's two namespaces.
 fn hosts(pair: &Pair) -> String {
     format!(

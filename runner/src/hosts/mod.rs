@@ -1,12 +1,14 @@
 //! Sources of far ends: daemons inside this process, and those on other hosts.
 //!
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
+//! - [`mod@gather`]: the ends of a plan, started and reached
 //! - [`require`]: `require` of the plan, checked before anything runs
 //! - [`targets`]: from the plan's inventory to addresses
 //! - [`view`]: interfaces, free CPUs and transports, where a plan needs them
 //! - [`watch`]: progress and interim results of a running measurement
 
 pub mod bench;
+pub mod gather;
 pub mod require;
 pub mod targets;
 pub mod view;
@@ -27,7 +29,6 @@ use netcore::{
         stop::{StopFlag, Urgency},
     },
     daemon::{Daemon, Embedded},
-    measure::host::HostFacts,
 };
 
 use schemas::units::{Unit, human};
@@ -36,7 +37,7 @@ use crate::{
     error::Error,
     launch::{fleet::Fleet, recipe::Allowed},
     plan::{
-        case::{Endpoint, GRACE, Plan},
+        case::{Endpoint, Plan},
         model::Host,
     },
     progress::Progress,
@@ -69,8 +70,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Starts the embedded daemon if a step needs it, and connects to the daemon of every host that takes part: an
-    /// unreachable host is reported before anything is measured.
+    /// Starts the embedded daemon if a step needs it, and connects to the daemon of every host that takes part: all that cannot
+    /// be reached are reported before anything is measured.
     pub fn open(
         plan: &Plan,
         steps: &[Step],
@@ -80,8 +81,29 @@ impl Hosts {
         stop: &StopFlag,
         progress: &Progress,
     ) -> Result<Self, Error> {
-        let mut hosts = Self {
-            fleet: Fleet::start(&launched(plan, steps), allowed, stop, progress)?,
+        let (mut hosts, missing) = Self::gather(plan, steps, default_key, interim, allowed, stop, progress)?;
+        if !missing.is_empty() {
+            return Err(Error::Measurement(missing.join("\n       ")));
+        }
+        hosts.able(steps)?;
+        Ok(hosts)
+    }
+
+    /// Rejects steps with a transport that a kernel lacks.
+    fn able(&mut self, steps: &[Step]) -> Result<(), Error> {
+        let lacking = self.lacking(steps).map_err(Error::measurement)?;
+        if lacking.is_empty() { Ok(()) } else { Err(Error::Measurement(lacking.join("\n       "))) }
+    }
+
+    /// Checks all that a run checks before it measures: an error, or sentences to warn with.
+    pub fn ready(&mut self, plan: &Plan, steps: &[Step]) -> Result<Vec<String>, Error> {
+        self.able(steps)?;
+        self.required(plan, steps)
+    }
+
+    fn new(fleet: Fleet, interim: bool, stop: &StopFlag) -> Self {
+        Self {
+            fleet,
             places: BTreeMap::new(),
             services: BTreeMap::new(),
             idle: BTreeMap::new(),
@@ -90,37 +112,7 @@ impl Hosts {
             stop: stop.clone(),
             interim,
             embedded: Vec::new(),
-        };
-        // A program needs no daemon anywhere.
-        let ends = || steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members);
-        for (member, spec) in ends().filter_map(|m| Some((m, m.spec()?))) {
-            if spec.alone {
-                let address = targets::of_service(member.to.name(), plan.host(&member.to))?;
-                hosts.services.insert(member.to.clone(), address);
-            }
-            let daemons = if spec.alone { vec![&member.from] } else { vec![&member.from, &member.to] };
-            for end in daemons {
-                if hosts.places.contains_key(end) {
-                    continue;
-                }
-                let place = match (end, plan.host(end)) {
-                    (Endpoint::Local, _) => Location::default(),
-                    (Endpoint::Embedded, _) => hosts.embed(end.name(), None, None)?,
-                    (_, Some(Host { netns: Some(netns), address, .. })) => {
-                        hosts.embed(end.name(), Some(netns), address.as_deref())?
-                    }
-                    (_, host) => match hosts.fleet.end(end.name()) {
-                        Some(end) => Location { target: Some(end.target.clone()), data: Some(end.data) },
-                        None => targets::of_host(end.name(), host, default_key)?,
-                    },
-                };
-                hosts.places.insert(end.clone(), place);
-            }
         }
-        hosts.introduce();
-        hosts.greet()?;
-        let lacking = hosts.lacking(steps).map_err(Error::measurement)?;
-        if lacking.is_empty() { Ok(hosts) } else { Err(Error::Measurement(lacking.join("\n       "))) }
     }
 
     /// The daemons that this run started.
@@ -159,51 +151,6 @@ impl Hosts {
         let place = Location { target: Some(embedded.target(name)), data };
         self.embedded.push(embedded);
         Ok(place)
-    }
-
-    /// Asks every daemon for the facts of its host.
-    fn greet(&mut self) -> Result<(), Error> {
-        self.records.insert(
-            "local".into(),
-            HostRecord {
-                control: None,
-                launch: None,
-                tool_version: env!("CARGO_PKG_VERSION").into(),
-                facts: HostFacts::collect(),
-                clock: None,
-            },
-        );
-        let ends: Vec<Endpoint> =
-            self.places.iter().filter(|(_, p)| p.target.is_some()).map(|(e, _)| e.clone()).collect();
-        for end in ends {
-            let session = match self.session(&end, GRACE) {
-                Ok(session) => session,
-                Err(error) => {
-                    let launched = self.fleet.end(end.name()).map(|end| end.record.engine.clone());
-                    let message = self.explained(end.name(), error.to_string());
-                    return Err(Error::Measurement(match (launched, &error) {
-                        (Some(engine), ClientError::Connect { .. }) => format!(
-                            "{message}\n       its daemon was started by {engine}, and only its port is out of reach: open the \
-                             firewall, name another address with `control`, or say `control: launcher`"
-                        ),
-                        _ => message,
-                    }));
-                }
-            };
-            let peer = session.peer();
-            self.records.insert(
-                end.name().to_owned(),
-                HostRecord {
-                    launch: self.fleet.end(end.name()).map(|end| end.record.clone()),
-                    control: Some(session.host().control.clone()),
-                    tool_version: peer.tool_version.clone(),
-                    facts: peer.host.clone(),
-                    clock: Some(peer.clock),
-                },
-            );
-            self.give_back(&end, GRACE, session);
-        }
-        Ok(())
     }
 
     /// A session with the daemon of that end: an idle one, or a new one.
@@ -247,8 +194,9 @@ impl Hosts {
     /// Checks the plan's `require`: an error, or sentences to warn with.
     pub fn required(&mut self, plan: &Plan, steps: &[Step]) -> Result<Vec<String>, Error> {
         let conditions: Vec<_> = plan.require.iter().map(|(condition, _)| condition).collect();
-        let needs_views = conditions.iter().any(|c| require::is_seen(&c.check));
-        let views = if needs_views { self.views(&conditions, steps) } else { Ok(BTreeMap::new()) };
+        let asks = |check: &str| conditions.iter().any(|c| c.check == check);
+        let (nics, cpus) = (asks("nic_speed") || asks("mtu"), asks("free_cpus"));
+        let views = if nics || cpus { self.views(nics, cpus, steps) } else { Ok(BTreeMap::new()) };
         let views = views.map_err(Error::measurement)?;
         let (errors, warnings) = require::check(plan, &self.records, &views);
         if errors.is_empty() { Ok(warnings) } else { Err(Error::Measurement(errors.join("\n       "))) }

@@ -13,11 +13,6 @@ use crate::{
     sinks::run_json::HostRecord,
 };
 
-/// Whether a check needs a [`View`]. The others use facts that every daemon sends when a session opens.
-pub fn is_seen(check: &str) -> bool {
-    matches!(check, "nic_speed" | "mtu" | "free_cpus")
-}
-
 /// Conditions that do not hold, as sentences with their place in the plan: errors, and warnings.
 pub fn check(
     plan: &Plan,

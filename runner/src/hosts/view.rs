@@ -14,10 +14,7 @@ use netcore::{
 
 use super::Hosts;
 use crate::{
-    plan::{
-        case::{Endpoint, GRACE},
-        model::Precondition,
-    },
+    plan::case::{Endpoint, GRACE},
     schedule::step::Step,
 };
 
@@ -31,28 +28,31 @@ pub struct View {
 }
 
 impl Hosts {
-    /// Asks every host for what the conditions need, by name.
+    /// Asks every host that is there for its interfaces and its free CPUs, by name.
     pub(super) fn views(
         &mut self,
-        conditions: &[&Precondition],
+        nics: bool,
+        cpus: bool,
         steps: &[Step],
     ) -> Result<BTreeMap<String, View>, ClientError> {
-        let asks = |check: &str| conditions.iter().any(|c| c.check == check);
-        let (nics, cpus) = (asks("nic_speed") || asks("mtu"), asks("free_cpus"));
         let mut ways: BTreeMap<Endpoint, BTreeSet<IpAddr>> = BTreeMap::new();
         for member in steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members) {
             let Some(spec) = member.spec() else { continue };
-            for end in [&member.from, &member.to] {
+            let daemons = [Some(&member.from), (!spec.alone).then_some(&member.to)];
+            for end in daemons.into_iter().flatten().filter(|end| self.places.contains_key(end)) {
                 ways.entry(end.clone()).or_default();
             }
-            if nics && spec.transport.uses_ip() {
+            let far_is_there = self.places.contains_key(&member.to) || self.services.contains_key(&member.to);
+            if nics && spec.transport.uses_ip() && far_is_there && self.places.contains_key(&member.from) {
                 let far = self.address(&member.to, spec)?;
                 let near = match member.from {
                     Endpoint::Local => towards(far),
                     _ => Some(self.address(&member.from, spec)?),
                 };
                 ways.entry(member.from.clone()).or_default().insert(far);
-                ways.entry(member.to.clone()).or_default().extend(near);
+                if !spec.alone {
+                    ways.entry(member.to.clone()).or_default().extend(near);
+                }
             }
         }
         let mut views: BTreeMap<String, View> = BTreeMap::new();
@@ -110,17 +110,26 @@ impl Hosts {
 
     /// The address that a test's traffic uses to reach that end.
     fn address(&mut self, end: &Endpoint, spec: &TestSpec) -> Result<IpAddr, ClientError> {
-        if *end == Endpoint::Embedded && spec.family == Family::V6 {
-            return Ok(Ipv6Addr::LOCALHOST.into());
+        let local: IpAddr = match end {
+            Endpoint::Embedded if spec.family == Family::V6 => return Ok(Ipv6Addr::LOCALHOST.into()),
+            _ => Ipv4Addr::LOCALHOST.into(),
+        };
+        if let Some(address) = self.services.get(end).filter(|_| spec.alone) {
+            return Ok(*address);
         }
+        Ok(self.data(end)?.unwrap_or(local))
+    }
+
+    /// The address of an end's traffic: the plan's, or else the one at which its daemon was reached. `None`: this process.
+    pub(super) fn data(&mut self, end: &Endpoint) -> Result<Option<IpAddr>, ClientError> {
         match self.places.get(end) {
             Some(place) if place.data.is_none() && place.target.is_some() => {
                 let session = self.session(end, GRACE)?;
                 let address = session.peer().address;
                 self.give_back(end, GRACE, session);
-                Ok(address)
+                Ok(Some(address))
             }
-            place => Ok(place.and_then(|p| p.data).unwrap_or(Ipv4Addr::LOCALHOST.into())),
+            place => Ok(place.and_then(|p| p.data)),
         }
     }
 }

@@ -81,16 +81,16 @@ struct Running {
 }
 
 impl Fleet {
-    /// Starts the daemons of these hosts. Every one that fails is named in the error, and all others are ended.
+    /// Starts the daemons of these hosts. Returns those that came, and a sentence about each launcher that failed.
     pub fn start(
         hosts: &BTreeMap<String, &Host>,
         allowed: Allowed,
         stop: &StopFlag,
         progress: &Progress,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, Vec<String>), Error> {
         let recipes = recipes(hosts, allowed)?;
         if recipes.is_empty() {
-            return Ok(Self::default());
+            return Ok((Self::default(), Vec::new()));
         }
         let key = Key::generate().map_err(Error::measurement)?;
         let count = recipes.iter().map(|recipe| recipe.ends.len()).sum();
@@ -116,15 +116,10 @@ impl Fleet {
                 progress.starting(fleet.running.iter().map(|it| it.greetings.len()).sum(), count);
             }
         });
-        if wrong.is_empty() {
-            wrong = fleet.place(hosts, &key);
-        }
-        if !wrong.is_empty() {
-            wrong.sort();
-            return Err(Error::Measurement(wrong.join("\n       ")));
-        }
+        wrong.extend(fleet.place(hosts, &key));
+        wrong.sort();
         fleet.introduce(hosts);
-        Ok(fleet)
+        Ok((fleet, wrong))
     }
 
     /// The end of that name.

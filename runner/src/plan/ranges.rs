@@ -255,6 +255,11 @@ struct Number<'a> {
     digits: &'a str,
 }
 
+/// Compares by numbers: `node2` comes before `node10`.
+pub fn order(name: &str) -> impl Ord {
+    taken_apart(name)
+}
+
 /// The texts around the numbers of a name, and the numbers.
 fn taken_apart(name: &str) -> (Vec<&str>, Vec<Number<'_>>) {
     let (mut texts, mut numbers, mut rest) = (Vec::new(), Vec::new(), name);

@@ -1,0 +1,198 @@
+//! The ends of a plan's tests, started or reached, all at the same time. Those that do not come are all named.
+
+use std::{collections::BTreeMap, net::IpAddr, thread};
+
+use netcore::{
+    client::{ClientError, Session},
+    control::{key::Key, stop::StopFlag},
+    measure::host::HostFacts,
+    report::NicFacts,
+};
+
+use super::{
+    Hosts, launched,
+    targets::{self, Location},
+};
+use crate::{
+    error::Error,
+    launch::{fleet::Fleet, recipe::Allowed},
+    plan::{
+        case::{Endpoint, GRACE, Plan},
+        model::Host,
+        ranges,
+    },
+    progress::Progress,
+    schedule::step::Step,
+    sinks::run_json::HostRecord,
+};
+
+/// Most daemons that are asked at the same time.
+const AT_ONCE: usize = 32;
+
+/// An end that is there.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub name: String,
+    /// `None`: a service, which has no daemon.
+    pub record: Option<HostRecord>,
+    /// Address of its traffic, if the plan or the daemon says one.
+    pub data: Option<IpAddr>,
+    /// The interfaces by which its traffic leaves.
+    pub nics: Vec<NicFacts>,
+}
+
+impl Hosts {
+    /// Starts and reaches the ends that the steps use. Returns those that are there, and a sentence about each failure.
+    pub fn gather(
+        plan: &Plan,
+        steps: &[Step],
+        default_key: Option<&Key>,
+        interim: bool,
+        allowed: Allowed,
+        stop: &StopFlag,
+        progress: &Progress,
+    ) -> Result<(Self, Vec<String>), Error> {
+        let (fleet, mut missing) = Fleet::start(&launched(plan, steps), allowed, stop, progress)?;
+        let mut hosts = Self::new(fleet, interim, stop);
+        for (end, is_service) in ends(steps) {
+            let host = plan.host(end);
+            if is_service {
+                match targets::of_service(end.name(), host) {
+                    Ok(address) => drop(hosts.services.insert(end.clone(), address)),
+                    Err(error) => missing.push(error.to_string()),
+                }
+                continue;
+            }
+            let place = match (end, host) {
+                (Endpoint::Local, _) => Ok(Location::default()),
+                (Endpoint::Embedded, _) => hosts.embed(end.name(), None, None),
+                (_, Some(Host { netns: Some(netns), address, .. })) => {
+                    hosts.embed(end.name(), Some(netns), address.as_deref())
+                }
+                (_, host) => match hosts.fleet.end(end.name()) {
+                    Some(end) => Ok(Location { target: Some(end.target.clone()), data: Some(end.data) }),
+                    // Its launcher has said why.
+                    None if host.is_some_and(|host| host.launch.is_some()) => continue,
+                    None => targets::of_host(end.name(), host, default_key),
+                },
+            };
+            match place {
+                Ok(place) => drop(hosts.places.insert(end.clone(), place)),
+                Err(error) => missing.push(error.to_string()),
+            }
+        }
+        hosts.introduce();
+        missing.extend(hosts.greet());
+        Ok((hosts, missing))
+    }
+
+    /// Asks every daemon for the facts of its host, all at the same time. Those that do not answer are no ends from then on;
+    /// returns a sentence about each.
+    fn greet(&mut self) -> Vec<String> {
+        self.records.insert(
+            "local".into(),
+            HostRecord {
+                control: None,
+                launch: None,
+                tool_version: env!("CARGO_PKG_VERSION").into(),
+                facts: HostFacts::collect(),
+                clock: None,
+            },
+        );
+        let target = |(end, place): (&Endpoint, &Location)| {
+            let mut target = place.target.clone()?;
+            target.timeouts.grace = GRACE;
+            Some((end.clone(), target))
+        };
+        let targets: Vec<_> = self.places.iter().filter_map(target).collect();
+        let mut missing = Vec::new();
+        for some in targets.chunks(AT_ONCE) {
+            let greeted: Vec<_> = thread::scope(|scope| {
+                let asked: Vec<_> = some.iter().map(|(_, target)| scope.spawn(|| Session::connect(target))).collect();
+                let joined = asked.into_iter().map(thread::ScopedJoinHandle::join);
+                joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            });
+            for ((end, _), session) in some.iter().zip(greeted) {
+                match session {
+                    Ok(session) => self.met(end, session),
+                    Err(error) => {
+                        self.places.remove(end);
+                        missing.push(self.unreached(end, &error));
+                    }
+                }
+            }
+        }
+        missing
+    }
+
+    fn met(&mut self, end: &Endpoint, session: Session) {
+        let peer = session.peer();
+        self.records.insert(
+            end.name().to_owned(),
+            HostRecord {
+                launch: self.fleet.end(end.name()).map(|end| end.record.clone()),
+                control: Some(session.host().control.clone()),
+                tool_version: peer.tool_version.clone(),
+                facts: peer.host.clone(),
+                clock: Some(peer.clock),
+            },
+        );
+        self.met.insert(end.clone());
+        self.give_back(end, GRACE, session);
+    }
+
+    /// Why an end was not reached, and what to do.
+    fn unreached(&mut self, end: &Endpoint, error: &ClientError) -> String {
+        let launched = self.fleet.end(end.name()).map(|end| end.record.engine.clone());
+        let message = self.explained(end.name(), error.to_string());
+        match (launched, error) {
+            (Some(engine), ClientError::Connect { .. }) => format!(
+                "{message}\n       its daemon was started by {engine}, and only its port is out of reach: open the \
+                 firewall, name another address with `control`, or say `control: launcher`"
+            ),
+            _ => message,
+        }
+    }
+
+    /// The ends that are there, in the order of their numbers, with the interfaces that their tests use.
+    pub fn found(&mut self, steps: &[Step]) -> Result<Vec<Found>, ClientError> {
+        let views = self.views(true, false, steps)?;
+        let ends: Vec<Endpoint> = self.places.keys().cloned().collect();
+        let mut found = BTreeMap::new();
+        for end in ends {
+            // The daemon inside this process is this process.
+            let name = if end == Endpoint::Embedded { Endpoint::Local.name() } else { end.name() };
+            let mut nics: Vec<NicFacts> =
+                views.get(name).into_iter().flat_map(|view| view.routes.values().flatten().cloned()).collect();
+            nics.dedup();
+            let data = match end {
+                Endpoint::Host(_) => self.data(&end)?,
+                Endpoint::Local | Endpoint::Embedded => None,
+            };
+            let record = self.records.get(name).cloned();
+            found.insert(name.to_owned(), Found { name: name.to_owned(), record, data, nics });
+        }
+        for (end, address) in &self.services {
+            let name = end.name().to_owned();
+            let service = Found { name: name.clone(), record: None, data: Some(*address), nics: Vec::new() };
+            found.entry(name).or_insert(service);
+        }
+        let mut found: Vec<Found> = found.into_values().collect();
+        found.sort_by(|a, b| {
+            (a.name != "local", ranges::order(&a.name)).cmp(&(b.name != "local", ranges::order(&b.name)))
+        });
+        Ok(found)
+    }
+}
+
+/// The ends of the steps that run, and whether each is a service. A program needs no daemon anywhere.
+pub fn ends(steps: &[Step]) -> Vec<(&Endpoint, bool)> {
+    let members = steps.iter().filter(|step| step.skip.is_none()).flat_map(|step| &step.members);
+    let mut all: Vec<_> = members
+        .filter_map(|member| Some((member, member.spec()?)))
+        .flat_map(|(member, spec)| [(&member.from, false), (&member.to, spec.alone)])
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
