@@ -66,6 +66,9 @@ pub struct Config {
     pub allow_files: Vec<PathBuf>,
     /// Whether clients that have proven the key may run any program here, with this process's rights. Needs a key.
     pub allow_hooks: bool,
+    /// Whether clients without a test are probed, so that one whose machine is gone is noticed. An exclusive daemon always
+    /// does.
+    pub probe_idle: bool,
     pub limits: Limits,
     pub timeouts: Timeouts,
     /// Network namespace of every socket; `None`: the process's own.
@@ -82,6 +85,7 @@ impl Default for Config {
             allow_connect: Networks::default(),
             allow_files: Vec::new(),
             allow_hooks: false,
+            probe_idle: false,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             netns: None,

@@ -89,6 +89,9 @@ pub struct Args {
     /// For launchers: carry the control connections over standard input and output, too.
     #[arg(long, requires = "launched")]
     relay: bool,
+    /// For launchers whose standard input reaches only one process (MPICH): make the key here and print it.
+    #[arg(long, requires = "launched", conflicts_with = "relay")]
+    own_key: bool,
     /// For launchers: the longest silence on standard input.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "launched")]
     silence: Duration,
@@ -119,7 +122,13 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     if args.launched {
         let listen = args.listen.map_or_else(|| lifeline::listen(args.relay), |address| vec![address]);
         let options =
-            lifeline::Options { listen, silence: args.silence, relay: args.relay, allow_hooks: args.allow_hooks };
+            lifeline::Options {
+            listen,
+            silence: args.silence,
+            relay: args.relay,
+            own_key: args.own_key,
+            allow_hooks: args.allow_hooks,
+        };
         return lifeline::serve(&options).map(|()| Exit::Success);
     }
     let key = args.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;

@@ -11,6 +11,9 @@
 //!
 //! The daemon prints one line with [`MARK`] and a [`Greeting`] as JSON once it serves. What a login shell prints may come
 //! before it, and a launcher's label may stand in the line before the mark. Relayed bytes come back in the same form.
+//!
+//! MPICH gives its standard input to one process only. There each daemon makes its key itself and says it in its greeting
+//! (`--own-key`): the stream is the same, in the other direction. It lives as long as its parent and a session of its launcher.
 
 use std::{
     io::{self, BufRead, Read, Write},
@@ -58,6 +61,9 @@ pub struct Greeting {
     pub node: Option<String>,
     /// The address at which sshd was reached.
     pub reached_at: Option<IpAddr>,
+    /// The key that it made itself, where standard input does not reach it (`--own-key`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 impl Greeting {
@@ -151,6 +157,7 @@ mod tests {
             rank: None,
             node: None,
             reached_at: Some([10, 0, 0, 2].into()),
+            key: None,
         }
     }
 

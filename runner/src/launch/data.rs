@@ -73,6 +73,7 @@ mod tests {
             rank: None,
             node: None,
             reached_at: reached_at.map(|address| address.parse().unwrap()),
+            key: None,
         }
     }
 

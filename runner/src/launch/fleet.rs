@@ -12,7 +12,7 @@ use std::{
 };
 
 use netcore::{
-    client::Target,
+    client::{Session, Target},
     control::{
         key::Key,
         stop::{StopFlag, Urgency},
@@ -67,6 +67,8 @@ pub struct End {
 pub struct Fleet {
     running: Vec<Running>,
     ends: BTreeMap<String, End>,
+    /// Sessions that keep daemons alive which have no standard input.
+    held: Vec<Session>,
 }
 
 #[derive(Debug)]
@@ -171,7 +173,14 @@ impl Fleet {
                     pid: greeting.pid,
                     start_s: running.took.as_secs_f64(),
                 };
-                let target = Target { key: Some(key.clone()), ..Target::new(name, control) };
+                let key = greeting.key.as_deref().map_or(Some(key.clone()), Key::from_hex);
+                let target = Target { key, ..Target::new(name, control) };
+                if greeting.key.is_some() {
+                    match Session::connect(&target) {
+                        Ok(session) => self.held.push(session),
+                        Err(error) => wrong.push(error.to_string()),
+                    }
+                }
                 self.ends.insert(name.clone(), End { target, data, record, launcher });
             }
         }
@@ -254,7 +263,7 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
         ),
         None => None,
     };
-    let mut process = Process::start(&recipe.argv, recipe.copy.as_ref(), key, recipe.relay).map_err(|error| {
+    let mut process = Process::start(recipe, key).map_err(|error| {
         (format!("{who}: `{}` did not start: {error}; it must be installed here", recipe.argv[0]), false)
     })?;
     let mut greetings: Vec<Greeting> = Vec::new();

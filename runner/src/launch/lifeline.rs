@@ -7,7 +7,7 @@ use std::{
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     os::fd::AsFd,
     process,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -18,9 +18,11 @@ use netcore::{
         key::Key,
         stop::{StopFlag, Urgency},
     },
-    daemon::{Config, Daemon, Event, Limits, Networks, Timeouts},
+    daemon::{Config, Daemon, Event, Limits, Network, Networks, Timeouts},
     measure::{addresses::addresses, host::HostFacts},
 };
+
+use nix::unistd::getppid;
 
 use super::contract::{CONTRACT, Greeting, LONGEST_DATA, Message, read_line};
 use crate::{error::Error, signals::Interrupts, style};
@@ -39,6 +41,8 @@ pub struct Options {
     pub silence: Duration,
     /// Whether the control connections come over standard input.
     pub relay: bool,
+    /// Whether standard input does not reach this process: it makes its key itself.
+    pub own_key: bool,
     pub allow_hooks: bool,
 }
 
@@ -59,14 +63,24 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     let stop = interrupts.flag().clone();
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(system("no standard input"))?;
     let mut input = BufReader::new(Guarded { input: input.into(), silence: options.silence, stop: stop.clone() });
-    let first = read_line(&mut input).map_err(system("the launcher sent no key"))?;
-    let key = first.as_deref().map(str::trim).and_then(Key::from_hex).ok_or_else(|| {
-        Error::Usage(
-            "the first line of standard input is no key: --launched is for the launchers of `plumb run`, which write one there"
-                .into(),
-        )
-    })?;
-    let allow_connect = Networks::default();
+    let key = if options.own_key {
+        Key::generate().map_err(Error::measurement)?
+    } else {
+        let first = read_line(&mut input).map_err(system("the launcher sent no key"))?;
+        first.as_deref().map(str::trim).and_then(Key::from_hex).ok_or_else(|| {
+            Error::Usage(
+                "the first line of standard input is no key: --launched is for the launchers of `plumb run`, which write one \
+                 there"
+                    .into(),
+            )
+        })?
+    };
+    // Without the life line nobody can say later which networks there are: only the launcher has the key.
+    let allow_connect: Networks =
+        if options.own_key { Network::everything().to_vec().into() } else { Networks::default() };
+    let sessions = Arc::new(Sessions::default());
+    let counted = Arc::clone(&sessions);
+    let told_key = options.own_key.then(|| key.to_hex());
     let config = Config {
         listen: options.listen.clone(),
         key: Some(key),
@@ -76,21 +90,25 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         allow_hooks: options.allow_hooks,
         limits: Limits::of_own_client(),
         timeouts: Timeouts::of_own_client(),
-        log: Some(Arc::new(tell)),
+        probe_idle: options.own_key,
+        log: Some(Arc::new(move |event: &Event<'_>| {
+            counted.count(event);
+            tell(event);
+        })),
         ..Config::default()
     };
     let daemon = Daemon::bind(config).map_err(Error::measurement)?;
     let port = daemon.local_addr().map_or(0, |address| address.port());
-    let greeting = greeting(port);
+    let greeting = Greeting { key: told_key, ..greeting(port) };
     let output = Arc::new(Mutex::new(io::stdout()));
     write(&output, |out| out.write_all(greeting.line().as_bytes()).and_then(|()| out.flush()))
         .map_err(Error::output("standard output"))?;
     let mut line = LifeLine { allow_connect, port: options.relay.then_some(port), output, streams: BTreeMap::new() };
-    let ended = stop.clone();
+    let (ended, own_key, silence) = (stop.clone(), options.own_key, options.silence);
     thread::Builder::new()
         .name("lifeline".into())
         .spawn(move || {
-            let why = line.follow(&mut input);
+            let why = if own_key { sessions.follow(silence, &ended) } else { line.follow(&mut input) };
             line.close_all();
             end(&ended, &why);
         })
@@ -130,12 +148,13 @@ fn greeting(port: u16) -> Greeting {
         // An MPI launcher may itself run inside an allocation: its own number is the finer one.
         rank: ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"].into_iter().find_map(number),
         node: env::var("SLURMD_NODENAME").ok(),
+        key: None,
         reached_at: env::var("SSH_CONNECTION").ok().and_then(|words| words.split(' ').nth(2)?.parse().ok()),
     }
 }
 
 fn write<T>(output: &Mutex<io::Stdout>, work: impl FnOnce(&mut io::Stdout) -> T) -> T {
-    work(&mut output.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    work(&mut output.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Standard input, as an error once it is silent for too long or a signal asks for the end.
@@ -157,6 +176,52 @@ impl Read for Guarded {
             return Err(io::Error::new(io::ErrorKind::TimedOut, silent));
         }
         self.input.read(buffer)
+    }
+}
+
+/// Sessions of the launcher, which are the life line where there is no other.
+#[derive(Debug)]
+struct Sessions(Mutex<(usize, Instant)>);
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self(Mutex::new((0, Instant::now())))
+    }
+}
+
+impl Sessions {
+    /// Time for the launcher to open the first one: it waits for all other daemons before.
+    const FIRST: Duration = Duration::from_mins(1);
+
+    fn state(&self) -> MutexGuard<'_, (usize, Instant)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, event: &Event<'_>) {
+        let mut state = self.state();
+        match event {
+            Event::Opened { .. } => state.0 += 1,
+            Event::Closed { .. } => *state = (state.0.saturating_sub(1), Instant::now()),
+            _ => {}
+        }
+    }
+
+    /// Returns when the parent is gone, or the launcher has had no session for too long.
+    fn follow(&self, silence: Duration, stop: &StopFlag) -> String {
+        let (parent, began) = (getppid(), Instant::now());
+        loop {
+            if stop.urgency() != Urgency::None {
+                return String::new();
+            }
+            if getppid() != parent {
+                return "the launcher is gone; this daemon ends".to_owned();
+            }
+            let (open, since) = *self.state();
+            if open == 0 && since.elapsed() > silence && began.elapsed() > Self::FIRST.max(silence) {
+                return format!("the launcher has had no session for {} s; this daemon ends", silence.as_secs());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 

@@ -22,8 +22,8 @@ use nix::{
 
 use super::{
     contract::{Greeting, HEARTBEAT, Message, read_line},
+    recipe::Recipe,
     relay::Relay,
-    remote::Copy,
 };
 use crate::style::plain;
 
@@ -57,13 +57,16 @@ pub struct Process {
     /// Last lines of its standard output and of its standard error.
     said: [Said; 2],
     relay: Option<Arc<Relay>>,
+    /// Whether the end of its standard input ends its daemons.
+    input: bool,
 }
 
 impl Process {
     /// Starts it in a process group of its own: SIGINT of the terminal is for this program alone.
-    pub fn start(command: &[String], copy: Option<&Copy>, key: &Key, relayed: bool) -> io::Result<Self> {
+    pub fn start(recipe: &Recipe, key: &Key) -> io::Result<Self> {
+        let (copy, relayed) = (recipe.copy.as_ref(), recipe.relay);
         let (program, args) =
-            command.split_first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no command"))?;
+            recipe.argv.split_first().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no command"))?;
         let mut child = Command::new(program)
             .args(args)
             .stdin(Stdio::piped())
@@ -99,7 +102,7 @@ impl Process {
                 push(&keep, &line);
             }
         })?;
-        Ok(Self { child, status: None, orders: Some(orders), news, said, relay })
+        Ok(Self { child, status: None, orders: Some(orders), news, said, relay, input: recipe.input })
     }
 
     /// The next news; `None`: none within that time.
@@ -139,12 +142,15 @@ impl Process {
         self.said.iter().flat_map(lines).collect()
     }
 
-    /// Ends its daemons by the end of their standard input. [`Process::wait`] waits for it.
+    /// Ends its daemons by the end of their standard input, or by SIGTERM where they have none. [`Process::wait`] waits for it.
     pub fn close(&mut self) {
         if let Some(relay) = &self.relay {
             relay.close();
         }
         self.orders = None;
+        if !self.input {
+            self.signal(Signal::SIGTERM);
+        }
     }
 
     /// Waits for its end until the deadline.

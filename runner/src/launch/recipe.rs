@@ -1,6 +1,10 @@
 //! From a host of the plan to the launcher's command.
 
-use std::{env, io, time::Duration};
+use std::{
+    env, io,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use super::remote::{Copy, Remote};
 use crate::plan::model::{CommandLaunch, Host, Launch, Mpi, Slurm, Ssh};
@@ -26,6 +30,8 @@ pub struct Recipe {
     pub copy: Option<Copy>,
     /// Whether control connections are relayed.
     pub relay: bool,
+    /// Whether standard input reaches all ends; else each makes its key itself, and SIGTERM ends them.
+    pub input: bool,
     /// The longest wait for its ends.
     pub wait: Duration,
     /// A command that frees what the end of the process does not.
@@ -60,7 +66,7 @@ impl Recipe {
     }
 
     fn new(engine: &'static str, argv: Vec<String>, copy: Option<Copy>) -> Self {
-        Self { engine, ends: Vec::new(), argv, copy, relay: false, wait: WAIT, cleanup: None, check: None }
+        Self { engine, ends: Vec::new(), argv, copy, relay: false, input: true, wait: WAIT, cleanup: None, check: None }
     }
 }
 
@@ -144,9 +150,26 @@ fn of_slurm(nodes: usize, slurm: &Slurm, serve: Vec<String>) -> Result<Recipe, S
 fn of_mpi(mpi: &Mpi, serve: Vec<String>) -> Result<Recipe, String> {
     let remote = remote(mpi.program.as_ref(), &own_path(), mpi.copy, serve)?;
     let Some((program, rest)) = mpi.run.split_first() else { return Err("launch.mpi.run is empty".to_owned()) };
-    let all_ranks = ["--stdin".to_owned(), "all".to_owned()];
-    let argv = [vec![program.clone()], all_ranks.into(), rest.to_vec(), remote.argv()].concat();
-    Ok(Recipe::new("mpi", argv, remote.copy))
+    let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let version = version.map_err(|error| format!("`{program}` did not start: {error}; it must be installed here"))?;
+    let said = String::from_utf8_lossy(&version.stdout);
+    // Only Open MPI gives its standard input to all ranks.
+    let input = ["Open MPI", "OpenRTE", "Open RTE"].iter().any(|name| said.contains(name));
+    if !input && remote.copy.is_some() {
+        return Err(format!(
+            "`{program}` gives its standard input to one rank only, so the program cannot be sent along: leave `copy` out, and \
+             install it on every host"
+        ));
+    }
+    let mut remote = remote;
+    let mut argv = vec![program.clone()];
+    if input {
+        argv.extend(["--stdin".to_owned(), "all".to_owned()]);
+    } else {
+        remote.args.push("--own-key".to_owned());
+    }
+    let argv = [argv, rest.to_vec(), remote.argv()].concat();
+    Ok(Recipe { input, ..Recipe::new("mpi", argv, remote.copy) })
 }
 
 #[cfg(test)]
