@@ -16,7 +16,8 @@ use crate::table::{Picker, Table, TableArgs};
 ///
 /// Adds histograms bucket by bucket, so the percentiles are those of all observations. (Averaging the rows' own
 /// percentiles would not give them.) A percentile with fewer than ten observations above it, or below it if it is less
-/// than 50, is left empty unless --rare shows it; 0 is the smallest observation. Values are full round trips, as in the results, unless --one-way halves them.
+/// than 50, is left empty unless --rare shows it; 0 is the smallest observation. Values are full round trips, as in the
+/// results, unless --one-way halves them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Group rows by these columns [default: case, and member and direction where they are used]

@@ -281,8 +281,8 @@ impl Records {
     }
 
     /// The variation of a swept key beside x within a series. One that holds a value for several places along x, then
-    /// another, does not go along with x, as the size of a reply goes along with that of its request: its values are curves of
-    /// their own.
+    /// another, does not go along with x, as the size of a reply goes along with that of its request: its values are
+    /// separate curves.
     fn beside(&self, name: &str, x: &str, given: &[String], found: &[String]) -> Beside {
         type Places<'a> = BTreeMap<&'a str, HashSet<&'a str>>;
         let mut groups: HashMap<Vec<&str>, Places<'_>> = HashMap::new();

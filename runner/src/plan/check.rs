@@ -232,8 +232,8 @@ pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut 
     }
 }
 
-/// Checks the pictures: their tests, what their kind has no use for, and their columns among those of the run's table. With errors in the tests
-/// (`complete` is false) the swept keys are not all known.
+/// Checks the pictures: their tests, what their kind has no use for, and their columns among those of the run's table. With
+/// errors in the tests (`complete` is false) the swept keys are not all known.
 pub fn plots(root: &Node, axis_paths: &[String], complete: bool, out: &mut Diagnostics) {
     let header = columns::header(axis_paths);
     let tests: Vec<&str> =
