@@ -240,7 +240,11 @@ impl<'s> Session<'s> {
     /// At an exclusive daemon an idle session may be silent for long: keep-alive frees the place of a client whose host is
     /// gone.
     fn watch_idle_client(&self) -> Result<(), ChannelError> {
-        if self.shared.config.probe_idle || self.shared.config.limits.queue_ns.is_some() { self.channel.set_keepalive(true) } else { Ok(()) }
+        if self.shared.config.probe_idle || self.shared.config.limits.queue_ns.is_some() {
+            self.channel.set_keepalive(true)
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn reply(&mut self, reply: &Reply) -> Result<(), ChannelError> {

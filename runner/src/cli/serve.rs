@@ -121,8 +121,7 @@ fn size(text: &str) -> Result<u64, String> {
 pub fn run(args: &Args) -> Result<Exit, Error> {
     if args.launched {
         let listen = args.listen.map_or_else(|| lifeline::listen(args.relay), |address| vec![address]);
-        let options =
-            lifeline::Options {
+        let options = lifeline::Options {
             listen,
             silence: args.silence,
             relay: args.relay,

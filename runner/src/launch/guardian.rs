@@ -2,13 +2,14 @@
 
 use std::{
     io,
-    os::unix::process::CommandExt,
+    os::{fd::AsFd, unix::process::CommandExt},
     process::{Child, Command, Stdio},
-    thread,
     time::{Duration, Instant},
 };
 
-/// Time for the clean-up when the run ends. It goes on by itself after that.
+use netcore::control::event::wait;
+
+/// Time for the first clean-up when the run ends. It goes on by itself after that.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A small process that waits until this one is gone, however it went, and then runs a command twice: what was being made
@@ -24,10 +25,14 @@ pub struct Guardian {
 impl Guardian {
     pub fn start(cleanup: &[String]) -> io::Result<Self> {
         let child = Command::new("sh")
-            .args(["-c", r#"trap "" INT TERM HUP; cat >/dev/null; "$@"; sleep 1; exec "$@""#, "plumb-guardian"])
+            .args([
+                "-c",
+                r#"trap "" INT TERM HUP; cat >/dev/null; "$@" >/dev/null; exec >/dev/null; sleep 1; exec "$@""#,
+                "plumb-guardian",
+            ])
             .args(cleanup)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
@@ -38,9 +43,9 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        let until = Instant::now() + PATIENCE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
-            thread::sleep(Duration::from_millis(20));
+        // Its output ends after the first time.
+        if let Some(output) = &self.child.stdout {
+            let _ = wait([Some(output.as_fd())], Some(Instant::now() + PATIENCE));
         }
     }
 }
@@ -55,7 +60,7 @@ mod tests {
         let made = folder.path().join("made");
         std::fs::create_dir(&made).unwrap();
         let guardian = Guardian::start(&["rm".into(), "-rf".into(), made.display().to_string()]).unwrap();
-        thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         assert!(made.exists());
         drop(guardian);
         assert!(!made.exists());

@@ -7,11 +7,12 @@ use std::{
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, nearest},
-    model::Host,
+    model::{Host, Launch, Ssh},
     ranges,
     source::Span,
     tree::Node,
 };
+use crate::launch::recipe::BY_LAUNCHER;
 
 /// The hosts by name. `written` has them by the keys of the plan, which may be ranges.
 pub(super) fn inventory(
@@ -88,7 +89,36 @@ pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut
     }
 }
 
+/// `ADDRESS`, `ADDRESS:PORT` of a daemon, or `ssh://[USER@]HOST[:PORT]`, where ssh starts one.
 fn set_address(host: &mut Host, address: &str) {
+    if let Some(destination) = address.strip_prefix("ssh://") {
+        let destination = destination.trim_end_matches('/');
+        let (user, place) =
+            destination.rsplit_once('@').map_or((None, destination), |(user, place)| (Some(user), place));
+        let with_port = place.rsplit_once(':').filter(|(bare, _)| !bare.contains(':') || bare.ends_with(']'));
+        let port = with_port.and_then(|(_, port)| port.parse().ok());
+        let bare = with_port.filter(|_| port.is_some()).map_or(place, |(bare, _)| bare);
+        // The plan may say more of this launch: its configuration, or that the program travels.
+        let ssh = host.launch.take().and_then(|launch| launch.ssh).unwrap_or_default();
+        let ssh = Ssh {
+            host: Some(bare.trim_start_matches('[').trim_end_matches(']').to_owned()),
+            user: user.map(str::to_owned),
+            port,
+            ..ssh
+        };
+        let by_launcher = host.control.take().filter(|control| control == BY_LAUNCHER);
+        *host = Host {
+            address: None,
+            control: by_launcher,
+            netns: None,
+            key_file: None,
+            launch: Some(Launch { ssh: Some(ssh), ..Launch::default() }),
+            ..host.clone()
+        };
+        return;
+    }
+    // The daemon runs there already.
+    (host.launch, host.group, host.interface, host.network) = (None, None, None, None);
     // `b.lab:12864` includes the daemon's port; the colons of `fe80::1` are the address's own.
     match address.rsplit_once(':') {
         Some((bare, port)) if port.parse::<u16>().is_ok() && (!bare.contains(':') || bare.ends_with(']')) => {
@@ -187,6 +217,26 @@ mod tests {
         assert!(error.contains("--host n[3-1]=x: `n[3-1]` counts down") && error.contains("write 1-3"), "{error}");
         let error = load(text, &["n[1-7]=x", "m=y"]).unwrap_err();
         assert!(error.contains("--host m,n[4-7]=…: no test of the plan goes to"), "{error}");
+    }
+
+    #[test]
+    fn an_ssh_address_is_a_launch() {
+        let text = "hosts: {n1: {address: 10.0.0.1, launch: {ssh: {config: lab.ssh}}}}\n\
+                    tests: {a: {workload: tcp_rr, to: n1}}";
+        for (given, host, user, port) in [
+            ("ssh://me@b.lab:2222", "b.lab", Some("me"), Some(2222)),
+            ("ssh://b.lab", "b.lab", None, None),
+            ("ssh://[fd00::2]:22/", "fd00::2", None, Some(22)),
+            ("ssh://fd00::2", "fd00::2", None, None),
+        ] {
+            let plan = load(text, &[&format!("n1={given}")]).unwrap();
+            let it = &plan.hosts["n1"];
+            let ssh = it.launch.as_ref().and_then(|launch| launch.ssh.as_ref()).unwrap();
+            assert_eq!((ssh.host.as_deref(), ssh.user.as_deref(), ssh.port), (Some(host), user, port), "{given}");
+            assert!(ssh.config.is_some() && it.address.is_none(), "{given}");
+        }
+        let plan = load(text, &["n1=10.0.0.9"]).unwrap();
+        assert!(plan.hosts["n1"].launch.is_none());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::{
     diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
     expand::Expander,
     inventory::{add_host, inventory},
-    merge,
+    launch, merge,
     model::{Host, PlanFile, Precondition, Run},
     ranges,
     resolve::{BodySet, Layers},
@@ -193,7 +193,7 @@ fn build(
         Some(file) => file.hosts.clone().unwrap_or_default(),
         None => root.get("hosts").and_then(|n| decode(n, out)).unwrap_or_default(),
     };
-    let mut hosts = inventory(root, written, out);
+    let mut hosts = launch::groups(root, inventory(root, written, out), out);
     let of_plan: HashSet<String> = hosts.keys().cloned().collect();
     for text in &options.hosts {
         add_host(text, &mut hosts, out);

@@ -31,6 +31,7 @@ pub mod explain;
 mod generator;
 mod inventory;
 pub mod keys;
+mod launch;
 pub mod load;
 pub mod matrix;
 pub mod measures;

@@ -1,0 +1,209 @@
+//! `launch` of hosts: its rules, and the ends that one launch brings.
+
+use std::{collections::BTreeMap, env};
+
+use netcore::daemon::Network;
+
+use super::{
+    diagnostics::Diagnostics,
+    model::{Host, Launch, LaunchGroup, Mpi},
+    ranges,
+    source::Span,
+    tree::Node,
+};
+use crate::launch::recipe::BY_LAUNCHER;
+
+/// Checks `launch` of every host, and replaces a host whose launch brings several ends by these: `node` becomes `node1`,
+/// `node2`, ….
+pub(super) fn groups(root: &Node, mut hosts: BTreeMap<String, Host>, out: &mut Diagnostics) -> BTreeMap<String, Host> {
+    for entry in root.get("hosts").and_then(Node::entries).unwrap_or_default() {
+        let span = |key: &str| entry.value.get(key).map_or(entry.value.span, |node| node.span);
+        // A range that cannot be read was reported with the inventory.
+        let names = ranges::names(&entry.key).unwrap_or_default();
+        let Some(host) = names.iter().find_map(|name| hosts.get(name)) else { continue };
+        // The hosts of a range have the same rules.
+        check(host, &span, out);
+        let count = match host.launch.as_ref().and_then(count) {
+            None => continue,
+            Some(Ok(count)) => count,
+            Some(Err((message, help))) => {
+                out.error(span("launch"), message, help);
+                continue;
+            }
+        };
+        if hosts.len() + names.len() * count as usize > ranges::MAX_HOSTS {
+            let message = format!("the plan has more than {} hosts here", ranges::MAX_HOSTS);
+            out.error(span("launch"), message, "start fewer");
+            break;
+        }
+        for name in names {
+            let Some(host) = hosts.remove(&name) else { continue };
+            for index in 0..count {
+                let group = LaunchGroup { name: name.clone(), index, of: count };
+                let end = format!("{name}{}", index + 1);
+                if hosts.insert(end.clone(), Host { group: Some(group), ..host.clone() }).is_some() {
+                    let help = format!("`{name}` brings {count} ends: rename one");
+                    out.error(span("launch"), format!("host `{end}` is in the plan already"), help);
+                    break;
+                }
+            }
+        }
+    }
+    hosts
+}
+
+fn check(host: &Host, span: &impl Fn(&str) -> Span, out: &mut Diagnostics) {
+    let Some(launch) = &host.launch else {
+        for (key, said) in [("interface", host.interface.is_some()), ("network", host.network.is_some())] {
+            if said {
+                out.error(
+                    span(key),
+                    format!(
+                        "`{key}` chooses among the addresses that a launched host reports, and this one has no `launch`"
+                    ),
+                    "write its `address`",
+                );
+            }
+        }
+        if host.control.as_deref() == Some(BY_LAUNCHER) {
+            out.error(span("control"), "`control: launcher` needs a `launch`", "launch: ssh");
+        }
+        return;
+    };
+    let engines = launch.engines();
+    if engines.len() != 1 {
+        let found = if engines.is_empty() { "no engine".to_owned() } else { engines.join(" and ") };
+        out.error(span("launch"), format!("`launch` names {found}"), "one of ssh, command, slurm, mpi, kubernetes");
+    }
+    let excluded = [
+        ("netns", host.netns.is_some(), "plumb runs the daemon in `netns` itself"),
+        ("key_file", host.key_file.is_some(), "a launched daemon gets a key of its own"),
+    ];
+    for (key, said, why) in excluded {
+        if said {
+            out.error(span(key), format!("`launch` and `{key}` exclude each other"), why);
+        }
+    }
+    for (key, said) in [("interface", host.interface.is_some()), ("network", host.network.is_some())] {
+        if said && host.address.is_some() {
+            out.error(span(key), format!("`address` and `{key}` exclude each other"), "leave one out");
+        }
+    }
+    if let Some(Err(wrong)) = host.network.as_deref().map(str::parse::<Network>) {
+        out.error_of(span("network"), &wrong.to_string());
+    }
+    if host.address.as_deref() == Some("local") {
+        out.error(span("address"), "`local` is this process, which needs no launch", "remove `launch`");
+    }
+    let is_group = matches!(count(launch), Some(Ok(2..)));
+    if is_group && host.address.is_some() {
+        out.error(
+            span("address"),
+            "one `address` cannot be that of several ends",
+            "leave it out, or choose with `interface` or `network`",
+        );
+    }
+    match host.control.as_deref() {
+        Some(BY_LAUNCHER) if launch.slurm.is_some() || launch.mpi.is_some() => out.error(
+            span("control"),
+            format!("`control: launcher` is not available with {}", engines.join(" and ")),
+            "its ends share one stream: leave `control` out",
+        ),
+        Some(control) if has_port(control) => out.error(
+            span("control"),
+            format!("`{control}` has a port, and a launched daemon chooses its own"),
+            "leave the port out",
+        ),
+        _ => {}
+    }
+    for (engine, run) in [
+        ("command", launch.command.as_ref().map(|command| &command.run)),
+        ("mpi", launch.mpi.as_ref().map(|mpi| &mpi.run)),
+    ] {
+        if run.is_some_and(Vec::is_empty) {
+            out.error(span("launch"), format!("`launch.{engine}` has no command"), "run: [program, argument]");
+        }
+    }
+}
+
+fn has_port(control: &str) -> bool {
+    control.parse::<std::net::Ipv6Addr>().is_err()
+        && control.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+}
+
+/// Number of ends of an engine that brings several; `None`: it brings one, which has the host's own name.
+fn count(launch: &Launch) -> Option<Result<u32, (String, &'static str)>> {
+    if let Some(slurm) = &launch.slurm {
+        let of_allocation = || {
+            let inside = env::var_os("SLURM_JOB_ID").is_some();
+            let nodes = env::var("SLURM_JOB_NUM_NODES").or_else(|_| env::var("SLURM_NNODES"));
+            nodes.ok().filter(|_| inside).and_then(|nodes| nodes.parse().ok())
+        };
+        return Some(slurm.nodes.or_else(of_allocation).ok_or_else(|| {
+            ("`launch.slurm` does not say how many nodes, and this is no allocation of Slurm".to_owned(), "nodes: 2")
+        }));
+    }
+    if let Some(mpi) = &launch.mpi {
+        return Some(mpi.ranks.or_else(|| ranks(mpi)).ok_or_else(|| {
+            ("`launch.mpi` does not say how many ranks".to_owned(), "run: [mpirun.openmpi, -np, \"2\"], or ranks: 2")
+        }));
+    }
+    launch.kubernetes.as_ref().map(|kubernetes| Ok(kubernetes.pods.unwrap_or(1)))
+}
+
+/// The number behind `-np` or its other names.
+fn ranks(mpi: &Mpi) -> Option<u32> {
+    let at = mpi.run.iter().position(|word| ["-np", "-n", "--np", "-c", "--n"].contains(&word.as_str()))?;
+    mpi.run.get(at + 1)?.parse().ok().filter(|ranks| *ranks > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        diagnostics::Format,
+        load::{LoadOptions, load_str},
+    };
+
+    fn load(hosts: &str, to: &str) -> Result<super::super::Plan, String> {
+        let text = format!("version: 1\nname: t\nhosts:\n  {hosts}\ntests:\n  a: {{workload: tcp_rr, to: \"{to}\"}}\n");
+        load_str("t.yaml", &text, &LoadOptions::default()).map_err(|out| out.render(Format::Human))
+    }
+
+    #[test]
+    fn a_launch_of_several_ends_is_a_group() {
+        let plan = load("node: {launch: {slurm: {nodes: 3}}}", "node[2]").unwrap();
+        let names: Vec<(&str, u32)> =
+            plan.hosts.iter().map(|(name, host)| (name.as_str(), host.group.as_ref().unwrap().index)).collect();
+        assert_eq!(names, [("node1", 0), ("node2", 1), ("node3", 2)]);
+        let plan = load("rank: {launch: {mpi: {run: [mpirun.openmpi, -np, 4]}}}", "rank4").unwrap();
+        assert_eq!(plan.hosts.len(), 4);
+        let plan = load("b: {launch: ssh}", "b").unwrap();
+        assert!(plan.hosts["b"].group.is_none());
+    }
+
+    #[test]
+    fn rules_of_launch_are_sentences() {
+        for (hosts, sentence) in [
+            ("b: {launch: {}}", "names no engine"),
+            ("b: {launch: {ssh: {}, slurm: {nodes: 1}}}", "names ssh and slurm"),
+            ("b: {launch: telnet}", "unknown value `telnet`"),
+            ("b: {launch: {ssh: {hots: x}}}", "did you mean `host`"),
+            ("b: {launch: ssh, netns: x}", "`launch` and `netns` exclude each other"),
+            ("b: {launch: ssh, key_file: x}", "`launch` and `key_file` exclude each other"),
+            ("b: {address: 10.0.0.1, interface: eth0}", "this one has no `launch`"),
+            ("b: {address: 10.0.0.1, launch: ssh, interface: eth0}", "`address` and `interface` exclude each other"),
+            ("b: {launch: ssh, network: 10.0.0.0/99}", "is no network"),
+            ("b: {launch: ssh, control: \"x:99\"}", "has a port"),
+            ("b: {address: 10.0.0.1, control: launcher}", "needs a `launch`"),
+            ("b: {launch: {slurm: {nodes: 2}}, control: launcher}", "not available with slurm"),
+            ("b: {launch: {slurm: {nodes: 2}}, address: 10.0.0.1}", "several ends"),
+            ("b: {launch: {slurm: {}}}", "how many nodes"),
+            ("b: {launch: {mpi: {run: [mpirun]}}}", "how many ranks"),
+            ("b: {launch: {command: []}}", "has no command"),
+            ("{b1: {address: 10.0.0.1}, b: {launch: {slurm: {nodes: 2}}}}", "host `b1` is in the plan already"),
+        ] {
+            let error = load(hosts, "b").unwrap_err();
+            assert!(error.contains(sentence), "{hosts}: {error}");
+        }
+    }
+}
