@@ -124,12 +124,6 @@ fn what_every_iteration_violates_fails_the_run() {
 fn what_cannot_be_done_yet_is_refused_at_its_place() {
     let folder = Folder::new();
     for (top, test, what, place) in [
-        (
-            "hosts: {s: {address: 127.0.0.1, launch: ssh}}",
-            "  a: {workload: tcp_rr, to: s}",
-            "unknown key `launch`",
-            "plan.yaml:3:",
-        ),
         ("", "  a: {workload: tcp_stream, io: uring}", "unknown value `uring`", "plan.yaml:5:"),
         ("", "  a: {workload: tcp_stream, io: splice}", "unknown value `splice`", "plan.yaml:5:"),
         ("", "  a: {workload: tcp_stream, io: zerocopy}", "unknown value `zerocopy`", "plan.yaml:5:"),
