@@ -1,6 +1,7 @@
 //! Hosts of a plan: namespaces in which plumb runs the ends itself, and preconditions.
 
 use crate::{
+    fleet::Fleet,
     netns::Pair,
     program::{Folder, Ran, Serve, count, despite_stalls, number, of, parse, plumb},
 };
@@ -78,6 +79,34 @@ fn every_missing_host_is_named_and_the_others_are_shown() {
     let ran = plumb(&["run", &plan, "--progress", "never", "--host", "h[1-2,4]=127.9.9.9:9", "--host", &host]);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(["`h1`", "`h2`", "`h4`", "`never`"].iter().all(|name| ran.stderr.contains(name)), "{}", ran.stderr);
+}
+
+#[test]
+fn hosts_that_are_started_for_the_look_are_ended_after_it() {
+    let Some(fleet) = Fleet::new(5).and_then(|fleet| fleet.with_sshd("")) else { return };
+    let (folder, hosts) = (Folder::new(), fleet.all_hosts());
+    let before = fleet.traces(&hosts);
+    let plan = folder.plan("hosts:\n  h[1-5]: {launch: ssh}", "  a: {workload: tcp_rr, matrix: {to: \"h[1-5]\"}}");
+    let ran = fleet.plumb(&["hosts", &plan]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for n in 1..=5 {
+        let line = shown(&ran, &format!("h{n}")).join(" ");
+        assert!(line.contains(&format!(" eth0 veth 10 Gbit/s mtu 1500 10.77.0.{n} ")), "{line}");
+        assert!(line.ends_with(", started by ssh"), "{line}");
+    }
+    fleet.await_clean("after a look", &hosts, &before, &[]);
+    // Two that cannot be started: all others are shown, and ended.
+    let plan = folder.plan("hosts:\n  h[1-7]: {launch: ssh}", "  a: {workload: tcp_rr, matrix: {to: \"h[1-7]\"}}");
+    let ran = fleet.plumb(&["hosts", &plan]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("error: 2 of 7 hosts are missing: h[6-7]"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("host `h6`: ssh ended") && ran.stderr.contains("host `h7`: ssh ended"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(ran.stdout.lines().count(), 2 + 5, "{}", ran.stdout);
+    fleet.await_clean("after a look with failures", &hosts, &before, &[]);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use netcore::{
     report::NicFacts,
 };
 
+use schemas::units::{Unit, human};
+
 use super::{
     Hosts, launched,
     targets::{self, Location},
@@ -185,6 +187,42 @@ impl Hosts {
     }
 }
 
+/// Most hosts that the line of a run names one by one.
+const NAMED: usize = 4;
+
+/// The line of a run about the hosts that are there: `2 hosts ready · a: 6.12.0, clock 38 µs from ours (± 4 µs) · b: …`, and of
+/// many `16 hosts ready · node[1-16]: 6.12.0 · clocks up to 38 µs from ours (± 4 µs)`. `None`: all ends are in this process.
+pub(super) fn ready(records: &BTreeMap<String, HostRecord>) -> Option<String> {
+    let remote: Vec<_> = records.iter().filter(|(n, _)| !["local", "embedded"].contains(&n.as_str())).collect();
+    if remote.is_empty() {
+        return None;
+    }
+    let us = |ns: u64| human(Unit::Microseconds, ns as f64 / 1000.0);
+    let kernel = |host: &HostRecord| host.facts.kernel_release.clone().unwrap_or_else(|| "kernel unknown".to_owned());
+    let (count, plural) = (remote.len(), if remote.len() == 1 { "" } else { "s" });
+    let words: Vec<String> = if count <= NAMED {
+        let of_host = |(name, host): &(&String, &HostRecord)| {
+            let clock = host.clock.map_or_else(String::new, |c| {
+                format!(", clock {} from ours (± {})", us(c.wall_offset_ns.unsigned_abs()), us(c.bound_ns))
+            });
+            format!("{name}: {}{clock}", kernel(host))
+        };
+        remote.iter().map(of_host).collect()
+    } else {
+        let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (name, host) in &remote {
+            alike.entry(kernel(host)).or_default().push(name);
+        }
+        let kernels = alike.into_iter().map(|(kernel, names)| format!("{}: {kernel}", ranges::fold(names)));
+        let clocks = remote.iter().filter_map(|(_, host)| host.clock);
+        let furthest = clocks
+            .max_by_key(|clock| clock.wall_offset_ns.unsigned_abs())
+            .map(|c| format!("clocks up to {} from ours (± {})", us(c.wall_offset_ns.unsigned_abs()), us(c.bound_ns)));
+        kernels.chain(furthest).collect()
+    };
+    Some(format!("{count} host{plural} ready · {}", words.join(" · ")))
+}
+
 /// The ends of the steps that run, and whether each is a service. A program needs no daemon anywhere.
 pub fn ends(steps: &[Step]) -> Vec<(&Endpoint, bool)> {
     let members = steps.iter().filter(|step| step.skip.is_none()).flat_map(|step| &step.members);
@@ -195,4 +233,24 @@ pub fn ends(steps: &[Step]) -> Vec<(&Endpoint, bool)> {
     all.sort();
     all.dedup();
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_hosts_take_one_short_line() {
+        let of = |count: u32| -> BTreeMap<String, HostRecord> {
+            let host = |n: u32| {
+                let kernel = if n == 3 { "6.1" } else { "6.12" };
+                let facts = HostFacts { kernel_release: Some(kernel.into()), ..HostFacts::default() };
+                (format!("node{n}"), HostRecord { facts, ..HostRecord::default() })
+            };
+            (1..=count).map(host).collect()
+        };
+        assert_eq!(ready(&of(0)), None);
+        assert_eq!(ready(&of(2)).unwrap(), "2 hosts ready · node1: 6.12 · node2: 6.12");
+        assert_eq!(ready(&of(16)).unwrap(), "16 hosts ready · node3: 6.1 · node[1-2,4-16]: 6.12");
+    }
 }

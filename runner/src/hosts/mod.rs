@@ -31,8 +31,6 @@ use netcore::{
     daemon::{Daemon, Embedded},
 };
 
-use schemas::units::{Unit, human};
-
 use crate::{
     error::Error,
     launch::{fleet::Fleet, recipe::Allowed},
@@ -207,24 +205,9 @@ impl Hosts {
         std::mem::take(&mut self.records)
     }
 
-    /// `checking 2 hosts … a: 6.12.0 · b: 6.12.0 · clock of b off by 38 µs (± 4 µs)`; `None`: all ends are in this process.
+    /// `2 hosts ready · a: 6.12.0, clock 38 µs from ours (± 4 µs) · b: …`; `None`: all ends are in this process.
     pub fn checked(&self) -> Option<String> {
-        let remote: Vec<_> =
-            self.records.iter().filter(|(n, _)| !["local", "embedded"].contains(&n.as_str())).collect();
-        if remote.is_empty() {
-            return None;
-        }
-        let us = |ns: u64| human(Unit::Microseconds, ns as f64 / 1000.0);
-        let words = remote.iter().map(|(name, host)| {
-            let kernel = host.facts.kernel_release.as_deref().unwrap_or("kernel unknown");
-            let clock = host.clock.map_or_else(String::new, |c| {
-                format!(", clock {} from ours (± {})", us(c.wall_offset_ns.unsigned_abs()), us(c.bound_ns))
-            });
-            format!("{name}: {kernel}{clock}")
-        });
-        let all: Vec<String> = words.collect();
-        let plural = if all.len() == 1 { "" } else { "s" };
-        Some(format!("{} host{plural} ready · {}", all.len(), all.join(" · ")))
+        gather::ready(&self.records)
     }
 }
 
