@@ -6,8 +6,9 @@ use crate::program::plumb;
 use netcore::spec::{Pattern, Transport, socket::SOCKET_OPTIONS};
 use runner::plan::{Format, LoadOptions, load_str, schema::plan_schema, workload::names_over};
 
+/// The pages about the plan language.
 fn page() -> String {
-    page_of("plan.md")
+    ["plan.md", "clusters.md"].map(page_of).concat()
 }
 
 fn page_of(name: &str) -> String {

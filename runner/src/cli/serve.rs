@@ -84,16 +84,16 @@ pub struct Args {
     log_format: Format,
     /// For launchers: take a key from the first line of standard input, print one line for programs, and end with standard
     /// input (docs/clusters.md).
-    #[arg(long, conflicts_with_all = ["key_file", "allow", "allow_connect", "allow_files", "exclusive", "netns"])]
+    #[arg(long, hide = true, conflicts_with_all = ["key_file", "allow", "allow_connect", "allow_files", "exclusive", "netns"])]
     launched: bool,
     /// For launchers: carry the control connections over standard input and output, too.
-    #[arg(long, requires = "launched")]
+    #[arg(long, hide = true, requires = "launched")]
     relay: bool,
     /// For launchers whose standard input reaches only one process (MPICH): make the key here and print it.
-    #[arg(long, requires = "launched", conflicts_with = "relay")]
+    #[arg(long, hide = true, requires = "launched", conflicts_with = "relay")]
     own_key: bool,
     /// For launchers: the longest silence on standard input.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "launched")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "launched", hide = true)]
     silence: Duration,
 }
 

@@ -33,7 +33,7 @@ use netcore::{
 
 use crate::{
     error::Error,
-    launch::{fleet::Fleet, recipe::Allowed},
+    launch::{address, fleet::Fleet, recipe::Allowed},
     plan::{
         case::{Endpoint, Plan},
         model::Host,
@@ -145,7 +145,7 @@ impl Hosts {
                 None => format!("the embedded daemon did not start: {e}"),
             })
         })?;
-        let data = address.filter(|a| *a != "local").map(|a| targets::resolve(name, a)).transpose()?;
+        let data = address.filter(|a| *a != "local").map(|a| address::resolve(name, a)).transpose()?;
         let place = Location { target: Some(embedded.target(name)), data };
         self.embedded.push(embedded);
         Ok(place)

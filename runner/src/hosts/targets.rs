@@ -1,13 +1,14 @@
 //! From the plan's inventory to addresses.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 
-use netcore::{
-    client::Target,
-    control::{dial, key::Key},
+use netcore::{client::Target, control::key::Key};
+
+use crate::{
+    error::Error,
+    launch::address::{bracketed, resolve},
+    plan::model::Host,
 };
-
-use crate::{error::Error, plan::model::Host};
 
 /// The place of an end of a test. The default is this process.
 #[derive(Clone, Debug, Default)]
@@ -60,20 +61,6 @@ pub fn of_service(name: &str, host: Option<&Host>) -> Result<IpAddr, Error> {
     resolve(name, address)
 }
 
-/// Adds brackets to an IPv6 address, which would read as `host:port` without them.
-pub(crate) fn bracketed(control: &str) -> String {
-    match control.parse::<std::net::Ipv6Addr>() {
-        Ok(address) => format!("[{address}]"),
-        Err(_) => control.to_owned(),
-    }
-}
-
-pub(crate) fn resolve(name: &str, address: &str) -> Result<IpAddr, Error> {
-    let found = (address, 0).to_socket_addrs().and_then(dial::usable);
-    let fault = |what| Error::Measurement(format!("the address `{address}` of host `{name}` was not found: {what}"));
-    found.map_err(fault).map(|found| found[0].ip())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,14 +79,6 @@ mod tests {
         let place = of_host("b", Some(&host), None).unwrap();
         assert_eq!(place.target.unwrap().control, "[2001:db8::1]");
         assert_eq!(place.data, None);
-    }
-
-    #[test]
-    fn addresses_that_mean_another_host_on_each_interface_are_refused() {
-        for address in ["fe80::1", "fe80::1%lo"] {
-            let error = resolve("b", address).unwrap_err().to_string();
-            assert!(error.contains("host `b`") && error.contains("link-local"), "{error}");
-        }
     }
 
     #[test]

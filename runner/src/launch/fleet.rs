@@ -22,17 +22,19 @@ use netcore::{
 use schemas::run_record::LaunchRecord;
 
 use super::{
+    address,
     contract::{CONTRACT, Greeting, Message},
-    data,
     guardian::Guardian,
     process::{self, News, Process},
-    recipe::{Allowed, BY_LAUNCHER, Recipe},
+    recipe::{Allowed, Recipe},
     remedy,
 };
 use crate::{
     error::Error,
-    hosts::targets,
-    plan::{model::Host, ranges},
+    plan::{
+        model::{BY_LAUNCHER, Host},
+        ranges,
+    },
     progress::Progress,
 };
 
@@ -146,8 +148,8 @@ impl Fleet {
                 let Some(host) = hosts.get(name) else { continue };
                 let relayed = running.process.relay();
                 let placed = host.address.as_deref().map_or_else(
-                    || data::choose(host, greeting).map_err(|why| format!("host `{name}`: {why}")),
-                    |address| targets::resolve(name, address).map_err(|error| error.to_string()),
+                    || address::choose(host, greeting).map_err(|why| format!("host `{name}`: {why}")),
+                    |address| address::resolve(name, address).map_err(|error| error.to_string()),
                 );
                 let data = match placed {
                     Ok(data) => data,
@@ -158,7 +160,7 @@ impl Fleet {
                 };
                 let control = match (relayed, &host.control) {
                     (Some(address), _) => address.to_string(),
-                    (None, Some(name)) => format!("{}:{}", targets::bracketed(name), greeting.port),
+                    (None, Some(name)) => format!("{}:{}", address::bracketed(name), greeting.port),
                     (None, None) => std::net::SocketAddr::new(data, greeting.port).to_string(),
                 };
                 let interface = greeting.addresses.iter().find(|it| it.address == data);

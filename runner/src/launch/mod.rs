@@ -10,12 +10,12 @@
 //! - [`remote`]: the far end's command, with a program that is there or one that travels
 //! - [`recipe`]: from a host of the plan to the launcher's command, by engine
 //! - [`fleet`]: all launchers of a run, from their start to their end
-//! - [`data`]: which of a host's addresses carries the traffic
+//! - [`address`]: which of a host's addresses carries the traffic
 //! - [`remedy`]: what to do about the errors of each engine
 //! - [`guardian`]: frees what the end of a process does not free
 
+pub mod address;
 pub mod contract;
-pub mod data;
 pub mod fleet;
 mod guardian;
 pub mod lifeline;

@@ -7,16 +7,13 @@ use std::{
 };
 
 use super::remote::{Copy, Remote};
-use crate::plan::model::{CommandLaunch, Host, Launch, Mpi, Slurm, Ssh};
+use crate::plan::model::{BY_LAUNCHER, CommandLaunch, Host, Launch, Mpi, Slurm, Ssh};
 
 /// Default wait for a daemon. A copy of the program over a slow line is part of it.
 const WAIT: Duration = Duration::from_mins(1);
 
 /// Default wait for an allocation.
 const WAIT_IN_QUEUE: Duration = Duration::from_mins(10);
-
-/// `control` of a host whose control connections go over the launcher's own.
-pub const BY_LAUNCHER: &str = "launcher";
 
 /// One launcher process.
 #[derive(Clone, Debug)]

@@ -7,12 +7,11 @@ use std::{
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, nearest},
-    model::{Host, Launch, Ssh},
+    model::{BY_LAUNCHER, Host, Launch, Ssh},
     ranges,
     source::Span,
     tree::Node,
 };
-use crate::launch::recipe::BY_LAUNCHER;
 
 /// The hosts by name. `written` has them by the keys of the plan, which may be ranges.
 pub(super) fn inventory(

@@ -6,12 +6,11 @@ use netcore::daemon::Network;
 
 use super::{
     diagnostics::Diagnostics,
-    model::{Host, Launch, LaunchGroup, Mpi},
+    model::{BY_LAUNCHER, Host, Launch, LaunchGroup, Mpi},
     ranges,
     source::Span,
     tree::Node,
 };
-use crate::launch::recipe::BY_LAUNCHER;
 
 /// Checks `launch` of every host, and replaces a host whose launch brings several ends by these: `node` becomes `node1`,
 /// `node2`, ….

@@ -11,6 +11,9 @@ use serde::{
 use super::common::{Word, either_schema};
 use crate::plan::quantity::Time;
 
+/// `control` of a host whose control connections go over the launcher's own.
+pub const BY_LAUNCHER: &str = "launcher";
+
 /// The engine that starts the daemon of a host: exactly one of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Launch {

@@ -1,11 +1,11 @@
-//! The address of a launched host that carries the traffic.
+//! Addresses of hosts: named in the plan, or chosen among those that a launched host reports.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 
-use netcore::{daemon::Network, measure::addresses::InterfaceAddress};
+use netcore::{control::dial, daemon::Network, measure::addresses::InterfaceAddress};
 
 use super::contract::Greeting;
-use crate::plan::model::Host;
+use crate::{error::Error, plan::model::Host};
 
 /// The host's address by `interface` or `network` of the plan, else the one at which sshd was reached, else its only one.
 /// The plan's own `address` is not considered here: it may be a name.
@@ -51,6 +51,20 @@ fn listed(addresses: &[&InterfaceAddress]) -> String {
     words.join(", ")
 }
 
+/// Adds brackets to an IPv6 address, which would read as `host:port` without them.
+pub fn bracketed(control: &str) -> String {
+    match control.parse::<std::net::Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => control.to_owned(),
+    }
+}
+
+pub fn resolve(name: &str, address: &str) -> Result<IpAddr, Error> {
+    let found = (address, 0).to_socket_addrs().and_then(dial::usable);
+    let fault = |what| Error::Measurement(format!("the address `{address}` of host `{name}` was not found: {what}"));
+    found.map_err(fault).map(|found| found[0].ip())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +105,13 @@ mod tests {
         let none = chosen(&Host { interface: Some("ib1".into()), ..Host::default() }, None).unwrap_err();
         assert!(none.contains("no address on `ib1`: it has 10.0.0.2 (eth0)"), "{none}");
         assert_eq!(choose(&Host::default(), &greeting(&both[..1], None)).unwrap().to_string(), "10.0.0.2");
+    }
+
+    #[test]
+    fn addresses_that_mean_another_host_on_each_interface_are_refused() {
+        for address in ["fe80::1", "fe80::1%lo"] {
+            let error = resolve("b", address).unwrap_err().to_string();
+            assert!(error.contains("host `b`") && error.contains("link-local"), "{error}");
+        }
     }
 }
