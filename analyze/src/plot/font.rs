@@ -2,20 +2,26 @@
 //! machine's fonts. SVG readers may use another font; DejaVu is wide, so texts that fit in it fit in theirs.
 
 use ab_glyph::{Font, FontRef, PxScale, ScaleFont};
+use miniz_oxide::inflate::decompress_to_vec_zlib;
 use std::sync::OnceLock;
 use unicode_width::UnicodeWidthStr;
 
 /// Font families of an SVG, the measured one first.
 pub const FAMILIES: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
 
+/// The regular and the bold font, as build.rs compressed them: half of their megabyte and a half.
+const COMPRESSED: [&[u8]; 2] = [
+    include_bytes!(concat!(env!("OUT_DIR"), "/regular.ttf.zlib")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/bold.ttf.zlib")),
+];
+
 fn face(bold: bool) -> &'static FontRef<'static> {
-    static FACES: OnceLock<[FontRef<'static>; 2]> = OnceLock::new();
-    let faces = FACES.get_or_init(|| {
+    static FACES: [OnceLock<FontRef<'static>>; 2] = [const { OnceLock::new() }; 2];
+    FACES[usize::from(bold)].get_or_init(|| {
         // The font is compiled in: a failure means a broken build, which every test shows.
-        [dejavu::sans::regular(), dejavu::sans::bold()]
-            .map(|bytes| FontRef::try_from_slice(bytes).expect("the built-in font is a font"))
-    });
-    &faces[usize::from(bold)]
+        let bytes = decompress_to_vec_zlib(COMPRESSED[usize::from(bold)]).expect("the built-in font is compressed");
+        FontRef::try_from_slice(bytes.leak()).expect("the built-in font is a font")
+    })
 }
 
 /// The scale at which the font's em is `em` pixels (ab_glyph measures from ascent to descent).
