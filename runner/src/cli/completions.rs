@@ -14,7 +14,7 @@ use clap::{Command, ValueEnum, ValueHint};
 use clap_complete::{
     CompleteEnv,
     engine::{ArgValueCompleter, CompletionCandidate},
-    env::{Bash, EnvCompleter, Fish, Zsh},
+    env::{Bash, EnvCompleter, Fish},
 };
 
 use crate::{
@@ -49,8 +49,11 @@ enum Shell {
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let shell: &dyn EnvCompleter = match args.shell {
         Shell::Bash => &Bash,
-        Shell::Zsh => &Zsh,
         Shell::Fish => &Fish,
+        Shell::Zsh => {
+            super::print(&ZSH.replace("VARIABLE", VARIABLE))?;
+            return Ok(Exit::Success);
+        }
     };
     let mut script = Vec::new();
     shell
@@ -59,6 +62,35 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     super::print(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Success)
 }
+
+/// The script for zsh. That of clap completes nothing the first time where zsh itself loads it from its folder of functions, and puts a
+/// space after `duration=`.
+const ZSH: &str = r#"#compdef plumb
+
+_plumb() {
+    local candidate
+    local -a whole=() open=()
+    for candidate in "${(@f)$(
+        _CLAP_IFS=$'\n' _CLAP_COMPLETE_INDEX=$((CURRENT - 1)) VARIABLE=zsh plumb -- "${words[@]}" 2>/dev/null
+    )}"; do
+        # What follows a colon is a description. Folders and names of settings go on without a space.
+        case ${candidate%%:*} in
+            ('') ;;
+            (*[/=]) open+=("$candidate") ;;
+            (*) whole+=("$candidate") ;;
+        esac
+    done
+    (( $#open )) && _describe -V values open -S ''
+    (( $#whole )) && _describe -V values whole
+}
+
+# zsh runs this file as the function `_plumb` at the first completion.
+if [[ ${funcstack[1]} = _plumb ]]; then
+    _plumb "$@"
+else
+    compdef _plumb plumb
+fi
+"#;
 
 /// Answers a shell that asks for candidates, on standard output; `false`: this is an ordinary start.
 pub fn answer(args: &[OsString], command: fn() -> Command) -> clap::error::Result<bool> {
