@@ -9,6 +9,9 @@ use super::{
     quantity::{Size, Time},
 };
 
+/// Names the schema, wherever a copy of it lies. An address would promise a page that outlives each server.
+const ID: &str = "urn:plumbline:plan:1";
+
 /// `schemas/plan.schema.json`.
 pub fn plan_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
@@ -27,6 +30,7 @@ pub fn plan_schema() -> Value {
     }
     if let Value::Object(map) = &mut schema {
         map.insert("title".to_owned(), "Plumbline plan, version 1".into());
+        map.shift_insert(0, "$id".to_owned(), ID.into());
     }
     schema
 }
