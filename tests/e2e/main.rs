@@ -15,6 +15,7 @@ mod deploy;
 mod directions;
 mod exclusive;
 mod faults;
+mod fetch;
 mod filters;
 mod fleet;
 mod gate;
