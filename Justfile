@@ -8,13 +8,21 @@ run *ARGS='plans/quick.yaml':
 test:
     cargo test --workspace
 
-# Check formatting, clippy and rustdoc, as CI does.
+# Check formatting, clippy, rustdoc and the crates that are used, as CI does.
 lint:
-    cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
+    cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps && .ci/deny
 
 # Measure the hot loops with criterion, then compare with the installed peers.
 bench:
     cargo bench --workspace && tests/bench/compare
+
+# Make what a release ships, in target/packages: docs/install.md says what.
+dist:
+    deploy/dist/build
+
+# Install what `just dist` made in a fresh Debian, and use it (as root).
+test-dist:
+    tests/dist/run
 
 # Regenerate the published schemas and the data dictionary from the types.
 schemas:
