@@ -172,7 +172,7 @@ pub struct LaunchRecord {
     pub data_interface: Option<String>,
     /// All its addresses, each behind its interface: `ib0 10.1.0.2`.
     pub addresses: Vec<String>,
-    /// Its node's name for Slurm.
+    /// Its node's name for Slurm or Kubernetes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub node: Option<String>,
     /// Number of the daemon's process there.

@@ -57,7 +57,7 @@ pub struct Greeting {
     pub addresses: Vec<InterfaceAddress>,
     /// Its number among the processes of one launcher (Slurm, MPI).
     pub rank: Option<u32>,
-    /// Its node's name for Slurm.
+    /// Its node's name for Slurm or Kubernetes.
     pub node: Option<String>,
     /// The address at which sshd was reached.
     pub reached_at: Option<IpAddr>,

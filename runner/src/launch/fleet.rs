@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::IpAddr,
+    process::ExitStatus,
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc,
@@ -32,7 +33,7 @@ use super::{
 use crate::{
     error::Error,
     plan::{
-        model::{BY_LAUNCHER, Host},
+        model::{BY_ADDRESS, BY_LAUNCHER, Host},
         ranges,
     },
     progress::Progress,
@@ -122,6 +123,8 @@ impl Fleet {
         });
         wrong.extend(fleet.place(hosts, &key));
         wrong.sort();
+        // Ends that share their preparation share its failure.
+        wrong.dedup();
         fleet.introduce(hosts);
         Ok((fleet, wrong))
     }
@@ -160,8 +163,10 @@ impl Fleet {
                 };
                 let control = match (relayed, &host.control) {
                     (Some(address), _) => address.to_string(),
-                    (None, Some(name)) => format!("{}:{}", address::bracketed(name), greeting.port),
-                    (None, None) => std::net::SocketAddr::new(data, greeting.port).to_string(),
+                    (None, Some(name)) if name != BY_ADDRESS => {
+                        format!("{}:{}", address::bracketed(name), greeting.port)
+                    }
+                    (None, _) => std::net::SocketAddr::new(data, greeting.port).to_string(),
                 };
                 let interface = greeting.addresses.iter().find(|it| it.address == data);
                 let record = LaunchRecord {
@@ -216,15 +221,16 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        let (mut processes, guardians): (Vec<Process>, Vec<_>) =
-            self.running.drain(..).map(|it| (it.process, it.guardian)).unzip();
+        let (mut processes, after): (Vec<Process>, Vec<_>) =
+            self.running.drain(..).map(|it| (it.process, (it.guardian, it.recipe))).unzip();
         process::end(&mut processes);
         drop(processes);
-        drop(guardians);
+        // Guardians, and the pods that recipes hold.
+        drop(after);
     }
 }
 
-/// The launchers of these hosts: one for each, or for each group.
+/// The launchers of these hosts: one for each, for each group, or for each end of a group.
 fn recipes(hosts: &BTreeMap<String, &Host>, allowed: Allowed) -> Result<Vec<Recipe>, Error> {
     let mut groups: BTreeMap<&str, (&Host, BTreeMap<u32, String>)> = BTreeMap::new();
     for (name, host) in hosts {
@@ -236,7 +242,8 @@ fn recipes(hosts: &BTreeMap<String, &Host>, allowed: Allowed) -> Result<Vec<Reci
         let made = Recipe::of(name, ends.into_values().collect(), host, launch, allowed);
         Some(made.map_err(|why| Error::Measurement(format!("host `{name}`: {why}"))))
     };
-    groups.into_iter().filter_map(recipe).collect()
+    let made: Vec<Vec<Recipe>> = groups.into_iter().filter_map(recipe).collect::<Result<_, _>>()?;
+    Ok(made.into_iter().flatten().collect())
 }
 
 /// Starts one launcher and waits for its daemons, with further tries where these may help.
@@ -257,8 +264,15 @@ fn one(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, String> {
 
 /// One try. An error says whether another one may help.
 fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (String, bool)> {
-    let who = who(recipe);
+    let who = who(&recipe.ends);
     let began = Instant::now();
+    if let Some(pod) = &recipe.pod {
+        pod.ready(stop).map_err(|failure| {
+            let what = format!("{}: {}", self::who(pod.ends()), failure.what);
+            (quoting(what, recipe, None, &failure.lines), false)
+        })?;
+    }
+    let asked = Instant::now();
     let guardian = match &recipe.cleanup {
         Some(cleanup) => Some(
             Guardian::start(cleanup).map_err(|error| (format!("{who}: its guardian did not start: {error}"), false))?,
@@ -291,12 +305,17 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
                 // Its standard error may arrive a moment later.
                 thread::sleep(Duration::from_millis(50));
                 let how = status.map_or_else(|| "closed its output".to_owned(), |status| format!("ended ({status})"));
-                let what = format!("{who}: {} {how} after {:.1} s", recipe.argv[0], began.elapsed().as_secs_f64());
+                let what = format!("{who}: {} {how} after {:.1} s", recipe.argv[0], asked.elapsed().as_secs_f64());
                 let what = format!("{what}{}", missing(recipe, &greetings));
                 let again = greetings.is_empty() && remedy::is_momentary(&process.last_lines());
                 return Err((with_words(what, recipe, &mut process), again));
             }
-            None if began.elapsed() > recipe.wait => {
+            // Some launchers go on while there is input for a command that has ended.
+            None if recipe.copy.is_some() && remedy::is_not_received(&process.last_lines()) => {
+                let what = format!("{who}: the program could not be copied");
+                return Err((with_words(what, recipe, &mut process), false));
+            }
+            None if asked.elapsed() > recipe.wait => {
                 let what = format!("{who}: {} brought no daemon within {} s", recipe.argv[0], recipe.wait.as_secs());
                 let what = format!("{what}{}", missing(recipe, &greetings));
                 return Err((with_words(what, recipe, &mut process), false));
@@ -306,12 +325,17 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
     }
     // Those of one launcher come in any order.
     greetings.sort_by_key(|greeting| greeting.rank);
+    if let Some(pod) = &recipe.pod {
+        for greeting in &mut greetings {
+            pod.complete(greeting);
+        }
+    }
     Ok(Running { recipe: recipe.clone(), process, guardian, greetings, took: began.elapsed() })
 }
 
 /// `host `b``, or `hosts node[1-16]`.
-fn who(recipe: &Recipe) -> String {
-    match recipe.ends.as_slice() {
+fn who(ends: &[String]) -> String {
+    match ends {
         [one] => format!("host `{one}`"),
         several => format!("hosts {}", ranges::fold(several.iter().map(String::as_str))),
     }
@@ -330,7 +354,12 @@ fn missing(recipe: &Recipe, greetings: &[Greeting]) -> String {
 /// The sentence with the launcher's last lines and what to do.
 fn with_words(what: String, recipe: &Recipe, process: &mut Process) -> String {
     let lines = process.last_lines();
+    quoting(what, recipe, process.status(), &lines)
+}
+
+fn quoting(what: String, recipe: &Recipe, status: Option<ExitStatus>, lines: &[String]) -> String {
+    let said = [lines, std::slice::from_ref(&what)].concat();
     let quoted = lines.iter().skip(lines.len().saturating_sub(QUOTED)).map(|line| format!("\n         | {line}"));
-    let advice = remedy::of(recipe, process.status(), &lines).map(|advice| format!("\n         {advice}"));
+    let advice = remedy::of(recipe, status, &said).map(|advice| format!("\n         {advice}"));
     [what].into_iter().chain(quoted).chain(advice).collect()
 }

@@ -9,6 +9,7 @@
 //! - [`mod@relay`]: control connections over the life line (`control: launcher`)
 //! - [`remote`]: the far end's command, with a program that is there or one that travels
 //! - [`recipe`]: from a host of the plan to the launcher's command, by engine
+//! - [`mod@kubernetes`]: pods for daemons, made before their launchers start
 //! - [`fleet`]: all launchers of a run, from their start to their end
 //! - [`address`]: which of a host's addresses carries the traffic
 //! - [`remedy`]: what to do about the errors of each engine
@@ -18,6 +19,7 @@ pub mod address;
 pub mod contract;
 pub mod fleet;
 mod guardian;
+mod kubernetes;
 pub mod lifeline;
 mod process;
 pub mod recipe;

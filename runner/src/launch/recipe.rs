@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use super::remote::{Copy, Remote};
+use super::{
+    kubernetes::{self, Pod},
+    remote::{Copy, Remote},
+};
 use crate::plan::model::{BY_LAUNCHER, CommandLaunch, Host, Launch, Mpi, Slurm, Ssh};
 
 /// Default wait for a daemon. A copy of the program over a slow line is part of it.
@@ -35,6 +38,8 @@ pub struct Recipe {
     pub cleanup: Option<Vec<String>>,
     /// A command that shows the cause of an error to the user.
     pub check: Option<String>,
+    /// What must be there before it starts, and stays until it has ended.
+    pub pod: Option<Pod>,
 }
 
 /// Options of the run for daemons that it starts.
@@ -45,9 +50,18 @@ pub struct Allowed {
 }
 
 impl Recipe {
-    /// The recipe of a host with `launch`. `name` is its name, or that of its group.
-    pub fn of(name: &str, ends: Vec<String>, host: &Host, launch: &Launch, allowed: Allowed) -> Result<Self, String> {
-        let relay = host.control.as_deref() == Some(BY_LAUNCHER);
+    /// The recipes of a host with `launch`: one for all of its ends, or one for each. `name` is its name, or that of its
+    /// group.
+    pub fn of(
+        name: &str,
+        ends: Vec<String>,
+        host: &Host,
+        launch: &Launch,
+        allowed: Allowed,
+    ) -> Result<Vec<Self>, String> {
+        // Few clusters let others reach their pods: there the launcher's connection is the default.
+        let control = host.control.as_deref().or(launch.kubernetes.as_ref().map(|_| BY_LAUNCHER));
+        let relay = control == Some(BY_LAUNCHER);
         let mut serve = vec!["serve".to_owned(), "--launched".to_owned()];
         serve.extend(relay.then(|| "--relay".to_owned()));
         serve.extend(allowed.hooks.then(|| "--allow-hooks".to_owned()));
@@ -56,14 +70,29 @@ impl Recipe {
             Launch { command: Some(command), .. } => of_command(name, host, command, serve),
             Launch { slurm: Some(slurm), .. } => of_slurm(ends.len(), slurm, serve),
             Launch { mpi: Some(mpi), .. } => of_mpi(mpi, serve),
-            Launch { kubernetes: Some(_), .. } => Err("launch: kubernetes is not available in this version".to_owned()),
+            Launch { kubernetes: Some(options), .. } => {
+                let remote = remote(options.program.as_ref(), "plumb", options.copy, serve)?;
+                let recipes = kubernetes::recipes(ends, options, &remote)?;
+                return Ok(recipes.into_iter().map(|recipe| Self { relay, ..recipe }).collect());
+            }
             Launch { .. } => Err("launch names no engine".to_owned()),
         }?;
-        Ok(Self { ends, relay, ..recipe })
+        Ok(vec![Self { ends, relay, ..recipe }])
     }
 
-    fn new(engine: &'static str, argv: Vec<String>, copy: Option<Copy>) -> Self {
-        Self { engine, ends: Vec::new(), argv, copy, relay: false, input: true, wait: WAIT, cleanup: None, check: None }
+    pub fn new(engine: &'static str, argv: Vec<String>, copy: Option<Copy>) -> Self {
+        Self {
+            engine,
+            ends: Vec::new(),
+            argv,
+            copy,
+            relay: false,
+            input: true,
+            wait: WAIT,
+            cleanup: None,
+            check: None,
+            pod: None,
+        }
     }
 }
 
@@ -172,9 +201,10 @@ fn of_mpi(mpi: &Mpi, serve: Vec<String>) -> Result<Recipe, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::model::{BY_ADDRESS, Kubernetes};
 
     fn recipe(name: &str, host: &Host, launch: &Launch) -> Recipe {
-        Recipe::of(name, vec![name.to_owned()], host, launch, Allowed::default()).unwrap()
+        Recipe::of(name, vec![name.to_owned()], host, launch, Allowed::default()).unwrap().remove(0)
     }
 
     #[test]
@@ -207,5 +237,26 @@ mod tests {
         let recipe = recipe("b", &host, &Launch { command: Some(command), ..Launch::default() });
         assert_eq!(recipe.argv, ["ip", "b-ns", "10.0.0.9", "plumb", "serve", "--launched", "--relay"]);
         assert!(recipe.relay);
+    }
+    #[test]
+    fn every_pod_has_a_launcher() {
+        let options = Kubernetes {
+            image: "plumb:1".into(),
+            namespace: Some("lab".into()),
+            args: vec!["--context=c".into()],
+            ..Kubernetes::default()
+        };
+        let launch = Launch { kubernetes: Some(options), ..Launch::default() };
+        let recipes = |host: &Host| {
+            Recipe::of("pod", vec!["pod1".into(), "pod2".into()], host, &launch, Allowed::default()).unwrap()
+        };
+        let both = recipes(&Host::default());
+        assert_eq!(both.iter().map(|recipe| recipe.ends.join(",")).collect::<Vec<_>>(), ["pod1", "pod2"]);
+        let line = both[1].argv.join(" ");
+        assert!(line.starts_with("kubectl --context=c --namespace=lab exec -i plumb-"), "{line}");
+        assert!(line.ends_with("-2 -c plumb -- plumb serve --launched --relay"), "{line}");
+        assert!(both[1].relay);
+        let direct = recipes(&Host { control: Some(BY_ADDRESS.into()), ..Host::default() });
+        assert!(!direct[0].relay);
     }
 }

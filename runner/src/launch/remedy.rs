@@ -4,8 +4,11 @@ use std::process::ExitStatus;
 
 use super::{recipe::Recipe, remote::NOT_RECEIVED};
 
+/// Begins what the far end says where it cannot receive the program.
+const REFUSED: &str = "plumb-copy:";
+
 /// Words of launchers and login shells, and what to do. The first that is found counts.
-const WORDS: [(&str, &str); 18] = [
+const WORDS: [(&str, &str); 33] = [
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key is another one than you know: compare it, then run {check} by hand",
@@ -30,9 +33,40 @@ const WORDS: [(&str, &str); 18] = [
     ("No route to host", "nothing answered: check the address with {check}"),
     ("GLIBC_", "its C library is older than the program needs: use a release, which starts from glibc 2.28 on"),
     ("--launched", "the program there is older: install this version, or send this one along with `copy: true`"),
-    ("plumb-copy:", "see the line above"),
+    (REFUSED, "see the line above"),
     ("queued and waiting", "the allocation did not come: raise `wait`, or ask for less in `args`"),
     ("Unable to allocate", "Slurm refused the allocation: check `nodes` and `args`"),
+    (
+        "is forbidden",
+        "your account may not do this in that namespace: deploy/kubernetes/role.yaml lists the rights that it needs; or name \
+         another `namespace` or context (`args`)",
+    ),
+    ("was refused - did you specify the right host", "no cluster answers: check your context with {check}"),
+    ("get current server API group list", "no cluster answers: check your context with {check}"),
+    ("Unable to connect to the server", "no cluster answers: check your context with {check}"),
+    ("You must be logged in to the server", "the cluster does not know your credentials: check them with {check}"),
+    ("context was not found", "your kubeconfig has no such context: kubectl config get-contexts lists them"),
+    ("context \"", "your kubeconfig has no such context: kubectl config get-contexts lists them"),
+    ("namespaces \"", "the cluster has no such namespace: check `namespace`"),
+    (
+        "Failed to pull image",
+        "the node cannot pull the image: check `image` as the nodes must name it, and their credentials for its registry",
+    ),
+    ("ImagePull", "the node cannot get the image: check `image` as the nodes must name it"),
+    ("InvalidImageName", "check `image`"),
+    ("Unschedulable", "no node fits: check `nodes`, and the cluster's free CPUs and taints; or raise `wait`"),
+    (
+        "executable file not found",
+        "the image has no such program: name its path with `program`, or send this one along with `copy: true`",
+    ),
+    (
+        "unable to start container process",
+        "the image has no such program: name its path with `program`, or send this one along with `copy: true`",
+    ),
+    (
+        "command terminated with exit code 137",
+        "the pod was ended: by its deadline (`deadline`), by its node for lack of memory, or by somebody who deleted it",
+    ),
 ];
 
 /// A sentence for an error, if its cause is known.
@@ -56,6 +90,11 @@ pub fn of(recipe: &Recipe, status: Option<ExitStatus>, lines: &[String]) -> Opti
     })
 }
 
+/// Whether the far end said that the program did not arrive.
+pub fn is_not_received(lines: &[String]) -> bool {
+    lines.iter().any(|line| line.contains(REFUSED))
+}
+
 /// Whether another try may help: an sshd drops connections at random when many begin at once.
 pub fn is_momentary(lines: &[String]) -> bool {
     ["kex_exchange_identification", "Connection reset by", "Connection closed by"]
@@ -75,7 +114,8 @@ mod tests {
     #[test]
     fn known_words_get_advice() {
         let launch = Launch { ssh: Some(Ssh::default()), ..Launch::default() };
-        let recipe = Recipe::of("b", vec!["b".into()], &Host::default(), &launch, Allowed::default()).unwrap();
+        let recipe =
+            Recipe::of("b", vec!["b".into()], &Host::default(), &launch, Allowed::default()).unwrap().remove(0);
         let advice = |code: i32, line: &str| of(&recipe, Some(ExitStatus::from_raw(code << 8)), &[line.to_owned()]);
         assert!(advice(255, "root@b: Permission denied (publickey).").unwrap().contains("`ssh b true`"));
         assert!(advice(127, "bash: plumb: command not found").unwrap().contains("copy: true"));

@@ -78,8 +78,8 @@ pub struct Var {
 pub struct Host {
     /// Destination of the traffic: a name or an address; `local` is this process.
     pub address: Option<String>,
-    /// Its daemon, `host:port`; by default the address, port 12864. Of a host with `launch`: an address without a port, or
-    /// `launcher` for the launcher's own connection.
+    /// Its daemon, `host:port`; by default the address, port 12864. Of a host with `launch`: an address without a port,
+    /// `launcher` for the launcher's own connection (the default of pods), or `address` for the address of the traffic.
     pub control: Option<String>,
     /// The engine that starts its daemon for the run; without it the daemon runs already.
     pub launch: Option<Launch>,

@@ -1,6 +1,6 @@
 //! Programs that start a host's daemon: `launch` of a host.
 
-use std::{borrow::Cow, fmt, path::PathBuf};
+use std::{borrow::Cow, collections::BTreeMap, fmt, path::PathBuf};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
@@ -13,6 +13,9 @@ use crate::plan::quantity::Time;
 
 /// `control` of a host whose control connections go over the launcher's own.
 pub const BY_LAUNCHER: &str = "launcher";
+
+/// `control` of a host whose control connections go to the address that carries the traffic.
+pub const BY_ADDRESS: &str = "address";
 
 /// The engine that starts the daemon of a host: exactly one of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -144,14 +147,14 @@ pub struct Kubernetes {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<u32>,
-    /// Image with the program.
+    /// Image with the program, or with `copy` one with a shell and its tools.
     pub image: String,
     /// Namespace; the context's own by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Labels that the nodes must have.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<std::collections::BTreeMap<String, String>>,
+    pub nodes: Option<BTreeMap<String, Word>>,
     /// Whether the pods use their node's network instead of the cluster's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub host_network: bool,
@@ -161,9 +164,15 @@ pub struct Kubernetes {
     /// The longest wait for the pods; 2 min by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<Time>,
+    /// The longest life of the pods: the cluster ends them then, also in the middle of a run; 4 h by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
     /// The program in the image; `plumb` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// Send this program along and leave nothing behind.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copy: bool,
 }
 
 impl Launch {

@@ -19,7 +19,7 @@ pub use file::{
     Annotations, Baseline, Comparison, Gate, Host, LaunchGroup, OnUncertain, Order, Output, PlanFile, Precondition,
     Run, Table, Var,
 };
-pub use launch::{BY_LAUNCHER, CommandLaunch, Kubernetes, Launch, Mpi, Slurm, Ssh};
+pub use launch::{BY_ADDRESS, BY_LAUNCHER, CommandLaunch, Kubernetes, Launch, Mpi, Slurm, Ssh};
 pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
 };

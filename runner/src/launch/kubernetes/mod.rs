@@ -1,0 +1,235 @@
+//! Pods of a cluster, each an end: `kubectl` creates them, and `kubectl exec -i` starts the daemon in each.
+//!
+//! The pods of one `launch` share their preparation. What they run by themselves opens no port and waits; the key of the run
+//! goes over the life line, so that nothing in the cluster's objects is secret. Three things remove the pods: a
+//! [`Guardian`] when this process ends, their owner when somebody deletes it, and their deadline when all else is gone.
+//!
+//! - [`mod@kubectl`]: the user's own `kubectl`
+//! - [`manifest`]: the objects that are created
+//! - [`state`]: what a pod waits for, or why it fails
+//! - [`sweep`]: pods of launchers that died without their guardian
+
+mod kubectl;
+mod manifest;
+mod state;
+mod sweep;
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use netcore::control::stop::{StopFlag, Urgency};
+
+use super::{contract::Greeting, guardian::Guardian, recipe::Recipe, remote::Remote};
+use crate::plan::model::Kubernetes;
+use kubectl::Kubectl;
+use manifest::Manifest;
+use state::State;
+
+/// Default wait for the pods: an image may have to be pulled.
+const WAIT: Duration = Duration::from_mins(2);
+
+/// Default longest life of the pods.
+const DEADLINE: Duration = Duration::from_hours(4);
+
+/// Interval of the looks at the stop flag.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Lines of a pod's log and of its events in an error.
+const QUOTED: usize = 4;
+
+/// Why the pods cannot be used.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub what: String,
+    /// Last lines of `kubectl`, events and logs.
+    pub lines: Vec<String>,
+}
+
+/// Where a pod runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Place {
+    node: Option<String>,
+    address: Option<IpAddr>,
+}
+
+/// All pods of one `launch`.
+#[derive(Debug)]
+struct Pods {
+    kubectl: Kubectl,
+    manifest: Manifest,
+    /// Names of the ends, by pod.
+    ends: Vec<String>,
+    wait: Duration,
+    /// `None`: not begun.
+    prepared: Mutex<Option<Result<Prepared, Failure>>>,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    places: Vec<Place>,
+    /// Removes the pods once nobody uses them.
+    _guardian: Guardian,
+}
+
+/// One pod. The pods are removed when the last of them is dropped.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    pods: Arc<Pods>,
+    index: usize,
+}
+
+/// A launcher for each of these ends. `remote` is the daemon's command in the pod.
+pub fn recipes(ends: Vec<String>, options: &Kubernetes, remote: &Remote) -> Result<Vec<Recipe>, String> {
+    let kubectl = Kubectl::new(options);
+    let deadline = options.deadline.map_or(DEADLINE, |deadline| deadline.0).as_secs().max(1);
+    let manifest = Manifest::new(options, remote, &ends, deadline)?;
+    let wait = options.wait.map_or(WAIT, |wait| wait.0);
+    let check = kubectl.command(["get", "pods"]).join(" ");
+    let pods = Arc::new(Pods { kubectl, manifest, ends, wait, prepared: Mutex::new(None) });
+    let recipe = |(index, end): (usize, &String)| {
+        let name = pods.manifest.pod(index);
+        let exec = pods.kubectl.command(["exec", "-i", &name, "-c", manifest::CONTAINER, "--"]);
+        Recipe {
+            ends: vec![end.clone()],
+            check: Some(check.clone()),
+            pod: Some(Pod { pods: Arc::clone(&pods), index }),
+            ..Recipe::new("kubernetes", [exec, remote.argv()].concat(), remote.copy.clone())
+        }
+    };
+    Ok(pods.ends.iter().enumerate().map(recipe).collect())
+}
+
+impl Pod {
+    /// Names of all ends that share its preparation.
+    pub fn ends(&self) -> &[String] {
+        &self.pods.ends
+    }
+
+    /// Waits until it can be used. The first that asks creates all pods; all get the same answer.
+    pub fn ready(&self, stop: &StopFlag) -> Result<(), Failure> {
+        let mut prepared = self.pods.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = prepared.get_or_insert_with(|| self.pods.prepare(stop));
+        result.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+
+    /// Adds what the cluster knows and the daemon does not.
+    pub fn complete(&self, greeting: &mut Greeting) {
+        let prepared = self.pods.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Ok(Prepared { places, .. })) = &*prepared
+            && let Some(place) = places.get(self.index)
+        {
+            greeting.node.clone_from(&place.node);
+            greeting.reached_at = place.address;
+        }
+    }
+}
+
+impl Pods {
+    fn prepare(&self, stop: &StopFlag) -> Result<Prepared, Failure> {
+        // First of all: whatever happens next is undone.
+        let guardian = Guardian::start(&self.kubectl.command(self.manifest.deletion())).map_err(|error| Failure {
+            what: format!("the guardian of its pods did not start: {error}"),
+            lines: Vec::new(),
+        })?;
+        thread::scope(|scope| {
+            // At the same time, and over before anything is measured.
+            scope.spawn(|| sweep::sweep(&self.kubectl, stop));
+            let create = ["create", "--validate=false", "-f", "-", "-o"];
+            let uid = self.kubectl.run(
+                create.into_iter().chain(["jsonpath={.metadata.uid}"]),
+                Some(&self.manifest.owner()),
+                stop,
+            )?;
+            self.kubectl.run(create.into_iter().chain(["name"]), Some(&self.manifest.pods(uid.trim())), stop)?;
+            Ok(Prepared { places: self.await_pods(stop)?, _guardian: guardian })
+        })
+    }
+
+    /// Waits until all pods run.
+    fn await_pods(&self, stop: &StopFlag) -> Result<Vec<Place>, Failure> {
+        let until = Instant::now() + self.wait;
+        let names: Vec<String> = (0..self.ends.len()).map(|index| self.manifest.pod(index)).collect();
+        let mut states: BTreeMap<String, State> =
+            names.iter().map(|name| (name.clone(), State::Waiting("nothing is known of it".into()))).collect();
+        let selector = self.manifest.selector();
+        loop {
+            // The API server ends a watch after a while.
+            let mut watch = self.kubectl.watch(["get", "pods", "-l", &selector, "--watch", "-o", "json"])?;
+            loop {
+                if stop.urgency() != Urgency::None {
+                    return Err(Failure { what: "a signal ended the run".into(), lines: Vec::new() });
+                }
+                match watch.next(LOOK) {
+                    Ok(Some(pod)) => {
+                        let (name, state) = state::of(&pod);
+                        states.entry(name).and_modify(|old| *old = state);
+                    }
+                    Ok(None) if Instant::now() < until => {}
+                    Ok(None) => return Err(self.late(&names, &states, stop)),
+                    Err(kubectl::Ended::Orderly) => break,
+                    Err(kubectl::Ended::Failed(failure)) => return Err(failure),
+                }
+                if let Some((name, why)) = names.iter().find_map(|name| match &states[name] {
+                    State::Failed(why) => Some((name, why)),
+                    _ => None,
+                }) {
+                    let what = format!("{} failed: {why}", self.called(name));
+                    return Err(Failure { what, lines: self.evidence(name, stop) });
+                }
+                let places: Vec<Place> = names.iter().filter_map(|name| states[name].place()).collect();
+                if places.len() == names.len() {
+                    return Ok(places);
+                }
+            }
+        }
+    }
+
+    /// The failure of pods that are not ready in time.
+    fn late(&self, names: &[String], states: &BTreeMap<String, State>, stop: &StopFlag) -> Failure {
+        let waiting: Vec<(&String, &str)> = names
+            .iter()
+            .filter_map(|name| match &states[name] {
+                State::Waiting(why) => Some((name, why.as_str())),
+                _ => None,
+            })
+            .collect();
+        let list: Vec<String> = waiting.iter().map(|(name, why)| format!("{}: {why}", self.called(name))).collect();
+        let what = format!(
+            "{} of {} pods did not run within {} s (`wait`): {}",
+            waiting.len(),
+            names.len(),
+            self.wait.as_secs(),
+            list.join("; ")
+        );
+        let lines = waiting.first().map(|(name, _)| self.evidence(name, stop)).unwrap_or_default();
+        Failure { what, lines }
+    }
+
+    /// What the cluster recorded about a pod, and what the pod printed.
+    fn evidence(&self, name: &str, stop: &StopFlag) -> Vec<String> {
+        let of = format!("--field-selector=involvedObject.name={name},type=Warning");
+        let format = r#"jsonpath={range .items[*]}{.reason}: {.message}{"\n"}{end}"#;
+        let tail = format!("--tail={QUOTED}");
+        let said = [
+            self.kubectl.run(["get", "events", &of, "-o", format], None, stop),
+            self.kubectl.run(["logs", name, "-c", manifest::CONTAINER, &tail], None, stop),
+        ];
+        let last = |text: String| {
+            let lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(kubectl::line).collect();
+            lines[lines.len().saturating_sub(QUOTED)..].to_vec()
+        };
+        // Neither has to be there or allowed.
+        said.into_iter().flatten().flat_map(last).collect()
+    }
+
+    /// `pod plumb-… on NODE` as people know it.
+    fn called(&self, name: &str) -> String {
+        let end = (0..self.ends.len()).find(|index| self.manifest.pod(*index) == name).map(|index| &self.ends[index]);
+        end.map_or_else(|| format!("pod {name}"), |end| format!("pod {name} of `{end}`"))
+    }
+}
