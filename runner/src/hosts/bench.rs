@@ -49,6 +49,16 @@ struct Seat {
 
 impl Bench for Hosts {
     fn measure(&mut self, step: &Step, _: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
+        self.measure_once(step, progress).map_err(|error| {
+            let names = step.members.iter().flat_map(|member| [member.from.name(), member.to.name()]);
+            let error = MeasureError::from(error);
+            MeasureError { message: self.explained(names, error.message), ..error }
+        })
+    }
+}
+
+impl Hosts {
+    fn measure_once(&mut self, step: &Step, progress: &mut Progress) -> Result<Measured, ClientError> {
         let mut seats = Vec::with_capacity(step.members.len());
         for (member, spec) in step.members.iter().filter_map(|m| Some((m, m.spec()?))) {
             seats.push(self.seat(member, spec, step.grace, progress)?);
@@ -70,9 +80,7 @@ impl Bench for Hosts {
         }
         Ok(measured)
     }
-}
 
-impl Hosts {
     /// Waits at the daemons that serve one client at a time. A session that a daemon has closed meanwhile is opened again,
     /// and takes its turn again.
     fn take_turns(&mut self, step: &Step, seats: &mut [Seat], progress: &Progress) -> Result<(), ClientError> {

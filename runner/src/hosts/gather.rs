@@ -146,7 +146,7 @@ impl Hosts {
     /// Why an end was not reached, and what to do.
     fn unreached(&mut self, end: &Endpoint, error: &ClientError) -> String {
         let launched = self.fleet.end(end.name()).map(|end| end.record.engine.clone());
-        let message = self.explained(end.name(), error.to_string());
+        let message = self.explained([end.name()], error.to_string());
         match (launched, error) {
             (Some(engine), ClientError::Connect { .. }) => format!(
                 "{message}\n       its daemon was started by {engine}, and only its port is out of reach: open the \

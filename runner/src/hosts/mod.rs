@@ -129,8 +129,8 @@ impl Hosts {
     }
 
     /// Adds to an error why a daemon that this run started is gone.
-    fn explained(&mut self, name: &str, message: String) -> String {
-        match self.fleet.gone(name) {
+    fn explained<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, message: String) -> String {
+        match self.fleet.gone(names) {
             Some(why) => format!("{message}\n       {why}"),
             None => message,
         }
@@ -171,7 +171,11 @@ impl Hosts {
                     ClientError::Connect { .. }
                     | ClientError::KeyDiffers { .. }
                     | ClientError::Channel { source: ChannelError::Closed, .. },
-                ) if self.met.contains(end) && Instant::now() < until && self.stop.urgency() == Urgency::None => {
+                ) if self.met.contains(end)
+                    // A daemon of this run is not started again.
+                    && self.fleet.end(end.name()).is_none()
+                    && Instant::now() < until && self.stop.urgency() == Urgency::None =>
+                {
                     thread::sleep(AGAIN);
                 }
                 session => break session,

@@ -134,13 +134,24 @@ impl Fleet {
         self.ends.get(name)
     }
 
-    /// Why an end is gone, if its launcher has ended.
-    pub fn gone(&mut self, name: &str) -> Option<String> {
-        let launcher = self.ends.get(name)?.launcher;
-        let Running { recipe, process, .. } = self.running.get_mut(launcher)?;
-        let status = process.wait(Instant::now() + LAST_WORDS)?;
-        let what = format!("{} ended ({status}), and with it the daemon of host `{name}`", recipe.argv[0]);
-        Some(with_words(what, recipe, process))
+    /// Why ends are gone, if a launcher of theirs has ended.
+    pub fn gone<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+        let asked: Vec<(&str, usize)> =
+            names.into_iter().filter_map(|name| Some((name, self.ends.get(name)?.launcher))).collect();
+        let until = Instant::now() + LAST_WORDS;
+        loop {
+            for (name, launcher) in &asked {
+                let Some(Running { recipe, process, .. }) = self.running.get_mut(*launcher) else { continue };
+                if let Some(status) = process.status() {
+                    let what = format!("{} ended ({status}), and with it the daemon of host `{name}`", recipe.argv[0]);
+                    return Some(with_words(what, recipe, process));
+                }
+            }
+            if asked.is_empty() || Instant::now() > until {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Decides the addresses of every end. Returns sentences about those that cannot be decided.
