@@ -6,6 +6,7 @@
 //! together. [`RunningTest::wait`] gives the [`Outcome`]. A session runs one test at a time and as many as wanted one
 //! after another; tests at the same time have a session each.
 
+mod cutter;
 mod instants;
 pub(crate) mod plausible;
 mod ready;
@@ -15,6 +16,7 @@ mod turn;
 
 use std::{fmt, net::IpAddr, time::Duration};
 
+pub use cutter::Cutter;
 pub(crate) use plausible::MOST_NOTES;
 pub use ready::{DataAddresses, Prepared, prepare};
 pub(crate) use running::MESSAGES_A_TURN;
@@ -48,6 +50,8 @@ pub struct Target {
     pub bind: Option<IpAddr>,
     /// Network namespace of the control connection; `None`: the process's own.
     pub netns: Option<String>,
+    /// Ends the control connections when the daemon is known to be gone.
+    pub cutter: Option<Cutter>,
     pub timeouts: Timeouts,
 }
 
@@ -59,6 +63,7 @@ impl Target {
             key: None,
             bind: None,
             netns: None,
+            cutter: None,
             timeouts: Timeouts::default(),
         }
     }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ClientError, HostLabel, Target, Timeouts};
+use super::{ClientError, HostLabel, Target, Timeouts, cutter::Cuttable};
 use crate::{
     control::{
         channel::{Channel, ChannelError},
@@ -54,6 +54,7 @@ pub struct Session {
     aborting: bool,
     /// Whether the next test may begin at a daemon that gives turns.
     pub(super) has_turn: bool,
+    _cuttable: Option<Cuttable>,
 }
 
 impl Session {
@@ -67,6 +68,7 @@ impl Session {
         let stream =
             netns::within(target.netns.as_deref(), || dial(&addresses, target.bind, deadline))?.map_err(unreached)?;
         let address = stream.peer_addr().map_err(unreached)?.ip().to_canonical();
+        let cuttable = target.cutter.as_ref().map(|cutter| cutter.add(&stream)).transpose().map_err(unreached)?;
         let mut channel =
             Channel::initiate(stream, target.key.as_ref(), deadline).map_err(|error| greeting_error(&host, error))?;
         let error = |source| ClientError::Channel { host: host.clone(), source };
@@ -84,8 +86,16 @@ impl Session {
             address,
             number: hello.process,
         };
-        let mut session =
-            Self { host, timeouts: target.timeouts, channel, peer, dirty: false, aborting: false, has_turn: false };
+        let mut session = Self {
+            host,
+            timeouts: target.timeouts,
+            channel,
+            peer,
+            dirty: false,
+            aborting: false,
+            has_turn: false,
+            _cuttable: cuttable,
+        };
         session.compare_clocks()?;
         Ok(session)
     }

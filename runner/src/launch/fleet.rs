@@ -192,7 +192,8 @@ impl Fleet {
                     start_s: running.took.as_secs_f64(),
                 };
                 let key = greeting.key.as_deref().map_or(Some(key.clone()), Key::from_hex);
-                let target = Target { key, ..Target::new(name, control) };
+                let cutter = Some(running.process.cutter().clone());
+                let target = Target { key, cutter, ..Target::new(name, control) };
                 if greeting.key.is_some() {
                     match Session::connect(&target) {
                         Ok(session) => self.held.push(session),

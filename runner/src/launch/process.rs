@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use netcore::control::key::Key;
+use netcore::{client::Cutter, control::key::Key};
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
@@ -59,6 +59,7 @@ pub struct Process {
     relay: Option<Arc<Relay>>,
     /// Whether the end of its standard input ends its daemons.
     input: bool,
+    cutter: Cutter,
 }
 
 impl Process {
@@ -87,10 +88,12 @@ impl Process {
             // An error means that the launcher is gone, which its outputs show.
             let _ = feed(stdin, file, &key, &received);
         })?;
-        let (keep, back) = (Arc::clone(&said[0]), relay.clone());
+        let cutter = Cutter::default();
+        let (keep, back, connections) = (Arc::clone(&said[0]), relay.clone(), cutter.clone());
         thread::Builder::new().name("launcher out".into()).spawn(move || {
             let _ = listen(stdout, &sender, &keep, back.as_deref());
             let _ = sender.send(News::Closed);
+            connections.cut();
             if let Some(relay) = back {
                 relay.close();
             }
@@ -102,7 +105,7 @@ impl Process {
                 push(&keep, &line);
             }
         })?;
-        Ok(Self { child, status: None, orders: Some(orders), news, said, relay, input: recipe.input })
+        Ok(Self { child, status: None, orders: Some(orders), news, said, relay, cutter, input: recipe.input })
     }
 
     /// The next news; `None`: none within that time.
@@ -125,6 +128,11 @@ impl Process {
     /// Address in this process at which relayed control connections are accepted.
     pub fn relay(&self) -> Option<std::net::SocketAddr> {
         self.relay.as_ref().map(|relay| relay.address())
+    }
+
+    /// Cuts the control connections to its daemons when it ends: they end with it, and a network that is down says nothing.
+    pub fn cutter(&self) -> &Cutter {
+        &self.cutter
     }
 
     /// Its exit status, if it has ended.

@@ -108,12 +108,12 @@ fn own_path() -> String {
 }
 
 /// Options come before those of the user's configuration: no terminal, no questions, and an end when the other side is
-/// silent for 10 s.
+/// silent for 8 s.
 const SSH_OPTIONS: [&str; 6] = [
     "BatchMode=yes",
     "RequestTTY=no",
     "EscapeChar=none",
-    "ServerAliveInterval=5",
+    "ServerAliveInterval=4",
     "ServerAliveCountMax=2",
     "ConnectTimeout=10",
 ];
