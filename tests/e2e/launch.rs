@@ -19,7 +19,7 @@ pub fn run(fleet: &Fleet, folder: &Folder, hosts: &str, tests: &str) -> Ran {
 }
 
 /// How a host was started, as `run.json` has it.
-fn launch_of(folder: &Folder, host: &str) -> Value {
+pub fn launch_of(folder: &Folder, host: &str) -> Value {
     let record: Value = serde_json::from_slice(&std::fs::read(folder.path("r.run.json")).unwrap()).unwrap();
     record["hosts"][host]["launch"].clone()
 }
@@ -81,6 +81,20 @@ fn control_goes_through_ssh_where_only_that_reaches_the_host() {
     let ran = run("");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stderr.contains("host `h2`"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_host_of_the_command_line_is_launched() {
+    let Some(fleet) = with_sshd(1) else { return };
+    let folder = Folder::new();
+    let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../plans/quick.yaml");
+    let short = ["--set", "warmup=0s", "--set", "duration=50ms", "--set", "iterations=1", "-o", &folder.name("r.csv")];
+    let host = ["run", plan, "--host", "server=ssh://root@h1", "--set", "to=server"];
+    let ran = fleet.plumb(&[&host[..], &short].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(launch_of(&folder, "server")["engine"], "ssh");
+    let rows = rows(&folder.path("r.csv"));
+    assert!(of(&rows, "iteration").iter().all(|r| r["to"] == "server" && r["status"] == "ok"), "{rows:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use nix::{
 };
 
 use crate::{
-    fleet::{Fleet, HUB, Traces, children, command_line},
+    fleet::{Fleet, HUB, OPEN_MPI, Traces, children, command_line},
     program::{Folder, is_interim, until},
 };
 
@@ -66,6 +66,19 @@ impl Engine {
     fn command() -> Self {
         let launch = "launch: {command: {run: [/run/fleet/bin/on, \"{host}\"], program: /run/fleet/bin/plumb}}";
         Self::of_each("command", launch, &format!("control: launcher, {launch}"))
+    }
+
+    fn slurm() -> Self {
+        Self { name: "slurm", hosts: "{h: {launch: {slurm: {nodes: 2, program: /run/fleet/bin/plumb}}}}".into() }
+    }
+
+    fn mpi() -> Self {
+        let run: Vec<_> = OPEN_MPI.split(' ').chain(["-np", "2"]).map(|word| format!("\"{word}\"")).collect();
+        let run = run.join(", ");
+        Self {
+            name: "mpi",
+            hosts: format!("{{h: {{launch: {{mpi: {{run: [{run}], program: /run/fleet/bin/plumb}}}}}}}}"),
+        }
     }
 }
 
@@ -184,6 +197,9 @@ fn end(fleet: &Fleet, engine: &Engine, phase: Phase, event: Event) -> Duration {
         }
     }
     fleet.await_clean(&what, &hosts, &before, &[]);
+    if engine.name == "slurm" {
+        until(&format!("{what}: no job is left"), || fleet.read(HUB, &["squeue", "--noheader"]).is_empty());
+    }
     took
 }
 
@@ -238,22 +254,55 @@ fn a_command_leaves_nothing() {
     );
 }
 
+#[test]
+fn slurm_leaves_neither_processes_nor_an_allocation() {
+    let Some(fleet) = Fleet::new(2).and_then(Fleet::with_slurm) else { return };
+    end_all(
+        &fleet,
+        &[
+            (Engine::slurm(), Phase::Start, Event::KillPlumb),
+            (Engine::slurm(), Phase::Measure, Event::KillLauncher),
+            (Engine::slurm(), Phase::Between, Event::Interrupt),
+            (Engine::slurm(), Phase::End, Event::KillPlumb),
+        ],
+    );
+}
+
+#[test]
+fn mpi_leaves_nothing() {
+    let Some(fleet) = Fleet::new(2).and_then(Fleet::with_mpi) else { return };
+    end_all(
+        &fleet,
+        &[(Engine::mpi(), Phase::WarmUp, Event::KillLauncher), (Engine::mpi(), Phase::Measure, Event::KillPlumb)],
+    );
+}
+
 /// Every phase and event with these engines, for which CI has no time.
-fn end_in_every_way(fleet: &Fleet, engines: &[fn() -> Engine]) {
-    let all = engines.iter().flat_map(|engine| PHASES.map(|phase| EVENTS.map(|event| (engine(), phase, event))));
-    end_all(fleet, &all.flatten().collect::<Vec<_>>());
+fn end_in_every_way(fleet: &Fleet, engines: &[fn() -> Engine], events: &[Event]) {
+    let ways = PHASES.iter().flat_map(|phase| events.iter().map(|event| (*phase, *event)));
+    let all = engines.iter().flat_map(|engine| ways.clone().map(|(phase, event)| (engine(), phase, event)));
+    end_all(fleet, &all.collect::<Vec<_>>());
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn ssh_leaves_nothing_in_every_phase() {
     let Some(fleet) = Fleet::new(2).and_then(|f| f.with_sshd("")) else { return };
-    end_in_every_way(&fleet, &[Engine::ssh, Engine::copy]);
+    end_in_every_way(&fleet, &[Engine::ssh, Engine::copy], &EVENTS);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn a_command_leaves_nothing_in_every_phase() {
-    let Some(fleet) = Fleet::new(2) else { return };
-    end_in_every_way(&fleet, &[Engine::command]);
+fn a_command_and_mpi_leave_nothing_in_every_phase() {
+    let Some(fleet) = Fleet::new(2).and_then(Fleet::with_mpi) else { return };
+    // The life line of a command is a pipe, which needs no link.
+    end_in_every_way(&fleet, &[Engine::command], &EVENTS[..4]);
+    end_in_every_way(&fleet, &[Engine::mpi], &EVENTS);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn slurm_leaves_nothing_in_every_phase() {
+    let Some(fleet) = Fleet::new(2).and_then(Fleet::with_slurm) else { return };
+    end_in_every_way(&fleet, &[Engine::slurm], &EVENTS);
 }

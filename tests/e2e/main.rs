@@ -24,6 +24,8 @@ mod keys;
 mod launch;
 mod launch_cleanup;
 mod launch_errors;
+mod launch_mpi;
+mod launch_slurm;
 mod migrating;
 mod module_order;
 mod netns;
