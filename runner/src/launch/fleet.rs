@@ -37,6 +37,7 @@ use crate::{
         ranges,
     },
     progress::Progress,
+    style::plain,
 };
 
 /// Most launchers that start at the same time.
@@ -305,7 +306,7 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
                 let sentence = format!(
                     "{who}: the program there has version {}, which speaks another version of the launch contract: install \
                      this one, or send it along with `copy: true`",
-                    greeting.version
+                    plain(&greeting.version)
                 );
                 return Err((sentence, false));
             }
