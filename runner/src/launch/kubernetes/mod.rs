@@ -4,10 +4,10 @@
 //! goes over the life line, so that nothing in the cluster's objects is secret. Three things remove the pods: a
 //! [`Guardian`] when this process ends, their owner when somebody deletes it, and their deadline when all else is gone.
 //!
-//! - [`mod@kubectl`]: the user's own `kubectl`
-//! - [`manifest`]: the objects that are created
-//! - [`state`]: what a pod waits for, or why it fails
-//! - [`sweep`]: pods of launchers that died without their guardian
+//! - `kubectl`: the user's own `kubectl`
+//! - `manifest`: the objects that are created
+//! - `state`: what a pod waits for, or why it fails
+//! - `sweep`: pods of launchers that died without their guardian
 
 mod kubectl;
 mod manifest;
