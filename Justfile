@@ -31,3 +31,7 @@ schemas:
 # Test protocols that this kernel may lack (SCTP, DCCP, vsock) in a virtual machine.
 test-vm:
     tests/vm/run
+
+# Start far ends in pods of a real Kubernetes cluster on this machine ($BIN: its programs; --help says how they are built).
+test-kubernetes *ARGS:
+    tests/kubernetes/run {{ARGS}}
