@@ -5,6 +5,8 @@ use std::{
     net::IpAddr,
     str::FromStr,
     sync::{Arc, PoisonError, RwLock},
+    thread,
+    time::{Duration, Instant},
 };
 
 use ipnet::IpNet;
@@ -31,28 +33,48 @@ impl Network {
 
 /// Networks of a daemon, to which its owner may add while it serves. Clones are the same set.
 #[derive(Clone, Debug, Default)]
-pub struct Networks(Arc<RwLock<Vec<Network>>>);
+pub struct Networks {
+    list: Arc<RwLock<Vec<Network>>>,
+    patience: Duration,
+}
 
 impl Networks {
+    /// An empty set whose owner adds to it by another way than the clients come: a client may be earlier. Questions wait this
+    /// long for a network before they are answered in the negative.
+    pub fn awaited(patience: Duration) -> Self {
+        Self { patience, ..Self::default() }
+    }
+
+    fn holds(&self, test: impl Fn(&[Network]) -> bool) -> bool {
+        let until = Instant::now() + self.patience;
+        loop {
+            let held = test(&self.list.read().unwrap_or_else(PoisonError::into_inner));
+            if held || Instant::now() >= until {
+                return held;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     pub fn add(&self, network: Network) {
-        let mut list = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         if !list.contains(&network) {
             list.push(network);
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.holds(|list| !list.is_empty())
     }
 
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(|network| network.contains(address))
+        self.holds(|list| list.iter().any(|network| network.contains(address)))
     }
 }
 
 impl From<Vec<Network>> for Networks {
     fn from(list: Vec<Network>) -> Self {
-        Self(Arc::new(RwLock::new(list)))
+        Self { list: Arc::new(RwLock::new(list)), patience: Duration::ZERO }
     }
 }
 
@@ -82,6 +104,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_network_may_come_after_the_question_for_it() {
+        let networks = Networks::awaited(Duration::from_mins(1));
+        let later = networks.clone();
+        let adds = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            later.add("10.0.0.0/8".parse().unwrap());
+        });
+        assert!(networks.contains([10, 0, 0, 2].into()));
+        adds.join().unwrap();
+        assert!(!Networks::default().contains([10, 0, 0, 2].into()));
+    }
 
     #[test]
     fn addresses_are_in_their_networks() {

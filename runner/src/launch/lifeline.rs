@@ -30,6 +30,9 @@ use crate::{error::Error, signals::Interrupts, style};
 /// Time for the daemon's sessions to end after the life line has ended. Then the process ends with whatever is left.
 const END: Duration = Duration::from_secs(2);
 
+/// A run's requests and the launcher's `allow-connect` come by different ways: the requests may be earlier.
+const ALLOWED_WITHIN: Duration = Duration::from_secs(3);
+
 /// Exit code when the end was the launcher's wish or its silence.
 const ENDED: i32 = 0;
 
@@ -77,7 +80,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     };
     // Without the life line nobody can say later which networks there are: only the launcher has the key.
     let allow_connect: Networks =
-        if options.own_key { Network::everything().to_vec().into() } else { Networks::default() };
+        if options.own_key { Network::everything().to_vec().into() } else { Networks::awaited(ALLOWED_WITHIN) };
     let sessions = Arc::new(Sessions::default());
     let counted = Arc::clone(&sessions);
     let told_key = options.own_key.then(|| key.to_hex());
