@@ -98,10 +98,15 @@ fn an_allocation_that_cannot_be_or_does_not_come_is_given_up() {
         }
     };
     fails("nodes: 2, args: [-p, nosuch]", &["hosts h[1-2]", "Invalid partition name", "check `nodes` and `args`"]);
-    // A cluster that is too small queues the job: it may grow.
+    // A cluster that is too small queues the job: it may grow. Only a plan that says how long waits for that.
+    fails(
+        "nodes: 3",
+        &["hosts h[1-3]", "Requested partition configuration not available", "the partition lacks such nodes"],
+    );
+    no_job_is_left(&fleet);
     fails(
         "nodes: 3, wait: 2s",
-        &["missing: h[1-3]", "queued and waiting for resources", "raise `wait`, or ask for less"],
+        &["missing: h[1-3]", "queued and waiting for resources", "the partition lacks such nodes"],
     );
     no_job_is_left(&fleet);
     fails("nodes: 2, args: [--begin=now+1hour], wait: 2s", &["queued and waiting for resources", "raise `wait`"]);

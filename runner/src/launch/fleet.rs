@@ -328,6 +328,10 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
                 let what = format!("{who}: the program could not be copied");
                 return Err((with_words(what, recipe, &mut process), false));
             }
+            None if process.last_lines().iter().any(|line| recipe.hopeless.is_some_and(|word| line.contains(word))) => {
+                let what = format!("{who}: {} will bring no daemon", recipe.argv[0]);
+                return Err((with_words(what, recipe, &mut process), false));
+            }
             None if asked.elapsed() > recipe.wait => {
                 let what = format!("{who}: {} brought no daemon within {} s", recipe.argv[0], recipe.wait.as_secs());
                 let what = format!("{what}{}", missing(recipe, &greetings));

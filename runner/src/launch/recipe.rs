@@ -34,6 +34,8 @@ pub struct Recipe {
     pub input: bool,
     /// The longest wait for its ends.
     pub wait: Duration,
+    /// Words of the launcher after which it is not waited for.
+    pub hopeless: Option<&'static str>,
     /// A command that frees what the end of the process does not.
     pub cleanup: Option<Vec<String>>,
     /// A command that shows the cause of an error to the user.
@@ -41,6 +43,9 @@ pub struct Recipe {
     /// What must be there before it starts, and stays until it has ended.
     pub pod: Option<Pod>,
 }
+
+/// What `srun` says of a job that its partition cannot hold.
+pub const TOO_LARGE: &str = "Requested partition configuration not available";
 
 /// Options of the run for daemons that it starts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,6 +94,7 @@ impl Recipe {
             relay: false,
             input: true,
             wait: WAIT,
+            hopeless: None,
             cleanup: None,
             check: None,
             pod: None,
@@ -170,7 +176,9 @@ fn of_slurm(nodes: usize, slurm: &Slurm, serve: Vec<String>) -> Result<Recipe, S
     argv.extend(remote.argv());
     let cleanup = (!inside).then(|| vec!["scancel".to_owned(), format!("--name={job}")]);
     let wait = slurm.wait.map_or(WAIT_IN_QUEUE, |wait| wait.0);
-    Ok(Recipe { wait, cleanup, ..Recipe::new("slurm", argv, remote.copy) })
+    // Slurm keeps a job in its queue that the partition cannot hold: nodes may come back. Who waits for them says so.
+    let hopeless = slurm.wait.is_none().then_some(TOO_LARGE);
+    Ok(Recipe { wait, hopeless, cleanup, ..Recipe::new("slurm", argv, remote.copy) })
 }
 
 fn of_mpi(mpi: &Mpi, serve: Vec<String>) -> Result<Recipe, String> {

@@ -2,13 +2,16 @@
 
 use std::process::ExitStatus;
 
-use super::{recipe::Recipe, remote::NOT_RECEIVED};
+use super::{
+    recipe::{Recipe, TOO_LARGE},
+    remote::NOT_RECEIVED,
+};
 
 /// Begins what the far end says where it cannot receive the program.
 const REFUSED: &str = "plumb-copy:";
 
 /// Words of launchers and login shells, and what to do. The first that is found counts.
-const WORDS: [(&str, &str); 33] = [
+const WORDS: [(&str, &str); 34] = [
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key is another one than you know: compare it, then run {check} by hand",
@@ -34,6 +37,7 @@ const WORDS: [(&str, &str); 33] = [
     ("GLIBC_", "its C library is older than the program needs: use a release, which starts from glibc 2.28 on"),
     ("--launched", "the program there is older: install this version, or send this one along with `copy: true`"),
     (REFUSED, "see the line above"),
+    (TOO_LARGE, "the partition lacks such nodes: check `nodes` and `args`, or say in `wait` how long to wait for them"),
     ("queued and waiting", "the allocation did not come: raise `wait`, or ask for less in `args`"),
     ("Unable to allocate", "Slurm refused the allocation: check `nodes` and `args`"),
     (
