@@ -160,7 +160,7 @@ fn confidence_goes_on_until_it_is_reached_or_says_loudly_that_it_is_not() {
     let folder = Folder::new();
     let plan = folder.plan(
         "",
-        "  easy: {workload: tcp_rr, duration: 100ms, iterations: {min: 2, max: 3, margin: 500%}}\n  \
+        "  easy: {workload: tcp_rr, duration: 100ms, iterations: {min: 2, max: 20, margin: 500%}}\n  \
          hard: {workload: tcp_rr, duration: 100ms, iterations: {min: 2, max: 3, margin: 0.0001%}}",
     );
     let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
