@@ -162,6 +162,10 @@ impl Hosts {
         let mut target =
             self.places.get(end).and_then(|p| p.target.clone()).unwrap_or_else(|| Target::new(end.name(), end.name()));
         target.timeouts.grace = grace;
+        if self.fleet.has_ended(end.name()) {
+            // Its daemon has ended, too, or is about to. Waiting longer would keep the other hosts.
+            target.timeouts.connect = target.timeouts.connect.min(AGAIN);
+        }
         let until = Instant::now() + target.timeouts.connect;
         let session = loop {
             match Session::connect(&target) {

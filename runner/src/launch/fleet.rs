@@ -135,6 +135,12 @@ impl Fleet {
         self.ends.get(name)
     }
 
+    /// Whether the launcher of an end has ended.
+    pub fn has_ended(&mut self, name: &str) -> bool {
+        let launcher = self.ends.get(name).map(|end| end.launcher);
+        launcher.and_then(|launcher| self.running.get_mut(launcher)).is_some_and(|it| it.process.status().is_some())
+    }
+
     /// Why ends are gone, if a launcher of theirs has ended.
     pub fn gone<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
         let asked: Vec<(&str, usize)> =
