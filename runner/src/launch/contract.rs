@@ -1,4 +1,4 @@
-//! What a launcher and the daemon that it started say to each other over the daemon's standard input and output.
+//! The lines between a launcher and the daemon that it started, over the daemon's standard input and output.
 //!
 //! Standard input is the life line. Its first line is the key of this one run, 64 hexadecimal digits. Lines follow:
 //!

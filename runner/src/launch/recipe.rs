@@ -40,11 +40,11 @@ pub struct Recipe {
     pub cleanup: Option<Vec<String>>,
     /// A command that shows the cause of an error to the user.
     pub check: Option<String>,
-    /// What must be there before it starts, and stays until it has ended.
+    /// The pod that it needs: ready before it starts, and kept until it has ended.
     pub pod: Option<Pod>,
 }
 
-/// What `srun` says of a job that its partition cannot hold.
+/// Words of `srun` about a job that its partition cannot hold.
 pub const TOO_LARGE: &str = "Requested partition configuration not available";
 
 /// Options of the run for daemons that it starts.

@@ -1,4 +1,4 @@
-//! What to do about the errors of launchers.
+//! Advice about the errors of launchers.
 
 use std::process::ExitStatus;
 

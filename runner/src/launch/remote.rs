@@ -18,10 +18,9 @@ pub const NOT_RECEIVED: i32 = 97;
 /// its arguments.
 ///
 /// It travels through the login shells of other people: one line, no single quote, and no `!` before a word, which csh
-/// replaces. The
-/// folder is the first whose files may be executed; a file without a `#!` line is run by the shell if so. The program is
-/// removed before it runs: the open descriptor 3 keeps it. A second process gives up a transfer without progress for 6 s, since
-/// sshd may not notice for hours that its client is gone, and cleans up where this shell was killed.
+/// replaces. The folder is the first whose files may be executed; the shell itself runs a file without a `#!` line there. The
+/// program is removed before it runs: the open descriptor 3 keeps it. A second process gives up a transfer without progress
+/// for 6 s, since sshd may not notice for hours that its client is gone. It also cleans up after a shell that was killed.
 const RECEIVE: &str = concat!(
     r#"s=$1; h=$2; m=$3; shift 3; "#,
     r#"fail() { echo "plumb-copy: $1" >&2; exit 97; }; "#,

@@ -50,7 +50,7 @@ pub struct Failure {
     pub lines: Vec<String>,
 }
 
-/// Where a pod runs.
+/// Node and address of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Place {
     node: Option<String>,
