@@ -30,7 +30,7 @@ use crate::{
     },
     pattern::{self, Worker},
     report::{Granted, NicFacts, SideReport, Span},
-    spec::{Role, Side, TestSpec, Transport, support, unused::unused},
+    spec::{Dialect, Role, Side, TestSpec, Transport, support, unused::unused},
     transport::{
         Deadline, Link,
         datagram::effective,
@@ -61,6 +61,10 @@ impl End {
     /// Listens (far end) and allocates and touches the buffers. `data_ip`: the local address of the data sockets.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: Token) -> Result<Self, EndError> {
         support::check(spec)?;
+        if !matches!(spec.dialect, Dialect::Plumb | Dialect::Service) {
+            let reason = "another program's protocol opens the connections of this test, not a session";
+            return Err(EndError::Impossible(reason.to_owned()));
+        }
         files::raise_limit();
         let spec = Arc::new(spec.clone());
         let assignments = pattern::assignments(&spec, side)?;
@@ -75,6 +79,27 @@ impl End {
             nic: None,
             counter_log: None,
         })
+    }
+
+    /// An end over connections that another program's protocol has opened, one link per flow in the flows' order: ready to
+    /// start.
+    pub(crate) fn over(spec: &TestSpec, side: Side, links: Vec<Link>) -> Result<Self, EndError> {
+        support::check(spec)?;
+        files::raise_limit();
+        let spec = Arc::new(spec.clone());
+        let assignments = pattern::assignments(&spec, side)?;
+        let mut end = Self {
+            spec,
+            side,
+            token: Token::default(),
+            rendezvous: Rendezvous::Near { data_ip: None },
+            assignments,
+            connected: Connected::of(links),
+            nic: None,
+            counter_log: None,
+        };
+        end.look_around();
+        Ok(end)
     }
 
     /// Endpoints that the near end must connect to. Empty at the near end.
@@ -97,6 +122,12 @@ impl End {
     ) -> Result<(), EndError> {
         let deadline = Deadline::after(deadline, cancelled);
         self.connected = self.rendezvous.connect(&self.spec, &self.token, peer, &deadline)?;
+        self.look_around();
+        Ok(())
+    }
+
+    /// Reads what is known only once the peer is: the interface and its counters.
+    fn look_around(&mut self) {
         // A socket that is bound to an interface uses no other, whatever the route says.
         self.nic = match &self.spec.end(self.side).socket.device {
             Some(device) if self.spec.transport.has_interface() => NicFacts::named(device),
@@ -106,7 +137,6 @@ impl End {
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.rest(Span::Before);
         }
-        Ok(())
     }
 
     /// IP addresses of the flows' peers, after [`End::connect`]. A far end learns them from the sender of the token, so a
@@ -129,11 +159,14 @@ impl End {
         }
         let watch = Arc::new(Watch::new(assignments.len()));
         pattern::awaiting_end_of_data(&spec, &assignments).for_each(|index| watch.awaits_end_of_data(index));
+        let follows = |role| matches!(role, Role::Receiver | Role::Responder);
+        (0..).zip(&assignments).filter(|(_, each)| follows(each.role)).for_each(|(index, _)| watch.follows(index));
         for assignment in assignments.iter().filter(|assignment| assignment.role == Role::Sender) {
             kernel_pace(&connected.links[assignment.flow as usize], &spec)?;
         }
         let granted = granted(&spec, side, &rendezvous, &connected);
         let (flows, workers) = assign(&spec, side, assignments, &connected.links, &watch);
+        let cells = flows.iter().map(|flow| flow.cell.clone()).collect();
         let mut sampler = Sampler {
             flows,
             watch: watch.clone(),
@@ -181,7 +214,7 @@ impl End {
             let run = move || pattern::thread(number, workers, t0_ns);
             spawn(format!("data {number}"), run).inspect_err(|_| watch.abort())?;
         }
-        Ok(Running { side, watch, report: Mutex::new(report), _sampler: sampler })
+        Ok(Running { side, watch, cells, report: Mutex::new(report), _sampler: sampler })
     }
 }
 

@@ -9,6 +9,7 @@
 //! The ends agree over one control connection ([`control`]); [`client`] is a session seen from the near end, [`daemon`]
 //! serves the far end of many sessions.
 #![deny(unsafe_code)]
+#![expect(dead_code, reason = "the programs' sessions follow")]
 
 pub mod client;
 pub mod control;
@@ -22,6 +23,7 @@ mod io;
 pub mod measure;
 mod pace;
 mod pattern;
+pub mod peers;
 pub mod report;
 pub mod spec;
 #[expect(unsafe_code, reason = "thin wrappers of system calls")]

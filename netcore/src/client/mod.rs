@@ -8,6 +8,7 @@
 
 mod cutter;
 mod instants;
+mod peer;
 pub(crate) mod plausible;
 mod ready;
 mod running;
@@ -17,8 +18,9 @@ mod turn;
 use std::{fmt, net::IpAddr, time::Duration};
 
 pub use cutter::Cutter;
+pub use peer::{Peer, PeerTarget};
 pub(crate) use plausible::MOST_NOTES;
-pub use ready::{DataAddresses, Prepared, prepare};
+pub use ready::{DataAddresses, Far, Prepared, prepare};
 pub(crate) use running::MESSAGES_A_TURN;
 pub use running::{Observer, Outcome, RunningTest};
 pub use session::{PeerFacts, Session};
@@ -32,6 +34,7 @@ use crate::{
         netns::NetnsError,
     },
     error::{EndError, remedy},
+    peers::{PeerError, Program},
 };
 
 /// The longest time that a daemon can make a client wait for a turn.
@@ -148,6 +151,9 @@ pub enum ClientError {
     /// It names endpoints on a foreign host.
     #[error("{host} wants the data to go to {place}, which is not one of its addresses here: refused")]
     Elsewhere { host: HostLabel, place: String },
+    /// A far end that is another program.
+    #[error("{host}, {} there: {source}", program.server())]
+    Peer { host: HostLabel, program: Program, source: PeerError },
     #[error("{0}")]
     Near(#[from] EndError),
     #[error("{0}")]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    ClientError, Observer, Outcome, RunningTest, Session, Timeouts,
+    ClientError, Observer, Outcome, Peer, RunningTest, Session, Timeouts,
     running::{Party, Plan},
     take_turns,
 };
@@ -16,13 +16,14 @@ use crate::{
         channel::ChannelError,
         event::wait,
         load::Load,
-        message::{Connect, Peer, Prepare, Reply, Request},
+        message::{self, Connect, Prepare, Reply, Request},
         netns,
         stop::StopFlag,
     },
     end::{End, Endpoints, Token},
     error::EndError,
     measure::clock::{monotonic_ns, nanoseconds},
+    peers::DataPath,
     spec::{Side, TestSpec},
     transport::folder::has_names,
 };
@@ -46,7 +47,19 @@ pub struct Prepared<'s> {
     /// The near end, and the network namespace of its sockets; `None`: it is on a daemon.
     here: Option<(End, Option<String>)>,
     there: Daemons<'s>,
+    /// A far end that is another program.
+    peer: Option<&'s mut Peer>,
     plan: Plan,
+}
+
+/// The far end of a test.
+pub enum Far<'s> {
+    /// A daemon.
+    Daemon(&'s mut Session),
+    /// A service at `addresses.far` that takes no part ([`TestSpec::is_alone`]).
+    Service,
+    /// Another program. The near end must be this process.
+    Peer(&'s mut Peer),
 }
 
 /// The sessions of a test before its start. Dropping them makes their daemons forget it.
@@ -74,14 +87,23 @@ impl Drop for Daemons<'_> {
 ///
 /// - `near`: the daemon of the near end, which must allow connections to the far end's address
 ///   (`plumb serve --allow-connect`); `None`: the near end is this process.
-/// - `far`: the daemon of the far end; `None`: a service at `addresses.far` that takes no part ([`TestSpec::alone`]).
+/// - `far`: the far end.
 pub fn prepare<'s>(
     near: Option<&'s mut Session>,
-    far: Option<&'s mut Session>,
+    far: Far<'s>,
     spec: &TestSpec,
     addresses: &DataAddresses,
     timeouts: Timeouts,
 ) -> Result<Prepared<'s>, ClientError> {
+    let far = match far {
+        Far::Daemon(session) => Some(session),
+        Far::Service => None,
+        Far::Peer(_) if near.is_some() => {
+            let reason = "the near end of a test with another program must be the process that runs the plan";
+            return Err(EndError::Impossible(reason.to_owned()).into());
+        }
+        Far::Peer(peer) => return with_peer(peer, spec, addresses, timeouts),
+    };
     let mut there = Daemons { near, far };
     there.sessions().try_for_each(Session::begin)?;
     let Daemons { near, far } = &mut there;
@@ -103,7 +125,7 @@ pub fn prepare<'s>(
     }
     let here = match near {
         Some(near) => {
-            connect_there(near, Some(Peer { address, endpoints }))?;
+            connect_there(near, Some(message::Peer { address, endpoints }))?;
             None
         }
         None => match connect_here(spec, addresses, (address, &endpoints), token, timeouts.ready) {
@@ -118,14 +140,27 @@ pub fn prepare<'s>(
     };
     await_connected(&mut there)?;
     let limit_ns = there.sessions().map(|daemon| daemon.peer().limits.duration_ns).min().unwrap_or(u64::MAX);
-    Ok(Prepared { here, there, plan: Plan::new(spec, timeouts, limit_ns) })
+    Ok(Prepared { here, there, peer: None, plan: Plan::new(spec, timeouts, limit_ns) })
+}
+
+fn with_peer<'s>(
+    peer: &'s mut Peer,
+    spec: &TestSpec,
+    addresses: &DataAddresses,
+    timeouts: Timeouts,
+) -> Result<Prepared<'s>, ClientError> {
+    let path = DataPath { near: addresses.near, far: addresses.far };
+    let netns = addresses.near_netns.clone();
+    let end = netns::within(netns.as_deref(), || peer.agree(spec, path, timeouts))??;
+    let there = Daemons { near: None, far: None };
+    Ok(Prepared { here: Some((end, netns)), there, peer: Some(peer), plan: Plan::new(spec, timeouts, u64::MAX) })
 }
 
 impl Session {
     /// Makes a test ready whose near end is this process and whose far end is this session's daemon.
     pub fn prepare(&mut self, spec: &TestSpec, addresses: &DataAddresses) -> Result<Prepared<'_>, ClientError> {
         let timeouts = self.timeouts;
-        prepare(None, Some(self), spec, addresses, timeouts)
+        prepare(None, Far::Daemon(self), spec, addresses, timeouts)
     }
 
     /// Runs a test from beginning to end.
@@ -160,14 +195,22 @@ impl<'s> Prepared<'s> {
     pub fn lead(&self) -> Duration {
         let sessions = self.there.near.iter().chain(&self.there.far);
         let rtt_ns = sessions.map(|session| session.peer().clock.rtt_ns).max().unwrap_or(0);
+        if self.peer.is_some() && self.plan.near_receives {
+            // Its data is under way already.
+            return Duration::ZERO;
+        }
         LEAD + Duration::from_nanos(rtt_ns.saturating_mul(2))
     }
 
     /// Starts both ends at the same instant of this host's monotonic clock ([`crate::measure::clock::monotonic_ns`]):
     /// the load begins then, first the warm-up. `None`: as soon as possible.
     pub fn start(self, t0_ns: Option<u64>) -> Result<RunningTest<'s>, ClientError> {
-        let t0_ns = t0_ns.unwrap_or_else(|| monotonic_ns() + nanoseconds(self.lead()));
-        let Self { here, mut there, plan } = self;
+        let lead = self.lead();
+        let Self { here, mut there, mut peer, plan } = self;
+        if let Some(peer) = &mut peer {
+            peer.begin(plan.timeouts)?;
+        }
+        let t0_ns = t0_ns.unwrap_or_else(|| monotonic_ns() + nanoseconds(lead));
         let Daemons { near, far } = &mut there;
         for session in [far, near].into_iter().flatten() {
             start_there(session, t0_ns, &plan)?;
@@ -179,7 +222,8 @@ impl<'s> Prepared<'s> {
             None => there.near.take().map(Party::there),
         };
         let near = near.ok_or_else(|| EndError::Impossible("the test has no near end".to_owned()))?;
-        Ok(RunningTest::new(near, there.far.take().map(Party::there), plan, t0_ns))
+        let far = there.far.take().map(Party::there).or_else(|| peer.map(Party::peer));
+        Ok(RunningTest::new(near, far, plan, t0_ns))
     }
 }
 
@@ -200,7 +244,7 @@ fn prepare_there(
     })
 }
 
-fn connect_there(session: &mut Session, peer: Option<Peer>) -> Result<(), ClientError> {
+fn connect_there(session: &mut Session, peer: Option<message::Peer>) -> Result<(), ClientError> {
     let within_ns = nanoseconds(session.timeouts.ready);
     session.send(&Request::Connect(Connect { peer, within_ns }))
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ClientError, HostLabel, Session, Timeouts, instants::Instants, plausible::Frame};
+use super::{ClientError, HostLabel, Peer, Session, Timeouts, instants::Instants, plausible::Frame};
 use crate::{
     control::{
         channel::PROGRESS,
@@ -18,7 +18,7 @@ use crate::{
     error::EndError,
     measure::clock::{self, monotonic_ns, nanoseconds},
     report::{ClockReading, Ending, SideReport, Window},
-    spec::{Side, TestSpec},
+    spec::{Direction, Pattern, Side, TestSpec},
 };
 
 /// The far end normally finishes within this time after the near end; then it is told to stop.
@@ -79,7 +79,9 @@ pub(super) struct Plan {
     pub(super) length_ns: Option<u64>,
     counted_ns: u64,
     datagrams: bool,
-    grace: Duration,
+    /// Whether data comes to the near end without a request.
+    pub(super) near_receives: bool,
+    pub(super) timeouts: Timeouts,
     frame: Frame,
 }
 
@@ -92,7 +94,8 @@ impl Plan {
             length_ns: phases.length_ns(),
             counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
             datagrams: spec.transport.is_datagram(),
-            grace: timeouts.grace,
+            near_receives: spec.pattern == Pattern::Stream && spec.direction != Direction::Forward,
+            timeouts,
             frame: Frame::of(spec),
         }
     }
@@ -114,6 +117,8 @@ enum PartyEnd<'s> {
         /// Bytes of the report at the last look.
         counted: usize,
     },
+    /// Another program.
+    Peer(&'s mut Peer),
 }
 
 impl<'s> Party<'s> {
@@ -126,10 +131,15 @@ impl<'s> Party<'s> {
         Self { end, report: None }
     }
 
+    pub(super) fn peer(peer: &'s mut Peer) -> Self {
+        Self { end: PartyEnd::Peer(peer), report: None }
+    }
+
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.end {
             PartyEnd::Here(load) => load.as_ref().map(AsFd::as_fd),
             PartyEnd::There { session, .. } => (!self.is_done()).then(|| session.channel.as_fd()),
+            PartyEnd::Peer(peer) => (!self.is_done()).then(|| peer.as_fd()),
         }
     }
 
@@ -143,6 +153,7 @@ impl<'s> Party<'s> {
         match &self.end {
             PartyEnd::Here(load) => load.as_ref().is_some_and(Load::is_awaiting_end_of_data),
             PartyEnd::There { has_sent, .. } => *has_sent,
+            PartyEnd::Peer(_) => false,
         }
     }
 
@@ -188,6 +199,7 @@ impl<'s> Party<'s> {
                 }
                 return Ok(true);
             }
+            PartyEnd::Peer(peer) => peer.pump()?,
         }
         Ok(false)
     }
@@ -222,7 +234,7 @@ impl<'s> Party<'s> {
 
     fn session(&self) -> Option<&Session> {
         match &self.end {
-            PartyEnd::Here(_) => None,
+            PartyEnd::Here(_) | PartyEnd::Peer(_) => None,
             PartyEnd::There { session, .. } => Some(session),
         }
     }
@@ -233,7 +245,11 @@ impl<'s> Party<'s> {
     }
 
     fn host(&self) -> Option<&HostLabel> {
-        Some(&self.session()?.host)
+        match &self.end {
+            PartyEnd::Here(_) => None,
+            PartyEnd::There { session, .. } => Some(&session.host),
+            PartyEnd::Peer(peer) => Some(&peer.host),
+        }
     }
 }
 
@@ -281,6 +297,7 @@ impl<'s> RunningTest<'s> {
     pub fn wait(mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, ClientError> {
         self.watch(observer, stop)?;
         let clocks = [self.near.clock(), self.far.as_ref().and_then(Party::clock)];
+        let has_peer = matches!(&self.far, Some(Party { end: PartyEnd::Peer(_), .. }));
         let far_host = self.far.as_ref().and_then(Party::host).or(self.near.host()).cloned();
         // watch() returns only when all are done.
         let near = self.near.report.take().expect("the near end has finished");
@@ -295,7 +312,9 @@ impl<'s> RunningTest<'s> {
             });
         }
         let read = (self.begun, clock::reading());
-        let instants = Instants::of((&near, clocks[0]), far.as_ref().map(|far| (far, clocks[1])), &read);
+        // Another program does not tell its instants.
+        let timed = far.as_ref().filter(|_| !has_peer).map(|far| (far, clocks[1]));
+        let instants = Instants::of((&near, clocks[0]), timed, &read);
         let [near_loaded_ns, far_loaded_ns] = instants.loaded;
         let start_skew_ns =
             near_loaded_ns.zip(far_loaded_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
@@ -317,7 +336,7 @@ impl<'s> RunningTest<'s> {
         let began = Instant::now();
         let until_t0 = Duration::from_nanos(self.t0_ns.saturating_sub(monotonic_ns()));
         let length = Duration::from_nanos(self.plan.length_ns.unwrap_or(self.plan.counted_ns));
-        let mut deadline = began + until_t0 + length + self.plan.grace;
+        let mut deadline = began + until_t0 + length + self.plan.timeouts.grace;
         let mut seen = Urgency::None;
         // The instant at which the first of the two was done, and whether the other one was notified.
         let mut first_done: Option<Instant> = None;
@@ -327,6 +346,7 @@ impl<'s> RunningTest<'s> {
             for (party, side) in self.parties_mut().zip([Side::Near, Side::Far]) {
                 more |= !party.is_done() && party.pump(side, observer)?;
             }
+            self.converse(stop)?;
             if self.parties().all(Party::is_done) {
                 return Ok(());
             }
@@ -337,7 +357,7 @@ impl<'s> RunningTest<'s> {
             // A long report may take long over a slow path.
             let progressed: Vec<bool> = self.parties_mut().map(Party::has_progressed).collect();
             if progressed.contains(&true) {
-                deadline = deadline.max(now + self.plan.grace);
+                deadline = deadline.max(now + self.plan.timeouts.grace);
             }
             if now >= deadline {
                 return Err(self.silent());
@@ -348,17 +368,17 @@ impl<'s> RunningTest<'s> {
                     return Err(ClientError::Interrupted);
                 }
                 self.stop_both();
-                deadline = deadline.min(now + self.plan.grace);
+                deadline = deadline.min(now + self.plan.timeouts.grace);
             }
             if !notified && self.parties().all(Party::is_awaiting_end_of_data) {
                 self.stop_both();
                 notified = true;
-                deadline = deadline.min(now + self.plan.grace);
+                deadline = deadline.min(now + self.plan.timeouts.grace);
             }
             let mut wake = deadline;
             if !notified && self.parties().any(Party::is_done) {
                 let since = *first_done.get_or_insert(now);
-                deadline = deadline.min(since + self.plan.grace);
+                deadline = deadline.min(since + self.plan.timeouts.grace);
                 let linger = if self.plan.datagrams { Duration::ZERO } else { LINGER };
                 if now >= since + linger {
                     self.tell();
@@ -375,6 +395,30 @@ impl<'s> RunningTest<'s> {
             wait(fds, Some(wake))
                 .map_err(|source| ClientError::System { what: "waiting for the end of the test failed", source })?;
         }
+    }
+
+    /// Tells another program how far the near end is, and takes its report after the near end's.
+    fn converse(&mut self, stop: &StopFlag) -> Result<(), ClientError> {
+        let Some(Party { end: PartyEnd::Peer(peer), report: far @ None }) = &mut self.far else { return Ok(()) };
+        let load = if let PartyEnd::Here(load) = &self.near.end { load.as_ref() } else { None };
+        if load.is_none_or(Load::is_load_over)
+            && let Some(closes) = peer.load_over()?
+            && let (false, Some(load)) = (closes, load)
+        {
+            load.release();
+        }
+        if let Some(near) = &self.near.report {
+            *far = Some(match peer.conclude(near, self.plan.timeouts, stop) {
+                Ok(report) => report,
+                // What the near end has measured until it was stopped stays valid.
+                Err(error @ ClientError::Peer { .. }) if stop.urgency() > Urgency::None => SideReport {
+                    notes: vec![format!("no results of the far end: {error}")],
+                    ..SideReport::empty(Side::Far, Ending::Stopped)
+                },
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(())
     }
 
     /// Ends the warm-up at an instant that both ends can still be told in time; a warm-up that is over by then ends by
@@ -417,6 +461,9 @@ impl<'s> RunningTest<'s> {
         let far = self.far.as_ref().and_then(|far| far.host().filter(|_| !far.is_done()));
         let blamed = far.or_else(|| self.near.host()).or_else(|| self.far.as_ref().and_then(Party::host));
         let here = || HostLabel { name: "local".to_owned(), control: "this process".to_owned() };
-        ClientError::Silent { host: blamed.cloned().unwrap_or_else(here), seconds: self.plan.grace.as_secs_f64() }
+        ClientError::Silent {
+            host: blamed.cloned().unwrap_or_else(here),
+            seconds: self.plan.timeouts.grace.as_secs_f64(),
+        }
     }
 }

@@ -12,6 +12,11 @@ use super::DEFAULT_PORT;
 
 /// The addresses of `host`, `host:port`, `address` or `[address]:port`; the port defaults to [`DEFAULT_PORT`].
 pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {
+    resolve_or(control, DEFAULT_PORT)
+}
+
+/// The same with another default port.
+pub fn resolve_or(control: &str, default_port: u16) -> io::Result<Vec<SocketAddr>> {
     let bare = control.trim_matches(['[', ']']);
     // An address with a scope is refused with an error of its own.
     let scoped =
@@ -19,7 +24,7 @@ pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = control.parse::<SocketAddr>() {
         usable([address])
     } else if let Ok(address) = bare.parse::<IpAddr>() {
-        usable([(address, DEFAULT_PORT).into()])
+        usable([(address, default_port).into()])
     } else if scoped {
         Err(link_local())
     } else if let Some((host, port)) = control.rsplit_once(':') {
@@ -28,7 +33,7 @@ pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {
         })?;
         usable((host, port).to_socket_addrs()?)
     } else {
-        usable((control, DEFAULT_PORT).to_socket_addrs()?)
+        usable((control, default_port).to_socket_addrs()?)
     }
 }
 

@@ -12,7 +12,8 @@ use super::event::Event;
 use crate::{
     end::{End, Running},
     error::EndError,
-    report::{SideReport, Window},
+    measure::watch::News,
+    report::{Counts, SideReport, Window},
 };
 
 /// Dropping it ends the test at once.
@@ -44,10 +45,11 @@ impl Load {
         let waiter = {
             let (running, news) = (Arc::clone(&running), Arc::clone(&news));
             thread::Builder::new().name("waiter".into()).spawn(move || {
-                while !running.wait_until_awaiting_end_of_data(Duration::from_hours(1)) {}
-                news.set();
-                while !running.wait(Duration::from_hours(1)) {}
-                news.set();
+                let mut known = News::default();
+                while !known.reported {
+                    known = running.wait_for_news(known, Duration::from_hours(1));
+                    news.set();
+                }
             })
         };
         match waiter {
@@ -75,6 +77,23 @@ impl Load {
     /// Whether this end has sent all that the stop rule asks of it and still receives.
     pub(crate) fn is_awaiting_end_of_data(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.is_awaiting_end_of_data())
+    }
+
+    /// Whether the phases have ended and this end has sent its last.
+    pub(crate) fn is_load_over(&self) -> bool {
+        self.running.as_ref().is_none_or(|running| running.is_load_over())
+    }
+
+    /// Gives up what is under way after the load.
+    pub(crate) fn release(&self) {
+        if let Some(running) = &self.running {
+            running.release();
+        }
+    }
+
+    /// Payload counts of each flow so far.
+    pub(crate) fn counts(&self) -> Vec<Counts> {
+        self.running.as_ref().map_or_else(Vec::new, |running| running.counts())
     }
 
     pub(crate) fn stop_at(&self, monotonic_ns: u64) {

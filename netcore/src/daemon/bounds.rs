@@ -19,12 +19,16 @@ use crate::{
 /// The names of all bounds, and their values unless a flag changes them.
 pub fn bounds() -> Vec<(&'static str, String)> {
     let (limits, served, asked) = (Limits::default(), Timeouts::default(), client::Timeouts::default());
+    let (own, guests) = (door::Bounds::OWN, door::Bounds::GUESTS);
     let minimum = |value: u64, unit: &str| format!("at least {value} {unit}");
     vec![
         ("client networks", "all".to_owned()),
-        ("connections in their greeting", door::PLACES.to_string()),
-        ("connections in their greeting, of one address", door::PLACES_OF_AN_ADDRESS.to_string()),
-        ("threads of connections in their greeting", door::THREADS.to_string()),
+        ("connections in their greeting", own.places.to_string()),
+        ("connections in their greeting, of one address", own.of_an_address.to_string()),
+        ("threads of connections in their greeting", own.threads().to_string()),
+        ("connections of other programs in their greeting", guests.places.to_string()),
+        ("connections of other programs in their greeting, of one address", guests.of_an_address.to_string()),
+        ("other programs: wait for a turn", time(super::guests::LONGEST_WAIT)),
         ("time of a greeting", time(served.greeting)),
         ("frame of a greeting", bytes(GREETING_BOUND as u64)),
         ("client's name for its host, and its version, in the log", format!("{} characters", session::LONGEST_NAME)),

@@ -6,18 +6,30 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Limit of connections that have not finished their greeting.
-pub(super) const PLACES: usize = 64;
+/// Bounds on the connections that have not finished their greeting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) places: usize,
+    /// Of one address.
+    pub(super) of_an_address: usize,
+}
 
-/// Limit of those of one address.
-pub(super) const PLACES_OF_AN_ADDRESS: usize = 16;
+impl Bounds {
+    /// For Plumbline's own clients, which have one connection each.
+    pub(super) const OWN: Self = Self { places: 64, of_an_address: 16 };
+    /// For clients of other programs: one of iperf3 opens 256 data connections at the port of its control connection.
+    pub(super) const GUESTS: Self = Self { places: 1024, of_an_address: 512 };
 
-/// Limit of the threads for them. A thread whose connection was closed here ends as soon as it runs; until then the next
-/// connections wait in the kernel's queue.
-pub(super) const THREADS: usize = 2 * PLACES;
+    /// Limit of the threads for them. A thread whose connection was closed here ends as soon as it runs; until then the next
+    /// connections wait in the kernel's queue.
+    pub(super) const fn threads(self) -> usize {
+        2 * self.places
+    }
+}
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Door {
+    bounds: Bounds,
     waiting: Mutex<Waiting>,
     /// A place was given up.
     left: Condvar,
@@ -47,14 +59,19 @@ pub(super) struct Place<'d> {
 }
 
 impl Door {
-    /// Takes a place for a connection. Waits for a thread to end while there are [`THREADS`]. Without a free place the
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, waiting: Mutex::default(), left: Condvar::default() }
+    }
+
+    /// Takes a place for a connection. Waits for a thread to end while there are too many ([`Bounds::threads`]). Without a free place the
     /// oldest connection of the same address is closed, or else the oldest of the address with the most; its address is
     /// returned.
     pub(super) fn enter(&self, stream: &TcpStream, address: IpAddr) -> std::io::Result<(Place<'_>, Option<IpAddr>)> {
         let connection = stream.try_clone()?;
-        let is_full = |waiting: &mut Waiting| waiting.threads >= THREADS;
+        let threads = self.bounds.threads();
+        let is_full = |waiting: &mut Waiting| waiting.threads >= threads;
         let mut waiting = self.left.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner);
-        let crowded = waiting.crowded(address);
+        let crowded = waiting.crowded(self.bounds, address);
         let evicted = crowded.and_then(|crowded| waiting.evict(crowded)).map(|guest| {
             // Its thread notices that at once. A connection that is closed already needs no end.
             let _ = guest.connection.shutdown(Shutdown::Both);
@@ -78,13 +95,13 @@ impl Waiting {
     }
 
     /// The address that must give up a place before `address` can have one.
-    fn crowded(&self, address: IpAddr) -> Option<IpAddr> {
-        if self.of(address) >= PLACES_OF_AN_ADDRESS {
+    fn crowded(&self, bounds: Bounds, address: IpAddr) -> Option<IpAddr> {
+        if self.of(address) >= bounds.of_an_address {
             return Some(address);
         }
         // Of equals the last one is the maximum: in this order, the address of the oldest connection.
         let most = || self.guests.iter().rev().map(|guest| guest.address).max_by_key(|address| self.of(*address));
-        if self.guests.len() >= PLACES { most() } else { None }
+        if self.guests.len() >= bounds.places { most() } else { None }
     }
 
     fn evict(&mut self, address: IpAddr) -> Option<Guest> {
@@ -115,7 +132,7 @@ mod tests {
     #[test]
     fn the_oldest_of_the_most_crowded_address_goes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let door = Door::default();
+        let door = Door::new(Bounds::OWN);
         let mut kept = Vec::new();
         let mut enter = |last: u8| {
             let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -126,7 +143,7 @@ mod tests {
         };
         let (first, none) = enter(1);
         assert_eq!(none, None);
-        for _ in 1..PLACES_OF_AN_ADDRESS {
+        for _ in 1..Bounds::OWN.of_an_address {
             assert_eq!(enter(1).1, None);
         }
         assert_eq!(enter(1).1, Some(address(1)), "an address has its own bound");
@@ -134,7 +151,7 @@ mod tests {
             assert_eq!(enter(last).1, None);
         }
         assert_eq!(enter(50).1, Some(address(1)), "who has most gives up a place");
-        assert_eq!(door.lock().guests.len(), PLACES);
+        assert_eq!(door.lock().guests.len(), Bounds::OWN.places);
         let near = &mut kept[first].0;
         near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         assert_eq!(near.read(&mut [0]).unwrap(), 0, "the oldest is closed");
@@ -149,7 +166,7 @@ mod tests {
     fn of_addresses_with_as_many_the_oldest_connection_goes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let door = Door::default();
+        let door = Door::new(Bounds::OWN);
         let strangers: Vec<_> = (0..64).map(|last| door.enter(&stream, address(last)).unwrap()).collect();
         assert!(strangers.iter().all(|(_, evicted)| evicted.is_none()));
         let clients = [0, 1, 2].map(|last| door.enter(&stream, address(100 + last)).unwrap());
@@ -159,18 +176,18 @@ mod tests {
     #[test]
     fn a_connection_waits_for_a_thread_to_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let door = Door::default();
+        let door = Door::new(Bounds::OWN);
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let enter = || door.enter(&stream, address(1)).unwrap().0;
-        let mut places: Vec<Place<'_>> = (0..THREADS).map(|_| enter()).collect();
+        let mut places: Vec<Place<'_>> = (0..Bounds::OWN.threads()).map(|_| enter()).collect();
         std::thread::scope(|scope| {
             let next = scope.spawn(enter);
             std::thread::sleep(Duration::from_millis(20));
-            assert!(!next.is_finished() && door.lock().threads == THREADS);
+            assert!(!next.is_finished() && door.lock().threads == Bounds::OWN.threads());
             places.pop();
             places.push(next.join().unwrap());
         });
-        assert_eq!(door.lock().threads, THREADS);
+        assert_eq!(door.lock().threads, Bounds::OWN.threads());
         drop(places);
         assert_eq!(door.lock().threads, 0);
     }

@@ -9,6 +9,7 @@ mod bounds;
 mod budget;
 mod door;
 mod embedded;
+mod guests;
 mod listen;
 mod loads;
 mod log;
@@ -31,7 +32,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 pub use bounds::bounds;
 use budget::Budget;
-use door::Door;
+use door::{Bounds, Door};
 pub use embedded::Embedded;
 pub use listen::{Listen, listen};
 use loads::Loads;
@@ -50,12 +51,16 @@ use crate::{
         stop::{StopFlag, Urgency},
     },
     end::files,
+    peers::Program,
 };
 
 #[derive(Clone)]
 pub struct Config {
     /// One or two addresses to listen on ([`listen`] gives the right ones).
     pub listen: Vec<SocketAddr>,
+    /// Other programs whose clients are served too, and the addresses for them: one for each version of IP. Their protocols
+    /// know no key.
+    pub also: Vec<(Program, Vec<SocketAddr>)>,
     /// The key that clients must have; `None`: none.
     pub key: Option<Key>,
     /// Networks that clients may come from; empty: any.
@@ -80,6 +85,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))],
+            also: Vec::new(),
             key: None,
             allow: Vec::new(),
             allow_connect: Networks::default(),
@@ -161,10 +167,20 @@ fn serves_both(bound: &[(TcpListener, SocketAddr)]) -> bool {
 /// A listening daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    listeners: Vec<TcpListener>,
-    addresses: Vec<SocketAddr>,
+    listeners: Vec<Listening>,
     shared: Shared,
 }
+
+/// A listening socket, and whose clients it serves; `None`: Plumbline's.
+#[derive(Debug)]
+struct Listening {
+    socket: TcpListener,
+    address: SocketAddr,
+    program: Option<Program>,
+}
+
+/// Limit of the listening sockets: two for Plumbline and for each other program.
+const MOST_LISTENERS: usize = 2 * (1 + Program::ALL.len());
 
 /// State shared by the sessions of a daemon.
 #[derive(Debug)]
@@ -174,6 +190,8 @@ pub(crate) struct Shared {
     number: u64,
     budget: Budget,
     door: Door,
+    /// For other programs' clients. A client of iperf3 opens many connections at once.
+    side_door: Door,
     loads: Loads,
     turns: Turns,
 }
@@ -197,10 +215,10 @@ impl Daemon {
             Ok((listener, bound))
         };
         let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-        let bound = netns::within(config.netns.as_deref(), || {
+        let bind_all = |addresses: &[SocketAddr]| {
             let mut bound = Vec::new();
             let mut absent = None;
-            for address in config.listen.iter().take(2) {
+            for address in addresses.iter().take(2) {
                 match bind(address) {
                     Ok(pair) => bound.push(pair),
                     // This machine lacks that version of IP, or the socket for both versions serves IPv4 already.
@@ -214,27 +232,42 @@ impl Daemon {
                 Some(error) if bound.is_empty() => Err(error),
                 _ => Ok(bound),
             }
+        };
+        let own = std::iter::once((None, &config.listen));
+        let all = own.chain(config.also.iter().map(|(program, addresses)| (Some(*program), addresses)));
+        let listeners = netns::within(config.netns.as_deref(), || {
+            let mut listeners = Vec::new();
+            for (program, addresses) in all {
+                let bound = bind_all(addresses)?;
+                listeners.extend(bound.into_iter().map(|(socket, address)| Listening { socket, address, program }));
+            }
+            Ok::<_, DaemonError>(listeners)
         })??;
-        let (listeners, addresses) = bound.into_iter().unzip();
         let shared = Shared {
             config,
             // Without random numbers no test gets a token either.
             number: getrandom::u64().unwrap_or_default(),
             budget: Budget::default(),
-            door: Door::default(),
+            door: Door::new(Bounds::OWN),
+            side_door: Door::new(Bounds::GUESTS),
             loads: Loads::default(),
             turns: Turns::default(),
         };
-        Ok(Self { listeners, addresses, shared })
+        Ok(Self { listeners, shared })
     }
 
     /// The first address that it listens on, with the port that the kernel chose where 0 was asked for.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.addresses.first().copied()
+        self.local_addrs().next()
     }
 
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn local_addrs(&self) -> impl Iterator<Item = SocketAddr> {
+        self.listening(None)
+    }
+
+    /// The addresses for the clients of another program; `None`: for Plumbline's.
+    pub fn listening(&self, program: Option<Program>) -> impl Iterator<Item = SocketAddr> {
+        self.listeners.iter().filter(move |listening| listening.program == program).map(|listening| listening.address)
     }
 
     /// Serves until `stop` is raised, then lets running tests finish; raised twice, it ends them. Returns when every session
@@ -246,7 +279,7 @@ impl Daemon {
                 // While tests finish, new connections are refused and not left waiting, and another daemon may take the port.
                 for listener in &self.listeners {
                     // A failure does no harm.
-                    let _ = shutdown(listener.as_raw_fd(), Shutdown::Both);
+                    let _ = shutdown(listener.socket.as_raw_fd(), Shutdown::Both);
                 }
                 accepted
             })
@@ -256,12 +289,13 @@ impl Daemon {
     fn accept_all<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stop: &StopFlag) -> Result<(), DaemonError> {
         let system = |what| move |source| DaemonError::System { what, source };
         while stop.urgency() == Urgency::None {
-            let listener = |index: usize| self.listeners.get(index).map(AsFd::as_fd);
-            let ready = wait([listener(0), listener(1), stop.beyond(Urgency::None)], None)
-                .map_err(system("waiting for connections failed"))?;
-            for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
-                match listener.accept() {
-                    Ok((stream, peer)) => self.serve(scope, stream, peer, stop.clone()),
+            let mut fds = [const { None }; MOST_LISTENERS + 1];
+            fds.iter_mut().zip(&self.listeners).for_each(|(fd, listening)| *fd = Some(listening.socket.as_fd()));
+            fds[MOST_LISTENERS] = stop.beyond(Urgency::None);
+            let ready = wait(fds, None).map_err(system("waiting for connections failed"))?;
+            for (listening, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
+                match listening.socket.accept() {
+                    Ok((stream, peer)) => self.serve(scope, listening.program, stream, peer, stop.clone()),
                     Err(error) => match error.kind() {
                         // Gone again before it was accepted.
                         io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
@@ -280,16 +314,26 @@ impl Daemon {
         Ok(())
     }
 
-    fn serve<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stream: TcpStream, peer: SocketAddr, stop: StopFlag) {
+    fn serve<'s>(
+        &'s self,
+        scope: &'s thread::Scope<'s, '_>,
+        program: Option<Program>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        stop: StopFlag,
+    ) {
         let shared = &self.shared;
         let dropped = |address: String, reason: String| shared.log(&Event::Dropped { address, reason });
         let address = plain(peer);
         if !admission::allows(&shared.config, address) {
-            Channel::turn_away(&stream);
+            if program.is_none() {
+                Channel::turn_away(&stream);
+            }
             dropped(peer.to_string(), "--allow does not name its network".to_owned());
             return;
         }
-        let place = match shared.door.enter(&stream, address) {
+        let door = if program.is_none() { &shared.door } else { &shared.side_door };
+        let place = match door.enter(&stream, address) {
             Ok((place, evicted)) => {
                 if let Some(evicted) = evicted {
                     dropped(evicted.to_string(), "too many connections are in their greeting".to_owned());
@@ -301,9 +345,10 @@ impl Daemon {
                 return;
             }
         };
-        let spawned = thread::Builder::new()
-            .name("session".into())
-            .spawn_scoped(scope, move || session::serve(shared, stream, peer, place, &stop));
+        let spawned = thread::Builder::new().name("session".into()).spawn_scoped(scope, move || match program {
+            None => session::serve(shared, stream, peer, place, &stop),
+            Some(program) => guests::serve(shared, program, stream, peer, place, &stop),
+        });
         if let Err(error) = spawned {
             dropped(peer.to_string(), format!("no thread for it: {error}"));
         }

@@ -7,8 +7,11 @@ use std::{
 };
 
 use crate::{
-    measure::watch::Watch,
-    report::{Ending, SideReport},
+    measure::{
+        counters::FlowCell,
+        watch::{News, Watch},
+    },
+    report::{Counts, Ending, SideReport},
     spec::Side,
 };
 
@@ -16,6 +19,8 @@ use crate::{
 pub struct Running {
     pub(super) side: Side,
     pub(super) watch: Arc<Watch>,
+    /// Counters of the flows.
+    pub(super) cells: Vec<Arc<FlowCell>>,
     /// The lock lets threads share a running end.
     pub(super) report: Mutex<mpsc::Receiver<SideReport>>,
     /// Never joined: it ends after its report, and the workers end before it.
@@ -35,6 +40,21 @@ impl Running {
         self.watch.begin_at(monotonic_ns);
     }
 
+    /// Whether the phases have ended and this end has sent its last. What is under way may still arrive.
+    pub fn is_load_over(&self) -> bool {
+        self.watch.is_load_over()
+    }
+
+    /// Gives up what is under way after the load: the connections are closed, and the report follows.
+    pub fn release(&self) {
+        self.watch.release();
+    }
+
+    /// Payload counts of each flow so far.
+    pub fn counts(&self) -> Vec<Counts> {
+        self.cells.iter().map(|cell| cell.read()).collect()
+    }
+
     /// Ends everything at once: frees blocked threads and discards the measurement.
     pub fn abort(&self) {
         self.watch.abort();
@@ -51,9 +71,9 @@ impl Running {
         self.watch.is_awaiting_end_of_data()
     }
 
-    /// Waits for that, or for the report; `false`: not within `at_most`.
-    pub fn wait_until_awaiting_end_of_data(&self, at_most: Duration) -> bool {
-        self.watch.wait_until_awaiting_end_of_data(at_most)
+    /// Waits up to `at_most` for news that go beyond `known`.
+    pub(crate) fn wait_for_news(&self, known: News, at_most: Duration) -> News {
+        self.watch.wait_for_news(known, at_most)
     }
 
     /// Waits for the report; `false`: not within `at_most`.

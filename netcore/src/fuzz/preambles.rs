@@ -2,6 +2,7 @@
 
 use crate::{
     pattern::sequence::{self, Ledger},
+    spec::Mark,
     sys,
     transport::{
         connection::{PREAMBLE_BYTES, flow_of, is_greeting, preamble},
@@ -27,9 +28,11 @@ pub fn preambles(bytes: &[u8]) {
         let form = Form { v6, raw, id: 0x0101 };
         let _ = (form.payload(bytes), form.read(bytes));
     }
-    let mut ledger = Ledger::new();
-    for (message, now_ns) in bytes.chunks(20).zip(0..) {
-        let _ = sequence::number(message);
-        ledger.arrive(message, now_ns);
+    for mark in [Mark::None, Mark::Plumb, Mark::Iperf3 { wide_counter: false }, Mark::Iperf3 { wide_counter: true }] {
+        let mut ledger = Ledger::new(mark);
+        for (message, now_ns) in bytes.chunks(20).zip(0..) {
+            let _ = sequence::number(message);
+            ledger.arrive(message, 1, now_ns);
+        }
     }
 }

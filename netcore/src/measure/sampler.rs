@@ -175,6 +175,7 @@ impl Sampler {
             }
         }
         self.stop();
+        self.watch.phases_over();
         notes.extend(self.drain());
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.rest(Span::After);
@@ -303,7 +304,7 @@ impl Sampler {
         if self.watch.wait_for_workers(monotonic_ns() + patience, true) {
             return notes;
         }
-        if !failed && !self.watch.is_aborted() {
+        if !failed && !self.watch.is_aborted() && !self.watch.is_released() {
             notes.push(format!(
                 "after the end of the load the flows did not drain within {} s and were closed: the totals of the two \
                  ends differ by the data in flight",

@@ -14,6 +14,7 @@ pub struct Watch {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent events")]
 struct State {
     workers: Vec<Worker>,
     stop_at_ns: Option<u64>,
@@ -24,6 +25,10 @@ struct State {
     aborted: bool,
     failure: Option<String>,
     reported: bool,
+    /// Whether the phases have ended.
+    phases_over: bool,
+    /// Whether what is under way is given up.
+    released: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +37,8 @@ struct Worker {
     done: bool,
     /// Whether only the peer knows when this worker's load is over.
     awaits_end_of_data: bool,
+    /// Whether it only receives or answers: its peer decides on the load.
+    follows: bool,
 }
 
 /// Why a wait ended.
@@ -51,7 +58,30 @@ pub enum Wake {
     Aborted,
 }
 
+/// How near an end is to its report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// It has sent all and waits for its peer's end of data.
+    pub awaiting_end_of_data: bool,
+    /// Its phases have ended and it has sent its last.
+    pub load_over: bool,
+    pub reported: bool,
+}
+
 impl State {
+    fn news(&self) -> News {
+        News {
+            awaiting_end_of_data: self.is_awaiting_end_of_data(),
+            load_over: self.is_load_over(),
+            reported: self.reported,
+        }
+    }
+
+    /// Whether the phases have ended and every worker that sends on its own account has sent its last.
+    fn is_load_over(&self) -> bool {
+        self.phases_over && self.workers.iter().all(|worker| worker.follows || worker.load_over_ns.is_some())
+    }
+
     fn is_awaiting_end_of_data(&self) -> bool {
         let over = |worker: &Worker| worker.awaits_end_of_data || worker.load_over_ns.is_some();
         let awaiting = self.workers.iter().filter(|worker| worker.awaits_end_of_data).count();
@@ -106,6 +136,30 @@ impl Watch {
         self.change(|state| state.workers[worker].awaits_end_of_data = true);
     }
 
+    /// Marks a worker that only receives or answers.
+    pub fn follows(&self, worker: usize) {
+        self.change(|state| state.workers[worker].follows = true);
+    }
+
+    /// The phases have ended; only what is under way still arrives.
+    pub fn phases_over(&self) {
+        self.change(|state| state.phases_over = true);
+    }
+
+    /// Whether the phases have ended and nothing more is sent.
+    pub fn is_load_over(&self) -> bool {
+        self.state().is_load_over()
+    }
+
+    pub fn is_released(&self) -> bool {
+        self.state().released
+    }
+
+    /// Gives up what is under way: draining ends at once.
+    pub fn release(&self) {
+        self.change(|state| state.released = true);
+    }
+
     /// Whether all other workers are done and only those that need an end-of-data message go on: time to tell the peer.
     pub fn is_awaiting_end_of_data(&self) -> bool {
         self.state().is_awaiting_end_of_data()
@@ -119,9 +173,14 @@ impl Watch {
         if state.is_awaiting_end_of_data() { sent.max().unwrap_or(0) } else { 0 }
     }
 
-    /// Waits up to `at_most` for that or for the report; says whether one of them came.
-    pub fn wait_until_awaiting_end_of_data(&self, at_most: Duration) -> bool {
-        self.wait_for(at_most, |state| state.reported || state.is_awaiting_end_of_data())
+    /// Waits up to `at_most` for news of the end that go beyond `known`.
+    pub fn wait_for_news(&self, known: News, at_most: Duration) -> News {
+        let mut news = known;
+        self.wait_for(at_most, |state| {
+            news = state.news();
+            news != known
+        });
+        news
     }
 
     /// A worker's load is over.
@@ -169,7 +228,7 @@ impl Watch {
         self.wait_for(at_most, |state| state.reported)
     }
 
-    fn wait_for(&self, at_most: Duration, condition: impl Fn(&State) -> bool) -> bool {
+    fn wait_for(&self, at_most: Duration, mut condition: impl FnMut(&State) -> bool) -> bool {
         let deadline = Instant::now() + at_most.min(Duration::from_hours(8760));
         let mut state = self.state();
         while !condition(&state) {
@@ -235,14 +294,14 @@ impl Watch {
         }
     }
 
-    /// Waits until every worker has left, an abort (if heeded), or the instant. `true`: all have left.
+    /// Waits until every worker has left, an abort or a release (if heeded), or the instant. `true`: all have left.
     pub fn wait_for_workers(&self, until_ns: u64, heed_abort: bool) -> bool {
         let mut state = self.state();
         loop {
             if state.workers.iter().all(|worker| worker.done) {
                 return true;
             }
-            if monotonic_ns() >= until_ns || (heed_abort && state.aborted) {
+            if monotonic_ns() >= until_ns || (heed_abort && (state.aborted || state.released)) {
                 return false;
             }
             state = self.wait_once(state, until_ns);
@@ -279,7 +338,8 @@ mod tests {
         watch.load_over(1, 60);
         assert!(!watch.is_awaiting_end_of_data(), "nobody listens");
         watch.awaits_end_of_data(2);
-        assert!(watch.is_awaiting_end_of_data() && watch.wait_until_awaiting_end_of_data(Duration::ZERO));
+        assert!(watch.is_awaiting_end_of_data());
+        assert!(watch.wait_for_news(News::default(), Duration::ZERO).awaiting_end_of_data);
         assert_eq!(watch.sent_ns(), 60);
         let watch = Watch::new(2);
         watch.awaits_end_of_data(0);
@@ -287,7 +347,23 @@ mod tests {
         watch.awaits_end_of_data(1);
         assert!(!watch.is_awaiting_end_of_data(), "it never sent");
         watch.reported();
-        assert!(watch.wait_until_awaiting_end_of_data(Duration::ZERO));
+        assert!(watch.wait_for_news(News::default(), Duration::ZERO).reported);
+    }
+
+    #[test]
+    fn the_load_is_over_after_the_phases_when_all_that_send_by_themselves_have_sent() {
+        let watch = Watch::new(2);
+        watch.follows(1);
+        watch.load_over(0, 50);
+        assert!(!watch.is_load_over(), "the phases go on");
+        watch.phases_over();
+        assert!(watch.is_load_over() && watch.wait_for_news(News::default(), Duration::ZERO).load_over);
+        let watch = Watch::new(1);
+        watch.phases_over();
+        assert!(!watch.is_load_over(), "it still sends");
+        assert!(!watch.wait_for_workers(monotonic_ns(), true));
+        watch.release();
+        assert!(!watch.wait_for_workers(FAR_AWAY, true), "given up at once");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One end sends datagrams without waiting for answers; the other counts what arrives.
 //!
 //! The datagrams do not tell the receiver that no more will come. It stops on its own schedule or on an end-of-data
-//! message, and then receives the rest, until nothing has come for a moment.
+//! message, and then receives the rest, until nothing has come for a moment. In netperf's dialect an empty datagram says so.
 
 use std::{
     os::fd::AsRawFd,
@@ -9,17 +9,25 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::sys::socket::MsgFlags;
+
 use super::{Worker, WorkerError, between, sequence};
 use crate::{
     io::{batch::Batch, expected::Expected, wait::Wait},
     measure::{clock::monotonic_ns, counters::phase_of},
     pace::{Ahead, Pacer, Schedule, Unpaced},
     spec::{PaceMode, Transport, shape::stamped},
-    transport::{datagram::forget_greetings, link},
+    transport::{
+        datagram::{forget_greetings, send_to},
+        link,
+    },
 };
 
 /// Longest time that the receiver goes on after the end while datagrams still come.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Empty datagrams that end a test in netperf's dialect.
+const END_MARKS: usize = 3;
 
 /// Interval at which a waiting loop checks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 100_000_000;
@@ -33,7 +41,19 @@ pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
         }
         _ => send_loop(worker, wait, Unpaced),
     };
-    worker.end_of_loop(result)
+    let result = worker.end_of_loop(result);
+    end_of_datagrams(worker);
+    result
+}
+
+/// Tells the peer that no more will come, where an empty datagram says so. Copies, since one may be lost.
+pub(super) fn end_of_datagrams(worker: &Worker) {
+    if worker.spec.dialect.ends_with_empty_datagram() {
+        for _ in 0..END_MARKS {
+            // The peer may be gone.
+            let _ = send_to(worker.link.send.as_raw_fd(), &[], worker.link.peer, MsgFlags::MSG_NOSIGNAL);
+        }
+    }
 }
 
 fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> Result<(), WorkerError> {
@@ -44,6 +64,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         Some(pace) if pace.mode == PaceMode::User => pace.burst.max(1) as usize,
         _ => per_call,
     };
+    let mark = worker.spec.dialect.mark();
     let mut batch = Batch::new(buffers);
     if let Some(peer) = worker.link.peer {
         batch = batch.to(peer);
@@ -96,7 +117,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         }
         batch.buffers().for_messages(first..end, |index, message| {
             let at_ns = dues.map_or(now_ns, |dues| dues[index]);
-            sequence::mark(message, messages + index as u64, phase, at_ns);
+            sequence::mark(mark, message, messages + index as u64, phase, at_ns);
         });
         while first < end {
             let start = times.as_ref().map(|_| Instant::now());
@@ -141,7 +162,9 @@ pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
     let expected = worker.expected(worker.spec.sizes.message_bytes)?;
     forget_greetings(&worker.link);
     let result = receive_loop(worker, wait, expected.as_ref());
-    worker.end_of_loop(result)
+    let result = worker.end_of_loop(result);
+    end_of_datagrams(worker);
+    result
 }
 
 fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expected>) -> Result<(), WorkerError> {
@@ -153,8 +176,11 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
         batch = batch.with_senders();
     }
     let (fd, flags) = (worker.link.receive.as_raw_fd(), W::FLAGS.bits());
-    let connects = worker.spec.transport == Transport::Dccp;
-    let mut ledger = sequence::Ledger::new();
+    // An empty message of ours says that the peer has closed its connection, one of netperf's that no more will come.
+    let ends_empty = worker.spec.transport == Transport::Dccp || worker.spec.dialect.ends_with_empty_datagram();
+    let mark = worker.spec.dialect.mark();
+    let least = if worker.spec.dialect.is_iperf3() { mark.bytes(usize::MAX) } else { 0 };
+    let mut ledger = sequence::Ledger::new(mark);
     let (mut bytes, mut calls, mut taken) = (0u64, 0u64, 0u64);
     let mut times = worker.latency_slot.as_ref().map(|_| worker.latencies());
     let mut over_since: Option<Instant> = None;
@@ -165,13 +191,14 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
         let start = times.as_ref().map(|_| Instant::now());
         let first = batch.buffers().slot_of(taken);
         match batch.receive(fd, first, flags) {
-            // The peer has closed its connection: our messages are never empty.
-            Ok(_) if connects && batch.received(first..first + 1).all(<[u8]>::is_empty) => return Ok(()),
             Ok(n) => {
                 let now_ns = monotonic_ns();
+                let epoch = worker.cell.epoch();
+                let present = phase_of(epoch);
                 if let (Some(times), Some(start)) = (&mut times, start) {
-                    times.record(worker.cell.epoch(), between(start, Instant::now()));
+                    times.record(epoch, between(start, Instant::now()));
                 }
+                let (mut ended, before) = (false, bytes);
                 found_nothing = 0;
                 taken += n as u64;
                 let call = first..first + n;
@@ -181,8 +208,16 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                         continue;
                     }
                     let message = if framed { link::message(message) } else { message };
+                    if ends_empty && message.is_empty() {
+                        ended = true;
+                        break;
+                    }
+                    if message.len() < least {
+                        // A greeting that was sent again.
+                        continue;
+                    }
                     bytes += message.len() as u64;
-                    ledger.arrive(message, now_ns);
+                    ledger.arrive(message, present, now_ns);
                     if expected.is_some() {
                         let at = stamped(message.len());
                         let number = sequence::number(message);
@@ -192,12 +227,17 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                 if touched {
                     batch.touch_received(call);
                 }
-                calls += 1;
-                let received = &worker.cell.received.0;
-                received.bytes.store(bytes, Relaxed);
-                received.calls.store(calls, Relaxed);
-                received.last_ns.store(now_ns, Relaxed);
-                ledger.store(received);
+                if bytes > before {
+                    calls += 1;
+                    let received = &worker.cell.received.0;
+                    received.bytes.store(bytes, Relaxed);
+                    received.calls.store(calls, Relaxed);
+                    received.last_ns.store(now_ns, Relaxed);
+                    ledger.store(received);
+                }
+                if ended {
+                    return Ok(());
+                }
             }
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN)

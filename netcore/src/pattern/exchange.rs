@@ -17,7 +17,7 @@ use std::{
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
 
-use super::{Worker, WorkerError, between, offered::Offer};
+use super::{Worker, WorkerError, between, datagram::end_of_datagrams, offered::Offer};
 use crate::{
     io::wait::{Spin, Wait},
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
@@ -138,8 +138,11 @@ impl Framing for Numbered {
     }
 }
 
-/// Messages too short for a number.
-struct Short;
+/// Messages without a number.
+struct Short {
+    /// Length of an answer, where others are no answers: netperf ends a test with empty datagrams.
+    answer_bytes: Option<u64>,
+}
 
 impl Framing for Short {
     const NUMBER_BITS: u32 = 0;
@@ -147,8 +150,8 @@ impl Framing for Short {
     #[inline]
     fn mark(&self, _message: &mut [u8], _number: u64) {}
     #[inline]
-    fn read(&self, _message: &[u8]) -> Option<u64> {
-        Some(0)
+    fn read(&self, message: &[u8]) -> Option<u64> {
+        self.answer_bytes.is_none_or(|bytes| bytes == message.len() as u64).then_some(0)
     }
     fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]) {
         (0, message)
@@ -184,9 +187,15 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
     let result = match worker.link.icmp {
         Some(form) => request_loop(worker, wait, &form, recorder, offer),
         None if worker.spec.numbers_requests() => request_loop(worker, wait, &Numbered, recorder, offer),
-        None => request_loop(worker, wait, &Short, recorder, offer),
+        None => {
+            let ends_empty = worker.spec.dialect.ends_with_empty_datagram();
+            let answer_bytes = ends_empty.then_some(worker.spec.sizes.response_bytes);
+            request_loop(worker, wait, &Short { answer_bytes }, recorder, offer)
+        }
     };
-    worker.end_of_loop(result)
+    let result = worker.end_of_loop(result);
+    end_of_datagrams(worker);
+    result
 }
 
 fn request_loop<W: Wait, F: Framing>(
@@ -214,7 +223,7 @@ fn request_loop<W: Wait, F: Framing>(
     let mut flights: std::collections::VecDeque<Flight> = std::collections::VecDeque::with_capacity(inflight);
     let (mut sent, mut transactions, mut errors, mut stray) = (0u64, 0u64, 0u64, 0u64);
     let mut received_bytes = 0u64;
-    let alone = worker.spec.alone;
+    let alone = worker.spec.is_alone();
     let (mut now, mut over_since) = (Instant::now(), None);
     loop {
         let limit = worker.cell.limit();
@@ -338,12 +347,15 @@ fn body(worker: &Worker, n: usize) -> &[u8] {
 pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     forget_greetings(&worker.link);
     let result = respond_loop(worker, wait);
-    worker.end_of_loop(result)
+    let result = worker.end_of_loop(result);
+    end_of_datagrams(worker);
+    result
 }
 
 fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let sizes = worker.spec.sizes;
     let numbered = worker.spec.numbers_requests();
+    let ends_empty = worker.spec.dialect.ends_with_empty_datagram();
     worker.prepend_header();
     let expected = worker.expected(sizes.request_bytes)?;
     let (mut transactions, mut errors) = (0u64, 0u64);
@@ -367,6 +379,9 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
             std::hint::spin_loop();
             continue;
         };
+        if n == 0 && ends_empty {
+            return Ok(());
+        }
         found_nothing = 0;
         if W::SPINS {
             last = Instant::now();

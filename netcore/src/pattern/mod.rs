@@ -137,7 +137,7 @@ impl Worker {
     /// The peer's messages of `bytes`, made anew from the test itself; `None` without `integrity`.
     fn expected(&self, bytes: u64) -> Result<Option<Expected>, WorkerError> {
         // An echo returns our own bytes.
-        let echo = self.spec.alone || self.spec.transport == Transport::Icmp;
+        let echo = self.spec.is_alone() || self.spec.transport == Transport::Icmp;
         let sender = if self.side == Side::Near && !echo { Side::Far } else { Side::Near };
         self.expected_of(sender, bytes)
     }

@@ -3,20 +3,35 @@
 //!
 //! A message of 16 bytes or more begins with its sequence number, the phase of its sending and the sender's time; one
 //! of 8 to 15 bytes with the first two. A shorter one has no header and can only be counted.
+//!
+//! iperf3's messages begin with the sender's time, seconds and microseconds, and a counter from 1, all big-endian. They
+//! do not tell their phase: it is that of the receiver, when they arrive.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
     measure::counters::Received,
-    spec::shape::{NUMBERED_BYTES, STAMPED_BYTES},
+    spec::{
+        Mark,
+        shape::{NUMBERED_BYTES, STAMPED_BYTES},
+    },
 };
 
 /// The upper two bits of the first word are the phase.
 const PHASE_SHIFT: u32 = 62;
 
-/// Writes as much of the header as fits.
+/// Writes as much of the header as fits. iperf3's needs 12 or 16 bytes.
 #[inline]
-pub fn mark(message: &mut [u8], number: u64, phase: usize, now_ns: u64) {
+pub fn mark(mark: Mark, message: &mut [u8], number: u64, phase: usize, now_ns: u64) {
+    match mark {
+        Mark::None => {}
+        Mark::Plumb => mark_plumb(message, number, phase, now_ns),
+        Mark::Iperf3 { wide_counter } => mark_iperf3(wide_counter, message, number, now_ns),
+    }
+}
+
+#[inline]
+fn mark_plumb(message: &mut [u8], number: u64, phase: usize, now_ns: u64) {
     if let Some(place) = message.get_mut(..NUMBERED_BYTES) {
         place.copy_from_slice(&(number | (phase as u64) << PHASE_SHIFT).to_le_bytes());
     }
@@ -25,9 +40,44 @@ pub fn mark(message: &mut [u8], number: u64, phase: usize, now_ns: u64) {
     }
 }
 
-/// Parses sequence number, phase, and the sender's time, if present.
 #[inline]
-fn read(message: &[u8]) -> Option<(u64, usize, Option<u64>)> {
+fn mark_iperf3(wide_counter: bool, message: &mut [u8], number: u64, now_ns: u64) {
+    let Some(place) = message.get_mut(..if wide_counter { 16 } else { 12 }) else { return };
+    // Its fields have 32 bits and wrap.
+    #[expect(clippy::cast_possible_truncation)]
+    let (seconds, microseconds, low) =
+        ((now_ns / 1_000_000_000) as u32, (now_ns % 1_000_000_000 / 1000) as u32, (number + 1) as u32);
+    place[..4].copy_from_slice(&seconds.to_be_bytes());
+    place[4..8].copy_from_slice(&microseconds.to_be_bytes());
+    if wide_counter {
+        place[8..].copy_from_slice(&(number + 1).to_be_bytes());
+    } else {
+        place[8..].copy_from_slice(&low.to_be_bytes());
+    }
+}
+
+/// Parses sequence number, phase, and the sender's time, if present. `present`: the receiver's phase.
+#[inline]
+fn read(mark: Mark, message: &[u8], present: usize) -> Option<(u64, usize, Option<u64>)> {
+    match mark {
+        Mark::None => None,
+        Mark::Plumb => read_plumb(message),
+        Mark::Iperf3 { wide_counter } => {
+            let (number, sent_ns) = read_iperf3(wide_counter, message)?;
+            Some((number, present, Some(sent_ns)))
+        }
+    }
+}
+
+#[inline]
+fn read_iperf3(wide_counter: bool, message: &[u8]) -> Option<(u64, u64)> {
+    let word = |at: usize| message.get(at..at + 4)?.try_into().ok().map(|bytes| u64::from(u32::from_be_bytes(bytes)));
+    let counter = if wide_counter { word(8)? << 32 | word(12)? } else { word(8)? };
+    Some((counter.checked_sub(1)?, word(0)? * 1_000_000_000 + word(4)? * 1000))
+}
+
+#[inline]
+fn read_plumb(message: &[u8]) -> Option<(u64, usize, Option<u64>)> {
     let word = |at: usize| message.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     let first = word(0)?;
     Some((first & ((1 << PHASE_SHIFT) - 1), (first >> PHASE_SHIFT) as usize, word(NUMBERED_BYTES)))
@@ -35,7 +85,7 @@ fn read(message: &[u8]) -> Option<(u64, usize, Option<u64>)> {
 
 /// Number of a message; 0 if it has none.
 pub fn number(message: &[u8]) -> u64 {
-    read(message).map_or(0, |(number, ..)| number)
+    read_plumb(message).map_or(0, |(number, ..)| number)
 }
 
 /// Classification of an arrival.
@@ -115,6 +165,7 @@ impl Jitter {
 
 /// The receiver's counts of one flow.
 pub struct Ledger {
+    mark: Mark,
     window: Window,
     jitter: Jitter,
     /// Messages, late ones and duplicates since the start; then the same by phase.
@@ -123,8 +174,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub fn new() -> Self {
+    pub fn new(mark: Mark) -> Self {
         Self {
+            mark,
             window: Window { next: 0, bits: [0; WINDOW_WORDS] },
             jitter: Jitter::default(),
             counts: [0; 3],
@@ -132,10 +184,10 @@ impl Ledger {
         }
     }
 
-    /// Counts an arrival.
+    /// Counts an arrival in the receiver's present phase.
     #[inline]
-    pub fn arrive(&mut self, message: &[u8], now_ns: u64) {
-        let Some((number, phase, sent_ns)) = read(message) else {
+    pub fn arrive(&mut self, message: &[u8], present: usize, now_ns: u64) {
+        let Some((number, phase, sent_ns)) = read(self.mark, message, present) else {
             self.counts[0] += 1;
             return;
         };
@@ -183,7 +235,7 @@ mod tests {
 
     fn message(number: u64, phase: usize, time: u64) -> [u8; 16] {
         let mut message = [0; 16];
-        mark(&mut message, number, phase, time);
+        mark(Mark::Plumb, &mut message, number, phase, time);
         message
     }
 
@@ -195,9 +247,9 @@ mod tests {
 
     #[test]
     fn late_and_repeated_messages_are_told_apart_and_belong_to_the_phase_of_their_sending() {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(Mark::Plumb);
         for (number, phase) in [(0, 0), (1, 0), (3, 1), (2, 0), (3, 1), (2, 0), (10_000, 1), (4, 1)] {
-            ledger.arrive(&message(number, phase, 0), 0);
+            ledger.arrive(&message(number, phase, 0), 0, 0);
         }
         assert_eq!(counts(&ledger), (6, 2, 2));
         assert_eq!(ledger.of_phase[0], [3, 1, 1]);
@@ -206,22 +258,22 @@ mod tests {
 
     #[test]
     fn short_messages_are_only_counted() {
-        let mut ledger = Ledger::new();
-        ledger.arrive(b"1234567", 0);
-        ledger.arrive(b"1234567", 0);
+        let mut ledger = Ledger::new(Mark::Plumb);
+        ledger.arrive(b"1234567", 0, 0);
+        ledger.arrive(b"1234567", 0, 0);
         assert_eq!(counts(&ledger), (2, 0, 0));
         let mut short = [0; 7];
-        mark(&mut short, u64::MAX, 3, 9);
+        mark(Mark::Plumb, &mut short, u64::MAX, 3, 9);
         assert_eq!(short, [0; 7]);
     }
 
     #[test]
     fn jitter_follows_the_formula() {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(Mark::Plumb);
         let mut expected = 0.0;
         let transits = [100, 100, 260, 100, 900, 100, 100, 5000];
         for (number, transit) in (0..).zip(transits) {
-            ledger.arrive(&message(number, 1, number * 1000), number * 1000 + transit + 77_777);
+            ledger.arrive(&message(number, 1, number * 1000), 0, number * 1000 + transit + 77_777);
             if number > 0 {
                 let before = transits[usize::try_from(number).unwrap() - 1];
                 expected += (f64::from(u32::try_from(transit.abs_diff(before)).unwrap()) - expected) / 16.0;
@@ -235,11 +287,11 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_counted_twice_or_lost(numbers in prop::collection::vec(0u64..300, 0..500)) {
-            let mut ledger = Ledger::new();
+            let mut ledger = Ledger::new(Mark::Plumb);
             let mut seen = std::collections::BTreeSet::new();
             let (mut highest, mut late) = (None, 0);
             for number in numbers.iter().copied() {
-                ledger.arrive(&message(number, 2, 0), 0);
+                ledger.arrive(&message(number, 2, 0), 0, 0);
                 if seen.insert(number) && highest.is_some_and(|highest| number < highest) {
                     late += 1;
                 }

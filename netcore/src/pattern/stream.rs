@@ -1,7 +1,7 @@
 //! One end sends without waiting for answers.
 //!
 //! The end is a handshake: the sender says that no more comes, the receiver reads to that end and says so in turn. So
-//! the two ends' totals agree to the byte.
+//! the two ends' totals agree to the byte. iperf3's control connection tells of the end instead, and its server then closes.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
@@ -10,7 +10,7 @@ use crate::{
     io::{Channel, expected::Expected, wait::Wait},
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
-    spec::PaceMode,
+    spec::{PaceMode, Side},
 };
 
 /// Timing of each call, or none: chosen before the loop.
@@ -108,6 +108,13 @@ pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Worke
         _ => send_timed(worker, &mut channel, Unpaced)?,
     }
     worker.load_over();
+    if worker.spec.dialect.is_iperf3() {
+        if worker.side == Side::Near {
+            // The connection must stay open until the server has counted.
+            drain(&mut channel);
+        }
+        return Ok(());
+    }
     worker.link.end_of_stream();
     if !worker.duplex {
         drain(&mut channel);
@@ -190,7 +197,7 @@ fn receive_loop<C: Channel, T: Timing>(
 ) -> Result<(), WorkerError> {
     let (mut bytes, mut calls) = (0u64, 0u64);
     // A service sends until the connection is closed.
-    let endless = worker.spec.alone;
+    let endless = worker.spec.is_alone();
     loop {
         if endless && worker.is_over() {
             return Ok(());

@@ -46,7 +46,7 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
             let bytes = sizes.message_bytes.saturating_add(ICMP_HEADER_BYTES as u64);
             (message(bytes), message(bytes.saturating_add(IP_HEADER_BYTES as u64)))
         }
-        Role::Requester if spec.alone && datagrams => (message(sizes.request_bytes), message(LARGEST_ANSWER)),
+        Role::Requester if spec.is_alone() && datagrams => (message(sizes.request_bytes), message(LARGEST_ANSWER)),
         Role::Requester => (message(sizes.request_bytes), message(several(sizes.response_bytes))),
         Role::Responder => (message(sizes.response_bytes), message(several(sizes.request_bytes))),
     }
@@ -103,7 +103,7 @@ fn in_flight(spec: &TestSpec, role: Role, send: u64) -> u128 {
 /// Refuses a test whose buffers exceed the limit at an end.
 pub(super) fn check(spec: &TestSpec) -> Result<(), support::Unsupported> {
     // A service allocates its own buffers.
-    let sides: &[Side] = if spec.alone { &[Side::Near] } else { &[Side::Near, Side::Far] };
+    let sides: &[Side] = if spec.is_alone() { &[Side::Near] } else { &[Side::Near, Side::Far] };
     let bytes = sides.iter().map(|side| buffer_bytes(spec, *side)).max().unwrap_or(0);
     let key = match spec {
         _ if spec.near.buffers.ring.max(spec.far.buffers.ring) > 1 => "buffers",
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::{
         pattern,
-        spec::{Direction, Pattern},
+        spec::{Dialect, Direction, Pattern},
     };
 
     fn spec(change: impl FnOnce(&mut TestSpec)) -> TestSpec {
@@ -188,7 +188,7 @@ mod tests {
             "inflight",
         );
         let mut alone = spec(|s| s.far.buffers.ring = u32::MAX);
-        alone.alone = true;
+        alone.dialect = Dialect::Service;
         assert_eq!(check(&alone), Ok(()));
     }
 }

@@ -4,6 +4,7 @@
 //! [`support`] refuses the other combinations with a sentence.
 
 mod collect;
+mod dialect;
 mod ends;
 pub mod memory;
 pub mod names;
@@ -17,6 +18,7 @@ mod threads;
 pub mod unused;
 
 pub use collect::{Collect, Collectable};
+pub use dialect::{Dialect, Mark};
 pub use ends::{BufferOptions, Cpus, EndSpec};
 pub use payload::Payload;
 pub use quantity::Bytes;
@@ -252,9 +254,8 @@ pub struct TestSpec {
     pub collect: Collect,
     /// Whether interim reports of the far end travel while the measurement runs.
     pub interim: bool,
-    /// The far end is a plain service (echo, discard, chargen: RFC 862 to 864). The near end connects to its port,
-    /// `far.port`, without a proof, and reports alone.
-    pub alone: bool,
+    /// The program at the other end of the data connections.
+    pub dialect: Dialect,
     /// Whether UDP sockets are connected. If not, every send names its destination; every receive learns its sender, and
     /// only the peer's datagrams count.
     pub connected: bool,
@@ -298,7 +299,7 @@ impl TestSpec {
             reply_timeout_ns: 1_000_000_000,
             collect: Collect::default(),
             interim: false,
-            alone: false,
+            dialect: Dialect::default(),
             connected: true,
         }
     }
@@ -311,16 +312,6 @@ impl TestSpec {
             Io::Auto => Io::Blocking,
             chosen => chosen,
         }
-    }
-
-    /// Whether messages have room for a sequence number (8 bytes). Loss, order and repetition need one.
-    pub fn numbers_messages(&self) -> bool {
-        self.pattern != Pattern::Stream || self.sizes.message_bytes >= shape::NUMBERED_BYTES as u64
-    }
-
-    /// Whether messages also have room for their send time (16 bytes). Jitter needs it.
-    pub fn times_messages(&self) -> bool {
-        self.pattern != Pattern::Stream || self.sizes.message_bytes >= shape::STAMPED_BYTES as u64
     }
 
     /// Flows: connections, or pairs of datagram sockets. Twice `streams` when bidirectional.

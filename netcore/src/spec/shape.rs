@@ -89,17 +89,14 @@ impl TestSpec {
         }
     }
 
-    /// Whether datagram requests and responses are long enough for a number.
-    pub(crate) fn numbers_requests(&self) -> bool {
-        self.sizes.request_bytes.min(self.sizes.response_bytes) >= NUMBERED_BYTES as u64
-    }
-
     /// Bytes at the start of every message that the engine writes: its number, and its time of sending.
     pub(super) fn stamp_bytes(&self) -> usize {
         match (self.pattern, self.transport) {
             (_, Transport::Icmp) => ICMP_HEADER_BYTES,
             (_, transport) if !transport.is_datagram() => 0,
-            (Pattern::Stream, _) => stamped(usize::try_from(self.sizes.message_bytes).unwrap_or(usize::MAX)),
+            (Pattern::Stream, _) => {
+                self.dialect.mark().bytes(usize::try_from(self.sizes.message_bytes).unwrap_or(usize::MAX))
+            }
             _ if self.numbers_requests() => NUMBERED_BYTES,
             _ => 0,
         }

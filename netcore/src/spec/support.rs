@@ -50,7 +50,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         spec.integrity && dirty =>
             "integrity", "integrity: the receiver does not expect the bytes that `dirty` writes before each send";
     }
-    if spec.alone {
+    if spec.is_alone() {
         alone(spec)?;
     }
     let stream = spec.pattern == Pattern::Stream;
@@ -219,7 +219,7 @@ pub fn ends_by_word(spec: &TestSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Pace, quantity::Seconds};
+    use crate::spec::{Dialect, Pace, quantity::Seconds};
 
     #[track_caller]
     fn refused(spec: &TestSpec, key: &str) {
@@ -255,12 +255,12 @@ mod tests {
     #[test]
     fn a_service_does_only_what_services_do() {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
-        spec.alone = true;
+        spec.dialect = Dialect::Service;
         refused(&spec, "control");
         spec.connected = false;
-        spec.alone = false;
+        spec.dialect = Dialect::Plumb;
         refused(&spec, "connected");
-        (spec.connected, spec.alone) = (true, true);
+        (spec.connected, spec.dialect) = (true, Dialect::Service);
         spec.far.port = Some(9);
         check(&spec).unwrap();
         spec.direction = Direction::Duplex;
@@ -270,7 +270,7 @@ mod tests {
         spec.phases.stop = Stop::AfterBytes(1);
         refused(&spec, "bytes");
         let mut spec = TestSpec::new(Pattern::ConnectRequestResponse, Transport::Tcp);
-        (spec.alone, spec.far.port) = (true, Some(7));
+        (spec.dialect, spec.far.port) = (Dialect::Service, Some(7));
         refused(&spec, "close");
         spec.close = Close::NearFirst;
         check(&spec).unwrap();
@@ -279,7 +279,7 @@ mod tests {
         spec.transport = Transport::UnixStream;
         refused(&spec, "control");
         let mut ping = TestSpec::new(Pattern::Ping, Transport::Icmp);
-        ping.alone = true;
+        ping.dialect = Dialect::Service;
         check(&ping).unwrap();
     }
 

@@ -320,6 +320,15 @@ pub fn prove(
     Ok(link)
 }
 
+/// Far end: accepts connections of the peer at these addresses without a proof.
+pub fn without_proof(socket: OwnedFd, peers: Vec<IpAddr>, spec: &TestSpec, flow: u32) -> Result<Link, EndError> {
+    let socket = Arc::new(socket);
+    let listener = Listener::new(socket.clone(), peers, spec)?;
+    let mut link = Link::new(flow, socket.clone(), socket);
+    link.listener = Some(listener);
+    Ok(link)
+}
+
 /// Near end: prepares connections to a service, which needs no proof. It keeps no connection open, since some services accept
 /// one at a time: the options are read from a socket that never connects.
 pub fn towards_service(

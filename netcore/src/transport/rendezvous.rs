@@ -61,6 +61,16 @@ pub struct Connected {
     pub peer: Option<IpAddr>,
 }
 
+impl Connected {
+    pub fn of(links: Vec<Link>) -> Self {
+        let first = links.first();
+        let peer = first.and_then(Link::peer_ip);
+        // The family of the socket, not of the packets, decides at which level options are set.
+        let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
+        Self { links: links.into_iter().map(Arc::new).collect(), v6, peer }
+    }
+}
+
 impl Rendezvous {
     /// Starts listening at the far end.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: &Token) -> Result<Self, EndError> {
@@ -93,13 +103,13 @@ impl Rendezvous {
     ) -> Result<Connected, EndError> {
         match (self, peer) {
             (Self::Far { sockets, endpoints, folder }, None) => {
-                accept(spec, token, sockets, endpoints, folder.as_ref(), deadline).map(connected)
+                accept(spec, token, sockets, endpoints, folder.as_ref(), deadline).map(Connected::of)
             }
             (Self::Near { data_ip }, Some((ip, endpoints))) => {
                 let folder = if folder::has_names(spec.transport) { Some(Folder::find(token)?) } else { None };
                 let destination = Destination { ip, endpoints, data_ip: *data_ip, folder: folder.as_ref() };
-                let mut connected = open_all(spec, token, destination, deadline).map(connected)?;
-                if spec.alone || spec.transport == Transport::Icmp {
+                let mut connected = open_all(spec, token, destination, deadline).map(Connected::of)?;
+                if spec.is_alone() || spec.transport == Transport::Icmp {
                     // The peer is known even without a lasting connection, and a ping socket has no peer name.
                     connected.peer.get_or_insert(endpoints.address.unwrap_or(ip));
                 }
@@ -254,7 +264,7 @@ fn open_all(
             check_family(spec, ip)?;
             return icmp::open(spec, ip, destination.data_ip, flow);
         }
-        if spec.alone {
+        if spec.is_alone() {
             return open_to_service(spec, destination, flow, deadline);
         }
         if spec.transport == Transport::Link {
@@ -356,12 +366,4 @@ fn no_folder() -> EndError {
 fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
     Protocol::connecting(spec.transport)
         .ok_or_else(|| EndError::Impossible(format!("{} has no connections", spec.transport.name())))
-}
-
-fn connected(links: Vec<Link>) -> Connected {
-    let first = links.first();
-    let peer = first.and_then(Link::peer_ip);
-    // The family of the socket, not of the packets, decides at which level options are set.
-    let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
-    Connected { links: links.into_iter().map(Arc::new).collect(), v6, peer }
 }

@@ -13,7 +13,7 @@ use netcore::{
     end::{End, Endpoints, Running},
     measure::histogram,
     report::{Ending, Phase, SideReport},
-    spec::{Close, Io, Pattern, Side, Stop, TestSpec, Transport},
+    spec::{Close, Dialect, Io, Pattern, Side, Stop, TestSpec, Transport},
 };
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, shutdown, socket,
@@ -190,7 +190,7 @@ fn deaf() -> (OwnedFd, Vec<TcpStream>, u16) {
 
 /// The near end of a test whose far end is a service on that port.
 fn alone(spec: &mut TestSpec, port: u16) -> Running {
-    (spec.alone, spec.close, spec.far.port) = (true, Close::NearFirst, Some(port));
+    (spec.dialect, spec.close, spec.far.port) = (Dialect::Service, Close::NearFirst, Some(port));
     let mut near = End::prepare(spec, Side::Near, None, token()).unwrap();
     near.connect(Some((V4, &Endpoints::default())), PATIENCE).unwrap();
     near.start(netcore::measure::clock::monotonic_ns(), None).unwrap()

@@ -6,7 +6,7 @@ use std::{
 };
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Prepared, Session, Timeouts},
+    client::{self, ClientError, DataAddresses, Far, Prepared, Session, Timeouts},
     control::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
@@ -33,7 +33,7 @@ pub fn between<'s>(
     spec: &TestSpec,
     addresses: &DataAddresses,
 ) -> Result<Prepared<'s>, ClientError> {
-    client::prepare(Some(near), Some(far), spec, addresses, Timeouts::default())
+    client::prepare(Some(near), Far::Daemon(far), spec, addresses, Timeouts::default())
 }
 
 /// A client that sends arbitrary messages.

@@ -277,7 +277,7 @@ fn listening_takes_what_the_machine_has_and_names_what_it_has_not() {
     };
     // No host has a documentation address.
     let daemon = bind(&["127.0.0.1:0", "[2001:db8::1]:0"]).unwrap();
-    assert_eq!(daemon.local_addrs().len(), 1);
+    assert_eq!(daemon.local_addrs().count(), 1);
     let daemon = bind(&["[2001:db8::1]:0", "127.0.0.1:0"]).unwrap();
     let taken = daemon.local_addr().unwrap().to_string();
     let error = bind(&["192.0.2.1:5"]).unwrap_err().to_string();

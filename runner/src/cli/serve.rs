@@ -173,7 +173,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     if let Some(advice) = place.advice {
         style::tell(format.note(&advice));
     }
-    let addresses: Vec<String> = daemon.local_addrs().iter().map(ToString::to_string).collect();
+    let addresses: Vec<String> = daemon.local_addrs().map(|address| address.to_string()).collect();
     super::print(&format.serving(&Serving {
         version: env!("CARGO_PKG_VERSION"),
         addresses,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Outcome, Prepared, RunningTest, Session, Timeouts},
+    client::{self, ClientError, DataAddresses, Far, Outcome, Prepared, RunningTest, Session, Timeouts},
     control::{message::ErrorCode, stop::StopFlag},
     measure::clock::monotonic_ns,
     spec::{Family, TestSpec},
@@ -115,9 +115,9 @@ impl Hosts {
     ) -> Result<Seat, ClientError> {
         let near_is_here = self.places.get(&member.from).is_none_or(|p| p.target.is_none());
         let near = if near_is_here { None } else { Some(self.session(&member.from, grace)?) };
-        let far = if spec.alone { None } else { Some(self.session(&member.to, grace)?) };
+        let far = if spec.is_alone() { None } else { Some(self.session(&member.to, grace)?) };
         let data = |end: &Endpoint| match end {
-            _ if spec.alone => self.services.get(end).copied(),
+            _ if spec.is_alone() => self.services.get(end).copied(),
             // Its control connection is on IPv4's loopback; data may use either family.
             Endpoint::Embedded if spec.family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
             _ => self.places.get(end).and_then(|p| p.data),
@@ -142,7 +142,11 @@ impl Hosts {
 
 impl Seat {
     fn prepare(&mut self) -> Result<Prepared<'_>, ClientError> {
-        client::prepare(self.near.as_mut(), self.far.as_mut(), &self.spec, &self.addresses, self.timeouts)
+        let far = match &mut self.far {
+            Some(session) => Far::Daemon(session),
+            None => Far::Service,
+        };
+        client::prepare(self.near.as_mut(), far, &self.spec, &self.addresses, self.timeouts)
     }
 }
 

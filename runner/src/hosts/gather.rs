@@ -228,7 +228,7 @@ pub fn ends(steps: &[Step]) -> Vec<(&Endpoint, bool)> {
     let members = steps.iter().filter(|step| step.skip.is_none()).flat_map(|step| &step.members);
     let mut all: Vec<_> = members
         .filter_map(|member| Some((member, member.spec()?)))
-        .flat_map(|(member, spec)| [(&member.from, false), (&member.to, spec.alone)])
+        .flat_map(|(member, spec)| [(&member.from, false), (&member.to, spec.is_alone())])
         .collect();
     all.sort();
     all.dedup();

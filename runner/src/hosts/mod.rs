@@ -29,6 +29,7 @@ use netcore::{
         stop::{StopFlag, Urgency},
     },
     daemon::{Daemon, Embedded},
+    spec::TestSpec,
 };
 
 use crate::{
@@ -223,7 +224,7 @@ impl Hosts {
 fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, &'a Host> {
     let steps = || steps.iter().filter(|step| step.skip.is_none());
     let measured = steps().flat_map(|step| &step.members).filter(|member| member.spec().is_some()).flat_map(|member| {
-        let is_alone = member.spec().is_some_and(|spec| spec.alone);
+        let is_alone = member.spec().is_some_and(TestSpec::is_alone);
         [Some(&member.from), (!is_alone).then_some(&member.to)]
     });
     let hooks = plan.cases.iter().filter(|case| case.skip.is_none()).flat_map(|case| case.hooks.all());

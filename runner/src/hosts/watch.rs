@@ -181,7 +181,7 @@ impl Shown {
 /// The end that counts the result: the receiver of a stream, the requester otherwise.
 fn headline_side(spec: &TestSpec) -> Side {
     match (spec.pattern, spec.direction) {
-        (Pattern::Stream, Direction::Forward) if !spec.alone => Side::Far,
+        (Pattern::Stream, Direction::Forward) if !spec.is_alone() => Side::Far,
         _ => Side::Near,
     }
 }

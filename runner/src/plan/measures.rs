@@ -31,16 +31,16 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
     let of_far_end = name.starts_with("remote_") || name.contains(".remote");
     // By group of the metric's column and by name; the first match counts.
     let missing = match (group, family) {
-        (_, "throughput" | "bytes_received") if spec.alone && !near_receives => {
+        (_, "throughput" | "bytes_received") if spec.is_alone() && !near_receives => {
             "with `control: none` what arrives at the far end is not counted: use `sent`, or `transaction_rate`"
         }
-        (_, "sent" | "bytes_sent") if spec.alone && (near_receives || answers) => {
+        (_, "sent" | "bytes_sent") if spec.is_alone() && (near_receives || answers) => {
             "with `control: none` what the far end sends is not counted"
         }
-        ("datagrams", _) if spec.alone && spec.pattern != Pattern::Ping && family != "messages_sent" => {
+        ("datagrams", _) if spec.is_alone() && spec.pattern != Pattern::Ping && family != "messages_sent" => {
             "with `control: none` what arrives at the far end is not counted"
         }
-        _ if spec.alone && of_far_end => "with `control: none` the far end does not report",
+        _ if spec.is_alone() && of_far_end => "with `control: none` the far end does not report",
         (_, "transaction_rate" | "transactions") if !answers => "a stream has no transactions",
         (_, "receive_call") if answers => "only streams time their receive calls",
         ("latency", _) if !answers && !spec.collect.latency => {
@@ -104,7 +104,7 @@ pub fn of_job(job: &Job) -> Option<&'static Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netcore::spec::Transport;
+    use netcore::spec::{Dialect, Transport};
     use schemas::metrics;
 
     use crate::plan::workload::{self, Kind, Workload};
@@ -139,7 +139,7 @@ mod tests {
             let spec = TestSpec { direction: direction.unwrap_or_default(), ..TestSpec::new(pattern, transport) };
             assert_eq!(Some(headline(&spec).name), metrics::headline(&name, |_| true).map(|m| m.name), "{name}");
         }
-        let alone = TestSpec { alone: true, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
+        let alone = TestSpec { dialect: Dialect::Service, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
         assert_eq!(headline(&alone).name, "sent");
     }
 }

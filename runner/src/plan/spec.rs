@@ -1,6 +1,8 @@
 //! Translates a resolved test body into the [`TestSpec`] that both ends run from.
 
-use netcore::spec::{Arrival, Direction, Family, Io, Pace, Pattern, Payload, Stop, TestSpec, Transport, support};
+use netcore::spec::{
+    Arrival, Dialect, Direction, Family, Io, Pace, Pattern, Payload, Stop, TestSpec, Transport, support,
+};
 use schemas::units::Rate;
 
 use super::{
@@ -78,8 +80,10 @@ pub fn translate(
         Some(file) => Payload::File(file.clone()),
         None => body.payload.clone().unwrap_or_default(),
     };
-    out.alone = body.control == Some(Control::None);
-    if out.alone && to.is_none() {
+    if body.control == Some(Control::None) {
+        out.dialect = Dialect::Service;
+    }
+    if out.is_alone() && to.is_none() {
         errors.push(error(
             "control",
             "`control: none` needs a host in `to`: where the service is",

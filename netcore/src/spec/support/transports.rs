@@ -9,7 +9,7 @@ fn sends_from_ring(spec: &TestSpec) -> bool {
     let streams = spec.pattern == Pattern::Stream;
     let near_sends = !streams || spec.direction != Direction::Reverse;
     // A plain service echoes the near end's bytes.
-    let far_sends = !spec.alone && (!streams || spec.direction != Direction::Forward);
+    let far_sends = !spec.is_alone() && (!streams || spec.direction != Direction::Forward);
     near_sends && ring(&spec.near) || far_sends && ring(&spec.far)
 }
 

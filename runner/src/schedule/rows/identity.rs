@@ -11,7 +11,7 @@ use schemas::{
 
 /// The cells that a test's spec decides. What the plan knows (names, ids, hosts) is the caller's.
 pub fn requested(row: &mut Row, spec: &TestSpec) {
-    row.control = Some(if spec.alone { Control::None } else { Control::Session });
+    row.control = Some(if spec.is_alone() { Control::None } else { Control::Session });
     row.transport = Some(spec.transport.name().into());
     row.direction = super::ways(spec.direction).last().copied();
     row.streams = Some(spec.streams.into());

@@ -1,6 +1,6 @@
 use netcore::{
     report::{Counts, Granted, Latencies, Pacing, TcpInfo},
-    spec::{Arrival, Pace, PaceMode, Pattern, Role, Side, Transport},
+    spec::{Arrival, Dialect, Pace, PaceMode, Pattern, Role, Side, Transport},
 };
 
 use super::*;
@@ -192,7 +192,7 @@ fn a_half_seen_exchange_has_no_sum() {
 fn without_a_far_end_what_arrived_is_not_known() {
     let near = report(Side::Near, vec![window(Phase::Measure, SECOND, vec![flow(0, Role::Sender, 1000, 0)])]);
     let mut alone = spec(Direction::Forward);
-    alone.alone = true;
+    alone.dialect = Dialect::Service;
     let made = of_iteration(&Row::default(), &alone, &near, None);
     let row = measured(&made, Way::Forward);
     assert_eq!((row.throughput_bits_per_s, row.sent_bits_per_s), (None, Some(8000.0)));

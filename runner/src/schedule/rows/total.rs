@@ -81,7 +81,7 @@ fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 
 /// The end whose clock and windows the member's row has.
 fn head_is_far(spec: &TestSpec) -> bool {
-    !spec.alone && spec.pattern == Pattern::Stream && spec.direction == Direction::Forward
+    !spec.is_alone() && spec.pattern == Pattern::Stream && spec.direction == Direction::Forward
 }
 
 /// Begin and end of the member's measure phase, seconds on the client's clock.

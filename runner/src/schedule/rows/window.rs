@@ -204,7 +204,7 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     if !jitters.is_empty() && spec.times_messages() {
         row.jitter_us = Some(jitters.iter().map(|ns| *ns as f64).sum::<f64>() / jitters.len() as f64 / 1000.0);
     }
-    if spec.alone {
+    if spec.is_alone() {
         row.messages_sent = near.filter(|e| e.has(&[Role::Sender])).map(|e| e.sum(|f| f.counts.messages_sent));
     }
     // Of echoes one end knows all.

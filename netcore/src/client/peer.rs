@@ -1,0 +1,111 @@
+//! Another program as the far end of a test.
+
+use std::{
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd},
+    time::Instant,
+};
+
+use super::{ClientError, HostLabel, Timeouts};
+use crate::{
+    control::{
+        dial::{dial, resolve_or},
+        netns,
+        stop::{StopFlag, Urgency},
+    },
+    end::End,
+    peers::{Conversation, DataPath, PeerError, Program},
+    report::SideReport,
+    spec::TestSpec,
+    transport::Deadline,
+};
+
+/// A program that serves tests, and how to talk to it.
+#[derive(Clone, Debug)]
+pub struct PeerTarget {
+    /// The host's name in sentences.
+    pub name: String,
+    pub program: Program,
+    /// `host`, `host:port` or `[address]:port`; the program's own port by default.
+    pub control: String,
+    /// Local address of the control connection; `None`: by the route.
+    pub bind: Option<IpAddr>,
+    /// Network namespace of the control connection; `None`: the process's own.
+    pub netns: Option<String>,
+    pub timeouts: Timeouts,
+}
+
+/// A control connection to another program.
+pub struct Peer {
+    pub(super) host: HostLabel,
+    program: Program,
+    conversation: Box<dyn Conversation>,
+    told: bool,
+}
+
+impl Peer {
+    /// Connects. The far end takes part in one test, in [`super::prepare`].
+    pub fn connect(target: &PeerTarget) -> Result<Self, ClientError> {
+        let host = HostLabel { name: target.name.clone(), control: target.control.clone() };
+        let program = target.program;
+        let addresses = resolve_or(&target.control, program.port())
+            .map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
+        let dial = || {
+            let deadline = Instant::now() + target.timeouts.connect;
+            dial(&addresses, target.bind, deadline)
+        };
+        let stream = netns::within(target.netns.as_deref(), dial)?;
+        let stream = stream.map_err(PeerError::Unreached);
+        let conversation = stream.and_then(|stream| crate::peers::over(program, stream));
+        let conversation = conversation.map_err(|source| ClientError::Peer { host: host.clone(), program, source })?;
+        Ok(Self { host, program, conversation, told: false })
+    }
+
+    fn error(&self) -> impl FnOnce(PeerError) -> ClientError {
+        let (host, program) = (self.host.clone(), self.program);
+        move |source| match source {
+            PeerError::Cancelled => ClientError::Interrupted,
+            source => ClientError::Peer { host, program, source },
+        }
+    }
+
+    pub(super) fn agree(&mut self, spec: &TestSpec, path: DataPath, timeouts: Timeouts) -> Result<End, ClientError> {
+        let deadline = Deadline::after(timeouts.ready, &|| false);
+        self.conversation.agree(spec, path, &deadline).map_err(self.error())
+    }
+
+    pub(super) fn begin(&mut self, timeouts: Timeouts) -> Result<(), ClientError> {
+        self.conversation.begin(&Deadline::after(timeouts.reply, &|| false)).map_err(self.error())
+    }
+
+    /// Looks at what has arrived.
+    pub(super) fn pump(&mut self) -> Result<(), ClientError> {
+        self.conversation.pump().map_err(self.error())
+    }
+
+    /// Tells it once that the near end's load is over. `Some(false)`: the near end must close its connections itself.
+    pub(super) fn load_over(&mut self) -> Result<Option<bool>, ClientError> {
+        if std::mem::replace(&mut self.told, true) {
+            return Ok(None);
+        }
+        self.conversation.load_over().map(Some).map_err(self.error())
+    }
+
+    /// Exchanges results. A stop flag raised twice gives that up.
+    pub(super) fn conclude(
+        &mut self,
+        near: &SideReport,
+        timeouts: Timeouts,
+        stop: &StopFlag,
+    ) -> Result<SideReport, ClientError> {
+        let cancelled = || stop.urgency() == Urgency::Now;
+        let deadline = Deadline::after(timeouts.grace, &cancelled);
+        self.conversation.conclude(near, &deadline).map_err(self.error())
+    }
+}
+
+impl AsFd for Peer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.conversation.as_fd()
+    }
+}

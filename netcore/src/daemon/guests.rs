@@ -1,0 +1,155 @@
+//! Clients of other programs ([`crate::peers`]): they get the same admission, budgets and log as Plumbline's own.
+
+use std::{
+    net::{SocketAddr, TcpStream},
+    os::fd::AsFd,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Shared, admission,
+    budget::Charge,
+    door::Place,
+    loads::{self, Client},
+    log::{Caller, Event, TestEnding, TestResult},
+    plain,
+    turns::Ticket,
+};
+use crate::{
+    control::{
+        event::wait,
+        message::{ErrorCode, Limits, Prepare, ReplyError},
+        stop::{StopFlag, Urgency},
+    },
+    measure::clock::monotonic_ns,
+    peers::{self, Host, Program, Share},
+    report::SideReport,
+    spec::{Side, TestSpec},
+};
+
+/// The longest wait for a turn at an exclusive daemon. netperf gives up an answer after 120 s.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(100);
+
+/// Serves a connection of another program's client until it closes.
+pub(super) fn serve(
+    shared: &Shared,
+    program: Program,
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: Place<'_>,
+    stop: &StopFlag,
+) {
+    let guest = Guest {
+        shared,
+        caller: Caller { address: peer, host: None },
+        client: getrandom::u64().unwrap_or_default(),
+        stop: stop.clone(),
+        arrival: Mutex::new(Arrival { place: Some(place), opened: false }),
+    };
+    let reason = peers::serve(program, &guest, stream, peer);
+    let opened = guest.arrival.lock().unwrap_or_else(PoisonError::into_inner).opened;
+    match (opened, reason) {
+        (true, reason) => shared.log(&Event::Closed { client: &guest.caller, reason: reason.unwrap_or_default() }),
+        (false, Some(reason)) => shared.log(&Event::Refused { address: peer.to_string(), reason }),
+        // A data connection that found its session.
+        (false, None) => {}
+    }
+}
+
+struct Guest<'s> {
+    shared: &'s Shared,
+    caller: Caller,
+    client: Client,
+    stop: StopFlag,
+    arrival: Mutex<Arrival<'s>>,
+}
+
+struct Arrival<'s> {
+    /// Held until the client is known.
+    place: Option<Place<'s>>,
+    opened: bool,
+}
+
+/// What a test of a guest uses.
+struct Taken<'s> {
+    _charge: Charge<'s>,
+    _load: loads::Running<'s>,
+    _turn: Option<Ticket<'s>>,
+}
+
+impl Guest<'_> {
+    fn turn(&self) -> Result<Option<Ticket<'_>>, ReplyError> {
+        let config = &self.shared.config;
+        let Some(queue_ns) = config.limits.queue_ns else { return Ok(None) };
+        let failed =
+            |error| ReplyError::new(ErrorCode::Failed, format!("the client cannot wait for its turn: {error}"));
+        let ticket = self.shared.turns.ask(self.client, config.hold()).map_err(failed)?;
+        let deadline = Instant::now() + Duration::from_nanos(queue_ns).min(LONGEST_WAIT);
+        while ticket.place().is_some() {
+            ticket.clear_news();
+            if ticket.place().is_none() {
+                break;
+            }
+            if Instant::now() >= deadline {
+                let message =
+                    "this daemon runs the tests of one client at a time (--exclusive), and another one has the turn";
+                return Err(ReplyError::new(ErrorCode::Busy, message));
+            }
+            let ready = wait([Some(ticket.as_fd()), self.stop.beyond(Urgency::None)], Some(deadline));
+            if ready.map_err(failed)?[1] {
+                return Err(ReplyError::new(ErrorCode::Stopping, "the daemon is being stopped"));
+            }
+        }
+        ticket.begin_load();
+        Ok(Some(ticket))
+    }
+
+    fn log_test(&self, spec: &TestSpec, result: TestResult) {
+        self.shared.log(&Event::Test { client: &self.caller, side: Side::Far, spec, result });
+    }
+}
+
+impl Host for Guest<'_> {
+    fn open(&self, version: &str) -> Result<Box<dyn Share + '_>, ReplyError> {
+        let slot = self.shared.budget.session(&self.shared.config.limits, plain(self.caller.address))?;
+        let mut arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
+        (arrival.place, arrival.opened) = (None, true);
+        self.shared.log(&Event::Opened { client: &self.caller, version });
+        Ok(Box::new(slot))
+    }
+
+    fn admit(&self, spec: &TestSpec) -> Result<Box<dyn Share + '_>, ReplyError> {
+        let config = &self.shared.config;
+        let prepare = Prepare { spec: spec.clone(), side: Side::Far, token: Default::default(), data_address: None };
+        let admitted = admission::test(config, &prepare).and_then(|bytes| {
+            let charge = self.shared.budget.memory(&config.limits, bytes)?;
+            let turn = self.turn()?;
+            let load = self.shared.loads.begin(self.client, monotonic_ns());
+            Ok(Taken { _charge: charge, _load: load, _turn: turn })
+        });
+        match admitted {
+            Ok(taken) => Ok(Box::new(taken)),
+            Err(error) => {
+                self.log_test(spec, TestResult::without_load(TestEnding::Refused(error.to_string())));
+                Err(error)
+            }
+        }
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.shared.config.limits
+    }
+
+    fn stop(&self) -> &StopFlag {
+        &self.stop
+    }
+
+    fn ran(&self, spec: &TestSpec, report: &SideReport) {
+        self.log_test(spec, TestResult::of(report));
+    }
+
+    fn failed(&self, spec: &TestSpec, reason: &str) {
+        self.log_test(spec, TestResult::without_load(TestEnding::Failed(reason.to_owned())));
+    }
+}

@@ -1,0 +1,158 @@
+//! Other programs at an end of a test: netperf and iperf3, with the protocols of their control connections.
+//!
+//! The data path is ours: such a protocol only agrees on a test, opens its data connections, and exchanges results. Its
+//! connections become the links of an [`End`], whose loops know the program's manners from the test's
+//! [`crate::spec::Dialect`].
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, TcpStream},
+    os::fd::AsFd,
+};
+
+use crate::{
+    control::message::{Limits, ReplyError},
+    control::stop::StopFlag,
+    end::End,
+    error::EndError,
+    report::SideReport,
+    spec::{TestSpec, support::Unsupported},
+    transport::Deadline,
+};
+
+/// A program that is not Plumbline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Program {
+    /// netserver as the far end, netperf as a client.
+    Netperf,
+    /// `iperf3 -s` as the far end, `iperf3 -c` as a client.
+    Iperf3,
+}
+
+impl Program {
+    pub const ALL: [Self; 2] = [Self::Netperf, Self::Iperf3];
+
+    /// Its name in plans and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Netperf => "netperf",
+            Self::Iperf3 => "iperf3",
+        }
+    }
+
+    /// Port of its control connections.
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Netperf => 12_865,
+            Self::Iperf3 => 5201,
+        }
+    }
+
+    /// The program that serves, as a user starts it.
+    pub fn server(self) -> &'static str {
+        match self {
+            Self::Netperf => "netserver",
+            Self::Iperf3 => "iperf3 -s",
+        }
+    }
+}
+
+/// Why a test with another program failed. The sentence follows the peer's name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// Its control connection was not made.
+    #[error("it cannot be reached: {0}")]
+    Unreached(#[source] io::Error),
+    /// It does not run such a test.
+    #[error("{0}")]
+    Unsupported(#[from] Unsupported),
+    /// It refused the test or gave it up, for the reason in the sentence.
+    #[error("{0}")]
+    Refused(String),
+    #[error("it closed its control connection {0}")]
+    Closed(&'static str),
+    /// `what` did not come in time.
+    #[error("{what} within {seconds:.1} s")]
+    Silent { what: &'static str, seconds: f64 },
+    /// Its messages break its protocol, or its results cannot be true.
+    #[error("{0}")]
+    Broken(String),
+    /// A call on its control connection failed.
+    #[error("{what}: {source}")]
+    Io { what: &'static str, source: io::Error },
+    /// The data connections.
+    #[error("{0}")]
+    End(#[from] EndError),
+    #[error("the test was given up on request")]
+    Cancelled,
+}
+
+/// Addresses of the data connections, where they differ from those of the control connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DataPath {
+    /// Local address of the near end's sockets.
+    pub near: Option<IpAddr>,
+    /// Address to connect to.
+    pub far: Option<IpAddr>,
+}
+
+/// The control connection to another program, for one test: its far end. The near end is in this process.
+pub(crate) trait Conversation: AsFd + Send {
+    /// Asks for the test and opens its data connections: the near end, ready to start.
+    fn agree(&mut self, spec: &TestSpec, path: DataPath, deadline: &Deadline<'_>) -> Result<End, PeerError>;
+
+    /// Waits until the far end is under way. The load starts right after.
+    fn begin(&mut self, deadline: &Deadline<'_>) -> Result<(), PeerError>;
+
+    /// The near end's phases have ended, and it has sent its last. Returns whether the far end will close its connections or
+    /// has no need to; otherwise the near end closes them.
+    fn load_over(&mut self) -> Result<bool, PeerError>;
+
+    /// Looks at what has arrived, without waiting. An error ends the test.
+    fn pump(&mut self) -> Result<(), PeerError>;
+
+    /// The near end has reported: exchanges results, and returns the far end's report.
+    fn conclude(&mut self, near: &SideReport, deadline: &Deadline<'_>) -> Result<SideReport, PeerError>;
+}
+
+/// Begins a conversation over a connection that was just made.
+pub(crate) fn over(program: Program, _stream: TcpStream) -> Result<Box<dyn Conversation>, PeerError> {
+    match program {
+        Program::Netperf | Program::Iperf3 => {
+            Err(PeerError::Refused(format!("{} as a far end is not available yet", program.name())))
+        }
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "data connections follow")]
+/// Serves a connection of another program's client to its end. Returns the reason of the end, for the log; `None`: a data
+/// connection that was given to its session.
+pub(crate) fn serve(program: Program, _host: &dyn Host, _stream: TcpStream, _peer: SocketAddr) -> Option<String> {
+    Some(format!("{} as a client is not available yet", program.name()))
+}
+
+/// A session's or a test's share of a daemon. Dropping it gives it back.
+pub(crate) trait Share: Send {}
+
+impl<T: Send> Share for T {}
+
+/// The daemon, as a session with another program's client sees it.
+pub(crate) trait Host: Sync {
+    /// Opens a session, once its first message shows that a client is there. `version`: the client's, as far as it says.
+    fn open(&self, version: &str) -> Result<Box<dyn Share + '_>, ReplyError>;
+
+    /// Admits a test whose far end is here. At a daemon that serves one client at a time it waits for the turn.
+    fn admit(&self, spec: &TestSpec) -> Result<Box<dyn Share + '_>, ReplyError>;
+
+    fn limits(&self) -> &Limits;
+
+    /// Ends sessions when raised twice; raised once, no further test is begun.
+    fn stop(&self) -> &StopFlag;
+
+    /// Logs a test that has ended with this report.
+    fn ran(&self, spec: &TestSpec, report: &SideReport);
+
+    /// Logs a test that was refused or did not come to a report, with the reason.
+    fn failed(&self, spec: &TestSpec, reason: &str);
+}

@@ -1,0 +1,96 @@
+//! The program at the other end of the data connections.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Pattern, TestSpec, shape};
+
+/// How data connections begin, end, and mark their messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// Both ends are Plumbline: connections prove that they belong to the test, messages have numbers, and a control
+    /// connection tells the end of datagrams.
+    #[default]
+    Plumb,
+    /// The far end is a plain service (echo, discard, chargen: RFC 862 to 864). The near end connects to its port,
+    /// `far.port`, without a proof, and reports alone.
+    Service,
+    /// One end is netperf or netserver: messages have no numbers, an empty datagram ends a test over datagrams.
+    Netperf,
+    /// One end is iperf3: its control connection tells the end of streams too, and datagrams have its header.
+    Iperf3 {
+        /// Whether the counter in a datagram has 64 bits instead of 32.
+        wide_counter: bool,
+    },
+}
+
+/// The mark at the beginning of a stream's datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// None: datagrams can only be counted.
+    None,
+    /// Number and phase, time of sending (see `pattern::sequence`).
+    Plumb,
+    /// Time of sending, counter of 32 or 64 bits.
+    Iperf3 { wide_counter: bool },
+}
+
+impl Dialect {
+    pub fn is_iperf3(self) -> bool {
+        matches!(self, Self::Iperf3 { .. })
+    }
+
+    /// Whether an empty datagram says that no more will come.
+    pub(crate) fn ends_with_empty_datagram(self) -> bool {
+        self == Self::Netperf
+    }
+
+    pub(crate) fn mark(self) -> Mark {
+        match self {
+            Self::Plumb | Self::Service => Mark::Plumb,
+            Self::Netperf => Mark::None,
+            Self::Iperf3 { wide_counter } => Mark::Iperf3 { wide_counter },
+        }
+    }
+}
+
+impl Mark {
+    /// Bytes of the mark in a datagram of this length.
+    pub(crate) fn bytes(self, length: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Plumb => shape::stamped(length),
+            Self::Iperf3 { wide_counter } => (if wide_counter { 16 } else { 12 }).min(length),
+        }
+    }
+}
+
+impl TestSpec {
+    /// Whether the near end reports alone.
+    pub fn is_alone(&self) -> bool {
+        self.dialect == Dialect::Service
+    }
+
+    /// Whether datagram requests and their responses begin with a number.
+    pub(crate) fn numbers_requests(&self) -> bool {
+        self.dialect != Dialect::Netperf
+            && self.sizes.request_bytes.min(self.sizes.response_bytes) >= shape::NUMBERED_BYTES as u64
+    }
+
+    /// Whether messages have room for a sequence number (8 bytes). Loss, order and repetition need one.
+    pub fn numbers_messages(&self) -> bool {
+        self.has_mark_of(shape::NUMBERED_BYTES)
+    }
+
+    /// Whether messages also have room for their send time (16 bytes). Jitter needs it.
+    pub fn times_messages(&self) -> bool {
+        self.has_mark_of(shape::STAMPED_BYTES)
+    }
+
+    fn has_mark_of(&self, bytes: usize) -> bool {
+        match self.dialect.mark() {
+            Mark::None => false,
+            _ => self.pattern != Pattern::Stream || self.sizes.message_bytes >= bytes as u64,
+        }
+    }
+}
