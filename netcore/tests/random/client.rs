@@ -12,6 +12,7 @@ use std::{
 use netcore::{
     client::{ClientError, DataAddresses, Session},
     control::{
+        channel::PROTOCOLS,
         frame::{Decoder, GREETING_BOUND, REPLY_BOUND, encode},
         message::{Connect, ErrorCode, Execute, Greeting, Hello, Limits, Look, Peer, Prepare, Reply, Request},
     },
@@ -139,7 +140,8 @@ impl Client {
     /// `None`: sessions that are about to end still have all places.
     fn greet(served: &Served) -> Option<Self> {
         let mut stream = TcpStream::connect(served.address).unwrap();
-        stream.write_all(b"plumb\0\x02\0").unwrap();
+        let greeting = [b"plumb\0".as_slice(), &[*PROTOCOLS.end(), 0]].concat();
+        stream.write_all(&greeting).unwrap();
         stream.read_exact(&mut [0; 8]).unwrap();
         let (decoder, replies) = (Decoder::new(GREETING_BOUND), VecDeque::new());
         let mut client = Self { stream, decoder, sent: Vec::new(), replies, closed: false, near: None };
