@@ -34,6 +34,11 @@ pub fn from_unix_seconds(seconds: f64) -> Option<Timestamp> {
     Some(text(DateTime::from_timestamp_millis(millis)?, SecondsFormat::Millis))
 }
 
+/// A moment in milliseconds since 1970 as RFC 1123 writes it: `Mon, 23 Nov 2026 03:07:24 GMT`.
+pub fn rfc1123(unix_ms: i64) -> Option<String> {
+    Some(DateTime::from_timestamp_millis(unix_ms)?.format("%a, %d %b %Y %H:%M:%S GMT").to_string())
+}
+
 fn text(moment: DateTime<Utc>, precision: SecondsFormat) -> Timestamp {
     Timestamp(moment.to_rfc3339_opts(precision, true))
 }
@@ -41,6 +46,13 @@ fn text(moment: DateTime<Utc>, precision: SecondsFormat) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rfc1123_has_the_day_of_the_week() {
+        // LC_ALL=C date -u -d @1795403244 '+%a, %d %b %Y %H:%M:%S GMT'
+        assert_eq!(rfc1123(1_795_403_244_999).as_deref(), Some("Mon, 23 Nov 2026 03:07:24 GMT"));
+        assert_eq!(rfc1123(i64::MAX), None);
+    }
 
     #[test]
     fn cells_are_moments() {

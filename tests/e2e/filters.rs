@@ -106,6 +106,9 @@ fn runs_the_lines() {
     for name in ["results.csv", "old.csv", "new.csv", "quick.csv", "lab.csv"] {
         std::fs::write(folder.path(name), &rows).expect("written");
     }
+    let two = "case,record,iteration,workload,elapsed_s,bytes_received,throughput_bits_per_s\n\
+        bulk,iteration,1,tcp_stream,1,1000000,8e6\nbulk,iteration,2,tcp_stream,1,1000001,8e6\n";
+    std::fs::write(folder.path("nightly.csv"), two).expect("written");
     let iperf3 = format!("cat {}", fixture("import/iperf3-tcp.json").display());
     let iperf3_text = format!("cat {} |", fixture("import/recorded/iperf3/tcp.txt").display());
     let netperf = format!("cat {}", fixture("import/recorded/netperf/p0-rr.txt").display());

@@ -14,6 +14,7 @@ mod counters;
 mod deploy;
 mod directions;
 mod exclusive;
+mod export_iperf3;
 mod faults;
 mod fetch;
 mod filters;

@@ -2,6 +2,7 @@
 
 pub mod benchfmt;
 pub mod gnuplot;
+pub mod iperf3;
 pub mod jsonl;
 pub mod junit;
 pub mod markdown;

@@ -3,14 +3,15 @@
 use std::io::Write;
 
 use crate::error::{Error, Verdict};
-use crate::export::{benchfmt, gnuplot, jsonl, junit, markdown, openmetrics, rrd};
+use crate::export::{benchfmt, gnuplot, iperf3, jsonl, junit, markdown, openmetrics, rrd};
 use crate::table::{Table, TableArgs};
 
 /// Write results in another program's format.
 ///
 /// jsonl and md write every row as it is. openmetrics (for a textfile collector), benchfmt (for Go's benchstat),
 /// gnuplot (script and data, as hpcbench's -P wrote them) and rrd (commands for `rrdtool -`) write the rows that count.
-/// junit writes a test case per assertion of a `verdicts` table, or per iteration of a results table.
+/// junit writes a test case per assertion of a `verdicts` table, or per iteration of a results table. iperf3 writes one
+/// run of a stream in the shape of `iperf3 --json`, for scripts that read it.
 ///
 /// jsonl streams; the other formats read the whole input first.
 #[derive(Debug, Clone, clap::Args)]
@@ -21,6 +22,7 @@ Examples:
   plumb export --to benchfmt new.csv > new.txt && benchstat old.txt new.txt
   plumb export --to gnuplot -o sweep.plot results.csv && gnuplot sweep.plot
   plumb export --to rrd -m throughput results.csv | rrdtool -
+  plumb export --to iperf3 --where case=bulk --where iteration=1 nightly.csv
   plumb gate --assert 'throughput >= 1Gbit/s' -f csv lab.csv | plumb export --to junit -o junit.xml
 
 Exit codes: 0; 2 the command line is wrong; 3 the table could not be read (which file, which line, why).")]
@@ -60,6 +62,8 @@ enum To {
     Rrd,
     /// JUnit XML
     Junit,
+    /// The document of `iperf3 --json`, of one run
+    Iperf3,
 }
 
 /// Runs the filter.
@@ -83,6 +87,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         To::Openmetrics => openmetrics::write(&mut table, &args.tables.selection, &args.metrics, w),
         To::Benchfmt => benchfmt::write(&mut table, &args.tables.selection, &args.metrics, w),
         To::Junit => junit::write(&mut table, w),
+        To::Iperf3 => iperf3::write(&mut table, &args.tables.selection, w),
         To::Gnuplot | To::Rrd => match args.metrics.as_slice() {
             [] => rrd::write(&mut table, &args.tables.selection, "throughput", w),
             [metric] => rrd::write(&mut table, &args.tables.selection, metric, w),

@@ -68,6 +68,21 @@ impl Rows {
         Ok(Self { kind: Record::Iteration, columns, rows, note: None, passed_over: 0 })
     }
 
+    /// Reads every row with the given columns, and beside each row its kind if the picker counts it.
+    pub fn read_all_picked(
+        table: &mut Table,
+        mut picker: Picker,
+        columns: &[usize],
+    ) -> Result<(Self, Vec<Option<Record>>), Error> {
+        let names = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
+        let (mut rows, mut kinds) = (Vec::new(), Vec::new());
+        while let Some(row) = table.next_row()? {
+            kinds.push(picker.pick(&row)?);
+            rows.push(OwnedRow::of(&row, columns));
+        }
+        Ok((Self { kind: Record::Iteration, columns: names, rows, note: None, passed_over: 0 }, kinds))
+    }
+
     /// The place of a column among the chosen ones.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)

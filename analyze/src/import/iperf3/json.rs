@@ -146,7 +146,9 @@ fn run_of(document: &Value) -> Run {
     base.tag = text(document, "/title");
     base.mss_bytes = num(start, "/tcp_mss").or_else(|| num(start, "/tcp_mss_default")).and_then(count);
     base.congestion_control = text(document, "/end/sender_tcp_congestion");
-    let offered = num(start, "/test_start/target_bitrate").filter(|v| *v > 0.0);
+    // iperf3's target is that of one stream.
+    let streams = num(start, "/test_start/num_streams").unwrap_or(1.0);
+    let offered = num(start, "/test_start/target_bitrate").map(|v| v * streams).filter(|v| *v > 0.0);
     base.offered_per_s = offered;
     base.offered_unit = offered.map(|_| OfferedUnit::Bits);
     // Newer versions have milliseconds.

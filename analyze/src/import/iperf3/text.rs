@@ -308,14 +308,16 @@ impl<'t> Run<'t> {
             ids.len() as u64
         };
         let role = self.ends.first().and_then(|f| f.role);
-        row.streams = Some(ids(role));
+        let streams = ids(role);
+        row.streams = Some(streams);
         row.direction = Some(if role.is_some() { Way::Both } else { self.way(None) });
         (row.from, row.to) = (self.from.clone(), self.to.clone());
         row.tag.clone_from(&self.title);
         row.message_bytes = self.block;
         row.mss_bytes = self.mss;
         row.congestion_control.clone_from(&self.congestion);
-        row.offered_per_s = self.offered;
+        // iperf3's target is that of one stream.
+        row.offered_per_s = self.offered.map(|bits| bits * streams as f64);
         row.offered_unit = self.offered.map(|_| OfferedUnit::Bits);
         Ok(row)
     }

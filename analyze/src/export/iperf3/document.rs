@@ -1,0 +1,303 @@
+//! The object: `start`, `intervals`, `end`.
+//!
+//! iperf3's own definitions hold. Rates of `sum_sent` are the sender's, those of `sum_received` the receiver's; an interval
+//! has what `from` counted; `cpu_utilization_percent` is the CPU time of the process, where 100 is one CPU; a bit rate is
+//! that of one stream.
+
+use schemas::{time, words::Phase};
+use serde_json::{Map, Value, json};
+
+use super::intervals;
+use super::run::{Line, Run, protocol};
+use crate::error::Error;
+
+pub(super) type Object = Map<String, Value>;
+
+/// The document of a run. A failed one has an `error` and an empty `end`, as iperf3 writes it.
+pub fn of(run: &Run<'_>) -> Result<Value, Error> {
+    let first = run.totals[0];
+    let mut document = Object::new();
+    document.insert("start".into(), start(run)?.into());
+    if first.is_ok() {
+        document.insert("intervals".into(), intervals::of(run, omitted(run)?.unwrap_or(0.0))?.into());
+        document.insert("end".into(), end(run)?.into());
+    } else {
+        document.insert("intervals".into(), json!([]));
+        document.insert("end".into(), json!({}));
+    }
+    put_text(&mut document, "title", first.text("case"));
+    if !first.is_ok() {
+        let why = [first.text("error"), first.text("status")].into_iter().find(|t| !t.is_empty()).unwrap_or_default();
+        put_text(&mut document, "error", &format!("error - {why}"));
+    }
+    Ok(document.into())
+}
+
+fn start(run: &Run<'_>) -> Result<Object, Error> {
+    let first = run.totals[0];
+    let streams = first.number("streams")?;
+    let mut start = Object::new();
+    let mut ends = Object::new();
+    put_text(&mut ends, "local_host", first.text("from"));
+    put_text(&mut ends, "remote_host", first.text("to"));
+    if first.is_ok() && !ends.is_empty() {
+        let connections = sockets(run).into_iter().map(|socket| {
+            let mut connection = Object::new();
+            put(&mut connection, "socket", Some(socket));
+            connection.append(&mut ends.clone());
+            Value::from(connection)
+        });
+        start.insert("connected".into(), connections.collect::<Vec<_>>().into());
+    }
+    put_text(&mut start, "version", concat!("plumb ", env!("CARGO_PKG_VERSION")));
+    let omit = omitted(run)?;
+    if let Some(stamp) = timestamp(&first, omit.unwrap_or(0.0))? {
+        start.insert("timestamp".into(), stamp.into());
+    }
+    let mut peer = Object::new();
+    put_text(&mut peer, "host", first.text("to"));
+    if !peer.is_empty() {
+        start.insert("connecting_to".into(), peer.into());
+    }
+    put(&mut start, "tcp_mss_default", first.number("mss_bytes")?);
+    let target = target(&first, streams)?;
+    put(&mut start, "target_bitrate", target);
+    put(&mut start, "sndbuf_actual", first.number("local_send_buffer_bytes")?);
+    put(&mut start, "rcvbuf_actual", first.number("local_receive_buffer_bytes")?);
+    let both = run.totals.len() > 1;
+    let mut test = Object::new();
+    put_text(&mut test, "protocol", protocol(&first).unwrap_or_default());
+    put(&mut test, "num_streams", streams);
+    put(&mut test, "blksize", first.number("message_bytes")?);
+    put(&mut test, "omit", omit.map(whole));
+    put(&mut test, "duration", first.number("elapsed_s")?.map(whole));
+    put(&mut test, "reverse", Some(f64::from(u8::from(!both && first.is_reverse()))));
+    put(&mut test, "target_bitrate", target);
+    put(&mut test, "bidir", Some(f64::from(u8::from(both))));
+    start.insert("test_start".into(), test.into());
+    Ok(start)
+}
+
+/// Numbers that tell streams apart: 1, 2 … where iperf3 has file descriptors.
+fn sockets(run: &Run<'_>) -> Vec<f64> {
+    streams(run).iter().map(|(socket, _)| *socket).collect()
+}
+
+/// The rows of streams, with their numbers. The total is the row of a stream that is alone in its direction.
+fn streams<'t>(run: &Run<'t>) -> Vec<(f64, Line<'t>)> {
+    let alone = run.totals[0].text("streams") == "1";
+    let rows = if run.streams.is_empty() && alone { &run.totals } else { &run.streams };
+    rows.iter().enumerate().map(|(i, line)| (socket(line).unwrap_or(i as f64 + 1.0), *line)).collect()
+}
+
+pub(super) fn socket(line: &Line<'_>) -> Option<f64> {
+    line.text("stream").parse::<f64>().ok().map(|number| number + 1.0)
+}
+
+/// Length of the warm-up; `None`: a summary has none of its own.
+fn omitted(run: &Run<'_>) -> Result<Option<f64>, Error> {
+    let mut omitted: Option<f64> = None;
+    let intervals = run.intervals.iter().filter(|l| l.text("phase") == Phase::Warmup.as_str());
+    for line in run.warmups.iter().chain(intervals) {
+        omitted = [omitted, line.number("start_s")?.map(|start| -start)].into_iter().flatten().reduce(f64::max);
+    }
+    let summary = !run.totals[0].text("iterations").is_empty();
+    Ok(omitted.or(if summary { None } else { Some(0.0) }))
+}
+
+/// When the load began: `time` is when what the row counts had ended.
+fn timestamp(line: &Line<'_>, omit: f64) -> Result<Option<Object>, Error> {
+    let (Some(end), Some(elapsed)) = (time::parse(line.text("time")), line.number("elapsed_s")?) else {
+        return Ok(None);
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, beyond any calendar")]
+    let millis = ((time::epoch_seconds(end) - elapsed - omit) * 1e3) as i64;
+    let mut stamp = Object::new();
+    put_text(&mut stamp, "time", &time::rfc1123(millis).unwrap_or_default());
+    stamp.insert("timesecs".into(), millis.div_euclid(1000).into());
+    stamp.insert("timemillisecs".into(), millis.into());
+    Ok(Some(stamp))
+}
+
+/// The offered bit rate of one stream.
+fn target(line: &Line<'_>, streams: Option<f64>) -> Result<Option<f64>, Error> {
+    let bits = match line.text("offered_unit") {
+        "bits" => Some(1.0),
+        "messages" => line.number("message_bytes")?.map(|bytes| bytes * 8.0),
+        _ => None,
+    };
+    let parts = line.number("offered_per_s")?.zip(bits).zip(streams.filter(|s| *s >= 1.0));
+    Ok(parts.map(|((offered, bits), streams)| (offered * bits / streams).round()))
+}
+
+/// The columns of bytes and their rate.
+pub(super) const SENT: (&str, &str) = ("bytes_sent", "sent_bits_per_s");
+pub(super) const RECEIVED: (&str, &str) = ("bytes_received", "throughput_bits_per_s");
+
+/// Bytes, their rate, and the time to which the rate refers; empty without both.
+pub(super) fn traffic(line: &Line<'_>, (bytes, rate): (&str, &str), start: f64) -> Result<Object, Error> {
+    let (bytes, rate) = (line.number(bytes)?, line.number(rate)?);
+    let mut object = Object::new();
+    if bytes.is_none() && rate.is_none() {
+        return Ok(object);
+    }
+    // `elapsed_s` is the receiver's; the sender's own follows from its rate.
+    let own = bytes.zip(rate).filter(|(_, rate)| *rate > 0.0).map(|(bytes, rate)| bytes * 8.0 / rate);
+    let seconds = own.filter(|s| *s > 0.0).or(line.number("elapsed_s")?).map(nanoseconds);
+    put(&mut object, "start", Some(nanoseconds(start)));
+    put(&mut object, "end", seconds.map(|s| nanoseconds(start + s)));
+    put(&mut object, "seconds", seconds);
+    put(&mut object, "bytes", bytes);
+    put(&mut object, "bits_per_second", rate);
+    Ok(object)
+}
+
+/// Jitter and loss at the receiver.
+pub(super) fn datagrams(object: &mut Object, line: &Line<'_>) -> Result<(), Error> {
+    let (sent, lost) = (line.number("messages_sent")?, line.number("lost")?);
+    put(object, "jitter_ms", line.number("jitter_us")?.map(|us| us / 1e3));
+    put(object, "lost_packets", lost);
+    let counted = line.number("messages_received")?.zip(lost).map(|(received, lost)| received + lost);
+    put(object, "packets", sent.or(counted));
+    let ratio = lost.zip(sent).filter(|(_, sent)| *sent > 0.0).map(|(lost, sent)| lost / sent);
+    put(object, "lost_percent", line.number("loss_ratio")?.or(ratio).map(|ratio| ratio * 100.0));
+    Ok(())
+}
+
+fn end(run: &Run<'_>) -> Result<Object, Error> {
+    let first = run.totals[0];
+    let udp = protocol(&first) == Some("UDP");
+    let mut end = Object::new();
+    let mut list = Vec::new();
+    for (socket, line) in streams(run) {
+        list.push(if udp { udp_stream(socket, &line)? } else { tcp_stream(run, socket, &line)? });
+    }
+    if !list.is_empty() {
+        end.insert("streams".into(), list.into());
+    }
+    for line in &run.totals {
+        let twin = if run.totals.len() > 1 && line.is_reverse() { "_bidir_reverse" } else { "" };
+        if udp {
+            let mut sum = traffic(line, SENT, 0.0)?;
+            datagrams(&mut sum, line)?;
+            closed(&mut end, &format!("sum{twin}"), sum, !line.is_reverse());
+        }
+        let (mut sent, mut received) = (traffic(line, SENT, 0.0)?, traffic(line, RECEIVED, 0.0)?);
+        if udp && !sent.is_empty() {
+            put(&mut sent, "packets", line.number("messages_sent")?);
+        }
+        if udp && !received.is_empty() {
+            datagrams(&mut received, line)?;
+        }
+        if !udp && !sent.is_empty() {
+            put(&mut sent, "retransmits", line.number(retransmits(line))?);
+        }
+        // A UDP sum says which end counted it; a TCP sum, whether `from` sent.
+        let forward = !line.is_reverse();
+        closed(&mut end, &format!("sum_sent{twin}"), sent, udp || forward);
+        closed(&mut end, &format!("sum_received{twin}"), received, !udp && forward);
+    }
+    let mut cpu = Object::new();
+    for (key, column) in [("host_total", "local_process_cpus"), ("remote_total", "remote_process_cpus")] {
+        put(&mut cpu, key, first.number(column)?.map(|cpus| cpus * 100.0));
+    }
+    if !cpu.is_empty() {
+        end.insert("cpu_utilization_percent".into(), cpu.into());
+    }
+    put_text(&mut end, "sender_tcp_congestion", first.text("congestion_control"));
+    Ok(end)
+}
+
+/// Adds an object with `sender` as its last key, unless it is empty.
+fn closed(end: &mut Object, key: &str, mut object: Object, sender: bool) {
+    if !object.is_empty() {
+        object.insert("sender".into(), sender.into());
+        end.insert(key.into(), object.into());
+    }
+}
+
+/// The column with the sender's retransmissions.
+fn retransmits(line: &Line<'_>) -> &'static str {
+    if line.is_reverse() { "remote_retransmits" } else { "retransmits" }
+}
+
+fn udp_stream(socket: f64, line: &Line<'_>) -> Result<Value, Error> {
+    let mut udp = Object::new();
+    put(&mut udp, "socket", Some(socket));
+    udp.append(&mut traffic(line, SENT, 0.0)?);
+    datagrams(&mut udp, line)?;
+    put(&mut udp, "out_of_order", line.number("reordered")?);
+    udp.insert("sender".into(), (!line.is_reverse()).into());
+    Ok(json!({ "udp": udp }))
+}
+
+fn tcp_stream(run: &Run<'_>, socket: f64, line: &Line<'_>) -> Result<Value, Error> {
+    let mut both = Object::new();
+    for (side, columns) in [("sender", SENT), ("receiver", RECEIVED)] {
+        let mut counted = traffic(line, columns, 0.0)?;
+        if counted.is_empty() {
+            continue;
+        }
+        let mut object = Object::new();
+        put(&mut object, "socket", Some(socket));
+        object.append(&mut counted);
+        if side == "sender" {
+            put(&mut object, "retransmits", line.number(retransmits(line))?);
+            kernel(&mut object, run, line)?;
+        }
+        object.insert("sender".into(), (!line.is_reverse()).into());
+        both.insert(side.into(), object.into());
+    }
+    Ok(both.into())
+}
+
+/// Greatest window and round-trip times of the sender's kernel, over the samples at hand: those of its intervals, else
+/// the one at the end.
+fn kernel(object: &mut Object, run: &Run<'_>, line: &Line<'_>) -> Result<(), Error> {
+    let alone = run.totals[0].text("streams") == "1";
+    let measured = |l: &&Line<'_>| {
+        l.text("phase") == Phase::Measure.as_str()
+            && l.is_reverse() == line.is_reverse()
+            && (alone || l.text("stream") == line.text("stream"))
+    };
+    let mut samples: Vec<Line<'_>> = run.intervals.iter().filter(measured).copied().collect();
+    if samples.is_empty() {
+        samples.push(*line);
+    }
+    let values = |column: &str| -> Result<Vec<f64>, Error> {
+        samples.iter().filter_map(|l| l.number(column).transpose()).collect()
+    };
+    let (cwnd, rtt) = (values("cwnd_bytes")?, values("rtt_us")?);
+    put(object, "max_snd_cwnd", cwnd.into_iter().reduce(f64::max));
+    put(object, "max_rtt", rtt.iter().copied().reduce(f64::max));
+    put(object, "min_rtt", rtt.iter().copied().reduce(f64::min));
+    let mean = rtt.iter().sum::<f64>() / rtt.len() as f64;
+    put(object, "mean_rtt", Some(mean.floor()).filter(|_| !rtt.is_empty()));
+    Ok(())
+}
+
+/// Seconds as a script asked for them: iperf3 has whole ones, of which a measurement misses a little.
+fn whole(seconds: f64) -> f64 {
+    let round = seconds.round();
+    if round >= 1.0 && (seconds - round).abs() <= 0.02 * round { round } else { (seconds * 1e3).round() / 1e3 }
+}
+
+fn nanoseconds(seconds: f64) -> f64 {
+    (seconds * 1e9).round() / 1e9
+}
+
+fn put_text(object: &mut Object, key: &str, text: &str) {
+    if !text.is_empty() {
+        object.insert(key.into(), text.into());
+    }
+}
+
+/// Adds a number, if it is known. Whole numbers have no decimal point.
+pub(super) fn put(object: &mut Object, key: &str, number: Option<f64>) {
+    /// Above it, not every whole number is a float.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let Some(number) = number else { return };
+    #[expect(clippy::cast_possible_truncation, reason = "the number is whole and below 2^53")]
+    let value = if number.fract() == 0.0 && number.abs() < EXACT { json!(number as i64) } else { json!(number) };
+    object.insert(key.into(), value);
+}

@@ -1,0 +1,246 @@
+//! Chooses the one run that a document is about, and finds its rows.
+
+use schemas::words::{Phase, Record, Status, Way};
+
+use crate::error::Error;
+use crate::table::rows::OwnedRow;
+use crate::table::{Picker, Rows, Selection, Table};
+
+/// Columns that tell runs apart.
+const KEY: [&str; 5] = ["run_id", "plan", "case", "member", "iteration"];
+
+/// Columns that a document is made of.
+const READ: [&str; 40] = [
+    "run_id",
+    "plan",
+    "case",
+    "member",
+    "iteration",
+    "record",
+    "phase",
+    "stream",
+    "status",
+    "error",
+    "from",
+    "to",
+    "direction",
+    "time",
+    "start_s",
+    "elapsed_s",
+    "workload",
+    "transport",
+    "streams",
+    "message_bytes",
+    "offered_per_s",
+    "offered_unit",
+    "congestion_control",
+    "local_send_buffer_bytes",
+    "local_receive_buffer_bytes",
+    "mss_bytes",
+    "throughput_bits_per_s",
+    "sent_bits_per_s",
+    "transactions_per_s",
+    "bytes_sent",
+    "bytes_received",
+    "messages_sent",
+    "messages_received",
+    "lost",
+    "loss_ratio",
+    "reordered",
+    "jitter_us",
+    "local_process_cpus",
+    "remote_process_cpus",
+    "iterations",
+];
+
+/// Columns about TCP at the sender.
+const READ_TCP: [&str; 5] = ["retransmits", "remote_retransmits", "rtt_us", "rtt_var_us", "cwnd_bytes"];
+
+/// A table's rows, with those that the selection chose.
+pub struct Found {
+    rows: Rows,
+    chosen: Vec<usize>,
+    note: Option<String>,
+}
+
+/// A row, whose cells are read by the names of their columns. A column that the table lacks reads as empty.
+#[derive(Clone, Copy)]
+pub struct Line<'t> {
+    rows: &'t Rows,
+    row: &'t OwnedRow,
+}
+
+impl<'t> Line<'t> {
+    pub fn text(&self, column: &str) -> &'t str {
+        self.rows.column(column).map_or("", |i| self.row.get(i))
+    }
+
+    pub fn number(&self, column: &str) -> Result<Option<f64>, Error> {
+        self.rows.column(column).map_or(Ok(None), |i| self.rows.number(self.row, i))
+    }
+
+    /// Whether `to` sends.
+    pub fn is_reverse(&self) -> bool {
+        self.text("direction") == Way::Reverse.as_str()
+    }
+
+    pub fn is_ok(&self) -> bool {
+        ["", Status::Ok.as_str()].contains(&self.text("status"))
+    }
+
+    fn is_both(&self) -> bool {
+        self.text("direction") == Way::Both.as_str()
+    }
+
+    fn is(&self, column: &str, word: &str) -> bool {
+        self.text(column) == word
+    }
+
+    fn key(&self) -> [&'t str; KEY.len()] {
+        KEY.map(|column| self.text(column))
+    }
+}
+
+/// The rows of one run.
+pub struct Run<'t> {
+    /// Its totals: a row per direction, the forward one first.
+    pub totals: Vec<Line<'t>>,
+    /// A row per stream; none where the table has none.
+    pub streams: Vec<Line<'t>>,
+    /// Of the warm-up and the measurement, per direction, perhaps per stream.
+    pub intervals: Vec<Line<'t>>,
+    /// The warm-up's own rows.
+    pub warmups: Vec<Line<'t>>,
+}
+
+impl Found {
+    pub fn read(table: &mut Table, selection: &Selection) -> Result<Self, Error> {
+        if selection.phase != Phase::Measure.as_str() {
+            return Err(Error::Usage("--phase is not for --to iperf3: its totals are those of the measurement".into()));
+        }
+        if selection.record.as_deref().is_some_and(|r| r != Record::Iteration.as_str() && r != Record::Summary.as_str())
+        {
+            return Err(Error::Usage("--to iperf3 writes totals: --record is iteration or summary".into()));
+        }
+        let (names, columns): (Vec<String>, Vec<usize>) = READ
+            .iter()
+            .chain(&READ_TCP)
+            .filter_map(|name| Some(((*name).to_owned(), table.header().find(name)?)))
+            .unzip();
+        let picker = Picker::of_any_status(selection, table)?;
+        let (mut rows, kinds) = Rows::read_all_picked(table, picker, &columns)?;
+        // A table may name them by their metrics.
+        rows.columns = names;
+        let of = |wanted: Record| -> Vec<usize> {
+            kinds.iter().enumerate().filter(|(_, kind)| **kind == Some(wanted)).map(|(i, _)| i).collect()
+        };
+        let iterations = of(Record::Iteration);
+        let chosen = if iterations.is_empty() { of(Record::Summary) } else { iterations };
+        let mut found = Self { rows, chosen, note: None };
+        // A failed iteration counts only where it is alone.
+        let (good, bad): (Vec<usize>, Vec<usize>) = found.chosen.iter().partition(|i| found.line(**i).is_ok());
+        if !good.is_empty() {
+            if !bad.is_empty() {
+                let rows = if bad.len() == 1 { "1 row is" } else { &format!("{} rows are", bad.len()) };
+                found.note = Some(format!("{rows} left out, because the status is not ok"));
+            }
+            found.chosen = good;
+        }
+        Ok(found)
+    }
+
+    /// The only run that is left, or an error that says what to select by.
+    pub fn choose(&self) -> Result<Run<'_>, Error> {
+        if let Some(note) = &self.note {
+            crate::warn(note);
+        }
+        // The row of a group of concurrent members has no direction of its own, as the sum of both directions.
+        let totals: Vec<Line<'_>> =
+            self.chosen.iter().map(|i| self.line(*i)).filter(|l| !l.is_both() || !l.is_ok()).collect();
+        let Some(first) = totals.first() else {
+            let what = if self.chosen.is_empty() { "no iteration and no summary" } else { "no direction by itself" };
+            return Err(Error::Usage(format!("--to iperf3: the rows that are selected have {what}")));
+        };
+        for (i, column) in KEY.iter().enumerate() {
+            let mut values: Vec<&str> = Vec::new();
+            for line in &totals {
+                if !values.contains(&line.key()[i]) {
+                    values.push(line.key()[i]);
+                }
+            }
+            if values.len() > 1 {
+                return Err(ambiguous(column, &values));
+            }
+        }
+        stream_of_iperf3(first)?;
+        let mut totals = totals.clone();
+        totals.sort_by_key(Line::is_reverse);
+        if let [.., a, b] = &totals[..]
+            && a.is_reverse() == b.is_reverse()
+        {
+            let reason = "a second row about the same direction of the same run: choose rows with --where";
+            return Err(self.rows.error(b.row, 0, reason));
+        }
+        let key = first.key();
+        let all = (0..self.rows.rows.len()).map(|i| self.line(i)).filter(|l| l.key() == key && !l.is_both());
+        let (mut streams, mut intervals, mut warmups) = (Vec::new(), Vec::new(), Vec::new());
+        for line in all.filter(|l| !l.is("phase", Phase::Cooldown.as_str())) {
+            let warmup = line.is("phase", Phase::Warmup.as_str());
+            if line.is("record", Record::Interval.as_str()) {
+                intervals.push(line);
+            } else if warmup {
+                warmups.push(line);
+            } else if line.is("record", Record::Stream.as_str()) {
+                streams.push(line);
+            }
+        }
+        Ok(Run { totals, streams, intervals, warmups })
+    }
+
+    fn line(&self, at: usize) -> Line<'_> {
+        Line { rows: &self.rows, row: &self.rows.rows[at] }
+    }
+}
+
+/// Refuses what iperf3 cannot have measured.
+fn stream_of_iperf3(line: &Line<'_>) -> Result<(), Error> {
+    let workload = line.text("workload");
+    if !line.text("transactions_per_s").is_empty() {
+        return Err(Error::Usage(format!(
+            "--to iperf3: `{workload}` counts transactions, and iperf3 has streams only"
+        )));
+    }
+    if protocol(line).is_none() {
+        let transport = line.text("transport");
+        let of = if transport.is_empty() { "an unknown transport" } else { transport };
+        return Err(Error::Usage(format!("--to iperf3: a stream over {of}, and iperf3 has TCP, UDP and SCTP only")));
+    }
+    Ok(())
+}
+
+/// iperf3's name of the transport.
+pub fn protocol(line: &Line<'_>) -> Option<&'static str> {
+    let transport = line.text("transport");
+    let transport = if transport.is_empty() { line.text("workload").split('_').next()? } else { transport };
+    match transport.to_ascii_lowercase().as_str() {
+        "tcp" | "mptcp" => Some("TCP"),
+        "udp" => Some("UDP"),
+        "sctp" => Some("SCTP"),
+        _ => None,
+    }
+}
+
+/// Says what to select by.
+fn ambiguous(column: &str, values: &[&str]) -> Error {
+    const SHOWN: usize = 8;
+    let mut listed = values[..values.len().min(SHOWN)].join(", ");
+    if values.len() > SHOWN {
+        listed.push_str(" …");
+    }
+    let last = values.iter().rev().find(|v| !v.is_empty()).unwrap_or(&"");
+    let or = if column == "iteration" { ", or --record summary" } else { "" };
+    Error::Usage(format!(
+        "--to iperf3 writes one run, and the rows have several values of `{column}` ({listed}): choose one, for \
+         example with --where '{column}={last}'{or}"
+    ))
+}
