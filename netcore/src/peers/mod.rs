@@ -4,6 +4,8 @@
 //! connections become the links of an [`End`], whose loops know the program's manners from the test's
 //! [`crate::spec::Dialect`].
 
+pub mod netperf;
+
 use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream},

@@ -1,0 +1,18 @@
+//! netperf's protocol: a netserver as the far end of our tests, and this daemon as the far end of a netperf's.
+//!
+//! A control connection carries messages of 656 bytes ([`wire`]). A test is a request ([`omni`], [`classic`]), a response that
+//! names the data port, the data, and the results. [`check`] says which tests a netserver can run, and [`request`] asks for one;
+//! [`asked`] turns a client's request into a test here, and [`answer`] answers it.
+
+pub mod answer;
+pub mod asked;
+mod check;
+pub mod classic;
+pub mod omni;
+pub mod request;
+pub mod wire;
+
+pub use check::check;
+
+#[cfg(test)]
+mod tests;
