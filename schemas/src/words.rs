@@ -137,6 +137,8 @@ words! {
     Control {
         Session = "session" ("both ends report"),
         None = "none" ("the far end is a service that takes no part; what only it could count is empty"),
+        Netperf = "netperf" ("the far end is netserver; what it does not report is empty"),
+        Iperf3 = "iperf3" ("the far end is `iperf3 -s`; what it does not report is empty"),
     }
 
     OfferedUnit {

@@ -1,9 +1,11 @@
 //! Another program as the far end of a test.
 
 use std::{
+    io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::{ClientError, HostLabel, Timeouts};
@@ -19,6 +21,10 @@ use crate::{
     spec::TestSpec,
     transport::Deadline,
 };
+
+/// The longest time for which a server may be away between two tests, and the pause between two attempts.
+const BETWEEN_TESTS: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// A program that serves tests, and how to talk to it.
 #[derive(Clone, Debug)]
@@ -51,8 +57,20 @@ impl Peer {
         let addresses = resolve_or(&target.control, program.port())
             .map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
         let dial = || {
-            let deadline = Instant::now() + target.timeouts.connect;
-            dial(&addresses, target.bind, deadline)
+            let begun = Instant::now();
+            loop {
+                match dial(&addresses, target.bind, begun + target.timeouts.connect) {
+                    // Its server closes its port for a moment between two tests.
+                    Err(error)
+                        if program == Program::Iperf3
+                            && error.kind() == io::ErrorKind::ConnectionRefused
+                            && begun.elapsed() < BETWEEN_TESTS =>
+                    {
+                        thread::sleep(AGAIN);
+                    }
+                    dialed => return dialed,
+                }
+            }
         };
         let stream = netns::within(target.netns.as_deref(), dial)?;
         let stream = stream.map_err(PeerError::Unreached);

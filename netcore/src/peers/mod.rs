@@ -12,18 +12,22 @@ use std::{
     os::fd::AsFd,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     control::message::{Limits, ReplyError},
     control::stop::StopFlag,
     end::End,
     error::EndError,
     report::SideReport,
-    spec::{TestSpec, support::Unsupported},
+    spec::{Dialect, TestSpec, support::Unsupported},
     transport::Deadline,
 };
 
 /// A program that is not Plumbline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Program {
     /// netserver as the far end, netperf as a client.
     Netperf,
@@ -47,6 +51,23 @@ impl Program {
         match self {
             Self::Netperf => 12_865,
             Self::Iperf3 => 5201,
+        }
+    }
+
+    /// The program that a test with this dialect needs at its other end.
+    pub fn of(spec: &TestSpec) -> Option<Self> {
+        match spec.dialect {
+            Dialect::Plumb | Dialect::Service => None,
+            Dialect::Netperf => Some(Self::Netperf),
+            Dialect::Iperf3 { .. } => Some(Self::Iperf3),
+        }
+    }
+
+    /// The dialect of its data connections where it serves us.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            Self::Netperf => Dialect::Netperf,
+            Self::Iperf3 => Dialect::Iperf3 { wide_counter: true },
         }
     }
 

@@ -66,6 +66,11 @@ impl Mark {
 }
 
 impl TestSpec {
+    /// Whether the far end is a daemon of ours.
+    pub fn has_daemon(&self) -> bool {
+        self.dialect == Dialect::Plumb
+    }
+
     /// Whether the near end reports alone.
     pub fn is_alone(&self) -> bool {
         self.dialect == Dialect::Service

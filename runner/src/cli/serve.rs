@@ -1,7 +1,8 @@
 //! `plumb serve`: the far end.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -12,6 +13,7 @@ use netcore::{
     control::{DEFAULT_PORT, key::Key},
     daemon::{Config, Daemon, Event, Limits, Network, listen},
     measure::clock::nanoseconds,
+    peers::Program,
 };
 
 use super::serve_log::{Format, Log, Serving};
@@ -28,6 +30,7 @@ Examples:
   plumb serve --key-file lab.key                       on every address, for clients with the key
   plumb serve --key-file lab.key --allow-hooks         these may also run programs here, as you
   plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24    on one address, without a key, for one net
+  plumb serve --also netperf,iperf3                    clients of these programs, too
 
 It logs to standard error: sessions, programs, and each test with its client, workload, bytes, time and ending. With \
 --log-format json every line is a JSON object (docs/protocol.md has the fields).
@@ -40,6 +43,10 @@ pub struct Args {
     /// Listen on this address only [default: every address with a key, loopback without one; port 12864]
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
     listen: Option<SocketAddr>,
+    /// Serve clients of netperf (port 12865) and iperf3 (5201) too, on loopback, or on the address of --listen. No key
+    /// protects these protocols.
+    #[arg(long, value_name = "PROGRAM[=PORT]", value_delimiter = ',', value_parser = program)]
+    also: Vec<(Program, u16)>,
     /// Require this key of every session (see `plumb key`).
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -84,7 +91,7 @@ pub struct Args {
     log_format: Format,
     /// For launchers: take a key from the first line of standard input, print one line for programs, and end with standard
     /// input (docs/clusters.md).
-    #[arg(long, hide = true, conflicts_with_all = ["key_file", "allow", "allow_connect", "allow_files", "exclusive", "netns"])]
+    #[arg(long, hide = true, conflicts_with_all = ["key_file", "allow", "allow_connect", "allow_files", "also", "exclusive", "netns"])]
     launched: bool,
     /// For launchers: carry the control connections over standard input and output, too.
     #[arg(long, hide = true, requires = "launched")]
@@ -104,6 +111,30 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     }
     text.parse()
         .map_err(|_| format!("`{text}` is not an address: write 10.0.0.2, 10.0.0.2:12864 or [2001:db8::1]:12864"))
+}
+
+fn program(text: &str) -> Result<(Program, u16), String> {
+    let (name, port) = text.split_once('=').map_or((text, None), |(name, port)| (name, Some(port)));
+    let known = Program::ALL.into_iter().find(|program| program.name() == name);
+    let program = known.ok_or_else(|| format!("`{name}` is not served: netperf and iperf3 are"))?;
+    let port =
+        port.map(str::parse).transpose().map_err(|_| format!("`{text}` has no port number: write {name}=5301"))?;
+    Ok((program, port.unwrap_or(program.port())))
+}
+
+/// Addresses for each other program: those of loopback, or the one that `--listen` names.
+fn also(args: &Args) -> Result<Vec<(Program, Vec<SocketAddr>)>, Error> {
+    let mut served: BTreeMap<Program, u16> = BTreeMap::new();
+    for (program, port) in &args.also {
+        if served.insert(*program, *port).is_some() {
+            return Err(Error::Usage(format!("--also names {} twice: leave one out", program.name())));
+        }
+    }
+    let ips = args
+        .listen
+        .map_or_else(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()], |address| vec![address.ip()]);
+    let of = |port: u16| ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+    Ok(served.into_iter().map(|(program, port)| (program, of(port))).collect())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -154,6 +185,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     };
     let config = Config {
         listen: place.addresses,
+        also: also(args)?,
         key,
         allow: args.allow.clone(),
         allow_connect: args.allow_connect.clone().into(),
@@ -173,10 +205,15 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     if let Some(advice) = place.advice {
         style::tell(format.note(&advice));
     }
+    let also = Program::ALL.map(|program| {
+        let addresses: Vec<String> = daemon.listening(Some(program)).map(|address| address.to_string()).collect();
+        (program.name(), addresses)
+    });
     let addresses: Vec<String> = daemon.local_addrs().map(|address| address.to_string()).collect();
     super::print(&format.serving(&Serving {
         version: env!("CARGO_PKG_VERSION"),
         addresses,
+        also: also.into_iter().filter(|(_, addresses)| !addresses.is_empty()).collect(),
         key_required: has_key,
         runs_programs: args.allow_hooks,
         max_sessions: limits.sessions,

@@ -5,6 +5,7 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     fmt::Write as _,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -39,6 +40,9 @@ pub(super) enum Format {
 pub(super) struct Serving {
     pub(super) version: &'static str,
     pub(super) addresses: Vec<String>,
+    /// Other programs whose clients are served, and where.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) also: BTreeMap<&'static str, Vec<String>>,
     pub(super) key_required: bool,
     pub(super) runs_programs: bool,
     pub(super) max_sessions: u32,
@@ -195,15 +199,26 @@ impl Serving {
             (false, _) => "no key",
         };
         format!(
-            "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {}{} · pid {}\n",
+            "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {}{}{} · pid {}\n",
             self.version,
             self.addresses.join(" and "),
             self.max_sessions,
             self.max_flows,
             span(Duration::from_secs_f64(self.max_duration_s)),
             if self.exclusive { ", one client at a time" } else { "" },
+            self.others(),
             self.pid
         )
+    }
+
+    /// Opening them is a decision that the line repeats.
+    fn others(&self) -> String {
+        if self.also.is_empty() {
+            return String::new();
+        }
+        let of = |(program, addresses): (&&str, &Vec<String>)| format!("{program} on {}", addresses.join(" and "));
+        let list: Vec<String> = self.also.iter().map(of).collect();
+        format!(" · also {}, which no key protects", list.join(", "))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Far, Outcome, Prepared, RunningTest, Session, Timeouts},
+    client::{self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RunningTest, Session, Timeouts},
     control::{message::ErrorCode, stop::StopFlag},
     measure::clock::monotonic_ns,
     spec::{Family, TestSpec},
@@ -40,8 +40,10 @@ const LEAD_PER_MEMBER_NS: u64 = 500_000;
 struct Seat {
     /// `None`: this process.
     near: Option<Session>,
-    /// `None`: a service that takes no part.
+    /// `None`: another program.
     far: Option<Session>,
+    /// Another program that takes part; `None`: a service that does not.
+    peer: Option<Peer>,
     addresses: DataAddresses,
     timeouts: Timeouts,
     spec: TestSpec,
@@ -115,9 +117,10 @@ impl Hosts {
     ) -> Result<Seat, ClientError> {
         let near_is_here = self.places.get(&member.from).is_none_or(|p| p.target.is_none());
         let near = if near_is_here { None } else { Some(self.session(&member.from, grace)?) };
-        let far = if spec.is_alone() { None } else { Some(self.session(&member.to, grace)?) };
+        let far = if spec.has_daemon() { Some(self.session(&member.to, grace)?) } else { None };
+        let peer = self.peers.get(&member.to).filter(|_| !spec.has_daemon()).map(Peer::connect).transpose()?;
         let data = |end: &Endpoint| match end {
-            _ if spec.is_alone() => self.services.get(end).copied(),
+            _ if !spec.has_daemon() => self.services.get(end).copied(),
             // Its control connection is on IPv4's loopback; data may use either family.
             Endpoint::Embedded if spec.family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
             _ => self.places.get(end).and_then(|p| p.data),
@@ -136,15 +139,16 @@ impl Hosts {
             spec.phases.interval_ns = u64::try_from(every.as_nanos()).unwrap_or(0);
         }
         let timeouts = Timeouts { grace, ..Timeouts::default() };
-        Ok(Seat { near, far, addresses, timeouts, spec })
+        Ok(Seat { near, far, peer, addresses, timeouts, spec })
     }
 }
 
 impl Seat {
     fn prepare(&mut self) -> Result<Prepared<'_>, ClientError> {
-        let far = match &mut self.far {
-            Some(session) => Far::Daemon(session),
-            None => Far::Service,
+        let far = match (&mut self.far, &mut self.peer) {
+            (Some(session), _) => Far::Daemon(session),
+            (None, Some(peer)) => Far::Peer(peer),
+            (None, None) => Far::Service,
         };
         client::prepare(self.near.as_mut(), far, &self.spec, &self.addresses, self.timeouts)
     }

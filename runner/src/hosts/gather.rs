@@ -35,7 +35,7 @@ const AT_ONCE: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Found {
     pub name: String,
-    /// `None`: a service, which has no daemon.
+    /// `None`: another program, which tells nothing of its host.
     pub record: Option<HostRecord>,
     /// Address of its traffic, if the plan or the daemon says one.
     pub data: Option<IpAddr>,
@@ -56,9 +56,12 @@ impl Hosts {
     ) -> Result<(Self, Vec<String>), Error> {
         let (fleet, mut missing) = Fleet::start(&launched(plan, steps), allowed, stop, progress)?;
         let mut hosts = Self::new(fleet, interim, stop);
-        for (end, is_service) in ends(steps) {
+        for (end, is_foreign) in ends(steps) {
             let host = plan.host(end);
-            if is_service {
+            if is_foreign {
+                if let Some(target) = host.and_then(|host| targets::of_peer(end.name(), host)) {
+                    hosts.peers.insert(end.clone(), target);
+                }
                 match targets::of_service(end.name(), host) {
                     Ok(address) => drop(hosts.services.insert(end.clone(), address)),
                     Err(error) => missing.push(error.to_string()),
@@ -223,12 +226,12 @@ pub(super) fn ready(records: &BTreeMap<String, HostRecord>) -> Option<String> {
     Some(format!("{count} host{plural} ready · {}", words.join(" · ")))
 }
 
-/// The ends of the steps that run, and whether each is a service. A program needs no daemon anywhere.
+/// The ends of the steps that run, and whether each is another program's, without a daemon. A program needs no daemon anywhere.
 pub fn ends(steps: &[Step]) -> Vec<(&Endpoint, bool)> {
     let members = steps.iter().filter(|step| step.skip.is_none()).flat_map(|step| &step.members);
     let mut all: Vec<_> = members
         .filter_map(|member| Some((member, member.spec()?)))
-        .flat_map(|(member, spec)| [(&member.from, false), (&member.to, spec.is_alone())])
+        .flat_map(|(member, spec)| [(&member.from, false), (&member.to, !spec.has_daemon())])
         .collect();
     all.sort();
     all.dedup();

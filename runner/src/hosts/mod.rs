@@ -22,7 +22,7 @@ use std::{
 };
 
 use netcore::{
-    client::{ClientError, Session, Target},
+    client::{ClientError, PeerTarget, Session, Target},
     control::{
         channel::ChannelError,
         key::Key,
@@ -53,8 +53,10 @@ pub struct Hosts {
     /// Daemons that this run started. It goes first: sessions of daemons that end need no farewell.
     fleet: Fleet,
     places: BTreeMap<Endpoint, Location>,
-    /// Addresses of services, which have no daemon.
+    /// Addresses of other programs, which are no daemons.
     services: BTreeMap<Endpoint, IpAddr>,
+    /// Those of them that take part in tests by a protocol of their own.
+    peers: BTreeMap<Endpoint, PeerTarget>,
     /// Open sessions that no test uses at the moment, by end and the grace they were opened with.
     idle: BTreeMap<(Endpoint, Duration), Vec<Session>>,
     /// Ends whose daemons answered the last time.
@@ -105,6 +107,7 @@ impl Hosts {
             fleet,
             places: BTreeMap::new(),
             services: BTreeMap::new(),
+            peers: BTreeMap::new(),
             idle: BTreeMap::new(),
             met: BTreeSet::new(),
             records: BTreeMap::new(),
@@ -224,8 +227,8 @@ impl Hosts {
 fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, &'a Host> {
     let steps = || steps.iter().filter(|step| step.skip.is_none());
     let measured = steps().flat_map(|step| &step.members).filter(|member| member.spec().is_some()).flat_map(|member| {
-        let is_alone = member.spec().is_some_and(TestSpec::is_alone);
-        [Some(&member.from), (!is_alone).then_some(&member.to)]
+        let has_daemon = member.spec().is_none_or(TestSpec::has_daemon);
+        [Some(&member.from), has_daemon.then_some(&member.to)]
     });
     let hooks = plan.cases.iter().filter(|case| case.skip.is_none()).flat_map(|case| case.hooks.all());
     let hooked: Vec<String> = hooks.filter_map(|(_, hook)| hook.places()).flatten().collect();

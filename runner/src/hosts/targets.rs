@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use netcore::{client::Target, control::key::Key};
+use netcore::{
+    client::{PeerTarget, Target, Timeouts},
+    control::key::Key,
+};
 
 use crate::{
     error::Error,
@@ -49,6 +52,19 @@ pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Re
         _ => None,
     };
     Ok(Location { target: Some(target), data })
+}
+
+/// A host where another program takes part in tests.
+pub fn of_peer(name: &str, host: &Host) -> Option<PeerTarget> {
+    let control = host.control.as_ref().or(host.address.as_ref())?;
+    Some(PeerTarget {
+        name: name.to_owned(),
+        program: host.speaks?,
+        control: bracketed(control),
+        bind: None,
+        netns: None,
+        timeouts: Timeouts::default(),
+    })
 }
 
 /// The address of a service: a host without a daemon, or whose daemon takes no part.

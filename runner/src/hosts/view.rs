@@ -38,7 +38,7 @@ impl Hosts {
         let mut ways: BTreeMap<Endpoint, BTreeSet<IpAddr>> = BTreeMap::new();
         for member in steps.iter().filter(|s| s.skip.is_none()).flat_map(|s| &s.members) {
             let Some(spec) = member.spec() else { continue };
-            let daemons = [Some(&member.from), (!spec.is_alone()).then_some(&member.to)];
+            let daemons = [Some(&member.from), spec.has_daemon().then_some(&member.to)];
             for end in daemons.into_iter().flatten().filter(|end| self.places.contains_key(end)) {
                 ways.entry(end.clone()).or_default();
             }
@@ -50,7 +50,7 @@ impl Hosts {
                     _ => Some(self.address(&member.from, spec)?),
                 };
                 ways.entry(member.from.clone()).or_default().insert(far);
-                if !spec.is_alone() {
+                if spec.has_daemon() {
                     ways.entry(member.to.clone()).or_default().extend(near);
                 }
             }
@@ -114,7 +114,7 @@ impl Hosts {
             Endpoint::Embedded if spec.family == Family::V6 => return Ok(Ipv6Addr::LOCALHOST.into()),
             _ => Ipv4Addr::LOCALHOST.into(),
         };
-        if let Some(address) = self.services.get(end).filter(|_| spec.is_alone()) {
+        if let Some(address) = self.services.get(end).filter(|_| !spec.has_daemon()) {
             return Ok(*address);
         }
         Ok(self.data(end)?.unwrap_or(local))

@@ -18,7 +18,7 @@ use super::{
     ends::bind_parts,
     inventory, keys, measures,
     model::{Host, PlanFile},
-    ranges,
+    ranges, speaks,
     tree::Node,
 };
 
@@ -99,6 +99,10 @@ fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostic
                     .help("write {host} in `address` or `control`, which is the host's name"),
             );
         }
+        if let Some((_, host)) = theirs.first() {
+            // The hosts of a range have the same rules.
+            speaks::check_host(entry, host, out);
+        }
         let any = |has: fn(&Host) -> bool| theirs.iter().any(|(_, host)| host.netns.is_some() && has(host));
         let others =
             [("control", any(|host| host.control.is_some())), ("key_file", any(|host| host.key_file.is_some()))];
@@ -134,7 +138,9 @@ const CHECKS: [(&str, Option<units::Unit>); 6] = [
 fn requirements(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) {
     for item in root.get("require").and_then(Node::items).unwrap_or_default() {
         if let Some(node) = item.get("host") {
-            inventory::known(node, hosts, &["local", "*"], out);
+            let names = inventory::known(node, hosts, &["local", "*"], out);
+            let theirs = names.iter().filter_map(|name| Some((name.as_str(), hosts.get(name)?)));
+            speaks::check_daemon(node, "a condition", theirs, out);
         }
         let Some(node) = item.get("check") else { continue };
         let Some(check) = node.text() else { continue };

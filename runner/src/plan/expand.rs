@@ -17,6 +17,7 @@ use super::{
     policy::{asserts, find, iterations, stop_when},
     resolve::{self, Layers},
     source::Span,
+    speaks,
     tree::{Entry, Node},
 };
 
@@ -204,7 +205,9 @@ impl Expander<'_> {
                 out.error(span, "a hook without a program", "[program, argument, …]");
             }
             if let Some(on) = node.and_then(|n| n.get("on")) {
-                inventory::known(on, self.hosts, &["local"], out);
+                let names = inventory::known(on, self.hosts, &["local"], out);
+                let hosts = names.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
+                speaks::check_daemon(on, "a hook", hosts, out);
             }
         }
         hooks

@@ -10,7 +10,7 @@ use super::{
     output::OutputParser,
     ranges,
     source::Span,
-    spec,
+    speaks, spec,
     tree::{Entry, Node},
     workload::Kind,
 };
@@ -85,6 +85,7 @@ impl Expander<'_> {
             Endpoint::Host(name) => self.hosts.get(name),
             _ => None,
         };
+        speaks::check_ends(tree, at, (&from, host(&from)), host(&to), out);
         let mut errors = Vec::new();
         let mut refused = None;
         let job = match workload.kind {

@@ -45,6 +45,7 @@ pub mod ranges;
 pub mod resolve;
 pub mod schema;
 pub mod source;
+mod speaks;
 pub mod spec;
 pub mod tree;
 pub mod vars;

@@ -83,6 +83,13 @@ pub fn translate(
     if body.control == Some(Control::None) {
         out.dialect = Dialect::Service;
     }
+    if let Some(program) = to.and_then(|host| host.speaks) {
+        if out.is_alone() {
+            let help = "leave `control` out, or name a host without `speaks`";
+            errors.push(error("control", "`control: none` is for services, and this host `speaks` a protocol", help));
+        }
+        out.dialect = program.dialect();
+    }
     if out.is_alone() && to.is_none() {
         errors.push(error(
             "control",

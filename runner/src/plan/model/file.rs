@@ -6,7 +6,7 @@ use analyze::{
     judge::{baseline::OnMissing, comparison::Test},
     plot::Plot,
 };
-use netcore::spec::Cpus;
+use netcore::{peers::Program, spec::Cpus};
 use schemars::JsonSchema;
 use schemas::words::Severity;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,9 @@ pub struct Host {
     /// Its daemon, `host:port`; by default the address, port 12864. Of a host with `launch`: an address without a port,
     /// `launcher` for the launcher's own connection (the default of pods), or `address` for the address of the traffic.
     pub control: Option<String>,
+    /// Another program that serves there in place of a daemon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaks: Option<Program>,
     /// The engine that starts its daemon for the run; without it the daemon runs already.
     pub launch: Option<Launch>,
     /// Interface of a launched host whose address carries the traffic.

@@ -2,7 +2,7 @@
 
 use netcore::{
     report::{Granted, SideReport},
-    spec::{Pattern, Role, TestSpec},
+    spec::{Dialect, Pattern, Role, TestSpec},
 };
 use schemas::{
     columns::Row,
@@ -11,7 +11,12 @@ use schemas::{
 
 /// The cells that a test's spec decides. What the plan knows (names, ids, hosts) is the caller's.
 pub fn requested(row: &mut Row, spec: &TestSpec) {
-    row.control = Some(if spec.is_alone() { Control::None } else { Control::Session });
+    row.control = Some(match spec.dialect {
+        Dialect::Plumb => Control::Session,
+        Dialect::Service => Control::None,
+        Dialect::Netperf => Control::Netperf,
+        Dialect::Iperf3 { .. } => Control::Iperf3,
+    });
     row.transport = Some(spec.transport.name().into());
     row.direction = super::ways(spec.direction).last().copied();
     row.streams = Some(spec.streams.into());

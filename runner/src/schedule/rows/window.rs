@@ -158,16 +158,20 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
         ends.iter().map(|e| e.sum(of) as f64 / e.seconds()).reduce(|a, b| a + b)
     };
     let both = near.is_some() && far.is_some();
+    // iperf3 does not count its calls.
+    let counts_calls = |ends: &[&End<'_>]| {
+        !(spec.dialect.is_iperf3() && ends.iter().any(|end| far.is_some_and(|far| std::ptr::eq(*end, far))))
+    };
     // If both ends send or receive, the sum needs both of them: half of it would be a wrong number.
     let two_way = spec.pattern != Pattern::Stream || row.direction == Some(Way::Both);
     if !senders.is_empty() && (both || !two_way) {
         row.bytes_sent = Some(sum(&senders, |f| f.counts.bytes_sent));
-        row.sends = Some(sum(&senders, |f| f.counts.sends));
+        row.sends = counts_calls(&senders).then(|| sum(&senders, |f| f.counts.sends));
         row.sent_bits_per_s = rate(&senders, |f| f.counts.bytes_sent).map(|bytes| bytes * 8.0);
     }
     if !receivers.is_empty() && (both || !two_way) {
         row.bytes_received = Some(sum(&receivers, |f| f.counts.bytes_received));
-        row.receives = Some(sum(&receivers, |f| f.counts.receives));
+        row.receives = counts_calls(&receivers).then(|| sum(&receivers, |f| f.counts.receives));
         row.throughput_bits_per_s = rate(&receivers, |f| f.counts.bytes_received).map(|bytes| bytes * 8.0);
     }
     if spec.pattern != Pattern::Stream
@@ -317,6 +321,11 @@ fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
         row.local_service_demand = demand(end, cpu);
     }
     if let Some((end, cpu)) = far.and_then(|e| e.window.cpu.as_ref().map(|c| (e, c))) {
+        row.remote_process_cpus = cpu.process_cpus;
+        if spec.dialect.is_iperf3() {
+            // It reports its own time only.
+            return demand_unit(row, unit);
+        }
         row.remote_cpu_ratio = Some(cpu.busy);
         row.remote_cpu_user_ratio = Some(cpu.user);
         row.remote_cpu_system_ratio = Some(cpu.system);
@@ -326,10 +335,13 @@ fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
         row.remote_cpu_steal_ratio = Some(cpu.steal);
         row.remote_cpu_peak_ratio = Some(cpu.peak);
         row.remote_cpu_peak_id = Some(cpu.peak_id.into());
-        row.remote_process_cpus = cpu.process_cpus;
         row.remote_throttled_ratio = cpu.throttled;
         row.remote_service_demand = demand(end, cpu);
     }
+    demand_unit(row, unit);
+}
+
+fn demand_unit(row: &mut Row, unit: DemandUnit) {
     if row.local_service_demand.is_some() || row.remote_service_demand.is_some() {
         row.service_demand_unit = Some(unit);
     }
