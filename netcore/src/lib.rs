@@ -9,7 +9,6 @@
 //! The ends agree over one control connection ([`control`]); [`client`] is a session seen from the near end, [`daemon`]
 //! serves the far end of many sessions.
 #![deny(unsafe_code)]
-#![expect(dead_code, reason = "the programs' sessions follow")]
 
 pub mod client;
 pub mod control;

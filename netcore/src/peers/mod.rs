@@ -140,19 +140,21 @@ pub(crate) trait Conversation: AsFd + Send {
 }
 
 /// Begins a conversation over a connection that was just made.
-pub(crate) fn over(program: Program, _stream: TcpStream) -> Result<Box<dyn Conversation>, PeerError> {
+pub(crate) fn over(program: Program, stream: TcpStream) -> Result<Box<dyn Conversation>, PeerError> {
     match program {
-        Program::Netperf | Program::Iperf3 => {
-            Err(PeerError::Refused(format!("{} as a far end is not available yet", program.name())))
-        }
+        Program::Netperf => Ok(Box::new(netperf::Client::new(stream)?)),
+        Program::Iperf3 => Err(PeerError::Refused(format!("{} as a far end is not available yet", program.name()))),
     }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "data connections follow")]
 /// Serves a connection of another program's client to its end. Returns the reason of the end, for the log; `None`: a data
 /// connection that was given to its session.
-pub(crate) fn serve(program: Program, _host: &dyn Host, _stream: TcpStream, _peer: SocketAddr) -> Option<String> {
-    Some(format!("{} as a client is not available yet", program.name()))
+pub(crate) fn serve(program: Program, host: &dyn Host, stream: TcpStream, peer: SocketAddr) -> Option<String> {
+    match program {
+        Program::Netperf => Some(netperf::serve(host, stream, peer)),
+        Program::Iperf3 => Some(format!("{} as a client is not available yet", program.name())),
+    }
 }
 
 /// A session's or a test's share of a daemon. Dropping it gives it back.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     report::{Counts, CpuUse, Granted, SideReport},
-    spec::Transport,
+    spec::{Pattern, Transport},
 };
 
 /// The sockets of a test as the response tells them.
@@ -164,7 +164,10 @@ pub fn cpus() -> u32 {
 pub fn results(asked: &Asked, opened: &Opened, report: &SideReport) -> Message {
     let bytes_received = total(report, |counts| counts.bytes_received);
     let bytes_sent = total(report, |counts| counts.bytes_sent);
-    let receives = total(report, |counts| counts.receives) as u32;
+    // Of datagrams one call may receive several, and a netserver counts each.
+    let datagrams = asked.spec.transport.is_datagram() && asked.spec.pattern == Pattern::Stream;
+    let receives =
+        total(report, if datagrams { |counts| counts.messages_received } else { |counts| counts.receives }) as u32;
     let sends = total(report, |counts| counts.sends) as u32;
     let transactions = total(report, |counts| counts.transactions) as u32;
     let nanoseconds: u64 = report.phases.iter().map(|phase| phase.elapsed_ns).sum();

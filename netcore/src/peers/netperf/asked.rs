@@ -9,7 +9,7 @@ use super::{
     omni::{self, direction, flag, socket_type},
     wire::{Message, family, kind},
 };
-use crate::spec::{Bytes, Direction, Dscp, Family, Pattern, SocketOptions, Stop, TestSpec, Transport};
+use crate::spec::{Bytes, Dialect, Direction, Dscp, Family, Pattern, SocketOptions, Stop, TestSpec, Transport};
 
 /// Limit of the bytes of one call of a stream.
 const MOST_STREAM_BYTES: i32 = 16 << 20;
@@ -183,7 +183,7 @@ fn omni(asked: &omni::Request, policy: &Policy<'_>) -> Result<Asked, Refused> {
         return Err(Refused::new(Errno::EPROTONOSUPPORT, format!("protocol {protocol} with sockets of type {kind}")));
     };
     let (pattern, direction) = pattern(asked, *transport)?;
-    let mut spec = TestSpec::new(pattern, *transport);
+    let mut spec = TestSpec { dialect: Dialect::Netperf, ..TestSpec::new(pattern, *transport) };
     (spec.direction, spec.family) = (direction, ip_family(asked.family)?);
     let (send_bytes, receive_bytes) = (
         bytes("a send call", asked.send_size, MOST_STREAM_BYTES)?,
@@ -260,7 +260,8 @@ fn stop(spec: &mut TestSpec, test_length: i32, policy: &Policy<'_>) -> Result<Le
                 let reason = format!("{seconds} s are more than the {most} s granted here (--max-duration)");
                 return Err(Refused::new(Errno::EINVAL, reason));
             }
-            Stop::AfterNs(u64::from(seconds) * 1_000_000_000 + if sends { 0 } else { PAD_NS })
+            let asked_ns = u64::from(seconds) * 1_000_000_000;
+            Stop::AfterNs(if sends { asked_ns } else { asked_ns.saturating_add(PAD_NS).min(policy.longest_ns) })
         }
         Length::Count(bytes) if sends => Stop::AfterBytes(bytes.into()),
         Length::Count(_) | Length::Open => Stop::AfterNs(policy.longest_ns),
@@ -281,7 +282,7 @@ fn classic(test: Test, message: &Message, policy: &Policy<'_>) -> Result<Asked, 
         Test::TcpCrr => (Pattern::ConnectRequestResponse, Transport::Tcp),
         Test::TcpCc => (Pattern::Connect, Transport::Tcp),
     };
-    let mut spec = TestSpec::new(pattern, transport);
+    let mut spec = TestSpec { dialect: Dialect::Netperf, ..TestSpec::new(pattern, transport) };
     let options = |send: i32, receive: i32, no_delay: i32| -> Result<SocketOptions, Refused> {
         Ok(SocketOptions {
             send_buffer: buffer("a send buffer", send)?,

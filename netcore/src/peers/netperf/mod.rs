@@ -8,11 +8,19 @@ pub mod answer;
 pub mod asked;
 mod check;
 pub mod classic;
+mod client;
+mod control;
+mod data;
+mod load;
 pub mod omni;
+mod report;
 pub mod request;
+mod server;
 pub mod wire;
 
 pub use check::check;
+pub(super) use client::Client;
+pub(super) use server::serve;
 
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,9 @@ pub mod error {
     pub const PASSPHRASE: u32 = 403;
 }
 
+/// The highest number of a method of measuring CPU time.
+pub const MOST_CPU_METHOD: u32 = 12;
+
 /// Word 1 of a request: the CPU to run on. This value: any.
 pub const ANY_CPU: u32 = u32::MAX;
 

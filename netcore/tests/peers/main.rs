@@ -1,0 +1,4 @@
+//! Tests with other programs at one end: the real ones where they are installed, this daemon, and stubs that misbehave.
+
+mod netperf;
+mod served;
