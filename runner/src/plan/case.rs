@@ -286,6 +286,11 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
                 let mut value = serde_json::to_value(&spec).unwrap_or_default();
                 let default = serde_json::to_value(&plain).unwrap_or_default();
                 without_defaults(&mut value, &default);
+                if spec.is_alone() {
+                    // The word of the first version, so that its ids stay.
+                    value["alone"] = true.into();
+                    value.as_object_mut().map(|keys| keys.remove("dialect"));
+                }
                 value["pattern"] = serde_json::to_value(spec.pattern).unwrap_or_default();
                 value["transport"] = serde_json::to_value(spec.transport).unwrap_or_default();
                 value
