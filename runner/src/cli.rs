@@ -7,6 +7,7 @@ mod gate;
 mod hosts;
 mod key;
 mod man;
+mod netperf;
 mod run;
 mod schema;
 mod serve;
@@ -77,6 +78,9 @@ enum Command {
     /// Print the published schema of plans or of results.
     #[command(after_help = schema::EXAMPLES)]
     Schema(schema::Args),
+    /// Run a test with netperf's command line and output.
+    #[command(after_help = netperf::EXAMPLES)]
+    Netperf(netperf::Args),
     /// Print the script that completes command lines in a shell.
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Args),
@@ -95,6 +99,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(e) => e.exit(),
+    }
+    if let Some(words) = netperf::words(&args) {
+        return ExitCode::from(crate::netperf::main(words));
     }
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
@@ -157,6 +164,7 @@ impl Command {
             Self::Serve(args) => serve::run(&args),
             Self::Key(args) => key::run(&args),
             Self::Schema(args) => schema::run(&args),
+            Self::Netperf(args) => Ok(netperf::run(&args)),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
             Self::Filter(mut filter) => {

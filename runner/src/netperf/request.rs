@@ -1,0 +1,161 @@
+//! A command line as a request: what to run, and what to print.
+
+use netcore::spec::Family;
+
+use super::{
+    getopt,
+    globals::{self, Globals, Stop, wrong},
+    kind::{Calls, Layout, Shape, Task, Test, named},
+    selection::{self, Selection},
+    specifics::{self, Form, Specifics},
+    unit::Unit,
+};
+
+/// A command line that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    pub globals: Globals,
+    pub specifics: Specifics,
+    /// `None`: the name is unknown. netperf says so after it has reached the far end.
+    pub task: Option<Task>,
+    /// What the test does, with what `-t omni` leaves to its options.
+    pub shape: Shape,
+    pub unit: Unit,
+    /// `None`: the table of the test.
+    pub output: Option<(Form, Selection)>,
+    /// The whole command line.
+    pub line: String,
+}
+
+impl Request {
+    /// Reads the words after the program's name, which `program` is in messages.
+    pub fn parse(program: &str, words: &[String]) -> Result<Self, Stop> {
+        let (global, specific) = getopt::split(words, globals::LETTERS);
+        let globals = globals::parse(global)?;
+        let task = named(&globals.test);
+        let is_omni = globals.test == "OMNI";
+        let mut specifics = specifics::parse(specific, program, is_omni)?;
+        specifics.family = specifics.family.or((globals.family != Family::Any).then_some(globals.family));
+        let shape = shape(task, &specifics);
+        let unit = Unit::of(globals.unit, shape.has_transactions());
+        let wants_columns = matches!(task, Some(Task::Test(Test { layout: Layout::Columns, .. })));
+        let with_cpu = globals.local_cpu || globals.remote_cpu;
+        let output = match &specifics.output {
+            Some((form, Some(text))) => {
+                let letter = match form {
+                    Form::KeyValue => 'k',
+                    Form::Csv => 'o',
+                    Form::Columns => 'O',
+                };
+                Some((*form, selection::parse(text).map_err(wrong(letter))?))
+            }
+            Some((form, None)) => Some((*form, selection::default(shape, with_cpu))),
+            None if wants_columns => Some((Form::Columns, selection::default(shape, with_cpu))),
+            None => None,
+        };
+        let line = [&[program.to_owned()], words].concat().join(" ");
+        Ok(Self { globals, specifics, task, shape, unit, output, line })
+    }
+
+    /// The test; `None` for the other tasks.
+    pub fn test(&self) -> Option<&Test> {
+        match &self.task {
+            Some(Task::Test(test)) => Some(test),
+            _ => None,
+        }
+    }
+
+    /// Host of the control connection.
+    pub fn host(&self) -> &str {
+        let default = if self.globals.family == Family::V6 { "::1" } else { "localhost" };
+        self.globals.host.as_deref().unwrap_or(default)
+    }
+
+    /// Address of the data at the far end.
+    pub fn destination(&self) -> String {
+        self.specifics.host.clone().unwrap_or_else(|| self.host().to_owned())
+    }
+
+    /// Address of the data at this end; by default the wildcard.
+    pub fn source(&self) -> String {
+        let wildcard =
+            if self.destination().contains(':') || self.globals.family == Family::V6 { "::0" } else { "0.0.0.0" };
+        let given = self.specifics.local.as_ref().or(self.globals.local.as_ref());
+        given.cloned().unwrap_or_else(|| wildcard.to_owned())
+    }
+
+    /// Whether latency is collected and shown.
+    pub fn wants_latency(&self) -> bool {
+        let selected =
+            |(_, selection): &(Form, Selection)| selection.iter().flatten().any(|selector| selector.is_latency());
+        self.globals.statistics || self.output.as_ref().is_some_and(selected)
+    }
+}
+
+/// What a test does: `-t omni` leaves protocol, direction and connections to the options of the test.
+fn shape(task: Option<Task>, specifics: &Specifics) -> Shape {
+    let default = super::kind::TESTS[0];
+    let test = match task {
+        Some(Task::Test(test)) => test,
+        _ => default,
+    };
+    if test.name != "OMNI" {
+        return test.shape;
+    }
+    let calls = specifics.calls.unwrap_or_default();
+    let calls = if calls == Calls::NONE && !specifics.connects { Calls::SEND } else { calls };
+    Shape { transport: specifics.transport.unwrap_or(test.shape.transport), calls, connects: specifics.connects }
+}
+
+#[cfg(test)]
+mod tests {
+    use netcore::spec::Transport;
+
+    use super::*;
+
+    fn read(line: &str) -> Request {
+        Request::parse("netperf", &line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn omni_takes_its_shape_from_the_options() {
+        for (line, direction, transport) in [
+            ("", "Send", Transport::Tcp),
+            ("-d rr", "Send|Recv", Transport::Tcp),
+            ("-r 10,20", "Send|Recv", Transport::Tcp),
+            ("-T udp -d stream", "Send", Transport::Udp),
+            ("-d maerts", "Receive", Transport::Tcp),
+            ("-c -d 0", "Connection", Transport::Tcp),
+            ("-c -d rr", "Connect|Send|Recv", Transport::Tcp),
+            ("-t dgram -d rr", "Send|Recv", Transport::Udp),
+        ] {
+            let request = read(&format!("-t omni -- {line}"));
+            assert_eq!((request.shape.direction(), request.shape.transport), (direction, transport), "{line}");
+            assert_eq!(request.output.unwrap().0, Form::Columns);
+        }
+        // A test with a name keeps its direction.
+        assert_eq!(read("-t tcp_stream -- -d rr").shape.direction(), "Send");
+    }
+
+    #[test]
+    fn hosts_have_netperfs_defaults() {
+        assert_eq!((read("").host(), read("-6").host()), ("localhost", "::1"));
+        let request = read("-H a -L b -- -H c");
+        assert_eq!((request.host(), request.destination(), request.source()), ("a", "c".to_owned(), "b".to_owned()));
+        assert_eq!(read("-H ::1").source(), "::0");
+        assert_eq!(read("-H a -- -L 10.0.0.1,4").source(), "10.0.0.1");
+    }
+
+    #[test]
+    fn latency_is_collected_where_it_is_shown() {
+        assert!(read("-j").wants_latency());
+        assert!(read("-- -k throughput,p99_latency").wants_latency());
+        assert!(read("-- -o all").wants_latency());
+        assert!(!read("-- -k rt_latency").wants_latency());
+    }
+
+    #[test]
+    fn the_line_is_kept() {
+        assert_eq!(read("-t UDP_RR -- -e 1").line, "netperf -t UDP_RR -- -e 1");
+    }
+}

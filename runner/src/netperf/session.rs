@@ -1,0 +1,243 @@
+//! Runs a request: reaches the far end, measures until the result is confident, and prints.
+
+use std::{io::Write, net::SocketAddr, thread};
+
+use netcore::{
+    client::{self, ClientError, DataAddresses, Far, Outcome, Peer, PeerTarget, Timeouts},
+    control::stop::{StopFlag, Urgency},
+    peers::Program,
+    report::Ending,
+    spec::{Family, TestSpec, support},
+};
+
+use super::{
+    banner, blocks,
+    confidence::Iterations,
+    facts::Facts,
+    figures::{Figures, Tcp},
+    interim::Interim,
+    keyed,
+    kind::Task,
+    mapping::{option_of, resolve, test_spec},
+    outcome::figures,
+    request::Request,
+    sizes::DefaultSizes,
+    specifics::Form,
+    table, usage,
+};
+
+/// Why a request has no result: what to print, and the exit code.
+pub struct Failure {
+    pub text: String,
+    pub code: u8,
+}
+
+/// The exit code of a test that failed, and of wrong options of a test.
+pub const FAILED: u8 = 1;
+
+/// The exit code where the far end cannot be reached or refuses, and of values that cannot be used.
+pub const REFUSED: u8 = 255;
+
+impl Failure {
+    fn refused(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: REFUSED }
+    }
+}
+
+/// Output, which is flushed after each piece: scripts read interim results as they come.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| Failure { text: format!("standard output: {error}"), code: FAILED })
+}
+
+/// The addresses of a test.
+struct Ends {
+    target: PeerTarget,
+    data: DataAddresses,
+    /// Where the data go.
+    far: std::net::IpAddr,
+}
+
+impl Ends {
+    fn of(request: &Request) -> Result<Self, Failure> {
+        let globals = &request.globals;
+        let found = |host: &str, family| {
+            resolve(host, family).map_err(|why| Failure::refused(format!("Could not resolve the host {host}: {why}\n")))
+        };
+        let control = found(request.host(), globals.family)?;
+        let local = |name: Option<&String>, family| name.map(|name| found(name, family)).transpose();
+        let data_family = request.specifics.family.unwrap_or(Family::Any);
+        let bind = local(globals.local.as_ref(), globals.family)?;
+        let target = PeerTarget {
+            name: request.host().to_owned(),
+            program: Program::Netperf,
+            control: SocketAddr::new(control, globals.port).to_string(),
+            bind,
+            netns: None,
+            timeouts: Timeouts::default(),
+        };
+        let near = local(request.specifics.local.as_ref(), data_family)?.or(bind);
+        let far = local(request.specifics.host.as_ref(), data_family)?;
+        let near = near.filter(|address| !address.is_unspecified());
+        Ok(Self { target, data: DataAddresses { near, far, near_netns: None }, far: far.unwrap_or(control) })
+    }
+
+    /// Connects to the far end.
+    fn connect(&self, request: &Request) -> Result<Peer, Failure> {
+        Peer::connect(&self.target).map_err(|error| {
+            let (host, port) = (request.host(), request.globals.port);
+            Failure::refused(format!(
+                "establish control: are you sure there is a netserver listening on {host} at port {port}?\n{error}\n"
+            ))
+        })
+    }
+}
+
+/// Runs a request to its end, and prints its results.
+pub fn run(request: &Request, stop: &StopFlag) -> Result<(), Failure> {
+    for line in &request.globals.remarks {
+        print(&format!("{line}\n"))?;
+    }
+    let defaults = DefaultSizes::of(request.shape.transport, request.specifics.local_buffers);
+    let test = match request.task {
+        Some(Task::Test(_)) => spec(request, defaults)?,
+        Some(Task::Uuid) => return print(&uuid(request)),
+        Some(Task::LocalCpu) => return print(&cpu_rate(request, "local", cpus())),
+        Some(Task::RemoteCpu) => return Err(Failure::refused("-t REM_CPU: not available\n")),
+        None => {
+            let text = usage::unknown_test(&request.globals.test);
+            return Err(Failure { text, code: FAILED });
+        }
+    };
+    let ends = Ends::of(request)?;
+    let mut peer = ends.connect(request)?;
+    if request.globals.headers {
+        print(&banner::render(request, ends.far))?;
+    }
+    let mut iterations = Iterations::default();
+    let mut last = None;
+    while iterations.needs_more(request.globals.goal.as_ref()) && (last.is_none() || stop.urgency() == Urgency::None) {
+        if last.is_some() {
+            peer = ends.connect(request)?;
+        }
+        let outcome = measure(&mut peer, request, &test, &ends, stop)?;
+        let nothing = || Failure { text: "the test was stopped before it began to measure\n".to_owned(), code: FAILED };
+        let figures = figures(&outcome, request, defaults).ok_or_else(nothing)?;
+        iterations.push(&figures, request.shape, request.unit);
+        last = Some(figures);
+    }
+    // The loop runs at least once.
+    let Some(figures) = last else { return Ok(()) };
+    print(&results(request, &test, &figures, &iterations, ends.far.is_ipv6()))?;
+    if let Some(tcp) = figures.tcp.filter(|_| std::env::var_os("DUMP_TCP_INFO").is_some()) {
+        crate::style::tell(tcp_info(tcp));
+    }
+    Ok(())
+}
+
+/// The engine's test.
+fn spec(request: &Request, defaults: DefaultSizes) -> Result<TestSpec, Failure> {
+    let spec = test_spec(request, defaults).map_err(|why| Failure::refused(format!("{why}\n")))?;
+    support::check(&spec).map_err(|refusal| Failure::refused(by_option(&refusal)))?;
+    Ok(spec)
+}
+
+/// The engine's reason against a test, after the option that asks for it.
+fn by_option(refusal: &support::Unsupported) -> String {
+    match option_of(refusal.key) {
+        Some(option) => format!("{option}: {}\n", refusal.reason),
+        None => format!("{}\n", refusal.reason),
+    }
+}
+
+/// One iteration.
+fn measure(
+    peer: &mut Peer,
+    request: &Request,
+    spec: &TestSpec,
+    ends: &Ends,
+    stop: &StopFlag,
+) -> Result<Outcome, Failure> {
+    let outcome = outcome(peer, request, spec, ends, stop).map_err(|error| failure(&error))?;
+    for report in [Some(&outcome.near), outcome.far.as_ref()].into_iter().flatten() {
+        if let Ending::Failed(why) = &report.ending {
+            return Err(Failure { text: format!("{why}\n"), code: FAILED });
+        }
+    }
+    Ok(outcome)
+}
+
+fn outcome(
+    peer: &mut Peer,
+    request: &Request,
+    spec: &TestSpec,
+    ends: &Ends,
+    stop: &StopFlag,
+) -> Result<Outcome, ClientError> {
+    let prepared = client::prepare(None, Far::Peer(peer), spec, &ends.data, ends.target.timeouts)?;
+    thread::sleep(request.globals.pause);
+    let running = prepared.start(None)?;
+    // A closed pipe ends the output, not the measurement: what follows fails to be printed, too.
+    let mut show = |text: &str| drop(print(text));
+    let form = request.output.as_ref().map_or(Form::Columns, |(form, _)| *form);
+    running.wait(&mut Interim::new(request.shape, request.unit, form, &mut show), stop)
+}
+
+fn failure(error: &ClientError) -> Failure {
+    use netcore::peers::PeerError;
+    match error {
+        ClientError::Peer { source: PeerError::Unsupported(refusal), .. } => Failure::refused(by_option(refusal)),
+        ClientError::Peer { .. } => Failure::refused(format!("{error}\n")),
+        other => Failure { text: format!("{other}\n"), code: FAILED },
+    }
+}
+
+fn results(request: &Request, spec: &TestSpec, figures: &Figures, iterations: &Iterations, is_ipv6: bool) -> String {
+    let goal = request.globals.goal;
+    let widths = iterations.widths(goal.map_or(99, |goal| goal.level));
+    let facts = Facts {
+        request,
+        spec,
+        figures,
+        means: iterations.means(),
+        widths,
+        iterations: iterations.count(),
+        uuid: uuid(request),
+        is_ipv6,
+    };
+    if let Some((form, selection)) = &request.output {
+        return keyed::render(*form, selection, &facts, request.globals.headers);
+    }
+    let missed = goal.is_some_and(|goal| !iterations.reached(&goal));
+    let warning = if missed { usage::unconfident(widths) } else { String::new() };
+    warning + &table::render(&facts) + &blocks::render(&facts)
+}
+
+/// The identifier of `-u`, or a new one.
+fn uuid(request: &Request) -> String {
+    request.specifics.uuid.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string())
+}
+
+/// The three lines of `DUMP_TCP_INFO`, with what the engine reads of TCP_INFO.
+fn tcp_info(tcp: Tcp) -> String {
+    let Tcp { pmtu, rtt_us, rtt_var_us, cwnd, retransmits } = tcp;
+    format!(
+        "tcpi_pmtu {pmtu}\ntcpi_rtt {rtt_us} tcpi_rttvar {rtt_var_us} tpci_snd_cwnd {cwnd}\ntcpi_total_retrans {retransmits}"
+    )
+}
+
+fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// The rate of a CPU clock by netperf's method for Linux: ticks of `/proc/stat` per second.
+const TICKS_PER_SECOND: u32 = 100;
+
+fn cpu_rate(request: &Request, end: &str, cpus: usize) -> String {
+    if request.globals.verbosity < 2 {
+        return TICKS_PER_SECOND.to_string();
+    }
+    let (verb, plural) = if cpus == 1 { ("is", "") } else { ("are", "s") };
+    format!("{TICKS_PER_SECOND}\nThere {verb} {cpus} {end} cpu{plural}\n")
+}

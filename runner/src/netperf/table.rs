@@ -1,0 +1,243 @@
+//! The tables of netperf's own tests.
+//!
+//! A table is a title block, if titles are wanted, and one or two rows. Widths, and the blanks at the ends of lines, are part of the
+//! interface: scripts cut these lines by column.
+
+use super::{
+    facts::{
+        End::{Local, Remote},
+        Facts,
+    },
+    kind::Calls,
+};
+
+/// Prints the table: `-v 0` is the result alone; above 2 there is none.
+pub fn render(facts: &Facts<'_>) -> String {
+    let shape = facts.shape();
+    let globals = facts.globals();
+    let table = Table { facts, with_cpu: globals.local_cpu || globals.remote_cpu };
+    if globals.verbosity > 2 {
+        return String::new();
+    }
+    match (globals.verbosity, shape.transport.is_datagram(), shape.has_transactions()) {
+        (..=0, true, false) => table.brief_datagrams(),
+        (..=0, ..) => table.brief(),
+        (_, true, false) => table.titled(Table::datagram_titles, Table::datagrams),
+        (_, _, true) => table.titled(Table::exchange_titles, Table::exchange),
+        _ => table.titled(Table::stream_titles, Table::stream),
+    }
+}
+
+struct Table<'a> {
+    facts: &'a Facts<'a>,
+    with_cpu: bool,
+}
+
+impl Table<'_> {
+    fn titled(&self, titles: fn(&Self) -> String, rows: fn(&Self) -> String) -> String {
+        let titles = if self.facts.globals().headers { titles(self) + "\n" } else { String::new() };
+        titles + &rows(self)
+    }
+
+    /// The tag of `-B`, which only a table without titles has.
+    fn tag(&self) -> &str {
+        let globals = self.facts.globals();
+        globals.tag.as_deref().filter(|_| !globals.headers).unwrap_or_default()
+    }
+
+    fn unit(&self) -> &'static str {
+        self.facts.unit().label()
+    }
+
+    /// The unit in eight characters.
+    fn short_unit(&self) -> String {
+        format!("{:<8.8}", self.unit())
+    }
+
+    /// Methods of the CPU figures of both ends.
+    fn methods(&self) -> (&'static str, &'static str) {
+        (self.facts.cpu_method(Local), self.facts.cpu_method(Remote))
+    }
+
+    /// The service demand of the end whose CPU was asked for.
+    fn demand(&self) -> (f64, &'static str) {
+        let end = if self.facts.globals().local_cpu { Local } else { Remote };
+        (self.facts.mean_demand(end), self.facts.cpu_method(end))
+    }
+
+    /// The tests with connections of their own have no tag and no method.
+    fn is_plain(&self) -> bool {
+        self.facts.shape().connects
+    }
+
+    fn brief(&self) -> String {
+        let (demand, method) = self.demand();
+        match (self.with_cpu, self.is_plain()) {
+            (false, false) => format!("{:>7.2} {}\n", self.facts.means.throughput, self.tag()),
+            (false, true) => format!("{:>7.2}\n", self.facts.means.throughput),
+            (true, false) => format!("{demand:>6.3} {method} {}\n", self.tag()),
+            (true, true) => format!("{demand:>6.3}\n"),
+        }
+    }
+
+    /// The rate at which datagrams were sent, of the last iteration.
+    fn sent_rate(&self) -> f64 {
+        self.facts.rate(Local, |end| end.bytes_sent)
+    }
+
+    fn brief_datagrams(&self) -> String {
+        if self.with_cpu {
+            let (demand, method) = self.demand();
+            format!("{demand:>6.2} {method}\n")
+        } else {
+            format!("{:>7.2}\n", self.sent_rate())
+        }
+    }
+
+    fn stream_titles(&self) -> String {
+        if !self.with_cpu {
+            return format!(
+                "Recv   Send    Send                          \n\
+                 Socket Socket  Message  Elapsed              \n\
+                 Size   Size    Size     Time     Throughput  \n\
+                 bytes  bytes   bytes    secs.    {}/sec  \n",
+                self.unit()
+            );
+        }
+        let (here, there) =
+            if self.facts.shape().calls == Calls::RECEIVE { ("Recv", "Send") } else { ("Send", "Recv") };
+        let (local, remote) = self.methods();
+        format!(
+            "Recv   Send    Send                          Utilization       Service Demand\n\
+             Socket Socket  Message  Elapsed              {here}     {there}     {here}    {there}\n\
+             Size   Size    Size     Time     Throughput  local    remote   local   remote\n\
+             bytes  bytes   bytes    secs.    {}/s  % {local}      % {remote}      us/KB   us/KB\n",
+            self.short_unit()
+        )
+    }
+
+    fn stream(&self) -> String {
+        let facts = self.facts;
+        let is_reverse = facts.shape().calls == Calls::RECEIVE;
+        let (receiver, sender) = if is_reverse { (Local, Remote) } else { (Remote, Local) };
+        let initial = |end, sends| facts.buffer(end, sends).1.initial.map_or(-1, u64::cast_signed);
+        let sizes = format!(
+            "{:>6} {:>6} {:>6}    {:<6.2}",
+            initial(receiver, false),
+            initial(sender, true),
+            facts.send_size(sender),
+            facts.means.elapsed_s
+        );
+        let rate = facts.means.throughput;
+        if self.with_cpu {
+            format!("{sizes}     {rate:>7.2}   {} {}\n", self.cpu(8), self.tag())
+        } else {
+            format!("{sizes}   {rate:>7.2}   {}\n", self.tag())
+        }
+    }
+
+    /// CPU use and service demand of both ends.
+    fn cpu(&self, width: usize) -> String {
+        let (local, remote) = (self.facts.mean_cpu(Local), self.facts.mean_cpu(Remote));
+        let (here, there) = (self.facts.mean_demand(Local), self.facts.mean_demand(Remote));
+        let gap = " ".repeat(width - 5);
+        format!("{local:<6.2}{gap}{remote:<6.2}{gap}{here:<6.3}  {there:<6.3}")
+    }
+
+    fn exchange_titles(&self) -> String {
+        let by_transactions = self.facts.unit().is_transactions() || self.is_plain();
+        if !self.with_cpu {
+            let (over, name, unit) = if by_transactions {
+                ("Trans.", "Rate         ", "per sec   ".to_owned())
+            } else {
+                ("", "Throughput ", format!("{}/sec   ", self.unit()))
+            };
+            return format!(
+                "Local /Remote\n\
+                 Socket Size   Request  Resp.   Elapsed  {over}\n\
+                 Send   Recv   Size     Size    Time     {name}\n\
+                 bytes  Bytes  bytes    bytes   secs.    {unit}\n"
+            );
+        }
+        let (over, name, demand) = if by_transactions {
+            ("Trans.", "Rate    ".to_owned(), "us/Tr")
+        } else {
+            ("Tput  ", self.short_unit(), "us/KB")
+        };
+        let (local, remote) = if self.is_plain() { (" ", " ") } else { self.methods() };
+        format!(
+            "Local /Remote\n\
+             Socket Size   Request Resp.  Elapsed {over}   CPU    CPU    S.dem   S.dem\n\
+             Send   Recv   Size    Size   Time    {name} local  remote local   remote\n\
+             bytes  bytes  bytes   bytes  secs.   per sec  % {local}    % {remote}    {demand}   {demand}\n"
+        )
+    }
+
+    fn exchange(&self) -> String {
+        let facts = self.facts;
+        let initial = |end, sends| facts.buffer(end, sends).1.initial.map_or(-1, u64::cast_signed);
+        let (request, response) = match facts.shape().calls {
+            Calls::BOTH => (facts.spec.sizes.request_bytes, facts.spec.sizes.response_bytes),
+            // The table of connections without data has netperf's default sizes.
+            _ => (1, 1),
+        };
+        let (send, receive) = (initial(Local, true), initial(Local, false));
+        let (elapsed, rate) = (facts.means.elapsed_s, facts.means.throughput);
+        let first = if self.with_cpu {
+            // Only TCP_RR has two blanks after the rate.
+            let gap = if facts.shape().transport.is_datagram() || self.is_plain() { "   " } else { "  " };
+            let (local, remote) = (facts.mean_cpu(Local), facts.mean_cpu(Remote));
+            let (here, there) = (facts.mean_demand(Local), facts.mean_demand(Remote));
+            let tag = if self.is_plain() { String::new() } else { format!(" {}", self.tag()) };
+            format!(
+                "{send:<6} {receive:<6} {request:<6}  {response:<6} {elapsed:<6.2}  {rate:<6.2}{gap}{local:<6.2} {remote:<6.2} \
+                 {here:<6.3}  {there:<6.3}{tag}\n"
+            )
+        } else {
+            let tag = if self.is_plain() { "" } else { self.tag() };
+            format!("{send:<6} {receive:<6} {request:<6}   {response:<6}  {elapsed:<6.2}   {rate:>7.2}   {tag}\n")
+        };
+        format!("{first}{:<6} {:<6}\n", initial(Remote, true), initial(Remote, false))
+    }
+
+    fn datagram_titles(&self) -> String {
+        let unit = self.unit();
+        if !self.with_cpu {
+            return format!(
+                "Socket  Message  Elapsed      Messages                \n\
+                 Size    Size     Time         Okay Errors   Throughput\n\
+                 bytes   bytes    secs            #      #   {unit}/sec\n"
+            );
+        }
+        let (local, remote) = self.methods();
+        format!(
+            "Socket  Message  Elapsed      Messages                   CPU      Service\n\
+             Size    Size     Time         Okay Errors   Throughput   Util     Demand\n\
+             bytes   bytes    secs            #      #   {unit}/sec % {local}{remote}     us/KB\n"
+        )
+    }
+
+    /// The sender's row, the receiver's, and an empty line. Counts and rates are of the last iteration.
+    fn datagrams(&self) -> String {
+        let facts = self.facts;
+        let initial = |end, sends| facts.buffer(end, sends).1.initial.map_or(-1, u64::cast_signed);
+        let elapsed = facts.means.elapsed_s;
+        let calls = |end| facts.end(end).map_or((0, 0), |figures| (figures.sends, figures.receives));
+        let received_rate = facts.rate(Remote, |end| end.bytes_received);
+        let sender = format!(
+            "{:>6}  {:>6}   {elapsed:<7.2}   {:>7} {:>6}    ",
+            initial(Local, true),
+            facts.send_size(Local),
+            calls(Local).0,
+            facts.figures.failed_sends
+        );
+        let receiver =
+            format!("{:>6}           {elapsed:<7.2}   {:>7}           ", initial(Remote, false), calls(Remote).1);
+        if !self.with_cpu {
+            return format!("{sender}{:>7.2}\n{receiver}{received_rate:>7.2}\n\n", self.sent_rate());
+        }
+        let cpu = |end| format!("     {:<6.2}   {:<6.3}", facts.mean_cpu(end), facts.mean_demand(end));
+        let (here, there) = (cpu(Local), cpu(Remote));
+        format!("{sender}{:>7.1}{here}\n{receiver}{received_rate:>7.1}{there}\n\n", self.sent_rate())
+    }
+}
