@@ -142,6 +142,10 @@ pub struct DatagramPhase {
     pub reordered: u64,
     /// Messages of the phase that arrived again.
     pub duplicated: u64,
+    /// Messages that the sender had sent when the last one of the phase arrived, by its number. Only where the sender does
+    /// not say the phase (iperf3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbered: Option<u64>,
 }
 
 /// Accuracy of a paced sender's schedule, from its own clock.

@@ -134,6 +134,15 @@ pub fn lead_nowhere(pipe: &impl AsFd) -> io::Result<()> {
     unsafe { check(libc::dup3(nowhere.as_raw_fd(), pipe.as_fd().as_raw_fd(), libc::O_CLOEXEC)).map(|_| ()) }
 }
 
+/// Bytes that a socket has sent and its peer has not acknowledged, or that it has still to send.
+pub fn unacknowledged(socket: &impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: of a socket the request (SIOCOUTQ) writes one `int` through the pointer, which is that of a live variable, and
+    // of a terminal or another file the same or nothing; the descriptor is open for the length of the call, by the borrow.
+    unsafe { check(libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes))? };
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
 /// Context identifier of this machine's vsock device.
 pub fn vsock_cid() -> io::Result<u32> {
     /// IOCTL_VM_SOCKETS_GET_LOCAL_CID: `_IO(7, 0xb9)`.

@@ -58,6 +58,13 @@ pub(super) struct Place<'d> {
     number: u64,
 }
 
+impl Place<'_> {
+    /// The connection's number in the order of arrival.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl Door {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self { bounds, waiting: Mutex::default(), left: Condvar::default() }

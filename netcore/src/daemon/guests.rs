@@ -42,6 +42,7 @@ pub(super) fn serve(
 ) {
     let guest = Guest {
         shared,
+        number: place.number(),
         caller: Caller { address: peer, host: None },
         client: getrandom::u64().unwrap_or_default(),
         stop: stop.clone(),
@@ -59,6 +60,7 @@ pub(super) fn serve(
 
 struct Guest<'s> {
     shared: &'s Shared,
+    number: u64,
     caller: Caller,
     client: Client,
     stop: StopFlag,
@@ -139,6 +141,14 @@ impl Host for Guest<'_> {
 
     fn limits(&self) -> &Limits {
         &self.shared.config.limits
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn iperf3(&self) -> &peers::iperf3::Sessions {
+        &self.shared.iperf3
     }
 
     fn stop(&self) -> &StopFlag {

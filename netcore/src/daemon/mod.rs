@@ -51,7 +51,7 @@ use crate::{
         stop::{StopFlag, Urgency},
     },
     end::files,
-    peers::Program,
+    peers::{self, Program},
 };
 
 #[derive(Clone)]
@@ -194,6 +194,7 @@ pub(crate) struct Shared {
     side_door: Door,
     loads: Loads,
     turns: Turns,
+    iperf3: peers::iperf3::Sessions,
 }
 
 impl Shared {
@@ -252,6 +253,7 @@ impl Daemon {
             side_door: Door::new(Bounds::GUESTS),
             loads: Loads::default(),
             turns: Turns::default(),
+            iperf3: peers::iperf3::Sessions::default(),
         };
         Ok(Self { listeners, shared })
     }

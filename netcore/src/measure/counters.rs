@@ -90,6 +90,8 @@ pub struct PhaseOfSending {
     pub reordered: Counter,
     /// Messages that arrived again.
     pub duplicated: Counter,
+    /// Highest number so far plus 1, where messages do not tell their phase; otherwise 0.
+    pub numbered: Counter,
 }
 
 /// Written by the thread that completes operations.
@@ -202,6 +204,7 @@ impl FlowCell {
             received: received.messages.load(Relaxed),
             reordered: received.reordered.load(Relaxed),
             duplicated: received.duplicated.load(Relaxed),
+            numbered: Some(received.numbered.load(Relaxed)).filter(|numbered| *numbered > 0),
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::{
     },
 };
 
+/// Index of the measure phase.
+const MEASURE: usize = 1;
+
 /// The upper two bits of the first word are the phase.
 const PHASE_SHIFT: u32 = 62;
 
@@ -64,7 +67,8 @@ fn read(mark: Mark, message: &[u8], present: usize) -> Option<(u64, usize, Optio
         Mark::Plumb => read_plumb(message),
         Mark::Iperf3 { wide_counter } => {
             let (number, sent_ns) = read_iperf3(wide_counter, message)?;
-            Some((number, present, Some(sent_ns)))
+            // There is no cool-down: what comes after the measurement was sent before the sender knew of its end.
+            Some((number, present.min(MEASURE), Some(sent_ns)))
         }
     }
 }
@@ -171,6 +175,8 @@ pub struct Ledger {
     /// Messages, late ones and duplicates since the start; then the same by phase.
     counts: [u64; 3],
     of_phase: [[u64; 3]; 4],
+    /// Highest number so far plus 1, when the last message of a phase came; only of iperf3's messages.
+    numbered: [u64; 4],
 }
 
 impl Ledger {
@@ -181,6 +187,7 @@ impl Ledger {
             jitter: Jitter::default(),
             counts: [0; 3],
             of_phase: [[0; 3]; 4],
+            numbered: [0; 4],
         }
     }
 
@@ -192,7 +199,11 @@ impl Ledger {
             return;
         };
         let of_phase = &mut self.of_phase[phase];
-        match self.window.arrive(number) {
+        let fate = self.window.arrive(number);
+        if matches!(self.mark, Mark::Iperf3 { .. }) {
+            self.numbered[phase] = self.window.next;
+        }
+        match fate {
             Fate::Again => {
                 self.counts[2] += 1;
                 of_phase[2] += 1;
@@ -219,7 +230,8 @@ impl Ledger {
         to.duplicated.store(self.counts[2], Relaxed);
         // Never negative: it is a mean of absolute values.
         to.jitter_ns.store((self.jitter.sixteenths >> 4).cast_unsigned(), Relaxed);
-        for (public, own) in to.of_phase.iter().zip(&self.of_phase) {
+        for ((public, own), numbered) in to.of_phase.iter().zip(&self.of_phase).zip(self.numbered) {
+            public.numbered.store(numbered, Relaxed);
             public.messages.store(own[0], Relaxed);
             public.reordered.store(own[1], Relaxed);
             public.duplicated.store(own[2], Relaxed);
@@ -265,6 +277,37 @@ mod tests {
         let mut short = [0; 7];
         mark(Mark::Plumb, &mut short, u64::MAX, 3, 9);
         assert_eq!(short, [0; 7]);
+    }
+
+    /// Recorded from iperf3 3.12: the first datagrams of tests with a counter of 32 and of 64 bits.
+    #[test]
+    fn iperf3s_mark_is_read_and_written_as_recorded() {
+        let narrow = b"\x00\x00\x05\x8b\x00\x0a\x60\x85\x00\x00\x00\x02\xc4\x81\x08\x10";
+        assert_eq!(read_iperf3(false, narrow), Some((1, 1_419_680_069_000)));
+        let wide = b"\x00\x00\x05\x8b\x00\x09\xb9\xec\x00\x00\x00\x00\x00\x00\x00\x01\xdc\x10\x32\x43";
+        assert_eq!(read_iperf3(true, wide), Some((0, 1_419_637_420_000)));
+        let mut message = [7; 16];
+        mark(Mark::Iperf3 { wide_counter: false }, &mut message, 1, 3, 1_419_680_069_999);
+        assert_eq!((&message[..12], &message[12..]), (&narrow[..12], &[7; 4][..]));
+        mark(Mark::Iperf3 { wide_counter: true }, &mut message, 0, 3, 1_419_637_420_999);
+        assert_eq!(message, wide[..16]);
+        for short in [&narrow[..11], &wide[..15], &[]] {
+            assert_eq!(read_iperf3(short.len() != 11, short), None);
+        }
+        assert_eq!(read_iperf3(false, &[0; 16]), None, "the first is 1");
+    }
+
+    #[test]
+    fn iperf3s_messages_belong_to_the_phase_of_their_arrival() {
+        let form = Mark::Iperf3 { wide_counter: false };
+        let mut ledger = Ledger::new(form);
+        for (number, present) in [(0, 0), (2, 0), (3, 1), (1, 1), (5, 3), (5, 3)] {
+            let mut message = [0; 16];
+            mark(form, &mut message, number, 0, 0);
+            ledger.arrive(&message, present, 0);
+        }
+        assert_eq!(ledger.of_phase[..2], [[2, 0, 0], [3, 1, 1]]);
+        assert_eq!(ledger.numbered, [3, 6, 0, 0]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! connections become the links of an [`End`], whose loops know the program's manners from the test's
 //! [`crate::spec::Dialect`].
 
+pub mod iperf3;
 pub mod netperf;
 
 use std::{
@@ -142,18 +143,17 @@ pub(crate) trait Conversation: AsFd + Send {
 /// Begins a conversation over a connection that was just made.
 pub(crate) fn over(program: Program, stream: TcpStream) -> Result<Box<dyn Conversation>, PeerError> {
     match program {
+        Program::Iperf3 => Ok(Box::new(iperf3::Client::new(stream)?)),
         Program::Netperf => Ok(Box::new(netperf::Client::new(stream)?)),
-        Program::Iperf3 => Err(PeerError::Refused(format!("{} as a far end is not available yet", program.name()))),
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "data connections follow")]
 /// Serves a connection of another program's client to its end. Returns the reason of the end, for the log; `None`: a data
 /// connection that was given to its session.
 pub(crate) fn serve(program: Program, host: &dyn Host, stream: TcpStream, peer: SocketAddr) -> Option<String> {
     match program {
+        Program::Iperf3 => iperf3::serve(host, stream, peer),
         Program::Netperf => Some(netperf::serve(host, stream, peer)),
-        Program::Iperf3 => Some(format!("{} as a client is not available yet", program.name())),
     }
 }
 
@@ -171,6 +171,12 @@ pub(crate) trait Host: Sync {
     fn admit(&self, spec: &TestSpec) -> Result<Box<dyn Share + '_>, ReplyError>;
 
     fn limits(&self) -> &Limits;
+
+    /// The number of the connection in the order of arrival.
+    fn number(&self) -> u64;
+
+    /// The daemon's sessions with clients of iperf3, whose data connections come one by one.
+    fn iperf3(&self) -> &iperf3::Sessions;
 
     /// Ends sessions when raised twice; raised once, no further test is begun.
     fn stop(&self) -> &StopFlag;

@@ -25,7 +25,7 @@ macro_rules! refuse_if {
         }
     )+};
 }
-pub(super) use refuse_if;
+pub(crate) use refuse_if;
 
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let (transport, io) = (spec.transport.name(), spec.io.name());

@@ -226,6 +226,10 @@ impl<'a> Deadline<'a> {
         if (self.cancelled)() { Duration::ZERO } else { self.allowed.saturating_sub(self.start.elapsed()) }
     }
 
+    pub fn is_cancelled(&self) -> bool {
+        (self.cancelled)()
+    }
+
     /// The time to wait before the next check of the remaining time.
     pub fn slice(&self) -> Duration {
         self.left().min(LOOK_UP)
