@@ -183,6 +183,7 @@ impl End {
             },
             counter_log,
             stop_is_complete: support::learns_its_end(&spec, side),
+            to_the_end: !matches!(spec.dialect, Dialect::Plumb | Dialect::Service),
         };
         sampler.arm();
         let by_thread = pattern::onto_threads(&spec, workers);

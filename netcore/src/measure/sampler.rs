@@ -73,6 +73,8 @@ pub struct Sampler {
     pub counter_log: Option<CounterLog>,
     /// Whether an early stop is this end's normal way to learn that a counted test is over.
     pub stop_is_complete: bool,
+    /// Whether the peer counts up to the last byte that is sent: then the measurement lasts until this end has sent it.
+    pub to_the_end: bool,
 }
 
 impl Sampler {
@@ -122,6 +124,10 @@ impl Sampler {
             number += 1;
             if next_phase == Some(Phase::Measure) && phase_is_over {
                 self.hold();
+            }
+            if next_phase.is_none() && wake == Wake::Due && self.to_the_end {
+                self.stop();
+                self.watch.wait_for_senders(std::time::Duration::from_nanos(DRAIN_NS));
             }
             let mut sample = Sample::take(&self.flows, &mut cpu, |counts| {
                 self.announce(epoch(number, next_phase.map_or(AFTER, phase_index)));

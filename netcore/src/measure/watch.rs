@@ -79,7 +79,12 @@ impl State {
 
     /// Whether the phases have ended and every worker that sends on its own account has sent its last.
     fn is_load_over(&self) -> bool {
-        self.phases_over && self.workers.iter().all(|worker| worker.follows || worker.load_over_ns.is_some())
+        self.phases_over && self.has_sent()
+    }
+
+    /// Whether every worker that sends on its own account has sent its last.
+    fn has_sent(&self) -> bool {
+        self.workers.iter().all(|worker| worker.follows || worker.load_over_ns.is_some())
     }
 
     fn is_awaiting_end_of_data(&self) -> bool {
@@ -144,6 +149,11 @@ impl Watch {
     /// The phases have ended; only what is under way still arrives.
     pub fn phases_over(&self) {
         self.change(|state| state.phases_over = true);
+    }
+
+    /// For the sampler: waits until every worker that sends on its own account has sent its last, up to `at_most`.
+    pub fn wait_for_senders(&self, at_most: Duration) {
+        self.wait_for(at_most, |state| state.has_sent() || state.aborted || state.failure.is_some());
     }
 
     /// Whether the phases have ended and nothing more is sent.

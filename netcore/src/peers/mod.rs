@@ -140,6 +140,15 @@ pub(crate) trait Conversation: AsFd + Send {
     fn conclude(&mut self, near: &SideReport, deadline: &Deadline<'_>) -> Result<SideReport, PeerError>;
 }
 
+/// Checks that the other program can run a test that the engines can ([`crate::spec::support::check`]).
+pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
+    match Program::of(spec) {
+        None => Ok(()),
+        Some(Program::Netperf) => netperf::check(spec),
+        Some(Program::Iperf3) => iperf3::check(spec),
+    }
+}
+
 /// Begins a conversation over a connection that was just made.
 pub(crate) fn over(program: Program, stream: TcpStream) -> Result<Box<dyn Conversation>, PeerError> {
     match program {

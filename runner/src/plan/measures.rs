@@ -1,6 +1,6 @@
 //! The metrics that a job can deliver. An assertion on another one would be judged on nothing.
 
-use netcore::spec::{Direction, Pattern, TestSpec};
+use netcore::spec::{Dialect, Direction, Pattern, TestSpec};
 use schemas::{
     columns,
     metrics::{Family, METRICS, Metric},
@@ -59,6 +59,11 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         {
             "requests are transactions, and one that is lost is an error: use `transactions` and `errors`"
         }
+        // netserver counts the messages of the whole test.
+        (_, "lost" | "loss_ratio") if datagrams && spec.dialect == Dialect::Netperf => return None,
+        (_, "reordered" | "duplicated" | "jitter") if datagrams && spec.dialect == Dialect::Netperf => {
+            "netperf's messages have no numbers and no times"
+        }
         (_, "lost" | "loss_ratio" | "reordered" | "duplicated") if datagrams && !spec.numbers_messages() => {
             "a message needs 8 bytes for the number by which losses are counted"
         }
@@ -104,7 +109,7 @@ pub fn of_job(job: &Job) -> Option<&'static Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netcore::spec::{Dialect, Transport};
+    use netcore::spec::Transport;
     use schemas::metrics;
 
     use crate::plan::workload::{self, Kind, Workload};

@@ -1,7 +1,8 @@
 //! Translates a resolved test body into the [`TestSpec`] that both ends run from.
 
-use netcore::spec::{
-    Arrival, Dialect, Direction, Family, Io, Pace, Pattern, Payload, Stop, TestSpec, Transport, support,
+use netcore::{
+    peers,
+    spec::{Arrival, Dialect, Direction, Family, Io, Pace, Pattern, Payload, Stop, TestSpec, Transport, support},
 };
 use schemas::units::Rate;
 
@@ -110,9 +111,9 @@ pub fn translate(
     Some(out)
 }
 
-/// The engines' refusal of a test, at the plan's key.
+/// The refusal of a test by the engines or by the program at its far end, at the plan's key.
 pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<SpecError> {
-    let unsupported = support::check(spec).err()?;
+    let unsupported = support::check(spec).and_then(|()| peers::check(spec)).err()?;
     // A plan has one key for some pairs of engine keys.
     let key = match unsupported.key {
         "port" | "port_count" => "ports",

@@ -6,7 +6,7 @@
 use netcore::{
     measure::cpu::service_demand_us,
     report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window},
-    spec::{Direction, Pattern, Role, TestSpec},
+    spec::{Dialect, Direction, Pattern, Role, TestSpec},
 };
 use schemas::{
     columns::Row,
@@ -223,6 +223,12 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
         let sum = |count: fn(&FlowWindow) -> u64| near.sum(count) + far.map_or(0, |far| far.sum(count));
         row.messages_sent = Some(sum(|f| f.counts.messages_sent));
         row.messages_received = Some(sum(|f| f.counts.messages_received));
+        if let (Dialect::Netperf, Some(sent), Some(received)) = (spec.dialect, row.messages_sent, row.messages_received)
+        {
+            // Both ends count the whole test.
+            row.lost = Some(sent.saturating_sub(received));
+            row.loss_ratio = (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64);
+        }
         if spec.numbers_messages() {
             row.reordered = Some(sum(|f| f.counts.reordered));
             row.duplicated = Some(sum(|f| f.counts.duplicated));
