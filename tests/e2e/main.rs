@@ -30,6 +30,7 @@ mod launch_slurm;
 mod migrating;
 mod module_order;
 mod netns;
+mod netperf_command;
 mod nodeset;
 mod outputs;
 mod plans;

@@ -16,7 +16,7 @@ use crate::{
         stop::{StopFlag, Urgency},
     },
     end::End,
-    peers::{Conversation, DataPath, PeerError, Program},
+    peers::{Conversation, CpuClock, DataPath, PeerError, Program},
     report::SideReport,
     spec::TestSpec,
     transport::Deadline,
@@ -107,6 +107,16 @@ impl Peer {
             return Ok(None);
         }
         self.conversation.load_over().map(Some).map_err(self.error())
+    }
+
+    /// Names the passphrase that the far end may ask for.
+    pub fn introduce(&mut self, passphrase: &str) -> Result<(), ClientError> {
+        self.conversation.introduce(passphrase).map_err(self.error())
+    }
+
+    /// Asks for the far end's CPU clock.
+    pub fn cpu_clock(&mut self, timeouts: Timeouts) -> Result<CpuClock, ClientError> {
+        self.conversation.cpu_clock(&Deadline::after(timeouts.reply, &|| false)).map_err(self.error())
     }
 
     /// Exchanges results. A stop flag raised twice gives that up.

@@ -138,6 +138,24 @@ pub(crate) trait Conversation: AsFd + Send {
 
     /// The near end has reported: exchanges results, and returns the far end's report.
     fn conclude(&mut self, near: &SideReport, deadline: &Deadline<'_>) -> Result<SideReport, PeerError>;
+
+    /// Names the passphrase that the far end may ask for, before the first test.
+    fn introduce(&mut self, _passphrase: &str) -> Result<(), PeerError> {
+        Err(PeerError::Refused("its protocol has no passphrase".to_owned()))
+    }
+
+    /// Asks for the far end's CPU clock.
+    fn cpu_clock(&mut self, _deadline: &Deadline<'_>) -> Result<CpuClock, PeerError> {
+        Err(PeerError::Refused("its protocol does not tell the CPU clock".to_owned()))
+    }
+}
+
+/// The clock by which a far end measures CPU time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuClock {
+    /// Its rate, ticks per second where it counts ticks.
+    pub rate: f32,
+    pub cpus: u32,
 }
 
 /// Checks that the other program can run a test that the engines can ([`crate::spec::support::check`]).

@@ -136,7 +136,6 @@ fn refused(request: &Request) -> Result<(), String> {
             globals.fill.remote.is_some(),
             "-F: only this end's buffers can be filled from a file: leave out the second value",
         ),
-        (globals.passphrase.is_some(), "-Z: a passphrase is not available: start netserver without -Z"),
         (
             shape.connects && !matches!(shape.calls, Calls::BOTH | Calls::NONE),
             "-c: a connection test has no direction, or both: leave out -d, or write -d rr",

@@ -5,7 +5,7 @@ use std::{io::Write, net::SocketAddr, thread};
 use netcore::{
     client::{self, ClientError, DataAddresses, Far, Outcome, Peer, PeerTarget, Timeouts},
     control::stop::{StopFlag, Urgency},
-    peers::Program,
+    peers::{CpuClock, Program},
     report::Ending,
     spec::{Family, TestSpec, support},
 };
@@ -85,12 +85,16 @@ impl Ends {
 
     /// Connects to the far end.
     fn connect(&self, request: &Request) -> Result<Peer, Failure> {
-        Peer::connect(&self.target).map_err(|error| {
+        let mut peer = Peer::connect(&self.target).map_err(|error| {
             let (host, port) = (request.host(), request.globals.port);
             Failure::refused(format!(
                 "establish control: are you sure there is a netserver listening on {host} at port {port}?\n{error}\n"
             ))
-        })
+        })?;
+        match &request.globals.passphrase {
+            Some(passphrase) => peer.introduce(passphrase).map(|()| peer).map_err(|error| failure(&error)),
+            None => Ok(peer),
+        }
     }
 }
 
@@ -103,8 +107,14 @@ pub fn run(request: &Request, stop: &StopFlag) -> Result<(), Failure> {
     let test = match request.task {
         Some(Task::Test(_)) => spec(request, defaults)?,
         Some(Task::Uuid) => return print(&uuid(request)),
-        Some(Task::LocalCpu) => return print(&cpu_rate(request, "local", cpus())),
-        Some(Task::RemoteCpu) => return Err(Failure::refused("-t REM_CPU: not available\n")),
+        Some(Task::LocalCpu) => {
+            return print(&cpu_clock(request, "local", CpuClock { rate: TICKS_PER_SECOND, cpus: cpus() }));
+        }
+        Some(Task::RemoteCpu) => {
+            let ends = Ends::of(request)?;
+            let clock = ends.connect(request)?.cpu_clock(ends.target.timeouts).map_err(|error| failure(&error))?;
+            return print(&cpu_clock(request, "remote", clock));
+        }
         None => {
             let text = usage::unknown_test(&request.globals.test);
             return Err(Failure { text, code: FAILED });
@@ -227,17 +237,18 @@ fn tcp_info(tcp: Tcp) -> String {
     )
 }
 
-fn cpus() -> usize {
-    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+fn cpus() -> u32 {
+    thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
 }
 
-/// The rate of a CPU clock by netperf's method for Linux: ticks of `/proc/stat` per second.
-const TICKS_PER_SECOND: u32 = 100;
+/// Rate of the clock of `/proc/stat`.
+const TICKS_PER_SECOND: f32 = 100.0;
 
-fn cpu_rate(request: &Request, end: &str, cpus: usize) -> String {
+/// The rate of a CPU clock, and with `-v 2` the number of CPUs.
+fn cpu_clock(request: &Request, end: &str, CpuClock { rate, cpus }: CpuClock) -> String {
     if request.globals.verbosity < 2 {
-        return TICKS_PER_SECOND.to_string();
+        return rate.to_string();
     }
     let (verb, plural) = if cpus == 1 { ("is", "") } else { ("are", "s") };
-    format!("{TICKS_PER_SECOND}\nThere {verb} {cpus} {end} cpu{plural}\n")
+    format!("{rate}\nThere {verb} {cpus} {end} cpu{plural}\n")
 }

@@ -12,14 +12,14 @@ use super::{
     control::Control,
     omni, report,
     request::{Place, request},
-    wire::{Message, OLD_MESSAGE_BYTES, error},
+    wire::{ANY_CPU, DATA_WORDS, Message, OLD_MESSAGE_BYTES, Text, error, kind},
 };
 use crate::{
     control::event::wait,
     end::End,
     error::EndError,
     measure::clock::monotonic_ns,
-    peers::{Conversation, DataPath, PeerError},
+    peers::{Conversation, CpuClock, DataPath, PeerError},
     report::{Ending, SideReport},
     spec::{Dialect, Direction, Pattern, Side, TestSpec},
     transport::{
@@ -31,6 +31,9 @@ use crate::{
 
 /// An end this long before the far end's own makes the far end go on for nothing.
 const EARLY: Duration = Duration::from_secs(1);
+
+/// Room for a passphrase: all of a message's data.
+const PASSPHRASE_BYTES: usize = DATA_WORDS * 4;
 
 /// A conversation with a netserver.
 pub struct Client {
@@ -132,6 +135,21 @@ fn datagram_socket(spec: &TestSpec, from: &Address) -> Result<(OwnedFd, u16), En
 }
 
 impl Conversation for Client {
+    fn introduce(&mut self, passphrase: &str) -> Result<(), PeerError> {
+        let too_long = || PeerError::Refused("a passphrase has at most 647 bytes, and no NUL".to_owned());
+        let text = Text::<PASSPHRASE_BYTES>::new(passphrase).ok_or_else(too_long)?;
+        let mut message = Message::new(kind::PASSPHRASE, ANY_CPU);
+        message.put(0, &text);
+        // There is no answer.
+        self.control.send(&message).map_err(lost)
+    }
+
+    fn cpu_clock(&mut self, deadline: &Deadline<'_>) -> Result<CpuClock, PeerError> {
+        self.control.send(&Message::new(kind::CPU_CALIBRATE, ANY_CPU)).map_err(lost)?;
+        let answer = self.receive("it did not tell its CPU clock", deadline)?;
+        Ok(CpuClock { rate: answer.get(0), cpus: answer.get(1) })
+    }
+
     fn agree(&mut self, spec: &TestSpec, path: DataPath, deadline: &Deadline<'_>) -> Result<End, PeerError> {
         check(spec)?;
         let spec = TestSpec { dialect: Dialect::Netperf, ..spec.clone() };
