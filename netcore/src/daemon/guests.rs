@@ -42,6 +42,7 @@ pub(super) fn serve(
 ) {
     let guest = Guest {
         shared,
+        program,
         number: place.number(),
         caller: Caller { address: peer, host: None },
         client: getrandom::u64().unwrap_or_default(),
@@ -60,6 +61,7 @@ pub(super) fn serve(
 
 struct Guest<'s> {
     shared: &'s Shared,
+    program: Program,
     number: u64,
     caller: Caller,
     client: Client,
@@ -117,7 +119,7 @@ impl Host for Guest<'_> {
         let slot = self.shared.budget.session(&self.shared.config.limits, plain(self.caller.address))?;
         let mut arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
         (arrival.place, arrival.opened) = (None, true);
-        self.shared.log(&Event::Opened { client: &self.caller, version });
+        self.shared.log(&Event::Opened { client: &self.caller, program: self.program.name(), version });
         Ok(Box::new(slot))
     }
 

@@ -27,8 +27,8 @@ pub enum Event<'a> {
     Dropped { address: String, reason: String },
     /// A connection got no session.
     Refused { address: String, reason: String },
-    /// A session began. `version` is the client's.
-    Opened { client: &'a Caller, version: &'a str },
+    /// A session began. `program` is the client's; its `version` is empty where it says none.
+    Opened { client: &'a Caller, program: &'static str, version: &'a str },
     /// A session ended.
     Closed { client: &'a Caller, reason: String },
     /// A program starts for a client.

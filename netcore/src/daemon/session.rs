@@ -106,7 +106,7 @@ fn greet<'s>(
     channel.set_bound(REQUEST_BOUND);
     let local = channel.local_addr().map_err(|source| ChannelError::Io { what: "no local address", source })?;
     let addresses = Addresses { peer: plain(peer), local: plain(local) };
-    shared.log(&Event::Opened { client: &caller, version: &version });
+    shared.log(&Event::Opened { client: &caller, program: "plumb", version: &version });
     let session = Session {
         shared,
         client,

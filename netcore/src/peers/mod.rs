@@ -191,7 +191,7 @@ impl<T: Send> Share for T {}
 
 /// The daemon, as a session with another program's client sees it.
 pub(crate) trait Host: Sync {
-    /// Opens a session, once its first message shows that a client is there. `version`: the client's, as far as it says.
+    /// Opens a session, once its first message shows that a client is there. `version`: the client's; empty where it says none.
     fn open(&self, version: &str) -> Result<Box<dyn Share + '_>, ReplyError>;
 
     /// Admits a test whose far end is here. At a daemon that serves one client at a time it waits for the turn.

@@ -276,7 +276,9 @@ fn sentence(event: &Event<'_>) -> String {
         Event::Unaccepted { reason } => format!("a connection could not be accepted: {}", cut(reason)),
         Event::Dropped { address, reason } => format!("{address}: dropped, {}", cut(reason)),
         Event::Refused { address, reason } => format!("{address}: no session: {}", cut(reason)),
-        Event::Opened { client, version } => format!("{client}: session opened by plumb {}", cut(version)),
+        Event::Opened { client, program, version } => {
+            format!("{client}: session opened by {program} {}", cut(version)).trim_end().to_owned()
+        }
         Event::Closed { client, reason } => format!("{client}: session ended: {}", cut(reason)),
         // Debug formatting keeps the arguments apart.
         Event::Program { client, argv } => format!("{client}: runs {:?}", arguments(argv)),
@@ -337,7 +339,10 @@ fn object(event: &Event<'_>) -> Value {
             object["client"] = address.as_str().into();
             object["reason"] = cut(reason).into();
         }
-        Event::Opened { version, .. } => object["client_version"] = cut(version).into(),
+        Event::Opened { program, version, .. } => {
+            object["client_program"] = (*program).into();
+            object["client_version"] = cut(version).into();
+        }
         Event::Program { argv, .. } => object["argv"] = json!(arguments(argv)),
         Event::Test { side, spec, result, .. } => {
             object["workload"] = workload::name_of(spec).into();
@@ -404,10 +409,12 @@ mod tests {
     fn a_client_cannot_forge_a_line() {
         let client = client("x\n2026-11-22T00:00:00Z 10.0.0.9:1 (root): \x1b[2J\u{202e}\u{9b}");
         for format in [Format::Text, Format::Json] {
-            let line = format.line(&Event::Opened { client: &client, version: "1\r\n" });
+            let line = format.line(&Event::Opened { client: &client, program: "plumb", version: "1\r\n" });
             assert!(!line.chars().any(char::is_control), "{line:?}");
         }
-        assert!(!Format::Text.line(&Event::Opened { client: &client, version: "1" }).contains('\u{202e}'));
+        assert!(
+            !Format::Text.line(&Event::Opened { client: &client, program: "plumb", version: "1" }).contains('\u{202e}')
+        );
     }
 
     #[test]
@@ -417,7 +424,7 @@ mod tests {
         let argv: Vec<String> = (0..10_000).map(|_| "x".repeat(100)).collect();
         for format in [Format::Text, Format::Json] {
             let lines = [
-                format.line(&Event::Opened { client: &client, version: &long }),
+                format.line(&Event::Opened { client: &client, program: "plumb", version: &long }),
                 format.line(&Event::Closed { client: &client, reason: long.clone() }),
                 format.line(&Event::Refused { address: "10.0.0.9:1".into(), reason: long.clone() }),
                 format.line(&Event::Program { client: &client, argv: &argv }),
@@ -446,7 +453,7 @@ mod tests {
         let log = Log::new(Format::Json);
         let (began, caller) = (Instant::now(), client("lab-a"));
         let lines = |ms: u64| {
-            let opened = Event::Opened { client: &caller, version: "1" };
+            let opened = Event::Opened { client: &caller, program: "plumb", version: "1" };
             log.lines(&opened, began + Duration::from_millis(ms)).len()
         };
         assert_eq!((0..5000).map(&lines).sum::<usize>(), 100);
@@ -463,7 +470,7 @@ mod tests {
         assert!(at(&knock, 10).is_empty() && at(&knock, 999).is_empty());
         let caller = client("lab-a");
         assert_eq!(
-            at(&Event::Opened { client: &caller, version: "1" }, 999).len(),
+            at(&Event::Opened { client: &caller, program: "plumb", version: "1" }, 999).len(),
             1,
             "others have spans of their own"
         );

@@ -150,7 +150,7 @@ impl Session<'_> {
 
     fn answer(&mut self, message: &Message) -> Result<(), Over> {
         if self.share.is_none() {
-            match self.host.open("netperf") {
+            match self.host.open("") {
                 Ok(share) => self.share = Some(share),
                 Err(error) => return self.refuse(message, of_reply(&error)),
             }
