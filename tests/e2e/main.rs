@@ -33,6 +33,7 @@ mod netns;
 mod netperf_command;
 mod nodeset;
 mod outputs;
+mod peer_netperf;
 mod plans;
 mod program;
 mod programs;

@@ -32,7 +32,7 @@ const AFTER: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(500);
 
 /// After its own end a sender that is blocked, or a connection that stays open, is given up.
-const LEAVE: Duration = Duration::from_millis(200);
+const LEAVE: Duration = Duration::from_millis(50);
 
 /// Interval of looking at the counters, where they tell of the end.
 const LOOK_UP: Duration = Duration::from_millis(50);
