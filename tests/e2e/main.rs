@@ -34,6 +34,7 @@ mod netperf_command;
 mod nodeset;
 mod outputs;
 mod peer_netperf;
+mod peer_netserver;
 mod plans;
 mod program;
 mod programs;

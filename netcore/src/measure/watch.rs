@@ -153,7 +153,7 @@ impl Watch {
 
     /// For the sampler: waits until every worker that sends on its own account has sent its last, up to `at_most`.
     pub fn wait_for_senders(&self, at_most: Duration) {
-        self.wait_for(at_most, |state| state.has_sent() || state.aborted || state.failure.is_some());
+        self.wait_for(at_most, |state| state.has_sent() || state.aborted || state.released || state.failure.is_some());
     }
 
     /// Whether the phases have ended and nothing more is sent.

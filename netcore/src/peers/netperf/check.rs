@@ -2,7 +2,7 @@
 
 use crate::spec::{
     BufferOptions, Close, Direction, Pattern, Payload, Stop, TestSpec, Transport,
-    socket::{SOCKET_OPTIONS, SocketOptions},
+    socket::{SOCKET_OPTIONS, Setter, SocketOption, SocketOptions},
     support::Unsupported,
 };
 
@@ -150,7 +150,7 @@ fn far_end(spec: &TestSpec) -> Refusal {
     let BufferOptions { ring, alignment, offset, dirty, clean, fill_file } = &far.buffers;
     let sends = spec.pattern != Pattern::Stream || spec.direction == Direction::Reverse;
     let too_large = u64::from(*ring) > MOST || alignment.unwrap_or(0) > MOST || *offset > MOST;
-    unavailable(&far.socket).or_else(|| {
+    unavailable(&spec.near.socket, &far.socket).or_else(|| {
         first([
             (
                 far.socket.congestion_control.as_ref().is_some_and(|name| name.len() > 15),
@@ -191,14 +191,29 @@ const ASKABLE: [&str; 9] = [
     "no_checksum",
 ];
 
-/// An option that a netserver does not set on request.
-fn unavailable(socket: &SocketOptions) -> Refusal {
-    let row = SOCKET_OPTIONS.iter().find(|row| (row.asked)(socket).is_some() && !ASKABLE.contains(&row.name))?;
+/// An option that a netserver does not set on request. The far end has the near end's options unless the plan says otherwise:
+/// those are set at the near end only, and the report says so ([`near_only`]).
+fn unavailable(near: &SocketOptions, far: &SocketOptions) -> Refusal {
+    let differs = |row: &&SocketOption| {
+        let asked = (row.asked)(far);
+        asked.is_some() && asked != (row.asked)(near) && !ASKABLE.contains(&row.name)
+    };
+    let row = SOCKET_OPTIONS.iter().find(differs)?;
     let key = KEYS.iter().find(|key| key.strip_prefix("remote_socket.") == Some(row.name)).copied();
-    Some((
-        key.unwrap_or("remote_socket"),
-        format!("netperf cannot set {name} at its end: write remote_socket: {{{name}: ~}}", name = row.name),
-    ))
+    let reason = format!("netperf cannot set {} at its end: leave it out of `remote_socket`", row.name);
+    Some((key.unwrap_or("remote_socket"), reason))
+}
+
+/// Options that the near end has and a netserver cannot set. `dont_route` is asked for in another way.
+pub(super) fn near_only(spec: &TestSpec) -> impl Iterator<Item = &'static str> {
+    let far = &spec.far.socket;
+    let set = |row: &&SocketOption| {
+        (row.asked)(far).is_some()
+            && !ASKABLE.contains(&row.name)
+            && row.name != "dont_route"
+            && (row.setter)(spec.transport, false) != Setter::Meaningless
+    };
+    SOCKET_OPTIONS.iter().filter(set).map(|row| row.name)
 }
 
 /// Keys of the options that cannot be asked for.

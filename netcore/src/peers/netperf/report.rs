@@ -1,7 +1,7 @@
 //! The report of a netserver's end, from its results.
 
 use super::{
-    check::near_counts,
+    check::{near_counts, near_only},
     classic,
     omni::{self, CPU_BY_PROC_STAT},
     wire::{MOST_CPU_METHOD, Message},
@@ -29,6 +29,8 @@ pub fn report(spec: &TestSpec, response: &Message, results: &Message, near: &Sid
     };
     let mut report = SideReport::empty(Side::Far, near.ending.clone());
     (report.options, report.notes, report.wall_start_ns) = (told.options, told.notes, near.wall_start_ns);
+    let kept = near_only(spec).map(|name| format!("netperf cannot set {name}: only the near end has it"));
+    report.notes.extend(kept);
     report.totals = vec![flow.clone()];
     // Its counts are those of the whole load. With a warm-up or a cool-down they are no measurement.
     let phases = &spec.phases;
