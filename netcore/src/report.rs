@@ -84,6 +84,9 @@ pub struct TcpInfo {
     pub mss_bytes: u32,
     /// Path MTU, bytes.
     pub pmtu_bytes: u32,
+    /// Fields that only the process with the socket looks at.
+    #[serde(skip)]
+    pub here: TcpInfoHere,
     /// Bytes acknowledged by the other end, the SYN counted as one.
     pub bytes_acked: Option<u64>,
     /// Delivery rate, bytes per second; `None` before it was sampled.
@@ -94,6 +97,21 @@ pub struct TcpInfo {
     pub rwnd_limited_us: Option<u64>,
     /// Time limited by the send buffer, microseconds.
     pub sndbuf_limited_us: Option<u64>,
+}
+
+/// Fields of TCP_INFO that reports do not carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfoHere {
+    /// Retransmission timeout, microseconds.
+    pub rto_us: u32,
+    /// Delay of an acknowledgement, microseconds.
+    pub ato_us: u32,
+    /// Limit of the window that is announced, bytes.
+    pub rcv_ssthresh_bytes: u32,
+    /// Congestion window at which slow start ends, segments.
+    pub snd_ssthresh_segments: u32,
+    /// Reordering that the sender expects, segments.
+    pub reordering_segments: u32,
 }
 
 /// Latencies of one kind: an HdrHistogram of nanoseconds (three significant digits) in its V2 form, base64.

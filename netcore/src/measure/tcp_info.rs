@@ -5,7 +5,10 @@
 
 use std::{io, os::fd::BorrowedFd};
 
-use crate::{report::TcpInfo, sys::opt};
+use crate::{
+    report::{TcpInfo, TcpInfoHere},
+    sys::opt,
+};
 
 /// Longer than the structure of any known kernel (248 bytes in Linux 6.12); a longer one is cut off here.
 const LENGTH: usize = 320;
@@ -37,6 +40,13 @@ impl Raw {
         Some(TcpInfo {
             mss_bytes: self.u32_at(16)?,
             pmtu_bytes: self.u32_at(60)?,
+            here: TcpInfoHere {
+                rto_us: self.u32_at(8)?,
+                ato_us: self.u32_at(12)?,
+                rcv_ssthresh_bytes: self.u32_at(64)?,
+                snd_ssthresh_segments: self.u32_at(76)?,
+                reordering_segments: self.u32_at(88)?,
+            },
             rtt_us: self.u32_at(68)?,
             rtt_var_us: self.u32_at(72)?,
             cwnd_segments: self.u32_at(80)?,
@@ -93,6 +103,10 @@ mod tests {
         assert_eq!(info.bytes_acked, Some(100_001));
         assert!(info.rtt_us > 0 && info.cwnd_segments > 0 && info.mss_bytes > 500);
         assert!(info.pmtu_bytes >= info.mss_bytes);
+        // The kernel waits at least 200 ms before it sends again, and expects a reordering by three segments.
+        let here = info.here;
+        assert!(here.rto_us >= 200_000 && here.ato_us < 1_000_000 && here.rcv_ssthresh_bytes >= 16_384, "{here:?}");
+        assert!(here.snd_ssthresh_segments > 1 && here.reordering_segments >= 3, "{here:?}");
         assert!(info.min_rtt_us.unwrap() <= info.rtt_us + 4 * info.rtt_var_us);
         assert!(info.delivery_rate_bytes_per_s.unwrap() > 0);
         assert!(info.busy_us.is_some() && info.rwnd_limited_us.is_some() && info.sndbuf_limited_us.is_some());

@@ -1,5 +1,7 @@
 //! Figures of one iteration: plain numbers, from which all output is made.
 
+use netcore::report::TcpInfo;
+
 use super::{kind::Shape, unit::Unit};
 
 /// A socket buffer, as the kernel reports it.
@@ -58,16 +60,6 @@ pub struct Latency {
     pub stddev: f64,
 }
 
-/// TCP_INFO of the first connection, for `DUMP_TCP_INFO`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tcp {
-    pub pmtu: u64,
-    pub rtt_us: u64,
-    pub rtt_var_us: u64,
-    pub cwnd: u64,
-    pub retransmits: u64,
-}
-
 /// Figures of one iteration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -80,7 +72,8 @@ pub struct Figures {
     pub remote: Option<EndFigures>,
     pub mss: Option<u64>,
     pub latency: Option<Latency>,
-    pub tcp: Option<Tcp>,
+    /// TCP_INFO of the first connection, for `DUMP_TCP_INFO`.
+    pub tcp: Option<TcpInfo>,
 }
 
 impl Figures {

@@ -9,7 +9,7 @@ use netcore::{
 };
 
 use super::{
-    figures::{Buffer, Cpu, EndFigures, Figures, Latency, Tcp},
+    figures::{Buffer, Cpu, EndFigures, Figures, Latency},
     kind::Calls,
     request::Request,
     sizes::DefaultSizes,
@@ -54,7 +54,7 @@ pub fn figures(outcome: &Outcome, request: &Request, defaults: DefaultSizes) -> 
         remote,
         mss: number(&outcome.near, "mss").last.or(number(&outcome.near, "mss").initial),
         latency: latency(near),
-        tcp: near.flows.first().and_then(tcp),
+        tcp: near.flows.first().and_then(|flow| flow.tcp_info),
     })
 }
 
@@ -144,16 +144,5 @@ fn latency(window: &Window) -> Option<Latency> {
         p99: at(0.99),
         mean: histogram.mean() / 1e3,
         stddev: histogram.stdev() / 1e3,
-    })
-}
-
-fn tcp(flow: &FlowWindow) -> Option<Tcp> {
-    let info = flow.tcp_info?;
-    Some(Tcp {
-        pmtu: info.pmtu_bytes.into(),
-        rtt_us: info.rtt_us.into(),
-        rtt_var_us: info.rtt_var_us.into(),
-        cwnd: info.cwnd_segments.into(),
-        retransmits: info.retransmits,
     })
 }

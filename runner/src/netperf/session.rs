@@ -6,7 +6,7 @@ use netcore::{
     client::{self, ClientError, DataAddresses, Far, Outcome, Peer, PeerTarget, Timeouts},
     control::stop::{StopFlag, Urgency},
     peers::{CpuClock, Program},
-    report::Ending,
+    report::{Ending, TcpInfo, TcpInfoHere},
     spec::{Family, TestSpec, support},
 };
 
@@ -14,7 +14,7 @@ use super::{
     banner, blocks,
     confidence::Iterations,
     facts::Facts,
-    figures::{Figures, Tcp},
+    figures::Figures,
     interim::Interim,
     keyed,
     kind::Task,
@@ -229,11 +229,14 @@ fn uuid(request: &Request) -> String {
     request.specifics.uuid.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string())
 }
 
-/// The three lines of `DUMP_TCP_INFO`, with what the engine reads of TCP_INFO.
-fn tcp_info(tcp: Tcp) -> String {
-    let Tcp { pmtu, rtt_us, rtt_var_us, cwnd, retransmits } = tcp;
+/// The three lines of `DUMP_TCP_INFO`. One of the names is misspelt in netperf.
+fn tcp_info(tcp: TcpInfo) -> String {
+    let TcpInfo { pmtu_bytes, rtt_us, rtt_var_us, cwnd_segments, retransmits, here, .. } = tcp;
+    let TcpInfoHere { rto_us, ato_us, rcv_ssthresh_bytes, snd_ssthresh_segments, reordering_segments } = here;
     format!(
-        "tcpi_pmtu {pmtu}\ntcpi_rtt {rtt_us} tcpi_rttvar {rtt_var_us} tpci_snd_cwnd {cwnd}\ntcpi_total_retrans {retransmits}"
+        "tcpi_rto {rto_us} tcpi_ato {ato_us} tcpi_pmtu {pmtu_bytes} tcpi_rcv_ssthresh {rcv_ssthresh_bytes}\n\
+         tcpi_rtt {rtt_us} tcpi_rttvar {rtt_var_us} tcpi_snd_ssthresh {snd_ssthresh_segments} tpci_snd_cwnd {cwnd_segments}\n\
+         tcpi_reordering {reordering_segments} tcpi_total_retrans {retransmits}"
     )
 }
 

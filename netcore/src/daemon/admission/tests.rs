@@ -5,7 +5,7 @@ use crate::{
     control::key::Key,
     control::message::ReportBuilder,
     end::Endpoints,
-    report::{Counts, CpuUse, Phase, TcpInfo, Window},
+    report::{Counts, CpuUse, Phase, TcpInfo, TcpInfoHere, Window},
     spec::{Direction, Pattern, Role, Transport},
 };
 
@@ -180,6 +180,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         cwnd_segments: u32::MAX,
         mss_bytes: u32::MAX,
         pmtu_bytes: u32::MAX,
+        here: TcpInfoHere::default(),
         bytes_acked: Some(u64::MAX),
         delivery_rate_bytes_per_s: Some(u64::MAX),
         busy_us: Some(u64::MAX),
