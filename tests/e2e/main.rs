@@ -36,6 +36,8 @@ mod netns;
 mod netperf_command;
 mod nodeset;
 mod outputs;
+mod peer_iperf3;
+mod peer_iperf3_server;
 mod peer_netperf;
 mod peer_netserver;
 mod plans;

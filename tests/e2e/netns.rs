@@ -140,6 +140,14 @@ impl Pair {
             .is_ok()
     }
 
+    /// Loses this share of what the near end sends over the data link; `false` and a printed reason if this kernel cannot.
+    pub fn lose(&self, percent: &str) -> bool {
+        let shape = ["qdisc", "add", "dev", "data", "root", "netem", "loss", percent];
+        run("tc", &[&["-n", self.near.name.as_str()], &shape[..]].concat())
+            .map_err(|why| skip(&format!("no queue that loses packets: {why}")))
+            .is_ok()
+    }
+
     /// Packets that the near end's queue has dropped.
     pub fn dropped(&self) -> u64 {
         let text = run("tc", &["-n", &self.near.name, "-s", "qdisc", "show", "dev", "data"]).unwrap();

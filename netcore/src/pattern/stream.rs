@@ -10,7 +10,7 @@ use crate::{
     io::{Channel, expected::Expected, wait::Wait},
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
-    spec::{PaceMode, Side},
+    spec::PaceMode,
 };
 
 /// Timing of each call, or none: chosen before the loop.
@@ -109,10 +109,7 @@ pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Worke
     }
     worker.load_over();
     if worker.spec.dialect.is_iperf3() {
-        if worker.side == Side::Near {
-            // The connection must stay open until the server has counted.
-            drain(&mut channel);
-        }
+        // The conversation keeps the connection open until the server has counted.
         return Ok(());
     }
     worker.link.end_of_stream();

@@ -71,7 +71,7 @@ pub struct Client {
 
 struct Agreed {
     spec: TestSpec,
-    /// Sockets by which this end sends.
+    /// Sockets by which this end sends. They stay open until the results are here: a server counts no more once one is closed.
     sending: Vec<Arc<OwnedFd>>,
 }
 
@@ -250,7 +250,7 @@ impl Conversation for Client {
     }
 
     fn begin(&mut self, deadline: &Deadline<'_>) -> Result<(), PeerError> {
-        let when = "before the test began";
+        let when = "before the test began (a limit there, such as --server-bitrate-limit, may be the reason)";
         self.expect(State::TestStart, when, "it did not accept all data connections", deadline)?;
         self.expect(State::TestRunning, when, "it did not begin the test", deadline)
     }
@@ -261,7 +261,7 @@ impl Conversation for Client {
         self.control.send(State::TestEnd, &soon).map_err(failed("during the test", "the test's end was not read"))?;
         self.ended = true;
         self.end.1 = monotonic_ns();
-        // It closes its connections when it reads that.
+        // It closes those by which it sends when it reads that.
         Ok(true)
     }
 
