@@ -61,14 +61,14 @@ fn target(address: &str) -> PeerTarget {
     }
 }
 
-fn run(address: &str, spec: &TestSpec) -> Result<Outcome, ClientError> {
+pub fn run(address: &str, spec: &TestSpec) -> Result<Outcome, ClientError> {
     let target = target(address);
     let mut peer = Peer::connect(&target)?;
     let prepared = client::prepare(None, Far::Peer(&mut peer), spec, &DataAddresses::default(), target.timeouts)?;
     prepared.start(None)?.wait(&mut (), &never_stopped())
 }
 
-fn spec(pattern: Pattern, transport: Transport, stop: Stop) -> TestSpec {
+pub fn spec(pattern: Pattern, transport: Transport, stop: Stop) -> TestSpec {
     let mut spec = TestSpec::new(pattern, transport);
     (spec.dialect, spec.phases.stop) = (Dialect::Netperf, stop);
     spec
