@@ -8,27 +8,30 @@ use netcore::{
 
 use super::{kind::Shape, specifics::Form, unit::Unit};
 
-/// Prints an interim result for each interval of this end that moved something.
+/// Prints an interim result for each interval of this end that moved something. An interval without work lasts until the next
+/// work, as in netperf, which looks at its clock after each operation: readers divide by these rates.
 pub struct Interim<'a> {
     shape: Shape,
     unit: Unit,
     form: Form,
     /// Results so far, which `-k` numbers.
     count: usize,
+    /// Time since the last result.
+    since_ns: u64,
     print: &'a mut dyn FnMut(&str),
 }
 
 impl<'a> Interim<'a> {
     pub fn new(shape: Shape, unit: Unit, form: Form, print: &'a mut dyn FnMut(&str)) -> Self {
-        Self { shape, unit, form, count: 0, print }
+        Self { shape, unit, form, count: 0, since_ns: 0, print }
     }
 
-    fn rate(&self, window: &Window) -> f64 {
+    /// Bytes, and the transactions of tests that have them.
+    fn work(&self, window: &Window) -> (f64, Option<f64>) {
         let sum =
             |of: fn(&netcore::report::Counts) -> u64| window.flows.iter().map(|flow| of(&flow.counts)).sum::<u64>();
         let bytes = sum(|counts| counts.bytes_sent + counts.bytes_received) as f64;
-        let transactions = self.shape.has_transactions().then(|| sum(|counts| counts.transactions) as f64);
-        self.unit.rate(bytes, transactions, window.elapsed_ns as f64 / 1e9)
+        (bytes, self.shape.has_transactions().then(|| sum(|counts| counts.transactions) as f64))
     }
 }
 
@@ -37,17 +40,23 @@ impl Observer for Interim<'_> {
         if side != Side::Near || window.phase != Phase::Measure || window.elapsed_ns == 0 {
             return;
         }
-        let text = render(self.form, self.count, self.unit, self.rate(window), window);
+        let (bytes, transactions) = self.work(window);
+        self.since_ns += window.elapsed_ns;
+        if transactions.unwrap_or(bytes) == 0.0 {
+            return;
+        }
+        let seconds = std::mem::take(&mut self.since_ns) as f64 / 1e9;
+        let rate = self.unit.rate(bytes, transactions, seconds);
+        let text = render(self.form, self.count, self.unit, rate, (seconds, window.wall_end_ns));
         self.count += 1;
         (self.print)(&text);
     }
 }
 
-/// One result. The end is wall-clock time in Unix seconds.
-fn render(form: Form, index: usize, unit: Unit, rate: f64, window: &Window) -> String {
+/// One result over some seconds until a wall-clock time, which is printed in Unix seconds.
+fn render(form: Form, index: usize, unit: Unit, rate: f64, (seconds, wall_end_ns): (f64, i64)) -> String {
     let unit = unit.label();
-    let seconds = window.elapsed_ns as f64 / 1e9;
-    let ends_ms = window.wall_end_ns.div_euclid(1_000_000);
+    let ends_ms = wall_end_ns.div_euclid(1_000_000);
     let end = format!("{}.{:03}", ends_ms.div_euclid(1000), ends_ms.rem_euclid(1000));
     match form {
         Form::Columns => {
@@ -104,6 +113,16 @@ mod tests {
             interim.interval(*side, window);
         }
         text
+    }
+
+    #[test]
+    fn an_interval_lasts_until_there_was_work() {
+        // A transaction that began in the second interval ends in the third. After it there is none.
+        let windows = [1002, 0, 1002, 0].map(|transactions| (Side::Near, window(1, transactions)));
+        assert_eq!(
+            printed(Calls::BOTH, Form::Csv, &windows),
+            "5000.00,Trans/s,0.200,1795403450.276\n2500.00,Trans/s,0.401,1795403450.276\n"
+        );
     }
 
     #[test]
