@@ -5,11 +5,13 @@
 
 mod handshake;
 mod messages;
+mod peers;
 mod preambles;
 pub mod variants;
 
 pub use handshake::handshake;
 pub use messages::{replies, requests};
+pub use peers::{iperf3, netperf};
 pub use preambles::preambles;
 
 use crate::control::frame::{Decoder, FrameError, encode};
@@ -53,8 +55,10 @@ mod tests {
 
     type Entry = (&'static str, fn(&[u8]));
 
-    const ENTRIES: [Entry; 5] = [
+    const ENTRIES: [Entry; 7] = [
         ("frames", frames),
+        ("netperf", netperf),
+        ("iperf3", iperf3),
         ("handshake", handshake),
         ("requests", requests),
         ("replies", replies),

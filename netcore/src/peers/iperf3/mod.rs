@@ -13,9 +13,9 @@ mod cookie;
 mod fault;
 mod hello;
 mod json;
-mod mapping;
-mod parameters;
-mod results;
+pub(crate) mod mapping;
+pub(crate) mod parameters;
+pub(crate) mod results;
 mod server;
 mod state;
 

@@ -13,7 +13,7 @@ mod control;
 mod data;
 mod load;
 pub mod omni;
-mod report;
+pub(crate) mod report;
 pub mod request;
 mod server;
 pub mod wire;
