@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// A namespace with a netserver, and our program under the name `netperf`.
-struct Lab {
+pub struct Lab {
     namespace: Namespace,
     server: Child,
     folder: Folder,
 }
 
 impl Lab {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         if !is_installed("netperf") || !is_installed("netserver") {
             skip_without("netperf", "there is no `netperf`");
             return None;
@@ -41,17 +41,17 @@ impl Lab {
         Some(lab)
     }
 
-    fn command(&self, program: &str, line: &str) -> Command {
+    pub fn command(&self, program: &str, line: &str) -> Command {
         let mut command = self.namespace.command(program);
         command.args(line.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    fn ours(&self, line: &str) -> Ran {
+    pub fn ours(&self, line: &str) -> Ran {
         self.command(&self.folder.name("netperf"), line).output().expect("it starts").into()
     }
 
-    fn theirs(&self, line: &str) -> Ran {
+    pub fn theirs(&self, line: &str) -> Ran {
         self.command("netperf", line).output().expect("it starts").into()
     }
 }
@@ -206,9 +206,6 @@ fn what_stops_before_a_test_is_netperfs_kind() {
     }
     let complaint = lab.ours("-H 127.0.0.1 -l -1000 -P 0 -v 0 -- -x");
     assert_eq!((complaint.code, complaint.stderr.as_str()), (Some(0), "netperf: invalid option -- 'x'\n"));
-    let refused = lab.ours("-H 127.0.0.1 -N");
-    assert_eq!(refused.code, Some(255));
-    assert!(refused.stdout.starts_with("-N: "), "{}", refused.stdout);
     // Too short for the sender at the far end, which counts seconds.
     let refused = lab.ours("-H 127.0.0.1 -t TCP_MAERTS -l 0.5");
     assert_eq!(refused.code, Some(255));
@@ -395,4 +392,25 @@ fn it_talks_to_our_daemon() {
     }
     signal(&daemon, Signal::SIGTERM);
     daemon.wait().expect("it ends");
+}
+
+/// Without a control connection the far end is any service; here one that echoes.
+#[test]
+fn a_service_needs_no_server_of_netperfs() {
+    let Some(lab) = Lab::new() else { return };
+    let mut echo = lab.namespace.command("python3");
+    let script = "import socketserver\nclass E(socketserver.BaseRequestHandler):\n def handle(self):\n  while True:\n   \
+                  d = self.request.recv(65536)\n   if not d: break\n   self.request.sendall(d)\n\
+                  socketserver.ThreadingTCPServer(('127.0.0.1', 7007), E).serve_forever()";
+    let mut echo = echo.args(["-c", script]).spawn().expect("python3 starts");
+    until("it listens", || lab.namespace.read("ss", &["-tlnH"]).contains(":7007"));
+    let ran = lab.ours(
+        "-N -H 127.0.0.1 -l -500 -t TCP_RR -- -P ,7007 -r 8 -k TRANSACTION_RATE,LOCAL_BYTES_RECVD,REMOTE_BYTES_SENT",
+    );
+    echo.kill().expect("it runs");
+    echo.wait().expect("it ends");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("MIGRATED TCP REQUEST/RESPONSE TEST"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(" port 7007 AF_INET : no control : demo : first burst 0\n"), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("LOCAL_BYTES_RECVD=4000\nREMOTE_BYTES_SENT=-1\n"), "{}", ran.stdout);
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::request::Request;
+use super::{mapping::service_port, request::Request};
 
 /// Prints it. `far`: the address that the name of the far end has.
 pub fn render(request: &Request, far: IpAddr) -> String {
@@ -14,7 +14,7 @@ pub fn render(request: &Request, far: IpAddr) -> String {
     format!(
         "{title} from {source} ({source_address}) port {} {family} to {destination} ({far}) port {} {family}{}\n",
         ports.local.unwrap_or(0),
-        ports.remote.unwrap_or(0),
+        ports.remote.unwrap_or(if request.globals.no_control { service_port(request.shape) } else { 0 }),
         suffixes(request, &title)
     )
 }
@@ -40,6 +40,7 @@ fn suffixes(request: &Request, title: &str) -> String {
         confidence,
         word(specifics.no_delay, "nodelay"),
         word(specifics.copy_avoidance, "copy avoidance"),
+        word(globals.no_control, "no control"),
         word(true, "demo"),
         burst,
         word(globals.cpu.local.is_some() || globals.cpu.remote.is_some(), "cpu bind"),

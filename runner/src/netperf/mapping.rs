@@ -1,12 +1,12 @@
 //! A request as the engine's test.
 
-use std::{net::IpAddr, time::Duration};
+use std::time::Duration;
 
 use netcore::{
     measure::clock::nanoseconds,
     spec::{
-        Arrival, Bytes, Cpus, Dialect, Dscp, EndSpec, Family, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec,
-        Transport,
+        Arrival, Bytes, Close, Cpus, Dialect, Dscp, EndSpec, Family, Io, Pace, PaceMode, Pattern, Payload, Stop,
+        TestSpec, Transport,
         quantity::{Bytes32, Seconds},
         socket::MtuDiscover,
     },
@@ -115,7 +115,28 @@ pub fn test_spec(request: &Request, defaults: DefaultSizes) -> Result<TestSpec, 
         }
     }
     ends(request, &mut spec)?;
+    if globals.no_control {
+        service(*shape, &mut spec);
+    }
     Ok(spec)
+}
+
+/// Without a control connection the far end is a service of inetd: one that discards, generates characters or echoes.
+fn service(shape: Shape, spec: &mut TestSpec) {
+    spec.dialect = Dialect::Service;
+    spec.far.port = spec.far.port.or(Some(service_port(shape)));
+    // An echo is as long as its request, and the service waits for the near end to close.
+    spec.sizes.response_bytes = spec.sizes.request_bytes;
+    spec.close = Close::NearFirst;
+}
+
+/// The well-known port of the service for a test (RFC 862 to 864).
+pub fn service_port(shape: Shape) -> u16 {
+    match shape.calls {
+        Calls::SEND => 9,
+        Calls::RECEIVE => 19,
+        _ => 7,
+    }
 }
 
 /// Options that have no counterpart.
@@ -123,14 +144,8 @@ fn refused(request: &Request) -> Result<(), String> {
     let Request { globals, shape, .. } = request;
     for (is_asked, why) in [
         (
-            globals.no_control,
-            "-N: tests without a control connection are not available: run `netserver` or `plumb serve \
-                              --also netperf` there",
-        ),
-        (
             globals.local_port.is_some(),
-            "-p: the local port of the control connection cannot be chosen: leave out the \
-                                        second value",
+            "-p: the local port of the control connection cannot be chosen: leave out the second value",
         ),
         (
             globals.fill.remote.is_some(),
@@ -224,24 +239,6 @@ fn code_point(service: u8) -> Result<Dscp, String> {
         0 => Ok(Dscp(service >> 2)),
         _ => Err(format!("-Y: 0x{service:02x} sets bits of ECN, which belong to the kernel: use a multiple of 4")),
     }
-}
-
-/// The first address of a host in a family; the error says why there is none.
-pub fn resolve(host: &str, family: Family) -> Result<IpAddr, String> {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    // glibc's short form of the wildcard.
-    let host = if host == "::0" { "::" } else { host };
-    let fits = |address: &IpAddr| match family {
-        Family::Any => true,
-        Family::V4 => address.is_ipv4(),
-        Family::V6 => address.is_ipv6(),
-    };
-    let found = std::net::ToSocketAddrs::to_socket_addrs(&(host, 0)).map_err(|error| error.to_string())?;
-    let found: Vec<IpAddr> = found.map(|address| address.ip()).collect();
-    found.iter().copied().find(fits).ok_or_else(|| match family {
-        Family::V6 => "it has no IPv6 address".to_owned(),
-        _ => "it has no IPv4 address".to_owned(),
-    })
 }
 
 #[cfg(test)]
@@ -341,9 +338,18 @@ mod tests {
     }
 
     #[test]
+    fn a_service_needs_no_control_connection() {
+        for (line, port) in [("-N", 9), ("-N -t tcp_maerts", 19), ("-N -t tcp_rr", 7), ("-N -t udp_rr -- -P ,99", 99)] {
+            let spec = spec(line).unwrap();
+            assert_eq!((spec.dialect, spec.far.port), (Dialect::Service, Some(port)), "{line}");
+            netcore::spec::support::check(&spec).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+        assert_eq!(spec("-N -t tcp_crr -- -r 5,7").unwrap().sizes.response_bytes, 5);
+    }
+
+    #[test]
     fn what_is_not_available_is_refused_by_its_option() {
         for (line, option) in [
-            ("-N", "-N"),
             ("-p 1,2", "-p"),
             ("-F a,b", "-F"),
             ("-Y 0x01", "-Y"),
@@ -356,13 +362,5 @@ mod tests {
         assert_eq!(option_of("duration"), Some("-l"));
         assert_eq!(option_of("remote_socket.congestion_control"), Some("-K"));
         assert_eq!(option_of("streams"), None);
-    }
-
-    #[test]
-    fn names_resolve_in_their_family() {
-        assert_eq!(resolve("127.0.0.1", Family::Any).unwrap().to_string(), "127.0.0.1");
-        assert_eq!(resolve("::0", Family::V6).unwrap().to_string(), "::");
-        assert!(resolve("127.0.0.1", Family::V6).unwrap_err().contains("no IPv6 address"));
-        assert!(resolve("no such host", Family::Any).is_err());
     }
 }

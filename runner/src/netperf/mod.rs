@@ -7,6 +7,7 @@
 mod banner;
 mod blocks;
 mod confidence;
+mod ends;
 mod facts;
 mod figures;
 mod getopt;

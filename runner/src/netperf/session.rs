@@ -1,24 +1,25 @@
 //! Runs a request: reaches the far end, measures until the result is confident, and prints.
 
-use std::{io::Write, net::SocketAddr, thread};
+use std::{io::Write, thread};
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Far, Outcome, Peer, PeerTarget, Timeouts},
+    client::{self, ClientError, Outcome, Timeouts},
     control::stop::{StopFlag, Urgency},
-    peers::{CpuClock, Program},
+    peers::{CpuClock, PeerError},
     report::{Ending, TcpInfo, TcpInfoHere},
-    spec::{Family, TestSpec, support},
+    spec::{TestSpec, support},
 };
 
 use super::{
     banner, blocks,
     confidence::Iterations,
+    ends::{Ends, Reached},
     facts::Facts,
     figures::Figures,
     interim::Interim,
     keyed,
     kind::Task,
-    mapping::{option_of, resolve, test_spec},
+    mapping::{option_of, test_spec},
     outcome::figures,
     request::Request,
     sizes::DefaultSizes,
@@ -51,51 +52,21 @@ pub fn print(text: &str) -> Result<(), Failure> {
     written.map_err(|error| Failure { text: format!("standard output: {error}"), code: FAILED })
 }
 
-/// The addresses of a test.
-struct Ends {
-    target: PeerTarget,
-    data: DataAddresses,
-    /// Where the data go.
-    far: std::net::IpAddr,
-}
-
-impl Ends {
-    fn of(request: &Request) -> Result<Self, Failure> {
-        let globals = &request.globals;
-        let found = |host: &str, family| {
-            resolve(host, family).map_err(|why| Failure::refused(format!("Could not resolve the host {host}: {why}\n")))
-        };
-        let control = found(request.host(), globals.family)?;
-        let local = |name: Option<&String>, family| name.map(|name| found(name, family)).transpose();
-        let data_family = request.specifics.family.unwrap_or(Family::Any);
-        let bind = local(globals.local.as_ref(), globals.family)?;
-        let target = PeerTarget {
-            name: request.host().to_owned(),
-            program: Program::Netperf,
-            control: SocketAddr::new(control, globals.port).to_string(),
-            bind,
-            netns: None,
-            timeouts: Timeouts::default(),
-        };
-        let near = local(request.specifics.local.as_ref(), data_family)?.or(bind);
-        let far = local(request.specifics.host.as_ref(), data_family)?;
-        let near = near.filter(|address| !address.is_unspecified());
-        Ok(Self { target, data: DataAddresses { near, far, near_netns: None }, far: far.unwrap_or(control) })
-    }
-
-    /// Connects to the far end.
-    fn connect(&self, request: &Request) -> Result<Peer, Failure> {
-        let mut peer = Peer::connect(&self.target).map_err(|error| {
+/// Reaches the far end.
+fn reach(ends: &Ends, request: &Request) -> Result<Reached, Failure> {
+    ends.reach(request).map_err(|error| match &error {
+        ClientError::Peer { source: PeerError::Unreached(_), .. } => {
             let (host, port) = (request.host(), request.globals.port);
             Failure::refused(format!(
                 "establish control: are you sure there is a netserver listening on {host} at port {port}?\n{error}\n"
             ))
-        })?;
-        match &request.globals.passphrase {
-            Some(passphrase) => peer.introduce(passphrase).map(|()| peer).map_err(|error| failure(&error)),
-            None => Ok(peer),
         }
-    }
+        error => failure(error),
+    })
+}
+
+fn ends(request: &Request) -> Result<Ends, Failure> {
+    Ends::of(request).map_err(|why| Failure::refused(format!("{why}\n")))
 }
 
 /// Runs a request to its end, and prints its results.
@@ -111,27 +82,28 @@ pub fn run(request: &Request, stop: &StopFlag) -> Result<(), Failure> {
             return print(&cpu_clock(request, "local", CpuClock { rate: TICKS_PER_SECOND, cpus: cpus() }));
         }
         Some(Task::RemoteCpu) => {
-            let ends = Ends::of(request)?;
-            let clock = ends.connect(request)?.cpu_clock(ends.target.timeouts).map_err(|error| failure(&error))?;
-            return print(&cpu_clock(request, "remote", clock));
+            let mut far = reach(&ends(request)?, request)?;
+            let nobody = || Failure::refused("-N: without a control connection there is nobody to ask\n");
+            let clock = far.peer().ok_or_else(nobody)?.cpu_clock(Timeouts::default());
+            return print(&cpu_clock(request, "remote", clock.map_err(|error| failure(&error))?));
         }
         None => {
             let text = usage::unknown_test(&request.globals.test);
             return Err(Failure { text, code: FAILED });
         }
     };
-    let ends = Ends::of(request)?;
-    let mut peer = ends.connect(request)?;
+    let ends = ends(request)?;
+    let mut far = reach(&ends, request)?;
     if request.globals.headers {
-        print(&banner::render(request, ends.far))?;
+        print(&banner::render(request, far.address))?;
     }
     let mut iterations = Iterations::default();
     let mut last = None;
     while iterations.needs_more(request.globals.goal.as_ref()) && (last.is_none() || stop.urgency() == Urgency::None) {
         if last.is_some() {
-            peer = ends.connect(request)?;
+            far = reach(&ends, request)?;
         }
-        let outcome = measure(&mut peer, request, &test, &ends, stop)?;
+        let outcome = measure(&mut far, request, &test, stop)?;
         let nothing = || Failure { text: "the test was stopped before it began to measure\n".to_owned(), code: FAILED };
         let figures = figures(&outcome, request, defaults).ok_or_else(nothing)?;
         iterations.push(&figures, request.shape, request.unit);
@@ -139,7 +111,7 @@ pub fn run(request: &Request, stop: &StopFlag) -> Result<(), Failure> {
     }
     // The loop runs at least once.
     let Some(figures) = last else { return Ok(()) };
-    print(&results(request, &test, &figures, &iterations, ends.far.is_ipv6()))?;
+    print(&results(request, &test, &figures, &iterations, far.address.is_ipv6()))?;
     if let Some(tcp) = figures.tcp.filter(|_| std::env::var_os("DUMP_TCP_INFO").is_some()) {
         crate::style::tell(tcp_info(tcp));
     }
@@ -162,14 +134,8 @@ fn by_option(refusal: &support::Unsupported) -> String {
 }
 
 /// One iteration.
-fn measure(
-    peer: &mut Peer,
-    request: &Request,
-    spec: &TestSpec,
-    ends: &Ends,
-    stop: &StopFlag,
-) -> Result<Outcome, Failure> {
-    let outcome = outcome(peer, request, spec, ends, stop).map_err(|error| failure(&error))?;
+fn measure(far: &mut Reached, request: &Request, spec: &TestSpec, stop: &StopFlag) -> Result<Outcome, Failure> {
+    let outcome = outcome(far, request, spec, stop).map_err(|error| failure(&error))?;
     for report in [Some(&outcome.near), outcome.far.as_ref()].into_iter().flatten() {
         if let Ending::Failed(why) = &report.ending {
             return Err(Failure { text: format!("{why}\n"), code: FAILED });
@@ -178,14 +144,9 @@ fn measure(
     Ok(outcome)
 }
 
-fn outcome(
-    peer: &mut Peer,
-    request: &Request,
-    spec: &TestSpec,
-    ends: &Ends,
-    stop: &StopFlag,
-) -> Result<Outcome, ClientError> {
-    let prepared = client::prepare(None, Far::Peer(peer), spec, &ends.data, ends.target.timeouts)?;
+fn outcome(far: &mut Reached, request: &Request, spec: &TestSpec, stop: &StopFlag) -> Result<Outcome, ClientError> {
+    let data = far.data.clone();
+    let prepared = client::prepare(None, far.far(), spec, &data, Timeouts::default())?;
     thread::sleep(request.globals.pause);
     let running = prepared.start(None)?;
     // A closed pipe ends the output, not the measurement: what follows fails to be printed, too.
@@ -195,7 +156,6 @@ fn outcome(
 }
 
 fn failure(error: &ClientError) -> Failure {
-    use netcore::peers::PeerError;
     match error {
         ClientError::Peer { source: PeerError::Unsupported(refusal), .. } => Failure::refused(by_option(refusal)),
         ClientError::Peer { .. } => Failure::refused(format!("{error}\n")),

@@ -1,6 +1,5 @@
 //! Output from plain figures, compared with what netperf 2.7.0 printed for the same figures.
 
-mod consumers;
 mod output;
 
 use super::{
