@@ -11,6 +11,7 @@ use netcore::{
     peers::{
         Program,
         netperf::{
+            classic,
             omni::{self, direction, flag, socket_type},
             request::{Place, request},
             wire::{MESSAGE_BYTES, Message, Text, WireIp, kind},
@@ -165,6 +166,27 @@ fn an_old_netperf_a_silent_one_and_one_that_leaves_are_noticed() {
     let _data = TcpStream::connect(("127.0.0.1", port)).unwrap();
     impatient.tell(&stream(|_| ()));
     assert!(impatient.is_closed());
+}
+
+#[test]
+fn classic_clients_end_without_a_word() {
+    let daemon = daemon();
+    // By a count, and by a time.
+    for (test_length, exchanges) in [(-3, 3), (1, 5)] {
+        let mut raw = Raw::new(&daemon);
+        let mut message = Message::new(kind::TCP_RR, u32::MAX);
+        let (request_size, response_size) = (10, 20);
+        classic::ExchangeRequest { request_size, response_size, test_length, ..Default::default() }.write(&mut message);
+        let response = raw.ask(&message);
+        let port = classic::ExchangeResponse::read(&response).data_port.try_into().unwrap();
+        let mut data = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+        for _ in 0..exchanges {
+            data.write_all(&[1; 10]).unwrap();
+            data.read_exact(&mut [0; 20]).unwrap();
+        }
+        let results = classic::ExchangeResults::read(&raw.hear().unwrap());
+        assert_eq!((results.transactions, results.bytes_received), (exchanges, 10 * exchanges));
+    }
 }
 
 #[test]

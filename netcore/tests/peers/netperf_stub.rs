@@ -85,7 +85,7 @@ fn a_far_end_that_refuses_leaves_or_lies_is_an_error_that_says_so() {
     let spec = stream(second);
     for (number, words) in [
         (98, "refused the test: Address already in use"),
-        (998, "does not know this test"),
+        (998, "built without such a test"),
         (403, "another passphrase"),
         (u32::MAX, "error 4294967295"),
     ] {

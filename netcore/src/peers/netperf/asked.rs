@@ -301,8 +301,8 @@ fn classic(test: Test, message: &Message, policy: &Policy<'_>) -> Result<Asked, 
             let size = bytes("a call", if asked.size == 0 { -1 } else { asked.size }, MOST_STREAM_BYTES)?;
             stream_sizes(&mut spec, size, size);
             spec.far.socket = options(asked.send_buffer, asked.receive_buffer, asked.no_delay)?;
-            // A stream to the server may have a positive count of bytes here. It ends with the data in any case.
-            let counts = test == Test::TcpStream && asked.test_length > most_seconds(policy);
+            // A stream may have a positive count of bytes here. It ends with the data, or when the client closes.
+            let counts = asked.test_length > most_seconds(policy);
             (if counts { 0 } else { asked.test_length }, asked.data_port, asked.family, asked.measure_cpu)
         }
         Test::UdpStream => {

@@ -62,7 +62,7 @@ fn lost(source: io::Error) -> PeerError {
 /// An error that an answer tells, as a sentence.
 fn sentence(number: u32) -> String {
     match number {
-        error::UNKNOWN_REQUEST => "it does not know this test (error 998)".to_owned(),
+        error::UNKNOWN_REQUEST => "this netserver was built without such a test (error 998)".to_owned(),
         error::PASSPHRASE => "it asks for another passphrase (error 403)".to_owned(),
         number => match i32::try_from(number) {
             Ok(errno) => io::Error::from_raw_os_error(errno).to_string(),

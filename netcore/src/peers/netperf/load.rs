@@ -25,7 +25,8 @@ use crate::{
     spec::Stop,
 };
 
-/// netperf's connect tests end without a word. So does this end, when the client's time and this more has passed …
+/// Some clients end without a word: those of connect tests, and of most classic ones. So does this end, when the client's time
+/// and this more has passed …
 const AFTER: Duration = Duration::from_secs(1);
 
 /// … and nothing has come for this long.
@@ -59,8 +60,10 @@ pub struct Watched {
     latest: Option<Duration>,
     /// Operations after which it is over.
     count: Option<u64>,
-    /// Whether it is over when nothing comes after the client's time.
+    /// Whether it is over when nothing comes after the client's time, or its count.
     falls_silent: bool,
+    /// Whether each operation has a connection of its own.
+    connects: bool,
 }
 
 impl Watched {
@@ -75,20 +78,22 @@ impl Watched {
             Stop::AfterNs(ns) => Some(Duration::from_nanos(ns) + LEAVE),
             _ => None,
         };
+        // Streams end with their data. A classic client ends its datagrams with a shorter one, and its requests by asking for
+        // the results.
+        let streams = matches!(asked.form, Form::Omni | Form::Classic(Test::TcpStream | Test::TcpMaerts));
+        let falls_silent = connects || !streams;
         let count = match asked.length {
-            Length::Count(count) if connects => Some(count.into()),
+            Length::Count(count) if falls_silent => Some(count.into()),
             _ => None,
         };
-        // A classic client ends its datagrams with a shorter one.
-        let falls_silent = connects || asked.form == Form::Classic(Test::UdpStream);
         let load = Load::start(end, monotonic_ns(), false)?;
-        Ok(Self { load, began: Instant::now(), length, latest, count, falls_silent })
+        Ok(Self { load, began: Instant::now(), length, latest, count, falls_silent, connects })
     }
 
     /// Waits for the end of the load. An end that is not the client's own ends it at once.
     pub fn watch(&mut self, control: &Control, stop: &StopFlag) -> io::Result<Ended> {
         let mut last = (0, Instant::now());
-        let mut released = false;
+        let (mut released, mut stopped) = (false, false);
         loop {
             self.load.clear_news();
             if self.load.is_finished() {
@@ -103,11 +108,17 @@ impl Watched {
             if done != last.0 {
                 last = (done, now);
             }
-            let silent = self.falls_silent
-                && self.length.is_some_and(|length| now >= self.began + length + AFTER)
-                && now >= last.1 + QUIET;
-            if silent || self.count.is_some_and(|count| done >= count) {
+            let quiet = now >= last.1 + QUIET;
+            let after = self.length.is_some_and(|length| now >= self.began + length + AFTER);
+            let counted = self.count.is_some_and(|count| done >= count);
+            // Nobody waits for the last connection: it is closed already. A last answer may be under way.
+            if self.falls_silent && !stopped && ((after && quiet) || (counted && (quiet || self.connects))) {
+                stopped = true;
                 self.load.stop_at(monotonic_ns());
+                released = !self.connects;
+                if released {
+                    self.load.release();
+                }
             }
             let mut wake = (!released).then_some(self.latest).flatten().map(|latest| self.began + latest);
             if self.falls_silent {
