@@ -14,6 +14,8 @@ pub use messages::{replies, requests};
 pub use peers::{iperf3, netperf};
 pub use preambles::preambles;
 
+pub use crate::peers::iperf3::fuzz::iperf3_sessions;
+
 use crate::control::frame::{Decoder, FrameError, encode};
 
 /// Frames: the cut of the stream must not matter, and the decoder keeps no more than a frame and what it was given.
@@ -55,7 +57,7 @@ mod tests {
 
     type Entry = (&'static str, fn(&[u8]));
 
-    const ENTRIES: [Entry; 7] = [
+    const ENTRIES: [Entry; 8] = [
         ("frames", frames),
         ("netperf", netperf),
         ("iperf3", iperf3),
@@ -63,6 +65,7 @@ mod tests {
         ("requests", requests),
         ("replies", replies),
         ("preambles", preambles),
+        ("iperf3_sessions", iperf3_sessions),
     ];
 
     /// Inputs that once were findings: files of `netcore/fuzz/found`, in a folder by entry.

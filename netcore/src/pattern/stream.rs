@@ -10,7 +10,7 @@ use crate::{
     io::{Channel, expected::Expected, wait::Wait},
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
-    spec::PaceMode,
+    spec::{PaceMode, Side},
 };
 
 /// Timing of each call, or none: chosen before the loop.
@@ -109,7 +109,10 @@ pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Worke
     }
     worker.load_over();
     if worker.spec.dialect.is_iperf3() {
-        // The conversation keeps the connection open until the server has counted.
+        // The server ends its streams when the client tells it to. The client keeps its own open until the server has counted.
+        if worker.side == Side::Far {
+            worker.link.end_of_stream();
+        }
         return Ok(());
     }
     worker.link.end_of_stream();

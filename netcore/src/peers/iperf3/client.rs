@@ -60,6 +60,8 @@ const REASON: Duration = Duration::from_millis(500);
 /// A conversation about one test.
 pub struct Client {
     control: Control,
+    /// Time in which a server that closes or refuses at once is asked again.
+    pub(super) retried: Duration,
     agreed: Option<Agreed>,
     /// Whether the server was told that the test is over.
     ended: bool,
@@ -96,12 +98,12 @@ impl Client {
     pub fn new(stream: TcpStream) -> Result<Self, PeerError> {
         let control =
             Control::new(stream).map_err(|source| PeerError::Io { what: "its control connection", source })?;
-        Ok(Self { control, agreed: None, ended: false, is_asked: false, end: (0, 0) })
+        Ok(Self { control, retried: RETRIED, agreed: None, ended: false, is_asked: false, end: (0, 0) })
     }
 
     /// Sends the cookie and waits for the server's first word. A server that has just ended a test is asked again.
     fn greet(&mut self, cookie: &Cookie, deadline: &Deadline<'_>) -> Result<(), PeerError> {
-        let patience = Instant::now() + RETRIED;
+        let patience = Instant::now() + self.retried;
         let unreached = |source| PeerError::Io { what: "its control connection", source };
         let stream = self.control.stream();
         let (peer, local) = (stream.peer_addr(), stream.local_addr());

@@ -19,6 +19,9 @@ pub(crate) mod results;
 mod server;
 mod state;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 pub use check::check;
 pub(crate) use client::Client;
 pub(crate) use server::{Sessions, serve};

@@ -90,7 +90,7 @@ impl Sessions {
         Some(Greeting { sessions: self, addresses: (local, peer) })
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn count(&self) -> usize {
         lock(&self.open).len()
     }
