@@ -13,6 +13,7 @@ use crate::{
         message::{Execute, ReportBuilder},
     },
     measure::{KEPT_BYTES, sampler},
+    peers::netperf,
     transport::connection,
 };
 
@@ -29,6 +30,11 @@ pub fn bounds() -> Vec<(&'static str, String)> {
         ("connections of other programs in their greeting", guests.places.to_string()),
         ("connections of other programs in their greeting, of one address", guests.of_an_address.to_string()),
         ("other programs: wait for a turn", time(super::guests::LONGEST_WAIT)),
+        ("netperf: first message, and rest of one that has begun", time(netperf::MESSAGE)),
+        ("netperf: next request", time(netperf::IDLE)),
+        ("netperf: data connection of a test", time(netperf::CONNECT)),
+        ("netperf: call of a stream", bytes(netperf::MOST_STREAM_BYTES.unsigned_abs().into())),
+        ("netperf: request, response", bytes(netperf::MOST_EXCHANGE_BYTES.unsigned_abs().into())),
         ("time of a greeting", time(served.greeting)),
         ("frame of a greeting", bytes(GREETING_BOUND as u64)),
         ("client's name for its host, and its version, in the log", format!("{} characters", session::LONGEST_NAME)),

@@ -264,6 +264,29 @@ fn a_third_host_never_gets_a_datagram() {
     assert!(!third.has_heard());
 }
 
+#[test]
+fn datagrams_that_never_come_or_never_end_have_their_time() {
+    let daemon = daemon();
+    let request = omni(Pattern::Stream, Transport::Udp, |r| r.receive_size = -1);
+    let received = &|datagrams: u32| {
+        let mut raw = Raw::new(&daemon);
+        let port = data_port(&raw.ask(&request));
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..datagrams {
+            client.send_to(&[1; 1400], ("127.0.0.1", port)).unwrap();
+        }
+        let results = omni::Results::read(&raw.hear().unwrap());
+        assert_eq!(results.bytes_received, u64::from(1400 * datagrams));
+        results.receives
+    };
+    std::thread::scope(|scope| {
+        let sent = [0, 3].map(|datagrams| scope.spawn(move || (datagrams, received(datagrams))));
+        for (datagrams, receives) in sent.map(|thread| thread.join().unwrap()) {
+            assert_eq!(datagrams, receives);
+        }
+    });
+}
+
 /// A session of a client that does what it likes.
 #[derive(Clone, Debug)]
 enum Act {

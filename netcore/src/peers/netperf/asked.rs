@@ -12,10 +12,10 @@ use super::{
 use crate::spec::{Bytes, Dialect, Direction, Dscp, Family, Pattern, SocketOptions, Stop, TestSpec, Transport};
 
 /// Limit of the bytes of one call of a stream.
-const MOST_STREAM_BYTES: i32 = 16 << 20;
+pub const MOST_STREAM_BYTES: i32 = 16 << 20;
 
 /// Limit of a request or response, bytes.
-const MOST_EXCHANGE_BYTES: i32 = 64 << 20;
+pub const MOST_EXCHANGE_BYTES: i32 = 64 << 20;
 
 /// The longest datagram, bytes.
 const MOST_DATAGRAM_BYTES: u16 = 65_507;

@@ -18,9 +18,11 @@ pub mod request;
 mod server;
 pub mod wire;
 
+pub(crate) use asked::{MOST_EXCHANGE_BYTES, MOST_STREAM_BYTES};
 pub use check::check;
 pub(super) use client::Client;
 pub(super) use server::serve;
+pub(crate) use server::{CONNECT, IDLE, MESSAGE};
 
 #[cfg(test)]
 mod tests;
