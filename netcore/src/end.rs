@@ -30,7 +30,7 @@ use crate::{
     },
     pattern::{self, Worker},
     report::{Granted, NicFacts, SideReport, Span},
-    spec::{Dialect, Role, Side, TestSpec, Transport, support, unused::unused},
+    spec::{Dialect, Direction, Role, Side, TestSpec, Transport, support, unused::unused},
     transport::{
         Deadline, Link,
         datagram::effective,
@@ -178,8 +178,16 @@ impl End {
             measure_ns: t0_ns.saturating_add(spec.phases.warmup_ns),
             on_interval,
             free_threads: {
-                let links = connected.links.clone();
-                Box::new(move || links.iter().for_each(|link| link.free()))
+                let (links, watch) = (connected.links.clone(), watch.clone());
+                // A netperf client reads until its own time is over, which began later.
+                let is_read_on =
+                    side == Side::Far && spec.dialect == Dialect::Netperf && spec.direction == Direction::Reverse;
+                Box::new(move || {
+                    let lets_read = is_read_on && watch.is_released();
+                    for link in links.iter() {
+                        if lets_read { link.free_after_sending() } else { link.free() }
+                    }
+                })
             },
             counter_log,
             stop_is_complete: support::learns_its_end(&spec, side),

@@ -104,6 +104,12 @@ impl Link {
         let _ = shutdown(self.send.as_raw_fd(), Shutdown::Write);
     }
 
+    /// Frees threads like [`Self::free`]. The peer can still read what was sent, to its end.
+    pub fn free_after_sending(&self) {
+        self.freed.store(true, Relaxed);
+        let _ = shutdown(self.send.as_raw_fd(), Shutdown::Both);
+    }
+
     /// Frees threads that are blocked on the flow's descriptors. Call it repeatedly until they have left.
     pub fn free(&self) {
         self.freed.store(true, Relaxed);

@@ -17,7 +17,7 @@ use netcore::{
             wire::{MESSAGE_BYTES, Message, Text, WireIp, kind},
         },
     },
-    spec::{Pattern, Stop, Transport},
+    spec::{Direction, Pattern, Stop, Transport},
 };
 use proptest::{
     prelude::*,
@@ -118,6 +118,22 @@ fn requests_beyond_the_bounds_are_refused_with_their_errno() {
     assert_eq!(omni::Response::read(&response).priority, -1, "it needs a privilege");
     drop(TcpStream::connect(("127.0.0.1", data_port(&response))).unwrap());
     assert_eq!(raw.hear().unwrap().second(), 0);
+}
+
+/// The time of a client that receives began later than the daemon's, and it reads on until it is over.
+#[test]
+fn a_slow_reader_gets_all_that_was_sent() {
+    let daemon = daemon();
+    let mut raw = Raw::new(&daemon);
+    let mut spec = spec(Pattern::Stream, Transport::Tcp, Stop::AfterNs(1_000_000_000));
+    spec.direction = Direction::Reverse;
+    let response = raw.ask(&request(&spec, &Place::default()));
+    let mut data = TcpStream::connect(("127.0.0.1", data_port(&response))).unwrap();
+    // The daemon has ended, blocked by a full buffer.
+    let results = omni::Results::read(&raw.hear().unwrap());
+    let mut received = Vec::new();
+    data.read_to_end(&mut received).expect("an end, and no reset");
+    assert_eq!(received.len() as u64, results.bytes_sent);
 }
 
 #[test]
