@@ -184,7 +184,7 @@ impl End {
                     side == Side::Far && spec.dialect == Dialect::Netperf && spec.direction == Direction::Reverse;
                 Box::new(move || {
                     let lets_read = is_read_on && watch.is_released();
-                    for link in links.iter() {
+                    for link in &links {
                         if lets_read { link.free_after_sending() } else { link.free() }
                     }
                 })
