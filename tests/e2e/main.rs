@@ -34,6 +34,7 @@ mod migrating;
 mod module_order;
 mod netns;
 mod netperf_command;
+mod netperf_lab;
 mod netperf_scripts;
 mod nodeset;
 mod outputs;

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::netperf_command::Lab;
+use crate::netperf_lab::Lab;
 
 /// What a tool reads: a few numbers, each with a name for messages.
 type Read = fn(&str) -> Vec<(String, String)>;

@@ -80,7 +80,12 @@ pub fn test_spec(request: &Request, defaults: DefaultSizes) -> Result<TestSpec, 
     let mut spec = TestSpec::new(pattern(*shape), shape.transport);
     spec.dialect = Dialect::Netperf;
     spec.family = specifics.family.unwrap_or(Family::Any);
-    spec.io = if request.test().is_some_and(|test| test.sends_file) { Io::Sendfile } else { Io::Auto };
+    spec.io = match request.test() {
+        Some(test) if test.sends_file => Io::Sendfile,
+        // A call per datagram: the latency of a call with many would be another figure.
+        _ if shape.transport.is_datagram() && request.wants_latency() => Io::Blocking,
+        _ => Io::Auto,
+    };
     sizes(request, defaults, &mut spec);
     if shape.calls == Calls::RECEIVE && !shape.has_transactions() {
         spec.direction = netcore::spec::Direction::Reverse;
@@ -273,6 +278,7 @@ mod tests {
             netcore::spec::support::check(&spec).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
         assert_eq!(spec("-t tcp_sendfile").unwrap().io, Io::Sendfile);
+        assert_eq!((spec("-t udp_stream").unwrap().io, spec("-j -t udp_stream").unwrap().io), (Io::Auto, Io::Blocking));
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! Figures of an iteration, from the reports of both ends.
 
-use std::collections::BTreeMap;
-
 use netcore::{
     client::Outcome,
-    measure::histogram::{self, Histogram},
+    measure::histogram,
     report::{Counts, CpuUse, FlowWindow, Phase, SideReport, Window},
 };
 
@@ -123,17 +121,16 @@ fn percent(used: &CpuUse) -> Cpu {
     }
 }
 
-/// Latencies of the kind that was timed most.
+/// Latencies of the timed operation, of all flows.
 fn latency(window: &Window) -> Option<Latency> {
-    let mut kinds = BTreeMap::new();
+    let mut histogram = histogram::empty();
     for latencies in window.flows.iter().flat_map(|flow| &flow.latencies) {
-        let Some(decoded) = histogram::decode(&latencies.histogram) else { continue };
-        let merged = kinds.entry(latencies.kind.as_str()).or_insert_with(histogram::empty);
         // Both have the same form.
-        merged.add(decoded).ok()?;
+        histogram.add(histogram::decode(&latencies.histogram)?).ok()?;
     }
-    // A connection test times its connections and its round trips; netperf's transaction is the whole.
-    let histogram = kinds.into_values().max_by_key(Histogram::len).filter(|histogram| !histogram.is_empty())?;
+    if histogram.is_empty() {
+        return None;
+    }
     let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     let at = |quantile| us(histogram.value_at_quantile(quantile));
     Some(Latency {
