@@ -206,6 +206,17 @@ fn classic_clients_end_without_a_word() {
 }
 
 #[test]
+fn a_client_that_reads_no_more_gets_its_results_at_once() {
+    let daemon = daemon();
+    let mut raw = Raw::new(&daemon);
+    let port = data_port(&raw.ask(&stream(|r| (r.direction, r.test_length) = (direction::SEND, 3000))));
+    let mut data = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    data.read_exact(&mut [0; 10_000]).unwrap();
+    data.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(omni::Results::read(&raw.hear().unwrap()).bytes_sent >= 10_000);
+}
+
+#[test]
 fn only_the_client_can_take_its_data_connection() {
     let daemon = daemon();
     let mut raw = Raw::new(&daemon);

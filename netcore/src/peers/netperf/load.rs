@@ -3,7 +3,8 @@
 use std::{
     io,
     net::TcpStream,
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -22,7 +23,7 @@ use crate::{
     error::EndError,
     measure::clock::monotonic_ns,
     report::{Ending, SideReport},
-    spec::Stop,
+    spec::{Direction, Stop},
 };
 
 /// Some clients end without a word: those of connect tests, and of most classic ones. So does this end, when the client's time
@@ -64,10 +65,13 @@ pub struct Watched {
     falls_silent: bool,
     /// Whether each operation has a connection of its own.
     connects: bool,
+    /// The connection that this end only sends on: readable when the client wants no more.
+    sending: Option<Arc<OwnedFd>>,
 }
 
 impl Watched {
-    pub fn start(end: End, asked: &Asked) -> Result<Self, EndError> {
+    /// Starts the end. `data`: its socket.
+    pub fn start(end: End, asked: &Asked, data: Arc<OwnedFd>) -> Result<Self, EndError> {
         let spec = &asked.spec;
         let connects = spec.pattern.is_connecting();
         let length = match asked.length {
@@ -86,8 +90,9 @@ impl Watched {
             Length::Count(count) if falls_silent => Some(count.into()),
             _ => None,
         };
+        let sending = (spec.direction == Direction::Reverse).then_some(data);
         let load = Load::start(end, monotonic_ns(), false)?;
-        Ok(Self { load, began: Instant::now(), length, latest, count, falls_silent, connects })
+        Ok(Self { load, began: Instant::now(), length, latest, count, falls_silent, connects, sending })
     }
 
     /// Waits for the end of the load. An end that is not the client's own ends it at once.
@@ -124,7 +129,15 @@ impl Watched {
             if self.falls_silent {
                 wake = Some(wake.unwrap_or(now + LOOK_UP).min(now + LOOK_UP));
             }
-            let ready = wait([Some(self.load.as_fd()), Some(control.as_fd()), stop.beyond(Urgency::Orderly)], wake)?;
+            let sending = self.sending.as_ref().filter(|_| !stopped).map(|data| data.as_fd());
+            let urgent = stop.beyond(Urgency::Orderly);
+            let ready = wait([Some(self.load.as_fd()), Some(control.as_fd()), urgent, sending], wake)?;
+            if ready[3] {
+                // A client that is interrupted reads no more, and waits for the results.
+                (stopped, released) = (true, true);
+                self.load.stop_at(monotonic_ns());
+                self.load.release();
+            }
             if ready[2] {
                 return Ok(Ended::Stopping);
             }

@@ -192,11 +192,13 @@ impl Session<'_> {
         self.send(&answer::response(asked, &opened))?;
         let end = self.meet(asked, &waiting).and_then(|link| {
             let Some(link) = link else { return Ok(None) };
-            self.drained = asked.spec.transport.is_datagram().then(|| link.receive.clone());
-            End::over(&asked.spec, Side::Far, vec![link]).map(Some).map_err(|error| Over::Refused(error.to_string()))
+            let data = link.receive.clone();
+            self.drained = asked.spec.transport.is_datagram().then(|| data.clone());
+            let end = End::over(&asked.spec, Side::Far, vec![link]);
+            end.map(|end| Some((end, data))).map_err(|error| Over::Refused(error.to_string()))
         });
         drop(waiting);
-        let end = match end {
+        let (end, data) = match end {
             Ok(Some(end)) => end,
             Ok(None) => {
                 let report = SideReport::empty(Side::Far, Ending::Complete);
@@ -208,7 +210,7 @@ impl Session<'_> {
                 return Err(over);
             }
         };
-        let mut watched = match Watched::start(end, asked) {
+        let mut watched = match Watched::start(end, asked, data) {
             Ok(watched) => watched,
             Err(error) => {
                 host.failed(&asked.spec, &error.to_string());
