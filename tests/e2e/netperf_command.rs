@@ -368,3 +368,21 @@ fn a_service_needs_no_server_of_netperfs() {
     assert!(ran.stdout.contains(" port 7007 AF_INET : no control : demo : first burst 0\n"), "{}", ran.stdout);
     assert!(ran.stdout.ends_with("LOCAL_BYTES_RECVD=4000\nREMOTE_BYTES_SENT=-1\n"), "{}", ran.stdout);
 }
+
+#[test]
+fn the_examples_of_the_help_run() {
+    let Some(lab) = Lab::new() else { return };
+    let help = plumb(&["netperf", "--help"]);
+    assert_eq!(help.code, Some(0), "{}", help.stderr);
+    let examples = help.stdout.lines().filter_map(|line| line.strip_prefix("  plumb netperf "));
+    let lines: Vec<String> =
+        examples.map(|line| line.replace("10.0.0.9", "127.0.0.1").replace("-l 5", "-l 1")).collect();
+    assert_eq!(lines.len(), 3, "{}", help.stdout);
+    for line in lines {
+        // By the subcommand's name, and shorter; the last `-l` counts.
+        let ran: Ran =
+            lab.command(env!("CARGO_BIN_EXE_plumb"), &format!("netperf -l 1 {line}")).output().unwrap().into();
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{line}: {}", ran.stdout);
+        assert!(!ran.stdout.is_empty(), "{line}");
+    }
+}

@@ -11,9 +11,8 @@ Examples:
   plumb netperf -H 10.0.0.9 -D -0.2 -P 0 -v 0 -t UDP_RR -- -e 1
   ln -s $(command -v plumb) ~/.local/bin/netperf
 
-The far end is a netserver, or `plumb serve --also netperf`. Options are netperf's own: `plumb netperf -h` prints them, and `-h` \
-after `--` those of a test. They begin with netperf's letters only, cluster, and take values that begin with a dash. A link to the \
-program with the name `netperf` is the same command.";
+The far end is a netserver, or `plumb serve --also netperf`. The options are netperf's: `plumb netperf -h` prints them, and `-h` \
+after `--` those of a test. A link to the program with the name `netperf` is the same command.";
 
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
