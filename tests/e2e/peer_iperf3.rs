@@ -164,6 +164,12 @@ fn datagrams_arrive(served: &Served, arguments: &str) {
     assert_eq!(arrived, packets - lost + 2 * streams, "{arguments}: {}", document["end"]);
 }
 
+/// Within a machine only a full receive buffer loses datagrams.
+fn is_the_kernels_loss(served: &Served, document: &Value) {
+    let (lost, dropped) = (count(document, "/end/sum/lost_packets"), served.namespace.snmp("Udp", "RcvbufErrors"));
+    assert!(lost <= dropped, "{lost} lost, and {dropped} dropped: {}", document["end"]);
+}
+
 #[test]
 fn datagrams_are_counted_to_the_last() {
     at_once(&[
@@ -174,9 +180,9 @@ fn datagrams_are_counted_to_the_last() {
             let document = served.document(arguments);
             let (packets, sent) = (count(&document, "/end/sum/packets"), bytes(&document, "").0);
             assert_eq!(sent, packets * 1200, "{arguments}");
-            // The daemon keeps the rate, and makes up for stalls.
-            assert!(0 < sent && sent < 20_000_000 / 8 * 2, "{arguments}: {sent}");
-            assert_eq!(count(&document, "/end/sum/lost_packets"), 0);
+            // The daemon keeps the rate: without one it would be a hundred times as much.
+            assert!(0 < sent && sent < 10 * 20_000_000 / 8, "{arguments}: {sent}");
+            is_the_kernels_loss(served, &document);
         }),
         ("-u -b 5M -t 1 --bidir -P 2", |served, arguments| {
             let document = served.document(arguments);
@@ -187,7 +193,7 @@ fn datagrams_are_counted_to_the_last() {
         }),
         ("-u -b 10M -t 1 -O 1", |served, arguments| {
             let document = served.document(arguments);
-            assert_eq!(count(&document, "/end/sum/lost_packets"), 0, "{arguments}: {}", document["end"]);
+            is_the_kernels_loss(served, &document);
             assert_eq!(document.pointer("/intervals/0/sum/omitted"), Some(&Value::Bool(true)));
         }),
         ("-t 1 -O 1 -R", |served, arguments| {

@@ -11,9 +11,11 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream},
     os::fd::AsFd,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
+use socket2::TcpKeepalive;
 
 use crate::{
     control::message::{Limits, ReplyError},
@@ -183,6 +185,10 @@ pub(crate) fn serve(program: Program, host: &dyn Host, stream: TcpStream, peer: 
         Program::Netperf => Some(netperf::serve(host, stream, peer)),
     }
 }
+
+/// Of a client's control connection: a machine that is gone is noticed after 60 s.
+const KEEPALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10)).with_retries(3);
 
 /// A session's or a test's share of a daemon. Dropping it gives it back.
 pub(crate) trait Share: Send {}

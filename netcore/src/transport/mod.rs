@@ -232,6 +232,11 @@ impl<'a> Deadline<'a> {
         if (self.cancelled)() { Duration::ZERO } else { self.allowed.saturating_sub(self.start.elapsed()) }
     }
 
+    /// Time since the begin, seconds.
+    pub fn elapsed_s(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
     pub fn is_cancelled(&self) -> bool {
         (self.cancelled)()
     }

@@ -87,7 +87,7 @@ fn control(stream: TcpStream) -> io::Result<Control> {
 fn failed(when: &'static str, waiting: &'static str) -> impl FnOnce(ControlError) -> PeerError {
     move |error| match error {
         ControlError::Closed => PeerError::Closed(when),
-        ControlError::Silent => PeerError::Silent { what: waiting, seconds: 0.0 },
+        ControlError::Silent(seconds) => PeerError::Silent { what: waiting, seconds },
         ControlError::Cancelled => PeerError::Cancelled,
         ControlError::Malformed(why) => PeerError::Broken(format!("it sent {why}: is it iperf3 -s?")),
         ControlError::Io(source) => PeerError::Io { what: "its control connection failed", source },
@@ -119,7 +119,7 @@ impl Client {
                 Err(error @ (ControlError::Closed | ControlError::Io(_))) => {
                     failed("at the begin: is it iperf3 -s?", "no answer came")(error)
                 }
-                Err(ControlError::Silent) => {
+                Err(ControlError::Silent(_)) => {
                     return Err(PeerError::Refused(
                         "it does not answer: is it iperf3 -s, and not stopped or busy with a test of an older version?"
                             .to_owned(),
@@ -162,13 +162,9 @@ impl Client {
         waiting: &'static str,
         deadline: &Deadline<'_>,
     ) -> Result<(), PeerError> {
-        let began = Instant::now();
         match self.control.state(deadline) {
             Ok(state) if state == expected => Ok(()),
             Ok(state) => Err(self.refusal(state, when, deadline)),
-            Err(ControlError::Silent) => {
-                Err(PeerError::Silent { what: waiting, seconds: began.elapsed().as_secs_f64() })
-            }
             Err(error) => Err(failed(when, waiting)(error)),
         }
     }

@@ -24,8 +24,9 @@ use crate::transport::{Deadline, connection::wait};
 pub enum ControlError {
     #[error("the control connection was closed")]
     Closed,
-    #[error("nothing came in time")]
-    Silent,
+    /// Seconds for which this end waited.
+    #[error("nothing came within {0:.1} s")]
+    Silent(f64),
     #[error("the wait was given up on request")]
     Cancelled,
     #[error("{0}")]
@@ -98,7 +99,11 @@ impl Control {
     fn wait(&self, events: PollFlags, deadline: &Deadline<'_>) -> Result<(), ControlError> {
         loop {
             if deadline.left().is_zero() {
-                return Err(if deadline.is_cancelled() { ControlError::Cancelled } else { ControlError::Silent });
+                return Err(if deadline.is_cancelled() {
+                    ControlError::Cancelled
+                } else {
+                    ControlError::Silent(deadline.elapsed_s())
+                });
             }
             if wait(&self.stream, events, deadline.slice())
                 .map_err(|error| ControlError::Io(io::Error::other(error)))?
@@ -219,7 +224,7 @@ mod tests {
         let (mut control, mut peer) = pair();
         peer.write_all(&[0, 0, 0x10]).unwrap();
         let deadline = Deadline::after(Duration::from_millis(20), &|| false);
-        assert!(matches!(control.text(10, &deadline), Err(ControlError::Silent)));
+        assert!(matches!(control.text(10, &deadline), Err(ControlError::Silent(_))));
         let cancelled = Deadline::after(Duration::from_secs(20), &|| true);
         assert!(matches!(control.state(&cancelled), Err(ControlError::Cancelled)));
         peer.write_all(&[9, 9, 9, 9, 77]).unwrap();

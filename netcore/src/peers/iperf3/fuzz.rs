@@ -216,7 +216,6 @@ fn client(script: Script<'_>) {
 }
 
 fn play_server(mut control: TcpStream, listener: TcpListener, script: Script<'_>) {
-    let mut kept = Vec::new();
     let mut say = |bytes: &[u8]| {
         let _ = control.write_all(bytes);
     };
@@ -226,7 +225,10 @@ fn play_server(mut control: TcpStream, listener: TcpListener, script: Script<'_>
     if script.cookie && script.parameters {
         say(&[State::CreateStreams.byte()]);
         if script.streams {
-            kept.extend(listener.accept().map(|(stream, _)| stream));
+            if let Ok((mut stream, _)) = listener.accept() {
+                // What is not read keeps the client waiting. It ends with the client's socket.
+                thread::spawn(move || while stream.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {});
+            }
             say(&[State::TestStart.byte(), State::TestRunning.byte()]);
         }
     }

@@ -16,6 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use socket2::SockRef;
+
 use outcome::{CpuTime, Times};
 pub use sessions::Sessions;
 use sessions::{Offer, Session};
@@ -35,7 +37,7 @@ use crate::{
     control::{event::wait, load::Load, message::ErrorCode, stop::Urgency},
     end::End,
     measure::clock::monotonic_ns,
-    peers::Host,
+    peers::{Host, KEEPALIVE},
     report::{Counts, Ending, SideReport},
     spec::{Role, Side, TestSpec, Transport},
     transport::Deadline,
@@ -94,7 +96,8 @@ pub fn serve(host: &dyn Host, mut stream: TcpStream, peer: SocketAddr) -> Option
         Ok(Offer::Taken) => None,
         Ok(Offer::Surplus(stream)) => turned_away(stream, "its test wants no further data connection"),
         Ok(Offer::New(stream, session)) => {
-            let Ok(mut control) = Control::new(stream).and_then(|control| control.no_delay().map(|()| control)) else {
+            let begun = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE).and_then(|()| Control::new(stream));
+            let Ok(mut control) = begun.and_then(|control| control.no_delay().map(|()| control)) else {
                 return Some("it closed its connection".to_owned());
             };
             let ended =

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 
 use super::{
     answer,
@@ -24,7 +24,7 @@ use crate::{
         stop::Urgency,
     },
     end::End,
-    peers::{Host, Share},
+    peers::{Host, KEEPALIVE, Share},
     report::{Ending, SideReport},
     spec::Side,
     transport::Link,
@@ -41,10 +41,6 @@ pub const CONNECT: Duration = Duration::from_secs(30);
 
 /// After this silence a message of 256 bytes is that of an old netperf.
 const OLD: Duration = Duration::from_secs(1);
-
-/// A machine that is gone is noticed after 60 s.
-const KEEPALIVE: TcpKeepalive =
-    TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10)).with_retries(3);
 
 /// The end of a session.
 #[derive(Debug, thiserror::Error)]
