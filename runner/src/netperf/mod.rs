@@ -1,8 +1,8 @@
 //! netperf's command line and output, over Plumbline's engine: `plumb netperf`, or a link to `plumb` with the name `netperf`.
 //!
-//! From words to a test: [`getopt`] reads the words, [`globals`] and [`specifics`] the options, [`request`] joins them, [`plan`] makes
-//! the engine's test of it. From a test to text: [`figures`] and [`facts`] are plain numbers, [`selectors`] names them, and
-//! [`keyed`], [`table`], [`blocks`] and [`interim`] print them. [`session`] runs it.
+//! From words to a test: `getopt` reads the words, `globals` and `specifics` the options, `request` joins them, `plan` makes
+//! the engine's test of it. From a test to text: `figures` and `facts` are plain numbers, `selectors` names them, and
+//! `keyed`, `table`, `blocks` and `interim` print them. `session` runs it.
 
 mod banner;
 mod blocks;

@@ -1,6 +1,6 @@
 //! The document of `iperf3 --json`: one run of a stream, for scripts that read iperf3.
 //!
-//! [`run`] chooses the run, [`document`] and [`intervals`] make the object, [`print`] writes it as iperf3 lays it out. What the table does
+//! `run` chooses the run, `document` and `intervals` make the object, `print` writes it as iperf3 lays it out. What the table does
 //! not hold is left out of the object, where iperf3 often writes 0.
 
 mod document;

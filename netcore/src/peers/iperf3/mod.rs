@@ -2,8 +2,8 @@
 //!
 //! Both ends talk over one control connection: the client's cookie, state bytes, and JSON texts behind their length. Data
 //! connections go to the same port; those over TCP begin with the cookie, those over UDP with a hello and a reply. The
-//! client decides when the test ends. To begin reading: [`state`], [`parameters`] and [`results`] are the messages,
-//! [`mapping`] turns a [`TestSpec`](crate::spec::TestSpec) into parameters and back, [`client`] and [`server`] hold the
+//! client decides when the test ends. To begin reading: `state`, `parameters` and `results` are the messages,
+//! `mapping` turns a [`TestSpec`](crate::spec::TestSpec) into parameters and back, `client` and `server` hold the
 //! conversation.
 
 mod check;

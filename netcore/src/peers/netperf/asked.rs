@@ -101,7 +101,7 @@ impl Refused {
 pub struct Policy<'a> {
     /// The longest load, nanoseconds.
     pub longest_ns: u64,
-    /// Congestion controls that need no privilege.
+    /// Congestion controls that a client may choose.
     pub congestion_controls: &'a [String],
 }
 
