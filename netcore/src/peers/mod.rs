@@ -8,7 +8,7 @@ pub mod iperf3;
 pub mod netperf;
 
 use std::{
-    io,
+    fs, io,
     net::{IpAddr, SocketAddr, TcpStream},
     os::fd::AsFd,
     time::Duration,
@@ -24,6 +24,7 @@ use crate::{
     error::EndError,
     report::SideReport,
     spec::{Dialect, TestSpec, support::Unsupported},
+    sys::{self, opt},
     transport::Deadline,
 };
 
@@ -219,4 +220,12 @@ pub(crate) trait Host: Sync {
 
     /// Logs a test that was refused or did not come to a report, with the reason.
     fn failed(&self, spec: &TestSpec, reason: &str);
+}
+
+/// Congestion controls that are loaded and that this process may choose: a client must not have further ones loaded.
+pub(crate) fn congestion_controls() -> Vec<String> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let Ok(socket) = sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP) else { return Vec::new() };
+    let may_choose = |name: &&str| opt::set(&socket, opt::TCP_CONGESTION, name.as_bytes()).is_ok();
+    text.split_whitespace().filter(may_choose).map(str::to_owned).collect()
 }

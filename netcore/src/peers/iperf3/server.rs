@@ -37,7 +37,7 @@ use crate::{
     control::{event::wait, load::Load, message::ErrorCode, stop::Urgency},
     end::End,
     measure::clock::monotonic_ns,
-    peers::{Host, KEEPALIVE},
+    peers::{self, Host, KEEPALIVE},
     report::{Counts, Ending, SideReport},
     spec::{Role, Side, TestSpec, Transport},
     transport::Deadline,
@@ -169,6 +169,11 @@ impl Conversation<'_> {
         if flows > limits.flows {
             let most = limits.flows;
             return Err(Fault::new(Code::Streams, format!("{flows} streams, and {most} are granted (--max-flows)")));
+        }
+        let known = peers::congestion_controls();
+        if let Some(name) = asked.congestion.as_ref().filter(|name| !known.contains(name)) {
+            let (what, known) = (Code::Parameters, known.join(", "));
+            return Err(Fault::new(what, format!("congestion control {name}: this host has {known}")));
         }
         mapping::test(asked, limits.duration_ns)
     }

@@ -24,10 +24,9 @@ use crate::{
         stop::Urgency,
     },
     end::End,
-    peers::{Host, KEEPALIVE, Share},
+    peers::{self, Host, KEEPALIVE, Share},
     report::{Ending, SideReport},
     spec::Side,
-    sys::{self, opt},
     transport::Link,
 };
 
@@ -160,7 +159,7 @@ impl Session<'_> {
             kind::PASSPHRASE => Ok(()),
             kind::SYSINFO => self.send(&answer::sysinfo()),
             _ => {
-                let names = congestion_controls();
+                let names = peers::congestion_controls();
                 let policy = Policy { longest_ns: self.host.limits().duration_ns, congestion_controls: &names };
                 match asked(message, &policy) {
                     Some(Ok(asked)) => self.test(message, &asked),
@@ -262,12 +261,4 @@ fn of_reply(error: &ReplyError) -> Refused {
         _ => libc::EPERM,
     };
     Refused { errno: errno.unsigned_abs(), reason: error.to_string() }
-}
-
-/// Congestion controls that are loaded and that this process may choose: a client must not have further ones loaded.
-fn congestion_controls() -> Vec<String> {
-    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
-    let Ok(socket) = sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP) else { return Vec::new() };
-    let may_choose = |name: &&str| opt::set(&socket, opt::TCP_CONGESTION, name.as_bytes()).is_ok();
-    text.split_whitespace().filter(may_choose).map(str::to_owned).collect()
 }
