@@ -98,7 +98,7 @@ impl Client {
     fn try_receive(&mut self) -> Result<Option<Message>, PeerError> {
         let message = self.control.try_receive().map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof if self.test.is_none() => PeerError::Closed(
-                "in place of an answer: its kernel may lack the protocol, or it asks for a passphrase",
+                "in place of an answer: its kernel may lack the protocol, its host may have no address but that of loopback, or it asks for a passphrase",
             ),
             io::ErrorKind::UnexpectedEof => PeerError::Closed("before the results of the test"),
             _ => lost(error),
