@@ -410,7 +410,7 @@ impl<'s> RunningTest<'s> {
         if let Some(near) = &self.near.report {
             *far = Some(match peer.conclude(near, self.plan.timeouts, stop) {
                 Ok(report) => report,
-                // What the near end has measured until it was stopped stays valid.
+                // The near end's measurement until it was stopped stays valid.
                 Err(error @ ClientError::Peer { .. }) if stop.urgency() > Urgency::None => SideReport {
                     notes: vec![format!("no results of the far end: {error}")],
                     ..SideReport::empty(Side::Far, Ending::Stopped)

@@ -75,7 +75,7 @@ struct Arrival<'s> {
     opened: bool,
 }
 
-/// What a test of a guest uses.
+/// Memory, load and turn of a guest's test.
 struct Taken<'s> {
     _charge: Charge<'s>,
     _load: loads::Running<'s>,

@@ -55,7 +55,7 @@ pub struct Hosts {
     places: BTreeMap<Endpoint, Location>,
     /// Addresses of other programs, which are no daemons.
     services: BTreeMap<Endpoint, IpAddr>,
-    /// Those of them that take part in tests by a protocol of their own.
+    /// The ones among them that take part in tests by a protocol of their own.
     peers: BTreeMap<Endpoint, PeerTarget>,
     /// Open sessions that no test uses at the moment, by end and the grace they were opened with.
     idle: BTreeMap<(Endpoint, Duration), Vec<Session>>,

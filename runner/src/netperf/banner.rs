@@ -26,7 +26,7 @@ fn title(request: &Request) -> String {
     }
 }
 
-/// What is special, each after a colon.
+/// Peculiarities of the test, each after a colon.
 fn suffixes(request: &Request, title: &str) -> String {
     let globals = &request.globals;
     let specifics = &request.specifics;

@@ -1,4 +1,4 @@
-//! Where the two ends of a test are, and how this one reaches the other.
+//! Places of the two ends of a test, and the way from this one to the other.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,7 +23,7 @@ pub struct Ends {
 pub struct Reached {
     /// `None`: a service without a control connection (`-N`).
     peer: Option<Peer>,
-    /// Where the data go.
+    /// Destination of the data.
     pub address: IpAddr,
     pub data: DataAddresses,
 }

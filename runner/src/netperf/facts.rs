@@ -58,7 +58,7 @@ pub fn whole(value: Option<u64>) -> Value {
     Value::Whole(value.map_or(-1, u64::cast_signed))
 }
 
-/// What the output is made from.
+/// Figures of the output.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     pub request: &'a Request,

@@ -34,7 +34,7 @@ pub struct Goal {
     pub result_only: bool,
 }
 
-/// What the options before `--` say.
+/// The options before `--`.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches of the command line")]
 pub struct Globals {

@@ -20,7 +20,7 @@ impl Calls {
     }
 }
 
-/// What a test does.
+/// The work of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub transport: Transport,
@@ -115,7 +115,7 @@ pub const TESTS: &[Test] = &[
     Test { layout: Layout::Columns, ..test("OMNI", "", Transport::Tcp, Calls::NONE) },
 ];
 
-/// What `-t` asks for.
+/// The test that `-t` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     Test(Test),

@@ -25,7 +25,7 @@ pub enum Form {
     Columns,
 }
 
-/// What the options after `--` say.
+/// The options after `--`.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches of the command line")]
 pub struct Specifics {

@@ -107,7 +107,7 @@ fn near(line: &Line<'_>) -> (&'static str, &'static str) {
     if line.is_reverse() { RECEIVED } else { SENT }
 }
 
-/// What `from` counted in an interval.
+/// Counts of `from` in an interval.
 fn interval(line: &Line<'_>, start: f64) -> Result<Object, Error> {
     let mut object = traffic(line, near(line), start)?;
     if protocol(line) == Some("UDP") {

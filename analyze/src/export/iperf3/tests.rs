@@ -68,7 +68,7 @@ fn differing(ours: &Value, real: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Where exported numbers may differ from iperf3's.
+/// Places at which exported numbers may differ from iperf3's.
 fn is_known(difference: &str) -> bool {
     ["/socket:", "/version:", "/timestamp", "/title", "/bidir"].iter().any(|key| difference.contains(key))
         // iperf3 prints the other end's time there, or its own where it has the other's counts.

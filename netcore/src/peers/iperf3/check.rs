@@ -1,4 +1,4 @@
-//! What a test asks for that iperf3 cannot do, with the plan's key and what to do.
+//! Tests that iperf3 cannot run, with the plan's key to blame and the remedy.
 
 use super::parameters::{
     MOST_BLOCK_BYTES, MOST_BURST, MOST_OMIT_SECONDS, MOST_SECONDS, MOST_STREAMS, MOST_WINDOW_BYTES, UDP_BLOCK_BYTES,

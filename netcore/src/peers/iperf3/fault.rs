@@ -65,7 +65,7 @@ codes! {
     Expired = 160, "the test took longer than it allows (--server-max-duration): shorten it, or raise the limit there";
 }
 
-/// What a server's two numbers say: why, and the system's error on its host, if there was one.
+/// The sentence of a server's two numbers: the reason, and the system's error on its host, if there was one.
 pub fn sentence(code: i32, errno: i32) -> String {
     let why = match Code::parse(code) {
         Some(code) => code.sentence().to_owned(),

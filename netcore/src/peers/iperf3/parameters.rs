@@ -32,7 +32,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Which of the two sends.
+/// The sender of the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// The client.

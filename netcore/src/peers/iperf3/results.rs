@@ -8,7 +8,7 @@ use super::{
     parameters::MOST_STREAMS,
 };
 
-/// What an end says about a test.
+/// An end's results of a test.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     /// CPU time of the end's process over the time of the test, percent of one CPU: all, user, system. `None`: unknown.
@@ -20,7 +20,7 @@ pub struct Results {
     pub streams: Vec<StreamResults>,
 }
 
-/// What an end says about a stream.
+/// An end's results of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamResults {
     pub id: u64,

@@ -63,7 +63,7 @@ impl Length {
     }
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     pub form: Form,

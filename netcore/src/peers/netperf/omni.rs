@@ -91,7 +91,7 @@ layout! {
         8 test_length: i32,
         9 receive_avoidance: i32,
         10 send_avoidance: i32,
-        /// Where the client connects or sends to.
+        /// Destination of the client's connections or datagrams.
         11 data_port: u32,
         12 interval_burst: i32,
         13 interval_us: i32,

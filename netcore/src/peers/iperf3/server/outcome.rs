@@ -100,7 +100,7 @@ pub fn results(
     }
 }
 
-/// What this server has to say in words.
+/// This server's results in words.
 fn output(spec: &TestSpec, streams: &[StreamResults]) -> String {
     let mut text = format!("plumb {}\n", env!("CARGO_PKG_VERSION"));
     for (flow, stream) in (0..).zip(streams) {

@@ -36,7 +36,7 @@ struct Streams {
     arrived: Vec<(u64, TcpStream)>,
 }
 
-/// What became of a connection that began with a cookie.
+/// The outcome for a connection that began with a cookie.
 #[derive(Debug)]
 pub enum Offer<'s> {
     /// Its session has it.
