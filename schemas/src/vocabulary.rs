@@ -23,6 +23,7 @@ pub const KEY_COLUMNS: &[(&str, &str)] = &[
     ("request_size", "request_bytes"),
     ("response_size", "response_bytes"),
     ("inflight", "inflight"),
+    ("receive", "receive"),
     ("coalesce", "coalesce"),
     ("rate", "offered_per_s"),
     ("cpu", "local_cpu"),

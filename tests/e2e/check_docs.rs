@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use crate::program::plumb;
-use netcore::spec::{Pattern, Transport, socket::SOCKET_OPTIONS};
+use netcore::spec::{Io, Pattern, Transport, socket::SOCKET_OPTIONS};
 use runner::plan::{Format, LoadOptions, load_str, schema::plan_schema, workload::names_over};
 
 /// The pages about the plan language.
@@ -98,6 +98,24 @@ fn the_table_of_workloads_is_that_of_the_engines() {
     // An empty list leaves one space in the page.
     let lines: Vec<String> = lines.into_iter().map(|line| line.replace("|  |", "| |")).collect();
     assert_eq!(table(&page(), "### Workloads"), lines);
+}
+
+#[test]
+fn the_table_of_io_methods_is_that_of_the_engines() {
+    let yes = |is_so: bool| if is_so { " yes |" } else { " |" };
+    let expected: Vec<String> = Io::ALL
+        .into_iter()
+        .map(|io| {
+            let facts = io.facts();
+            format!("| `{}` |{}{}{}", facts.name, yes(facts.shares_threads), yes(facts.discards), yes(facts.copies))
+        })
+        .collect();
+    // The description is the page's.
+    let found = table(&page(), "### Io methods").into_iter().map(|line| {
+        let cells: Vec<&str> = line.split('|').collect();
+        [&cells[..2], &cells[3..]].concat().join("|")
+    });
+    assert_eq!(found.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A test as one serialisable value. It crosses the wire unchanged, and both ends run from it.
 //!
-//! Pattern, transport, io and direction are orthogonal. [`names`] lists which io methods a pattern has over a transport;
-//! [`support`] refuses the other combinations with a sentence.
+//! Pattern, transport, io and direction are orthogonal. [`names`] lists which io methods a pattern has over a transport,
+//! and which options each io method goes with; [`support`] refuses the other combinations with a sentence.
 
 mod collect;
 mod dialect;
@@ -87,6 +87,26 @@ pub enum Io {
     Sendfile,
     /// Several messages per call (sendmmsg, recvmmsg).
     Batch,
+    /// splice from a file in memory, through a pipe.
+    Splice,
+    /// The buffers' own pages, through a pipe (vmsplice and splice).
+    Vmsplice,
+    /// send with MSG_ZEROCOPY, completions read.
+    Zerocopy,
+    /// Rings of operations that the kernel completes (io_uring).
+    Uring,
+}
+
+/// The receiver's use of the bytes of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Receive {
+    /// They are copied to its buffers.
+    #[default]
+    Copy,
+    /// They are counted and not copied (MSG_TRUNC).
+    Discard,
 }
 
 /// Direction of the payload.
@@ -230,6 +250,7 @@ pub struct TestSpec {
     pub transport: Transport,
     pub family: Family,
     pub io: Io,
+    pub receive: Receive,
     pub direction: Direction,
     /// Parallel connections in each direction, at least 1.
     pub streams: u32,
@@ -277,6 +298,7 @@ impl TestSpec {
             transport,
             family: Family::Any,
             io: Io::Auto,
+            receive: Receive::Copy,
             direction: Direction::Forward,
             streams: 1,
             threads: None,

@@ -1,6 +1,7 @@
-//! Patterns, transports, io methods and directions: their names in plans and results, and the table of what runs.
+//! Patterns, transports, io methods and directions: their names in plans and results, and the two tables of what runs:
+//! the io methods of each transport, and the options that each io method goes with.
 
-use super::{Direction, Io, Pattern, Transport};
+use super::{Direction, Io, Pattern, Receive, Transport};
 
 impl Pattern {
     /// Whether every operation has a connection of its own.
@@ -14,6 +15,8 @@ struct Facts {
     name: &'static str,
     ip: bool,
     datagrams: bool,
+    /// Whether the receiver of a stream may leave the bytes where they are (`receive: discard`).
+    discards: bool,
     /// The kernel module, for transports that a kernel may lack.
     module: Option<&'static str>,
     stream: &'static [Io],
@@ -27,6 +30,7 @@ const NOTHING: Facts = Facts {
     name: "",
     ip: false,
     datagrams: false,
+    discards: false,
     module: None,
     stream: &[],
     request_response: &[],
@@ -131,6 +135,11 @@ impl Transport {
         self.facts().datagrams
     }
 
+    /// Whether the receiver of a stream may discard (`receive: discard`).
+    pub fn discards(self) -> bool {
+        self.facts().discards
+    }
+
     /// Whether it runs over IP: IP's options have a meaning, and a route chooses the interface.
     pub fn uses_ip(self) -> bool {
         self.facts().ip
@@ -152,16 +161,67 @@ impl Transport {
     }
 }
 
+/// A row of the table of io methods.
+#[derive(Clone, Copy, Debug)]
+pub struct IoFacts {
+    /// Name in plans and results.
+    pub name: &'static str,
+    /// Whether several flows of one thread can take turns.
+    pub shares_threads: bool,
+    /// Whether the receiver of a stream may discard (`receive: discard`).
+    pub discards: bool,
+    /// Whether a sender may write to its buffers before each send (`buffers.dirty`). If not, the kernel sends the pages
+    /// themselves, which must stay as they are.
+    pub copies: bool,
+}
+
 impl Io {
+    /// All io methods, in the order of the enum.
+    pub const ALL: [Self; 10] = [
+        Self::Auto,
+        Self::Blocking,
+        Self::Nonblocking,
+        Self::Spin,
+        Self::Sendfile,
+        Self::Batch,
+        Self::Splice,
+        Self::Vmsplice,
+        Self::Zerocopy,
+        Self::Uring,
+    ];
+
+    /// The io method's row.
+    pub const fn facts(self) -> IoFacts {
+        const CALLS: IoFacts = IoFacts { name: "", shares_threads: false, discards: true, copies: true };
+        const TURNS: IoFacts = IoFacts { shares_threads: true, ..CALLS };
+        const PAGES: IoFacts = IoFacts { copies: false, ..CALLS };
+        match self {
+            Self::Auto => IoFacts { name: "auto", ..TURNS },
+            Self::Blocking => IoFacts { name: "blocking", ..CALLS },
+            Self::Nonblocking => IoFacts { name: "nonblocking", ..TURNS },
+            Self::Spin => IoFacts { name: "spin", ..CALLS },
+            Self::Sendfile => IoFacts { name: "sendfile", ..PAGES },
+            Self::Batch => IoFacts { name: "batch", ..TURNS },
+            Self::Splice => IoFacts { name: "splice", ..PAGES },
+            Self::Vmsplice => IoFacts { name: "vmsplice", ..PAGES },
+            Self::Zerocopy => IoFacts { name: "zerocopy", ..PAGES },
+            // Its receives are into registered buffers.
+            Self::Uring => IoFacts { name: "uring", discards: false, ..TURNS },
+        }
+    }
+
+    /// Name in plans and results.
+    pub fn name(self) -> &'static str {
+        self.facts().name
+    }
+}
+
+impl Receive {
     /// Name in plans and results.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Auto => "auto",
-            Self::Blocking => "blocking",
-            Self::Nonblocking => "nonblocking",
-            Self::Spin => "spin",
-            Self::Sendfile => "sendfile",
-            Self::Batch => "batch",
+            Self::Copy => "copy",
+            Self::Discard => "discard",
         }
     }
 }
@@ -189,5 +249,13 @@ mod tests {
         assert_eq!(numbers, (0..Transport::ALL.len()).collect::<Vec<_>>());
         let names: BTreeSet<&str> = Transport::ALL.iter().map(|transport| transport.name()).collect();
         assert_eq!(names.len(), Transport::ALL.len());
+    }
+
+    #[test]
+    fn every_io_method_is_listed() {
+        let numbers: Vec<usize> = Io::ALL.iter().map(|io| *io as usize).collect();
+        assert_eq!(numbers, (0..Io::ALL.len()).collect::<Vec<_>>());
+        let names: BTreeSet<&str> = Io::ALL.iter().map(|io| io.name()).collect();
+        assert_eq!(names.len(), Io::ALL.len());
     }
 }

@@ -6,7 +6,9 @@ mod transports;
 
 use transports::{datagrams, pipes};
 
-use super::{Arrival, Close, Direction, Io, PaceMode, Pattern, Side, Stop, TestSpec, Transport, memory, threads};
+use super::{
+    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Side, Stop, TestSpec, Transport, memory, threads,
+};
 
 /// A test that these engines cannot run on any machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +52,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         spec.integrity && dirty =>
             "integrity", "integrity: the receiver does not expect the bytes that `dirty` writes before each send";
     }
+    if spec.receive == Receive::Discard {
+        discard(spec)?;
+    }
     if spec.is_alone() {
         alone(spec)?;
     }
@@ -59,8 +64,8 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             "connected", "connected: false is for udp and udplite, not for {transport}";
         spec.coalesce && (touches(&spec.near) || touches(&spec.far)) =>
             "buffers", "`coalesce` sends many requests from one buffer: leave out ring, dirty and clean";
-        spec.io == Io::Sendfile && dirty =>
-            "buffers", "sendfile sends a file's pages, so there are no buffers to dirty";
+        !spec.io.facts().copies && dirty =>
+            "buffers", "io: {io} sends pages that must stay as they are: leave `dirty` out";
         !stream && spec.direction != Direction::Forward =>
             "direction", "requests go from the near end to the far end: exchange `from` and `to` instead";
         spec.phases.cooldown_ns > 0 && !matches!(spec.phases.stop, Stop::AfterNs(_)) =>
@@ -111,6 +116,23 @@ fn ports(spec: &TestSpec) -> Result<(), Unsupported> {
 /// Whether an end does more with its buffers than send from them.
 fn touches(end: &super::EndSpec) -> bool {
     end.buffers.ring > 1 || end.buffers.dirty > 0 || end.buffers.clean > 0
+}
+
+/// Rules of a receiver that does not copy.
+fn discard(spec: &TestSpec) -> Result<(), Unsupported> {
+    let (transport, io) = (spec.transport.name(), spec.resolved_io());
+    let touched = |end: &super::EndSpec| end.buffers.dirty > 0 || end.buffers.clean > 0;
+    refuse_if! {
+        spec.pattern != Pattern::Stream => "receive",
+            "receive: discard is for streams: requests and responses are counted by their bytes";
+        !spec.transport.discards() => "receive", "over {transport} a receiver cannot discard: leave `receive` out";
+        !io.facts().discards => "receive",
+            "io: {} receives into buffers of its own: leave `receive` or `io` out", io.name();
+        spec.integrity => "integrity", "integrity checks bytes that `receive: discard` leaves where they are: choose one";
+        touched(&spec.near) || touched(&spec.far) => "buffers",
+            "receive: discard leaves nothing to read: leave `dirty` and `clean` out";
+    }
+    Ok(())
 }
 
 /// Rules of connections that carry no data.

@@ -1,7 +1,7 @@
 //! The number of data threads, and the limits of a thread that serves several flows.
 
 use super::{
-    Direction, Io, TestSpec, Transport,
+    Direction, TestSpec, Transport,
     support::{Unsupported, refuse_if},
 };
 
@@ -41,7 +41,7 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             "calls on a pipe block, and a thread of several flows must not: {instead}";
         spec.transport == Transport::Sctp => "threads",
             "{NO_END_OF_SCTP}, and a thread of several flows must not block: {instead}";
-        !matches!(spec.io, Io::Auto | Io::Nonblocking | Io::Batch) => "io",
+        !spec.io.facts().shares_threads => "io",
             "io: {io} needs a thread for each loop, and here {loops} loops share {threads}: leave `io` out, or {instead}";
     }
     Ok(())
@@ -50,7 +50,7 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Pattern, support};
+    use crate::spec::{Io, Pattern, support};
 
     /// A test of so many streams on so many threads.
     fn on_threads(pattern: Pattern, transport: Transport, streams: u32, threads: u32) -> TestSpec {

@@ -17,7 +17,8 @@ use netcore::{
         NicFacts, Pacing, Phase, SideReport, Span, TcpInfo, TimeWait, Window,
     },
     spec::{
-        Arrival, Close, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Role, Side, Stop, TestSpec, Transport,
+        Arrival, Close, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop, TestSpec,
+        Transport,
     },
 };
 use serde_json::{Value, json};
@@ -134,7 +135,8 @@ fn words() -> Value {
         "patterns": [
             Pattern::Stream, Pattern::RequestResponse, Pattern::Connect, Pattern::ConnectRequestResponse, Pattern::Ping,
         ],
-        "io": [Io::Auto, Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Batch],
+        "io": Io::ALL,
+        "receive": [Receive::Copy, Receive::Discard],
         "directions": [Direction::Forward, Direction::Reverse, Direction::Bidirectional, Direction::Duplex],
         "families": [Family::Any, Family::V4, Family::V6],
         "stops": [Stop::AfterNs(1), Stop::AfterBytes(1), Stop::AfterTransactions(1)],

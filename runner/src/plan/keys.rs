@@ -79,6 +79,7 @@ pub const KEYS: &[Key] = &[
     traffic("pacing"),
     traffic("arrival"),
     traffic("io"),
+    traffic("receive"),
     traffic("socket"),
     traffic("remote_socket"),
     traffic("buffers"),

@@ -12,6 +12,7 @@ request_size: 1
 response_size: 1
 inflight: 1
 io: auto
+receive: copy
 payload: random
 integrity: false
 warmup: 0s

@@ -66,6 +66,7 @@ pub fn translate(
     out.streams = positive("streams", body.streams, errors).unwrap_or(1);
     out.threads = positive("threads", body.threads, errors);
     out.inflight = positive("inflight", body.inflight, errors).unwrap_or(1);
+    out.receive = body.receive.unwrap_or_default();
     out.coalesce = body.coalesce.unwrap_or(false);
     sizes(body, transport, pingpong, &mut out, errors);
     phases(body, &mut out, errors);

@@ -46,6 +46,7 @@ columns! {
         transport: Text = "Transport protocol.";
         control: Option<Control> = "{words}.";
         io: Text = "The way in which bytes crossed the socket, as granted.";
+        receive: Text = "The receiver's use of a stream's bytes: `copy` to its buffers, or `discard` (counted and not copied).";
         streams: Integer = "Parallel streams in each direction.";
         threads: Integer = "Threads that moved data at each end.";
         message_bytes: Integer = "Bytes per send call of a stream."

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use netcore::spec::{
-    Arrival, BufferOptions, Close, Collectable, Cpus, Direction, Io, PaceMode, Payload, SocketOptions,
+    Arrival, BufferOptions, Close, Collectable, Cpus, Direction, Io, PaceMode, Payload, Receive, SocketOptions,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
@@ -59,6 +59,8 @@ pub struct TestBody {
     pub arrival: Option<Arrival>,
     /// By which calls bytes cross the socket.
     pub io: Option<Io>,
+    /// The receiver's use of a stream's bytes: copied to its buffers, or counted and discarded.
+    pub receive: Option<Receive>,
     /// Socket options at `from`, and at `to` unless `remote_socket` overrides them.
     pub socket: Option<SocketOptions>,
     /// Socket options at `to`.

@@ -24,6 +24,7 @@ pub fn requested(row: &mut Row, spec: &TestSpec) {
         Pattern::Stream => {
             row.message_bytes = Some(spec.sizes.message_bytes);
             row.receive_bytes = Some(spec.sizes.receive_bytes);
+            row.receive = Some(spec.receive.name().into());
         }
         Pattern::RequestResponse | Pattern::ConnectRequestResponse => {
             row.request_bytes = Some(spec.sizes.request_bytes);
