@@ -4,13 +4,12 @@ use super::{
     axis::Axis,
     canvas::Colour,
     drawing::{Drawing, Points},
-    figure::Figure,
+    figure::{Column, Figure},
     groups::{self, Groups},
     layer::Layer,
     legend::Key,
     options::Options,
     palette,
-    records::Records,
     series::{self, Condense, Point},
     spacing::Spacing,
 };
@@ -19,6 +18,53 @@ use crate::error::Error;
 /// Share of a series' colour in the fill of its bars.
 const TINT: f64 = 0.85;
 
+/// A metric: its groups, and their bars.
+struct Measure {
+    own: Groups,
+    points: Vec<Point>,
+    /// The bars of `--same-scale`, too.
+    scale: Vec<Point>,
+}
+
+impl Measure {
+    fn read(options: &Options) -> Result<Self, Error> {
+        let (own, others) = groups::read(options)?;
+        let points = points(&own, options);
+        let mut scale = points.clone();
+        scale.extend(others.iter().flat_map(|others| self::points(others, options)));
+        Ok(Self { own, points, scale })
+    }
+
+    fn axis(&self) -> Axis {
+        let (low, high) = series::span(self.scale.iter(), false);
+        Axis::new(self.own.records.quantity(&self.own.records.metric), Spacing::Linear, low, high, false)
+    }
+
+    fn layers(&self) -> Vec<Layer> {
+        let bars = self.own.all.iter().zip(&self.points);
+        let mut layers: Vec<Layer> = bars
+            .clone()
+            .map(|(group, point)| {
+                let (middle, half) = self.own.place(group);
+                Layer::Box {
+                    from: (0.0, middle - half),
+                    to: (point.y, middle + half),
+                    colour: palette::fill(group.series, TINT),
+                    outline: None,
+                }
+            })
+            .collect();
+        let ranges = bars.filter_map(|(g, p)| Some((self.own.place(g).0, p.low?, p.high?))).collect();
+        layers.push(Layer::Intervals { ranges, sideways: true, colour: Colour::INK });
+        layers
+    }
+
+    fn note(&self, options: &Options) -> String {
+        let records = &self.own.records;
+        series::explain(&self.points.iter(), &Condense::of(options, &records.metric), records)
+    }
+}
+
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     if options.zoom || options.log_x() || options.log_y() {
         return Err(Error::Usage(
@@ -26,25 +72,35 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
                 .to_owned(),
         ));
     }
-    let (own, others) = groups::read(options)?;
-    let column = own.records.metric.as_str();
-    let own_points = points(&own, options);
-    let mut scale = own_points.clone();
-    scale.extend(others.iter().flat_map(|others| points(others, options)));
-    let records = &own.records;
-    let mut table = Points::new(&["name", "series", column, "low", "high", "n"]);
-    for (group, point) in own.all.iter().zip(&own_points) {
-        let end = |value: Option<f64>| value.map(schemas::columns::number).unwrap_or_default();
-        table.rows.push(vec![
-            own.names[group.name].clone(),
-            own.series[group.series].clone(),
-            schemas::columns::number(point.y),
-            end(point.low),
-            end(point.high),
-            point.n.to_string(),
-        ]);
+    let mut first = Measure::read(options)?;
+    let mut beside = Vec::new();
+    for metric in &options.beside {
+        beside.push(Measure::read(&Options { y: Some(metric.clone()), ..options.clone() })?);
     }
-    Ok(Drawing::new(figure(options, records, column, &own, &own_points, &scale), table, records))
+    let others = beside.iter_mut().map(|measure| &mut measure.own);
+    Groups::align(&mut std::iter::once(&mut first.own).chain(others).collect::<Vec<_>>());
+    let table = table(std::iter::once(&first).chain(&beside));
+    Ok(Drawing::new(figure(options, &first, &beside), table, &first.own.records))
+}
+
+/// A line for each bar. With several metrics, `metric` names that of the line.
+fn table<'a>(measures: impl Iterator<Item = &'a Measure> + Clone) -> Points {
+    let several = measures.clone().count() > 1;
+    let mut table = match measures.clone().next() {
+        Some(only) if !several => Points::new(&["name", "series", &only.own.records.metric, "low", "high", "n"]),
+        _ => Points::new(&["name", "series", "metric", "mean", "low", "high", "n"]),
+    };
+    for measure in measures {
+        let own = &measure.own;
+        for (group, point) in own.all.iter().zip(&measure.points) {
+            let end = |value: Option<f64>| value.map(schemas::columns::number).unwrap_or_default();
+            let mut row = vec![own.names[group.name].clone(), own.series[group.series].clone()];
+            row.extend(several.then(|| own.records.metric.clone()));
+            row.extend([schemas::columns::number(point.y), end(point.low), end(point.high), point.n.to_string()]);
+            table.rows.push(row);
+        }
+    }
+    table
 }
 
 fn points(groups: &Groups, options: &Options) -> Vec<Point> {
@@ -52,33 +108,24 @@ fn points(groups: &Groups, options: &Options) -> Vec<Point> {
     groups.all.iter().filter_map(|g| Point::of(0.0, &g.values, &how)).collect()
 }
 
-fn figure(
-    options: &Options,
-    records: &Records,
-    column: &str,
-    own: &Groups,
-    points: &[Point],
-    scale: &[Point],
-) -> Figure {
-    let (low, high) = series::span(scale.iter(), false);
-    let x = Axis::new(records.quantity(column), Spacing::Linear, low, high, false);
-    let y = Axis::of_names(Groups::title(records), own.names.clone());
-    let mut layers = Vec::new();
-    for (group, point) in own.all.iter().zip(points) {
-        let (middle, half) = own.place(group);
-        layers.push(Layer::Box {
-            from: (0.0, middle - half),
-            to: (point.y, middle + half),
-            colour: palette::fill(group.series, TINT),
-            outline: None,
-        });
+fn figure(options: &Options, first: &Measure, beside: &[Measure]) -> Figure {
+    let records = &first.own.records;
+    let x = first.axis();
+    let y = Axis::of_names(Groups::title(records), first.own.names.clone());
+    let mut notes = Vec::new();
+    for note in std::iter::once(first).chain(beside).map(|measure| measure.note(options)) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
-    let ranges = own.all.iter().zip(points).filter_map(|(g, p)| Some((own.place(g).0, p.low?, p.high?))).collect();
-    layers.push(Layer::Intervals { ranges, sideways: true, colour: Colour::INK });
-    let what = x.quantity.label.clone();
-    let mut figure = Figure::new(options, records, &what, x, y, layers);
-    figure.panels[0].rows_per_name = own.series.len();
-    figure.notes = vec![series::explain(&points.iter(), &Condense::of(options, column), records)];
-    figure.legend = own.legend(|series| Key::Patch(palette::fill(series, TINT)));
+    let beside: Vec<Column> =
+        beside.iter().map(|measure| Column { x: measure.axis(), layers: measure.layers() }).collect();
+    let axes = std::iter::once(&x).chain(beside.iter().map(|column| &column.x));
+    let what = axes.map(|axis| axis.quantity.label.clone()).collect::<Vec<_>>().join(", ");
+    let mut figure = Figure::new(options, records, &what, x, y, first.layers());
+    figure.beside = beside;
+    figure.panels[0].rows_per_name = first.own.series.len();
+    figure.notes = notes;
+    figure.legend = first.own.legend(|series| Key::Patch(palette::fill(series, TINT)));
     figure
 }

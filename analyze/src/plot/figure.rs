@@ -23,6 +23,14 @@ pub struct Panel {
     pub rows_per_name: usize,
 }
 
+/// Layers over a horizontal axis of their own, to the right of a figure's only panel and on its vertical axis.
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub x: Axis,
+    /// In the order of painting.
+    pub layers: Vec<Layer>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub title: String,
@@ -31,6 +39,7 @@ pub struct Figure {
     /// The horizontal axis of all panels.
     pub x: Axis,
     pub panels: Vec<Panel>,
+    pub beside: Vec<Column>,
     /// Drawn from two entries on: one alone repeats the title.
     pub legend: Vec<Entry>,
     /// The colour scale of a heat map.
@@ -54,6 +63,7 @@ impl Figure {
             notes: Vec::new(),
             x,
             panels: vec![Panel { y, layers, rows_per_name: 1 }],
+            beside: Vec::new(),
             legend: Vec::new(),
             colours: None,
             footer: if options.no_annotation { Vec::new() } else { records.footer() },
@@ -112,42 +122,67 @@ impl Figure {
         let labels = y_ticks.iter().flatten().map(|t| metrics.width(&t.label, tick).min(names_room));
         let left = margin + labels.fold(0.0, f64::max) + tick_length + metrics.gap();
 
-        let mut x_ticks = horizontal_ticks(&self.x, right - left, &metrics, tick);
-        let last = x_ticks.iter().filter(|t| !t.label.is_empty()).max_by(|a, b| a.value.total_cmp(&b.value));
-        if let Some(last) = last {
-            // The last label may reach beyond the axis; then the axis gets shorter.
-            let half = metrics.width(&last.label, tick) / 2.0;
-            let share = self.x.position(last.value).unwrap_or(0.0);
-            let reach = left + (right - left) * share + half;
-            let edge = if beside || self.colours.is_some() { right + metrics.gap() } else { width - margin * 0.5 };
-            if reach > edge {
-                right -= reach - edge;
-                x_ticks = horizontal_ticks(&self.x, right - left, &metrics, tick);
-            }
-        }
-
+        let edge = if beside || self.colours.is_some() { right + metrics.gap() } else { width - margin * 0.5 };
+        let columns = self.columns(left, right, edge, &metrics);
         for ((panel, (from, to)), ticks) in self.panels.iter().zip(&frames).zip(&y_ticks) {
-            let frame = Frame { x: &self.x, y: &panel.y, left, top: *from, right, bottom: *to };
             let is_last = (*to - bottom).abs() < 0.5;
             let style = TickStyle { em: tick, length: tick_length, names_room };
-            for layer in &panel.layers {
-                frame.paint_background(&mut canvas, layer);
+            for (number, column) in columns.iter().enumerate() {
+                let Span { x, layers, left, right, ticks: x_ticks } = column;
+                let frame = Frame { x, y: &panel.y, left: *left, top: *from, right: *right, bottom: *to };
+                // The first column's names are those of all.
+                let ticks = if number == 0 { ticks.as_slice() } else { &[] };
+                let layers = layers.unwrap_or(&panel.layers);
+                for layer in layers {
+                    frame.paint_background(&mut canvas, layer);
+                }
+                grid(&mut canvas, &frame, x_ticks, ticks);
+                for layer in layers {
+                    frame.paint(&mut canvas, layer);
+                }
+                edges(&mut canvas, &frame, x_ticks, ticks, style, is_last);
             }
-            grid(&mut canvas, &frame, &x_ticks, ticks);
-            for layer in &panel.layers {
-                frame.paint(&mut canvas, layer);
-            }
-            edges(&mut canvas, &frame, &x_ticks, ticks, style, is_last);
-            let title = metrics.shorten(&panel.y.title(), metrics.size(0.92), right - margin);
+            let end = columns.first().map_or(right, |first| first.right);
+            let title = metrics.shorten(&panel.y.title(), metrics.size(0.92), end - margin);
             let at = (margin, from - if metrics.cells { 2.0 } else { metrics.em * 0.55 });
             canvas.text(at, Anchor::Start, metrics.size(0.92), Colour::INK, title);
         }
-        let title = metrics.shorten(&self.x.title(), metrics.size(0.92), width - margin * 2.0);
-        let half = metrics.width(&title, metrics.size(0.92)) / 2.0;
-        let middle = f64::midpoint(left, right).min(width - margin - half).max(margin + half);
-        let down = tick_length + if metrics.cells { 7.0 } else { metrics.line(tick) * 1.92 };
-        canvas.text((middle, bottom + down), Anchor::Middle, metrics.size(0.92), Colour::INK, title);
+        let alone = columns.len() == 1;
+        for Span { x, left, right, .. } in &columns {
+            let room = if alone { width - margin * 2.0 } else { right - left };
+            let title = metrics.shorten(&x.title(), metrics.size(0.92), room);
+            let half = metrics.width(&title, metrics.size(0.92)) / 2.0;
+            let middle = f64::midpoint(*left, *right).min(width - margin - half).max(margin + half);
+            let down = tick_length + if metrics.cells { 7.0 } else { metrics.line(tick) * 1.92 };
+            canvas.text((middle, bottom + down), Anchor::Middle, metrics.size(0.92), Colour::INK, title);
+        }
         canvas
+    }
+
+    /// The columns between two edges, of equal width. The last label may reach as far as `edge`.
+    fn columns(&self, left: f64, right: f64, edge: f64, metrics: &Metrics) -> Vec<Span<'_>> {
+        let em = metrics.size(0.86);
+        let gap = if metrics.cells { 8.0 } else { metrics.em * 2.5 };
+        let count = 1.0 + self.beside.len() as f64;
+        let of = |column: usize, right: f64, x, layers| {
+            let width = (right - left - gap * (count - 1.0)) / count;
+            let left = left + (width + gap) * column as f64;
+            Span { x, layers, left, right: left + width, ticks: horizontal_ticks(x, width, metrics, em) }
+        };
+        let all = |right: f64| -> Vec<Span<'_>> {
+            let others = (1..).zip(&self.beside);
+            let others = others.map(|(number, column)| of(number, right, &column.x, Some(column.layers.as_slice())));
+            std::iter::once(of(0, right, &self.x, None)).chain(others).collect()
+        };
+        let columns = all(right);
+        // The last label may reach beyond the axis; then the axes get shorter.
+        let beyond = columns.last().and_then(|last| {
+            let label = last.ticks.iter().filter(|t| !t.label.is_empty()).max_by(|a, b| a.value.total_cmp(&b.value))?;
+            let half = metrics.width(&label.label, em) / 2.0;
+            let share = last.x.position(label.value).unwrap_or(0.0);
+            Some(last.left + (last.right - last.left) * share + half - edge).filter(|beyond| *beyond > 0.0)
+        });
+        beyond.map_or(columns, |beyond| all(right - beyond))
     }
 
     /// Title and notes; returns where they end.
@@ -172,6 +207,7 @@ impl Figure {
         }
         let size = metrics.size(0.84);
         let truncated = std::iter::once(&self.x)
+            .chain(self.beside.iter().map(|column| &column.x))
             .chain(self.panels.iter().map(|p| &p.y))
             .filter(|axis| axis.truncated)
             .map(|axis| format!("the {} axis does not start at zero", axis.quantity.label));
@@ -199,6 +235,15 @@ impl Figure {
         }
         bottom
     }
+}
+
+/// A column's place: its axis, its layers (`None`: those of each panel), its edges and its ticks.
+struct Span<'a> {
+    x: &'a Axis,
+    layers: Option<&'a [Layer]>,
+    left: f64,
+    right: f64,
+    ticks: Vec<Tick>,
 }
 
 fn vertical_ticks(axis: &Axis, length: f64, line: f64) -> Vec<Tick> {

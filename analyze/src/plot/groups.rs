@@ -29,7 +29,7 @@ pub struct Groups {
     pub all: Vec<Group>,
 }
 
-/// The groups of the input, and those of `--same-scale`.
+/// The groups of the input, and those of `--same-scale`, for the options' metric.
 pub fn read(options: &Options) -> Result<(Groups, Option<Groups>), Error> {
     let names: Vec<Wanted<'_>> = options.x.as_deref().map(Wanted::Column).into_iter().collect();
     let (own, others) = options.with_same_scale(|input, own: Option<&Groups>| {
@@ -98,6 +98,23 @@ impl Groups {
             group.name = place(group.name);
         }
         self.names = order.iter().map(|old| self.names[*old].clone()).collect();
+    }
+
+    /// Gives the groups of several metrics the same names and series: those of the first, then what it lacks.
+    pub fn align(all: &mut [&mut Self]) {
+        let (mut names, mut series) = (Vec::new(), Vec::new());
+        for groups in &*all {
+            groups.names.iter().for_each(|name| _ = index(&mut names, name.clone()));
+            groups.series.iter().for_each(|one| _ = index(&mut series, one.clone()));
+        }
+        for groups in all {
+            for group in &mut groups.all {
+                group.name = index(&mut names, groups.names[group.name].clone());
+                group.series = index(&mut series, groups.series[group.series].clone());
+            }
+            groups.names.clone_from(&names);
+            groups.series.clone_from(&series);
+        }
     }
 
     /// The middle of a group along the axis of names, and half its width.

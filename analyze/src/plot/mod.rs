@@ -86,27 +86,27 @@ macro_rules! kinds {
 
 kinds! {
     /// A metric against a parameter, one line per series: throughput against message size
-    Sweep = sweep::draw, without ["--value"];
+    Sweep = sweep::draw, without ["--value", "--beside"];
     /// NetPIPE's signature graph: throughput against the time a message takes
-    Signature = signature::draw, without ["-x", "--value", "--mark"];
+    Signature = signature::draw, without ["-x", "--value", "--mark", "--beside"];
     /// NetPIPE's saturation graph: message size against the time it takes
-    Saturation = saturation::draw, without ["-x", "--value", "--mark", "--zoom"];
+    Saturation = saturation::draw, without ["-x", "--value", "--mark", "--zoom", "--beside"];
     /// Interval results over time, warm-up and cool-down shaded
-    Timeseries = timeseries::draw, without ["--value", "--mark"];
+    Timeseries = timeseries::draw, without ["--value", "--mark", "--beside"];
     /// The share of the latencies (or of another column's values, -x) at or below a value
-    Cdf = cdf::draw, without ["--value", "--mark"];
+    Cdf = cdf::draw, without ["--value", "--mark", "--beside"];
     /// Latency (or another column, -y) at 90 %, 99 %, 99.9 % …: the tail
-    Percentiles = percentiles::draw, without ["--value", "--mark"];
+    Percentiles = percentiles::draw, without ["--value", "--mark", "--beside"];
     /// Every value by case (or by -x), with quartiles
-    Box = boxes::draw, without ["--value", "--mark"];
+    Box = boxes::draw, without ["--value", "--mark", "--beside"];
     /// Means by case (or by -x) from zero, with intervals
     Bars = bars::draw, without ["--value", "--mark"];
     /// A metric (--value) over two parameters as colours; with -y latency, latencies over time
-    Heatmap = heatmap::draw, without ["--by", "--mark"];
+    Heatmap = heatmap::draw, without ["--by", "--mark", "--beside"];
     /// The findings of `plumb compare -f csv`: the change of each case with its interval and verdict
-    Compare = compare::draw, without ["-x", "-y", "--value", "--by", "--mark", "--zoom", "--log"];
+    Compare = compare::draw, without ["-x", "-y", "--value", "--by", "--mark", "--zoom", "--log", "--beside"];
     /// CPU time of both ends by kind, under the work done: over a parameter, or with -x start_s over time
-    Cpu = cpu::draw, without ["--value", "--by", "--mark"];
+    Cpu = cpu::draw, without ["--value", "--by", "--mark", "--beside"];
 }
 
 /// Size of normal text: readable in half a column of print, moderate on a slide.
@@ -137,6 +137,7 @@ fn refuse_unused(kind: Kind, options: &Options) -> Result<(), Error> {
         ("-x", options.x.is_some()),
         ("-y", options.y.is_some()),
         ("--value", options.value.is_some()),
+        ("--beside", !options.beside.is_empty()),
         ("--by", !options.by.is_empty()),
         ("--mark", !options.marks.is_empty()),
         ("--zoom", options.zoom),

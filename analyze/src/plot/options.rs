@@ -92,6 +92,9 @@ pub struct Options {
     /// Column (or metric) that a heat map's colours show [default: the headline of the workload]
     #[arg(long, value_name = "COLUMN")]
     pub value: Option<String>,
+    /// Another column (or metric), drawn beside `-y` with an axis of its own; may be repeated
+    #[arg(long, value_name = "COLUMN")]
+    pub beside: Vec<String>,
     /// Draw only this test; may be repeated
     #[arg(long = "test", value_name = "NAME", help_heading = "Which rows count")]
     pub tests: Vec<String>,
@@ -148,6 +151,7 @@ impl Default for Options {
             x: None,
             y: None,
             value: None,
+            beside: Vec::new(),
             tests: Vec::new(),
             by: Vec::new(),
             log: None,

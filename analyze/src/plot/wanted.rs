@@ -30,6 +30,9 @@ pub struct Plot {
     /// Column or metric that a heat map's colours show.
     #[serde(default)]
     pub value: Option<String>,
+    /// Columns or metrics drawn beside y, for `bars`: one of them, or a list.
+    #[serde(default)]
+    pub beside: Option<OneOrMany>,
     /// Columns that tell curves apart: one of them, or a list.
     #[serde(default)]
     pub by: Option<OneOrMany>,
@@ -51,6 +54,7 @@ impl Plot {
             x: self.x.clone(),
             y: self.y.clone(),
             value: self.value.clone(),
+            beside: self.beside.clone().unwrap_or_default().0,
             tests: self.tests.clone().unwrap_or_default(),
             by: self.by.clone().unwrap_or_default().0,
             log: self.log,

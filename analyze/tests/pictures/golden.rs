@@ -83,6 +83,13 @@ fn golden_pictures_look_as_they_did() {
     check("timeseries", &figure(Kind::Timeseries, &tables::intervals(&["bulk", "up"], 1), none()), true);
     check("box", &figure(Kind::Box, &tables::sizes(&["bulk", "up"], 8, 16..=16), none()), false);
     check("bars", &figure(Kind::Bars, &tables::sizes(&["bulk", "up", "a longer name"], 8, 16..=16), none()), true);
+    let mut rows = tables::sizes(&["bulk", "up", "a longer name"], 8, 16..=16);
+    for (place, row) in rows.iter_mut().enumerate() {
+        row.local_service_demand = Some(0.1 + 0.001 * (place % 9) as f64);
+        row.service_demand_unit = Some(schemas::words::DemandUnit::PerKib);
+    }
+    let beside = Options { beside: vec!["service_demand.local".into()], ..none() };
+    check("beside", &figure(Kind::Bars, &rows, beside), true);
     check("heatmap", &figure(Kind::Heatmap, &tables::grid(), none()), false);
     check("cpu", &figure(Kind::Cpu, &tables::cpu(false), none()), false);
     let rows = tables::round_trips(&["rtt"], 1);

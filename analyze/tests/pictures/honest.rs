@@ -89,6 +89,30 @@ fn bars_and_boxes_leave_out_what_has_no_value() {
     assert!(none.contains("nothing to draw") && none.contains("without loss"), "{none}");
 }
 
+/// A bar beside another is of the same rows, also where one of the metrics has no value.
+#[test]
+fn bars_side_by_side_stand_in_the_same_rows() {
+    let mut rows = tables::sizes(&["bulk", "up", "down"], 3, 16..=16);
+    for row in &mut rows {
+        let test = row.test.clone().unwrap_or_default();
+        row.local_cpu_peak_ratio = Some(if test == "down" { 0.25 } else { 0.5 });
+        if test == "bulk" {
+            row.throughput_bits_per_s = None;
+        }
+    }
+    let drawn = figure(Kind::Bars, &rows, Options { beside: vec!["local_cpu_peak_ratio".into()], ..y("throughput") });
+    assert_eq!(drawn.panels[0].y.names, ["up", "down", "bulk"]);
+    let bars = |layers: &[Layer]| -> Vec<(f64, f64)> {
+        let bar =
+            |layer: &Layer| if let Layer::Box { from, to, .. } = layer { Some((from.1 + to.1, to.0)) } else { None };
+        layers.iter().filter_map(bar).map(|(twice, length)| ((twice / 2.0).round(), length)).collect()
+    };
+    assert_eq!(bars(&drawn.panels[0].layers).len(), 2);
+    let mut beside = bars(&drawn.beside[0].layers);
+    beside.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert_eq!(beside, [(0.0, 0.5), (1.0, 0.25), (2.0, 0.5)]);
+}
+
 #[test]
 fn axes_and_intervals_stay_within_the_metric() {
     let mut rows = tables::sizes(&["udp"], 3, 10..=12);

@@ -90,6 +90,7 @@ fn picture(kind: Kind, tests: &[&str], x: Option<&str>, y: Option<&str>) -> Want
         x: x.map(owned),
         y: y.map(owned),
         value: None,
+        beside: None,
         by: None,
         log: None,
         title: None,
