@@ -23,7 +23,10 @@ use crate::{
     end::End,
     error::EndError,
     report::SideReport,
-    spec::{Dialect, TestSpec, support::Unsupported},
+    spec::{
+        Dialect, Direction, Io, Pattern, TestSpec,
+        support::{Unsupported, refuse_if},
+    },
     sys::{self, opt},
     transport::Deadline,
 };
@@ -163,10 +166,17 @@ pub struct CpuClock {
 
 /// Checks that the other program can run a test that the engines can ([`crate::spec::support::check`]).
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
-    match Program::of(spec) {
-        None => Ok(()),
-        Some(Program::Netperf) => netperf::check(spec),
-        Some(Program::Iperf3) => iperf3::check(spec),
+    let Some(program) = Program::of(spec) else { return Ok(()) };
+    let sends = spec.pattern == Pattern::Stream && spec.direction != Direction::Forward;
+    // iperf3's own word for it is -Z.
+    let sends_files = program == Program::Iperf3 && spec.io == Io::Sendfile;
+    refuse_if! {
+        sends && !spec.io.facts().copies && !sends_files => "io",
+            "io: {} is for a sender, and here {} sends: leave `io` out", spec.io.name(), program.name();
+    }
+    match program {
+        Program::Netperf => netperf::check(spec),
+        Program::Iperf3 => iperf3::check(spec),
     }
 }
 
@@ -228,4 +238,26 @@ pub(crate) fn congestion_controls() -> Vec<String> {
     let Ok(socket) = sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP) else { return Vec::new() };
     let may_choose = |name: &&str| opt::set(&socket, opt::TCP_CONGESTION, name.as_bytes()).is_ok();
     text.split_whitespace().filter(may_choose).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Transport;
+
+    #[test]
+    fn a_senders_method_is_refused_where_the_other_program_sends() {
+        for (dialect, io, refused) in [
+            (Dialect::Iperf3 { wide_counter: false }, Io::Sendfile, false),
+            (Dialect::Iperf3 { wide_counter: false }, Io::Vmsplice, true),
+            (Dialect::Netperf, Io::Sendfile, true),
+            (Dialect::Netperf, Io::Spin, false),
+        ] {
+            let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+            (spec.dialect, spec.io, spec.far.port) = (dialect, io, None);
+            check(&spec).unwrap();
+            spec.direction = Direction::Reverse;
+            assert_eq!(check(&spec).err().map(|error| error.key), refused.then_some("io"), "{dialect:?} {io:?}");
+        }
+    }
 }
