@@ -20,6 +20,7 @@ use std::{
 
 use crate::{
     error::EndError,
+    io::{conduit, zerocopy},
     measure::{
         counter_log::CounterLog,
         fragments,
@@ -30,7 +31,7 @@ use crate::{
     },
     pattern::{self, Worker},
     report::{Granted, NicFacts, SideReport, Span},
-    spec::{Dialect, Direction, Role, Side, TestSpec, Transport, support, unused::unused},
+    spec::{Dialect, Direction, Io, Role, Side, TestSpec, Transport, support, unused::unused},
     transport::{
         Deadline, Link,
         datagram::effective,
@@ -162,9 +163,13 @@ impl End {
         let follows = |role| matches!(role, Role::Receiver | Role::Responder);
         (0..).zip(&assignments).filter(|(_, each)| follows(each.role)).for_each(|(index, _)| watch.follows(index));
         for assignment in assignments.iter().filter(|assignment| assignment.role == Role::Sender) {
-            kernel_pace(&connected.links[assignment.flow as usize], &spec)?;
+            let link = &connected.links[assignment.flow as usize];
+            kernel_pace(link, &spec)?;
+            if spec.resolved_io() == Io::Zerocopy {
+                zerocopy::allow(link).map_err(EndError::system(NO_ZEROCOPY))?;
+            }
         }
-        let granted = granted(&spec, side, &rendezvous, &connected);
+        let granted = granted(&spec, side, &rendezvous, &connected, &assignments);
         let (flows, workers) = assign(&spec, side, assignments, &connected.links, &watch);
         let cells = flows.iter().map(|flow| flow.cell.clone()).collect();
         let mut sampler = Sampler {
@@ -227,8 +232,18 @@ impl End {
     }
 }
 
-/// The requested socket options as the kernel has granted them.
-fn granted(spec: &TestSpec, side: Side, rendezvous: &Rendezvous, connected: &Connected) -> Vec<Granted> {
+/// Error where SO_ZEROCOPY cannot be set.
+const NO_ZEROCOPY: &str =
+    "the kernel does not let this socket send with `io: zerocopy` (SO_ZEROCOPY): use another `io`";
+
+/// The requested socket options and pipes as the kernel has granted them.
+fn granted(
+    spec: &TestSpec,
+    side: Side,
+    rendezvous: &Rendezvous,
+    connected: &Connected,
+    assignments: &[pattern::Assignment],
+) -> Vec<Granted> {
     let asked = effective(&spec.end(side).socket, spec);
     let of = |link: &Arc<Link>| {
         let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, connected.v6);
@@ -236,6 +251,8 @@ fn granted(spec: &TestSpec, side: Side, rendezvous: &Rendezvous, connected: &Con
             let opened = rendezvous.listener(link.flow).unwrap_or(&link.send);
             list.extend(opening::granted(opened, link.flow, &asked, side));
         }
+        let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
+        list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
         list
     };
     connected.links.iter().flat_map(of).collect()
@@ -274,6 +291,7 @@ fn assign(
             link,
             send_buffers: assignment.send_buffers,
             receive_buffers: assignment.receive_buffers,
+            conduit: assignment.conduit,
             latency_slot: assignment.latency_slot.map(|(_, slot)| slot),
             gaps: assignment.gaps,
             watch: watch.clone(),
@@ -325,6 +343,7 @@ impl Conclusion {
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
+        notes.extend(conduit::note(&options));
         let peer = links.first().and_then(|link| link.peer_ip());
         notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| fragments::note(&spec, side, peer, nic)));
         if side == Side::Near {

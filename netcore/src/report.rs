@@ -63,6 +63,17 @@ pub struct Counts {
     pub reordered: u64,
     /// Messages that arrived again.
     pub duplicated: u64,
+    /// Zero-copy sends whose completion has come.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub completions: u64,
+    /// Of these, sends whose bytes the kernel copied after all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub copied: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// TCP_INFO, as far as results use it. Counters count from the connection's start.

@@ -2,6 +2,7 @@
 //! the only `unsafe` of the data path.
 
 pub mod opt;
+pub mod pages;
 
 use std::{
     io,

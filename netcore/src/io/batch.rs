@@ -15,6 +15,8 @@ use crate::sys;
 pub struct Batch {
     /// `vectors` points into them.
     buffers: Buffers,
+    /// Flags of every receive call.
+    receive_flags: libc::c_int,
     /// One per buffer. Never resized: the headers point into it.
     vectors: Vec<libc::iovec>,
     /// One per slot of the buffers, so that a call that begins anywhere in a ring can go on past its end.
@@ -51,7 +53,7 @@ impl Batch {
                 header
             })
             .collect();
-        Self { buffers, vectors, headers, names: Vec::new(), times: Vec::new() }
+        Self { buffers, receive_flags: libc::MSG_WAITFORONE, vectors, headers, names: Vec::new(), times: Vec::new() }
     }
 
     /// The buffers. A message's index is its buffer's slot.
@@ -97,6 +99,12 @@ impl Batch {
         self
     }
 
+    /// Receives only as much of each message as its buffer holds. [`Batch::lengths`] are still the messages' own.
+    pub fn cutting_off(mut self) -> Self {
+        self.receive_flags |= libc::MSG_TRUNC;
+        self
+    }
+
     /// Sender of message `index` of the last call, if senders are kept.
     #[inline]
     pub fn sender(&self, index: usize) -> Option<SocketAddr> {
@@ -106,8 +114,14 @@ impl Batch {
     /// The bytes received as these messages of the last call, with the header before the message, if any.
     #[inline]
     pub fn received(&self, call: Range<usize>) -> impl Iterator<Item = &[u8]> {
-        let lengths = self.headers[call.clone()].iter().map(|header| header.msg_len as usize);
+        let lengths = self.lengths(call.clone());
         self.buffers.beginnings(call, lengths)
+    }
+
+    /// Lengths of these messages of the last call, with the header before the message, if any.
+    #[inline]
+    pub fn lengths(&self, call: Range<usize>) -> impl Iterator<Item = usize> {
+        self.headers[call].iter().map(|header| header.msg_len as usize)
     }
 
     /// Touches the bytes received as these messages of the last call ([`Buffers::touch`]).
@@ -139,7 +153,7 @@ impl Batch {
         let headers = &mut self.headers[first..first + self.buffers.per_call()];
         #[expect(clippy::cast_possible_truncation)]
         let length = headers.len() as libc::c_uint;
-        let flags = flags | libc::MSG_WAITFORONE;
+        let flags = flags | self.receive_flags;
         if !self.names.is_empty() {
             // The kernel has overwritten them with the lengths that it used.
             for header in headers.iter_mut() {

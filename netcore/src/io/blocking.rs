@@ -13,6 +13,8 @@ use crate::transport::Link;
 /// `send` and `recv` on a socket.
 pub struct Blocking {
     pub link: Arc<Link>,
+    /// Flags of every receive call ([`super::receive_flags`]).
+    pub receive_flags: MsgFlags,
 }
 
 impl Channel for Blocking {
@@ -37,7 +39,7 @@ impl Channel for Blocking {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let fd = self.link.receive.as_raw_fd();
-        retry(|| recv(fd, buffer, MsgFlags::empty()))
+        retry(|| recv(fd, buffer, self.receive_flags))
     }
 }
 

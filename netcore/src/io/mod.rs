@@ -6,14 +6,19 @@
 pub mod batch;
 pub mod blocking;
 pub mod buffers;
+pub mod conduit;
+mod constant;
 pub mod expected;
 pub mod nonblocking;
 pub mod sendfile;
+pub mod splice;
+pub mod vmsplice;
 pub mod wait;
+pub mod zerocopy;
 
 use std::{io, os::fd::AsRawFd};
 
-use nix::sys::socket::{MsgFlags, send};
+use nix::sys::socket::{MsgFlags, recv, send};
 
 use crate::transport::Link;
 use wait::Wait;
@@ -45,6 +50,19 @@ pub trait Channel {
         }
         Ok(calls)
     }
+
+    /// After the peer's end of the stream: waits until the kernel says that it is done with what was sent, where it says so.
+    /// The error is a sentence.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Receives in one blocking call.
+#[inline]
+fn receive(link: &Link, buffer: &mut [u8]) -> io::Result<usize> {
+    let fd = link.receive.as_raw_fd();
+    retry(|| recv(fd, buffer, MsgFlags::empty()))
 }
 
 /// Tries once to send on a socket.

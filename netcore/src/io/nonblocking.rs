@@ -12,6 +12,8 @@ use crate::transport::Link;
 pub struct Nonblocking<W> {
     pub link: Arc<Link>,
     pub wait: W,
+    /// Flags of every receive call besides `MSG_DONTWAIT` ([`super::receive_flags`]).
+    pub receive_flags: MsgFlags,
 }
 
 impl<W: Wait> Channel for Nonblocking<W> {
@@ -43,8 +45,9 @@ impl<W: Wait> Channel for Nonblocking<W> {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait.turn();
+        let flags = MsgFlags::MSG_DONTWAIT | self.receive_flags;
         loop {
-            match recv(self.link.receive.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+            match recv(self.link.receive.as_raw_fd(), buffer, flags) {
                 Ok(n) => return Ok(n),
                 Err(nix::Error::EAGAIN) => {
                     self.wait.after_nothing(&self.link, u64::MAX)?;

@@ -58,6 +58,10 @@ pub struct Sent {
     pub of_phase: [Counter; 4],
     /// Due times that a paced sender dropped.
     pub dropped: Counter,
+    /// Zero-copy sends whose completion has come.
+    pub completions: Counter,
+    /// Of these, sends whose bytes the kernel copied after all.
+    pub copied: Counter,
 }
 
 /// Written by the thread that receives.
@@ -177,6 +181,8 @@ impl FlowCell {
             messages_received: received.messages.load(Relaxed),
             reordered: received.reordered.load(Relaxed),
             duplicated: received.duplicated.load(Relaxed),
+            completions: sent.completions.load(Relaxed),
+            copied: sent.copied.load(Relaxed),
         }
     }
 
@@ -248,6 +254,8 @@ impl std::ops::Sub for Counts {
             messages_received: self.messages_received - before.messages_received,
             reordered: self.reordered - before.reordered,
             duplicated: self.duplicated - before.duplicated,
+            completions: self.completions - before.completions,
+            copied: self.copied - before.copied,
         }
     }
 }

@@ -183,6 +183,7 @@ impl Sampler {
         self.stop();
         self.watch.phases_over();
         notes.extend(self.drain());
+        notes.extend(self.watch.take_notes());
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.rest(Span::After);
         }

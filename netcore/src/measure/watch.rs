@@ -7,6 +7,9 @@ use std::{
 
 use super::clock::monotonic_ns;
 
+/// Limit of the workers' notes: those of many flows say the same.
+const MOST_NOTES: usize = 8;
+
 #[derive(Debug, Default)]
 pub struct Watch {
     state: Mutex<State>,
@@ -29,6 +32,8 @@ struct State {
     phases_over: bool,
     /// Whether what is under way is given up.
     released: bool,
+    /// Facts for the reader of the numbers.
+    notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -205,6 +210,20 @@ impl Watch {
         self.change(|state| {
             state.failure.get_or_insert(failure);
         });
+    }
+
+    /// Adds a fact for the reader of the numbers.
+    pub fn note(&self, note: String) {
+        self.change(|state| {
+            if state.notes.len() < MOST_NOTES {
+                state.notes.push(note);
+            }
+        });
+    }
+
+    /// The facts that the workers told; taken once all have left.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notes)
     }
 
     /// A worker leaves, with a sentence if it failed.

@@ -16,7 +16,7 @@ use crate::{
     io::{batch::Batch, expected::Expected, wait::Wait},
     measure::{clock::monotonic_ns, counters::phase_of},
     pace::{Ahead, Pacer, Schedule, Unpaced},
-    spec::{PaceMode, Transport, shape::stamped},
+    spec::{PaceMode, Receive, Transport, shape::stamped},
     transport::{
         datagram::{forget_greetings, send_to},
         link,
@@ -171,6 +171,9 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
     let framed = !worker.link.header.is_empty();
     let touched = worker.receive_buffers.are_touched();
     let mut batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
+    if worker.spec.receive == Receive::Discard {
+        batch = batch.cutting_off();
+    }
     let peer = worker.link.peer;
     if peer.is_some() {
         batch = batch.with_senders();
@@ -206,21 +209,24 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                 found_nothing = 0;
                 taken += n as u64;
                 let call = first..first + n;
-                for (index, message) in call.clone().zip(batch.received(call.clone())) {
+                let received = batch.received(call.clone()).zip(batch.lengths(call.clone()));
+                for (index, (message, length)) in call.clone().zip(received) {
                     if peer.is_some() && batch.sender(index) != peer {
                         // From a stranger.
                         continue;
                     }
                     let message = if framed { link::message(message) } else { message };
-                    if ends_empty && message.is_empty() {
+                    // The message's own, also where only its beginning was received.
+                    let length = if framed { message.len() } else { length };
+                    if ends_empty && length == 0 {
                         ended = true;
                         break;
                     }
-                    if message.len() < least {
+                    if length < least {
                         // A greeting that was sent again.
                         continue;
                     }
-                    bytes += message.len() as u64;
+                    bytes += length as u64;
                     ledger.arrive(message, present, now_ns);
                     if expected.is_some() {
                         let at = stamped(message.len());

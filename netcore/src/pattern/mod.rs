@@ -21,15 +21,21 @@ pub use workers::{
 
 use std::{io, ops::Range, sync::Arc, time::Instant};
 
+use nix::sys::socket::MsgFlags;
+
 use crate::{
     io::{
         Channel,
         blocking::{Blocking, Pipe},
         buffers::Buffers,
+        conduit::Conduit,
         expected::Expected,
         nonblocking::Nonblocking,
         sendfile::Sendfile,
+        splice::Splice,
+        vmsplice::Vmsplice,
         wait::{Block, Poll, Spin, Wait},
+        zerocopy::Zerocopy,
     },
     measure::{
         clock::monotonic_ns,
@@ -37,7 +43,7 @@ use crate::{
         histogram::{HistogramSlot, Recorder},
         watch::Watch,
     },
-    spec::{Io, Role, Side, TestSpec, Transport},
+    spec::{Io, Receive, Role, Side, TestSpec, Transport},
     transport::{Link, link},
 };
 
@@ -56,6 +62,8 @@ pub struct Worker {
     pub link: Arc<Link>,
     pub send_buffers: Buffers,
     pub receive_buffers: Buffers,
+    /// Pipe to send through, for the io methods that need one.
+    pub conduit: Option<Conduit>,
     pub latency_slot: Option<Arc<HistogramSlot>>,
     /// Slot for the gaps between a paced worker's sends.
     pub gaps: Option<Arc<HistogramSlot>>,
@@ -181,6 +189,14 @@ impl Worker {
         }
     }
 
+    /// Flags of every receive call on a stream of bytes: by `MSG_TRUNC` the kernel drops them instead of copying them.
+    fn receive_flags(&self) -> MsgFlags {
+        match self.spec.receive {
+            Receive::Copy => MsgFlags::empty(),
+            Receive::Discard => MsgFlags::MSG_TRUNC,
+        }
+    }
+
     /// Marks the end of this worker's load; the orderly end follows.
     fn load_over(&self) {
         self.watch.load_over(self.index, monotonic_ns());
@@ -242,15 +258,36 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe { link });
     }
+    let receive_flags = worker.receive_flags();
     match (worker.spec.resolved_io(), worker.role) {
-        (Io::Nonblocking, _) => over(worker, Nonblocking { link, wait: Poll }),
-        (Io::Spin, _) => over(worker, Nonblocking { link, wait: Spin }),
-        (Io::Sendfile, Role::Sender) => {
-            let channel =
-                Sendfile::new(link, &worker.send_buffers).map_err(worker.error("make a file to send from"))?;
-            over(worker, channel)
+        (Io::Nonblocking, _) => over(worker, Nonblocking { link, wait: Poll, receive_flags }),
+        (Io::Spin, _) => over(worker, Nonblocking { link, wait: Spin, receive_flags }),
+        (Io::Sendfile | Io::Splice | Io::Vmsplice | Io::Zerocopy, Role::Sender) => send_pages(worker),
+        _ => over(worker, Blocking { link, receive_flags }),
+    }
+}
+
+/// Runs a sender of a constant payload whose pages the kernel sends.
+fn send_pages(worker: &mut Worker) -> Result<(), WorkerError> {
+    const WHAT: &str = "prepare the pages to send";
+    let (link, ring) = (worker.link.clone(), &worker.send_buffers);
+    match (worker.spec.resolved_io(), worker.conduit.take()) {
+        (Io::Splice, Some(conduit)) => {
+            let channel = Splice::new(link, conduit, ring).map_err(worker.error(WHAT))?;
+            stream::send(worker, channel)
         }
-        _ => over(worker, Blocking { link }),
+        (Io::Vmsplice, Some(conduit)) => {
+            let channel = Vmsplice::new(link, conduit, ring).map_err(worker.error(WHAT))?;
+            stream::send(worker, channel)
+        }
+        (Io::Zerocopy, _) => {
+            let channel = Zerocopy::new(link, worker.cell.clone(), ring).map_err(worker.error(WHAT))?;
+            stream::send(worker, channel)
+        }
+        _ => {
+            let channel = Sendfile::new(link, ring).map_err(worker.error(WHAT))?;
+            stream::send(worker, channel)
+        }
     }
 }
 
@@ -263,7 +300,8 @@ fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(
         return by_datagrams(worker, &turns);
     }
     let link = worker.link.clone();
-    over(worker, Nonblocking { link, wait: turns })
+    let receive_flags = worker.receive_flags();
+    over(worker, Nonblocking { link, wait: turns, receive_flags })
 }
 
 fn by_connections<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {

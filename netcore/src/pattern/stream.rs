@@ -113,11 +113,16 @@ pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Worke
         if worker.side == Side::Far {
             worker.link.end_of_stream();
         }
-        return Ok(());
+    } else {
+        worker.link.end_of_stream();
+        if !worker.duplex {
+            drain(&mut channel);
+        }
     }
-    worker.link.end_of_stream();
-    if !worker.duplex {
-        drain(&mut channel);
+    if let Err(error) = channel.settle()
+        && !worker.link.is_freed()
+    {
+        worker.watch.note(format!("flow {}: {error}", worker.link.flow));
     }
     Ok(())
 }

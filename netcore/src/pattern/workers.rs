@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     error::EndError,
-    io::buffers::Buffers,
+    io::{buffers::Buffers, conduit::Conduit},
     measure::{
         counters::FlowCell,
         histogram::{self, HistogramSlot},
@@ -29,6 +29,8 @@ pub struct Assignment {
     pub duplex: bool,
     pub send_buffers: Buffers,
     pub receive_buffers: Buffers,
+    /// Pipe to send through.
+    pub conduit: Option<Conduit>,
     /// Slot for its latencies, and their kind.
     pub latency_slot: Option<(&'static str, Arc<HistogramSlot>)>,
     /// Slot for the gaps between its sends, if it is paced.
@@ -65,9 +67,19 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Assi
         duplex: spec.pattern == Pattern::Stream && spec.direction == Direction::Duplex,
         send_buffers: Buffers::to_send(send, options, &spec.payload)?,
         receive_buffers: Buffers::to_receive(receive, options)?,
+        conduit: conduit(spec, role)?,
         latency_slot: latency_kind(spec, role).map(|kind| (kind, Arc::default())),
         gaps: times_gaps(spec, role).then(Arc::default),
     })
+}
+
+/// Pipe of a sender whose io method sends through one.
+fn conduit(spec: &TestSpec, role: Role) -> Result<Option<Conduit>, EndError> {
+    if role != Role::Sender || !matches!(spec.resolved_io(), Io::Splice | Io::Vmsplice) {
+        return Ok(None);
+    }
+    let io = spec.resolved_io().name();
+    Conduit::new().map(Some).map_err(EndError::system(format!("cannot make the pipe that `io: {io}` sends through")))
 }
 
 /// The operation that a worker times.

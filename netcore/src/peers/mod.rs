@@ -24,7 +24,7 @@ use crate::{
     error::EndError,
     report::SideReport,
     spec::{
-        Dialect, Direction, Io, Pattern, TestSpec,
+        Dialect, Direction, Io, Pattern, Receive, Role, Side, TestSpec,
         support::{Unsupported, refuse_if},
     },
     sys::{self, opt},
@@ -173,6 +173,10 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! {
         sends && !spec.io.facts().copies && !sends_files => "io",
             "io: {} is for a sender, and here {} sends: leave `io` out", spec.io.name(), program.name();
+        // iperf3 has --skip-rx-copy, and one that does not know it copies without a word.
+        spec.receive == Receive::Discard && spec.has_role(Side::Far, Role::Receiver) => "receive",
+            "receive: discard is for what arrives at this end, and here {} receives: use it with `direction: reverse`",
+            program.name();
     }
     match program {
         Program::Netperf => netperf::check(spec),
@@ -258,6 +262,17 @@ mod tests {
             check(&spec).unwrap();
             spec.direction = Direction::Reverse;
             assert_eq!(check(&spec).err().map(|error| error.key), refused.then_some("io"), "{dialect:?} {io:?}");
+        }
+    }
+
+    #[test]
+    fn only_this_end_discards() {
+        for dialect in [Dialect::Iperf3 { wide_counter: false }, Dialect::Netperf] {
+            let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+            (spec.dialect, spec.receive) = (dialect, Receive::Discard);
+            assert_eq!(check(&spec).err().map(|error| error.key), Some("receive"), "{dialect:?}");
+            spec.direction = Direction::Reverse;
+            check(&spec).unwrap();
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It is allocated, filled and touched before the load, while the other end waits.
 
 use super::{
-    Io, Role, Side, TestSpec, Transport,
+    Receive, Role, Side, TestSpec, Transport,
     shape::{ICMP_HEADER_BYTES, IP_HEADER_BYTES, LINK_HEADER_BYTES, Shape},
     support,
 };
@@ -39,6 +39,10 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
     match role {
         Role::Sender if datagrams => (call(sizes.message_bytes), none),
         Role::Sender => (message(sizes.message_bytes), none),
+        // Only what the engine reads of each.
+        Role::Receiver | Role::Duplex if datagrams && spec.receive == Receive::Discard => {
+            (none, call(stamp_bytes as u64))
+        }
         // A datagram longer than its buffer would be cut off without an error.
         Role::Receiver | Role::Duplex if datagrams => (none, call(sizes.receive_bytes.max(sizes.message_bytes))),
         Role::Receiver | Role::Duplex => (none, message(sizes.receive_bytes)),
@@ -69,14 +73,14 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     u64::try_from(forward.saturating_add(reverse)).unwrap_or(u64::MAX)
 }
 
-/// Bytes of the copies of a ring: the file that sendfile sends from, and the data that `integrity` expects, which are made
+/// Bytes of the copies of a ring: the file or pages that the kernel sends, and the data that `integrity` expects, which are made
 /// from a ring of their own.
 fn copies(spec: &TestSpec, side: Side, role: Role) -> u128 {
     let ring = |side: Side, bytes: u64| u128::from(spec.end(side).buffers.ring) * u128::from(bytes);
     let other = if side == Side::Near { Side::Far } else { Side::Near };
     let sizes = &spec.sizes;
     let sent = match role {
-        Role::Sender | Role::Duplex if spec.resolved_io() == Io::Sendfile => ring(side, sizes.message_bytes),
+        Role::Sender | Role::Duplex if !spec.resolved_io().facts().copies => ring(side, sizes.message_bytes),
         _ => 0,
     };
     let expected = match role {

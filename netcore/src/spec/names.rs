@@ -83,10 +83,25 @@ impl Transport {
 
     const fn facts(self) -> Facts {
         match self {
-            Self::Tcp => Facts { name: "tcp", ip: true, ..BYTES },
-            Self::Mptcp => Facts { name: "mptcp", ip: true, ..BYTES },
-            Self::Udp => Facts { name: "udp", ip: true, ..DATAGRAMS },
-            Self::UdpLite => Facts { name: "udplite", ip: true, ..DATAGRAMS },
+            Self::Tcp => Facts {
+                name: "tcp",
+                ip: true,
+                discards: true,
+                stream: &[
+                    Io::Blocking,
+                    Io::Nonblocking,
+                    Io::Spin,
+                    Io::Sendfile,
+                    Io::Splice,
+                    Io::Vmsplice,
+                    Io::Zerocopy,
+                ],
+                ..BYTES
+            },
+            // The kernel (seen on 6.18) copies what splice gives it, and has no MSG_ZEROCOPY here.
+            Self::Mptcp => Facts { name: "mptcp", ip: true, discards: true, ..BYTES },
+            Self::Udp => Facts { name: "udp", ip: true, discards: true, ..DATAGRAMS },
+            Self::UdpLite => Facts { name: "udplite", ip: true, discards: true, ..DATAGRAMS },
             // The kernel (seen on 6.1) reports the end of an association to blocking calls only.
             Self::Sctp => Facts { name: "sctp", ip: true, module: Some("sctp"), ..WAITING },
             Self::Dccp => Facts {
@@ -95,7 +110,12 @@ impl Transport {
                 module: Some("dccp_ipv4 and dccp_ipv6 (gone from Linux 6.16 on)"),
                 ..DATAGRAMS
             },
-            Self::UnixStream => Facts { name: "unix", ..BYTES },
+            // It has no MSG_ZEROCOPY, and receives of a stream know no MSG_TRUNC.
+            Self::UnixStream => Facts {
+                name: "unix",
+                stream: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Splice, Io::Vmsplice],
+                ..BYTES
+            },
             Self::UnixSeqpacket => Facts { name: "unix_seqpacket", ..CONNECTIONS },
             Self::UnixDatagram => Facts { name: "unix_dgram", ..DATAGRAMS },
             Self::Vsock => Facts {

@@ -60,4 +60,10 @@ impl TestSpec {
         };
         if near_sends == (side == Side::Near) { &[Role::Sender] } else { &[Role::Receiver] }
     }
+
+    /// Whether a flow has the role at an end.
+    pub(crate) fn has_role(&self, side: Side, role: Role) -> bool {
+        // The flows of a direction are alike, and the last one is of the other direction where there are two.
+        [0, self.flows().saturating_sub(1)].iter().any(|flow| self.roles(side, *flow).contains(&role))
+    }
 }

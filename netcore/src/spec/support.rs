@@ -2,8 +2,10 @@
 //!
 //! The plan's check and the daemon's admission both call [`check`]: the engines can run every test that passes.
 
+mod pages;
 mod transports;
 
+use pages::{constant, discard};
 use transports::{datagrams, pipes};
 
 use super::{
@@ -55,6 +57,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.receive == Receive::Discard {
         discard(spec)?;
     }
+    constant(spec)?;
     if spec.is_alone() {
         alone(spec)?;
     }
@@ -64,8 +67,6 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             "connected", "connected: false is for udp and udplite, not for {transport}";
         spec.coalesce && (touches(&spec.near) || touches(&spec.far)) =>
             "buffers", "`coalesce` sends many requests from one buffer: leave out ring, dirty and clean";
-        !spec.io.facts().copies && dirty =>
-            "buffers", "io: {io} sends pages that must stay as they are: leave `dirty` out";
         !stream && spec.direction != Direction::Forward =>
             "direction", "requests go from the near end to the far end: exchange `from` and `to` instead";
         spec.phases.cooldown_ns > 0 && !matches!(spec.phases.stop, Stop::AfterNs(_)) =>
@@ -116,23 +117,6 @@ fn ports(spec: &TestSpec) -> Result<(), Unsupported> {
 /// Whether an end does more with its buffers than send from them.
 fn touches(end: &super::EndSpec) -> bool {
     end.buffers.ring > 1 || end.buffers.dirty > 0 || end.buffers.clean > 0
-}
-
-/// Rules of a receiver that does not copy.
-fn discard(spec: &TestSpec) -> Result<(), Unsupported> {
-    let (transport, io) = (spec.transport.name(), spec.resolved_io());
-    let touched = |end: &super::EndSpec| end.buffers.dirty > 0 || end.buffers.clean > 0;
-    refuse_if! {
-        spec.pattern != Pattern::Stream => "receive",
-            "receive: discard is for streams: requests and responses are counted by their bytes";
-        !spec.transport.discards() => "receive", "over {transport} a receiver cannot discard: leave `receive` out";
-        !io.facts().discards => "receive",
-            "io: {} receives into buffers of its own: leave `receive` or `io` out", io.name();
-        spec.integrity => "integrity", "integrity checks bytes that `receive: discard` leaves where they are: choose one";
-        touched(&spec.near) || touched(&spec.far) => "buffers",
-            "receive: discard leaves nothing to read: leave `dirty` and `clean` out";
-    }
-    Ok(())
 }
 
 /// Rules of connections that carry no data.

@@ -45,6 +45,7 @@ options! {
         SO_SNDBUF = libc::SO_SNDBUF;
         /// `struct sock_txtime`: a clock, and flags.
         SO_TXTIME = libc::SO_TXTIME;
+        SO_ZEROCOPY = libc::SO_ZEROCOPY;
     }
     libc::IPPROTO_IP => {
         IP_BIND_ADDRESS_NO_PORT = libc::IP_BIND_ADDRESS_NO_PORT;

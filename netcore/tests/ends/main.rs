@@ -1,6 +1,7 @@
 //! Both ends of a test in one process, over the real transports of this machine.
 
 mod connect;
+mod copyless;
 mod datagram;
 mod local;
 mod namespaces;

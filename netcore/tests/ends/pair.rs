@@ -178,6 +178,8 @@ pub fn sum(flows: &[FlowWindow]) -> Counts {
         messages_received: sum.messages_received + flow.counts.messages_received,
         reordered: sum.reordered + flow.counts.reordered,
         duplicated: sum.duplicated + flow.counts.duplicated,
+        completions: sum.completions + flow.counts.completions,
+        copied: sum.copied + flow.counts.copied,
     })
 }
 

@@ -102,7 +102,8 @@ fn a_count_of_bytes_is_met_exactly() {
 
 #[test]
 fn every_io_method_moves_the_same_bytes_unchanged() {
-    for io in [Io::Auto, Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile] {
+    for io in [Io::Auto, Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Splice, Io::Vmsplice, Io::Zerocopy]
+    {
         let mut spec = stream(0);
         (spec.io, spec.integrity, spec.sizes.message_bytes) = (io, true, 100_001);
         (spec.near.buffers.ring, spec.phases.stop) = (3, Stop::AfterBytes(10_000_100));

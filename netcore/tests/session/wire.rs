@@ -27,7 +27,7 @@ fn window() -> Window {
     let flow = FlowWindow {
         flow: 0,
         role: Role::Sender,
-        counts: netcore::report::Counts::default(),
+        counts: netcore::report::Counts { completions: 1, copied: 1, ..netcore::report::Counts::default() },
         latencies: vec![Latencies { kind: "round_trip".into(), histogram: String::new() }],
         tcp_at_start: Some(TcpInfo::default()),
         tcp_info: Some(TcpInfo::default()),

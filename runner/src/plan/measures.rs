@@ -1,6 +1,6 @@
 //! The metrics that a job can deliver. An assertion on another one would be judged on nothing.
 
-use netcore::spec::{Dialect, Direction, Pattern, TestSpec};
+use netcore::spec::{Dialect, Direction, Io, Pattern, TestSpec};
 use schemas::{
     columns,
     metrics::{Family, METRICS, Metric},
@@ -73,6 +73,7 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         ("tcp", _) if !spec.transport.is_tcp() => "only TCP reports it",
         ("tcp", _) if !spec.collect.tcp_info => "`tcp_info` is not in `collect`",
         ("cpu", _) if !spec.collect.cpu => "`cpu` is not in `collect`",
+        (_, "zerocopy_copied_ratio") if spec.io != Io::Zerocopy => "only `io: zerocopy` has completions",
         (_, "message_size") if answers => "it has a request and a response size",
         (_, "request_size" | "response_size") if !answers => "a stream has a message size",
         _ => return None,

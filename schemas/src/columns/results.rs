@@ -89,6 +89,8 @@ columns! {
             => ("connections", Count, Higher, Count, "connections");
         errors: Integer = "Operations that failed without ending the measurement (timeouts of requests, refused connections, …)."
             => ("errors", Count, Lower, Count, "errors");
+        zerocopy_copied_ratio: Number = "Share of the zero-copy sends (`io: zerocopy`) whose bytes the kernel copied after all, of the sends whose completions the sender read in the window, 0 … 1; on loopback 1."
+            => ("zerocopy_copied_ratio", Ratio, Lower, Gauge, "zero-copy sends copied");
     }
     "datagrams" {
         messages_sent: Integer = "Messages sent."

@@ -199,6 +199,8 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         messages_received: u64::MAX,
         reordered: u64::MAX,
         duplicated: u64::MAX,
+        completions: u64::MAX,
+        copied: u64::MAX,
     };
     let flow = FlowWindow {
         flow: u32::MAX,

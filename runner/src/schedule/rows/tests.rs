@@ -30,6 +30,21 @@ fn the_receiver_decides_what_arrived_on_its_own_clock() {
 }
 
 #[test]
+fn the_copied_share_is_of_the_sends_that_completed() {
+    let mut m = stream(1000);
+    let reports = &mut m.members[0];
+    let spec = spec(Direction::Forward);
+    let share = |reports: &netcore::client::Outcome| {
+        let made = of_iteration(&Row::default(), &spec, &reports.near, reports.far.as_ref());
+        measured(&made, Way::Forward).zerocopy_copied_ratio
+    };
+    assert_eq!(share(reports), None, "no zero-copy sends");
+    let counts = &mut reports.near.phases[0].flows[0].counts;
+    (counts.sends, counts.completions, counts.copied) = (10, 8, 2);
+    assert_eq!(share(reports), Some(0.25));
+}
+
+#[test]
 fn reverse_and_forward_mirror_each_other() {
     let near = report(Side::Near, vec![window(Phase::Measure, SECOND, vec![flow(0, Role::Receiver, 0, 500)])]);
     let far = report(Side::Far, vec![window(Phase::Measure, 2 * SECOND, vec![flow(0, Role::Sender, 600, 0)])]);
