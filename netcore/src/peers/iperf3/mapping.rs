@@ -6,8 +6,8 @@ use super::{
     parameters::{Parameters, Protocol, Way},
 };
 use crate::spec::{
-    Arrival, Bytes, Dialect, Direction, Dscp, Family, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport,
-    quantity::Bytes32, socket::MtuDiscover, support::Unsupported,
+    Arrival, Bytes, Dialect, Direction, Dscp, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop,
+    TestSpec, Transport, quantity::Bytes32, socket::MtuDiscover, support::Unsupported,
 };
 
 const NS: u64 = 1_000_000_000;
@@ -62,6 +62,7 @@ pub fn parameters(spec: &TestSpec) -> Result<Parameters, Unsupported> {
         affinity: far.cpus.as_ref().and_then(|cpus| cpus.0.first().copied()),
         wide_counter: spec.transport == Transport::Udp && has_wide_counter(spec),
         zerocopy: far_sends && spec.io == Io::Sendfile,
+        skip_rx_copy: false,
         dont_fragment: far.socket.mtu_discover == Some(MtuDiscover::Do),
         repeating_payload: false,
         wants_output: false,
@@ -108,6 +109,9 @@ pub fn test(parameters: &Parameters, longest_ns: u64) -> Result<TestSpec, Fault>
     spec.pace = pace(parameters);
     spec.payload = if parameters.repeating_payload { Payload::Zero } else { Payload::Random };
     spec.io = if parameters.zerocopy && sends_bytes(&spec) { Io::Sendfile } else { Io::Auto };
+    if parameters.skip_rx_copy && spec.has_role(Side::Far, Role::Receiver) {
+        spec.receive = Receive::Discard;
+    }
     spec.collect.latency = false;
     let socket = &mut spec.far.socket;
     socket.no_delay = parameters.nodelay.then_some(true);
@@ -199,6 +203,14 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_receives_discards_on_request() {
+        let mut asked = Parameters { parallel: 1, len: 1000, skip_rx_copy: true, ..Parameters::default() };
+        assert_eq!(test(&asked, HOUR).unwrap().receive, Receive::Discard);
+        asked.way = Way::Reverse;
+        assert_eq!(test(&asked, HOUR).unwrap().receive, Receive::Copy);
+    }
+
+    #[test]
     fn only_a_server_that_sends_is_paced() {
         let mut asked = Parameters { parallel: 1, len: 1250, bandwidth: 1_000_000, burst: 10, ..Parameters::default() };
         assert_eq!(test(&asked, HOUR).unwrap().pace, None);
@@ -213,7 +225,7 @@ mod tests {
         /// Whatever a client asks for within its protocol's bounds, the engines can run.
         #[test]
         fn the_engines_run_every_test(
-            flags: [bool; 8],
+            flags: [bool; 9],
             way in prop_oneof![Just(Way::Forward), Just(Way::Reverse), Just(Way::Bidirectional)],
             (parallel, len, omit_s, time_s) in (1..=4u32, 16..=65_507u64, 0..=600u64, 0..=2000u64),
             (bandwidth, fq_rate, burst, mss, tos) in (0..1u64 << 50, 0..1u64 << 50, 0..=1000u32, 0..=9216u64, any::<u8>()),
@@ -228,6 +240,7 @@ mod tests {
                 nodelay: flags[3],
                 wide_counter: flags[4],
                 zerocopy: flags[5],
+                skip_rx_copy: flags[8],
                 dont_fragment: flags[6],
                 repeating_payload: flags[7],
                 ..Parameters::default()

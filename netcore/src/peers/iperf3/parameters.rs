@@ -79,6 +79,8 @@ pub struct Parameters {
     pub affinity: Option<u32>,
     pub wide_counter: bool,
     pub zerocopy: bool,
+    /// The server leaves what it receives where it is.
+    pub skip_rx_copy: bool,
     pub dont_fragment: bool,
     /// The payload repeats a pattern that can be compressed.
     pub repeating_payload: bool,
@@ -118,6 +120,7 @@ impl Parameters {
             ("TOS", self.tos.into()),
             ("udp_counters_64bit", self.wide_counter.into()),
             ("zerocopy", self.zerocopy.into()),
+            ("skip_rx_copy", self.skip_rx_copy.into()),
             ("dont_fragment", self.dont_fragment.into()),
             ("repeating_payload", self.repeating_payload.into()),
             ("get_server_output", self.wants_output.into()),
@@ -186,6 +189,7 @@ impl Parameters {
             },
             wide_counter: read.flag("udp_counters_64bit")?,
             zerocopy: read.flag("zerocopy")?,
+            skip_rx_copy: read.flag("skip_rx_copy")?,
             dont_fragment: read.flag("dont_fragment")?,
             repeating_payload: read.flag("repeating_payload")?,
             wants_output: read.flag("get_server_output")?,
@@ -346,7 +350,7 @@ mod tests {
 
     fn valid() -> impl Strategy<Value = Parameters> {
         let ways = prop_oneof![Just(Way::Forward), Just(Way::Reverse), Just(Way::Bidirectional)];
-        let shape = (any::<[bool; 8]>(), ways, 1..=MOST_STREAMS, 16..=65_507u64, 0..=MOST_OMIT_SECONDS, any::<u8>());
+        let shape = (any::<[bool; 9]>(), ways, 1..=MOST_STREAMS, 16..=65_507u64, 0..=MOST_OMIT_SECONDS, any::<u8>());
         let rest = (0..=MOST_SECONDS, 0..1u64 << 62, 0..1u64 << 62, 0..=MOST_BURST, 0..=MOST_MSS_BYTES);
         let names = (prop::option::of("[a-z]{1,16}"), prop::option::of(0..=1024u32), "[0-9.+-]{0,20}");
         (shape, rest, names).prop_map(
@@ -373,6 +377,7 @@ mod tests {
                     affinity,
                     wide_counter: flags[3],
                     zerocopy: flags[4],
+                    skip_rx_copy: flags[8],
                     dont_fragment: flags[5],
                     repeating_payload: flags[6],
                     wants_output: flags[7],
