@@ -10,6 +10,7 @@ mod check_schema;
 mod ci;
 mod completions;
 mod confirm;
+mod copyless;
 mod counters;
 mod deploy;
 mod directions;
