@@ -346,6 +346,7 @@ impl Conclusion {
         notes.extend(conduit::note(&options));
         let peer = links.first().and_then(|link| link.peer_ip());
         notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| fragments::note(&spec, side, peer, nic)));
+        notes.extend(submissions_note(side, watch.all_submitted()));
         if side == Side::Near {
             let unused = unused(&spec);
             notes.extend(unused.iter().map(|key| format!("{key} has no meaning for this workload and was not used")));
@@ -373,6 +374,15 @@ impl Conclusion {
             notes,
         }
     }
+}
+
+/// Note on how many operations a system call on the submission rings has completed.
+fn submissions_note(side: Side, (completions, calls): (u64, u64)) -> Option<String> {
+    let end = if side == Side::Near { "near" } else { "far" };
+    let per_call = completions as f64 / calls as f64;
+    (calls > 0).then(|| {
+        format!("io_uring of the {end} end: {completions} operations in {calls} calls, {per_call:.1} per call")
+    })
 }
 
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, EndError> {

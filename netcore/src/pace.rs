@@ -10,7 +10,7 @@ use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use crate::{
-    io::wait::Wait,
+    io::wait::Sleep,
     measure::clock::monotonic_ns,
     spec::{Arrival, Pace},
 };
@@ -30,7 +30,7 @@ const NAP_NS: u64 = 50_000_000;
 /// Decides when a thread may send.
 pub trait Pacer {
     /// Waits for the next due time and returns it (nanoseconds of the monotonic clock); `None` if the test ends before.
-    fn wait(&mut self, wait: &impl Wait, is_over: impl Fn() -> bool) -> Option<u64>;
+    fn wait(&mut self, wait: &impl Sleep, is_over: impl Fn() -> bool) -> Option<u64>;
 
     /// Due times dropped so far.
     fn dropped(&self) -> u64;
@@ -61,7 +61,7 @@ impl Ahead {
 }
 
 impl Pacer for Ahead {
-    fn wait(&mut self, wait: &impl Wait, is_over: impl Fn() -> bool) -> Option<u64> {
+    fn wait(&mut self, wait: &impl Sleep, is_over: impl Fn() -> bool) -> Option<u64> {
         self.schedule.drop_missed(monotonic_ns());
         let first = self.schedule.next_due();
         if !self.schedule.wait_until(first.saturating_sub(AHEAD_NS), wait, is_over) {
@@ -90,7 +90,7 @@ pub struct Unpaced;
 
 impl Pacer for Unpaced {
     #[inline]
-    fn wait(&mut self, _wait: &impl Wait, _is_over: impl Fn() -> bool) -> Option<u64> {
+    fn wait(&mut self, _wait: &impl Sleep, _is_over: impl Fn() -> bool) -> Option<u64> {
         Some(0)
     }
 
@@ -165,7 +165,7 @@ impl Schedule {
     }
 
     /// Waits for an instant; `false`: the test has ended.
-    pub fn wait_until<W: Wait>(&mut self, due_ns: u64, wait: &W, is_over: impl Fn() -> bool) -> bool {
+    pub fn wait_until<W: Sleep>(&mut self, due_ns: u64, wait: &W, is_over: impl Fn() -> bool) -> bool {
         loop {
             let now = monotonic_ns();
             if now >= due_ns {
@@ -200,7 +200,7 @@ impl Schedule {
 
 impl Pacer for Schedule {
     #[inline]
-    fn wait(&mut self, wait: &impl Wait, is_over: impl Fn() -> bool) -> Option<u64> {
+    fn wait(&mut self, wait: &impl Sleep, is_over: impl Fn() -> bool) -> Option<u64> {
         self.drop_missed(monotonic_ns());
         let due = self.next_due();
         if !self.wait_until(due, wait, is_over) {

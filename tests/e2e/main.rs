@@ -57,5 +57,6 @@ mod services;
 mod signals;
 mod soak;
 mod threads;
+mod uring;
 mod witness;
 mod workloads;

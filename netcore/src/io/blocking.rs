@@ -7,7 +7,10 @@ use nix::{
     unistd::{read, write},
 };
 
-use super::{Channel, attempt, retry, wait::Block};
+use super::{
+    Channel, attempt, receive_by, retry,
+    wait::{Block, Wait as _},
+};
 use crate::transport::Link;
 
 /// `send` and `recv` on a socket.
@@ -41,6 +44,11 @@ impl Channel for Blocking {
         let fd = self.link.receive.as_raw_fd();
         retry(|| recv(fd, buffer, self.receive_flags))
     }
+
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        receive_by(&self.link, &Block, buffer, until_ns)
+    }
 }
 
 /// `write` and `read` on pipes.
@@ -73,5 +81,11 @@ impl Channel for Pipe {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let received = retry(|| read(&self.link.receive, buffer));
         if self.link.is_freed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { received }
+    }
+
+    /// A read always waits, but the pipe has one reader: available bytes stay available.
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        if Block.for_input(&self.link, until_ns)? { self.receive(buffer).map(Some) } else { Ok(None) }
     }
 }

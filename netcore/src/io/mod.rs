@@ -12,6 +12,8 @@ pub mod expected;
 pub mod nonblocking;
 pub mod sendfile;
 pub mod splice;
+#[expect(unsafe_code, reason = "the kernel uses memory after a call has returned")]
+pub mod uring;
 pub mod vmsplice;
 pub mod wait;
 pub mod zerocopy;
@@ -21,12 +23,12 @@ use std::{io, os::fd::AsRawFd};
 use nix::sys::socket::{MsgFlags, recv, send};
 
 use crate::transport::Link;
-use wait::Wait;
+use wait::{Sleep, Wait};
 
 /// Moves bytes over one connection.
 pub trait Channel {
-    /// Waiting in its loop outside its own calls: for a due time, or for input until then.
-    type Wait: Wait;
+    /// Waiting in its loop outside its own calls: for a due time.
+    type Wait: Sleep;
 
     fn wait(&self) -> &Self::Wait;
 
@@ -35,6 +37,10 @@ pub trait Channel {
 
     /// Receives some bytes; 0 is the end of the stream.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Receives some bytes, and waits for them until an instant of the monotonic clock at most; 0 is the end of the
+    /// stream. `None`: nothing has come, or it is time to look at the clock.
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>>;
 
     /// Sends as much as possible without waiting; `None`: nothing.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>>;
@@ -72,6 +78,19 @@ fn attempt(link: &Link, bytes: &[u8]) -> io::Result<Option<usize>> {
         Ok(n) => Ok(Some(n)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// [`Channel::receive_by`] on a socket: waits for input, and then tries once to receive.
+#[inline]
+fn receive_by(link: &Link, wait: &impl Wait, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+    if !wait.for_input(link, until_ns)? {
+        return Ok(None);
+    }
+    match recv(link.receive.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+        Ok(n) => Ok(Some(n)),
+        Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

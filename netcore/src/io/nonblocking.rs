@@ -5,7 +5,7 @@ use std::{io, os::fd::AsRawFd, sync::Arc};
 
 use nix::sys::socket::{MsgFlags, recv, send};
 
-use super::{Channel, attempt, wait::Wait};
+use super::{Channel, attempt, receive_by, wait::Wait};
 use crate::transport::Link;
 
 /// Calls with `MSG_DONTWAIT`.
@@ -56,5 +56,10 @@ impl<W: Wait> Channel for Nonblocking<W> {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        receive_by(&self.link, &self.wait, buffer, until_ns)
     }
 }

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 
 use nix::sys::sendfile::sendfile;
 
-use super::{Channel, buffers::Buffers, constant::ConstantFile, receive, retry, wait::Block};
+use super::{Channel, buffers::Buffers, constant::ConstantFile, receive, receive_by, retry, wait::Block};
 use crate::transport::Link;
 
 /// Sends from a file that holds the ring's bytes once; receives as [`super::blocking`] does.
@@ -45,5 +45,10 @@ impl Channel for Sendfile {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         receive(&self.link, buffer)
+    }
+
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        receive_by(&self.link, &Block, buffer, until_ns)
     }
 }

@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use nix::fcntl::{SpliceFFlags, splice};
 
-use super::{Channel, buffers::Buffers, conduit::Conduit, constant::ConstantFile, receive, wait::Block};
+use super::{Channel, buffers::Buffers, conduit::Conduit, constant::ConstantFile, receive, receive_by, wait::Block};
 use crate::transport::Link;
 
 /// Sends from a file that holds the ring's bytes once; receives as [`super::blocking`] does.
@@ -47,5 +47,10 @@ impl Channel for Splice {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         receive(&self.link, buffer)
+    }
+
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        receive_by(&self.link, &Block, buffer, until_ns)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use nix::fcntl::{SpliceFFlags, vmsplice};
 
-use super::{Channel, buffers::Buffers, conduit::Conduit, constant::ConstantPages, receive, wait::Block};
+use super::{Channel, buffers::Buffers, conduit::Conduit, constant::ConstantPages, receive, receive_by, wait::Block};
 use crate::transport::Link;
 
 /// Sends from pages that hold the ring's bytes once; receives as [`super::blocking`] does.
@@ -48,5 +48,10 @@ impl Channel for Vmsplice {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         receive(&self.link, buffer)
+    }
+
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        receive_by(&self.link, &Block, buffer, until_ns)
     }
 }

@@ -21,17 +21,28 @@ use crate::{
 /// Longest wait at a time, so that the end of the test is noticed, nanoseconds.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// A way to wait.
-pub trait Wait {
+/// A way to sleep.
+pub trait Sleep {
+    /// Whether a sleep ends shortly before its due time and the thread spins the rest, which is more precise than a
+    /// wake-up.
+    const LEADS: bool = true;
+
+    /// Sleeps until an instant of the monotonic clock, or less.
+    #[inline]
+    fn sleep_until(&self, wake_ns: u64) {
+        let time = TimeSpec::from_duration(Duration::from_nanos(wake_ns));
+        // After a signal the caller looks at the clock again, as after every wake-up.
+        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
+    }
+}
+
+/// A way to wait for a socket.
+pub trait Wait: Sleep {
     /// Flags of every call.
     const FLAGS: MsgFlags;
 
     /// Whether calls that would block are repeated in a busy loop.
     const SPINS: bool = false;
-
-    /// Whether a sleep ends shortly before its due time and the thread spins the rest, which is more precise than a
-    /// wake-up.
-    const LEADS: bool = true;
 
     /// Before a receive: waits for input, at most until an instant of the monotonic clock. `true`: some may have come.
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool>;
@@ -46,14 +57,6 @@ pub trait Wait {
     /// After a call on a connection of a connect pattern that would block, or has timed out: waits until a repeated
     /// call may succeed. `false`: only the test's end can tell whether to repeat it.
     fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool>;
-
-    /// Sleeps until an instant of the monotonic clock, or less.
-    #[inline]
-    fn sleep_until(&self, wake_ns: u64) {
-        let time = TimeSpec::from_duration(Duration::from_nanos(wake_ns));
-        // After a signal the caller looks at the clock again, as after every wake-up.
-        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &time);
-    }
 
     /// Before an operation: others may have their turn.
     #[inline]
@@ -85,6 +88,8 @@ pub fn has_input(link: &Link) -> io::Result<bool> {
 /// Inside the call. An empty return has waited as long as the socket's timeout allows.
 pub struct Block;
 
+impl Sleep for Block {}
+
 impl Wait for Block {
     const FLAGS: MsgFlags = MsgFlags::empty();
 
@@ -112,6 +117,8 @@ impl Wait for Block {
 /// wait without a bound: `shutdown` on the socket frees the thread.
 pub struct Poll;
 
+impl Sleep for Poll {}
+
 impl Wait for Poll {
     const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
 
@@ -138,6 +145,8 @@ impl Wait for Poll {
 /// By calling again at once: no wake-up from idle, at the price of a whole CPU per thread at both ends. Only useful
 /// where the two ends run on different CPUs; on one CPU the spinning thread keeps the other from answering.
 pub struct Spin;
+
+impl Sleep for Spin {}
 
 impl Wait for Spin {
     const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;

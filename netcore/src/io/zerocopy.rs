@@ -14,7 +14,7 @@ use nix::{
     sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, send},
 };
 
-use super::{Channel, buffers::Buffers, constant::ConstantPages, receive, retry, wait::Block};
+use super::{Channel, buffers::Buffers, constant::ConstantPages, receive, receive_by, retry, wait::Block};
 use crate::{
     measure::counters::FlowCell,
     sys::{self, opt},
@@ -183,6 +183,11 @@ impl Channel for Zerocopy {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         receive(&self.link, buffer)
+    }
+
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        receive_by(&self.link, &Block, buffer, until_ns)
     }
 
     fn settle(&mut self) -> io::Result<()> {

@@ -34,6 +34,8 @@ struct State {
     released: bool,
     /// Facts for the reader of the numbers.
     notes: Vec<String>,
+    /// Completions that the threads took from their submission rings, and the system calls for them.
+    submitted: (u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,6 +226,16 @@ impl Watch {
     /// The facts that the workers told; taken once all have left.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().notes)
+    }
+
+    /// A thread ends that took so many completions from its submission ring by so many calls.
+    pub fn submitted(&self, completions: u64, calls: u64) {
+        self.change(|state| state.submitted = (state.submitted.0 + completions, state.submitted.1 + calls));
+    }
+
+    /// Completions of all submission rings, and the calls for them.
+    pub fn all_submitted(&self) -> (u64, u64) {
+        self.state().submitted
     }
 
     /// A worker leaves, with a sentence if it failed.

@@ -304,6 +304,11 @@ fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(
     over(worker, Nonblocking { link, wait: turns, receive_flags })
 }
 
+/// Runs a worker's loop over the submission ring of its thread.
+fn run_submitted(worker: &mut Worker, channel: multiplex::ring::Submitted<'_>) -> Result<(), WorkerError> {
+    over(worker, channel)
+}
+
 fn by_connections<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     match worker.role {
         Role::Requester => connect::open(worker, wait),

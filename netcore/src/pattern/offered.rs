@@ -4,16 +4,11 @@
 //! wait of requests behind a stall. Leaving that out is known as coordinated omission. With `closed` a due time is only
 //! the earliest instant, and a latency counts from the sending.
 
-use std::{collections::VecDeque, io, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed};
-
-use nix::{
-    sys::socket::{MsgFlags, recv, send},
-    unistd::{read, write},
-};
+use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
 use super::{Worker, WorkerError, end_of_requests, request_response::Tally};
 use crate::{
-    io::{Channel, wait::Wait},
+    io::{Channel, wait::Sleep},
     measure::{clock::monotonic_ns, histogram::Recorder},
     pace::{Pacer, Schedule},
     spec::{Arrival, Pace},
@@ -56,7 +51,7 @@ impl Offer {
     }
 
     /// Sleeps, and then spins, until a request is due. `false`: the test has ended before.
-    pub fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool {
+    pub fn wait(&mut self, worker: &Worker, wait: &impl Sleep) -> bool {
         let due_ns = self.schedule.next_due();
         self.schedule.wait_until(due_ns, wait, || worker.is_over())
     }
@@ -65,13 +60,13 @@ impl Offer {
 /// The requesting loop and its orderly end.
 pub fn request<C: Channel>(worker: &mut Worker, mut channel: C, pace: &Pace) -> Result<(), WorkerError> {
     let (recorder, offer) = (worker.latencies(), Offer::new(pace, worker.gaps()));
-    let result = request_loop(worker, channel.wait(), recorder, offer);
+    let result = request_loop(worker, &mut channel, recorder, offer);
     end_of_requests(worker, &mut channel, result)
 }
 
-fn request_loop<W: Wait>(
+fn request_loop<C: Channel>(
     worker: &mut Worker,
-    wait: &W,
+    channel: &mut C,
     mut recorder: Recorder,
     mut offer: Offer,
 ) -> Result<(), WorkerError> {
@@ -83,29 +78,26 @@ fn request_loop<W: Wait>(
     loop {
         while starts.len() < inflight && begun < worker.cell.limit() {
             let Some(start_ns) = offer.take(worker) else { break };
-            let calls = send_whole(worker, wait).map_err(worker.error("send a request"))?;
+            worker.send_buffers.touch();
+            let calls = channel.send_all(worker.send_buffers.present()).map_err(worker.error("send a request"))?;
+            worker.send_buffers.advance();
             starts.push_back(start_ns);
             begun += 1;
             tally.sent(worker, request_bytes, calls);
         }
         if starts.is_empty() {
-            if begun >= worker.cell.limit() || !offer.wait(worker, wait) {
+            if begun >= worker.cell.limit() || !offer.wait(worker, channel.wait()) {
                 return Ok(());
             }
             continue;
         }
         let may_send = starts.len() < inflight && !worker.is_over();
         let until_ns = if may_send { offer.next_due() } else { u64::MAX };
-        if !wait.for_input(&worker.link, until_ns).map_err(worker.error("wait for a response"))? {
-            continue;
+        let received = channel.receive_by(worker.receive_buffers.present_mut(), until_ns);
+        let Some(n) = received.map_err(worker.error("receive a response"))? else { continue };
+        if n == 0 {
+            return Err(WorkerError::Closed { flow: worker.link.flow });
         }
-        wait.turn();
-        let n = match receive(worker) {
-            Ok(0) => return Err(WorkerError::Closed { flow: worker.link.flow }),
-            Ok(n) => n,
-            Err(nix::Error::EAGAIN | nix::Error::EINTR) => continue,
-            Err(error) => return Err(worker.error("receive a response")(error.into())),
-        };
         let now_ns = monotonic_ns();
         worker.check(&mut expected, 0..n, tally.bytes_received)?;
         worker.receive_buffers.touch();
@@ -121,43 +113,4 @@ fn request_loop<W: Wait>(
         }
         tally.completed(worker, completed - tally.transactions);
     }
-}
-
-/// Receives available bytes of a descriptor that may be readable.
-fn receive(worker: &mut Worker) -> nix::Result<usize> {
-    let link = &worker.link;
-    let buffer = worker.receive_buffers.present_mut();
-    if !link.is_pipe {
-        return recv(link.receive.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
-    }
-    // A pipe's read always waits, but it has one reader: available bytes stay available.
-    let n = read(&link.receive, buffer)?;
-    if link.is_freed() { Err(nix::Error::ECONNABORTED) } else { Ok(n) }
-}
-
-/// Sends a whole request; returns the number of calls.
-fn send_whole<W: Wait>(worker: &mut Worker, wait: &W) -> io::Result<u64> {
-    worker.send_buffers.touch();
-    let mut bytes = worker.send_buffers.present();
-    let mut calls = 0;
-    while !bytes.is_empty() {
-        let link = &worker.link;
-        let sent = if link.is_pipe {
-            write(&link.send, bytes)
-        } else {
-            send(link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | W::FLAGS)
-        };
-        match sent {
-            Ok(_) if link.is_freed() => return Err(io::ErrorKind::ConnectionAborted.into()),
-            Ok(n) => {
-                bytes = &bytes[n..];
-                calls += 1;
-            }
-            Err(nix::Error::EAGAIN) => wait.for_room(link, u64::MAX)?,
-            Err(nix::Error::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    worker.send_buffers.advance();
-    Ok(calls)
 }

@@ -7,7 +7,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use super::{Worker, WorkerError, between, drain};
 use crate::{
-    io::{Channel, expected::Expected, wait::Wait},
+    io::{Channel, expected::Expected, wait::Sleep},
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
     spec::{PaceMode, Side},
@@ -58,12 +58,12 @@ impl Timing for Timed {
 /// Pacing of each message, or none: chosen before the loop.
 trait Due {
     /// Waits for the next message's due time. `false`: the test has ended before.
-    fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool;
+    fn wait(&mut self, worker: &Worker, wait: &impl Sleep) -> bool;
 }
 
 impl Due for Unpaced {
     #[inline]
-    fn wait(&mut self, _worker: &Worker, _wait: &impl Wait) -> bool {
+    fn wait(&mut self, _worker: &Worker, _wait: &impl Sleep) -> bool {
         true
     }
 }
@@ -80,7 +80,7 @@ struct Paced {
 }
 
 impl Due for Paced {
-    fn wait(&mut self, worker: &Worker, wait: &impl Wait) -> bool {
+    fn wait(&mut self, worker: &Worker, wait: &impl Sleep) -> bool {
         if self.left > 0 {
             self.left -= 1;
             return true;

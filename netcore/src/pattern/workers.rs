@@ -1,12 +1,15 @@
 //! Assigns workers to flows and threads: a thread per flow, two where one connection carries both directions, or fewer
 //! threads that carry several flows each.
 
-use std::sync::Arc;
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use super::{
     Worker,
-    multiplex::{Multiplexer, Turns},
-    run, run_multiplexed,
+    multiplex::{
+        Multiplexer, Turns,
+        ring::{RingMultiplexer, Submitted},
+    },
+    run, run_multiplexed, run_submitted,
 };
 use crate::{
     error::EndError,
@@ -206,6 +209,14 @@ impl Scheduled {
     fn run_multiplexed(mut self, turns: Turns<'_>) {
         self.exit.failure = run_multiplexed(&mut self.worker, turns).err().map(|error| error.to_string());
     }
+
+    /// Runs over the ring of its thread. The ring holds the socket: the exit is told when it is gone.
+    fn run_submitted(mut self, channel: Submitted<'_>) -> ExitNotice {
+        if let Err(error) = run_submitted(&mut self.worker, channel) {
+            self.worker.watch.failed(error.to_string());
+        }
+        self.exit
+    }
 }
 
 /// Body of the `number`-th data thread of an end. A failure is recorded before the workers leave because of it.
@@ -214,6 +225,9 @@ pub fn thread(number: usize, workers: Vec<Worker>, t0_ns: u64) {
     let Some(first) = scheduled.first().map(|first| &first.worker) else { return };
     if let Err(failure) = affinity(first, number) {
         first.watch.failed(failure);
+    } else if first.spec.resolved_io() == Io::Uring {
+        let watch = first.watch.clone();
+        by_ring(scheduled, &watch, t0_ns);
     } else if first.spec.shares_threads() {
         let watch = first.watch.clone();
         multiplex(scheduled, &watch, t0_ns);
@@ -241,6 +255,39 @@ fn multiplex(scheduled: Vec<Scheduled>, watch: &Watch, t0_ns: u64) {
     {
         watch.failed(format!("a thread of several flows cannot wait for events: {error}"));
     }
+}
+
+/// Runs the workers of this thread over one submission ring.
+fn by_ring(scheduled: Vec<Scheduled>, watch: &Watch, t0_ns: u64) {
+    let exits: Rc<RefCell<Vec<ExitNotice>>> = Rc::default();
+    let links: Vec<Arc<Link>> = scheduled.iter().map(|each| each.worker.link.clone()).collect();
+    let receive_bytes = scheduled.iter().map(|each| each.worker.receive_buffers.size()).max().unwrap_or(0);
+    // All allocations happen before the load begins.
+    exits.borrow_mut().reserve(scheduled.len());
+    let mut multiplexer = match RingMultiplexer::new(&links, receive_bytes) {
+        Ok(multiplexer) => multiplexer,
+        Err(error) => return watch.failed(format!("no submission ring: {error}")),
+    };
+    let waiting = scheduled.iter().all(|each| waits_for_peer(&each.worker));
+    for (worker, link) in scheduled.into_iter().zip(links) {
+        let exits = exits.clone();
+        let body = move |channel: Submitted<'_>| {
+            let exit = worker.run_submitted(channel);
+            exits.borrow_mut().push(exit);
+        };
+        if let Err(error) = multiplexer.add(link, body) {
+            return watch.failed(format!("cannot add a flow to its thread: {error}"));
+        }
+    }
+    if waiting || watch.wait_for_start(t0_ns) {
+        if let Err(error) = multiplexer.run() {
+            watch.failed(format!("a thread cannot wait for its submission ring: {error}"));
+        }
+        let (completions, calls) = multiplexer.ring().counts();
+        watch.submitted(completions, calls);
+    }
+    drop(multiplexer);
+    drop(exits);
 }
 
 /// Whether the worker only waits until its peer begins to send. Its thread then need not be woken at the start: where

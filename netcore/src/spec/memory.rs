@@ -3,7 +3,7 @@
 //! It is allocated, filled and touched before the load, while the other end waits.
 
 use super::{
-    Receive, Role, Side, TestSpec, Transport,
+    Receive, Role, Side, TestSpec, Transport, rings,
     shape::{ICMP_HEADER_BYTES, IP_HEADER_BYTES, LINK_HEADER_BYTES, Shape},
     support,
 };
@@ -70,7 +70,8 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     // The flows of a direction are alike: computed from the first of each.
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
-    u64::try_from(forward.saturating_add(reverse)).unwrap_or(u64::MAX)
+    let all = forward.saturating_add(reverse).saturating_add(rings::bytes(spec, side));
+    u64::try_from(all).unwrap_or(u64::MAX)
 }
 
 /// Bytes of the copies of a ring: the file or pages that the kernel sends, and the data that `integrity` expects, which are made

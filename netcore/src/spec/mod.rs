@@ -10,6 +10,7 @@ pub mod memory;
 pub mod names;
 mod payload;
 pub mod quantity;
+pub(crate) mod rings;
 pub(crate) mod shape;
 mod side;
 pub mod socket;

@@ -40,8 +40,8 @@ const NOTHING: Facts = Facts {
 
 /// Streams of bytes.
 const BYTES: Facts = Facts {
-    stream: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile],
-    request_response: &[Io::Blocking, Io::Nonblocking, Io::Spin],
+    stream: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Uring],
+    request_response: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Uring],
     connect: &[Io::Blocking, Io::Spin],
     ..NOTHING
 };
@@ -95,6 +95,7 @@ impl Transport {
                     Io::Splice,
                     Io::Vmsplice,
                     Io::Zerocopy,
+                    Io::Uring,
                 ],
                 ..BYTES
             },
@@ -113,7 +114,7 @@ impl Transport {
             // It has no MSG_ZEROCOPY, and receives of a stream know no MSG_TRUNC.
             Self::UnixStream => Facts {
                 name: "unix",
-                stream: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Splice, Io::Vmsplice],
+                stream: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Splice, Io::Vmsplice, Io::Uring],
                 ..BYTES
             },
             Self::UnixSeqpacket => Facts { name: "unix_seqpacket", ..CONNECTIONS },

@@ -15,7 +15,7 @@ impl TestSpec {
     }
 
     /// Loops at an end: one per flow, two where a connection carries both directions.
-    fn loops(&self) -> u32 {
+    pub(super) fn loops(&self) -> u32 {
         if self.direction == Direction::Duplex { self.flows().saturating_mul(2) } else { self.flows() }
     }
 }

@@ -2,6 +2,7 @@
 //! coroutine: it yields where it would wait, and says for what. Ready flows run in turn; when none is ready, the thread
 //! waits for all of them at once.
 
+pub mod ring;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,7 @@ use nix::{
 };
 
 use crate::{
-    io::wait::{Wait, has_input},
+    io::wait::{Sleep, Wait, has_input},
     measure::clock::monotonic_ns,
     sys::precise_timers,
     transport::{
@@ -92,10 +93,18 @@ impl Turns<'_> {
     }
 }
 
-impl Wait for Turns<'_> {
-    const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
+impl Sleep for Turns<'_> {
     // Other flows may be ready meanwhile.
     const LEADS: bool = false;
+
+    #[inline]
+    fn sleep_until(&self, wake_ns: u64) {
+        self.yield_for(Yield::Time(wake_ns));
+    }
+}
+
+impl Wait for Turns<'_> {
+    const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
 
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
         // Only input that comes after a look is an event.
@@ -132,11 +141,6 @@ impl Wait for Turns<'_> {
         // Without a bound: a peer that is busy with its other flows may take longer than any limit.
         self.yield_for(if event == Event::Input { Yield::Input(NEVER) } else { Yield::Room(NEVER) });
         Ok(true)
-    }
-
-    #[inline]
-    fn sleep_until(&self, wake_ns: u64) {
-        self.yield_for(Yield::Time(wake_ns));
     }
 
     #[inline]
