@@ -150,6 +150,14 @@ mod tests {
             // With an offset, the buffers of a call begin at pages.
             spec(|s| (s.transport, s.near.buffers.offset, s.far.buffers.offset) = (Transport::Udp, 1, 3)),
             spec(|s| {
+                (s.transport, s.receive) = (Transport::Udp, Receive::Discard);
+                (s.near.buffers.offset, s.far.buffers.offset) = (1, 3);
+            }),
+            spec(|s| {
+                (s.transport, s.receive, s.sizes.message_bytes) = (Transport::Udp, Receive::Discard, 4);
+                (s.near.buffers.offset, s.far.buffers.offset) = (1, 3);
+            }),
+            spec(|s| {
                 (s.transport, s.far.buffers.ring) = (Transport::Link, 40);
                 (s.near.buffers.alignment, s.far.buffers.alignment) = (Some(4096), Some(8192));
             }),

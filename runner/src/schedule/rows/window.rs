@@ -169,8 +169,9 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
         row.sends = counts_calls(&senders).then(|| sum(&senders, |f| f.counts.sends));
         row.sent_bits_per_s = rate(&senders, |f| f.counts.bytes_sent).map(|bytes| bytes * 8.0);
         let completions = sum(&senders, |f| f.counts.completions);
-        row.zerocopy_copied_ratio =
-            (completions > 0).then(|| sum(&senders, |f| f.counts.copied) as f64 / completions as f64);
+        // The two are read one after the other while they grow.
+        let copied = sum(&senders, |f| f.counts.copied).min(completions);
+        row.zerocopy_copied_ratio = (completions > 0).then(|| copied as f64 / completions as f64);
     }
     if !receivers.is_empty() && (both || !two_way) {
         row.bytes_received = Some(sum(&receivers, |f| f.counts.bytes_received));
