@@ -38,6 +38,7 @@ use crate::{
         opening, options,
         pacing::kernel_pace,
         rendezvous::{Connected, Rendezvous},
+        segments,
     },
 };
 
@@ -162,8 +163,12 @@ impl End {
         pattern::awaiting_end_of_data(&spec, &assignments).for_each(|index| watch.awaits_end_of_data(index));
         let follows = |role| matches!(role, Role::Receiver | Role::Responder);
         (0..).zip(&assignments).filter(|(_, each)| follows(each.role)).for_each(|(index, _)| watch.follows(index));
-        for assignment in assignments.iter().filter(|assignment| assignment.role == Role::Sender) {
+        for assignment in &assignments {
             let link = &connected.links[assignment.flow as usize];
+            segments::set(link, &spec, side, assignment.role)?;
+            if assignment.role != Role::Sender {
+                continue;
+            }
             kernel_pace(link, &spec)?;
             if spec.resolved_io() == Io::Zerocopy {
                 zerocopy::allow(link).map_err(EndError::system(NO_ZEROCOPY))?;
@@ -253,6 +258,7 @@ fn granted(
         }
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
+        list.extend(segments::granted(link, spec, side));
         list
     };
     connected.links.iter().flat_map(of).collect()

@@ -31,8 +31,13 @@ pub const KEY_COLUMNS: &[(&str, &str)] = &[
 ];
 
 /// Plan keys and the columns of what the kernel granted: they stand for the key in tables where it was not swept.
-const GRANTED: &[(&str, &str)] =
-    &[("socket.congestion_control", "congestion_control"), ("socket.no_delay", "no_delay"), ("tags", "tag")];
+const GRANTED: &[(&str, &str)] = &[
+    ("socket.congestion_control", "congestion_control"),
+    ("socket.no_delay", "no_delay"),
+    ("socket.gso", "gso"),
+    ("socket.gro", "gro"),
+    ("tags", "tag"),
+];
 
 /// The column of the value that a plan key asks for; `None` for a key that gets an axis column when it is swept.
 #[must_use]

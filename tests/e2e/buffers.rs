@@ -58,6 +58,7 @@ fn datagrams_leave_from_the_ring_in_order_and_dirtied() {
         (16, "workload: udp_stream, rate: 3000/s, message_size: 100"),
         (16, "workload: udp_stream, rate: 3000/s, message_size: 100, io: blocking"),
         (16, "workload: udp_stream, rate: 3000/s, message_size: 100, pacing: {burst: 10}"),
+        (16, "workload: udp_stream, rate: 3000/s, message_size: 100, pacing: {burst: 10}, socket: {gso: 5}"),
         (16, "workload: udp_stream, rate: 3000/s, message_size: 100, streams: 3, threads: 1"),
         (8, "workload: udp_rr, request_size: 100, response_size: 100"),
         (8, "workload: udp_rr, request_size: 100, response_size: 100, inflight: 5, streams: 2, threads: 1"),

@@ -107,7 +107,8 @@ fn the_table_of_io_methods_is_that_of_the_engines() {
         .into_iter()
         .map(|io| {
             let facts = io.facts();
-            format!("| `{}` |{}{}{}", facts.name, yes(facts.shares_threads), yes(facts.discards), yes(facts.copies))
+            let cells = [facts.shares_threads, facts.discards, facts.copies, facts.segments].map(yes).concat();
+            format!("| `{}` |{cells}", facts.name)
         })
         .collect();
     // The description is the page's.

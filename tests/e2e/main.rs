@@ -51,6 +51,7 @@ mod relay;
 mod replacing;
 mod resume;
 mod run;
+mod segments;
 mod selectors;
 mod serve_log;
 mod services;

@@ -139,6 +139,24 @@ fn the_counts_of_both_programs_are_equal() {
             assert_eq!(rows[0]["reordered"], "0");
         }),
         ("{workload: udp_stream, duration: 1s, warmup: 1s, rate: 10Mbit/s}", |rows, _| datagrams(&rows[0])),
+        // Datagrams of several messages at our end alone: theirs gets, and sends, each message by itself.
+        (
+            "{workload: udp_stream, bytes: 500kB, message_size: 500, rate: 2000/s, pacing: {burst: 20}, socket: {gso: 20}}",
+            |rows, document| {
+                datagrams(&rows[0]);
+                assert_eq!((count(&rows[0], "messages_sent"), rows[0]["gso"].as_str()), (1000, "20"));
+                assert_eq!(rows[0]["messages_per_send"], "20");
+                assert_eq!(count(&rows[0], "lost"), counted(document, "/end/sum/lost_packets"));
+            },
+        ),
+        (
+            "{workload: udp_stream, duration: 1s, rate: 10Mbit/s, direction: reverse, socket: {gro: true}}",
+            |rows, document| {
+                datagrams(&rows[0]);
+                assert_eq!(rows[0]["gro"], "true");
+                assert_eq!(count(&rows[0], "bytes_sent"), counted(document, "/end/sum_sent/bytes"));
+            },
+        ),
         ("{workload: udp_stream, duration: 1s, warmup: 1s, rate: 10Mbit/s, direction: reverse}", |rows, _| {
             datagrams(&rows[0]);
         }),

@@ -25,6 +25,12 @@ pub struct Batch {
     names: Vec<Name>,
     /// Ancillary data with the time to send each message, if the kernel paces. Never resized either.
     times: Vec<SendTime>,
+    /// Messages that are sent as one datagram; 1: each by itself.
+    segments: usize,
+    /// The slots, first and number, whose messages the headers describe as datagrams of several.
+    gathered: (usize, usize),
+    /// Ancillary data with the length of the messages in each received datagram of several. Never resized either.
+    segment_lengths: Vec<SegmentLength>,
 }
 
 /// Room for a socket address.
@@ -37,6 +43,22 @@ struct SendTime {
     level: libc::c_int,
     kind: libc::c_int,
     ns: u64,
+}
+
+/// A control message with the length of a segment, in the kernel's layout.
+#[repr(C)]
+struct SegmentLength {
+    length: usize,
+    level: libc::c_int,
+    kind: libc::c_int,
+    bytes: libc::c_int,
+    /// To the alignment of a control message.
+    padding: libc::c_int,
+}
+
+impl SegmentLength {
+    /// Bytes that the kernel writes: without the padding.
+    const USED: usize = std::mem::offset_of!(Self, padding);
 }
 
 impl Batch {
@@ -53,7 +75,17 @@ impl Batch {
                 header
             })
             .collect();
-        Self { buffers, receive_flags: libc::MSG_WAITFORONE, vectors, headers, names: Vec::new(), times: Vec::new() }
+        Self {
+            buffers,
+            receive_flags: libc::MSG_WAITFORONE,
+            vectors,
+            headers,
+            names: Vec::new(),
+            times: Vec::new(),
+            segments: 1,
+            gathered: (0, 0),
+            segment_lengths: Vec::new(),
+        }
     }
 
     /// The buffers. A message's index is its buffer's slot.
@@ -71,6 +103,54 @@ impl Batch {
             header.msg_hdr.msg_namelen = length;
         }
         self
+    }
+
+    /// Sends up to `segments` messages as one datagram, on a socket with UDP_SEGMENT. From here on a header is a datagram's.
+    pub fn with_segments(mut self, segments: usize) -> Self {
+        self.segments = segments.max(1);
+        if self.segments > 1 {
+            self.headers.truncate(self.buffers.per_call().div_ceil(self.segments));
+        }
+        self
+    }
+
+    /// Describes the messages of these slots as datagrams of several: a vector for each run of neighbours in memory. Without a
+    /// ring this is the same for every full call, and done once.
+    #[cold]
+    fn gather(&mut self, first: usize, count: usize) {
+        let mut used = 0;
+        for (index, header) in self.headers.iter_mut().enumerate().take(count.div_ceil(self.segments)) {
+            let from = first + index * self.segments;
+            let runs = self.buffers.runs(from..(from + self.segments).min(first + count));
+            header.msg_hdr.msg_iov = self.vectors.as_mut_ptr().wrapping_add(used);
+            header.msg_hdr.msg_iovlen = 0;
+            for (pointer, bytes) in runs {
+                self.vectors[used] = libc::iovec { iov_base: pointer.cast(), iov_len: bytes };
+                header.msg_hdr.msg_iovlen += 1;
+                used += 1;
+            }
+        }
+        self.gathered = (first, count);
+    }
+
+    /// Accepts datagrams of several messages, on a socket with UDP_GRO.
+    pub fn with_segment_lengths(mut self) -> Self {
+        let one = || SegmentLength { length: 0, level: 0, kind: 0, bytes: 0, padding: 0 };
+        self.segment_lengths = self.headers.iter().map(|_| one()).collect();
+        for (index, header) in self.headers.iter_mut().enumerate() {
+            header.msg_hdr.msg_control = self.segment_lengths.as_mut_ptr().wrapping_add(index).cast();
+        }
+        self
+    }
+
+    /// Bytes of each message in the datagram that was received to this slot by the last call; the last message may be shorter.
+    /// `None`: it is one message.
+    #[inline]
+    pub fn segment_bytes(&self, index: usize) -> Option<usize> {
+        let header = &self.headers[index].msg_hdr;
+        let told = self.segment_lengths.get(index).filter(|_| header.msg_controllen >= SegmentLength::USED)?;
+        let is_length = told.level == libc::SOL_UDP && told.kind == libc::UDP_GRO;
+        usize::try_from(told.bytes).ok().filter(|bytes| is_length && *bytes > 0)
     }
 
     /// Gives the kernel a time to send each message ([`Batch::set_times`]), on a socket with SO_TXTIME.
@@ -134,15 +214,26 @@ impl Batch {
     /// Sends messages `first..first + count`; returns how many the kernel took, at least one.
     #[inline]
     pub fn send(&mut self, socket: RawFd, first: usize, count: usize, flags: libc::c_int) -> io::Result<usize> {
-        let headers = &mut self.headers[first..first + count];
+        let headers = if self.segments == 1 {
+            &mut self.headers[first..first + count]
+        } else {
+            if self.gathered != (first, count) {
+                self.gather(first, count);
+            }
+            &mut self.headers[..count.div_ceil(self.segments)]
+        };
         // At most the number of headers, far below 2^32.
         #[expect(clippy::cast_possible_truncation)]
         let length = headers.len() as libc::c_uint;
-        // SAFETY: every header points to one of `vectors` and that to all of one of `buffers`; where messages are addressed, to
-        // the entry of `names`, of which the kernel reads the length of an address; and where they have times, to its entry of
-        // `times`. The pointers are valid as the module says, and the exclusive borrow keeps others away during the call.
+        // SAFETY: every header points to one of `vectors` and that to all of one of `buffers`, or, for datagrams of several
+        // messages, to as many of `vectors` as `gather` wrote for it just now, each to neighbours among `buffers` up to the last
+        // one's end; where messages are addressed, to the entry of `names`, of which the kernel reads the length of an address; and
+        // where they have times, to its entry of `times`. The pointers are valid as the module says, and the exclusive borrow keeps
+        // others away during the call.
         let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), length, flags) };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+        // The last datagram may have fewer messages.
+        Ok((sent * self.segments).min(count))
     }
 
     /// Waits for one message and takes as many more as are there and fit a call, as messages from `first` on; returns
@@ -160,166 +251,20 @@ impl Batch {
                 header.msg_hdr.msg_namelen = 28;
             }
         }
+        if !self.segment_lengths.is_empty() {
+            for header in headers.iter_mut() {
+                header.msg_hdr.msg_controllen = size_of::<SegmentLength>();
+            }
+        }
         // SAFETY: as in `send`; the kernel writes at most the length of a buffer to each of them, and no two headers of a call
         // point to the same one, since a call takes at most as many messages as there are buffers; it writes the message's
-        // length to the header, and at most 28 bytes of an address to the entry of `names` that is the header's own, where
-        // senders are kept. The timeout's null pointer says that there is none.
+        // length to the header, at most 28 bytes of an address to the entry of `names` that is the header's own, where senders
+        // are kept, and at most its size to the header's own entry of `segment_lengths`, where datagrams are merged. The timeout's
+        // null pointer says that there is none.
         let received = unsafe { libc::recvmmsg(socket, headers.as_mut_ptr(), length, flags, std::ptr::null_mut()) };
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{net::UdpSocket, os::fd::AsRawFd};
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::spec::{BufferOptions, Payload, shape::Shape};
-
-    /// Sends and receives up to `per_call` messages of `bytes` at a time.
-    fn batch(per_call: usize, bytes: u64, ring: u32) -> Batch {
-        let options = BufferOptions { ring, ..BufferOptions::default() };
-        let shape = Shape { per_call, ..Shape::plain(bytes) };
-        Batch::new(Buffers::to_send(shape, &options, &Payload::Random).unwrap())
-    }
-
-    fn message(batch: &mut Batch, index: usize) -> Vec<u8> {
-        batch.buffers().beginnings(index..index + 1, std::iter::once(usize::MAX)).next().unwrap().to_vec()
-    }
-
-    fn connected() -> (UdpSocket, UdpSocket) {
-        let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        a.connect(b.local_addr().unwrap()).unwrap();
-        (a, b)
-    }
-
-    #[test]
-    fn messages_arrive_as_they_were_sent() {
-        let (a, b) = connected();
-        let mut sending = batch(5, 10, 1);
-        // A move of the whole must not matter.
-        let mut moved = std::hint::black_box(std::mem::replace(&mut sending, batch(1, 1, 1)));
-        for i in 0..5 {
-            moved.buffers().for_messages(i..i + 1, |_, message| message[0] = b'0' + u8::try_from(i).unwrap());
-        }
-        let copied = message(&mut moved, 0)[1..].to_vec();
-        assert_eq!(moved.send(a.as_raw_fd(), 1, 3, 0).unwrap(), 3);
-        let mut receiving = batch(8, 20, 1);
-        let mut seen = Vec::new();
-        while seen.len() < 3 {
-            let n = receiving.receive(b.as_raw_fd(), 0, 0).unwrap();
-            seen.extend(receiving.received(0..n).map(<[u8]>::to_vec));
-        }
-        assert_eq!(seen, [b"1", b"2", b"3"].map(|first| [first, &*copied].concat()));
-        assert_eq!(
-            receiving.receive(b.as_raw_fd(), 0, libc::MSG_DONTWAIT).unwrap_err().raw_os_error(),
-            Some(libc::EAGAIN)
-        );
-    }
-
-    #[test]
-    fn messages_find_their_way_without_a_connection_and_say_whom_they_are_from() {
-        for any in ["127.0.0.1:0", "[::1]:0"] {
-            let (Ok(a), Ok(b)) = (UdpSocket::bind(any), UdpSocket::bind(any)) else { continue };
-            let mut sending = std::hint::black_box(batch(3, 4, 1).to(b.local_addr().unwrap()));
-            let sent = message(&mut sending, 0);
-            let mut receiving = std::hint::black_box(batch(2, 4, 1).with_senders());
-            assert_eq!(sending.send(a.as_raw_fd(), 0, 3, 0).unwrap(), 3);
-            let mut got = 0;
-            while got < 3 {
-                let n = receiving.receive(b.as_raw_fd(), 0, 0).unwrap();
-                assert!((0..n).all(|i| receiving.sender(i) == Some(a.local_addr().unwrap())));
-                assert!(receiving.received(0..n).all(|received| received == sent));
-                got += n;
-            }
-        }
-        assert_eq!(batch(1, 1, 1).sender(0), None);
-    }
-
-    #[test]
-    fn a_message_that_is_too_long_is_cut_off_and_not_written_past_its_memory() {
-        let (a, b) = connected();
-        a.send_to(&[b'x'; 100], b.local_addr().unwrap()).unwrap();
-        let mut batch = batch(2, 10, 1);
-        let untouched = message(&mut batch, 1);
-        assert_eq!(batch.receive(b.as_raw_fd(), 0, 0).unwrap(), 1);
-        assert!(batch.received(0..1).eq([&[b'x'; 10]]));
-        assert_eq!(message(&mut batch, 1), untouched);
-    }
-
-    /// The pointers are followed as the kernel follows them, after moves and borrows of all that they lead to. An interpreter that
-    /// knows the rules of aliasing (Miri) can run this test: it makes no system call.
-    #[test]
-    fn pointers_outlive_the_borrows_between_two_calls() {
-        let peer = "192.0.2.1:9".parse().unwrap();
-        let made = [batch(3, 10, 1).with_times().to(peer), batch(2, 10, 5).with_senders()];
-        for mut batch in made.map(std::hint::black_box) {
-            let (slots, count) = (batch.headers.len(), batch.buffers.count());
-            for round in 0..2 {
-                batch.buffers().for_each(|buffer| buffer.fill(round));
-                batch.touch_received(0..slots);
-                let dues = vec![7; batch.times.len()];
-                batch.set_times(0, &dues);
-                for index in 0..slots {
-                    let header = batch.headers[index].msg_hdr;
-                    // SAFETY: as in `send`; nothing is borrowed here.
-                    unsafe {
-                        let vector = *header.msg_iov;
-                        assert_eq!((header.msg_iovlen, vector.iov_len), (1, 10));
-                        vector.iov_base.cast::<u8>().add(9).write(b'a' + u8::try_from(index % count).unwrap());
-                        if !header.msg_control.is_null() {
-                            assert_eq!((*header.msg_control.cast::<SendTime>()).ns, 7);
-                        }
-                        header.msg_name.cast::<u8>().add(27).write(round);
-                    }
-                    let place = batch.buffers().beginnings(index..index + 1, std::iter::once(10)).next().unwrap();
-                    assert_eq!((place[0], place[9]), (round, b'a' + u8::try_from(index % count).unwrap()));
-                    assert_eq!(batch.names.get(index).unwrap_or(&batch.names[0])[27], round);
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        /// Message n leaves from, and arrives in, buffer n of the ring, in calls of any size; and the kernel is given the
-        /// addresses that the test asked for.
-        #[test]
-        fn a_ring_is_walked_in_order_past_its_end(
-            per_call in 1usize..9, ring in 1u32..20, alignment in 0u32..9, offset in 0u64..100, bytes in 1u64..200
-        ) {
-            let alignment = 1 << alignment;
-            let options = BufferOptions { ring, alignment: Some(alignment), offset, ..BufferOptions::default() };
-            let shape = Shape { per_call, ..Shape::plain(bytes) };
-            let mut sending = Batch::new(Buffers::to_send(shape, &options, &Payload::Random).unwrap());
-            let mut receiving = Batch::new(Buffers::to_receive(shape, &options).unwrap());
-            let ring_of: Vec<Vec<u8>> = (0..ring as usize).map(|index| message(&mut sending, index)).collect();
-            let addresses: Vec<usize> = sending.vectors.iter().map(|vector| vector.iov_base.addr()).collect();
-            for &address in &addresses {
-                prop_assert_eq!(address as u64 % alignment, offset % alignment);
-            }
-            prop_assert!(addresses.windows(2).all(|pair| pair[1] - pair[0] >= usize::try_from(bytes).unwrap()));
-            let (a, b) = connected();
-            let (mut sent, mut received) = (0u64, 0u64);
-            while received < 50 {
-                let first = sending.buffers().slot_of(sent);
-                let count = sending.buffers().per_call();
-                sent += sending.send(a.as_raw_fd(), first, count, 0).unwrap() as u64;
-                while received < sent {
-                    let first = receiving.buffers().slot_of(received);
-                    let n = receiving.receive(b.as_raw_fd(), first, 0).unwrap();
-                    for (index, number) in (first..first + n).zip(received..) {
-                        let expected = &ring_of[usize::try_from(number % u64::from(ring)).unwrap()];
-                        prop_assert!(receiving.received(index..index + 1).eq([expected]));
-                        let place = if ring > 1 { usize::try_from(number % u64::from(ring)).unwrap() } else { index };
-                        prop_assert_eq!(&message(&mut receiving, place), expected);
-                    }
-                    received += n as u64;
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -216,6 +216,23 @@ impl Buffers {
         starts.zip(lengths).map(|(&start, length)| &self.memory[start..start + length.min(self.size)])
     }
 
+    /// The buffers of these slots as runs of neighbours in memory: address, and bytes up to the end of the last one.
+    pub fn runs(&mut self, slots: Range<usize>) -> impl Iterator<Item = (*mut u8, usize)> {
+        let (size, end) = (self.size, slots.end);
+        let mut next = slots.start;
+        std::iter::from_fn(move || {
+            let first = next;
+            if first >= end {
+                return None;
+            }
+            next += 1;
+            while next < end && self.starts[next] == self.starts[next - 1] + size {
+                next += 1;
+            }
+            Some((self.pointer(first), (next - first) * size))
+        })
+    }
+
     /// Passes each message of a call to `each`, to be written, with its index in the call.
     #[inline]
     pub fn for_messages(&mut self, call: Range<usize>, mut each: impl FnMut(usize, &mut [u8])) {

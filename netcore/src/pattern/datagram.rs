@@ -4,6 +4,7 @@
 //! message, and then receives the rest, until nothing has come for a moment. In netperf's dialect an empty datagram says so.
 
 use std::{
+    io,
     os::fd::AsRawFd,
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
@@ -19,7 +20,7 @@ use crate::{
     spec::{PaceMode, Receive, Transport, shape::stamped},
     transport::{
         datagram::{forget_greetings, send_to},
-        link,
+        link, segments,
     },
 };
 
@@ -65,7 +66,8 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         _ => per_call,
     };
     let mark = worker.spec.dialect.mark();
-    let mut batch = Batch::new(buffers);
+    let segments = worker.spec.segments(worker.side, worker.role);
+    let mut batch = Batch::new(buffers).with_segments(segments);
     if let Some(peer) = worker.link.peer {
         batch = batch.to(peer);
     }
@@ -150,9 +152,25 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
                         worker.cell.operations.0.errors.store(errors, Relaxed);
                         wait.turn();
                     }
-                    _ => return Err(worker.error("send")(error)),
+                    _ => return Err(worker.send_error(error, segments)),
                 },
             }
+        }
+    }
+}
+
+impl Worker {
+    /// A failed send of datagrams of up to `segments` messages.
+    #[cold]
+    fn send_error(&self, error: io::Error, segments: usize) -> WorkerError {
+        let meaning = (segments > 1)
+            .then(|| segments::explain(&self.link, self.spec.sizes.message_bytes, segments, &error))
+            .flatten();
+        match meaning {
+            Some(sentence) => {
+                WorkerError::Io { flow: self.link.flow, what: "send", source: io::Error::new(error.kind(), sentence) }
+            }
+            None => self.error("send")(error),
         }
     }
 }
@@ -167,23 +185,32 @@ pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
     result
 }
 
+/// The receiver's buffers, with senders on an unconnected socket, and with room for several messages in a datagram.
+fn to_receive(worker: &mut Worker) -> Batch {
+    let batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
+    let batch = if worker.link.peer.is_some() { batch.with_senders() } else { batch };
+    let batch = if worker.spec.merges(worker.side, worker.role) { batch.with_segment_lengths() } else { batch };
+    if worker.spec.receive == Receive::Discard { batch.cutting_off() } else { batch }
+}
+
 fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expected>) -> Result<(), WorkerError> {
     let framed = !worker.link.header.is_empty();
     let touched = worker.receive_buffers.are_touched();
-    let mut batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
-    if worker.spec.receive == Receive::Discard {
-        batch = batch.cutting_off();
-    }
-    let peer = worker.link.peer;
-    if peer.is_some() {
-        batch = batch.with_senders();
-    }
+    let (peer, merged) = (worker.link.peer, worker.spec.merges(worker.side, worker.role));
+    let mut batch = to_receive(worker);
     let (fd, flags) = (worker.link.receive.as_raw_fd(), W::FLAGS.bits());
     // An empty message of ours says that the peer has closed its connection, one of netperf's that no more will come.
     let ends_empty = worker.spec.transport == Transport::Dccp || worker.spec.dialect.ends_with_empty_datagram();
     let mark = worker.spec.dialect.mark();
     let least = if worker.spec.dialect.is_iperf3() { mark.bytes(usize::MAX) } else { 0 };
     let mut ledger = sequence::Ledger::new(mark);
+    let check = |message: &[u8]| {
+        if expected.is_none() {
+            return Ok(());
+        }
+        let at = stamped(message.len());
+        worker.check_message(expected, "a message", sequence::number(message), (at, &message[at..]))
+    };
     let (mut bytes, mut calls, mut taken) = (0u64, 0u64, 0u64);
     let mut times = worker.latency_slot.as_ref().map(|_| worker.latencies());
     let mut over_since: Option<Instant> = None;
@@ -227,11 +254,12 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                         continue;
                     }
                     bytes += length as u64;
-                    ledger.arrive(message, present, now_ns);
-                    if expected.is_some() {
-                        let at = stamped(message.len());
-                        let number = sequence::number(message);
-                        worker.check_message(expected, "a message", number, (at, &message[at..]))?;
+                    if merged && let Some(each) = batch.segment_bytes(index) {
+                        ledger.arrive_together(message, each, present, now_ns);
+                        message.chunks(each).try_for_each(check)?;
+                    } else {
+                        ledger.arrive(message, present, now_ns);
+                        check(message)?;
                     }
                 }
                 if touched {

@@ -107,6 +107,7 @@ const WINDOW: u64 = 4096;
 const WINDOW_WORDS: usize = 64;
 
 /// The latest messages that have arrived.
+#[cfg_attr(test, derive(Debug, PartialEq))]
 struct Window {
     /// Highest number so far plus 1.
     next: u64,
@@ -142,13 +143,48 @@ impl Window {
         self.bits[word] |= bit;
         Fate::Late
     }
+
+    /// Lets the next `count` numbers arrive in order.
+    #[inline]
+    fn extend(&mut self, count: u64) {
+        let (mut next, end) = (self.next, self.next + count);
+        while next < end {
+            let (word, bit) = Self::place(next);
+            // As many as lie in this word.
+            let here = (64 - next % 64).min(end - next);
+            self.bits[word] |= bit.wrapping_mul(u64::MAX >> (64 - here));
+            next += here;
+        }
+        self.next = end;
+    }
+}
+
+/// Whether one of these messages has a mark that `compare` finds to differ; it is given the message's place, from 1.
+#[inline]
+fn differ<const N: usize>(messages: &[u8], each: usize, compare: impl Fn(u64, &[u8; N]) -> u64) -> bool {
+    let marks = messages.chunks_exact(each).map(|message| message.first_chunk());
+    // All are looked at: a branch for each would cost more.
+    (1..).zip(marks).fold(0, |different, (place, mark)| different | mark.map_or(1, |mark| compare(place, mark))) != 0
+}
+
+/// The word at a byte of a mark.
+#[inline]
+fn u64_at<const N: usize>(mark: &[u8; N], at: usize) -> u64 {
+    mark[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Cap of a difference of two transits (nine years); larger ones come from forged times.
 const LONGEST_JITTER_NS: i64 = 1 << 58;
 
+/// Time between sending and arrival. The two clocks differ by a constant, which cancels in the difference of two transits.
+#[inline]
+fn transit(sent_ns: u64, now_ns: u64) -> i64 {
+    now_ns.wrapping_sub(sent_ns).cast_signed()
+}
+
 /// Interarrival jitter by RFC 3550 (section 6.4.1 and appendix A.8), in sixteenths of a nanosecond.
 #[derive(Default)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
 struct Jitter {
     transit: Option<i64>,
     sixteenths: i64,
@@ -157,17 +193,29 @@ struct Jitter {
 impl Jitter {
     #[inline]
     fn arrive(&mut self, sent_ns: u64, now_ns: u64) {
-        // The two clocks differ by a constant, which cancels in the difference of two transits.
-        let transit = now_ns.wrapping_sub(sent_ns).cast_signed();
+        let transit = transit(sent_ns, now_ns);
         if let Some(before) = self.transit.replace(transit) {
             // The times may be forged. Sixteen times this fits the sum, which grows no further.
             let difference = transit.wrapping_sub(before).saturating_abs().min(LONGEST_JITTER_NS);
             self.sixteenths += difference - ((self.sixteenths + 8) >> 4);
         }
     }
+
+    /// The same for so many further messages of the same times: their transits do not differ.
+    #[inline]
+    fn repeat(&mut self, count: u64) {
+        for _ in 0..count {
+            let less = (self.sixteenths + 8) >> 4;
+            if less == 0 {
+                return;
+            }
+            self.sixteenths -= less;
+        }
+    }
 }
 
 /// The receiver's counts of one flow.
+#[cfg_attr(test, derive(Debug, PartialEq))]
 pub struct Ledger {
     mark: Mark,
     window: Window,
@@ -222,6 +270,49 @@ impl Ledger {
         }
     }
 
+    /// Counts messages of `each` bytes (the last may be shorter) that came as one datagram: exactly as one after the other by
+    /// [`Ledger::arrive`], and faster if they were sent in one go and all of them are there.
+    #[inline]
+    pub fn arrive_together(&mut self, messages: &[u8], each: usize, present: usize, now_ns: u64) {
+        let (first, rest) = messages.split_at(each.min(messages.len()));
+        self.arrive(first, present, now_ns);
+        if self.mark != Mark::Plumb || !self.follow(first, rest, each, now_ns) {
+            rest.chunks(each).for_each(|message| self.arrive(message, present, now_ns));
+        }
+    }
+
+    /// Counts the messages after `first`, the latest arrival, if each has the next number, and the phase and time of `first`.
+    /// `false`: one differs, and none is counted.
+    #[inline]
+    fn follow(&mut self, first: &[u8], rest: &[u8], each: usize, now_ns: u64) -> bool {
+        let Some((number, phase, sent_ns)) = read_plumb(first) else { return false };
+        let count = (rest.len() / each) as u64;
+        // A duplicate of the latest message has the right number and another transit.
+        let is_latest = number + 1 == self.window.next
+            && sent_ns.is_none_or(|sent_ns| self.jitter.transit == Some(transit(sent_ns, now_ns)));
+        if !is_latest || !rest.len().is_multiple_of(each) || (number + count) >> PHASE_SHIFT != 0 {
+            return false;
+        }
+        let start = number | (phase as u64) << PHASE_SHIFT;
+        let differs = match sent_ns {
+            Some(sent_ns) => differ(rest, each, |place, message: &[u8; STAMPED_BYTES]| {
+                let (word, time) = (u64_at(message, 0), u64_at(message, NUMBERED_BYTES));
+                (word ^ (start + place)) | (time ^ sent_ns)
+            }),
+            None => differ(rest, each, |place, message: &[u8; NUMBERED_BYTES]| u64_at(message, 0) ^ (start + place)),
+        };
+        if differs {
+            return false;
+        }
+        self.window.extend(count);
+        self.counts[0] += count;
+        self.of_phase[phase][0] += count;
+        if sent_ns.is_some() {
+            self.jitter.repeat(count);
+        }
+        true
+    }
+
     /// Publishes the counts to the sampler.
     #[inline]
     pub fn store(&self, to: &Received) {
@@ -240,108 +331,4 @@ impl Ledger {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn message(number: u64, phase: usize, time: u64) -> [u8; 16] {
-        let mut message = [0; 16];
-        mark(Mark::Plumb, &mut message, number, phase, time);
-        message
-    }
-
-    fn counts(ledger: &Ledger) -> (u64, u64, u64) {
-        let public = Received::default();
-        ledger.store(&public);
-        (public.messages.load(Relaxed), public.reordered.load(Relaxed), public.duplicated.load(Relaxed))
-    }
-
-    #[test]
-    fn late_and_repeated_messages_are_told_apart_and_belong_to_the_phase_of_their_sending() {
-        let mut ledger = Ledger::new(Mark::Plumb);
-        for (number, phase) in [(0, 0), (1, 0), (3, 1), (2, 0), (3, 1), (2, 0), (10_000, 1), (4, 1)] {
-            ledger.arrive(&message(number, phase, 0), 0, 0);
-        }
-        assert_eq!(counts(&ledger), (6, 2, 2));
-        assert_eq!(ledger.of_phase[0], [3, 1, 1]);
-        assert_eq!(ledger.of_phase[1], [3, 1, 1]);
-    }
-
-    #[test]
-    fn short_messages_are_only_counted() {
-        let mut ledger = Ledger::new(Mark::Plumb);
-        ledger.arrive(b"1234567", 0, 0);
-        ledger.arrive(b"1234567", 0, 0);
-        assert_eq!(counts(&ledger), (2, 0, 0));
-        let mut short = [0; 7];
-        mark(Mark::Plumb, &mut short, u64::MAX, 3, 9);
-        assert_eq!(short, [0; 7]);
-    }
-
-    /// Recorded from iperf3 3.12: the first datagrams of tests with a counter of 32 and of 64 bits.
-    #[test]
-    fn iperf3s_mark_is_read_and_written_as_recorded() {
-        let narrow = b"\x00\x00\x05\x8b\x00\x0a\x60\x85\x00\x00\x00\x02\xc4\x81\x08\x10";
-        assert_eq!(read_iperf3(false, narrow), Some((1, 1_419_680_069_000)));
-        let wide = b"\x00\x00\x05\x8b\x00\x09\xb9\xec\x00\x00\x00\x00\x00\x00\x00\x01\xdc\x10\x32\x43";
-        assert_eq!(read_iperf3(true, wide), Some((0, 1_419_637_420_000)));
-        let mut message = [7; 16];
-        mark(Mark::Iperf3 { wide_counter: false }, &mut message, 1, 3, 1_419_680_069_999);
-        assert_eq!((&message[..12], &message[12..]), (&narrow[..12], &[7; 4][..]));
-        mark(Mark::Iperf3 { wide_counter: true }, &mut message, 0, 3, 1_419_637_420_999);
-        assert_eq!(message, wide[..16]);
-        for short in [&narrow[..11], &wide[..15], &[]] {
-            assert_eq!(read_iperf3(short.len() != 11, short), None);
-        }
-        assert_eq!(read_iperf3(false, &[0; 16]), None, "the first is 1");
-    }
-
-    #[test]
-    fn iperf3s_messages_belong_to_the_phase_of_their_arrival() {
-        let form = Mark::Iperf3 { wide_counter: false };
-        let mut ledger = Ledger::new(form);
-        for (number, present) in [(0, 0), (2, 0), (3, 1), (1, 1), (5, 3), (5, 3)] {
-            let mut message = [0; 16];
-            mark(form, &mut message, number, 0, 0);
-            ledger.arrive(&message, present, 0);
-        }
-        assert_eq!(ledger.of_phase[..2], [[2, 0, 0], [3, 1, 1]]);
-        assert_eq!(ledger.numbered, [3, 6, 0, 0]);
-    }
-
-    #[test]
-    fn jitter_follows_the_formula() {
-        let mut ledger = Ledger::new(Mark::Plumb);
-        let mut expected = 0.0;
-        let transits = [100, 100, 260, 100, 900, 100, 100, 5000];
-        for (number, transit) in (0..).zip(transits) {
-            ledger.arrive(&message(number, 1, number * 1000), 0, number * 1000 + transit + 77_777);
-            if number > 0 {
-                let before = transits[usize::try_from(number).unwrap() - 1];
-                expected += (f64::from(u32::try_from(transit.abs_diff(before)).unwrap()) - expected) / 16.0;
-            }
-        }
-        let public = Received::default();
-        ledger.store(&public);
-        assert!((public.jitter_ns.load(Relaxed) as f64 - expected).abs() < 1.5, "{expected}");
-    }
-
-    proptest! {
-        #[test]
-        fn nothing_is_counted_twice_or_lost(numbers in prop::collection::vec(0u64..300, 0..500)) {
-            let mut ledger = Ledger::new(Mark::Plumb);
-            let mut seen = std::collections::BTreeSet::new();
-            let (mut highest, mut late) = (None, 0);
-            for number in numbers.iter().copied() {
-                ledger.arrive(&message(number, 2, 0), 0, 0);
-                if seen.insert(number) && highest.is_some_and(|highest| number < highest) {
-                    late += 1;
-                }
-                highest = highest.max(Some(number));
-            }
-            let new = seen.len() as u64;
-            prop_assert_eq!(counts(&ledger), (new, late, numbers.len() as u64 - new));
-        }
-    }
-}
+mod tests;

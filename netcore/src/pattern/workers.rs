@@ -62,7 +62,7 @@ pub fn awaiting_end_of_data<'a>(spec: &TestSpec, assignments: &'a [Assignment]) 
 }
 
 fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Assignment, EndError> {
-    let (send, receive) = memory::shapes(spec, role);
+    let (send, receive) = memory::shapes(spec, side, role);
     let options = &spec.end(side).buffers;
     Ok(Assignment {
         flow,

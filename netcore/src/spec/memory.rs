@@ -4,6 +4,7 @@
 
 use super::{
     Receive, Role, Side, TestSpec, Transport, rings,
+    segments::CHUNK_BYTES,
     shape::{ICMP_HEADER_BYTES, IP_HEADER_BYTES, LINK_HEADER_BYTES, Shape},
     support,
 };
@@ -21,7 +22,7 @@ const LARGEST_ANSWER: u64 = 65_536;
 const FLIGHT_BYTES: u128 = 32;
 
 /// Layouts of the send and the receive buffers; of 0 bytes where there are none.
-pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
+pub(crate) fn shapes(spec: &TestSpec, side: Side, role: Role) -> (Shape, Shape) {
     let (sizes, datagrams) = (spec.sizes, spec.transport.is_datagram());
     let several = |bytes: u64| {
         let all = bytes.saturating_mul(spec.inflight.into());
@@ -34,7 +35,7 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
     let header_bytes = if spec.transport == Transport::Link { LINK_HEADER_BYTES } else { 0 };
     let stamp_bytes = spec.stamp_bytes();
     let message = |message_bytes| Shape { header_bytes, stamp_bytes, ..Shape::plain(message_bytes) };
-    let call = |message_bytes| Shape { per_call: spec.messages_per_call(role), ..message(message_bytes) };
+    let call = |message_bytes| Shape { per_call: spec.messages_per_call(side, role), ..message(message_bytes) };
     let none = Shape::default();
     match role {
         Role::Sender if datagrams => (call(sizes.message_bytes), none),
@@ -44,6 +45,7 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
             (none, call(stamp_bytes as u64))
         }
         // A datagram longer than its buffer would be cut off without an error.
+        Role::Receiver if spec.merges(side, role) => (none, call(CHUNK_BYTES)),
         Role::Receiver | Role::Duplex if datagrams => (none, call(sizes.receive_bytes.max(sizes.message_bytes))),
         Role::Receiver | Role::Duplex => (none, message(sizes.receive_bytes)),
         Role::Requester if spec.transport == Transport::Icmp => {
@@ -60,7 +62,7 @@ pub(crate) fn shapes(spec: &TestSpec, role: Role) -> (Shape, Shape) {
 pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     let options = &spec.end(side).buffers;
     let of_role = |role: &Role| -> u128 {
-        let (send, receive) = shapes(spec, *role);
+        let (send, receive) = shapes(spec, side, *role);
         send.counted_bytes(options)
             + receive.counted_bytes(options)
             + in_flight(spec, *role, send.message_bytes)

@@ -11,6 +11,7 @@ pub mod names;
 mod payload;
 pub mod quantity;
 pub(crate) mod rings;
+pub(crate) mod segments;
 pub(crate) mod shape;
 mod side;
 pub mod socket;

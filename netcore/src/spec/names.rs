@@ -184,6 +184,7 @@ impl Transport {
 
 /// A row of the table of io methods.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "columns of the table")]
 pub struct IoFacts {
     /// Name in plans and results.
     pub name: &'static str,
@@ -194,6 +195,8 @@ pub struct IoFacts {
     /// Whether a sender may write to its buffers before each send (`buffers.dirty`). If not, the kernel sends the pages
     /// themselves, which must stay as they are.
     pub copies: bool,
+    /// Whether it handles datagrams of several messages (`socket.gso`, `socket.gro`).
+    pub segments: bool,
 }
 
 impl Io {
@@ -213,9 +216,10 @@ impl Io {
 
     /// The io method's row.
     pub const fn facts(self) -> IoFacts {
-        const CALLS: IoFacts = IoFacts { name: "", shares_threads: false, discards: true, copies: true };
+        const CALLS: IoFacts =
+            IoFacts { name: "", shares_threads: false, discards: true, copies: true, segments: true };
         const TURNS: IoFacts = IoFacts { shares_threads: true, ..CALLS };
-        const PAGES: IoFacts = IoFacts { copies: false, ..CALLS };
+        const PAGES: IoFacts = IoFacts { copies: false, segments: false, ..CALLS };
         match self {
             Self::Auto => IoFacts { name: "auto", ..TURNS },
             Self::Blocking => IoFacts { name: "blocking", ..CALLS },
@@ -227,7 +231,7 @@ impl Io {
             Self::Vmsplice => IoFacts { name: "vmsplice", ..PAGES },
             Self::Zerocopy => IoFacts { name: "zerocopy", ..PAGES },
             // Its receives are into registered buffers.
-            Self::Uring => IoFacts { name: "uring", discards: false, ..TURNS },
+            Self::Uring => IoFacts { name: "uring", discards: false, segments: false, ..TURNS },
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) fn bytes(spec: &TestSpec, side: Side) -> u128 {
         return 0;
     }
     let roles = [0, spec.flows().saturating_sub(1)].into_iter().flat_map(|flow| spec.roles(side, flow));
-    let receive = roles.map(|role| shapes(spec, *role).1.message_bytes).max().unwrap_or(0);
+    let receive = roles.map(|role| shapes(spec, side, *role).1.message_bytes).max().unwrap_or(0);
     let bytes = usize::try_from(receive).unwrap_or(usize::MAX);
     if !(1..=LARGEST_RECEIVE).contains(&bytes) {
         return 0;

@@ -1,6 +1,6 @@
 //! Layout of buffers: their length, number and alignment, from the test and the worker's role.
 
-use super::{BufferOptions, Io, PaceMode, Pattern, Role, TestSpec, Transport};
+use super::{BufferOptions, Io, PaceMode, Pattern, Role, Side, TestSpec, Transport};
 
 /// Bytes that a message needs for its sequence number.
 pub const NUMBERED_BYTES: usize = 8;
@@ -19,6 +19,9 @@ pub const IP_HEADER_BYTES: usize = 60;
 
 /// Messages per call of `io: batch`, by default.
 const BATCH_MESSAGES: usize = 32;
+
+/// Datagrams of several messages that a call of `io: batch` receives: each has room for the longest.
+const CHUNKS_PER_CALL: usize = 16;
 
 /// The kernel takes no more messages from one call (UIO_MAXIOV).
 const MOST_PER_CALL: u32 = 1024;
@@ -79,7 +82,15 @@ impl Shape {
 
 impl TestSpec {
     /// Messages per call, if there are as many buffers.
-    pub(super) fn messages_per_call(&self, role: Role) -> usize {
+    pub(super) fn messages_per_call(&self, side: Side, role: Role) -> usize {
+        if self.merges(side, role) {
+            return self.buffers_per_call(role).min(CHUNKS_PER_CALL);
+        }
+        // The kernel is given whole datagrams.
+        self.buffers_per_call(role).next_multiple_of(self.segments(side, role))
+    }
+
+    fn buffers_per_call(&self, role: Role) -> usize {
         match (self.resolved_io(), &self.pace) {
             (Io::Batch, Some(pace)) if pace.mode == PaceMode::User && role == Role::Sender => {
                 pace.burst.clamp(1, MOST_PER_CALL) as usize

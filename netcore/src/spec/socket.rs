@@ -16,6 +16,8 @@ pub enum Setter {
     Meaningless,
     /// Set on the socket that connects or listens, when that happens.
     Opening,
+    /// Set on the sockets of the flows that use it, once these are connected.
+    Flows,
     /// By setsockopt(2).
     Call {
         option: Opt,
@@ -365,6 +367,10 @@ socket_options! {
     /// UDP-Lite's checksum coverage.
     checksum_coverage: Bytes32,
         |t, _| always(opt::UDPLITE_SEND_CSCOV).on(matches!(t, Transport::UdpLite));
+    /// `UDP_SEGMENT`: an end that sends hands over 2 to 128 messages as one datagram, and the kernel splits it.
+    gso: u32, |t, _| Setter::Flows.on(matches!(t, Transport::Udp));
+    /// `UDP_GRO`: an end that receives accepts several messages of a sender as one datagram (iperf3 --gsro does both).
+    gro: bool, |t, _| Setter::Flows.on(matches!(t, Transport::Udp));
 }
 
 impl SocketOptions {

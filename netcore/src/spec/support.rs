@@ -9,7 +9,8 @@ use pages::{constant, discard};
 use transports::{datagrams, pipes};
 
 use super::{
-    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Side, Stop, TestSpec, Transport, memory, threads,
+    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Side, Stop, TestSpec, Transport, memory, segments,
+    threads,
 };
 
 /// A test that these engines cannot run on any machine.
@@ -95,6 +96,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.transport == Transport::Pipe {
         pipes(spec)?;
     }
+    segments::check(spec)?;
     pace(spec)
 }
 

@@ -1,6 +1,6 @@
 //! Keys that are set and mean nothing to the workload. They are noted and accepted, since `defaults` serve many workloads.
 
-use super::{Pattern, TestSpec, Transport};
+use super::{Pattern, TestSpec, Transport, segments};
 
 /// Unused keys by their names in plans. A key set to its default looks like an absent key.
 pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
@@ -25,6 +25,7 @@ pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
         ("remote_ports", spec.far.port.is_some() && !remote_ports),
     ]
     .into_iter()
+    .chain(segments::is_unused(spec))
     .filter_map(|(key, is_unused)| is_unused.then_some(key))
     .collect()
 }

@@ -49,11 +49,14 @@ options! {
     }
     libc::IPPROTO_IP => {
         IP_BIND_ADDRESS_NO_PORT = libc::IP_BIND_ADDRESS_NO_PORT;
+        /// The path's MTU, of a connected socket.
+        IP_MTU = libc::IP_MTU;
         IP_MTU_DISCOVER = libc::IP_MTU_DISCOVER;
         IP_TOS = libc::IP_TOS;
         IP_TTL = libc::IP_TTL;
     }
     libc::IPPROTO_IPV6 => {
+        IPV6_MTU = libc::IPV6_MTU;
         IPV6_MTU_DISCOVER = libc::IPV6_MTU_DISCOVER;
         IPV6_TCLASS = libc::IPV6_TCLASS;
         IPV6_UNICAST_HOPS = libc::IPV6_UNICAST_HOPS;
@@ -72,6 +75,12 @@ options! {
         TCP_NODELAY = libc::TCP_NODELAY;
         TCP_NOTSENT_LOWAT = libc::TCP_NOTSENT_LOWAT;
         TCP_USER_TIMEOUT = libc::TCP_USER_TIMEOUT;
+    }
+    libc::IPPROTO_UDP => {
+        /// Reads as 0 or 1.
+        UDP_GRO = libc::UDP_GRO;
+        /// Bytes of a segment; 0: off.
+        UDP_SEGMENT = libc::UDP_SEGMENT;
     }
     // The numbers of `linux/sctp.h`, `linux/udp.h`, `linux/icmp.h` and `linux/icmpv6.h`.
     libc::IPPROTO_SCTP => {

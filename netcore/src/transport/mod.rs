@@ -13,6 +13,7 @@ pub mod options;
 pub mod pacing;
 pub mod pipe;
 pub mod rendezvous;
+pub mod segments;
 mod vsock;
 
 use std::{

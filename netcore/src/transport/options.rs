@@ -29,7 +29,7 @@ struct Entry {
 fn entries(options: &SocketOptions, transport: Transport, v6: bool) -> impl Iterator<Item = Entry> {
     SOCKET_OPTIONS.iter().filter_map(move |row| match (row.setter)(transport, v6) {
         Setter::Call { option, always } => Some(Entry { row, option, always, asked: (row.asked)(options) }),
-        Setter::Meaningless | Setter::Opening => None,
+        Setter::Meaningless | Setter::Opening | Setter::Flows => None,
     })
 }
 

@@ -66,6 +66,8 @@ columns! {
         local_receive_buffer_bytes: Integer = "SO_RCVBUF at the end of the run at `from`, as the kernel reports it.";
         remote_send_buffer_bytes: Integer = "SO_SNDBUF at the end of the run at `to`, as the kernel reports it.";
         remote_receive_buffer_bytes: Integer = "SO_RCVBUF at the end of the run at `to`, as the kernel reports it.";
+        gso: Integer = "Messages that the sender hands to the kernel as one datagram (UDP_SEGMENT), as granted; empty: each by itself.";
+        gro: Boolean = "Whether the receiver accepts several messages as one datagram (UDP_GRO), as granted; empty: not asked for.";
         mss_bytes: Integer = "Maximum segment size in use at the end.";
         local_cpu: Text = "CPU affinity of the data threads at `from`; empty: not pinned.";
         remote_cpu: Text = "CPU affinity of the data threads at `to`; empty: not pinned.";
@@ -105,6 +107,8 @@ columns! {
             => ("reordered", Count, Lower, Count, "messages reordered");
         duplicated: Integer = "Messages that arrived more than once, beyond the first."
             => ("duplicated", Count, Lower, Count, "messages duplicated");
+        messages_per_send: Number = "Messages of a send call, as a mean: `io: batch` and `gso` hand over several.";
+        messages_per_receive: Number = "Messages of a receive call, as a mean: `io: batch` and `gro` take several.";
         jitter_us: Number = "Interarrival jitter by RFC 3550, microseconds."
             => ("jitter", Microseconds, Lower, Gauge, "jitter");
     }

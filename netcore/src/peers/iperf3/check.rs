@@ -5,7 +5,7 @@ use super::parameters::{
 };
 use crate::spec::{
     Arrival, Direction, Io, PaceMode, Pattern, Payload, Role, Side, Stop, TestSpec, Transport,
-    socket::{MtuDiscover, SOCKET_OPTIONS, Setter},
+    socket::{MtuDiscover, SOCKET_OPTIONS, Setter, SocketOption},
     support::{Unsupported, refuse_if},
 };
 
@@ -96,6 +96,7 @@ fn far_end(spec: &TestSpec) -> Result<(), Unsupported> {
         (row.asked)(&far.socket).is_some()
             && !ASKED_OF_SERVERS.contains(&row.name)
             && (row.setter)(spec.transport, false) != Setter::Meaningless
+            && near_only(spec).all(|name| name != row.name)
     });
     let name = foreign.map_or("", |row| row.name);
     let (sent, received) = (far.socket.send_buffer, far.socket.receive_buffer);
@@ -129,6 +130,18 @@ fn far_end(spec: &TestSpec) -> Result<(), Unsupported> {
     Ok(())
 }
 
+/// Options that each end has for its own flows, and that the far end only has because the near end has them: our end keeps
+/// them, and the report says so.
+pub fn near_only(spec: &TestSpec) -> impl Iterator<Item = &'static str> {
+    let kept = |row: &&SocketOption| {
+        let asked = (row.asked)(&spec.far.socket);
+        (row.setter)(spec.transport, false) == Setter::Flows
+            && asked.is_some()
+            && asked == (row.asked)(&spec.near.socket)
+    };
+    SOCKET_OPTIONS.iter().filter(kept).map(|row| row.name)
+}
+
 /// The size of both of a server's buffers: that of the ones which its streams use. 0: the system's.
 pub fn window(spec: &TestSpec) -> u64 {
     let far = &spec.far.socket;
@@ -155,7 +168,7 @@ mod tests {
         check(&good).unwrap();
         let pace = Pace { events_per_s: 10.0, mode: PaceMode::User, arrival: Arrival::Closed, burst: 1, catch_up: 1 };
         let reverse = |spec: &mut TestSpec| spec.direction = Direction::Reverse;
-        let changes: [Change<'_>; 27] = [
+        let changes: [Change<'_>; 28] = [
             ("workload", &|s| s.pattern = Pattern::RequestResponse),
             ("workload", &|s| s.transport = Transport::Sctp),
             ("workload", &|s| s.direction = Direction::Duplex),
@@ -175,6 +188,9 @@ mod tests {
             ("arrival", &|s| (reverse(s), s.pace = Some(Pace { arrival: Arrival::Poisson, ..pace })).1),
             ("pacing", &|s| (reverse(s), s.pace = Some(Pace { mode: PaceMode::Txtime, ..pace })).1),
             ("pacing", &|s| (reverse(s), s.pace = Some(Pace { burst: 1001, ..pace })).1),
+            ("remote_socket", &|s| {
+                (s.transport, s.sizes.message_bytes, s.far.socket.gro) = (Transport::Udp, 1000, Some(true));
+            }),
             ("remote_socket", &|s| s.far.socket.busy_poll = Some(Microseconds(50))),
             ("remote_socket", &|s| {
                 (s.direction, s.far.socket.send_buffer) = (Direction::Bidirectional, Some(Bytes(1)));
@@ -192,7 +208,11 @@ mod tests {
             let error = check(&spec).unwrap_err();
             assert_eq!(error.key, key, "{error}");
         }
-        // The near end is ours.
+        // The near end is ours, with the options of its own flows.
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
+        (spec.sizes.message_bytes, spec.near.socket.gso, spec.far.socket.gso) = (1000, Some(4), Some(4));
+        check(&spec).unwrap();
+        assert!(near_only(&spec).eq(["gso"]));
         let mut spec = good;
         spec.near.socket.busy_poll = Some(Microseconds(50));
         (spec.near.port, spec.payload, spec.pace) =

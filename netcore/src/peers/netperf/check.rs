@@ -217,7 +217,7 @@ pub(super) fn near_only(spec: &TestSpec) -> impl Iterator<Item = &'static str> {
 }
 
 /// Keys of the options that cannot be asked for.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 14] = [
     "remote_socket.cork",
     "remote_socket.mss",
     "remote_socket.busy_poll",
@@ -230,6 +230,8 @@ const KEYS: [&str; 12] = [
     "remote_socket.linger",
     "remote_socket.device",
     "remote_socket.checksum_coverage",
+    "remote_socket.gso",
+    "remote_socket.gro",
 ];
 
 #[cfg(test)]

@@ -60,17 +60,20 @@ pub fn offered(spec: &TestSpec) -> Option<(f64, OfferedUnit)> {
 pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideReport>) {
     row.io = Some(near.io.clone());
     row.threads = Some(near.threads.into());
-    // Of two senders that differ, none is the row's.
-    let of_sender = |option| {
-        let [near, far] = [Some(near), far].map(|end| end.and_then(|end| text(end, option, Role::Sender)));
-        match way {
-            Way::Forward => near,
-            Way::Reverse => far,
-            Way::Both => near.filter(|near| far.is_none_or(|far| far == *near)),
+    // Of two ends that differ, none is the row's.
+    let of_role = |option, role| {
+        let [near, far] = [Some(near), far].map(|end| end.and_then(|end| text(end, option, role)));
+        match (way, role) {
+            (Way::Forward, Role::Receiver) | (Way::Reverse, Role::Sender) => far,
+            (Way::Forward | Way::Reverse, _) => near,
+            (Way::Both, _) => near.filter(|near| far.is_none_or(|far| far == *near)),
         }
     };
+    let of_sender = |option| of_role(option, Role::Sender);
     row.congestion_control = of_sender("congestion_control");
     row.no_delay = of_sender("no_delay").and_then(|v| v.parse().ok());
+    row.gso = of_sender("gso").and_then(|v| v.parse().ok());
+    row.gro = of_role("gro", Role::Receiver).and_then(|v| v.parse().ok());
     row.mss_bytes = of_sender("mss").and_then(|v| v.parse().ok());
     row.local_send_buffer_bytes = number(near, "send_buffer", Role::Sender);
     row.local_receive_buffer_bytes = number(near, "receive_buffer", Role::Receiver);

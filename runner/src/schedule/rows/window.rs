@@ -178,6 +178,12 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
         row.receives = counts_calls(&receivers).then(|| sum(&receivers, |f| f.counts.receives));
         row.throughput_bits_per_s = rate(&receivers, |f| f.counts.bytes_received).map(|bytes| bytes * 8.0);
     }
+    if spec.pattern == Pattern::Stream && spec.transport.is_datagram() {
+        let per_call = |messages: u64, calls: Option<u64>| calls.filter(|n| *n > 0).map(|n| messages as f64 / n as f64);
+        row.messages_per_send = per_call(sum(&senders, |f| f.counts.messages_sent), row.sends);
+        let arrivals = |f: &FlowWindow| f.counts.messages_received.saturating_add(f.counts.duplicated);
+        row.messages_per_receive = per_call(sum(&receivers, arrivals), row.receives);
+    }
     if spec.pattern != Pattern::Stream
         && let Some(near) = near
     {

@@ -3,6 +3,7 @@
 use crate::{
     measure::clock::nanoseconds,
     peers::iperf3::{
+        check::near_only,
         results::{Results, StreamResults},
         state::{stream_id, stream_index},
     },
@@ -83,7 +84,8 @@ pub fn report(spec: &TestSpec, near: &SideReport, theirs: &Results, end: (u64, u
         None if own_ns > 0 => own_ns,
         _ => near_ns,
     };
-    let mut notes = Vec::new();
+    let kept = near_only(spec).map(|name| format!("iperf3 cannot set {name}: only the near end has it"));
+    let mut notes: Vec<String> = kept.collect();
     let is_untold = |stream: &StreamResults| stream.errors > 0 && stream.omitted.is_none();
     if warms_up && spec.direction != Direction::Reverse && of_flow.iter().flatten().any(is_untold) {
         notes.push(
