@@ -64,7 +64,7 @@ pub struct Ring {
     provided: Option<Provided>,
     /// Flows whose awaited completion has come.
     woken: RefCell<Vec<usize>>,
-    /// Bytes of the operations that were pushed and are not submitted.
+    /// Bytes of the operations that were pushed and are not submitted, without receives that have to wait.
     queued_bytes: Cell<usize>,
     completions: Cell<u64>,
     calls: Cell<u64>,
@@ -176,9 +176,12 @@ impl Ring {
         mut suspend: impl FnMut(u64),
     ) -> io::Result<Option<usize>> {
         let state = &self.flows[flow];
-        let poll_first = if state.has_more.get() { 0 } else { POLL_FIRST };
+        let is_ready = state.has_more.get();
+        let poll_first = if is_ready { 0 } else { POLL_FIRST };
         let entry = opcode::Recv::new(fixed(flow), buffer.as_mut_ptr(), length(buffer.len())).ioprio(poll_first);
-        self.queued_bytes.set(self.queued_bytes.get() + buffer.len());
+        if is_ready {
+            self.queued_bytes.set(self.queued_bytes.get() + buffer.len());
+        }
         let mut until_ns = until_ns;
         let mut is_late = false;
         let result = self.operate(flow, entry.build(), || {
@@ -225,7 +228,7 @@ impl Ring {
         }
     }
 
-    /// Bytes of the operations that were pushed and are not submitted.
+    /// Bytes of the operations that were pushed and are not submitted, without receives that have to wait.
     #[inline]
     pub fn queued_bytes(&self) -> usize {
         self.queued_bytes.get()
