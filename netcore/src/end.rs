@@ -254,6 +254,7 @@ fn granted(
         let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, connected.v6);
         if spec.transport.is_tcp() {
             let opened = rendezvous.listener(link.flow).unwrap_or(&link.send);
+            opening::steered(&mut list, opened);
             list.extend(opening::granted(opened, link.flow, &asked, side));
         }
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
@@ -376,6 +377,7 @@ impl Conclusion {
             under_load_ns: if monotonic_start_ns == 0 { 0 } else { monotonic_start_ns.max(watch.began_ns()) },
             shared_ns: 0,
             time_wait,
+            spinning: (spec.resolved_io() == Io::Spin).then(|| watch.spinning()),
             ending,
             notes,
         }

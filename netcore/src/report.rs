@@ -209,6 +209,36 @@ pub struct TimeWait {
     pub ports: u64,
 }
 
+/// Waits of an end's threads with `io: spin`, over the whole test. A call that blocks at once counts as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spinning {
+    /// Waits for input, room or a connection.
+    pub waits: u64,
+    /// Of these, waits that ended while the thread spun.
+    pub spun: u64,
+    /// Waits that blocked at once, since both ends shared a CPU.
+    pub at_once: u64,
+    /// The last such CPU.
+    pub cpu: Option<u32>,
+}
+
+impl Spinning {
+    /// Share of the waits that ended while the thread spun, 0 … 1.
+    pub fn spun_ratio(&self) -> Option<f64> {
+        self.share(self.spun)
+    }
+
+    /// Share of the waits that blocked at once, since both ends shared a CPU, 0 … 1.
+    pub fn at_once_ratio(&self) -> Option<f64> {
+        self.share(self.at_once)
+    }
+
+    fn share(&self, count: u64) -> Option<f64> {
+        (self.waits > 0).then(|| (count as f64 / self.waits as f64).min(1.0))
+    }
+}
+
 /// CPU use over a window: shares of the elapsed time, 0 … 1, over all online CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -408,6 +438,8 @@ pub struct SideReport {
     pub shared_ns: u64,
     /// Connections in TIME_WAIT; only for the connect patterns.
     pub time_wait: Option<TimeWait>,
+    /// Only with `io: spin`.
+    pub spinning: Option<Spinning>,
     pub ending: Ending,
     /// Facts for the reader of the numbers (an option without effect, a clamp, …).
     pub notes: Vec<String>,
@@ -432,6 +464,7 @@ impl SideReport {
             under_load_ns: 0,
             shared_ns: 0,
             time_wait: None,
+            spinning: None,
             ending,
             notes: Vec::new(),
         }

@@ -57,6 +57,7 @@ mod serve_log;
 mod services;
 mod signals;
 mod soak;
+mod spin;
 mod threads;
 mod uring;
 mod witness;

@@ -11,6 +11,7 @@ mod constant;
 pub mod expected;
 pub mod nonblocking;
 pub mod sendfile;
+pub mod spin;
 pub mod splice;
 #[expect(unsafe_code, reason = "the kernel uses memory after a call has returned")]
 pub mod uring;
@@ -22,7 +23,7 @@ use std::{io, os::fd::AsRawFd};
 
 use nix::sys::socket::{MsgFlags, recv, send};
 
-use crate::transport::Link;
+use crate::transport::{Link, listener::Event};
 use wait::{Sleep, Wait};
 
 /// Moves bytes over one connection.
@@ -88,7 +89,10 @@ fn receive_by(link: &Link, wait: &impl Wait, buffer: &mut [u8], until_ns: u64) -
         return Ok(None);
     }
     match recv(link.receive.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
-        Ok(n) => Ok(Some(n)),
+        Ok(n) => {
+            wait.succeeded(Event::Input);
+            Ok(Some(n))
+        }
         Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(None),
         Err(error) => Err(error.into()),
     }

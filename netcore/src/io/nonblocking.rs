@@ -6,9 +6,9 @@ use std::{io, os::fd::AsRawFd, sync::Arc};
 use nix::sys::socket::{MsgFlags, recv, send};
 
 use super::{Channel, attempt, receive_by, wait::Wait};
-use crate::transport::Link;
+use crate::transport::{Link, listener::Event};
 
-/// Calls with `MSG_DONTWAIT`.
+/// Calls with `MSG_DONTWAIT`, unless the way to wait says otherwise.
 pub struct Nonblocking<W> {
     pub link: Arc<Link>,
     pub wait: W,
@@ -28,8 +28,11 @@ impl<W: Wait> Channel for Nonblocking<W> {
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait.turn();
         loop {
-            match send(self.link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
-                Ok(n) => return Ok(n),
+            match send(self.link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | self.wait.flags()) {
+                Ok(n) => {
+                    self.wait.succeeded(Event::Room);
+                    return Ok(n);
+                }
                 Err(nix::Error::EAGAIN) => self.wait.for_room(&self.link, u64::MAX)?,
                 Err(nix::Error::EINTR) => {}
                 Err(error) => return Err(error.into()),
@@ -45,10 +48,12 @@ impl<W: Wait> Channel for Nonblocking<W> {
     #[inline]
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait.turn();
-        let flags = MsgFlags::MSG_DONTWAIT | self.receive_flags;
         loop {
-            match recv(self.link.receive.as_raw_fd(), buffer, flags) {
-                Ok(n) => return Ok(n),
+            match recv(self.link.receive.as_raw_fd(), buffer, self.wait.flags() | self.receive_flags) {
+                Ok(n) => {
+                    self.wait.succeeded(Event::Input);
+                    return Ok(n);
+                }
                 Err(nix::Error::EAGAIN) => {
                     self.wait.after_nothing(&self.link, u64::MAX)?;
                 }

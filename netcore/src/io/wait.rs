@@ -38,11 +38,8 @@ pub trait Sleep {
 
 /// A way to wait for a socket.
 pub trait Wait: Sleep {
-    /// Flags of every call.
-    const FLAGS: MsgFlags;
-
-    /// Whether calls that would block are repeated in a busy loop.
-    const SPINS: bool = false;
+    /// Flags of the next call.
+    fn flags(&self) -> MsgFlags;
 
     /// Before a receive: waits for input, at most until an instant of the monotonic clock. `true`: some may have come.
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool>;
@@ -58,6 +55,10 @@ pub trait Wait: Sleep {
     /// call may succeed. `false`: only the test's end can tell whether to repeat it.
     fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool>;
 
+    /// After a call that succeeded: the wait for its event, if there was one, is over.
+    #[inline]
+    fn succeeded(&self, _event: Event) {}
+
     /// Before an operation: others may have their turn.
     #[inline]
     fn turn(&self) {}
@@ -69,10 +70,13 @@ pub trait Wait: Sleep {
 
 /// Waits until the link may be readable, at most until an instant and [`LOOK_UP_NS`].
 fn poll_input(link: &Link, until_ns: u64) -> io::Result<bool> {
-    let left = until_ns.saturating_sub(monotonic_ns()).min(LOOK_UP_NS);
-    let timeout = TimeSpec::from_duration(Duration::from_nanos(left));
-    let fd = PollFd::new(link.receive.as_fd(), PollFlags::POLLIN);
-    match ppoll(&mut [fd], Some(timeout), None) {
+    poll_for(&link.receive, PollFlags::POLLIN, until_ns.saturating_sub(monotonic_ns()))
+}
+
+/// Waits for an event, at most so long and [`LOOK_UP_NS`]. `true`: it has come.
+pub(super) fn poll_for(fd: &impl AsFd, event: PollFlags, at_most_ns: u64) -> io::Result<bool> {
+    let timeout = TimeSpec::from_duration(Duration::from_nanos(at_most_ns.min(LOOK_UP_NS)));
+    match ppoll(&mut [PollFd::new(fd.as_fd(), event)], Some(timeout), None) {
         Ok(ready) => Ok(ready > 0),
         Err(nix::Error::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
@@ -91,7 +95,10 @@ pub struct Block;
 impl Sleep for Block {}
 
 impl Wait for Block {
-    const FLAGS: MsgFlags = MsgFlags::empty();
+    #[inline]
+    fn flags(&self) -> MsgFlags {
+        MsgFlags::empty()
+    }
 
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
         poll_input(link, until_ns)
@@ -120,7 +127,10 @@ pub struct Poll;
 impl Sleep for Poll {}
 
 impl Wait for Poll {
-    const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
+    #[inline]
+    fn flags(&self) -> MsgFlags {
+        MsgFlags::MSG_DONTWAIT
+    }
 
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
         poll_input(link, until_ns)
@@ -139,40 +149,5 @@ impl Wait for Poll {
     fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool> {
         let flags = if event == Event::Input { PollFlags::POLLIN } else { PollFlags::POLLOUT };
         retry(|| poll(&mut [PollFd::new(connection.socket.as_fd(), flags)], PollTimeout::NONE)).map(|_| true)
-    }
-}
-
-/// By calling again at once: no wake-up from idle, at the price of a whole CPU per thread at both ends. Only useful
-/// where the two ends run on different CPUs; on one CPU the spinning thread keeps the other from answering.
-pub struct Spin;
-
-impl Sleep for Spin {}
-
-impl Wait for Spin {
-    const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
-    const SPINS: bool = true;
-
-    #[inline]
-    fn for_input(&self, _link: &Link, _until_ns: u64) -> io::Result<bool> {
-        // The caller tries repeatedly.
-        Ok(true)
-    }
-
-    #[inline]
-    fn after_nothing(&self, _link: &Link, _at_most_ns: u64) -> io::Result<bool> {
-        std::hint::spin_loop();
-        Ok(false)
-    }
-
-    #[inline]
-    fn for_room(&self, _link: &Link, _at_most_ns: u64) -> io::Result<()> {
-        std::hint::spin_loop();
-        Ok(())
-    }
-
-    #[inline]
-    fn for_connection(&self, _connection: &Connection, _event: Event) -> io::Result<bool> {
-        std::hint::spin_loop();
-        Ok(false)
     }
 }

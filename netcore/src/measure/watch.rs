@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::clock::monotonic_ns;
+use crate::report::Spinning;
 
 /// Limit of the workers' notes: those of many flows say the same.
 const MOST_NOTES: usize = 8;
@@ -36,6 +37,8 @@ struct State {
     notes: Vec<String>,
     /// Completions that the threads took from their submission rings, and the system calls for them.
     submitted: (u64, u64),
+    /// Waits of the workers that spin, and have left.
+    spinning: Spinning,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -250,6 +253,20 @@ impl Watch {
                 state.failure = failure;
             }
         });
+    }
+
+    /// A worker that spins leaves.
+    pub fn spun(&self, waits: Spinning) {
+        let all = &mut self.state().spinning;
+        all.waits += waits.waits;
+        all.spun += waits.spun;
+        all.at_once += waits.at_once;
+        all.cpu = waits.cpu.or(all.cpu);
+    }
+
+    /// Waits of the workers that have left.
+    pub fn spinning(&self) -> Spinning {
+        self.state().spinning
     }
 
     pub fn failure(&self) -> Option<String> {

@@ -7,7 +7,12 @@
 //! The connection that proved a flow's token stays open as long as the near end goes on. Its end tells the far end that
 //! no more connections will come. netperf waits for four seconds instead.
 
-use std::{io, os::fd::AsRawFd, sync::atomic::Ordering::Relaxed, time::Instant};
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    sync::atomic::Ordering::Relaxed,
+    time::Instant,
+};
 
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
@@ -37,8 +42,11 @@ fn repeat<W: Wait>(
     mut call: impl FnMut(i32, MsgFlags) -> nix::Result<usize>,
 ) -> io::Result<usize> {
     loop {
-        match call(connection.socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL | W::FLAGS) {
-            Ok(n) => return Ok(n),
+        match call(connection.socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL | wait.flags()) {
+            Ok(n) => {
+                wait.succeeded(event);
+                return Ok(n);
+            }
             Err(nix::Error::EINTR) => {}
             // Also a timeout inherited from the listener, or Fast Open without data in the SYN.
             Err(error @ (nix::Error::EAGAIN | nix::Error::EINPROGRESS)) => {
@@ -174,7 +182,10 @@ fn connect<W: Wait>(connector: &Connector, number: u64, wait: &W) -> Result<Conn
     let connection = connector.connect(number)?;
     loop {
         let failed = match connection.is_made() {
-            Ok(true) => return Ok(connection),
+            Ok(true) => {
+                wait.succeeded(Event::Room);
+                return Ok(connection);
+            }
             Ok(false) => wait.for_connection(&connection, Event::Room).err().map(ConnectError::Fatal),
             Err(error) => Some(error),
         };
@@ -261,7 +272,7 @@ pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError>
                 let (received, sent) = bytes(worker);
                 tally.store(worker, sent, received);
             }
-            Ok(None) if worker.is_over() && has_left(&worker.link) => break Ok(()),
+            Ok(None) if worker.is_over() && have_left(&worker.link, listener) => break Ok(()),
             Ok(None) => {}
             Err(_) if worker.is_over() => break Ok(()),
             Err(error) => break Err(worker.error("accept")(error)),
@@ -270,24 +281,26 @@ pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError>
     worker.end_of_loop(result)
 }
 
-/// Whether the near end has finished or is gone.
-fn has_left(link: &Link) -> bool {
+/// Whether all flows of the near end that may connect here have finished or are gone.
+fn have_left(link: &Link, listener: &Listener) -> bool {
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
-    !matches!(recv(link.receive.as_raw_fd(), &mut [0], flags), Ok(1..) | Err(nix::Error::EAGAIN | nix::Error::EINTR))
+    let has_left = |proof: &OwnedFd| {
+        !matches!(recv(proof.as_raw_fd(), &mut [0], flags), Ok(1..) | Err(nix::Error::EAGAIN | nix::Error::EINTR))
+    };
+    has_left(&link.receive) && listener.group().iter().all(|proof| has_left(proof))
 }
 
 /// The next connection; `None` if none came for a while.
 fn next<W: Wait>(worker: &Worker, wait: &W, listener: &Listener) -> io::Result<Option<Connection>> {
-    let start = W::SPINS.then(Instant::now);
     loop {
         match listener.accept() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            other => return other,
+            other => {
+                wait.succeeded(Event::Input);
+                return other;
+            }
         }
-        let may_be_there = wait.after_nothing(&worker.link, LOOK_UP_NS)?;
-        // With `io: spin` this wait spins too.
-        let spins = start.is_some_and(|start| !worker.is_over() || start.elapsed().as_nanos() <= LOOK_UP_NS.into());
-        if !(may_be_there || spins) {
+        if !wait.after_nothing(&worker.link, LOOK_UP_NS)? {
             return Ok(None);
         }
     }

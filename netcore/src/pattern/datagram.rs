@@ -20,7 +20,9 @@ use crate::{
     spec::{PaceMode, Receive, Transport, shape::stamped},
     transport::{
         datagram::{forget_greetings, send_to},
-        link, segments,
+        link,
+        listener::Event,
+        segments,
     },
 };
 
@@ -74,7 +76,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
     if pacer.ahead().is_some() {
         batch = batch.with_times();
     }
-    let (fd, flags) = (worker.link.send.as_raw_fd(), W::FLAGS.bits());
+    let fd = worker.link.send.as_raw_fd();
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
     let mut gaps = worker.gaps.as_ref().map(|_| worker.gaps());
@@ -123,11 +125,12 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         });
         while first < end {
             let start = times.as_ref().map(|_| Instant::now());
-            match batch.send(fd, first, end - first, flags) {
+            match batch.send(fd, first, end - first, wait.flags().bits()) {
                 Ok(n) => {
                     if let (Some(times), Some(start)) = (&mut times, start) {
                         times.record(epoch, between(start, Instant::now()));
                     }
+                    wait.succeeded(Event::Room);
                     first += n;
                     messages += n as u64;
                     of_phase[phase] += n as u64;
@@ -198,7 +201,7 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
     let touched = worker.receive_buffers.are_touched();
     let (peer, merged) = (worker.link.peer, worker.spec.merges(worker.side, worker.role));
     let mut batch = to_receive(worker);
-    let (fd, flags) = (worker.link.receive.as_raw_fd(), W::FLAGS.bits());
+    let fd = worker.link.receive.as_raw_fd();
     // An empty message of ours says that the peer has closed its connection, one of netperf's that no more will come.
     let ends_empty = worker.spec.transport == Transport::Dccp || worker.spec.dialect.ends_with_empty_datagram();
     let mark = worker.spec.dialect.mark();
@@ -224,8 +227,9 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
             // The socket was shut down: it would return empty datagrams without end.
             return Ok(());
         }
-        match batch.receive(fd, first, flags) {
+        match batch.receive(fd, first, wait.flags().bits()) {
             Ok(n) => {
+                wait.succeeded(Event::Input);
                 let now_ns = monotonic_ns();
                 let epoch = worker.cell.epoch();
                 let present = phase_of(epoch);
@@ -280,11 +284,9 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN)
                     if wait.after_nothing(&worker.link, LOOK_UP_NS).map_err(worker.error("wait to receive"))? => {}
-                // While spinning, a moment of silence has to pass.
                 Some(libc::EAGAIN) if worker.is_over() => {
                     found_nothing += 1;
-                    let silent = monotonic_ns() - worker.cell.last_arrival_ns().min(monotonic_ns());
-                    if found_nothing > 1 && (!W::SPINS || silent > LOOK_UP_NS) {
+                    if found_nothing > 1 {
                         return Ok(());
                     }
                 }

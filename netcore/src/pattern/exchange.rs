@@ -19,7 +19,7 @@ use socket2::SockRef;
 
 use super::{Worker, WorkerError, between, datagram::end_of_datagrams, offered::Offer};
 use crate::{
-    io::wait::{Spin, Wait},
+    io::wait::Wait,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     spec::{
         Transport,
@@ -28,6 +28,7 @@ use crate::{
     transport::{
         datagram::{forget_greetings, receive_from, send_to},
         icmp, link,
+        listener::Event,
     },
 };
 
@@ -49,7 +50,7 @@ const LOOK_UP_NS: u64 = 100_000_000;
 /// Longest time for which strangers' datagrams after the end are put aside.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Tries to receive: a message, or `None` for now. `look_up_ns`: longest wait, if the call itself does not wait.
+/// Tries to receive: a message, or `None` for now. `look_up_ns`: longest wait, if the call itself does not wait; 0: none.
 /// `over_since`: the first look after the end, of all attempts of a worker.
 #[inline]
 fn attempt<W: Wait>(
@@ -58,13 +59,21 @@ fn attempt<W: Wait>(
     look_up_ns: u64,
     over_since: &mut Option<Instant>,
 ) -> io::Result<Option<usize>> {
+    let waits = look_up_ns > 0;
     loop {
-        wait.turn();
-        match receive_from(&worker.link, worker.receive_buffers.present_mut(), W::FLAGS) {
+        let mut flags = MsgFlags::MSG_DONTWAIT;
+        if waits {
+            wait.turn();
+            flags = wait.flags();
+        }
+        match receive_from(&worker.link, worker.receive_buffers.present_mut(), flags) {
             // Our messages are never empty: the peer has closed its connection.
             Ok(0) if worker.spec.transport == Transport::Dccp => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => return Ok(Some(n)),
-            Err(nix::Error::EAGAIN) if wait.after_nothing(&worker.link, look_up_ns)? => {}
+            Ok(n) => {
+                wait.succeeded(Event::Input);
+                return Ok(Some(n));
+            }
+            Err(nix::Error::EAGAIN) if waits && wait.after_nothing(&worker.link, look_up_ns)? => {}
             // Behind a stranger's datagram there may be the peer's. After the end, `None` means that there is nothing more.
             Err(nix::Error::EINTR)
                 if worker.is_over() && over_since.get_or_insert_with(Instant::now).elapsed() < LINGER => {}
@@ -87,11 +96,13 @@ fn failure(worker: &Worker, what: &'static str) -> impl FnOnce(io::Error) -> Wor
 /// Sends a message, and retries as long as it takes. `false`: the test is over.
 #[inline]
 fn deliver<W: Wait>(worker: &Worker, wait: &W, errors: &mut u64) -> io::Result<bool> {
-    let flags = MsgFlags::MSG_NOSIGNAL | W::FLAGS;
     loop {
-        let link = &worker.link;
+        let (link, flags) = (&worker.link, MsgFlags::MSG_NOSIGNAL | wait.flags());
         match send_to(link.send.as_raw_fd(), worker.send_buffers.present(), link.peer, flags) {
-            Ok(_) => return Ok(true),
+            Ok(_) => {
+                wait.succeeded(Event::Room);
+                return Ok(true);
+            }
             Err(_) if worker.is_over() => return Ok(false),
             Err(nix::Error::EINTR) => {}
             Err(nix::Error::EAGAIN) => wait.for_room(link, LOOK_UP_NS)?,
@@ -261,7 +272,7 @@ fn request_loop<W: Wait, F: Framing>(
         let received = next_answer(worker, wait, offer.as_ref(), flights.len() == inflight, &mut over_since)?;
         now = Instant::now();
         let Some(n) = received else {
-            let patient = W::SPINS || offer.is_some() || F::ALONE;
+            let patient = offer.is_some() || F::ALONE;
             if worker.is_over() && (!patient || flights.iter().all(|flight| now - flight.start > timeout)) {
                 // After the end, missing answers are waited for only once.
                 return Ok(());
@@ -321,19 +332,16 @@ fn next_answer<W: Wait>(
     over_since: &mut Option<Instant>,
 ) -> Result<Option<usize>, WorkerError> {
     // If nothing may be sent before an answer comes, or the test is over, waiting for the answer is all there is to do.
-    let mut may_wait = true;
+    let mut look_up_ns = look_up_ns(worker);
     if let Some(offer) = offer
         && !is_full
         && !worker.is_over()
     {
         wait.turn();
         wait.for_input(&worker.link, offer.next_due()).map_err(worker.error("wait for a response"))?;
-        may_wait = false;
+        look_up_ns = 0;
     }
-    let look_up_ns = look_up_ns(worker);
-    let received =
-        if may_wait { attempt(worker, wait, look_up_ns, over_since) } else { attempt(worker, &Spin, 0, over_since) };
-    received.map_err(failure(worker, "receive a response"))
+    attempt(worker, wait, look_up_ns, over_since).map_err(failure(worker, "receive a response"))
 }
 
 /// The message in the `n` received bytes: on the link layer, the bytes between header and padding.
@@ -359,7 +367,6 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
     worker.prepend_header();
     let expected = worker.expected(sizes.request_bytes)?;
     let (mut transactions, mut errors) = (0u64, 0u64);
-    let mut last = Instant::now();
     // Empty receive calls since the end. Two are needed: the first may have begun before the end.
     let mut found_nothing = 0;
     let mut over_since = None;
@@ -372,7 +379,7 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
         let Some(n) = received else {
             if worker.is_over() {
                 found_nothing += 1;
-                if found_nothing > 1 && (!W::SPINS || last.elapsed() > Duration::from_millis(100)) {
+                if found_nothing > 1 {
                     return Ok(());
                 }
             }
@@ -383,9 +390,6 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
             return Ok(());
         }
         found_nothing = 0;
-        if W::SPINS {
-            last = Instant::now();
-        }
         let message = body(worker, n);
         let at = if numbered { NUMBERED_BYTES.min(message.len()) } else { 0 };
         // An answer is sent from the slot of its request's number, so that the requester knows its contents; without

@@ -32,9 +32,10 @@ use crate::{
         expected::Expected,
         nonblocking::Nonblocking,
         sendfile::Sendfile,
+        spin::Spin,
         splice::Splice,
         vmsplice::Vmsplice,
-        wait::{Block, Poll, Spin, Wait},
+        wait::{Block, Poll, Wait},
         zerocopy::Zerocopy,
     },
     measure::{
@@ -250,10 +251,10 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let spins = worker.spec.resolved_io() == Io::Spin;
     if worker.spec.pattern.is_connecting() {
-        return if spins { by_connections(worker, &Spin) } else { by_connections(worker, &Block) };
+        return if spins { by_connections(worker, &spin(worker)) } else { by_connections(worker, &Block) };
     }
     if worker.spec.transport.is_datagram() {
-        return if spins { by_datagrams(worker, &Spin) } else { by_datagrams(worker, &Block) };
+        return if spins { by_datagrams(worker, &spin(worker)) } else { by_datagrams(worker, &Block) };
     }
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe { link });
@@ -261,7 +262,10 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     let receive_flags = worker.receive_flags();
     match (worker.spec.resolved_io(), worker.role) {
         (Io::Nonblocking, _) => over(worker, Nonblocking { link, wait: Poll, receive_flags }),
-        (Io::Spin, _) => over(worker, Nonblocking { link, wait: Spin, receive_flags }),
+        (Io::Spin, _) => {
+            let wait = spin(worker);
+            over(worker, Nonblocking { link, wait, receive_flags })
+        }
         (Io::Sendfile | Io::Splice | Io::Vmsplice | Io::Zerocopy, Role::Sender) => send_pages(worker),
         _ => over(worker, Blocking { link, receive_flags }),
     }
@@ -289,6 +293,12 @@ fn send_pages(worker: &mut Worker) -> Result<(), WorkerError> {
             stream::send(worker, channel)
         }
     }
+}
+
+fn spin(worker: &Worker) -> Spin {
+    let within_host = worker.link.is_within_host(worker.spec.transport);
+    let pinned = worker.spec.common_cpu(worker.side, worker.index).filter(|_| within_host);
+    Spin::new(worker.watch.clone(), &worker.link, within_host, pinned)
 }
 
 /// Runs a worker's loop as one of several on its thread: it yields instead of waiting.

@@ -299,8 +299,7 @@ fn waits_for_peer(worker: &Worker) -> bool {
 
 /// Pins the calling thread: thread i to the i-th CPU of the set, in turn.
 fn affinity(worker: &Worker, number: usize) -> Result<(), String> {
-    let Some(cpus) = &worker.spec.end(worker.side).cpus else { return Ok(()) };
-    let Some(&cpu) = cpus.0.get(number % cpus.0.len().max(1)) else { return Ok(()) };
+    let Some(cpu) = worker.spec.end(worker.side).cpu_of(number) else { return Ok(()) };
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu as usize)
         .and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set))

@@ -156,6 +156,12 @@ pub struct EndSpec {
 }
 
 impl EndSpec {
+    /// The CPU that the `thread`-th data thread is pinned to, if any.
+    pub fn cpu_of(&self, thread: usize) -> Option<u32> {
+        let cpus = &self.cpus.as_ref()?.0;
+        cpus.get(thread % cpus.len().max(1)).copied()
+    }
+
     /// The port of a flow's own socket; 0: the kernel chooses.
     pub fn port_of(&self, flow: u32) -> u16 {
         // Tests whose range goes beyond the last port are refused.

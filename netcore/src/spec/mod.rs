@@ -26,7 +26,7 @@ pub use payload::Payload;
 pub use quantity::Bytes;
 use serde::{Deserialize, Serialize};
 pub use side::{Role, Side};
-pub use socket::{Dscp, SocketOptions};
+pub use socket::{Dscp, Reuseport, SocketOptions};
 
 /// The exchange between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub enum Io {
     Blocking,
     /// Non-blocking calls driven by poll.
     Nonblocking,
-    /// Non-blocking calls in a busy loop: a whole CPU per thread at both ends.
+    /// Non-blocking calls in a busy loop, for up to 100 µs per wait, and then one that blocks.
     Spin,
     /// sendfile from a file in memory.
     Sendfile,
@@ -285,6 +285,11 @@ pub struct TestSpec {
 }
 
 impl TestSpec {
+    /// How the far end's listening sockets share one port; `None`: each has a port of its own.
+    pub fn reuseport(&self) -> Option<Reuseport> {
+        self.far.socket.reuseport.filter(|_| self.pattern.is_connecting())
+    }
+
     /// A test with every option at its default: one stream, 128 KiB messages (1472 bytes for datagrams), one byte each
     /// way for requests, ten seconds, no warm-up.
     pub fn new(pattern: Pattern, transport: Transport) -> Self {

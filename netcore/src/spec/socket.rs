@@ -180,6 +180,36 @@ impl OptionValue for MtuDiscover {
     }
 }
 
+/// The way in which connections are spread over the listening sockets of a connect server that share one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Reuseport {
+    /// By a hash of the connection's addresses and ports.
+    Hash,
+    /// By the CPU that handles the connection's first packet (`SO_ATTACH_REUSEPORT_CBPF`).
+    Cpu,
+}
+
+impl OptionValue for Reuseport {
+    /// The switch of `SO_REUSEPORT`.
+    fn to_kernel(&self) -> Vec<u8> {
+        to_int(1)
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Hash => "hash",
+            Self::Cpu => "cpu",
+        }
+        .to_owned()
+    }
+
+    fn read(kernel: &[u8]) -> String {
+        bool::read(kernel)
+    }
+}
+
 /// A differentiated-services code point. Plans may name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Dscp(pub u8);
@@ -344,6 +374,14 @@ socket_options! {
     keepalive: bool, |t, _| asked(opt::SO_KEEPALIVE).on(t.has_connections());
     /// `SO_BUSY_POLL`, for example 50us.
     busy_poll: Microseconds, |t, _| asked(opt::SO_BUSY_POLL).on(t.uses_ip());
+    /// `SO_PREFER_BUSY_POLL`: leave the interrupts of the card off while the socket is polled. Needs CAP_NET_ADMIN.
+    prefer_busy_poll: bool, |t, _| asked(opt::SO_PREFER_BUSY_POLL).on(t.uses_ip());
+    /// `SO_BUSY_POLL_BUDGET`: packets per poll; more than the kernel's 8 needs CAP_NET_ADMIN.
+    busy_poll_budget: u32, |t, _| asked(opt::SO_BUSY_POLL_BUDGET).on(t.uses_ip());
+    /// `SO_INCOMING_CPU`: packets of this CPU are for this listening or UDP socket rather than for another one of its port.
+    incoming_cpu: u32, |t, _| asked(opt::SO_INCOMING_CPU).on(t.uses_ip());
+    /// `SO_REUSEPORT` at the far end of tcp_cc and tcp_crr: all its threads listen on one port.
+    reuseport: Reuseport, |t, _| Setter::Opening.on(matches!(t, Transport::Tcp));
     /// TCP Fast Open at both ends (netperf -F).
     fastopen: bool, |t, _| Setter::Opening.on(t.is_tcp());
     /// `TCP_DEFER_ACCEPT`.

@@ -9,8 +9,8 @@ use pages::{constant, discard};
 use transports::{datagrams, pipes};
 
 use super::{
-    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Side, Stop, TestSpec, Transport, memory, segments,
-    threads,
+    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, memory,
+    segments, threads,
 };
 
 /// A test that these engines cannot run on any machine.
@@ -89,6 +89,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         spec.transport == Transport::UnixSeqpacket && stream && spec.sizes.receive_bytes < spec.sizes.message_bytes =>
             "receive_size", "sequenced packets are received whole: receive_size must not be less than message_size";
     }
+    if let Some(reuseport) = spec.far.socket.reuseport {
+        shared_port(spec, reuseport)?;
+    }
     ports(spec)?;
     if spec.transport.is_datagram() {
         datagrams(spec)?;
@@ -104,7 +107,8 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
 fn ports(spec: &TestSpec) -> Result<(), Unsupported> {
     let connecting = spec.pattern.is_connecting();
     let near = if connecting { spec.near.port_count.map_or(1, u32::from) } else { spec.flows() };
-    let far = if connecting || spec.transport.is_datagram() { spec.flows() } else { 1 };
+    let each_listens = connecting && spec.reuseport().is_none();
+    let far = if each_listens || spec.transport.is_datagram() { spec.flows() } else { 1 };
     let last = |first: Option<u16>, count: u32| u32::from(first.unwrap_or(0)).saturating_add(count.saturating_sub(1));
     let (last_near, last_far) = (last(spec.near.port, near), last(spec.far.port, far));
     refuse_if! {
@@ -112,6 +116,25 @@ fn ports(spec: &TestSpec) -> Result<(), Unsupported> {
             "the near end takes {near} ports, and the last one would be {last_near}: begin at {} or below", 65536 - near.min(65535);
         spec.far.port.is_some() && last_far > 65535 => "remote_ports",
             "the far end takes {far} ports, and the last one would be {last_far}: begin at {} or below", 65536 - far.min(65535);
+    }
+    Ok(())
+}
+
+/// Rules of listening sockets that share one port.
+fn shared_port(spec: &TestSpec, reuseport: Reuseport) -> Result<(), Unsupported> {
+    let key = if spec.near.socket.reuseport.is_some() { "socket.reuseport" } else { "remote_socket.reuseport" };
+    let cpus = spec.far.cpus.as_ref().map_or(u32::MAX, |cpus| u32::try_from(cpus.0.len()).unwrap_or(u32::MAX));
+    refuse_if! {
+        !spec.pattern.is_connecting() || spec.transport != Transport::Tcp => key,
+            "reuseport spreads the connections of tcp_cc and tcp_crr over listeners of one port; other workloads have one \
+             connection or socket per stream";
+        !spec.has_daemon() => key,
+            "reuseport is about the listeners of plumb serve, and the far end of this test is another program";
+        reuseport == Reuseport::Cpu && spec.shares_threads() => key,
+            "reuseport: cpu gives each listener's thread the connections of its CPU: leave `threads` out, or write hash";
+        reuseport == Reuseport::Cpu && spec.flows() > cpus => key,
+            "reuseport: cpu steers to one listener for each CPU, and remote_cpu has {cpus} for {} streams: lower \
+             `streams`, or write hash", spec.flows();
     }
     Ok(())
 }

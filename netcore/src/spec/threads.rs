@@ -1,7 +1,7 @@
 //! The number of data threads, and the limits of a thread that serves several flows.
 
 use super::{
-    Direction, TestSpec, Transport,
+    Direction, Side, TestSpec, Transport,
     support::{Unsupported, refuse_if},
 };
 
@@ -12,6 +12,19 @@ impl TestSpec {
     /// Whether a thread serves several flows: the test asks for fewer threads than there are loops.
     pub fn shares_threads(&self) -> bool {
         self.threads.is_some_and(|threads| threads < self.loops())
+    }
+
+    /// The CPU that the plan pins both a worker and its peer to, where each has a thread of its own. It tells something only
+    /// where both ends are on one host.
+    pub fn common_cpu(&self, side: Side, worker: usize) -> Option<u32> {
+        // A listener of a shared port serves connections of any flow.
+        if self.shares_threads() || self.transport == Transport::Icmp || self.reuseport().is_some() {
+            return None;
+        }
+        // Of the two workers of a duplex connection, one sends to the other end's other one.
+        let peer = if self.direction == Direction::Duplex { worker ^ 1 } else { worker };
+        let there = if side == Side::Near { &self.far } else { &self.near };
+        self.end(side).cpu_of(worker).filter(|cpu| there.cpu_of(peer) == Some(*cpu))
     }
 
     /// Loops at an end: one per flow, two where a connection carries both directions.

@@ -5,6 +5,8 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
+use nix::sys::socket::{setsockopt, sockopt::AttachReusePortCbpf};
+
 use super::check;
 
 /// A socket option whose value is plain bytes: it holds no pointer, and its length counts bytes. Only the rows of this module
@@ -31,17 +33,21 @@ options! {
         /// A name.
         SO_BINDTODEVICE = libc::SO_BINDTODEVICE;
         SO_BUSY_POLL = libc::SO_BUSY_POLL;
+        SO_BUSY_POLL_BUDGET = libc::SO_BUSY_POLL_BUDGET;
         SO_DONTROUTE = libc::SO_DONTROUTE;
         SO_ERROR = libc::SO_ERROR;
+        SO_INCOMING_CPU = libc::SO_INCOMING_CPU;
         SO_KEEPALIVE = libc::SO_KEEPALIVE;
         /// Two of them: a switch, and seconds.
         SO_LINGER = libc::SO_LINGER;
         /// 64 bits: bytes per second.
         SO_MAX_PACING_RATE = libc::SO_MAX_PACING_RATE;
         SO_NO_CHECK = libc::SO_NO_CHECK;
+        SO_PREFER_BUSY_POLL = libc::SO_PREFER_BUSY_POLL;
         SO_PRIORITY = libc::SO_PRIORITY;
         SO_RCVBUF = libc::SO_RCVBUF;
         SO_REUSEADDR = libc::SO_REUSEADDR;
+        SO_REUSEPORT = libc::SO_REUSEPORT;
         SO_SNDBUF = libc::SO_SNDBUF;
         /// `struct sock_txtime`: a clock, and flags.
         SO_TXTIME = libc::SO_TXTIME;
@@ -145,6 +151,34 @@ pub fn get_int(socket: &impl AsFd, option: Opt) -> io::Result<i32> {
     Ok(i32::from_ne_bytes(value))
 }
 
+/// Chooses the listening socket of a reuseport group by the CPU that handles a packet: the place in the group of `cpus[i]` is
+/// i. Packets of other CPUs go to the place of their CPU's number, modulo the group's size. The socket must be one of the
+/// group, with SO_REUSEPORT set.
+pub fn steer_by_cpu(socket: &impl AsFd, cpus: &[u32], group: u32) -> io::Result<()> {
+    // The extension of classic BPF that loads the current CPU's number.
+    let cpu = (libc::SKF_AD_OFF + libc::SKF_AD_CPU).cast_unsigned();
+    let mut program = vec![instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, cpu, 0)];
+    for (place, cpu) in (0..).zip(cpus) {
+        // Not equal: over the return.
+        program.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *cpu, 1));
+        program.push(instruction(libc::BPF_RET | libc::BPF_K, place, 0));
+    }
+    program.push(instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, group.max(1), 0));
+    program.push(instruction(libc::BPF_RET | libc::BPF_A, 0, 0));
+    let len = u16::try_from(program.len()).map_err(io::Error::other)?;
+    // The value holds a pointer, so it is no `Opt`. The kernel copies `len` instructions, all of them alive, and keeps nothing.
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    setsockopt(socket, AttachReusePortCbpf, &program).map_err(io::Error::from)
+}
+
+/// An instruction of classic BPF that goes on with the next one, or skips `otherwise` of them where a comparison fails.
+fn instruction(code: u32, k: u32, otherwise: u8) -> libc::sock_filter {
+    // Codes are below 256.
+    #[expect(clippy::cast_possible_truncation)]
+    let code = code as u16;
+    libc::sock_filter { code, jt: 0, jf: otherwise, k }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::socket, *};
@@ -159,6 +193,17 @@ mod tests {
         get(&socket, TCP_CONGESTION, &mut name).unwrap();
         assert!(name.starts_with(b"reno\0"));
         assert!(set(&socket, TCP_CONGESTION, b"no such").is_err());
+    }
+
+    #[test]
+    fn listeners_of_a_group_are_steered_and_a_lone_socket_is_refused() {
+        let member = socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        assert!(steer_by_cpu(&member, &[], 1).is_err(), "it belongs to no group");
+        set_int(&member, SO_REUSEPORT, 1).unwrap();
+        steer_by_cpu(&member, &[3, 1], 2).unwrap();
+        steer_by_cpu(&member, &[], 5).unwrap();
+        let many: Vec<u32> = (0..3000).collect();
+        assert!(steer_by_cpu(&member, &many, 3000).is_err(), "a program has at most 4096 instructions");
     }
 
     /// No option makes the kernel write past the length that it was given, whatever its value's own length.

@@ -6,7 +6,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    fmt, io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     time::Duration,
 };
@@ -66,8 +66,21 @@ pub fn set_blocking(fd: &OwnedFd, blocking: bool) -> Result<(), EndError> {
     fcntl(fd, FcntlArg::F_SETFL(flags)).map_err(EndError::system("cannot set a socket's mode")).map(|_| ())
 }
 
-/// A listening socket. Its options are set before it listens, since connections inherit them.
+/// A listening socket.
 pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u32) -> Result<OwnedFd, EndError> {
+    let socket = bound(protocol, address, end)?;
+    start_listening(&socket, backlog, address)?;
+    Ok(socket)
+}
+
+/// Begins to listen on a bound socket. `on`: its address, for the error.
+pub fn start_listening(socket: &OwnedFd, backlog: u32, on: &dyn fmt::Display) -> Result<(), EndError> {
+    let backlog = Backlog::new(i32::try_from(backlog).unwrap_or(i32::MAX).min(4096)).unwrap_or(Backlog::MAXCONN);
+    listen(socket, backlog).map_err(EndError::system(format!("cannot listen on {on}")))
+}
+
+/// A bound socket that will listen. Its options are set before, since connections inherit them.
+pub fn bound(protocol: Protocol, address: &Address, end: &EndSpec) -> Result<OwnedFd, EndError> {
     let socket = protocol.socket(address.family())?;
     if let Address::Ip(ip) = address {
         opt::set_int(&socket, opt::SO_REUSEADDR, 1).map_err(EndError::system("cannot set SO_REUSEADDR"))?;
@@ -90,10 +103,11 @@ pub fn listener(protocol: Protocol, address: &Address, end: &EndSpec, backlog: u
         if let Some(Seconds(seconds)) = end.socket.defer_accept {
             set("defer_accept", opt::TCP_DEFER_ACCEPT, i32::try_from(seconds).unwrap_or(i32::MAX))?;
         }
+        if end.socket.reuseport.is_some() {
+            opening::share_port(&socket)?;
+        }
     }
     address.bind(&socket)?;
-    let backlog = Backlog::new(i32::try_from(backlog).unwrap_or(i32::MAX).min(4096)).unwrap_or(Backlog::MAXCONN);
-    listen(&socket, backlog).map_err(EndError::system(format!("cannot listen on {address}")))?;
     Ok(socket)
 }
 

@@ -27,6 +27,9 @@ use crate::{
     sys::{self, opt},
 };
 
+/// Connections that may wait to be accepted: connect tests connect as fast as they can.
+pub const BACKLOG: u32 = 4096;
+
 /// Time that the far end waits for the next connection before it checks for the end of the test.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
@@ -49,6 +52,9 @@ pub struct Listener {
     polled: bool,
     /// Options that an accepted connection does not inherit from the listening socket.
     accepted: Prepared,
+    /// Connections by which the near end's flows have proven themselves, where any of them may connect to this socket; empty
+    /// where only this flow does.
+    group: Vec<Arc<OwnedFd>>,
     pub present: Present,
 }
 
@@ -117,7 +123,12 @@ impl Listener {
             .map_err(EndError::system("cannot bound the wait for connections"))?;
         let v6 = local_ip(&socket).is_ok_and(|address| address.is_ipv6());
         let accepted = Prepared::accepted(&spec.far.socket, spec.transport, v6);
-        Ok(Self { socket, peers, polled, accepted, present: Present::default() })
+        Ok(Self { socket, peers, polled, accepted, group: Vec::new(), present: Present::default() })
+    }
+
+    /// The proofs of all flows that may connect here, if there are others than this one's.
+    pub fn group(&self) -> &[Arc<OwnedFd>] {
+        &self.group
     }
 
     pub fn socket(&self) -> &Arc<OwnedFd> {
@@ -206,7 +217,7 @@ impl Connector {
         let options = Prepared::new(&spec.near.socket, spec.transport, to.family() == libc::AF_INET6);
         let ports = spec.near.port.map(|first| (first, spec.near.port_count.unwrap_or(1).max(1)));
         Self {
-            protocol: if spec.shares_threads() { protocol.nonblocking() } else { protocol },
+            protocol: if spec.shares_threads() || spec.io == Io::Spin { protocol.nonblocking() } else { protocol },
             options,
             fastopen: spec.transport.is_tcp() && spec.near.socket.fastopen == Some(true),
             to,
@@ -217,8 +228,8 @@ impl Connector {
         }
     }
 
-    /// Opens the `number`-th connection, from the next port and address that the test names. On a thread of several flows it
-    /// only begins to: [`Connection::is_made`].
+    /// Opens the `number`-th connection, from the next port and address that the test names. Where the thread must not block,
+    /// it only begins to: [`Connection::is_made`].
     pub fn connect(&self, number: u64) -> Result<Connection, ConnectError> {
         let connection = self.present.enter(self.next(number)?);
         match self.to.connect(&connection.socket) {
@@ -279,15 +290,52 @@ pub fn admit(
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let proofs = connection::accept_flows(&socket, token, proofs(spec), deadline)?;
-    let mut peers = Vec::new();
-    if spec.transport.uses_ip() {
-        for proof in &proofs {
-            peers.push(peer_ip(proof)?.ip().to_canonical());
+    let listener = Listener::new(socket, peers(&proofs, spec)?, spec)?;
+    let proof = proofs.into_iter().next().ok_or_else(|| deadline.missed(0, 1, "no data connection came"))?;
+    admitted(flow, Arc::new(proof), listener)
+}
+
+/// Far end: the same for sockets that share a port. All proofs come to the first one, since only it listens yet: the kernel
+/// would spread them over the others too.
+pub fn admit_group(
+    sockets: &[Arc<OwnedFd>],
+    token: &Token,
+    spec: &TestSpec,
+    deadline: &Deadline<'_>,
+) -> Result<Vec<Link>, EndError> {
+    let Some((first, others)) = sockets.split_first() else { return Ok(Vec::new()) };
+    let proofs = connection::accept_flows(first, token, spec.flows().saturating_mul(proofs(spec)), deadline)?;
+    // A place in the group is a flow's number, by the order in which they begin to listen.
+    for socket in others {
+        connection::start_listening(socket, BACKLOG, &"the shared data port")?;
+    }
+    let peers = peers(&proofs, spec)?;
+    let of_a_flow = self::proofs(spec) as usize;
+    let group: Vec<Arc<OwnedFd>> = proofs.into_iter().step_by(of_a_flow).map(Arc::new).collect();
+    let admit = |((socket, proof), flow): ((&Arc<OwnedFd>, &Arc<OwnedFd>), u32)| {
+        let listener = Listener::new(socket.clone(), peers.clone(), spec)?;
+        admitted(flow, proof.clone(), Listener { group: group.clone(), ..listener })
+    };
+    sockets.iter().zip(&group).zip(0..).map(admit).collect()
+}
+
+/// Addresses of the peer's connections. Empty where the transport has no addresses that could be a stranger's.
+fn peers(proofs: &[OwnedFd], spec: &TestSpec) -> Result<Vec<IpAddr>, EndError> {
+    if !spec.transport.uses_ip() {
+        return Ok(Vec::new());
+    }
+    let mut peers: Vec<IpAddr> = Vec::new();
+    for proof in proofs {
+        let ip = peer_ip(proof)?.ip().to_canonical();
+        if !peers.contains(&ip) {
+            peers.push(ip);
         }
     }
-    let listener = Listener::new(socket, peers, spec)?;
-    let proof = proofs.into_iter().next().ok_or_else(|| deadline.missed(0, 1, "no data connection came"))?;
-    let mut link = Link::of_socket(flow, proof);
+    Ok(peers)
+}
+
+fn admitted(flow: u32, proof: Arc<OwnedFd>, listener: Listener) -> Result<Link, EndError> {
+    let mut link = Link::new(flow, proof.clone(), proof);
     // The report of this connection stands for all the others.
     listener.accepted.apply(&link.send)?;
     link.listener = Some(listener);
@@ -306,8 +354,10 @@ pub fn prove(
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let from = sources(spec, data_ip);
+    // Where the far end's sockets share a port, one of them takes the proofs of all flows.
+    let begin = if spec.reuseport().is_some() { flow.saturating_mul(proofs(spec)) } else { 0 };
     let mut first = None;
-    for (address, number) in from.iter().copied().map(Some).chain((from.is_empty()).then_some(None)).zip(0..) {
+    for (address, number) in from.iter().copied().map(Some).chain((from.is_empty()).then_some(None)).zip(begin..) {
         let bound = address.map(|ip| Address::Ip((ip, 0).into()));
         let socket = connection::connect(protocol, bound.as_ref(), to, &spec.near.socket, deadline)?;
         connection::prove(&socket, token, number)?;

@@ -88,6 +88,13 @@ impl Link {
         Some(peer.ip().to_canonical())
     }
 
+    /// Whether both ends are on this host, as far as the addresses tell.
+    pub fn is_within_host(&self, transport: Transport) -> bool {
+        let here = || address::local_ip(&self.send).map(|address| address.ip().to_canonical());
+        folder::has_names(transport)
+            || self.peer_ip().is_some_and(|peer| peer.is_loopback() || here().is_ok_and(|here| here == peer))
+    }
+
     /// Whether the flow's threads must leave, whatever the result of their last call.
     #[inline]
     pub fn is_freed(&self) -> bool {

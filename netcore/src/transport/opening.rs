@@ -1,11 +1,12 @@
-//! Options of the socket that connects or listens, not of its connections: TCP Fast Open and deferred acceptance.
+//! Options of the socket that connects or listens, not of its connections: TCP Fast Open, deferred acceptance, and a port
+//! that several sockets listen on.
 
 use std::os::fd::OwnedFd;
 
 use crate::{
     error::EndError,
     report::Granted,
-    spec::{Side, SocketOptions, socket::OptionValue},
+    spec::{Side, SocketOptions, TestSpec, socket::OptionValue},
     sys::opt,
 };
 
@@ -13,6 +14,28 @@ use crate::{
 pub fn fast_open(socket: &OwnedFd) -> Result<(), EndError> {
     fast_open_is_on(Side::Near)?;
     opt::set_int(socket, opt::TCP_FASTOPEN_CONNECT, 1).map_err(EndError::system("the kernel refuses fastopen"))
+}
+
+/// Reads SO_INCOMING_CPU where it steers, from the socket that listens: on a connection the kernel overwrites it with the CPU of
+/// the last packet.
+pub fn steered(list: &mut [Granted], socket: &OwnedFd) {
+    for granted in list.iter_mut().filter(|granted| granted.option == "incoming_cpu") {
+        granted.at_start = opt::get_int(socket, opt::SO_INCOMING_CPU).ok().map(|cpu| cpu.to_string());
+    }
+}
+
+/// Lets further sockets listen on the port that this one is bound to.
+pub fn share_port(socket: &OwnedFd) -> Result<(), EndError> {
+    opt::set_int(socket, opt::SO_REUSEPORT, 1).map_err(EndError::system("the kernel refuses SO_REUSEPORT"))
+}
+
+/// Steers connections to the listening socket of the CPU that handles their packets: of flow i, whose thread has the CPU of
+/// that number. `first`: one of the sockets that share the port.
+pub fn steer(first: &OwnedFd, spec: &TestSpec) -> Result<(), EndError> {
+    let cpus: Vec<u32> = (0..spec.flows() as usize).map_while(|flow| spec.far.cpu_of(flow)).collect();
+    opt::steer_by_cpu(first, &cpus, spec.flows()).map_err(EndError::system(
+        "the kernel refuses SO_ATTACH_REUSEPORT_CBPF, which reuseport: cpu needs (reuseport: hash does not)",
+    ))
 }
 
 /// Checks the host's setting: without it the option can be set and has no effect.
@@ -35,7 +58,7 @@ fn fast_open_allows(setting: &str, side: Side) -> bool {
     setting.trim().parse::<u32>().map_or(true, |bits| bits & bit != 0)
 }
 
-/// Fast Open and deferred acceptance, where the test asks for them. They do not change after the start.
+/// These options, where the test asks for them. They do not change after the start.
 pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side) -> Vec<Granted> {
     let int = |option| opt::get_int(socket, option).ok();
     let both = |option: &str, requested: String, granted: Option<String>| Granted {
@@ -52,7 +75,12 @@ pub fn granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side)
     let seconds = options.defer_accept.filter(|_| side == Side::Far);
     let deferred = seconds
         .map(|asked| both("defer_accept", asked.shown(), int(opt::TCP_DEFER_ACCEPT).map(|value| value.to_string())));
-    fastopen.into_iter().chain(deferred).collect()
+    let shares = || int(opt::SO_REUSEPORT).is_some_and(|value| value != 0);
+    let reuseport = options.reuseport.filter(|_| side == Side::Far).map(|asked| {
+        let granted = if shares() { asked.shown() } else { "false".to_owned() };
+        both("reuseport", asked.shown(), Some(granted))
+    });
+    fastopen.into_iter().chain(deferred).chain(reuseport).collect()
 }
 
 #[cfg(test)]

@@ -93,7 +93,14 @@ fn refused(name: &str, value: &str, source: io::Error) -> EndError {
             )
         }
         "device" => format!("cannot bind a data socket to the device `{value}`"),
-        _ => format!("the kernel refuses {name} = {value}"),
+        _ => {
+            let hint = match source.raw_os_error() {
+                Some(libc::EPERM) => ": it needs CAP_NET_ADMIN here, which root has",
+                Some(libc::ENOPROTOOPT) => ": this kernel lacks the option; leave it out, or take a newer kernel",
+                _ => "",
+            };
+            format!("the kernel refuses {name} = {value}{hint}")
+        }
     };
     EndError::System { what, source }
 }

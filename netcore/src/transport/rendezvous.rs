@@ -15,13 +15,13 @@ use super::{
     connection::{self, Token},
     datagram,
     folder::{self, Folder},
-    has_socket_pairs, icmp, largest_message, link, listener,
+    has_socket_pairs, icmp, largest_message, link, listener, opening,
     options::Prepared,
     pipe, vsock,
 };
 use crate::{
     error::EndError,
-    spec::{Family, Side, TestSpec, Transport},
+    spec::{Family, Reuseport, Side, TestSpec, Transport},
 };
 
 /// Endpoints that the near end must connect to, as the far end's kernel chose them.
@@ -134,8 +134,8 @@ fn has_socket_per_flow(spec: &TestSpec) -> bool {
 
 fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Rendezvous, EndError> {
     let protocol = Protocol::connecting(spec.transport);
-    // Connect tests connect as fast as they can.
-    let backlog = if spec.pattern.is_connecting() { 4096 } else { spec.flows().max(16) };
+    let backlog = if spec.pattern.is_connecting() { listener::BACKLOG } else { spec.flows().max(16) };
+    let reuseport = spec.reuseport();
     let mut endpoints = Endpoints::default();
     let mut sockets = Vec::new();
     if spec.transport == Transport::Icmp {
@@ -152,12 +152,14 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
     }
     let folder = if folder::has_names(spec.transport) { Some(Folder::make(token)?) } else { None };
     let open = |address: &Address| match protocol {
+        // Listeners that share a port begin to listen after the proofs, which all come to the first one.
+        Some(protocol) if reuseport.is_some() => connection::bound(protocol, address, &spec.far),
         Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
         None => datagram::socket(spec, &spec.far.socket, address, true),
     };
     let count = if has_socket_per_flow(spec) { spec.flows() } else { 1 };
     for index in 0..count {
-        let port = spec.far.port_of(index);
+        let mut port = spec.far.port_of(index);
         let socket = if let Some(folder) = &folder {
             if spec.transport == Transport::Pipe {
                 pipe::make(folder, index)?
@@ -170,7 +172,10 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
             endpoints.ports.push(port);
             socket
         } else {
-            let (ip, chosen) = listening_ip(spec, data_ip, index);
+            let (ip, chosen) = listening_ip(spec, data_ip, if reuseport.is_some() { 0 } else { index });
+            if reuseport.is_some() {
+                port = endpoints.ports.first().copied().unwrap_or(port);
+            }
             if spec.family != Family::Any || !ip.is_unspecified() {
                 check_family(spec, ip)?;
             }
@@ -180,6 +185,12 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
             socket
         };
         sockets.push(Arc::new(socket));
+    }
+    if let (Some(reuseport), Some(first)) = (reuseport, sockets.first()) {
+        if reuseport == Reuseport::Cpu {
+            opening::steer(first, spec)?;
+        }
+        connection::start_listening(first, backlog, &"the shared data port")?;
     }
     Ok(Rendezvous::Far { sockets, endpoints, folder })
 }
@@ -216,6 +227,9 @@ fn accept(
     folder: Option<&Folder>,
     deadline: &Deadline<'_>,
 ) -> Result<Vec<Link>, EndError> {
+    if spec.reuseport().is_some() {
+        return listener::admit_group(sockets, token, spec, deadline);
+    }
     if has_socket_per_flow(spec) {
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| match spec.transport {
             _ if spec.pattern.is_connecting() => listener::admit(socket.clone(), token, spec, flow, deadline),

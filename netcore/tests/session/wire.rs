@@ -14,7 +14,7 @@ use netcore::{
     measure::host::{CpuSharesOf, HostFacts},
     report::{
         ClockReading, CounterChange, CounterWindow, CpuUse, DatagramPhase, Ending, FlowWindow, Granted, Latencies,
-        NicFacts, Pacing, Phase, SideReport, Span, TcpInfo, TimeWait, Window,
+        NicFacts, Pacing, Phase, SideReport, Span, Spinning, TcpInfo, TimeWait, Window,
     },
     spec::{
         Arrival, Close, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop, TestSpec,
@@ -63,6 +63,7 @@ fn report() -> SideReport {
         }],
         clocks: Some((ClockReading::default(), ClockReading::default())),
         time_wait: Some(TimeWait::default()),
+        spinning: Some(Spinning { cpu: Some(0), ..Spinning::default() }),
         ..SideReport::empty(Side::Near, Ending::Complete)
     }
 }

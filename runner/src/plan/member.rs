@@ -14,6 +14,7 @@ use super::{
     tree::{Entry, Node},
     workload::Kind,
 };
+use netcore::spec::{Io, Side, TestSpec};
 
 impl Expander<'_> {
     pub(super) fn members(
@@ -100,6 +101,10 @@ impl Expander<'_> {
                 }
                 let spec = spec::translate(typed, workload, host(&from), host(&to), &mut errors)?;
                 // With mistakes in the plan, the engines would only repeat them.
+                let one_machine = from == to || (is_here(host(&from)) && is_here(host(&to)));
+                if let Some(warning) = unspun(tree, &spec).filter(|_| one_machine) {
+                    out.push(warning);
+                }
                 refused = if errors.is_empty() { spec::beyond_the_engines(&spec, workload) } else { None };
                 Job::Traffic(Box::new(spec))
             }
@@ -162,6 +167,19 @@ impl Expander<'_> {
             }
         }
     }
+}
+
+/// Warns of `io: spin` on one machine where each thread would share the CPU of its peer.
+fn unspun(tree: &Node, spec: &TestSpec) -> Option<Diagnostic> {
+    if spec.io != Io::Spin {
+        return None;
+    }
+    let shared: Option<Vec<u32>> =
+        (0..spec.flows() as usize).map(|thread| spec.common_cpu(Side::Near, thread)).collect();
+    let cpu = *shared?.first()?;
+    let message = format!("`io: spin` would not spin: `cpu` and `remote_cpu` pin both ends to CPU {cpu}");
+    let help = "every wait blocks at once; give each end a CPU of its own, or leave `io` out";
+    Some(Diagnostic::warning(place_of(tree, "io")?, message).help(help))
 }
 
 /// A program of the plan. It runs on this machine; `here` says whether `from` is on it.

@@ -1,4 +1,5 @@
-//! Disturbances of an end that its numbers alone do not show: a CPU quota, and what happened to its clocks.
+//! Disturbances of an end that its numbers alone do not show: a CPU quota, a CPU shared with the other end, and what
+//! happened to its clocks.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,9 @@ const THROTTLED: f64 = 0.01;
 
 /// Share of a measurement by which a clock must be slewed for a note. ntpd slews by half of it at most.
 const SLEWED: f64 = 0.001;
+
+/// Share of the waits that must not have spun for a note.
+const UNSPUN: f64 = 0.01;
 
 /// Seconds that a wall clock must jump, or a machine be suspended, for a note.
 const SECONDS: f64 = 0.01;
@@ -38,6 +42,8 @@ enum Kind {
     Suspended,
     /// Its wall clock jumped by so many seconds.
     Stepped,
+    /// With `io: spin`, a share of its waits blocked at once: it shared this CPU with the other end.
+    Unspun(u32),
 }
 
 /// Disturbances that an end reports, with their sizes.
@@ -68,6 +74,11 @@ pub fn of(report: &SideReport) -> Vec<(Disturbance, f64)> {
             }
         }
     }
+    if let Some(waits) = report.spinning
+        && let (Some(cpu), Some(share)) = (waits.cpu, waits.at_once_ratio().filter(|share| *share >= UNSPUN))
+    {
+        found.push((Kind::Unspun(cpu), share));
+    }
     let end = if report.side == Side::Near { "near" } else { "far" };
     found.into_iter().map(|(kind, size)| (Disturbance { end, kind }, size)).collect()
 }
@@ -95,6 +106,11 @@ impl Disturbance {
                  measurements do not",
                 if most < 0.0 { "back" } else { "ahead" },
                 duration(most)
+            ),
+            Kind::Unspun(cpu) => format!(
+                "io: spin blocked at once for up to {} of the waits of the {end} end, since both ends shared CPU {cpu} (cpu and \
+                 remote_cpu can keep them apart)",
+                margin(most)
             ),
         };
         format!("{text}, {times} time{}", if times == 1 { "" } else { "s" })
@@ -138,7 +154,7 @@ fn cpus(count: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use netcore::report::{ClockReading, CpuUse, Ending, Window};
+    use netcore::report::{ClockReading, CpuUse, Ending, Spinning, Window};
 
     use super::*;
 
@@ -182,6 +198,22 @@ mod tests {
         assert!(said(cpu(Some(0.4), None))[0].contains("a CPU quota that it cannot see"));
         assert!(said(cpu(Some(0.009), Some(0.5))).is_empty());
         assert!(said(cpu(None, None)).is_empty());
+    }
+
+    #[test]
+    fn a_cpu_that_both_ends_share_is_named_with_the_share_of_the_waits() {
+        let said = |spinning| sentences(&SideReport { spinning, ..report(Side::Near, CpuUse::default(), QUIET) });
+        let waits = Spinning { waits: 200, spun: 20, at_once: 150, cpu: Some(3) };
+        assert_eq!(
+            said(Some(waits)),
+            [
+                "io: spin blocked at once for up to 75 % of the waits of the near end, since both ends shared CPU 3 (cpu and \
+              remote_cpu can keep them apart), 2 times"
+            ]
+        );
+        for quiet in [Spinning { at_once: 1, ..waits }, Spinning { cpu: None, ..waits }, Spinning::default()] {
+            assert!(said(Some(quiet)).is_empty(), "{quiet:?}");
+        }
     }
 
     #[test]

@@ -89,6 +89,7 @@ columns! {
             => ("transactions", Count, Higher, Count, "transactions");
         connections: Integer = "Connections opened for the data."
             => ("connections", Count, Higher, Count, "connections");
+        remote_connections: Integer = "Connections that `to` has accepted. In a row of one stream: by the listener of that stream, which with `reuseport` serves connections of every stream; the row's bytes are left out then.";
         errors: Integer = "Operations that failed without ending the measurement (timeouts of requests, refused connections, …)."
             => ("errors", Count, Lower, Count, "errors");
         zerocopy_copied_ratio: Number = "Share of the zero-copy sends (`io: zerocopy`) whose bytes the kernel copied after all, of the sends whose completions the sender read in the window, 0 … 1; on loopback 1."
@@ -171,6 +172,8 @@ columns! {
         local_process_cpus: Number = "CPUs that plumb's own process at `from` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
         local_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `from`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
             => ("cpu.local_throttled", Ratio, Lower, Gauge, "held back by a quota here");
+        local_spin_ratio: Number = "With `io: spin`: share of the waits at `from` that ended while the thread spun, 0 … 1; the others blocked. Over the whole test, warm-up included."
+            => ("spin.local", Ratio, Neither, Gauge, "waits that ended in a spin here");
         local_service_demand: Number = "CPU time of `from` per unit of work, in `service_demand_unit`."
             => ("service_demand.local", ServiceDemand, Lower, Gauge, "service demand here");
         remote_cpu_ratio: Number = "Busy share of all CPUs of the machine of `to`, also in a container (`cpu_shares_of` in `run.json`), 0 … 1 (everything but idle and iowait)."
@@ -187,6 +190,8 @@ columns! {
         remote_process_cpus: Number = "CPUs that plumb's own process at `to` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
         remote_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `to`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
             => ("cpu.remote_throttled", Ratio, Lower, Gauge, "held back by a quota there");
+        remote_spin_ratio: Number = "With `io: spin`: share of the waits at `to` that ended while the thread spun, 0 … 1; the others blocked. Over the whole test, warm-up included."
+            => ("spin.remote", Ratio, Neither, Gauge, "waits that ended in a spin there");
         remote_service_demand: Number = "CPU time of `to` per unit of work, in `service_demand_unit`."
             => ("service_demand.remote", ServiceDemand, Lower, Gauge, "service demand there");
         service_demand_unit: Option<DemandUnit> = "{words}.";

@@ -104,7 +104,10 @@ impl Sleep for Turns<'_> {
 }
 
 impl Wait for Turns<'_> {
-    const FLAGS: MsgFlags = MsgFlags::MSG_DONTWAIT;
+    #[inline]
+    fn flags(&self) -> MsgFlags {
+        MsgFlags::MSG_DONTWAIT
+    }
 
     fn for_input(&self, link: &Link, until_ns: u64) -> io::Result<bool> {
         // Only input that comes after a look is an event.

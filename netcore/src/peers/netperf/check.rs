@@ -217,10 +217,14 @@ pub(super) fn near_only(spec: &TestSpec) -> impl Iterator<Item = &'static str> {
 }
 
 /// Keys of the options that cannot be asked for.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 18] = [
     "remote_socket.cork",
     "remote_socket.mss",
     "remote_socket.busy_poll",
+    "remote_socket.prefer_busy_poll",
+    "remote_socket.busy_poll_budget",
+    "remote_socket.incoming_cpu",
+    "remote_socket.reuseport",
     "remote_socket.defer_accept",
     "remote_socket.notsent_lowat",
     "remote_socket.user_timeout",

@@ -122,7 +122,12 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
         row.start_s = Some(head.window.start_ns as f64 / 1e9);
         row.elapsed_s = Some(head.seconds());
     }
-    volume(&mut row, spec, near.as_ref(), far.as_ref());
+    // The listeners of a shared port serve connections of every stream.
+    let others_too = stream.is_some() && spec.reuseport().is_some();
+    volume(&mut row, spec, near.as_ref(), far.as_ref().filter(|_| !others_too));
+    if spec.pattern.is_connecting() && spec.has_daemon() {
+        row.remote_connections = far.as_ref().map(|end| end.sum(|flow| flow.counts.connections));
+    }
     datagrams(&mut row, spec, near.as_ref(), far.as_ref());
     pacing(&mut row, near.as_ref(), far.as_ref());
     tcp(&mut row, near.as_ref(), far.as_ref());

@@ -1,0 +1,318 @@
+//! `io: spin`: it ends in time where both ends share a CPU, its calls are those that it claims, and what it counts is what the
+//! kernel counts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
+
+use crate::{
+    netns::{Namespace, is_installed},
+    program::{Folder, Ran, Row, count, number, of, parse, plumb, skip, skip_without},
+};
+
+const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
+
+/// CPUs that this process may use.
+pub fn allowed_cpus() -> Vec<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    list.trim().parse::<netcore::spec::Cpus>().unwrap().0
+}
+
+/// The measured rows of a run that must succeed, by test.
+fn iterations(ran: &Ran) -> BTreeMap<String, Row> {
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let measured = of(&rows, "iteration").into_iter().filter(|row| row["phase"] == "measure");
+    measured.inspect(|row| assert_eq!(row["status"], "ok")).map(|row| (row["test"].clone(), row.clone())).collect()
+}
+
+/// A test of each pattern that spins, with these keys.
+fn every_pattern(keys: &str) -> String {
+    let workloads = [
+        "tcp_stream",
+        "tcp_duplex",
+        "tcp_rr",
+        "tcp_cc",
+        "tcp_crr",
+        "udp_stream",
+        "udp_rr",
+        "unix_rr",
+        "unix_crr",
+        "unix_dgram_rr",
+        "unix_dgram_stream",
+        "unix_seqpacket_stream",
+    ];
+    let test = |workload: &str| format!("  {workload}: {{workload: {workload}, io: spin, duration: 200ms{keys}}}");
+    workloads.map(test).join("\n")
+}
+
+fn moved(row: &Row) -> bool {
+    ["transactions", "bytes_received"].iter().any(|column| !row[*column].is_empty() && number(row, column) > 0.0)
+}
+
+#[test]
+fn ends_that_a_plan_pins_to_one_cpu_block_at_once_and_say_so() {
+    let (folder, cpu) = (Folder::new(), allowed_cpus()[0]);
+    let plan = folder.plan("", &every_pattern(&format!(", cpu: {cpu}, remote_cpu: {cpu}")));
+    let checked = plumb(&["check", &plan]);
+    let warning = format!("`io: spin` would not spin: `cpu` and `remote_cpu` pin both ends to CPU {cpu}");
+    assert_eq!((checked.code, checked.stderr.matches(&warning).count()), (Some(0), 12), "{}", checked.stderr);
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    let rows = iterations(&ran);
+    assert_eq!(rows.len(), 12);
+    for (test, row) in rows {
+        assert!(moved(&row), "{test}: {row:?}");
+        assert_eq!(row["io"], "spin", "{test}");
+        for ratio in ["local_spin_ratio", "remote_spin_ratio"] {
+            assert!(number(&row, ratio) <= 0.0, "{test}");
+        }
+        for end in ["near", "far"] {
+            let note = format!(
+                "{test}: io: spin blocked at once for up to 100 % of the waits of the {end} end, since both ends shared CPU {cpu}"
+            );
+            assert!(ran.stderr.contains(&note), "no {note}:\n{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_keeps_the_ends_apart_is_not_warned_of() {
+    let (folder, cpu) = (Folder::new(), allowed_cpus()[0]);
+    let far = "hosts: {b: {address: 192.0.2.1}, c: {address: 192.0.2.2}}";
+    for (top, keys, warned) in [
+        ("", format!("cpu: {cpu}, remote_cpu: {}", cpu + 1), false),
+        ("", format!("cpu: {cpu}"), false),
+        ("", format!("streams: 2, cpu: {cpu}, remote_cpu: [{cpu}, {}]", cpu + 1), false),
+        ("", format!("streams: 2, cpu: {cpu}, remote_cpu: {cpu}"), true),
+        (far, format!("cpu: {cpu}, remote_cpu: {cpu}, to: b"), false),
+        (far, format!("cpu: {cpu}, remote_cpu: {cpu}, from: c, to: b"), false),
+        (far, format!("cpu: {cpu}, remote_cpu: {cpu}, from: b, to: b"), true),
+    ] {
+        let plan = folder.plan(top, &format!("  it: {{workload: tcp_rr, io: spin, {keys}}}"));
+        let checked = plumb(&["check", &plan]);
+        assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+        assert_eq!(checked.stderr.contains("would not spin"), warned, "{keys}: {}", checked.stderr);
+    }
+}
+
+/// The plan does not say that there is one CPU only: sockets that know their packets' CPU tell, and for the others spins that
+/// are in vain become rare.
+#[test]
+fn ends_that_happen_to_share_a_cpu_find_out() {
+    if !is_installed("taskset") {
+        return skip_without("util-linux", "there is no `taskset`");
+    }
+    let (folder, cpu) = (Folder::new(), allowed_cpus()[0]);
+    let plan = folder.plan("", &every_pattern(""));
+    let ran: Ran = Command::new("taskset")
+        .args(["-c", &cpu.to_string(), PLUMB, "run", "--progress", "never", &plan])
+        .output()
+        .unwrap()
+        .into();
+    let rows = iterations(&ran);
+    assert_eq!(rows.len(), 12);
+    assert!(rows.values().all(moved), "{rows:?}");
+    for test in ["tcp_rr", "udp_rr"] {
+        let said = |end| format!("of the waits of the {end} end, since both ends shared CPU {cpu}");
+        for end in ["near", "far"] {
+            let note = ran.stderr.lines().find(|line| {
+                line.starts_with(&format!("note: {test}: io: spin blocked at once")) && line.contains(&said(end))
+            });
+            assert!(note.is_some(), "{test}, {end}:\n{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn spun_transactions_are_those_that_the_kernel_carried() {
+    let Some(alone) = Namespace::new() else { return };
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  rr: {workload: tcp_rr, io: spin, transactions: 3000, request_size: 100, response_size: 200}\n  \
+           crr: {workload: tcp_crr, io: spin, streams: 2, transactions: 501}\n  \
+           ping: {workload: ping, io: spin, transactions: 50}",
+    );
+    let before =
+        [alone.snmp("Tcp", "ActiveOpens"), alone.snmp("Icmp", "OutEchoReps"), alone.interface("lo").received_bytes];
+    let ran: Ran = alone.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into();
+    let after =
+        [alone.snmp("Tcp", "ActiveOpens"), alone.snmp("Icmp", "OutEchoReps"), alone.interface("lo").received_bytes];
+    let rows = iterations(&ran);
+    assert_eq!((count(&rows["rr"], "bytes_sent"), count(&rows["rr"], "bytes_received")), (900_000, 900_000));
+    assert_eq!((count(&rows["crr"], "connections"), count(&rows["crr"], "remote_connections")), (501, 501));
+    assert_eq!((count(&rows["crr"], "errors"), count(&rows["ping"], "transactions")), (0, 50));
+    // Besides those of the transactions: control connections, and those that prove a flow.
+    let opened = after[0] - before[0];
+    assert!((501..=520).contains(&opened), "{opened}");
+    assert_eq!(after[1] - before[1], 50);
+    assert!(after[2] - before[2] >= 900_000);
+}
+
+/// The traced calls of each thread, by its name.
+type Calls = Vec<(String, Vec<String>)>;
+
+/// `strace` of a run of this plan: the lines of each thread, by its name, and the run.
+fn traced(folder: &Folder, calls: &str, faults: &str, plan: &str) -> Option<(Calls, Ran)> {
+    if !is_installed("strace") {
+        skip_without("strace", "there is no `strace`");
+        return None;
+    }
+    let log = folder.name("strace.log");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", &log, "-e", &format!("trace=prctl,{calls}")]);
+    if !faults.is_empty() {
+        command.args(["-e", faults]);
+    }
+    let ran: Ran = command.args([PLUMB, "run", "--progress", "never", plan]).output().unwrap().into();
+    if ran.stderr.contains("ptrace") && ran.code != Some(0) {
+        skip(&format!("programs cannot be traced here: {}", ran.stderr));
+        return None;
+    }
+    let mut threads: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
+    for line in std::fs::read_to_string(&log).unwrap().lines() {
+        let Some((thread, call)) = line.split_once(' ') else { continue };
+        let (name, calls) = threads.entry(thread.to_owned()).or_default();
+        let call = call.trim_start();
+        match call.strip_prefix("prctl(PR_SET_NAME, \"") {
+            Some(rest) => rest.split('"').next().unwrap_or_default().clone_into(name),
+            None => calls.push(call.to_owned()),
+        }
+    }
+    Some((threads.into_values().collect(), ran))
+}
+
+#[test]
+fn a_wait_begins_with_calls_that_return_at_once_and_goes_on_in_one_that_blocks() {
+    let folder = Folder::new();
+    // Each request comes long after the answer before it.
+    let [near, far, ..] = allowed_cpus()[..] else { return skip("there is one CPU only") };
+    let keys = format!("rate: 50/s, transactions: 10, cpu: {near}, remote_cpu: {far}");
+    let plan = folder.plan("", &format!("  it: {{workload: tcp_rr, io: spin, {keys}}}"));
+    let Some((threads, ran)) = traced(&folder, "recvfrom,poll,ppoll,epoll_wait", "", &plan) else { return };
+    assert_eq!(count(&iterations(&ran)["it"], "transactions"), 10);
+    let data: Vec<_> = threads.iter().filter(|(name, _)| name.starts_with("data ")).map(|(_, calls)| calls).collect();
+    assert_eq!(data.len(), 2);
+    // Only the requester has due times, which it waits for in `ppoll`.
+    let responder = data.iter().find(|calls| calls.iter().all(|call| !call.contains("poll"))).expect("no poll");
+    let spun = responder.iter().position(|call| call.contains("MSG_DONTWAIT") && call.contains("EAGAIN")).unwrap();
+    // A call that blocks may be logged in two parts, of which the second has the flags.
+    let blocked = responder.iter().position(|call| call.contains("recvfrom") && call.contains(", 0, NULL")).unwrap();
+    assert!(spun < blocked, "{responder:?}");
+    assert!(responder[blocked..].iter().any(|call| call.contains("MSG_DONTWAIT")), "it spins again");
+}
+
+#[test]
+fn socket_options_are_set_and_what_was_granted_is_told() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  it: {workload: tcp_crr, streams: 2, transactions: 20, socket: {busy_poll: 50us, incoming_cpu: 0}, \
+           remote_socket: {reuseport: cpu}}",
+    );
+    let Some((threads, ran)) = traced(&folder, "setsockopt", "", &plan) else { return };
+    assert_eq!(count(&iterations(&ran)["it"], "transactions"), 20);
+    let calls: Vec<&String> = threads.iter().flat_map(|(_, calls)| calls).collect();
+    let set = |option: &str| calls.iter().filter(|call| call.contains(option) && call.ends_with("= 0")).count();
+    assert_eq!((set("SO_REUSEPORT,"), set("SO_ATTACH_REUSEPORT_CBPF")), (2, 1), "{calls:?}");
+    assert!(set("SO_INCOMING_CPU, [0]") >= 4 && set("SO_BUSY_POLL, [50]") >= 4, "{calls:?}");
+}
+
+#[test]
+fn a_kernel_without_an_option_is_a_sentence_and_the_exit_code_of_a_failed_measurement() {
+    let folder = Folder::new();
+    for (options, call, said) in [
+        (
+            "socket: {busy_poll: 50us}",
+            "SO_BUSY_POLL,",
+            "the kernel refuses busy_poll = 50us: this kernel lacks the option",
+        ),
+        ("socket: {incoming_cpu: 0}", "SO_INCOMING_CPU,", "the kernel refuses incoming_cpu = 0: this kernel lacks"),
+        ("remote_socket: {reuseport: hash}", "SO_REUSEPORT,", "the kernel refuses SO_REUSEPORT"),
+        ("remote_socket: {reuseport: cpu}", "SO_ATTACH_REUSEPORT_CBPF,", "which reuseport: cpu needs"),
+    ] {
+        let plan = folder.plan("", &format!("  it: {{workload: tcp_cc, streams: 2, transactions: 4, {options}}}"));
+        let Some((threads, _)) = traced(&folder, "setsockopt", "", &plan) else { return };
+        // `strace` counts the calls of each thread, and another thread may fail at its call of the same number.
+        let places: BTreeSet<usize> =
+            threads.iter().filter_map(|(_, calls)| calls.iter().position(|line| line.contains(call))).collect();
+        let faulty = |place: &usize| {
+            let faults = format!("inject=setsockopt:error=ENOPROTOOPT:when={}", place + 1);
+            traced(&folder, "setsockopt", &faults, &plan).map(|(_, ran)| ran)
+        };
+        let ran: Vec<Ran> = places.iter().filter_map(faulty).collect();
+        let is_said = ran.iter().any(|ran| ran.code == Some(3) && ran.stderr.contains(said));
+        assert!(is_said, "{said}: {:?}", ran.iter().map(|ran| (ran.code, &ran.stderr)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn connections_arrive_at_all_listeners_of_a_shared_port() {
+    let Some(alone) = Namespace::new() else { return };
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  own: {workload: tcp_crr, streams: 4, transactions: 800, remote_socket: {reuseport: hash}}\n  \
+           few: {workload: tcp_cc, streams: 8, threads: 2, transactions: 800, remote_socket: {reuseport: hash}}",
+    );
+    let before = alone.snmp("Tcp", "PassiveOpens");
+    let ran: Ran = alone.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into();
+    let accepted = alone.snmp("Tcp", "PassiveOpens") - before;
+    for (test, row) in iterations(&ran) {
+        assert_eq!((count(&row, "connections"), count(&row, "remote_connections")), (800, 800), "{test}");
+        let rows = parse(&ran.stdout);
+        let streams: Vec<_> = of(&rows, "stream").into_iter().filter(|row| row["test"] == test).collect();
+        let there: Vec<u64> = streams.iter().map(|row| count(row, "remote_connections")).collect();
+        assert!(there.iter().all(|count| *count > 0), "{test}: {there:?}");
+        assert_eq!(there.iter().sum::<u64>(), 800, "{test}");
+        assert!(streams.iter().all(|row| row["bytes_received"].is_empty()), "bytes of two different flows");
+    }
+    assert!((1600..=1640).contains(&accepted), "{accepted}");
+}
+
+#[test]
+fn connections_arrive_at_the_listener_of_the_cpu_that_handles_them() {
+    let cpus = allowed_cpus();
+    let [a, b, ..] = cpus[..] else { return skip("there is one CPU only") };
+    let folder = Folder::new();
+    for (place, near) in [(0, a), (1, b)] {
+        let plan = folder.plan(
+            "",
+            &format!(
+                "  it: {{workload: tcp_crr, streams: 2, transactions: 300, cpu: {near}, remote_cpu: [{a}, {b}], \
+                 remote_socket: {{reuseport: cpu}}}}"
+            ),
+        );
+        let ran = plumb(&["run", &plan, "--progress", "never"]);
+        assert_eq!(count(&iterations(&ran)["it"], "remote_connections"), 300);
+        let rows = parse(&ran.stdout);
+        let there: Vec<u64> = of(&rows, "stream").iter().map(|row| count(row, "remote_connections")).collect();
+        // Packets of this host are handled on the CPU that sends them.
+        let expected: Vec<u64> = (0..2).map(|listener| if listener == place { 300 } else { 0 }).collect();
+        assert_eq!(there, expected);
+    }
+}
+
+#[test]
+fn a_shared_port_is_refused_where_it_has_no_meaning() {
+    let folder = Folder::new();
+    let hosts = "hosts: {n: {address: 192.0.2.1, speaks: netperf}, s: {address: 192.0.2.2}}";
+    let mut refused = BTreeSet::new();
+    for (test, word) in [
+        ("workload: tcp_rr", "other workloads have one connection"),
+        ("workload: unix_crr", "other workloads have one connection"),
+        ("workload: tcp_crr, to: n", "another program"),
+        ("workload: tcp_crr, to: s, control: none, remote_ports: 7, close: near_first", "another program"),
+        ("workload: tcp_crr, streams: 4, threads: 2", "leave `threads` out, or write hash"),
+        ("workload: tcp_crr, streams: 3, remote_cpu: [0, 1]", "remote_cpu has 2 for 3 streams"),
+    ] {
+        let plan = folder.plan(hosts, &format!("  it: {{{test}, remote_socket: {{reuseport: cpu}}}}"));
+        let checked = plumb(&["check", &plan]);
+        assert_eq!(checked.code, Some(2), "{test}: {}", checked.stderr);
+        assert!(checked.stderr.contains(word), "{test}: {}", checked.stderr);
+        refused.insert(test);
+    }
+    assert_eq!(refused.len(), 6);
+}
