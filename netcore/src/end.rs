@@ -384,12 +384,17 @@ impl Conclusion {
     }
 }
 
-/// Note on how many operations a system call on the submission rings has completed.
+/// Note on how many operations a system call on the submission rings has completed, to one digit: iterations that differ
+/// by less say the same.
 fn submissions_note(side: Side, (completions, calls): (u64, u64)) -> Option<String> {
     let end = if side == Side::Near { "near" } else { "far" };
-    let per_call = completions as f64 / calls as f64;
-    (calls > 0).then(|| {
-        format!("io_uring of the {end} end: {completions} operations in {calls} calls, {per_call:.1} per call")
+    let per_call = completions.checked_div(calls)?;
+    Some(match per_call.checked_ilog10() {
+        None => format!("io_uring of the {end} end: less than one operation per call"),
+        Some(digits) => {
+            let unit = 10_u64.pow(digits);
+            format!("io_uring of the {end} end: about {} operations per call", per_call / unit * unit)
+        }
     })
 }
 
