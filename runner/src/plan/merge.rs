@@ -67,11 +67,15 @@ fn node(under: Node, over: &Node) -> Node {
     Node { value: Value::Map(entries), span: over.span }
 }
 
-/// Removes nulls (`~`) from maps at every depth.
+/// Options of the near end, and those of the far end, which takes over what it does not set itself.
+const ENDS: [(&str, &str); 2] = [("socket", "remote_socket"), ("buffers", "remote_buffers")];
+
+/// Removes nulls (`~`) from maps at every depth. Those of the far end's options stay: there a null says that the far end does
+/// not take over the near end's value.
 pub fn prune(node: &mut Node) {
     if let Value::Map(entries) = &mut node.value {
         entries.retain(|e| !e.value.is_null());
-        for entry in entries {
+        for entry in entries.iter_mut().filter(|entry| ENDS.iter().all(|(_, far)| *entry.key != **far)) {
             prune(&mut entry.value);
         }
     }
@@ -80,7 +84,7 @@ pub fn prune(node: &mut Node) {
 /// The test with the options spelled out that its far end takes from its near end.
 pub fn with_far_end(test: &Node) -> Node {
     let mut test = test.clone();
-    for (near, far) in [("socket", "remote_socket"), ("buffers", "remote_buffers")] {
+    for (near, far) in ENDS {
         let Some(mut under) = test.get(near).filter(|under| under.entries().is_some()).cloned() else { continue };
         // The name of an interface belongs to one machine; the IP version is set once for both ends.
         under.remove("device");
@@ -143,6 +147,11 @@ mod tests {
             r#"{"mss":3,"ttl":2,"device":"b"}"#
         );
         assert_eq!(far("{remote_socket: {mss: 3}}"), r#"{"mss":3}"#);
+        let mut test = read("{socket: {mss: 1, ttl: 2}, remote_socket: {mss: ~}, buffers: ~}");
+        prune(&mut test);
+        let whole = with_far_end(&test).to_json();
+        assert_eq!(whole["remote_socket"].to_string(), r#"{"mss":null,"ttl":2}"#, "a null is not overwritten");
+        assert!(whole.get("buffers").is_none());
     }
 
     #[test]
