@@ -99,7 +99,7 @@ fn sender(spec: &TestSpec, side: Side, key: &'static str, segments: u32) -> Resu
     let (sends, _) = roles(spec, side);
     let pace = spec.pace.filter(|_| sends);
     refuse_if! {
-        segments < 2 => key, "{segments} messages in a datagram split nothing: write 2 to {MOST_SEGMENTS}, or leave gso out";
+        segments < 2 => key, "gso: {segments} has nothing to split: write 2 to {MOST_SEGMENTS}, or leave gso out";
         segments > MOST_SEGMENTS => key,
             "the kernel splits a datagram into at most {MOST_SEGMENTS} messages, not {segments}: {advice}";
         u64::from(segments).saturating_mul(bytes) > MOST_BYTES => key,
