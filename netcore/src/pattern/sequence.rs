@@ -35,11 +35,11 @@ pub fn mark(mark: Mark, message: &mut [u8], number: u64, phase: usize, now_ns: u
 
 #[inline]
 fn mark_plumb(message: &mut [u8], number: u64, phase: usize, now_ns: u64) {
-    if let Some(place) = message.get_mut(..NUMBERED_BYTES) {
-        place.copy_from_slice(&(number | (phase as u64) << PHASE_SHIFT).to_le_bytes());
-    }
-    if let Some(place) = message.get_mut(NUMBERED_BYTES..STAMPED_BYTES) {
-        place.copy_from_slice(&now_ns.to_le_bytes());
+    // Whole arrays: with slices of these lengths the compiler calls a function for each copy.
+    let Some((place, rest)) = message.split_first_chunk_mut::<NUMBERED_BYTES>() else { return };
+    *place = (number | (phase as u64) << PHASE_SHIFT).to_le_bytes();
+    if let Some(place) = rest.first_chunk_mut::<{ STAMPED_BYTES - NUMBERED_BYTES }>() {
+        *place = now_ns.to_le_bytes();
     }
 }
 
