@@ -354,7 +354,7 @@ pub fn prove(
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let from = sources(spec, data_ip);
-    // Where the far end's sockets share a port, one of them takes the proofs of all flows.
+    // One of the far end's sockets takes the proofs of all flows, if they share a port.
     let begin = if spec.reuseport().is_some() { flow.saturating_mul(proofs(spec)) } else { 0 };
     let mut first = None;
     for (address, number) in from.iter().copied().map(Some).chain((from.is_empty()).then_some(None)).zip(begin..) {

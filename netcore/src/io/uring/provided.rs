@@ -40,7 +40,7 @@ pub struct Provided {
     /// The queue of free buffers (entries as the kernel's `struct io_uring_buf`), and the buffers behind it.
     memory: NonNull<c_void>,
     bytes: usize,
-    /// Where the buffers begin.
+    /// Start of the buffers.
     buffers: usize,
     stride: usize,
     size: u32,

@@ -70,7 +70,7 @@ mod tests {
             for transport in Transport::ALL {
                 let spec = stream(transport, |s| {
                     s.io = io;
-                    // What the transport itself needs.
+                    // A link needs the interface of each end.
                     (s.near.socket.device, s.far.socket.device) = (Some("lo".into()), Some("lo".into()));
                 });
                 if transports.contains(&transport) {
