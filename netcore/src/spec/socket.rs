@@ -311,6 +311,8 @@ impl Asked {
 pub struct SocketOption {
     /// Name in plans and reports.
     pub name: &'static str,
+    /// The plan's key of the far end's option.
+    pub remote_key: &'static str,
     /// By transport, and whether the socket is an IPv6 socket.
     pub setter: fn(Transport, bool) -> Setter,
     /// The value that a test requests.
@@ -338,6 +340,7 @@ macro_rules! socket_options {
         /// All options, in the order of setting.
         pub const SOCKET_OPTIONS: &[SocketOption] = &[$(SocketOption {
             name: stringify!($name),
+            remote_key: concat!("remote_socket.", stringify!($name)),
             setter: $setter,
             asked: |options| options.$name.as_ref().map(Asked::of),
             size: <$value as OptionValue>::SIZE,
