@@ -7,8 +7,54 @@ use std::{
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::buffers::Buffers;
-use crate::sys::pages::Pages;
+use super::{Channel, buffers::Buffers, receive, receive_by, wait::Block};
+use crate::{sys::pages::Pages, transport::Link};
+
+/// Sends the next bytes of a constant payload. It receives as [`super::blocking`] does: only the end of the stream.
+pub trait SendPages {
+    fn link(&self) -> &Link;
+
+    /// Sends at least one byte and at most `at_most`; returns how many.
+    fn send_pages(&mut self, at_most: usize) -> io::Result<usize>;
+
+    /// As [`Channel::settle`].
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<S: SendPages> Channel for S {
+    type Wait = Block;
+
+    #[inline]
+    fn wait(&self) -> &Block {
+        &Block
+    }
+
+    #[inline]
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.send_pages(bytes.len())
+    }
+
+    #[inline]
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        self.send_pages(bytes.len()).map(Some)
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        receive(self.link(), buffer)
+    }
+
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        receive_by(self.link(), &Block, buffer, until_ns)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        SendPages::settle(self)
+    }
+}
 
 /// Position in a ring of bytes.
 #[derive(Debug)]

@@ -5,10 +5,14 @@ use std::{io, sync::Arc};
 
 use nix::sys::sendfile::sendfile;
 
-use super::{Channel, buffers::Buffers, constant::ConstantFile, receive, receive_by, retry, wait::Block};
+use super::{
+    buffers::Buffers,
+    constant::{ConstantFile, SendPages},
+    retry,
+};
 use crate::transport::Link;
 
-/// Sends from a file that holds the ring's bytes once; receives as [`super::blocking`] does.
+/// Sends from a file that holds the ring's bytes once.
 pub struct Sendfile {
     link: Arc<Link>,
     file: ConstantFile,
@@ -21,34 +25,16 @@ impl Sendfile {
     }
 }
 
-impl Channel for Sendfile {
-    type Wait = Block;
-
+impl SendPages for Sendfile {
     #[inline]
-    fn wait(&self) -> &Block {
-        &Block
+    fn link(&self) -> &Link {
+        &self.link
     }
 
     #[inline]
-    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn send_pages(&mut self, at_most: usize) -> io::Result<usize> {
         let (link, file) = (&self.link, &mut self.file);
-        let n =
-            retry(|| file.take(bytes.len(), |file, offset, count| sendfile(&link.send, file, Some(offset), count)))?;
+        let n = retry(|| file.take(at_most, |file, offset, count| sendfile(&link.send, file, Some(offset), count)))?;
         if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) }
-    }
-
-    #[inline]
-    fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        self.send(bytes).map(Some)
-    }
-
-    #[inline]
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        receive(&self.link, buffer)
-    }
-
-    #[inline]
-    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
-        receive_by(&self.link, &Block, buffer, until_ns)
     }
 }

@@ -4,10 +4,14 @@ use std::{io, sync::Arc};
 
 use nix::fcntl::{SpliceFFlags, splice};
 
-use super::{Channel, buffers::Buffers, conduit::Conduit, constant::ConstantFile, receive, receive_by, wait::Block};
+use super::{
+    buffers::Buffers,
+    conduit::Conduit,
+    constant::{ConstantFile, SendPages},
+};
 use crate::transport::Link;
 
-/// Sends from a file that holds the ring's bytes once; receives as [`super::blocking`] does.
+/// Sends from a file that holds the ring's bytes once.
 pub struct Splice {
     link: Arc<Link>,
     conduit: Conduit,
@@ -21,36 +25,19 @@ impl Splice {
     }
 }
 
-impl Channel for Splice {
-    type Wait = Block;
-
+impl SendPages for Splice {
     #[inline]
-    fn wait(&self) -> &Block {
-        &Block
+    fn link(&self) -> &Link {
+        &self.link
     }
 
     #[inline]
-    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn send_pages(&mut self, at_most: usize) -> io::Result<usize> {
         let file = &mut self.file;
-        self.conduit.send(&self.link, bytes.len(), |pipe| {
-            file.take(bytes.len(), |file, offset, count| {
+        self.conduit.send(&self.link, at_most, |pipe| {
+            file.take(at_most, |file, offset, count| {
                 splice(file, Some(offset), pipe, None, count, SpliceFFlags::empty())
             })
         })
-    }
-
-    #[inline]
-    fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        self.send(bytes).map(Some)
-    }
-
-    #[inline]
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        receive(&self.link, buffer)
-    }
-
-    #[inline]
-    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
-        receive_by(&self.link, &Block, buffer, until_ns)
     }
 }

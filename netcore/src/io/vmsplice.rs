@@ -7,10 +7,14 @@ use std::{
 
 use nix::fcntl::{SpliceFFlags, vmsplice};
 
-use super::{Channel, buffers::Buffers, conduit::Conduit, constant::ConstantPages, receive, receive_by, wait::Block};
+use super::{
+    buffers::Buffers,
+    conduit::Conduit,
+    constant::{ConstantPages, SendPages},
+};
 use crate::transport::Link;
 
-/// Sends from pages that hold the ring's bytes once; receives as [`super::blocking`] does.
+/// Sends from pages that hold the ring's bytes once.
 pub struct Vmsplice {
     link: Arc<Link>,
     conduit: Conduit,
@@ -24,34 +28,17 @@ impl Vmsplice {
     }
 }
 
-impl Channel for Vmsplice {
-    type Wait = Block;
-
+impl SendPages for Vmsplice {
     #[inline]
-    fn wait(&self) -> &Block {
-        &Block
+    fn link(&self) -> &Link {
+        &self.link
     }
 
     #[inline]
-    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn send_pages(&mut self, at_most: usize) -> io::Result<usize> {
         let pages = &mut self.pages;
-        self.conduit.send(&self.link, bytes.len(), |pipe| {
-            pages.take(bytes.len(), |bytes| vmsplice(pipe, &[IoSlice::new(bytes)], SpliceFFlags::empty()))
+        self.conduit.send(&self.link, at_most, |pipe| {
+            pages.take(at_most, |bytes| vmsplice(pipe, &[IoSlice::new(bytes)], SpliceFFlags::empty()))
         })
-    }
-
-    #[inline]
-    fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        self.send(bytes).map(Some)
-    }
-
-    #[inline]
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        receive(&self.link, buffer)
-    }
-
-    #[inline]
-    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
-        receive_by(&self.link, &Block, buffer, until_ns)
     }
 }

@@ -14,7 +14,11 @@ use nix::{
     sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, send},
 };
 
-use super::{Channel, buffers::Buffers, constant::ConstantPages, receive, receive_by, retry, wait::Block};
+use super::{
+    buffers::Buffers,
+    constant::{ConstantPages, SendPages},
+    retry,
+};
 use crate::{
     measure::counters::FlowCell,
     sys::{self, opt},
@@ -37,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest wait at a time, so that a freed link is noticed, milliseconds.
 const LOOK_UP_MS: u16 = 50;
 
-/// Sends with `MSG_ZEROCOPY` from pages that hold the ring's bytes once; receives as [`super::blocking`] does.
+/// Sends with `MSG_ZEROCOPY` from pages that hold the ring's bytes once.
 pub struct Zerocopy {
     link: Arc<Link>,
     pages: ConstantPages,
@@ -146,23 +150,21 @@ fn completed(error: &libc::sock_extended_err) -> u64 {
     u64::from(error.ee_data.wrapping_sub(error.ee_info)) + 1
 }
 
-impl Channel for Zerocopy {
-    type Wait = Block;
-
+impl SendPages for Zerocopy {
     #[inline]
-    fn wait(&self) -> &Block {
-        &Block
+    fn link(&self) -> &Link {
+        &self.link
     }
 
     #[inline]
-    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn send_pages(&mut self, at_most: usize) -> io::Result<usize> {
         if self.unread >= READ_EVERY {
             self.read()?;
         }
         let fd = self.link.send.as_raw_fd();
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY);
         loop {
-            match self.pages.take(bytes.len(), |bytes| send(fd, bytes, flags)) {
+            match self.pages.take(at_most, |bytes| send(fd, bytes, flags)) {
                 Ok(n) => {
                     self.sent += 1;
                     self.unread += 1;
@@ -173,21 +175,6 @@ impl Channel for Zerocopy {
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-
-    #[inline]
-    fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        self.send(bytes).map(Some)
-    }
-
-    #[inline]
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        receive(&self.link, buffer)
-    }
-
-    #[inline]
-    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
-        receive_by(&self.link, &Block, buffer, until_ns)
     }
 
     fn settle(&mut self) -> io::Result<()> {
