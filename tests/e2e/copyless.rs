@@ -8,8 +8,9 @@ use nix::{
 };
 
 use crate::{
-    netns::{Namespace, is_installed},
-    program::{Folder, Ran, Row, count, number, of, parse, skip_without},
+    netns::Namespace,
+    program::{Folder, Ran, Row, count, number, of, parse},
+    strace::{self, Traced},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -37,23 +38,19 @@ fn iteration(ran: &Ran) -> Row {
     row
 }
 
-/// A traced run in a namespace: its row, and the lines of the calls. `None`: there is no strace.
-fn trace(namespace: &Namespace, calls: &str, test: &str) -> Option<(Row, Vec<String>)> {
-    if !is_installed("strace") {
-        skip_without("strace", "calls are not traced");
-        return None;
-    }
+/// A traced run in a namespace, which must succeed, and its row. `None`: there is no strace.
+fn trace(namespace: &Namespace, calls: &str, test: &str) -> Option<(Row, Traced)> {
     let folder = Folder::new();
-    let file = folder.name("calls");
-    let mut command = namespace.command("strace");
-    command.args(["-f", "-qq", "-v", "-s", "1", "-e", &format!("trace={calls}"), "-o", &file]);
-    let row = iteration(&run_as(command, test));
-    let lines = std::fs::read_to_string(file).unwrap();
-    Some((row, lines.lines().map(str::to_owned).collect()))
+    let plan = folder.plan("", &format!("  it: {{{test}}}"));
+    let traced = strace::run(namespace.command("strace"), calls, &["-v", "-s", "1"], &plan)?;
+    Some((iteration(&traced.ran), traced))
 }
 
-fn lines_with(lines: &[String], parts: &[&str]) -> usize {
-    lines.iter().filter(|line| parts.iter().all(|part| line.contains(part))).count()
+/// A run in a namespace with faults; `None`: there is no strace.
+fn faulty(namespace: &Namespace, calls: &str, fault: &str, test: &str) -> Option<Ran> {
+    let folder = Folder::new();
+    let plan = folder.plan("", &format!("  it: {{{test}}}"));
+    strace::run(namespace.command("strace"), calls, &["-e", fault], &plan).map(|traced| traced.ran)
 }
 
 #[test]
@@ -105,20 +102,20 @@ fn discarded_datagrams_are_those_that_the_kernel_delivered() {
 fn the_call_that_is_meant_is_the_call_that_is_made() {
     let Some(alone) = Namespace::new() else { return };
     let sends = "sendto,sendmsg,sendmmsg,writev,sendfile,splice,vmsplice";
-    let plain = |lines: &[String]| lines_with(lines, &["send", MESSAGE, "MSG_NOSIGNAL"]);
-    for (io, moved) in [("splice", " splice"), ("vmsplice", "vmsplice"), ("sendfile", "sendfile")] {
+    let plain = |calls: &Traced| calls.count(&["send", MESSAGE, "MSG_NOSIGNAL"]);
+    for (io, moved) in [("splice", "splice"), ("vmsplice", "vmsplice"), ("sendfile", "sendfile")] {
         let test = format!("workload: tcp_stream, io: {io}, bytes: 5MB, message_size: {MESSAGE}");
-        let Some((row, lines)) = trace(&alone, sends, &test) else { return };
+        let Some((row, calls)) = trace(&alone, sends, &test) else { return };
         assert_eq!(row["io"], io);
-        let (made, plain) = (lines_with(&lines, &[moved, MESSAGE]), plain(&lines));
+        let (made, plain) = (calls.count(&[moved, MESSAGE]), plain(&calls));
         assert!(made >= 50 && plain == 0, "{io}: {made} calls, {plain} plain ones");
     }
     let test = format!("workload: tcp_stream, io: zerocopy, bytes: 5MB, message_size: {MESSAGE}");
-    let Some((row, lines)) = trace(&alone, "sendto,recvmsg,setsockopt", &test) else { return };
-    assert_eq!(lines_with(&lines, &["SO_ZEROCOPY, [1]"]), 1, "one sender");
-    let sent = lines_with(&lines, &["sendto", MESSAGE, "MSG_ZEROCOPY"]);
-    assert!(sent >= 50 && sent == plain(&lines), "{sent} of {}", plain(&lines));
-    assert!(lines_with(&lines, &["recvmsg", "MSG_ERRQUEUE"]) >= 1);
+    let Some((row, calls)) = trace(&alone, "sendto,recvmsg,setsockopt", &test) else { return };
+    assert_eq!(calls.count(&["SO_ZEROCOPY, [1]"]), 1, "one sender");
+    let sent = calls.count(&["sendto", MESSAGE, "MSG_ZEROCOPY"]);
+    assert!(sent >= 50 && sent == plain(&calls), "{sent} of {}", plain(&calls));
+    assert!(calls.count(&["recvmsg", "MSG_ERRQUEUE"]) >= 1);
     assert_eq!(row["zerocopy_copied_ratio"], "1", "loopback copies");
 }
 
@@ -127,15 +124,15 @@ fn a_receiver_that_discards_makes_no_other_call() {
     let Some(alone) = Namespace::new() else { return };
     for (receive, discards) in [("copy", false), ("discard", true)] {
         let test = format!("workload: tcp_stream, receive: {receive}, bytes: 5MB, receive_size: {MESSAGE}");
-        let Some((_, lines)) = trace(&alone, "recvfrom,read", &test) else { return };
+        let Some((_, calls)) = trace(&alone, "recvfrom,read", &test) else { return };
         let size = format!(" {MESSAGE}, ");
-        let all = lines_with(&lines, &["recvfrom", &size]);
-        let cut = lines_with(&lines, &["recvfrom", &size, "MSG_TRUNC"]);
+        let all = calls.count(&["recvfrom", &size]);
+        let cut = calls.count(&["recvfrom", &size, "MSG_TRUNC"]);
         assert!(all >= 50 && cut == if discards { all } else { 0 }, "{receive}: {cut} of {all}");
         let test = format!("workload: udp_stream, receive: {receive}, bytes: 100kB, message_size: 1000, rate: 1k/s");
-        let Some((_, lines)) = trace(&alone, "recvmmsg", &test) else { return };
-        let (short, long) = (lines_with(&lines, &["iov_len=16"]), lines_with(&lines, &["iov_len=1472"]));
-        let (all, cut) = (lines_with(&lines, &["WAITFORONE"]), lines_with(&lines, &["MSG_TRUNC|MSG_WAITFORONE"]));
+        let Some((_, calls)) = trace(&alone, "recvmmsg", &test) else { return };
+        let (short, long) = (calls.count(&["iov_len=16"]), calls.count(&["iov_len=1472"]));
+        let (all, cut) = (calls.count(&["WAITFORONE"]), calls.count(&["MSG_TRUNC|MSG_WAITFORONE"]));
         assert_eq!(
             (short > 0, long > 0, cut),
             (discards, !discards, if discards { all } else { 0 }),
@@ -165,15 +162,10 @@ fn a_pipe_that_is_smaller_than_asked_for_is_told() {
 fn a_kernel_without_zero_copy_is_named() {
     let Some(alone) = Namespace::new() else { return };
     let test = "workload: tcp_stream, io: zerocopy, bytes: 50kB, message_size: 1000";
-    let Some((_, lines)) = trace(&alone, "setsockopt", test) else { return };
-    // The call to fail is found by its number among those of its thread.
-    let thread = lines.iter().find(|line| line.contains("SO_ZEROCOPY")).unwrap().split(' ').next().unwrap();
-    let of_thread = lines.iter().filter(|line| line.split(' ').next() == Some(thread));
-    let place = of_thread.clone().position(|line| line.contains("SO_ZEROCOPY")).unwrap() + 1;
-    let mut command = alone.command("strace");
-    let inject = format!("inject=setsockopt:error=ENOPROTOOPT:when={place}");
-    command.args(["-f", "-qq", "-e", "trace=setsockopt", "-e", &inject, "-o", "/dev/null"]);
-    let ran = run_as(command, test);
+    let Some((_, calls)) = trace(&alone, "setsockopt", test) else { return };
+    let faults = calls.faults("SO_ZEROCOPY", "ENOPROTOOPT");
+    assert_eq!(faults.len(), 1, "one sender");
+    let Some(ran) = faulty(&alone, "setsockopt", &faults[0], test) else { return };
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     let sentence = "the kernel does not let this socket send with `io: zerocopy` (SO_ZEROCOPY): use another `io`";
     assert!(ran.stderr.contains(sentence), "{}", ran.stderr);
@@ -182,13 +174,8 @@ fn a_kernel_without_zero_copy_is_named() {
 #[test]
 fn completions_that_never_come_are_waited_for_only_so_long() {
     let Some(alone) = Namespace::new() else { return };
-    if !is_installed("strace") {
-        return skip_without("strace", "no call can be made to fail");
-    }
-    let mut command = alone.command("strace");
-    let inject = "inject=recvmsg:error=EAGAIN";
-    command.args(["-f", "-qq", "-e", "trace=recvmsg", "-e", inject, "-o", "/dev/null"]);
-    let ran = run_as(command, "workload: tcp_stream, io: zerocopy, bytes: 50kB, message_size: 1000");
+    let test = "workload: tcp_stream, io: zerocopy, bytes: 50kB, message_size: 1000";
+    let Some(ran) = faulty(&alone, "recvmsg", "inject=recvmsg:error=EAGAIN", test) else { return };
     let row = iteration(&ran);
     assert_eq!((count(&row, "bytes_received"), &row["zerocopy_copied_ratio"] as &str), (50_000, ""));
     let sentence = "flow 0: 50 of 50 zero-copy sends have no completion 2 s after the peer acknowledged their bytes";

@@ -58,6 +58,7 @@ mod services;
 mod signals;
 mod soak;
 mod spin;
+mod strace;
 mod threads;
 mod uring;
 mod witness;

@@ -4,14 +4,12 @@
 //! The kernel counts what it is handed and what it hands over: OutDatagrams has one for a datagram of several messages, and
 //! InDatagrams one for each message, or one for a datagram that is received whole (seen on 6.18).
 
-use std::{
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::process::Stdio;
 
 use crate::{
     netns::{Namespace, Pair, is_installed},
     program::{Folder, Ran, Row, Serve, count, despite_stalls, number, of, parse, plumb, skip_without},
+    strace,
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -264,17 +262,6 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     }
 }
 
-/// A run under strace; `None`: it is not installed.
-fn traced(options: &[&str], plan: &str, log: &Path) -> Option<Ran> {
-    if !is_installed("strace") {
-        skip_without("strace", "the calls cannot be seen");
-        return None;
-    }
-    let mut traced = Command::new("strace");
-    traced.args(["-f", "-qq", "-o"]).arg(log).args(options).arg(PLUMB).args(["run", "--progress", "never", plan]);
-    Some(traced.output().unwrap().into())
-}
-
 fn traced_test(sockets: &str) -> String {
     format!("  it: {{workload: udp_stream, message_size: 500, bytes: 200kB, io: blocking, {sockets}}}")
 }
@@ -283,18 +270,16 @@ fn traced_test(sockets: &str) -> String {
 fn the_calls_are_those_that_were_asked_for() {
     let folder = Folder::new();
     let test = traced_test("socket: {gso: 25}, remote_socket: {gro: true}");
-    let (plan, log) = (folder.plan("", &test), folder.path("calls"));
-    let Some(ran) = traced(&["-e", "trace=setsockopt,sendmmsg,recvmmsg"], &plan, &log) else { return };
-    let row = row_of(&ran, &test);
-    let calls = std::fs::read_to_string(&log).unwrap();
-    let has = |words: &[&str]| calls.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
-    assert_eq!(has(&["setsockopt", "UDP_SEGMENT, [500]"]), 1, "{calls}");
-    assert_eq!(has(&["setsockopt", "UDP_GRO, [1]"]), 1, "{calls}");
+    let plan = folder.plan("", &test);
+    let Some(traced) = strace::run_here("setsockopt,sendmmsg,recvmmsg", &[], &plan) else { return };
+    let (row, calls) = (row_of(&traced.ran, &test), &traced.calls);
+    assert_eq!(traced.count(&["setsockopt", "UDP_SEGMENT, [500]"]), 1, "{calls:?}");
+    assert_eq!(traced.count(&["setsockopt", "UDP_GRO, [1]"]), 1, "{calls:?}");
     // 400 messages in 16 datagrams of 25, one in a call: neighbours in memory, so one vector.
-    let sends = has(&["sendmmsg", "iov_len=12500", "msg_iovlen=1", "= 1"]);
-    assert_eq!((sends, count(&row, "sends")), (16, 16), "{calls}");
+    let sends = traced.count(&["sendmmsg", "iov_len=12500", "msg_iovlen=1", "= 1"]);
+    assert_eq!((sends, count(&row, "sends")), (16, 16), "{calls:?}");
     assert_eq!((number(&row, "messages_per_send"), count(&row, "messages_sent")), (25.0, 400));
-    assert!(has(&["recvmmsg", "cmsg_level=SOL_UDP", "msg_len=12500"]) > 0, "{calls}");
+    assert!(traced.count(&["recvmmsg", "cmsg_level=SOL_UDP", "msg_len=12500"]) > 0, "{calls:?}");
     assert!(number(&row, "messages_per_receive") >= 25.0);
 }
 
@@ -305,20 +290,14 @@ fn a_kernel_without_the_option_is_told() {
         [("UDP_SEGMENT", "socket: {gso: 25}", "4.18"), ("UDP_GRO", "remote_socket: {gro: true}", "5.0")]
     {
         let test = traced_test(sockets);
-        let (plan, log) = (folder.plan("", &test), folder.path("calls"));
-        let Some(ran) = traced(&["-e", "trace=setsockopt"], &plan, &log) else { return };
-        row_of(&ran, &test);
-        // The option's place among the calls of its thread.
-        let calls = std::fs::read_to_string(&log).unwrap();
-        let by = calls.lines().find(|line| line.contains(option)).unwrap().split_whitespace().next().unwrap();
-        let begun = |line: &&str| line.starts_with(&format!("{by} ")) && line.contains("setsockopt(");
-        let place = calls.lines().filter(begun).take_while(|line| !line.contains(option)).count() + 1;
-        let inject = format!("inject=setsockopt:error=ENOPROTOOPT:when={place}");
-        let ran = traced(&["-e", "trace=setsockopt", "-e", &inject], &plan, &log).unwrap();
-        let calls = std::fs::read_to_string(&log).unwrap();
-        assert!(calls.contains(option) && calls.contains("INJECTED"), "{calls}");
-        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-        let said = format!("{}{}", ran.stdout, ran.stderr);
+        let plan = folder.plan("", &test);
+        let Some(traced) = strace::run_here("setsockopt", &[], &plan) else { return };
+        row_of(&traced.ran, &test);
+        let [fault] = &traced.faults(option, "ENOPROTOOPT")[..] else { panic!("{option} is set once") };
+        let faulty = strace::run_here("setsockopt", &["-e", fault], &plan).unwrap();
+        assert_eq!(faulty.count(&[option, "INJECTED"]), 1, "{:?}", faulty.calls);
+        assert_eq!(faulty.ran.code, Some(3), "{}", faulty.ran.stderr);
+        let said = format!("{}{}", faulty.ran.stdout, faulty.ran.stderr);
         assert!(said.contains(&format!("this kernel has no {option} (Linux has it from {since} on)")), "{said}");
     }
 }

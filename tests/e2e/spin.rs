@@ -9,6 +9,7 @@ use std::{
 use crate::{
     netns::{Namespace, is_installed},
     program::{Folder, Ran, Row, count, number, of, parse, plumb, skip, skip_without},
+    strace::{self, Traced},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -151,37 +152,14 @@ fn spun_transactions_are_those_that_the_kernel_carried() {
     assert!(after[2] - before[2] >= 900_000);
 }
 
-/// The traced calls of each thread, by its name.
-type Calls = Vec<(String, Vec<String>)>;
-
-/// `strace` of a run of this plan: the lines of each thread, by its name, and the run.
-fn traced(folder: &Folder, calls: &str, faults: &str, plan: &str) -> Option<(Calls, Ran)> {
-    if !is_installed("strace") {
-        skip_without("strace", "there is no `strace`");
-        return None;
-    }
-    let log = folder.name("strace.log");
-    let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o", &log, "-e", &format!("trace=prctl,{calls}")]);
-    if !faults.is_empty() {
-        command.args(["-e", faults]);
-    }
-    let ran: Ran = command.args([PLUMB, "run", "--progress", "never", plan]).output().unwrap().into();
-    if ran.stderr.contains("ptrace") && ran.code != Some(0) {
-        skip(&format!("programs cannot be traced here: {}", ran.stderr));
-        return None;
-    }
-    let mut threads: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
-    for line in std::fs::read_to_string(&log).unwrap().lines() {
-        let Some((thread, call)) = line.split_once(' ') else { continue };
-        let (name, calls) = threads.entry(thread.to_owned()).or_default();
-        let call = call.trim_start();
-        match call.strip_prefix("prctl(PR_SET_NAME, \"") {
-            Some(rest) => rest.split('"').next().unwrap_or_default().clone_into(name),
-            None => calls.push(call.to_owned()),
-        }
-    }
-    Some((threads.into_values().collect(), ran))
+/// The calls of the data threads, which have given themselves names.
+fn of_data_threads(traced: &Traced) -> Vec<Vec<&str>> {
+    let named = traced.calls.iter().filter(|(_, call)| call.starts_with("prctl(PR_SET_NAME, \"data "));
+    let of = |thread: &str| -> Vec<&str> {
+        let own = traced.calls.iter().filter(|(by, call)| by == thread && !call.starts_with("prctl"));
+        own.map(|(_, call)| call.as_str()).collect()
+    };
+    named.map(|(thread, _)| of(thread)).collect()
 }
 
 #[test]
@@ -191,9 +169,9 @@ fn a_wait_begins_with_calls_that_return_at_once_and_goes_on_in_one_that_blocks()
     let [near, far, ..] = allowed_cpus()[..] else { return skip("there is one CPU only") };
     let keys = format!("rate: 50/s, transactions: 10, cpu: {near}, remote_cpu: {far}");
     let plan = folder.plan("", &format!("  it: {{workload: tcp_rr, io: spin, {keys}}}"));
-    let Some((threads, ran)) = traced(&folder, "recvfrom,poll,ppoll,epoll_wait", "", &plan) else { return };
-    assert_eq!(count(&iterations(&ran)["it"], "transactions"), 10);
-    let data: Vec<_> = threads.iter().filter(|(name, _)| name.starts_with("data ")).map(|(_, calls)| calls).collect();
+    let Some(traced) = strace::run_here("prctl,recvfrom,poll,ppoll,epoll_wait", &[], &plan) else { return };
+    assert_eq!(count(&iterations(&traced.ran)["it"], "transactions"), 10);
+    let data = of_data_threads(&traced);
     assert_eq!(data.len(), 2);
     // Only the requester has due times, which it waits for in `ppoll`.
     let responder = data.iter().find(|calls| calls.iter().all(|call| !call.contains("poll"))).expect("no poll");
@@ -212,10 +190,10 @@ fn socket_options_are_set_and_what_was_granted_is_told() {
         "  it: {workload: tcp_crr, streams: 2, transactions: 20, socket: {busy_poll: 50us, incoming_cpu: 0}, \
            remote_socket: {reuseport: cpu}}",
     );
-    let Some((threads, ran)) = traced(&folder, "setsockopt", "", &plan) else { return };
-    assert_eq!(count(&iterations(&ran)["it"], "transactions"), 20);
-    let calls: Vec<&String> = threads.iter().flat_map(|(_, calls)| calls).collect();
-    let set = |option: &str| calls.iter().filter(|call| call.contains(option) && call.ends_with("= 0")).count();
+    let Some(traced) = strace::run_here("setsockopt", &[], &plan) else { return };
+    assert_eq!(count(&iterations(&traced.ran)["it"], "transactions"), 20);
+    let calls = &traced.calls;
+    let set = |option: &str| calls.iter().filter(|(_, call)| call.contains(option) && call.ends_with("= 0")).count();
     assert_eq!((set("SO_REUSEPORT,"), set("SO_ATTACH_REUSEPORT_CBPF")), (2, 1), "{calls:?}");
     assert!(set("SO_INCOMING_CPU, [0]") >= 4 && set("SO_BUSY_POLL, [50]") >= 4, "{calls:?}");
 }
@@ -234,15 +212,10 @@ fn a_kernel_without_an_option_is_a_sentence_and_the_exit_code_of_a_failed_measur
         ("remote_socket: {reuseport: cpu}", "SO_ATTACH_REUSEPORT_CBPF,", "which reuseport: cpu needs"),
     ] {
         let plan = folder.plan("", &format!("  it: {{workload: tcp_cc, streams: 2, transactions: 4, {options}}}"));
-        let Some((threads, _)) = traced(&folder, "setsockopt", "", &plan) else { return };
-        // `strace` counts the calls of each thread, and another thread may fail at its call of the same number.
-        let places: BTreeSet<usize> =
-            threads.iter().filter_map(|(_, calls)| calls.iter().position(|line| line.contains(call))).collect();
-        let faulty = |place: &usize| {
-            let faults = format!("inject=setsockopt:error=ENOPROTOOPT:when={}", place + 1);
-            traced(&folder, "setsockopt", &faults, &plan).map(|(_, ran)| ran)
-        };
-        let ran: Vec<Ran> = places.iter().filter_map(faulty).collect();
+        let Some(traced) = strace::run_here("setsockopt", &[], &plan) else { return };
+        let faulty = |fault: &String| strace::run_here("setsockopt", &["-e", fault], &plan).map(|traced| traced.ran);
+        // Another thread may fail at its call of the same number.
+        let ran: Vec<Ran> = traced.faults(call, "ENOPROTOOPT").iter().filter_map(faulty).collect();
         let is_said = ran.iter().any(|ran| ran.code == Some(3) && ran.stderr.contains(said));
         assert!(is_said, "{said}: {:?}", ran.iter().map(|ran| (ran.code, &ran.stderr)).collect::<Vec<_>>());
     }

@@ -13,8 +13,9 @@ use nix::{
 };
 
 use crate::{
-    netns::{Namespace, is_installed},
-    program::{Folder, Ran, Row, Serve, command, count, end, number, of, parse, plumb, skip, skip_without, until},
+    netns::Namespace,
+    program::{Folder, Ran, Row, Serve, command, count, end, number, of, parse, plumb, skip, until},
+    strace::{self, Traced},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -193,19 +194,6 @@ fn data_threads(pid: i32) -> usize {
     names.filter(|name| name.starts_with("data ")).count()
 }
 
-/// `plumb run` of a plan under strace, which also fails system calls by `inject`. `None`: there is no strace.
-fn traced(folder: &Folder, plan: &str, options: &[&str]) -> Option<(Ran, String)> {
-    if !is_installed("strace") {
-        skip_without("strace", "there is no strace");
-        return None;
-    }
-    let log = folder.name("strace");
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-qq", "-o", &log]).args(options).args([PLUMB, "run", "--progress", "never", plan]);
-    let ran: Ran = strace.stdin(Stdio::null()).output().unwrap().into();
-    Some((ran, std::fs::read_to_string(log).unwrap()))
-}
-
 #[test]
 fn a_thread_of_many_flows_makes_one_kind_of_call() {
     let folder = Folder::new();
@@ -218,15 +206,11 @@ fn a_thread_of_many_flows_makes_one_kind_of_call() {
         "  it: {workload: tcp_rr, io: uring, streams: 8, threads: 1, transactions: 400, rate: 4000/s}",
     ] {
         let moves = "io_uring_enter,sendto,recvfrom,sendmsg,recvmsg,epoll_wait,epoll_pwait,ppoll,poll";
-        let traced = traced(&folder, &folder.plan("", test), &["-e", &format!("trace={moves}")]);
-        let Some((ran, log)) = traced else { return };
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let Some(traced) = strace::run_here(moves, &[], &folder.plan("", test)) else { return };
+        assert_eq!(traced.ran.code, Some(0), "{}", traced.ran.stderr);
         let mut calls: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-        for line in log.lines() {
-            let Some((thread, rest)) = line.split_once(' ') else { continue };
-            let Some((name, _)) = rest.trim_start().split_once('(').filter(|(name, _)| !name.contains('<')) else {
-                continue;
-            };
+        for (thread, call) in &traced.calls {
+            let Some((name, _)) = call.split_once('(').filter(|(name, _)| !name.contains('<')) else { continue };
             *calls.entry(thread).or_default().entry(name).or_default() += 1;
         }
         let rings: Vec<_> = calls.values().filter(|calls| calls.contains_key("io_uring_enter")).collect();
@@ -255,11 +239,10 @@ fn a_kernel_that_gives_no_ring_has_a_sentence() {
         ("io_uring_register", "ENOMEM", ["no memory for the ring", "raise `ulimit -l`"]),
         ("io_uring_enter", "EBADFD", ["cannot wait for its submission ring", "case it"]),
     ] {
-        let trace = format!("trace={call}");
         // Later calls work: with a ring whose every call fails, memory could not be taken back.
         let when = if call == "io_uring_enter" { ":when=2..3" } else { "" };
         let inject = format!("inject={call}:error={errno}{when}");
-        let Some((ran, _)) = traced(&folder, &plan, &["-e", &trace, "-e", &inject]) else { return };
+        let Some(Traced { ran, .. }) = strace::run_here(call, &["-e", &inject], &plan) else { return };
         assert_eq!(ran.code, Some(3), "{call} {errno}: {}", ran.stderr);
         for sentence in sentences {
             assert!(ran.stderr.contains(sentence), "{call} {errno}, {sentence}: {}", ran.stderr);
@@ -281,9 +264,10 @@ fn an_older_kernel_is_used_with_what_it_has() {
     );
     // The first two calls of each thread: neither of the newer flags is known.
     let inject = "inject=io_uring_setup:error=EINVAL:when=1..2";
-    let Some((ran, log)) = traced(&folder, &plan, &["-e", "trace=io_uring_setup", "-e", inject]) else { return };
+    let Some(traced) = strace::run_here("io_uring_setup", &["-e", inject], &plan) else { return };
+    let ran = &traced.ran;
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(log.contains("INJECTED"), "{log}");
+    assert!(traced.count(&["INJECTED"]) > 0, "{:?}", traced.calls);
     let rows = parse(&ran.stdout);
     let counts: Vec<&str> = of(&rows, "iteration").iter().map(|row| row["transactions"].as_str()).collect();
     assert_eq!(counts, ["400", "40", ""]);
