@@ -387,18 +387,44 @@ impl Conclusion {
 /// Note on how many operations a system call on the submission rings has completed, to one digit: iterations that differ
 /// by less say the same.
 fn submissions_note(side: Side, (completions, calls): (u64, u64)) -> Option<String> {
+    if calls == 0 {
+        return None;
+    }
     let end = if side == Side::Near { "near" } else { "far" };
-    let per_call = completions.checked_div(calls)?;
-    Some(match per_call.checked_ilog10() {
-        None => format!("io_uring of the {end} end: less than one operation per call"),
-        Some(digits) => {
-            let unit = 10_u64.pow(digits);
-            format!("io_uring of the {end} end: about {} operations per call", per_call / unit * unit)
-        }
-    })
+    let per_call = completions as f64 / calls as f64;
+    let unit = 10_f64.powf(per_call.log10().floor());
+    let amount = match (per_call / unit).round() * unit {
+        _ if per_call < 1.0 => "less than one operation".to_owned(),
+        digit if digit < 2.0 => "about one operation".to_owned(),
+        digit => format!("about {digit:.0} operations"),
+    };
+    Some(format!("io_uring of the {end} end: {amount} per call"))
 }
 
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, EndError> {
     let what = "cannot start a data thread (is the limit on threads reached? see ulimit -u)";
     std::thread::Builder::new().name(name).spawn(body).map_err(EndError::system(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_per_call_are_told_to_one_digit() {
+        let of = |completions, calls| submissions_note(Side::Far, (completions, calls)).unwrap_or_default();
+        assert_eq!(of(0, 0), "", "no ring");
+        for (completions, amount) in [
+            (0, "less than one operation"),
+            (999, "less than one operation"),
+            (1000, "about one operation"),
+            (9400, "about 9 operations"),
+            (20_200, "about 20 operations"),
+            (24_900, "about 20 operations"),
+            (29_000, "about 30 operations"),
+            (99_000, "about 100 operations"),
+        ] {
+            assert_eq!(of(completions, 1000), format!("io_uring of the far end: {amount} per call"));
+        }
+    }
 }
