@@ -23,6 +23,7 @@ pub mod measure;
 mod pace;
 mod pattern;
 pub mod peers;
+pub mod ranks;
 pub mod report;
 pub mod spec;
 #[expect(unsafe_code, reason = "thin wrappers of system calls")]

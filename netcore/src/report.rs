@@ -5,6 +5,7 @@
 //! between two samples, and `elapsed_ns` is the time between exactly these samples.
 
 mod clocks;
+mod ranks;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::spec::{Role, Side};
 
 pub use clocks::{ClockChange, ClockReading};
+pub use ranks::{NasResult, RankReport, RankTraffic};
 
 /// A phase of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

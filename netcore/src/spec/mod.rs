@@ -10,6 +10,7 @@ pub mod memory;
 pub mod names;
 mod payload;
 pub mod quantity;
+pub mod ranks;
 pub(crate) mod rings;
 pub(crate) mod segments;
 pub(crate) mod shape;

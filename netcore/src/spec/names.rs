@@ -11,12 +11,15 @@ impl Pattern {
 }
 
 /// A row of the table of transports. A pattern whose list of io methods is empty does not run over the transport.
+#[expect(clippy::struct_excessive_bools, reason = "columns of the table")]
 struct Facts {
     name: &'static str,
     ip: bool,
     datagrams: bool,
     /// Whether the receiver of a stream may leave the bytes where they are (`receive: discard`).
     discards: bool,
+    /// Whether tests of N ranks run over it.
+    ranks: bool,
     /// The kernel module, for transports that a kernel may lack.
     module: Option<&'static str>,
     stream: &'static [Io],
@@ -31,6 +34,7 @@ const NOTHING: Facts = Facts {
     ip: false,
     datagrams: false,
     discards: false,
+    ranks: false,
     module: None,
     stream: &[],
     request_response: &[],
@@ -87,6 +91,7 @@ impl Transport {
                 name: "tcp",
                 ip: true,
                 discards: true,
+                ranks: true,
                 stream: &[
                     Io::Blocking,
                     Io::Nonblocking,
@@ -159,6 +164,11 @@ impl Transport {
     /// Whether the receiver of a stream may discard (`receive: discard`).
     pub fn discards(self) -> bool {
         self.facts().discards
+    }
+
+    /// Whether tests of N ranks run over it.
+    pub fn has_ranks(self) -> bool {
+        self.facts().ranks
     }
 
     /// Whether it runs over IP: IP's options have a meaning, and a route chooses the interface.

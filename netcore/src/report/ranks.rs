@@ -1,0 +1,98 @@
+//! The report of one rank of a test of N ranks. All instants are on the rank's own monotonic clock.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Ending, NicFacts};
+
+/// Report of one rank on one iteration. The client joins those of all ranks, and it alone knows the offsets of their clocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankReport {
+    pub rank: u32,
+    /// The algorithm of the operation, or `library` where a library chose it.
+    pub algorithm: String,
+    /// The library that carried the data, with its version; `None`: our own connections.
+    pub library: Option<String>,
+    /// The instant at which the measurement began, nanoseconds; 0: it never began.
+    pub monotonic_start_ns: u64,
+    /// The same on the wall clock, Unix nanoseconds.
+    pub wall_start_ns: i64,
+    /// Time from the first measured operation to the last, nanoseconds, with what is between them: barriers and the
+    /// agreement to go on.
+    pub elapsed_ns: u64,
+    /// Measured operations: the same number at every rank. A kernel is one.
+    pub operations: u64,
+    /// Time in the operations: sum, least and greatest, nanoseconds.
+    pub sum_ns: u64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    /// HdrHistogram of the time of each operation, V2, base64.
+    pub histogram: String,
+    /// Every how many operations one is in `instants`; a power of two, the same at every rank.
+    pub stride: u64,
+    /// Entry and exit of these operations, nanoseconds after `monotonic_start_ns`.
+    pub instants: Vec<(u64, u64)>,
+    /// Time in calls that talk to other ranks, nanoseconds: in an operation without busy time, all of it.
+    pub communication_ns: u64,
+    /// What this rank sent and received in the measured operations; `None`: a library's own algorithm did it.
+    pub traffic: Option<RankTraffic>,
+    /// CPU time of the rank's thread over `elapsed_ns`, user and system, nanoseconds.
+    pub cpu_ns: u64,
+    pub nas: Option<NasResult>,
+    /// The interface that routes to the next rank.
+    pub nic: Option<NicFacts>,
+    pub ending: Ending,
+    /// Facts for the reader of the numbers.
+    pub notes: Vec<String>,
+}
+
+/// Messages and payload bytes of a rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankTraffic {
+    pub messages_sent: u64,
+    pub messages_received: u64,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+}
+
+/// The result of a kernel of the NAS Parallel Benchmarks, the same at every rank.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NasResult {
+    /// Million operations, as the suite counts them for the kernel.
+    pub mops: f64,
+    /// Time of the timed part at the slowest rank, nanoseconds.
+    pub timed_ns: u64,
+    /// Checks against the published values, and those that held.
+    pub checks: u32,
+    pub passed: u32,
+}
+
+impl RankReport {
+    /// Report of a rank without a measurement.
+    pub fn empty(rank: u32, ending: Ending) -> Self {
+        Self {
+            rank,
+            algorithm: String::new(),
+            library: None,
+            monotonic_start_ns: 0,
+            wall_start_ns: 0,
+            elapsed_ns: 0,
+            operations: 0,
+            sum_ns: 0,
+            min_ns: 0,
+            max_ns: 0,
+            histogram: String::new(),
+            stride: 1,
+            instants: Vec::new(),
+            communication_ns: 0,
+            traffic: None,
+            cpu_ns: 0,
+            nas: None,
+            nic: None,
+            ending,
+            notes: Vec::new(),
+        }
+    }
+}
