@@ -24,6 +24,8 @@ pub const KEY_COLUMNS: &[(&str, &str)] = &[
     ("response_size", "response_bytes"),
     ("inflight", "inflight"),
     ("receive", "receive"),
+    ("operation", "operation"),
+    ("class", "class"),
     ("coalesce", "coalesce"),
     ("rate", "offered_per_s"),
     ("cpu", "local_cpu"),

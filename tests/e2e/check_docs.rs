@@ -3,7 +3,11 @@
 use std::{collections::BTreeSet, path::Path};
 
 use crate::program::plumb;
-use netcore::spec::{Io, Pattern, Transport, socket::SOCKET_OPTIONS};
+use netcore::spec::{
+    Io, Pattern, Transport,
+    ranks::{Bus, Operation},
+    socket::SOCKET_OPTIONS,
+};
 use runner::plan::{Format, LoadOptions, load_str, schema::plan_schema, workload::names_over};
 
 /// The pages about the plan language.
@@ -98,6 +102,22 @@ fn the_table_of_workloads_is_that_of_the_engines() {
     // An empty list leaves one space in the page.
     let lines: Vec<String> = lines.into_iter().map(|line| line.replace("|  |", "| |")).collect();
     assert_eq!(table(&page(), "### Workloads"), lines);
+}
+
+#[test]
+fn the_table_of_operations_is_that_of_the_engines() {
+    let page = page();
+    let (_, section) = page.split_once("\n| operation | `message_size`").expect("the table");
+    let lines: Vec<String> =
+        section.lines().skip(2).take_while(|line| line.starts_with('|')).map(str::to_owned).collect();
+    let row = |operation: Operation| {
+        let facts = operation.facts();
+        let cell = |text: &str| if text.is_empty() { " |".to_owned() } else { format!(" {text} |") };
+        let yes = if facts.adds { "yes" } else { "" };
+        let bus = facts.bus.map_or("", Bus::formula);
+        format!("| `{}` | {} |{}{}", facts.name, facts.message, cell(yes), cell(bus))
+    };
+    assert_eq!(lines, Operation::ALL.map(row));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::{
 use netcore::{
     client::{self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RunningTest, Session, Timeouts},
     control::{message::ErrorCode, stop::StopFlag},
+    error::EndError,
     measure::clock::monotonic_ns,
     spec::{Family, TestSpec},
 };
@@ -61,6 +62,15 @@ impl Bench for Hosts {
 
 impl Hosts {
     fn measure_once(&mut self, step: &Step, progress: &mut Progress) -> Result<Measured, ClientError> {
+        if let Some(job) = step.members.first().and_then(Member::ranks) {
+            let what = "tests of several ranks are not available yet";
+            return Err(EndError::Impossible(format!(
+                "{what}: {} ranks over {}",
+                job.ends.len(),
+                job.spec.transport.name()
+            ))
+            .into());
+        }
         let mut seats = Vec::with_capacity(step.members.len());
         for (member, spec) in step.members.iter().filter_map(|m| Some((m, m.spec()?))) {
             seats.push(self.seat(member, spec, step.grace, progress)?);

@@ -229,10 +229,8 @@ pub(super) fn ready(records: &BTreeMap<String, HostRecord>) -> Option<String> {
 /// The ends of the steps that run, and whether each is another program's, without a daemon. A program needs no daemon anywhere.
 pub fn ends(steps: &[Step]) -> Vec<(&Endpoint, bool)> {
     let members = steps.iter().filter(|step| step.skip.is_none()).flat_map(|step| &step.members);
-    let mut all: Vec<_> = members
-        .filter_map(|member| Some((member, member.spec()?)))
-        .flat_map(|(member, spec)| [(&member.from, false), (&member.to, !spec.has_daemon())])
-        .collect();
+    let mut all: Vec<_> =
+        members.flat_map(|member| member.ends()).map(|(end, has_daemon)| (end, !has_daemon)).collect();
     all.sort();
     all.dedup();
     all

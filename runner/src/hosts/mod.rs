@@ -29,14 +29,13 @@ use netcore::{
         stop::{StopFlag, Urgency},
     },
     daemon::{Daemon, Embedded},
-    spec::TestSpec,
 };
 
 use crate::{
     error::Error,
     launch::{address, fleet::Fleet, recipe::Allowed},
     plan::{
-        case::{Endpoint, Plan},
+        case::{Endpoint, Member, Plan},
         model::Host,
     },
     progress::Progress,
@@ -226,14 +225,11 @@ impl Hosts {
 /// The hosts with `launch` whose ends take part, with all members of their groups.
 fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, &'a Host> {
     let steps = || steps.iter().filter(|step| step.skip.is_none());
-    let measured = steps().flat_map(|step| &step.members).filter(|member| member.spec().is_some()).flat_map(|member| {
-        let has_daemon = member.spec().is_none_or(TestSpec::has_daemon);
-        [Some(&member.from), has_daemon.then_some(&member.to)]
-    });
+    let measured = steps().flat_map(|step| &step.members).flat_map(Member::ends);
+    let measured = measured.filter_map(|(end, has_daemon)| has_daemon.then_some(end));
     let hooks = plan.cases.iter().filter(|case| case.skip.is_none()).flat_map(|case| case.hooks.all());
     let hooked: Vec<String> = hooks.filter_map(|(_, hook)| hook.places()).flatten().collect();
-    let names: BTreeSet<&str> =
-        measured.flatten().map(Endpoint::name).chain(hooked.iter().map(String::as_str)).collect();
+    let names: BTreeSet<&str> = measured.map(Endpoint::name).chain(hooked.iter().map(String::as_str)).collect();
     let group_of = |host: &Host| host.group.as_ref().map(|group| group.name.clone());
     let groups: BTreeSet<String> = plan
         .hosts

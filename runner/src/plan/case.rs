@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use netcore::spec::TestSpec;
+use netcore::spec::{TestSpec, ranks::RanksSpec};
 use schemas::{metrics::Metric, words::Severity};
 use sha2::{Digest, Sha256};
 
@@ -112,24 +112,48 @@ pub struct Member {
 pub enum Job {
     /// Traffic between the two ends.
     Traffic(Box<TestSpec>),
+    /// A test of several ranks.
+    Ranks(Box<RanksJob>),
     /// A program at `from`.
     Command(Command),
 }
 
+/// A test of several ranks, and their hosts.
+#[derive(Clone, Debug)]
+pub struct RanksJob {
+    pub spec: RanksSpec,
+    /// By rank.
+    pub ends: Vec<Endpoint>,
+}
+
 impl Job {
-    /// The test; `None` for a program.
+    /// The test between two ends; `None` for ranks and for a program.
     pub fn spec(&self) -> Option<&TestSpec> {
         match self {
             Self::Traffic(spec) => Some(spec),
-            Self::Command(_) => None,
+            Self::Ranks(_) | Self::Command(_) => None,
         }
     }
 }
 
 impl Member {
-    /// The test; `None` for a program.
+    /// The test between two ends; `None` for ranks and for a program.
     pub fn spec(&self) -> Option<&TestSpec> {
         self.job.spec()
+    }
+
+    /// The test of several ranks.
+    pub fn ranks(&self) -> Option<&RanksJob> {
+        if let Job::Ranks(job) = &self.job { Some(job) } else { None }
+    }
+
+    /// The ends that take part, and whether each has a daemon of ours. A program needs none.
+    pub fn ends(&self) -> Vec<(&Endpoint, bool)> {
+        match &self.job {
+            Job::Traffic(spec) => vec![(&self.from, true), (&self.to, spec.has_daemon())],
+            Job::Ranks(job) => job.ends.iter().map(|end| (end, true)).collect(),
+            Job::Command(_) => Vec::new(),
+        }
     }
 }
 
@@ -293,6 +317,15 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
                 }
                 value["pattern"] = serde_json::to_value(spec.pattern).unwrap_or_default();
                 value["transport"] = serde_json::to_value(spec.transport).unwrap_or_default();
+                value
+            }
+            Job::Ranks(job) => {
+                let mut value = serde_json::to_value(&job.spec).unwrap_or_default();
+                let plain = RanksSpec::new(job.spec.transport, job.spec.work);
+                without_defaults(&mut value, &serde_json::to_value(plain).unwrap_or_default());
+                value["ranks"] = job.ends.len().into();
+                value["transport"] = serde_json::to_value(job.spec.transport).unwrap_or_default();
+                value["work"] = serde_json::to_value(job.spec.work).unwrap_or_default();
                 value
             }
             Job::Command(command) => serde_json::to_value(command).unwrap_or_default(),

@@ -3,7 +3,10 @@
 use std::{fmt, time::Duration};
 
 use analyze::stats::series;
-use netcore::spec::{Stop, TestSpec};
+use netcore::spec::{
+    Stop, TestSpec,
+    ranks::{RanksSpec, Work},
+};
 
 use super::case::{Case, Plan};
 
@@ -52,10 +55,17 @@ impl Case {
     pub fn estimate_iteration(&self) -> Estimate {
         let mut once = Estimate::default();
         for member in &self.members {
-            let (least, most) = member.spec().map_or((ASSUMED, ASSUMED), planned);
+            let (least, most) = match member.ranks() {
+                Some(job) => (of_ranks(&job.spec), of_ranks(&job.spec)),
+                None => member.spec().map_or((ASSUMED, ASSUMED), planned),
+            };
             once.least = once.least.max(least);
             once.most = once.most.max(most);
-            once.open |= member.spec().and_then(measure_length).is_none();
+            let length = match member.ranks() {
+                Some(job) => length_of_ranks(&job.spec),
+                None => member.spec().and_then(measure_length),
+            };
+            once.open |= length.is_none();
         }
         let around = self.pause.saturating_add(OVERHEAD);
         Estimate { least: once.least.saturating_add(around), most: once.most.saturating_add(around), ..once }
@@ -73,6 +83,18 @@ fn planned(spec: &TestSpec) -> (Duration, Duration) {
         settle_ns => longest.min(Duration::from_nanos(settle_ns.saturating_mul(series::SETTLED_FROM as u64))),
     };
     (shortest.saturating_add(counted), longest.saturating_add(counted))
+}
+
+fn of_ranks(spec: &RanksSpec) -> Duration {
+    length_of_ranks(spec).unwrap_or(ASSUMED).saturating_add(Duration::from_nanos(spec.warmup_ns))
+}
+
+/// The length of a measurement of ranks; `None`: it stops by a count, or is a kernel.
+fn length_of_ranks(spec: &RanksSpec) -> Option<Duration> {
+    match (spec.work, spec.stop) {
+        (Work::Operation { .. }, Stop::AfterNs(ns)) => Some(Duration::from_nanos(ns)),
+        _ => None,
+    }
 }
 
 /// The length of the measure phase; `None`: it stops by a count.

@@ -159,6 +159,8 @@ impl Expander<'_> {
         if is_command {
             of_command(entry, paths, out);
         }
+        let has_ranks = members.iter().any(|m| m.ranks().is_some());
+        keys_of_ranks(entry, paths, has_ranks, out);
         let place = |key: &str| tree.key_span(key).unwrap_or(entry.key_span);
         let policy = iterations(&typed, &members, &place, out);
         let asserts = asserts(&tree, &typed, &members, out);
@@ -216,14 +218,34 @@ impl Expander<'_> {
 
 /// Rejects keys of the test itself that a command ignores. `defaults` are written for every test and may have them.
 fn of_command(entry: &Entry, paths: &[Arc<str>], out: &mut Diagnostics) {
-    let matrix = entry.value.get("matrix");
-    let axes = paths.iter().filter_map(|path| Some((path, matrix?.entry(path)?.key_span)));
-    let keys = entry.value.entries().unwrap_or_default().iter().map(|e| (&e.key, e.key_span));
-    for (key, span) in keys.chain(axes) {
+    for (key, span) in written(entry, paths) {
         if keys::of_path(key).is_some_and(|key| key.scope == Scope::Traffic) {
             out.error(span, format!("`{key}` means nothing to a command"), "say it in the program's own arguments");
         }
     }
+}
+
+/// Rejects keys of the test itself that a test of ranks ignores, and those of ranks elsewhere.
+fn keys_of_ranks(entry: &Entry, paths: &[Arc<str>], has_ranks: bool, out: &mut Diagnostics) {
+    for (key, span) in written(entry, paths) {
+        let name = key.split('.').next().unwrap_or(key);
+        let is_traffic = keys::find(name).is_some_and(|key| key.scope == Scope::Traffic);
+        if has_ranks && matches!(name, "from" | "to") {
+            out.error(span, format!("`{key}` means nothing to ranks"), "`ranks` names their hosts");
+        } else if has_ranks && is_traffic && !super::ranks::has_meaning(name) {
+            out.error(span, format!("`{key}` means nothing to ranks"), "leave it out");
+        } else if !has_ranks && super::ranks::OWN_KEYS.contains(&name) {
+            let help = "for example tcp_collective, nas_is";
+            out.error(span, format!("`{key}` is for workloads of several ranks"), help);
+        }
+    }
+}
+
+/// The keys that the test itself sets or sweeps, with their places.
+fn written<'a>(entry: &'a Entry, paths: &'a [Arc<str>]) -> impl Iterator<Item = (&'a Arc<str>, Span)> {
+    let matrix = entry.value.get("matrix");
+    let axes = paths.iter().filter_map(move |path| Some((path, matrix?.entry(path)?.key_span)));
+    entry.value.entries().unwrap_or_default().iter().map(|e| (&e.key, e.key_span)).chain(axes)
 }
 
 /// Gives a test that searches a load the lowest one, which pacing, arrival and metrics need to mean something. Setting the

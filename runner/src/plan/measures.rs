@@ -1,13 +1,13 @@
 //! The metrics that a job can deliver. An assertion on another one would be judged on nothing.
 
-use netcore::spec::{Dialect, Direction, Io, Pattern, TestSpec};
+use netcore::spec::{Dialect, Direction, Io, Pattern, TestSpec, Transport, ranks::Work};
 use schemas::{
     columns,
     metrics::{Family, METRICS, Metric},
 };
 
 use super::{
-    case::Job,
+    case::{Job, RanksJob},
     output::{Group, OutputParser},
 };
 
@@ -15,6 +15,7 @@ use super::{
 pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
     match job {
         Job::Traffic(spec) => lacks_of(spec, metric),
+        Job::Ranks(job) => lacks_of_ranks(job, metric),
         // Mistakes in how its output is read are already reported.
         Job::Command(command) => OutputParser::of(command).ok()?.lacks(metric),
     }
@@ -81,12 +82,45 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
     Some(missing.to_owned())
 }
 
+fn lacks_of_ranks(job: &RanksJob, metric: &Metric) -> Option<String> {
+    let group = columns::find(metric.column).map_or("", |column| column.group);
+    let is_kernel = matches!(job.spec.work, Work::Nas { .. });
+    let missing = match (group, metric.name) {
+        ("ranks", "mops") if !is_kernel => "only kernels of the NAS benchmarks count these operations",
+        ("ranks", "bus_bandwidth") => match job.spec.work {
+            Work::Operation { operation, .. } if operation.facts().bus.is_some() => return None,
+            _ => "no formula has a bus bandwidth for it",
+        },
+        ("ranks", "operation_time" | "operation_time_mean" | "operation_time_min" | "own_time" | "arrival_spread")
+            if is_kernel =>
+        {
+            "a kernel is one operation: use `elapsed` or `mops`"
+        }
+        ("ranks", _) | (_, "elapsed" | "transactions" | "transaction_rate") => return None,
+        ("latency", _) if !is_kernel => return None,
+        (_, "messages_sent" | "messages_received" | "bytes_sent" | "bytes_received")
+            if job.spec.transport == Transport::Tcp =>
+        {
+            return None;
+        }
+        (_, "messages_sent" | "messages_received" | "bytes_sent" | "bytes_received") => {
+            "the library does not say what it sends"
+        }
+        _ => "it is between two ends, and these are ranks",
+    };
+    Some(missing.to_owned())
+}
+
 fn family(pattern: Pattern) -> Family {
     match pattern {
         Pattern::Stream => Family::Stream,
         Pattern::RequestResponse | Pattern::Connect | Pattern::ConnectRequestResponse => Family::Transactions,
         Pattern::Ping => Family::Ping,
     }
+}
+
+fn family_of_ranks(is_kernel: bool) -> Family {
+    if is_kernel { Family::Nas } else { Family::Collective }
 }
 
 /// The main metric of a test.
@@ -98,6 +132,10 @@ pub fn headline(spec: &TestSpec) -> &'static Metric {
 pub fn of_job(job: &Job) -> Option<&'static Metric> {
     match job {
         Job::Traffic(spec) => Some(headline(spec)),
+        Job::Ranks(job) => {
+            let family = family_of_ranks(matches!(job.spec.work, Work::Nas { .. }));
+            family.headline(|metric| lacks_of_ranks(job, metric).is_none())
+        }
         Job::Command(command) => {
             let parser = OutputParser::of(command).ok()?;
             let found: Vec<&'static Metric> = parser.groups().iter().filter_map(Group::metric).collect();
@@ -137,9 +175,16 @@ mod tests {
     #[test]
     fn plans_and_tables_agree_on_the_headline() {
         for name in workload::names() {
-            let Kind::Traffic { pattern, transport, direction, .. } = name.parse::<Workload>().unwrap().kind else {
-                assert_eq!(Family::of(&name), Family::Other);
-                continue;
+            let (pattern, transport, direction) = match name.parse::<Workload>().unwrap().kind {
+                Kind::Traffic { pattern, transport, direction, .. } => (pattern, transport, direction),
+                Kind::Ranks { kernel, .. } => {
+                    assert_eq!(Family::of(&name), family_of_ranks(kernel.is_some()), "{name}");
+                    continue;
+                }
+                Kind::Command => {
+                    assert_eq!(Family::of(&name), Family::Other);
+                    continue;
+                }
             };
             assert_eq!(Family::of(&name), family(pattern), "{name}");
             let spec = TestSpec { direction: direction.unwrap_or_default(), ..TestSpec::new(pattern, transport) };

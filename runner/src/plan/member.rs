@@ -8,7 +8,7 @@ use super::{
     inventory, keys, merge,
     model::{TestBody, Warmup},
     output::OutputParser,
-    ranges,
+    ranges, ranks,
     source::Span,
     speaks, spec,
     tree::{Entry, Node},
@@ -56,6 +56,13 @@ impl Expander<'_> {
             }
             body.remove("extends");
             let Some(typed) = decode::<TestBody>(&merge::with_far_end(&body), out) else { continue };
+            if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Ranks { .. })) {
+                out.error(
+                    body.key_span("workload").unwrap_or(member.key_span),
+                    "a test of ranks cannot be a member of a group",
+                    "make it a test of its own",
+                );
+            }
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
                 let span = body.key_span("workload").unwrap_or(member.key_span);
                 out.error(
@@ -80,6 +87,18 @@ impl Expander<'_> {
         if let (Some(note), Some(node)) = (workload.note, tree.get("workload")) {
             out.push(Diagnostic::warning(node.span, note).help(format!("this is {}", workload.name)));
         }
+        if let Kind::Ranks { transport, kernel } = workload.kind {
+            let mut errors = Vec::new();
+            let spec = ranks::translate(typed, transport, kernel, &mut errors);
+            for error in errors {
+                let span = place_of(tree, &error.key).unwrap_or(at);
+                out.error(span, error.message, error.help);
+            }
+            let job = self.ranks(tree, typed, spec, at, out)?;
+            let (from, to) = (job.ends[0].clone(), job.ends[job.ends.len() - 1].clone());
+            let (name, workload) = (name.to_owned(), workload.name.clone());
+            return Some(Member { name, workload, from, to, job: Job::Ranks(Box::new(job)), refused: None });
+        }
         let from = self.endpoint(tree, "from", Endpoint::Local, out);
         let to = self.endpoint(tree, "to", Endpoint::Embedded, out);
         let host = |end: &Endpoint| match end {
@@ -90,6 +109,7 @@ impl Expander<'_> {
         let mut errors = Vec::new();
         let mut refused = None;
         let job = match workload.kind {
+            Kind::Ranks { .. } => return None,
             Kind::Command => command(tree, typed, at, &from, is_here(host(&from)), out)?,
             Kind::Traffic { .. } => {
                 if let Some(wrong) = tree.entry("command") {

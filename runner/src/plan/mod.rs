@@ -42,6 +42,7 @@ pub mod output;
 mod policy;
 pub mod quantity;
 pub mod ranges;
+mod ranks;
 pub mod resolve;
 pub mod schema;
 pub mod source;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use netcore::spec::{Direction, Io, Pattern, TestSpec, Transport, support};
+use netcore::spec::{Direction, Io, Pattern, TestSpec, Transport, ranks::Kernel, support};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -29,6 +29,12 @@ pub enum Kind {
         io: Option<Io>,
         /// Requests and responses both have `message_size`.
         pingpong: bool,
+    },
+    /// Bytes between several ranks.
+    Ranks {
+        transport: Transport,
+        /// `None`: the test names an operation.
+        kernel: Option<Kernel>,
     },
     /// A program that prints numbers.
     Command,
@@ -66,8 +72,22 @@ pub fn name_of(spec: &TestSpec) -> String {
     }
 }
 
-/// netperf's names that differ in more than case.
+/// Names of tests of ranks over one transport, and their kernels. A kernel without a transport runs over TCP.
+fn of_ranks(transport: Transport) -> Vec<(String, Option<Kernel>)> {
+    if !transport.has_ranks() {
+        return Vec::new();
+    }
+    let named = |kernel: Kernel| match transport {
+        Transport::Tcp => (kernel.name().to_owned(), Some(kernel)),
+        other => (format!("{}_{}", other.name(), kernel.name()), Some(kernel)),
+    };
+    std::iter::once((format!("{}_collective", transport.name()), None)).chain(Kernel::ALL.map(named)).collect()
+}
+
+/// netperf's names that differ in more than case, and ours in full.
 const ALIASES: &[(&str, &str)] = &[
+    ("tcp_nas_ep", "nas_ep"),
+    ("tcp_nas_is", "nas_is"),
     ("stream_stream", "unix_stream"),
     ("stream_rr", "unix_rr"),
     ("dg_stream", "unix_dgram_stream"),
@@ -122,11 +142,23 @@ pub fn names_over(transport: Transport) -> Vec<String> {
     suffixes.map(|suffix| format!("{}_{}", transport.name(), suffix.name)).collect()
 }
 
+/// Workload names of tests of several ranks.
+pub fn names_of_ranks() -> Vec<String> {
+    Transport::ALL.into_iter().flat_map(of_ranks).map(|(name, _)| name).collect()
+}
+
 /// All workload names, in their canonical form.
 pub fn names() -> Vec<String> {
     let mut names: Vec<String> = Transport::ALL.into_iter().flat_map(names_over).collect();
+    names.extend(names_of_ranks());
     names.extend(["ping".to_owned(), "command".to_owned()]);
     names
+}
+
+fn ranks(name: &str) -> Option<(Transport, Option<Kernel>)> {
+    Transport::ALL.into_iter().find_map(|transport| {
+        of_ranks(transport).into_iter().find(|(known, _)| known == name).map(|(_, kernel)| (transport, kernel))
+    })
 }
 
 fn traffic(name: &str) -> Result<Kind, String> {
@@ -171,6 +203,7 @@ impl std::str::FromStr for Workload {
                 io: None,
                 pingpong: false,
             },
+            _ if let Some((transport, kernel)) = ranks(&name) => Kind::Ranks { transport, kernel },
             _ => traffic(&name).map_err(|help| format!("unknown workload `{text}`: {help}"))?,
         };
         Ok(Self { name, kind, note })

@@ -7,7 +7,7 @@ use schemas::{
     words::{Record, Way},
 };
 
-use super::rows::{identity, ways};
+use super::rows::{identity, ranks, ways};
 use crate::plan::{
     case::{Case, Endpoint, Job, Member, Plan},
     model::FindBy,
@@ -50,7 +50,7 @@ impl Step {
 
     /// The way of a member's headline: both together if it has two, as a group's total has.
     pub fn headline_way(&self, member: usize) -> Way {
-        let Some(member) = self.members.get(member) else { return Way::Both };
+        let Some(member) = self.members.get(member).filter(|member| member.ranks().is_none()) else { return Way::Both };
         member.spec().and_then(|spec| ways(spec.direction).last().copied()).unwrap_or(Way::Forward)
     }
 
@@ -106,6 +106,7 @@ fn identities(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> 
                     None => {}
                 }
             }
+            Job::Ranks(job) => ranks::requested(&mut row, job),
             // Only the plan can say which host a program talks to.
             Job::Command(_) => row.to = Some(m.to.name().to_owned()).filter(|_| m.to != Endpoint::Embedded),
         }

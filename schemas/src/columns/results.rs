@@ -25,7 +25,7 @@ columns! {
         record: Option<Record> = "The kind of row: {words}.";
         iteration: Integer = "Number of the iteration, from 1.";
         phase: Option<Phase> = "{words}.";
-        stream: Integer = "Number of the stream (flow), from 0, where the row is about one.";
+        stream: Integer = "Number of the stream (flow) or rank, from 0, where the row is about one.";
         status: Option<Status> = "{words}.";
         error: Text = "Why, where the status is not `ok`.";
     }
@@ -156,6 +156,32 @@ columns! {
         receive_call_max_us: Number = "The same, largest, microseconds."
             => ("receive_call.max", Microseconds, Lower, Distribution, "receive call, largest");
         receive_call_histogram: Text = "The same, as in `latency_histogram`.";
+    }
+    "ranks" {
+        ranks: Integer = "Ranks of a test of several.";
+        operation: Text = "Operation between the ranks.";
+        algorithm: Text = "Algorithm of the operation, chosen by its size and the number of ranks; `library`: the library's own choice.";
+        library: Text = "Library that carried the data (MPI), with its version; empty: our own connections.";
+        class: Text = "Class of a NAS kernel: S, W, A or B.";
+        operation_time_us: Number = "Mean time of an operation at the slowest rank, from its entry to its exit, microseconds."
+            => ("operation_time", Microseconds, Lower, Gauge, "operation time");
+        operation_time_mean_us: Number = "The same, mean over the ranks."
+            => ("operation_time_mean", Microseconds, Lower, Gauge, "operation time, mean of ranks");
+        operation_time_min_us: Number = "The same, at the fastest rank."
+            => ("operation_time_min", Microseconds, Lower, Gauge, "operation time, fastest rank");
+        own_time_us: Number = "Time of an operation from the entry of its last rank to the exit of its last rank, mean, microseconds: without the waiting for ranks that came late. Clocks of several hosts are known to within `arrival_bound_us`."
+            => ("own_time", Microseconds, Lower, Gauge, "operation's own time");
+        arrival_spread_us: Number = "Time from the entry of the first rank into an operation to that of the last one, mean, microseconds."
+            => ("arrival_spread", Microseconds, Lower, Gauge, "arrival spread");
+        arrival_bound_us: Number = "Bound of the error of `own_time_us` and `arrival_spread_us`: how well the clocks of the hosts are known, microseconds.";
+        bus_bits_per_s: Number = "Bus bandwidth by the definitions of nccl-tests: the bits per second that the busiest port must carry at least, by `bus_formula` with `operation_time_us`."
+            => ("bus_bandwidth", BitsPerSecond, Higher, Gauge, "bus bandwidth");
+        bus_formula: Text = "Formula of the bus bandwidth: m is `message_bytes`, n `ranks`, t the time of an operation.";
+        mops_per_s: Number = "Million operations per second of a NAS kernel, as the suite counts them."
+            => ("mops", PerSecond, Higher, Gauge, "million operations per second");
+        communication_ratio: Number = "Share of the elapsed time in calls that talk to other ranks, mean over the ranks, 0 … 1."
+            => ("communication", Ratio, Lower, Gauge, "communication");
+        verified: Boolean = "Whether the result of a NAS kernel is the published one.";
     }
     "cpu" {
         local_cpu_ratio: Number = "Busy share of all CPUs of the machine of `from`, also in a container (`cpu_shares_of` in `run.json`), 0 … 1 (everything but idle and iowait)."

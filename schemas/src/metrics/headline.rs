@@ -13,19 +13,29 @@ pub enum Family {
     Transactions,
     /// Measures time only: `ping`.
     Ping,
+    /// Operations of many ranks: `tcp_collective`.
+    Collective,
+    /// A kernel of the NAS Parallel Benchmarks: `nas_is`.
+    Nas,
     /// A program, a group of several workloads, or a table without the column.
     #[default]
     Other,
 }
 
 impl Family {
+    const ALL: [Self; 6] = [Self::Stream, Self::Transactions, Self::Ping, Self::Collective, Self::Nas, Self::Other];
+
     /// The family of a workload's name, as in the column `workload`.
     pub fn of(workload: &str) -> Self {
         if workload == "ping" {
             return Self::Ping;
         }
+        if workload.ends_with("nas_ep") || workload.ends_with("nas_is") {
+            return Self::Nas;
+        }
         match workload.rsplit_once('_').map(|(_, last)| last) {
             Some("stream" | "maerts" | "duplex" | "sendfile") => Self::Stream,
+            Some("collective") => Self::Collective,
             Some("rr" | "pingpong" | "crr" | "cc") => Self::Transactions,
             _ => Self::Other,
         }
@@ -38,9 +48,18 @@ impl Family {
             Self::Stream => &["throughput", "sent"],
             Self::Transactions => &["transaction_rate", "latency.p50", "latency.mean", "throughput"],
             Self::Ping => &["latency.p50", "latency.mean"],
-            Self::Other => {
-                &["throughput", "transaction_rate", "sent", "latency.p50", "latency.mean", "latency.p99", "elapsed"]
-            }
+            Self::Collective => &["operation_time"],
+            Self::Nas => &["mops", "elapsed"],
+            Self::Other => &[
+                "throughput",
+                "transaction_rate",
+                "sent",
+                "latency.p50",
+                "latency.mean",
+                "latency.p99",
+                "mops",
+                "elapsed",
+            ],
         }
     }
 
@@ -49,11 +68,13 @@ impl Family {
         self.headlines().iter().filter_map(|name| find(name)).find(|metric| has(metric))
     }
 
-    /// Latency percentiles that belong beside the headline; empty for streams.
+    /// Metrics that belong beside the headline; empty for streams.
     pub const fn beside(self) -> &'static [&'static str] {
         match self {
             Self::Transactions => &["latency.p50", "latency.p99"],
             Self::Ping => &["latency.p99"],
+            Self::Collective => &["own_time", "arrival_spread"],
+            Self::Nas => &["communication"],
             Self::Stream | Self::Other => &[],
         }
     }
@@ -67,7 +88,7 @@ pub fn headline(workload: &str, has: impl FnMut(&Metric) -> bool) -> Option<&'st
 /// Every metric that can be a headline, each once: what to read of a table before its workloads are known.
 pub fn headlines() -> Vec<&'static Metric> {
     let mut all: Vec<&'static Metric> = Vec::new();
-    for family in [Family::Stream, Family::Transactions, Family::Ping, Family::Other] {
+    for family in Family::ALL {
         for metric in family.headlines().iter().filter_map(|name| find(name)) {
             if !all.iter().any(|known| known.name == metric.name) {
                 all.push(metric);
@@ -100,6 +121,8 @@ mod tests {
             ("tcp_crr", "transaction_rate"),
             ("tcp_cc", "transaction_rate"),
             ("ping", "latency.p50"),
+            ("mpi_collective", "operation_time"),
+            ("mpi_nas_is", "mops"),
             ("command", "throughput"),
             ("", "throughput"),
         ] {
@@ -117,7 +140,7 @@ mod tests {
 
     #[test]
     fn every_name_is_a_metric() {
-        for family in [Family::Stream, Family::Transactions, Family::Ping, Family::Other] {
+        for family in Family::ALL {
             assert!(family.headlines().iter().chain(family.beside()).all(|name| find(name).is_some()), "{family:?}");
         }
     }

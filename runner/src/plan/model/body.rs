@@ -4,12 +4,13 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use netcore::spec::{
     Arrival, BufferOptions, Close, Collectable, Cpus, Direction, Io, PaceMode, Payload, Receive, SocketOptions,
+    ranks::{Class, Operation},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use super::{
-    Assert, Command, Control, Find, Hooks, Iterations, OneOrMany, Ports, Skip, StopWhen, Warmup, Window, Word,
+    Assert, Command, Control, Find, Hooks, Iterations, OneOrMany, Ports, Ranks, Skip, StopWhen, Warmup, Window, Word,
 };
 use crate::plan::{
     quantity::{Rate, Size, Time},
@@ -26,6 +27,17 @@ pub struct TestBody {
     pub from: Option<String>,
     /// The host that accepts them; left out: the embedded daemon (netperf -H, iperf3 -c).
     pub to: Option<String>,
+    /// The hosts of a test of several ranks, in the order of their ranks; or a number: so many on this machine.
+    pub ranks: Option<Ranks>,
+    /// Ranks on each of these hosts; 1 by default.
+    #[schemars(range(min = 1))]
+    pub ranks_per_host: Option<u32>,
+    /// The operation between the ranks.
+    pub operation: Option<Operation>,
+    /// The class of a NAS kernel.
+    pub class: Option<Class>,
+    /// Busy time of each rank before each exchange of a pattern of applications.
+    pub compute: Option<Time>,
     /// `session`: a daemon at the far end; `none`: a plain service at `remote_ports`, for example 7, echo (netperf -N).
     pub control: Option<Control>,
     /// Whether UDP sockets are connected at both ends; false: every call names the other end's address, as netperf's do.

@@ -14,7 +14,7 @@ mod words;
 
 pub use analyze::plot::Plot;
 pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
-pub use common::{Name, Ports, Statement, Word};
+pub use common::{Name, Ports, Ranks, Statement, Word};
 pub use file::{
     Annotations, Baseline, Comparison, Gate, Host, LaunchGroup, OnUncertain, Order, Output, PlanFile, Precondition,
     Run, Table, Var,

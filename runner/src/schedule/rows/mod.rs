@@ -4,12 +4,14 @@
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
 //! - [`printed`]: what a program printed
+//! - [`ranks`]: what several ranks did
 //! - [`summary`]: what the iterations of a case say together
 //! - [`total`]: what the members of a group did together
 
 pub mod identity;
 pub mod latency;
 pub mod printed;
+pub mod ranks;
 pub mod summary;
 pub mod total;
 pub mod window;

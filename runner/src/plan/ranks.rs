@@ -1,0 +1,221 @@
+//! Tests of N ranks: their hosts, and the translated test.
+
+use netcore::spec::{
+    Family, Stop, Transport,
+    ranks::{Kernel, MOST_RANKS, Operation, RanksSpec, Work},
+};
+
+use super::{
+    case::{Endpoint, RanksJob},
+    diagnostics::Diagnostics,
+    expand::Expander,
+    inventory,
+    model::{TestBody, Warmup},
+    quantity::Time,
+    ranges,
+    source::Span,
+    spec::{SpecError, error},
+    tree::{Node, Value},
+};
+
+/// Keys of traffic that have a meaning for ranks. Those of [`OWN_KEYS`] have one for ranks only.
+const KEYS: [&str; 9] =
+    ["message_size", "io", "socket", "integrity", "cpu", "warmup", "duration", "transactions", "collect"];
+
+/// Keys of tests of ranks.
+pub(super) const OWN_KEYS: [&str; 5] = ["ranks", "ranks_per_host", "operation", "class", "compute"];
+
+/// Whether a key of traffic has a meaning for ranks.
+pub(super) fn has_meaning(key: &str) -> bool {
+    KEYS.contains(&key) || OWN_KEYS.contains(&key)
+}
+
+/// Limit of a message, bytes.
+const MESSAGE_MAX: u64 = 1 << 30;
+
+/// Default bytes of an operation.
+const MESSAGE: u64 = 1024;
+
+/// Translates a body; mistakes in its keys go to `errors`.
+pub(super) fn translate(
+    body: &TestBody,
+    transport: Transport,
+    kernel: Option<Kernel>,
+    errors: &mut Vec<SpecError>,
+) -> RanksSpec {
+    let work = match kernel {
+        Some(kernel) => Work::Nas { kernel, class: body.class.unwrap_or_default() },
+        None => operation(body, errors),
+    };
+    let mut spec = RanksSpec::new(transport, work);
+    for (key, is_set) in misplaced(body, kernel.is_some()) {
+        if is_set {
+            let whose = if kernel.is_some() { "a kernel of the NAS benchmarks" } else { "a collective operation" };
+            errors.push(error(key, format!("`{key}` means nothing to {whose}"), "leave it out"));
+        }
+    }
+    match &body.warmup {
+        Some(Warmup::For(time)) => spec.warmup_ns = time.nanoseconds(),
+        Some(Warmup::Auto(_)) => errors.push(error("warmup", "a warm-up of ranks has a length", "for example 1s")),
+        None => {}
+    }
+    match (body.duration.map(Time::nanoseconds), body.transactions) {
+        (Some(_), Some(_)) => errors.push(error(
+            "transactions",
+            "`duration` and `transactions` both say when to stop",
+            "keep one of them",
+        )),
+        (Some(0), None) | (None, Some(0)) => {
+            let key = if body.duration.is_some() { "duration" } else { "transactions" };
+            errors.push(error(key, format!("`{key}` is 0"), "it must be greater than 0"));
+        }
+        (Some(ns), None) => spec.stop = Stop::AfterNs(ns),
+        (None, Some(count)) => spec.stop = Stop::AfterTransactions(count),
+        (None, None) => {}
+    }
+    spec.integrity = body.integrity.unwrap_or(false);
+    spec.socket = body.socket.clone().unwrap_or_default();
+    spec.family = match spec.socket.ipv6.take() {
+        Some(true) => Family::V6,
+        Some(false) => Family::V4,
+        None => Family::Any,
+    };
+    spec.cpus.clone_from(&body.cpu);
+    spec
+}
+
+/// Keys of the one kind of work that the other kind has no use for, and whether they are set.
+fn misplaced(body: &TestBody, is_kernel: bool) -> Vec<(&'static str, bool)> {
+    if is_kernel {
+        vec![
+            ("operation", body.operation.is_some()),
+            ("compute", body.compute.is_some()),
+            ("message_size", body.message_size.is_some()),
+        ]
+    } else {
+        vec![("class", body.class.is_some())]
+    }
+}
+
+fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
+    let operation = body.operation.unwrap_or_else(|| {
+        let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
+        errors.push(error("operation", "no `operation` says what the ranks do", names.join(", ")));
+        Operation::Barrier
+    });
+    let facts = operation.facts();
+    let message_bytes = match body.message_size.map(|size| size.0) {
+        _ if operation == Operation::Barrier => 0,
+        None => MESSAGE,
+        Some(0) => {
+            errors.push(error("message_size", "`message_size` is 0", "1 byte or more"));
+            MESSAGE
+        }
+        Some(bytes) if bytes > MESSAGE_MAX => {
+            let message = format!("`message_size` is {bytes} bytes");
+            errors.push(error("message_size", message, format!("the limit is {MESSAGE_MAX} bytes")));
+            MESSAGE
+        }
+        Some(bytes) if facts.adds && bytes % 8 != 0 => {
+            let message =
+                format!("{} adds numbers of 8 bytes, and {bytes} bytes are no whole number of them", facts.name);
+            errors.push(error("message_size", message, format!("for example {}", bytes.next_multiple_of(8))));
+            MESSAGE
+        }
+        Some(bytes) => bytes,
+    };
+    if body.compute.is_some() && !facts.skeleton {
+        let message = format!("{} has no busy time between exchanges", facts.name);
+        let skeletons: Vec<&str> =
+            Operation::ALL.iter().filter(|other| other.facts().skeleton).map(|other| other.name()).collect();
+        errors.push(error("compute", message, format!("{} have", skeletons.join(", "))));
+    }
+    Work::Operation { operation, message_bytes, compute_ns: body.compute.map_or(0, Time::nanoseconds) }
+}
+
+impl Expander<'_> {
+    /// The hosts of the ranks, in their order.
+    pub(super) fn ranks(
+        &self,
+        tree: &Node,
+        body: &TestBody,
+        spec: RanksSpec,
+        at: Span,
+        out: &mut Diagnostics,
+    ) -> Option<RanksJob> {
+        let node = tree.get("ranks");
+        let span = node.map_or(at, |node| node.span);
+        let Some(words) = node.map(words) else {
+            let help = "ranks: 4 for so many on this machine, or hosts: ranks: \"node[1-4]\"";
+            out.error(tree.key_span("workload").unwrap_or(at), "no `ranks` says between whom", help);
+            return None;
+        };
+        let ends = match words.as_slice() {
+            [(_, count)] if count.chars().all(|c| c.is_ascii_digit()) => {
+                let count: u32 = count.parse().unwrap_or(u32::MAX);
+                vec![Endpoint::Embedded; count.min(MOST_RANKS + 1) as usize]
+            }
+            words => self.hosts_of_ranks(words, out)?,
+        };
+        let each = body.ranks_per_host.unwrap_or(1);
+        if each == 0 {
+            out.error(tree.key_span("ranks_per_host").unwrap_or(span), "`ranks_per_host` is 0", "1 or more");
+            return None;
+        }
+        let total = ends.len().saturating_mul(each as usize);
+        if total < 2 || total > MOST_RANKS as usize {
+            let help = format!("2 to {MOST_RANKS} ranks");
+            out.error(span, format!("{total} rank{} here", if total == 1 { "" } else { "s" }), help);
+            return None;
+        }
+        let ends = ends.into_iter().flat_map(|end| std::iter::repeat_n(end, each as usize)).collect();
+        Some(RanksJob { spec, ends })
+    }
+
+    fn hosts_of_ranks(&self, words: &[(Span, String)], out: &mut Diagnostics) -> Option<Vec<Endpoint>> {
+        let mut ends: Vec<Endpoint> = Vec::new();
+        for (span, word) in words {
+            // A group stands for all of its ends.
+            let names = match ranges::names(word) {
+                Ok(names) => names,
+                Err(sentence) => {
+                    out.error_of(*span, &sentence);
+                    return None;
+                }
+            };
+            for name in names {
+                let of_group: Vec<String> = self
+                    .hosts
+                    .iter()
+                    .filter(|(_, host)| host.group.as_ref().is_some_and(|group| group.name == name))
+                    .map(|(end, _)| end.clone())
+                    .collect();
+                let mut found = if self.hosts.contains_key(&name) { vec![name.clone()] } else { of_group };
+                found.sort_by(|a, b| ranges::order(a).cmp(&ranges::order(b)));
+                if found.is_empty() {
+                    out.error(*span, format!("unknown host `{name}`"), inventory::suggest(&name, self.hosts, &[]));
+                    return None;
+                }
+                for name in found {
+                    let end = Endpoint::Host(name);
+                    if ends.contains(&end) {
+                        let help = "leave it out once; ranks_per_host gives every host several";
+                        out.error(*span, format!("host `{}` is here twice", end.name()), help);
+                        return None;
+                    }
+                    ends.push(end);
+                }
+            }
+        }
+        Some(ends)
+    }
+}
+
+/// The words of a key that takes one or several, with their places.
+fn words(node: &Node) -> Vec<(Span, String)> {
+    let of = |node: &Node| Some((node.span, node.text()?.to_owned()));
+    match &node.value {
+        Value::List(items) => items.iter().filter_map(of).collect(),
+        _ => of(node).into_iter().collect(),
+    }
+}
