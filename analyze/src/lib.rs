@@ -24,6 +24,7 @@ pub mod parallel;
 pub mod plot;
 pub mod stats;
 pub mod style;
+pub mod survey;
 pub mod table;
 
 pub(crate) use error::warn;

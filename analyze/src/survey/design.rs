@@ -1,0 +1,236 @@
+//! The linear model of a survey: which effects its pairs can tell, and the least squares for them.
+//!
+//! `y(from, to) = level + sender(from) + receiver(to) + residual`
+
+use super::matrix::{Cell, Matrix};
+
+/// Pairs in one role from which on a host has an effect of its own in that role. With fewer, a bad link among them
+/// cannot be told from the host, and they are judged as links.
+pub const FEWEST_PAIRS: usize = 3;
+
+/// A measured pair and the columns of the model that it depends on.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    pub from: usize,
+    pub to: usize,
+    pub y: f64,
+    level: usize,
+    sender: Option<usize>,
+    receiver: Option<usize>,
+}
+
+impl Observation {
+    pub fn columns(&self) -> impl Iterator<Item = usize> + '_ {
+        [Some(self.level), self.sender, self.receiver].into_iter().flatten()
+    }
+}
+
+/// Side of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Sender,
+    Receiver,
+}
+
+impl Side {
+    pub const BOTH: [Self; 2] = [Self::Sender, Self::Receiver];
+}
+
+#[derive(Clone, Debug)]
+pub struct Design {
+    pub observations: Vec<Observation>,
+    /// Columns of levels come first, one per group of hosts that pairs connect.
+    pub levels: usize,
+    /// All columns: levels, then effects.
+    pub columns: usize,
+    /// By host: column of its effect as a sender and as a receiver.
+    pub effects: Vec<[Option<usize>; 2]>,
+    /// By column of an effect: the level of its group.
+    group: Vec<usize>,
+}
+
+impl Design {
+    /// The model of a matrix, whose values `y` maps to the scale of the model.
+    pub fn new(matrix: &Matrix, y: impl Fn(f64) -> f64) -> Self {
+        let n = matrix.len();
+        let measured: Vec<(usize, usize, f64)> = matrix
+            .pairs()
+            .filter_map(|(from, to, cell)| if let Cell::Value(v) = cell { Some((from, to, y(v))) } else { None })
+            .collect();
+        let mut counts = vec![[0; 2]; n];
+        for (from, to, _) in &measured {
+            counts[*from][0] += 1;
+            counts[*to][1] += 1;
+        }
+        // Hosts as senders are nodes 0 … n − 1, as receivers n … 2n − 1. Pairs connect them into groups.
+        let mut parent: Vec<usize> = (0..2 * n).collect();
+        for (from, to, _) in &measured {
+            let (a, b) = (root(&mut parent, *from), root(&mut parent, n + to));
+            parent[a] = b;
+        }
+        let has_effect = |node: usize| counts[node % n][node / n] >= FEWEST_PAIRS;
+        // Groups without an effect share level 0. So does the first group with one if there are no others.
+        let mut levels_of: Vec<Option<usize>> = vec![None; 2 * n];
+        let lonely = measured.iter().any(|(from, to, _)| {
+            let group = root(&mut parent, *from);
+            debug_assert_eq!(group, root(&mut parent, n + to));
+            !(0..2 * n).any(|node| has_effect(node) && root(&mut parent, node) == group)
+        });
+        let mut levels = usize::from(lonely);
+        for node in (0..2 * n).filter(|node| has_effect(*node)) {
+            let group = root(&mut parent, node);
+            if levels_of[group].is_none() {
+                levels_of[group] = Some(levels);
+                levels += 1;
+            }
+        }
+        let mut columns = levels;
+        let mut effects = vec![[None; 2]; n];
+        let mut group = vec![0; levels];
+        for node in (0..2 * n).filter(|node| has_effect(*node)) {
+            effects[node % n][node / n] = Some(columns);
+            group.push(levels_of[root(&mut parent, node)].unwrap_or(0));
+            columns += 1;
+        }
+        let observations = measured
+            .into_iter()
+            .map(|(from, to, y)| Observation {
+                from,
+                to,
+                y,
+                level: levels_of[root(&mut parent, from)].unwrap_or(0),
+                sender: effects[from][0],
+                receiver: effects[to][1],
+            })
+            .collect();
+        Self { observations, levels, columns, effects, group }
+    }
+
+    /// The effects of a side in the group of that level: host and column.
+    pub fn side(&self, side: Side, level: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let column = move |(host, of): (usize, &[Option<usize>; 2])| of[side as usize].map(|column| (host, column));
+        self.effects.iter().enumerate().filter_map(column).filter(move |(_, column)| self.group[*column] == level)
+    }
+
+    /// The level of an effect's group.
+    pub fn level(&self, column: usize) -> usize {
+        self.group[column]
+    }
+
+    pub fn residuals(&self, beta: &[f64]) -> Vec<f64> {
+        self.observations.iter().map(|o| o.y - o.columns().map(|c| beta[c]).sum::<f64>()).collect()
+    }
+
+    /// The normal equations' matrix XᵀWX, factored.
+    pub fn factor(&self, weights: Option<&[f64]>) -> Factor {
+        let mut a = vec![0.0; self.columns * self.columns];
+        for (i, observation) in self.observations.iter().enumerate() {
+            let weight = weights.map_or(1.0, |w| w[i]);
+            for r in observation.columns() {
+                for c in observation.columns() {
+                    a[r * self.columns + c] += weight;
+                }
+            }
+        }
+        Factor::new(a, self.columns)
+    }
+
+    /// Weighted least squares.
+    pub fn solve(&self, weights: &[f64]) -> Vec<f64> {
+        let mut right = vec![0.0; self.columns];
+        for (observation, weight) in self.observations.iter().zip(weights) {
+            for c in observation.columns() {
+                right[c] += weight * observation.y;
+            }
+        }
+        let factor = self.factor(Some(weights));
+        factor.solve(&mut right);
+        right
+    }
+}
+
+fn root(parent: &mut [usize], mut node: usize) -> usize {
+    while parent[node] != node {
+        parent[node] = parent[parent[node]];
+        node = parent[node];
+    }
+    node
+}
+
+/// Cholesky's factor of a symmetric matrix. Columns that depend on others are left out: their unknown is 0, as in a
+/// generalised inverse.
+pub struct Factor {
+    lower: Vec<f64>,
+    n: usize,
+    /// Columns kept.
+    kept: Vec<bool>,
+}
+
+impl Factor {
+    fn new(mut a: Vec<f64>, n: usize) -> Self {
+        /// Share of a column's own size below which it counts as dependent.
+        const DEPENDENT: f64 = 1e-9;
+        let mut kept = vec![true; n];
+        for j in 0..n {
+            let own = a[j * n + j];
+            let (_, rest) = a.split_at_mut(j * n);
+            let left: f64 = rest[..j].iter().map(|v| v * v).sum();
+            let pivot = own - left;
+            if pivot <= DEPENDENT * own || own <= 0.0 {
+                kept[j] = false;
+                rest[..=j].fill(0.0);
+                for i in j + 1..n {
+                    rest[(i - j) * n + j] = 0.0;
+                }
+                continue;
+            }
+            let root = pivot.sqrt();
+            let (row, below) = rest.split_at_mut(n);
+            row[j] = root;
+            for other in below.chunks_exact_mut(n) {
+                let dot: f64 = row[..j].iter().zip(&other[..j]).map(|(x, y)| x * y).sum();
+                other[j] = (other[j] - dot) / root;
+            }
+        }
+        Self { lower: a, n, kept }
+    }
+
+    /// The number of independent columns.
+    pub fn rank(&self) -> usize {
+        self.kept.iter().filter(|k| **k).count()
+    }
+
+    /// Solves in place.
+    pub fn solve(&self, right: &mut [f64]) {
+        self.forward(right);
+        let n = self.n;
+        for i in (0..n).rev() {
+            if !self.kept[i] {
+                right[i] = 0.0;
+                continue;
+            }
+            right[i] /= self.lower[i * n + i];
+            for j in 0..i {
+                right[j] -= self.lower[i * n + j] * right[i];
+            }
+        }
+    }
+
+    /// cᵀA⁻c: the variance of the contrast c for observations of variance 1.
+    pub fn variance(&self, contrast: &mut [f64]) -> f64 {
+        self.forward(contrast);
+        contrast.iter().map(|v| v * v).sum()
+    }
+
+    fn forward(&self, right: &mut [f64]) {
+        let n = self.n;
+        for i in 0..n {
+            if !self.kept[i] {
+                right[i] = 0.0;
+                continue;
+            }
+            let dot: f64 = self.lower[i * n..i * n + i].iter().zip(&right[..i]).map(|(a, b)| a * b).sum();
+            right[i] = (right[i] - dot) / self.lower[i * n + i];
+        }
+    }
+}

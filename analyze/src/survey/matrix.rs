@@ -1,0 +1,182 @@
+//! The values of a survey: one per ordered pair of hosts.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use crate::stats::quantiles;
+
+/// What a survey knows of one ordered pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Cell {
+    /// Not measured, or not asked for.
+    #[default]
+    Missing,
+    /// Tried, without a value.
+    Failed,
+    /// Measured: a positive number.
+    Value(f64),
+}
+
+/// Hosts in order, and a cell for each ordered pair of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    hosts: Vec<String>,
+    /// `from` × hosts + `to`.
+    cells: Vec<Cell>,
+}
+
+impl Matrix {
+    /// A matrix in which every pair is missing.
+    pub fn new(hosts: Vec<String>) -> Self {
+        let cells = vec![Cell::Missing; hosts.len() * hosts.len()];
+        Self { hosts, cells }
+    }
+
+    /// The matrix of measurements `(from, to, value)`, with the hosts in [`natural`] order. `None` is an attempt that
+    /// failed. The cell of a pair with several values is their median, which one disturbed iteration does not move far;
+    /// a pair has failed if every attempt has, or if half of its values are 0.
+    ///
+    /// ```
+    /// use analyze::survey::{Cell, Matrix};
+    ///
+    /// let matrix = Matrix::of([("n2", "n10", Some(9.3)), ("n10", "n2", None), ("n2", "n10", Some(9.5))]);
+    /// assert_eq!(matrix.hosts(), ["n2", "n10"]);
+    /// assert_eq!((matrix.cell(0, 1), matrix.cell(1, 0)), (Cell::Value(9.4), Cell::Failed));
+    /// ```
+    pub fn of<S: AsRef<str>>(measurements: impl IntoIterator<Item = (S, S, Option<f64>)>) -> Self {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut hosts: Vec<String> = Vec::new();
+        let mut index = |name: &str| -> usize {
+            *seen.entry(name.to_owned()).or_insert_with(|| {
+                hosts.push(name.to_owned());
+                hosts.len() - 1
+            })
+        };
+        let mut pairs: HashMap<(usize, usize), Vec<f64>> = HashMap::new();
+        for (from, to, value) in measurements {
+            let pair = (index(from.as_ref()), index(to.as_ref()));
+            pairs.entry(pair).or_default().extend(value.filter(|v| v.is_finite()));
+        }
+        let mut order: Vec<usize> = (0..hosts.len()).collect();
+        order.sort_by(|a, b| natural(&hosts[*a], &hosts[*b]));
+        let mut place = vec![0; hosts.len()];
+        for (new, old) in order.iter().enumerate() {
+            place[*old] = new;
+        }
+        let mut matrix = Self::new(order.iter().map(|old| hosts[*old].clone()).collect());
+        for ((from, to), mut values) in pairs {
+            let cell = quantiles::select_median(&mut values).filter(|v| *v > 0.0);
+            matrix.set(place[from], place[to], cell.map_or(Cell::Failed, Cell::Value));
+        }
+        matrix
+    }
+
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// The number of hosts.
+    pub fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    pub fn cell(&self, from: usize, to: usize) -> Cell {
+        self.cells[from * self.len() + to]
+    }
+
+    pub fn set(&mut self, from: usize, to: usize, cell: Cell) {
+        let at = from * self.len() + to;
+        self.cells[at] = cell;
+    }
+
+    /// The ordered pairs of different hosts, row by row.
+    pub fn pairs(&self) -> impl Iterator<Item = (usize, usize, Cell)> + '_ {
+        let n = self.len();
+        (0..n * n).map(move |at| (at / n, at % n, self.cells[at])).filter(|(from, to, _)| from != to)
+    }
+
+    /// The values in ascending order.
+    pub fn values(&self) -> Vec<f64> {
+        let value = |cell| if let Cell::Value(v) = cell { Some(v) } else { None };
+        let mut values: Vec<f64> = self.pairs().filter_map(|(_, _, cell)| value(cell)).collect();
+        quantiles::sort(&mut values);
+        values
+    }
+}
+
+/// Compares names as people number hosts: a run of digits counts as a number, so `node2` comes before `node10`.
+pub fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
+    loop {
+        let digits = |text: &[u8]| text.iter().take_while(|c| c.is_ascii_digit()).count();
+        let (d, e) = (digits(left), digits(right));
+        let order = if d > 0 && e > 0 {
+            let number = |text: &[u8], digits: usize| -> Vec<u8> {
+                text[..digits].iter().copied().skip_while(|c| *c == b'0').collect()
+            };
+            let (m, n) = (number(left, d), number(right, e));
+            (left, right) = (&left[d..], &right[e..]);
+            m.len().cmp(&n.len()).then(m.cmp(&n))
+        } else {
+            match (left.split_first(), right.split_first()) {
+                // Names that differ only in leading zeros, such as `n1` and `n01`.
+                (None, None) => return a.cmp(b),
+                (x, y) => {
+                    let order = x.map(|x| x.0).cmp(&y.map(|y| y.0));
+                    left = x.map_or(&[][..], |x| x.1);
+                    right = y.map_or(&[][..], |y| y.1);
+                    order
+                }
+            }
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_in_names_count() {
+        let mut names = ["n10", "n9", "n1-10", "n1-9", "m2", "n", "n01", "n1", "10.0.0.12", "10.0.0.2"];
+        names.sort_by(|a, b| natural(a, b));
+        assert_eq!(names, ["10.0.0.2", "10.0.0.12", "m2", "n", "n01", "n1", "n1-9", "n1-10", "n9", "n10"]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_is_total(a in "[a-c0-2.]{0,5}", b in "[a-c0-2.]{0,5}", c in "[a-c0-2.]{0,5}") {
+            prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
+            prop_assert_eq!(natural(&a, &b).is_eq(), a == b);
+            if natural(&a, &b).is_lt() && natural(&b, &c).is_lt() {
+                prop_assert!(natural(&a, &c).is_lt());
+            }
+        }
+    }
+
+    #[test]
+    fn iterations_become_one_value() {
+        let matrix = Matrix::of([
+            ("b", "a", Some(3.0)),
+            ("b", "a", None),
+            ("b", "a", Some(9.0)),
+            ("b", "a", Some(4.0)),
+            ("c", "a", None),
+            ("a", "c", Some(0.0)),
+        ]);
+        assert_eq!(matrix.hosts(), ["a", "b", "c"]);
+        assert_eq!(matrix.cell(1, 0), Cell::Value(4.0));
+        assert_eq!((matrix.cell(2, 0), matrix.cell(0, 2)), (Cell::Failed, Cell::Failed));
+        assert_eq!(matrix.cell(0, 1), Cell::Missing);
+        assert_eq!(matrix.pairs().count(), 6);
+        assert_eq!(matrix.values(), [4.0]);
+    }
+}

@@ -1,0 +1,239 @@
+//! The survey of a fabric: which host, and which link, is slower than the rest.
+//!
+//! A survey has a value per ordered pair of hosts. [`survey`] separates the effect of a host as a sender, as a receiver,
+//! and of a single directed link, by a robust two-way fit of the values' logarithms. So a host that is slow is one suspect,
+//! and not 126 links. A suspect is significantly worse than the rest, at a stated chance of naming any in a healthy fabric,
+//! and by at least a stated effect. `docs/statistics.md` gives the reasons and the simulated rates.
+//!
+//! ```
+//! use analyze::survey::{Kind, Matrix, Role, Rule, survey};
+//! use schemas::metrics::Better;
+//!
+//! // Eight hosts at about 100; whatever n3 sends is a tenth slower.
+//! let noise = |from: i32, to: i32| f64::from((from * 5 + to * 3) % 7 - 3) / 10.0;
+//! let pairs = (1..=8).flat_map(|from| (1..=8).map(move |to| (from, to))).filter(|(from, to)| from != to);
+//! let matrix = Matrix::of(pairs.map(|(from, to)| {
+//!     let value = if from == 3 { 90.0 } else { 100.0 } + noise(from, to);
+//!     (format!("n{from}"), format!("n{to}"), Some(value))
+//! }));
+//! let found = survey(&matrix, &Rule::new(Better::Higher));
+//! assert_eq!(found.suspects.len(), 1);
+//! assert_eq!(found.suspects[0].kind, Kind::Host { host: 2, role: Role::Sender });
+//! ```
+
+mod design;
+mod fit;
+mod matrix;
+mod suspects;
+mod tail;
+
+use schemas::metrics::Better;
+
+use crate::stats::quantiles;
+use design::Design;
+pub use matrix::{Cell, Matrix, natural};
+
+/// How suspects are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    pub better: Better,
+    /// Largest share of surveys of a healthy fabric that name any suspect.
+    pub alpha: f64,
+    /// Smallest effect that matters, as a share of the value.
+    pub least_effect: f64,
+}
+
+impl Rule {
+    pub const ALPHA: f64 = 0.01;
+    /// As in comparisons.
+    pub const LEAST_EFFECT: f64 = 0.03;
+
+    pub fn new(better: Better) -> Self {
+        Self { better, alpha: Self::ALPHA, least_effect: Self::LEAST_EFFECT }
+    }
+
+    /// A value on the scale of the model: its logarithm, larger if worse.
+    fn scale(&self, value: f64) -> f64 {
+        if self.better == Better::Lower { value.ln() } else { -value.ln() }
+    }
+
+    /// An effect as it is compared with the noise: the smaller of the two ways to express it. Noise that is normal around a
+    /// throughput has a slow tail in logarithms, and latencies have one anyway.
+    fn cautious(&self, effect: f64) -> f64 {
+        effect.min(self.share(effect))
+    }
+
+    /// The share that is just as large as a [`Self::cautious`] effect.
+    fn share_of_cautious(&self, effect: f64) -> f64 {
+        if self.better == Better::Lower { effect.exp_m1() } else { effect.min(1.0) }
+    }
+
+    /// An effect on the scale as a share of the value: below the others where higher is better, else above them.
+    fn share(&self, effect: f64) -> f64 {
+        if self.better == Better::Lower { effect.exp_m1() } else { -(-effect).exp_m1() }
+    }
+}
+
+/// Directions in which a host is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Sender,
+    Receiver,
+    Both,
+}
+
+/// Hosts are indices of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Host {
+        host: usize,
+        role: Role,
+    },
+    /// One direction between two hosts, slower than its hosts explain.
+    Link {
+        from: usize,
+        to: usize,
+    },
+}
+
+/// Something that is significantly worse than the rest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Suspect {
+    pub kind: Kind,
+    /// By how much, as a share of what the others get: below it where higher is better, else above it.
+    pub worse: f64,
+    /// The 95 % confidence interval of `worse`.
+    pub low: f64,
+    pub high: f64,
+    /// Pairs of the host in that role that show at least half of the effect.
+    pub shown: usize,
+    /// Its measured pairs in that role.
+    pub pairs: usize,
+    /// The slowest of them.
+    pub example: (usize, usize),
+}
+
+/// The smallest effects that this survey could name, given its noise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sensitivity {
+    /// Of a host in one direction; `None` if no host has enough pairs.
+    pub host: Option<f64>,
+    pub link: f64,
+}
+
+/// The fit's verdict.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Finding {
+    suspects: Vec<Suspect>,
+    sensitivity: Option<Sensitivity>,
+    heavy_tail: bool,
+}
+
+/// Facts that limit what a survey can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// So few measured pairs that nothing can be named.
+    TooFewPairs { pairs: usize },
+    /// No host has three pairs in one direction, so slow hosts show as slow links.
+    OnlyLinks,
+    /// So many hosts have fewer than three pairs in a direction, and are judged by their links there.
+    SomeOnlyLinks { hosts: usize },
+    /// So many groups of hosts without a pair between them, each compared within itself.
+    Groups { groups: usize },
+    /// The noise has a heavy tail, so that only large effects of links are told from it.
+    HeavyTail,
+}
+
+/// What a survey tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Survey {
+    /// Pairs with a value.
+    pub measured: usize,
+    /// Median of the pairs' values.
+    pub overall: Option<f64>,
+    /// (95th − 5th percentile of the pairs' values) ÷ median.
+    pub spread: Option<f64>,
+    /// Standard deviation of a pair's value around what its hosts explain, as a share of it.
+    pub noise: Option<f64>,
+    /// Slow hosts, then slow links, the slowest first. See [`Survey::suspect_count`].
+    pub suspects: Vec<Suspect>,
+    pub sensitivity: Option<Sensitivity>,
+    /// Pairs that were tried and have no value.
+    pub failed: Vec<(usize, usize)>,
+    /// Pairs that were not measured.
+    pub missing: Vec<(usize, usize)>,
+    pub limits: Vec<Limit>,
+    /// By host: its effect as a sender and as a receiver, as a share, positive if worse.
+    pub effects: Vec<[Option<f64>; 2]>,
+}
+
+impl Survey {
+    /// The number of suspects; `None` if too few pairs have a value to name any.
+    pub fn suspect_count(&self) -> Option<usize> {
+        let blind = self.limits.iter().any(|limit| matches!(limit, Limit::TooFewPairs { .. }));
+        (!blind).then_some(self.suspects.len())
+    }
+}
+
+/// Noise below this share of the least effect counts as that much: nothing hangs on it, and values that are all alike
+/// have no scale.
+const LEAST_NOISE: f64 = 1.0 / 15.0;
+
+/// Degrees of freedom below which nothing can be told from noise.
+const LEAST_FREEDOM: f64 = 4.0;
+
+/// Judges a matrix.
+pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
+    let values = matrix.values();
+    let overall = quantiles::median(&values);
+    let pairs_of = |wanted: Cell| matrix.pairs().filter(|p| p.2 == wanted).map(|p| (p.0, p.1)).collect();
+    let mut survey = Survey {
+        measured: values.len(),
+        overall,
+        spread: spread(&values),
+        noise: None,
+        suspects: Vec::new(),
+        sensitivity: None,
+        failed: pairs_of(Cell::Failed),
+        missing: pairs_of(Cell::Missing),
+        limits: Vec::new(),
+        effects: vec![[None; 2]; matrix.len()],
+    };
+    let design = Design::new(matrix, |v| rule.scale(v));
+    let factor = design.factor(None);
+    let fit = fit::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect);
+    let Some(fit) = fit.filter(|fit| fit.freedom >= LEAST_FREEDOM) else {
+        survey.limits.push(Limit::TooFewPairs { pairs: values.len() });
+        return survey;
+    };
+    let found = suspects::find(&design, &factor, &fit, rule);
+    survey.noise = Some(rule.share(fit.noise).abs());
+    survey.suspects = found.suspects;
+    survey.sensitivity = found.sensitivity;
+    let share = |column: Option<usize>| column.map(|c| rule.share(fit.beta[c]));
+    survey.effects = design.effects.iter().map(|e| e.map(share)).collect();
+    let taking_part = |host: usize| design.observations.iter().any(|o| o.from == host || o.to == host);
+    let only_links =
+        (0..matrix.len()).filter(|h| taking_part(*h) && design.effects[*h].iter().any(Option::is_none)).count();
+    if design.columns == design.levels {
+        survey.limits.push(Limit::OnlyLinks);
+    } else if only_links > 0 {
+        survey.limits.push(Limit::SomeOnlyLinks { hosts: only_links });
+    }
+    if design.levels > 1 {
+        survey.limits.push(Limit::Groups { groups: design.levels });
+    }
+    if found.heavy_tail {
+        survey.limits.push(Limit::HeavyTail);
+    }
+    survey
+}
+
+/// The spread of sorted values: (95th − 5th percentile) ÷ median. `None` without values.
+pub fn spread(sorted: &[f64]) -> Option<f64> {
+    let [low, middle, high] = [0.05, 0.5, 0.95].map(|q| quantiles::quantile(sorted, q));
+    Some((high? - low?) / middle?).filter(|s| s.is_finite())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! Naming what is significantly slow.
+
+use super::design::{Design, Factor, Side};
+use super::fit::{Fit, QUARTILE};
+use super::{Finding, Kind, Role, Rule, Sensitivity, Suspect, tail};
+use crate::stats::confidence::t_quantile;
+use crate::stats::quantiles::select_median;
+
+/// Effects of hosts from which on their spread is estimated.
+const FEWEST_HOSTS: usize = 5;
+
+/// Robust standard deviations of the hosts' effects by which a suspect stands out from them (Hampel's identifier: Davies
+/// and Gather, Journal of the American Statistical Association 88, 1993).
+const STANDS_OUT: f64 = 3.0;
+
+/// The level of an effect's interval.
+const INTERVAL: f64 = 0.95;
+
+/// Leverage above which the fit nearly follows a pair, and cannot judge it.
+const MOST_LEVERAGE: f64 = 0.75;
+
+/// By how much, over the degrees of freedom, limits are wider than Student's. His t has a standard deviation of least squares
+/// below it; that of a robust fit of few pairs varies more. Found by simulation.
+const WIDENING: f64 = 1.0;
+
+struct Limits {
+    /// In standard errors.
+    host: f64,
+    /// Of the interval, in standard errors.
+    interval: f64,
+    /// In standard deviations of the noise.
+    link: f64,
+}
+
+pub fn find(design: &Design, factor: &Factor, fit: &Fit, rule: &Rule) -> Finding {
+    let hypotheses = design.observations.len() + hosts(design) + design.columns - design.levels;
+    let p = rule.alpha / hypotheses as f64;
+    let (Some(student), Some(interval)) =
+        (t_quantile(1.0 - p, fit.freedom), t_quantile(f64::midpoint(1.0, INTERVAL), fit.freedom))
+    else {
+        return Finding::default();
+    };
+    let residuals: Vec<f64> = fit.residuals.iter().map(|r| rule.cautious(*r)).collect();
+    let heavy = tail::limit(&residuals, p).map(|limit| limit / fit.noise).filter(|heavy| *heavy > student);
+    let student = student * (1.0 + WIDENING / fit.freedom);
+    let limits = Limits { host: student, interval, link: heavy.unwrap_or(student) };
+    let hosts = slow_hosts(design, factor, fit, rule, &limits);
+    let links = slow_links(design, factor, fit, rule, &limits);
+    let error = hosts.least_error.map(|error| rule.share_of_cautious(limits.host * error).max(rule.least_effect));
+    let sensitivity =
+        Sensitivity { host: error, link: rule.share_of_cautious(limits.link * fit.noise).max(rule.least_effect) };
+    let mut suspects = hosts.suspects;
+    suspects.extend(links);
+    Finding { suspects, sensitivity: Some(sensitivity), heavy_tail: heavy.is_some() }
+}
+
+/// Hosts with an effect on both sides.
+fn hosts(design: &Design) -> usize {
+    design.effects.iter().filter(|e| e[0].is_some() && e[1].is_some()).count()
+}
+
+/// An effect with its standard error.
+#[derive(Clone, Copy)]
+struct Effect {
+    size: f64,
+    error: f64,
+}
+
+struct Hosts {
+    suspects: Vec<Suspect>,
+    /// Median standard error of the effects of one side.
+    least_error: Option<f64>,
+}
+
+fn slow_hosts(design: &Design, factor: &Factor, fit: &Fit, rule: &Rule, limits: &Limits) -> Hosts {
+    // Contrasts with the mean effect of the same side and group; the estimates with the median one.
+    let effect = |sides: &[(Side, usize)]| -> Effect {
+        let share = 1.0 / sides.len() as f64;
+        let mut contrast = vec![0.0; design.columns];
+        for (side, column) in sides {
+            contrast[*column] += share;
+            let others: Vec<usize> = design.side(*side, design.level(*column)).map(|(_, column)| column).collect();
+            for other in &others {
+                contrast[*other] -= share / others.len() as f64;
+            }
+        }
+        let size = sides.iter().map(|(_, column)| fit.beta[*column]).sum::<f64>() * share;
+        Effect { size, error: fit.error * factor.variance(&mut contrast).sqrt() }
+    };
+    let spread = Side::BOTH.map(|side| {
+        let mut sizes: Vec<f64> =
+            design.effects.iter().filter_map(|e| e[side as usize]).map(|column| fit.beta[column].abs()).collect();
+        if sizes.len() < FEWEST_HOSTS { 0.0 } else { select_median(&mut sizes).unwrap_or(0.0) / QUARTILE }
+    });
+    let slow = |effect: Effect, spread: f64| {
+        rule.share(effect.size) >= rule.least_effect
+            && rule.cautious(effect.size) > limits.host * effect.error
+            && effect.size > STANDS_OUT * spread
+    };
+    let mut errors = Vec::new();
+    let mut suspects = Vec::new();
+    for (host, columns) in design.effects.iter().enumerate() {
+        let one = Side::BOTH.map(|side| columns[side as usize].map(|column| effect(&[(side, column)])));
+        errors.extend(one.iter().flatten().map(|e| e.error));
+        let is_slow = Side::BOTH.map(|side| one[side as usize].is_some_and(|e| slow(e, spread[side as usize])));
+        let both = match (columns[0], columns[1]) {
+            (Some(sender), Some(receiver)) => Some(effect(&[(Side::Sender, sender), (Side::Receiver, receiver)])),
+            _ => None,
+        };
+        let matters = one.iter().flatten().all(|e| rule.share(e.size) >= rule.least_effect);
+        let widest = spread[0].max(spread[1]);
+        let named = match (is_slow, both) {
+            ([true, true], Some(both)) => Some((Role::Both, both)),
+            (_, Some(both)) if matters && slow(both, widest) => Some((Role::Both, both)),
+            ([true, _], _) => one[0].map(|e| (Role::Sender, e)),
+            ([_, true], _) => one[1].map(|e| (Role::Receiver, e)),
+            _ => None,
+        };
+        if let Some((role, effect)) = named {
+            let (shown, pairs, example) = shown_by(design, fit, host, role, effect.size);
+            suspects.push(Suspect {
+                kind: Kind::Host { host, role },
+                worse: rule.share(effect.size),
+                low: rule.share(effect.size - limits.interval * effect.error),
+                high: rule.share(effect.size + limits.interval * effect.error),
+                shown,
+                pairs,
+                example,
+            });
+        }
+    }
+    suspects.sort_by(|a, b| b.worse.total_cmp(&a.worse));
+    Hosts { suspects, least_error: select_median(&mut errors) }
+}
+
+/// How many of a host's pairs are slower than the model without its effect by half of the effect or more, of how many, and
+/// the slowest of them.
+fn shown_by(design: &Design, fit: &Fit, host: usize, role: Role, size: f64) -> (usize, usize, (usize, usize)) {
+    let (mut shown, mut pairs, mut worst) = (0, 0, f64::NEG_INFINITY);
+    let mut example = (0, 0);
+    for (observation, residual) in design.observations.iter().zip(&fit.residuals) {
+        let as_sender = observation.from == host && role != Role::Receiver;
+        let as_receiver = observation.to == host && role != Role::Sender;
+        if !as_sender && !as_receiver {
+            continue;
+        }
+        let own = design.effects[host][usize::from(as_receiver)].map_or(0.0, |column| fit.beta[column]);
+        pairs += 1;
+        shown += usize::from(residual + own >= size / 2.0);
+        if residual + own > worst {
+            worst = residual + own;
+            example = (observation.from, observation.to);
+        }
+    }
+    (shown, pairs, example)
+}
+
+fn slow_links(design: &Design, factor: &Factor, fit: &Fit, rule: &Rule, limits: &Limits) -> Vec<Suspect> {
+    let mut suspects = Vec::new();
+    for ((observation, residual), weight) in design.observations.iter().zip(&fit.residuals).zip(&fit.weights) {
+        // The largest factor by which leaving the pair out moves it from its fit is 1 ÷ (1 − leverage).
+        if *residual < (1.0 - MOST_LEVERAGE) * rule.least_effect {
+            continue;
+        }
+        if *residual < (1.0 - MOST_LEVERAGE).sqrt() * limits.link * fit.noise {
+            continue;
+        }
+        let mut row = vec![0.0; design.columns];
+        observation.columns().for_each(|c| row[c] = 1.0);
+        let leverage = factor.variance(&mut row).min(1.0);
+        if leverage > MOST_LEVERAGE {
+            continue;
+        }
+        // The residual from the fit to all other pairs (Cook and Weisberg, *Residuals and Influence*, 1982, 2.2).
+        let size = residual / (1.0 - weight * leverage);
+        let error = fit.noise / (1.0 - leverage).sqrt();
+        if rule.share(size) >= rule.least_effect && rule.cautious(size) > limits.link * error {
+            suspects.push(Suspect {
+                kind: Kind::Link { from: observation.from, to: observation.to },
+                worse: rule.share(size),
+                low: rule.share(size - limits.interval * error),
+                high: rule.share(size + limits.interval * error),
+                shown: 1,
+                pairs: 1,
+                example: (observation.from, observation.to),
+            });
+        }
+    }
+    suspects.sort_by(|a, b| b.worse.total_cmp(&a.worse));
+    suspects
+}
