@@ -10,9 +10,13 @@ use std::{
     os::fd::{AsFd, AsRawFd, OwnedFd},
 };
 
-use nix::sys::{
-    prctl::set_timerslack,
-    stat::{SFlag, fstat},
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    sys::{
+        prctl::set_timerslack,
+        stat::{SFlag, fstat},
+    },
+    unistd::Pid,
 };
 use socket2::{SockRef, Socket};
 
@@ -161,6 +165,14 @@ pub fn vsock_cid() -> io::Result<u32> {
 pub fn precise_timers() {
     // It cannot fail; late wake-ups would show in the results.
     let _ = set_timerslack(1);
+}
+
+/// Pins the calling thread to a CPU. The error is a sentence.
+pub fn pin(cpu: u32) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .map_err(|error| format!("cannot run on CPU {cpu}: {error} (is it online, and allowed for this process?)"))
 }
 
 #[cfg(test)]

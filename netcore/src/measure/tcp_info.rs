@@ -46,6 +46,7 @@ impl Raw {
                 rcv_ssthresh_bytes: self.u32_at(64)?,
                 snd_ssthresh_segments: self.u32_at(76)?,
                 reordering_segments: self.u32_at(88)?,
+                last_ack_ms: self.u32_at(56)?,
             },
             rtt_us: self.u32_at(68)?,
             rtt_var_us: self.u32_at(72)?,
@@ -106,6 +107,7 @@ mod tests {
         // The kernel waits at least 200 ms before it sends again, and expects a reordering by three segments.
         let here = info.here;
         assert!(here.rto_us >= 200_000 && here.ato_us < 1_000_000 && here.rcv_ssthresh_bytes >= 16_384, "{here:?}");
+        assert!(here.last_ack_ms < 60_000, "{here:?}");
         assert!(here.snd_ssthresh_segments > 1 && here.reordering_segments >= 3, "{here:?}");
         assert!(info.min_rtt_us.unwrap() <= info.rtt_us + 4 * info.rtt_var_us);
         assert!(info.delivery_rate_bytes_per_s.unwrap() > 0);

@@ -21,6 +21,7 @@ use crate::{
         watch::Watch,
     },
     spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
+    sys,
     transport::Link,
 };
 
@@ -300,10 +301,7 @@ fn waits_for_peer(worker: &Worker) -> bool {
 /// Pins the calling thread: thread i to the i-th CPU of the set, in turn.
 fn affinity(worker: &Worker, number: usize) -> Result<(), String> {
     let Some(cpu) = worker.spec.end(worker.side).cpu_of(number) else { return Ok(()) };
-    let mut set = nix::sched::CpuSet::new();
-    set.set(cpu as usize)
-        .and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set))
-        .map_err(|error| format!("cannot run on CPU {cpu}: {error} (is it online, and allowed for this process?)"))
+    sys::pin(cpu)
 }
 
 #[cfg(test)]

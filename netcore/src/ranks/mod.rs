@@ -1,5 +1,24 @@
 //! Tests of N ranks: what ranks say to each other, over which connections, and how long it takes.
 
+mod algorithm;
+mod backend;
+mod collectives;
+mod contents;
+mod end;
+mod measuring;
+#[cfg(test)]
+mod memory;
+mod mesh;
+mod prepared;
+mod skeletons;
+
+pub use end::{Endpoints, RankEnd, RankRunning, Token};
+use nix::time::{ClockId, clock_gettime};
+
+pub use prepared::{check, memory_bytes};
+
+use crate::spec::ranks::Operation;
+
 /// The other ranks of a test, as one of them sees them. Ranks count from 0. Both sides of a message know its length and its
 /// place in the order of their messages, so nothing but payload need travel.
 pub trait Communicator {
@@ -17,6 +36,28 @@ pub trait Communicator {
 
     /// Sends one message and receives another at the same time. The ranks may be the same one.
     fn exchange(&mut self, to: usize, bytes: &[u8], from: usize, buffer: &mut [u8]) -> Result<(), RankError>;
+
+    /// Whether a library has algorithms of its own for collective operations: [`Self::collective`].
+    fn has_collectives(&self) -> bool {
+        false
+    }
+
+    /// A collective operation by the library's own algorithm. `message`: bytes, as [`Operation::facts`] says. The buffers are
+    /// those that this rank gives from and gets into; a broadcast has only the second, and sums are of `f64`. The root is
+    /// rank 0. The blocks of an alltoallv are as [`prepared::uneven`] says.
+    fn collective(
+        &mut self,
+        operation: Operation,
+        message: usize,
+        send: &[u8],
+        receive: &mut [u8],
+    ) -> Result<(), RankError> {
+        let _ = (message, send, receive);
+        Err(RankError::Library { call: operation.name(), reason: "there is no library".to_owned() })
+    }
+
+    /// From now on other ranks may leave: their work is done.
+    fn part(&mut self) {}
 }
 
 /// Why a rank cannot go on.
@@ -34,4 +75,11 @@ pub enum RankError {
     /// A result is wrong.
     #[error("{0}")]
     Wrong(String),
+}
+
+/// CPU time of the calling thread, nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    // This clock exists on every Linux.
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the thread's clock can be read");
+    (time.tv_sec() * 1_000_000_000 + time.tv_nsec()).cast_unsigned()
 }

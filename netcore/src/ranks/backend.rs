@@ -1,0 +1,70 @@
+//! The way by which the ranks of a test talk: one type for all, so that every algorithm is compiled once.
+
+use super::{Communicator, RankError, mesh::Mesh};
+use crate::spec::ranks::Operation;
+
+/// The connected ranks of a test.
+pub enum Backend {
+    Mesh(Mesh),
+}
+
+impl Communicator for Backend {
+    #[inline]
+    fn rank(&self) -> usize {
+        match self {
+            Self::Mesh(ranks) => ranks.rank(),
+        }
+    }
+
+    #[inline]
+    fn size(&self) -> usize {
+        match self {
+            Self::Mesh(ranks) => ranks.size(),
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), RankError> {
+        match self {
+            Self::Mesh(ranks) => ranks.send(to, bytes),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, from: usize, buffer: &mut [u8]) -> Result<(), RankError> {
+        match self {
+            Self::Mesh(ranks) => ranks.receive(from, buffer),
+        }
+    }
+
+    #[inline]
+    fn exchange(&mut self, to: usize, bytes: &[u8], from: usize, buffer: &mut [u8]) -> Result<(), RankError> {
+        match self {
+            Self::Mesh(ranks) => ranks.exchange(to, bytes, from, buffer),
+        }
+    }
+
+    fn has_collectives(&self) -> bool {
+        match self {
+            Self::Mesh(ranks) => ranks.has_collectives(),
+        }
+    }
+
+    fn collective(
+        &mut self,
+        operation: Operation,
+        message: usize,
+        send: &[u8],
+        receive: &mut [u8],
+    ) -> Result<(), RankError> {
+        match self {
+            Self::Mesh(ranks) => ranks.collective(operation, message, send, receive),
+        }
+    }
+
+    fn part(&mut self) {
+        match self {
+            Self::Mesh(ranks) => ranks.part(),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! An operation with its buffers, ready to run again and again without an allocation.
+
+use super::{
+    Communicator, RankError,
+    algorithm::Algorithm,
+    collectives::{
+        all, alltoall,
+        blocks::{Blocks, NUMBER_BYTES},
+        rooted,
+    },
+    contents::Contents,
+    skeletons::{self, Busy},
+};
+use crate::{error::EndError, spec::ranks::Operation};
+
+/// One rank's part of an operation.
+pub struct Prepared {
+    pub operation: Operation,
+    pub algorithm: Algorithm,
+    message: usize,
+    rank: usize,
+    size: usize,
+    /// What this rank gives and what it gets.
+    send: Vec<u8>,
+    receive: Vec<u8>,
+    scratch: Vec<u8>,
+    /// Beginnings of the blocks in both, where each rank has one, and the end of the last.
+    starts: Vec<usize>,
+    /// Messages in both, to fill and to check.
+    contents: Contents,
+    /// Work between the exchanges of a pattern of applications.
+    pub busy: Busy,
+}
+
+/// Bytes of a rank's three buffers: to give, to get, and scratch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Room {
+    send: usize,
+    receive: usize,
+    scratch: usize,
+}
+
+impl Room {
+    fn of(operation: Operation, algorithm: Algorithm, message: usize, rank: usize, size: usize) -> Self {
+        let all = message.saturating_mul(size);
+        let root = rank == 0;
+        let library = algorithm == Algorithm::Library;
+        match operation {
+            Operation::Barrier => Self::default(),
+            Operation::Reduce | Operation::Allreduce => {
+                Self { send: message, receive: message, scratch: if library { 0 } else { message } }
+            }
+            // In the tree every rank has room for the blocks of its subtree.
+            Operation::Gather if root || algorithm == Algorithm::BinomialTree => {
+                Self { send: message, receive: all, scratch: 0 }
+            }
+            Operation::Gather => Self { send: message, receive: 0, scratch: 0 },
+            Operation::Scatter if root => Self { send: all, receive: message, scratch: 0 },
+            Operation::Scatter if algorithm == Algorithm::BinomialTree => {
+                Self { send: 0, receive: message, scratch: all }
+            }
+            Operation::Bcast | Operation::Scatter => Self { send: 0, receive: message, scratch: 0 },
+            Operation::Allgather => {
+                Self { send: message, receive: all, scratch: if algorithm == Algorithm::Bruck { all } else { 0 } }
+            }
+            Operation::Alltoall => {
+                let scratch = if algorithm == Algorithm::Bruck { all.saturating_mul(2) } else { 0 };
+                Self { send: all, receive: all, scratch }
+            }
+            Operation::Alltoallv => {
+                let whole = starts(operation, message, rank, size).last().copied().unwrap_or(0);
+                Self { send: whole, receive: whole, scratch: 0 }
+            }
+            Operation::ReduceScatter => Self {
+                send: all,
+                receive: message,
+                scratch: match algorithm {
+                    Algorithm::RecursiveHalving => all.saturating_mul(2),
+                    Algorithm::Library => 0,
+                    _ => message,
+                },
+            },
+            Operation::Ring | Operation::Halo3d | Operation::Butterfly | Operation::Wavefront => {
+                let (send, receive) = skeletons::messages(operation, size);
+                Self { send: message.saturating_mul(send), receive: message.saturating_mul(receive), scratch: 0 }
+            }
+        }
+    }
+
+    fn total(self) -> u64 {
+        [self.send, self.receive, self.scratch].iter().map(|bytes| *bytes as u64).fold(0, u64::saturating_add)
+    }
+}
+
+/// Bytes of an alltoallv between two ranks, in either direction: from 2/(n + 1) to 2n/(n + 1) of the message size, so that
+/// their mean is the message size, but for the rounding.
+pub fn uneven(message: usize, rank: usize, peer: usize, size: usize) -> usize {
+    let share = (rank + peer) % size + 1;
+    // At most twice the message.
+    usize::try_from(2 * message as u128 * share as u128 / (size as u128 + 1)).unwrap_or(usize::MAX)
+}
+
+/// Where the block of each rank begins in the buffers of one rank, and where the last ends.
+pub fn starts(operation: Operation, message: usize, rank: usize, size: usize) -> Vec<usize> {
+    let bytes = |peer| match operation {
+        Operation::Alltoallv => uneven(message, rank, peer, size),
+        _ => message,
+    };
+    let ends = (0..size).scan(0_usize, |end, peer| {
+        *end = end.saturating_add(bytes(peer));
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+/// Memory that the buffers of an operation take at the rank that needs most, bytes.
+pub fn memory_bytes(operation: Operation, message_bytes: u64, ranks: u32) -> u64 {
+    let message = usize::try_from(message_bytes).unwrap_or(usize::MAX);
+    let algorithm = Algorithm::choose(operation, message);
+    let room = |rank| Room::of(operation, algorithm, message, rank, ranks as usize).total();
+    room(0).max(room(1))
+}
+
+/// Why an operation is impossible between so many ranks, or with messages of so many bytes.
+pub fn check(operation: Operation, message_bytes: u64, ranks: usize) -> Result<(), EndError> {
+    let name = operation.name();
+    let wrong = |sentence: String| Err(EndError::Impossible(sentence));
+    if operation.facts().adds && !message_bytes.is_multiple_of(NUMBER_BYTES as u64) {
+        return wrong(format!(
+            "{name} adds numbers of {NUMBER_BYTES} bytes, and {message_bytes} bytes are no whole number of them: give a \
+             message size that is a multiple of {NUMBER_BYTES}"
+        ));
+    }
+    if operation == Operation::Butterfly && !ranks.is_power_of_two() {
+        return wrong(format!("{name} needs a power of two as the number of ranks, and there are {ranks}"));
+    }
+    if ranks < 2 {
+        return wrong(format!("{name} needs at least 2 ranks, and there is {ranks}"));
+    }
+    Ok(())
+}
+
+impl Prepared {
+    /// With buffers that are allocated and touched. `library`: whether the ranks' library has its own algorithms.
+    pub fn new(
+        operation: Operation,
+        message_bytes: u64,
+        compute_ns: u64,
+        ranks: &impl Communicator,
+    ) -> Result<Self, EndError> {
+        let (rank, size) = (ranks.rank(), ranks.size());
+        check(operation, message_bytes, size)?;
+        let too_long = || EndError::Impossible(format!("{message_bytes} bytes per message do not fit this machine"));
+        let message = usize::try_from(message_bytes).map_err(|_| too_long())?;
+        let algorithm = if ranks.has_collectives() && !operation.facts().skeleton {
+            Algorithm::Library
+        } else {
+            Algorithm::choose(operation, message)
+        };
+        Self::with(operation, algorithm, message, compute_ns, rank, size).ok_or_else(too_long)
+    }
+
+    /// With this algorithm; `None`: the buffers do not fit.
+    pub(super) fn with(
+        operation: Operation,
+        algorithm: Algorithm,
+        message: usize,
+        compute_ns: u64,
+        rank: usize,
+        size: usize,
+    ) -> Option<Self> {
+        let room = Room::of(operation, algorithm, message, rank, size);
+        let starts = starts(operation, message, rank, size);
+        let mut prepared = Self {
+            operation,
+            algorithm,
+            message,
+            rank,
+            size,
+            send: touched(room.send)?,
+            receive: touched(room.receive)?,
+            scratch: touched(room.scratch)?,
+            contents: Contents::of(operation, &starts, rank, size),
+            starts,
+            busy: Busy::new(compute_ns),
+        };
+        prepared.fill(0);
+        Some(prepared)
+    }
+
+    /// Whether a barrier comes before the operation, so that all enter it together.
+    pub fn needs_barrier(&self) -> bool {
+        self.operation != Operation::Barrier
+    }
+
+    /// Writes what this rank gives, and scribbles over what it has got. The content differs from round to round.
+    pub fn fill(&mut self, round: u64) {
+        self.contents.fill(round, &mut self.send, &mut self.receive);
+    }
+
+    /// Checks all that this rank has got since [`Self::fill`].
+    pub fn check(&self, round: u64) -> Result<(), RankError> {
+        self.contents.check(round, &self.receive)
+    }
+
+    /// The operation.
+    pub fn run<C: Communicator>(&mut self, ranks: &mut C) -> Result<(), RankError> {
+        let Self { operation, algorithm, message, rank, send, receive, scratch, starts, busy, .. } = self;
+        let (message, rank, size) = (*message, *rank, self.size);
+        match (*operation, *algorithm) {
+            (operation, Algorithm::Library) => ranks.collective(operation, message, send, receive),
+            (Operation::Barrier, _) => all::barrier(ranks),
+            (Operation::Bcast, Algorithm::BinomialTree) => rooted::bcast_binomial(ranks, receive),
+            (Operation::Bcast, _) => rooted::bcast_scatter_allgather(ranks, receive),
+            (Operation::Reduce, algorithm) => {
+                receive.copy_from_slice(send);
+                match algorithm {
+                    Algorithm::BinomialTree => rooted::reduce_binomial(ranks, receive, scratch),
+                    _ => rooted::reduce_rabenseifner(ranks, receive, scratch),
+                }
+            }
+            (Operation::Allreduce, algorithm) => {
+                receive.copy_from_slice(send);
+                match algorithm {
+                    Algorithm::RecursiveDoubling => all::allreduce_doubling(ranks, receive, scratch),
+                    Algorithm::Rabenseifner => all::allreduce_rabenseifner(ranks, receive, scratch),
+                    _ => all::allreduce_ring(ranks, receive, scratch),
+                }
+            }
+            (Operation::Gather, Algorithm::BinomialTree) => {
+                let blocks = Blocks::of_bytes(receive.len(), size);
+                receive[blocks.one(rank)].copy_from_slice(send);
+                rooted::gather_binomial(ranks, receive, blocks)
+            }
+            (Operation::Gather, _) => rooted::gather_linear(ranks, send, receive),
+            (Operation::Scatter, Algorithm::BinomialTree) => {
+                let blocks = Blocks::of_bytes(message * size, size);
+                if rank != 0 {
+                    rooted::receive_subtree(ranks, scratch, blocks)?;
+                }
+                let all = if rank == 0 { send } else { scratch };
+                rooted::send_subtrees(ranks, all, blocks)?;
+                receive.copy_from_slice(&all[blocks.one(rank)]);
+                Ok(())
+            }
+            (Operation::Scatter, _) => rooted::scatter_linear(ranks, send, receive),
+            (Operation::Allgather, Algorithm::Bruck) => all::allgather_bruck(ranks, send, receive, scratch),
+            (Operation::Allgather, _) => all::allgather_ring(ranks, send, receive),
+            (Operation::Alltoall, Algorithm::Bruck) => alltoall::bruck(ranks, send, receive, scratch),
+            (Operation::Alltoall | Operation::Alltoallv, _) => alltoall::pairwise(ranks, send, starts, receive, starts),
+            (Operation::ReduceScatter, Algorithm::RecursiveHalving) => {
+                let (sums, other) = scratch.split_at_mut(send.len());
+                sums.copy_from_slice(send);
+                all::reduce_scatter_halving(ranks, sums, other, receive)
+            }
+            (Operation::ReduceScatter, _) => all::reduce_scatter_pairwise(ranks, send, scratch, receive),
+            (Operation::Ring, _) => skeletons::ring(ranks, busy, send, receive),
+            (Operation::Halo3d, _) => skeletons::halo3d(ranks, busy, send, receive),
+            (Operation::Butterfly, _) => skeletons::butterfly(ranks, busy, send, receive),
+            (Operation::Wavefront, _) => skeletons::wavefront(ranks, busy, send, receive),
+        }
+    }
+}
+
+/// Zeroed memory whose pages are there; `None`: it does not fit.
+fn touched(bytes: usize) -> Option<Vec<u8>> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(bytes).ok()?;
+    buffer.resize(bytes, 0);
+    // A zeroed page may be shared until it is written.
+    buffer.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    Some(buffer)
+}
